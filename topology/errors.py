@@ -1,0 +1,68 @@
+"""The exceptions of the pure core.
+
+What it answers: which error a caller may see when it hands the core bad input. Ordinary outcomes
+("does not fit") are values (`topology.select`), never exceptions. Messages name the object, the
+value and what was expected; foreign text is cut to `MAX_QUOTED` characters.
+
+    TopologyError
+    ├── InvalidTopology   a model value contradicts itself
+    ├── UnknownDevice     a device index or id that the node does not have
+    ├── InvalidRequest    a size, set or demand that no node could be asked for
+    ├── PolicyError       a pod annotation with a value outside its closed set
+    ├── CodecError        annotation text that is not a topology of a version we read
+    └── ImportFormatError a recording that cannot be read completely, with the reason
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CodecError",
+    "ImportFormatError",
+    "InvalidRequest",
+    "InvalidTopology",
+    "PolicyError",
+    "TopologyError",
+    "UnknownDevice",
+    "quote",
+]
+
+MAX_QUOTED = 80
+"""Longest piece of foreign text that a message repeats, in characters."""
+
+
+class TopologyError(Exception):
+    """Any error of the core; `str()` is one sentence for people."""
+
+
+class InvalidTopology(TopologyError):
+    """A model value contradicts itself."""
+
+
+class UnknownDevice(TopologyError):
+    """A device index or id that the node does not have."""
+
+
+class InvalidRequest(TopologyError):
+    """A size, set or demand that no node could be asked for."""
+
+
+class PolicyError(TopologyError):
+    """A pod annotation with a value outside its closed set."""
+
+
+class CodecError(TopologyError):
+    """Annotation text that is not a topology of a version this program reads."""
+
+
+class ImportFormatError(TopologyError):
+    """A recording that cannot be read completely; the message says where and why."""
+
+
+def quote(value: object) -> str:
+    """Repeat a foreign value in a message, cut to `MAX_QUOTED` characters.
+
+    >>> quote("nvlnk")
+    "'nvlnk'"
+    """
+    text = repr(value)
+    return text if len(text) <= MAX_QUOTED else text[: MAX_QUOTED - 1] + "…"
