@@ -1,0 +1,83 @@
+# Everything a developer or CI runs. Each target sets up what it needs: a bare clone needs only
+# Python >= 3.11 and a package index that pip knows of. `make help` lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+SHARED ?= ../shared
+
+# pyright asks the package index for a newer release and says so; the lock decides here.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# uv would write the address of the index it used into the lock's header.
+UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --no-annotate --fork-strategy fewest --custom-compile-command "make lock" --upgrade
+
+.PHONY: help setup fmt format-check lint imports types unit docs test test-shared demo bench golden lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## make .venv from the locked versions; quick when nothing changed
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"$(PYTHON) is Python {sys.version.split()[0]}, expected 3.11 or later (set PYTHON=...)")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+fmt: $(STAMP) ## format the code and apply the safe lint fixes
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+format-check: $(STAMP) ## fail where `make fmt` would change something
+	$(BIN)/ruff format --check .
+
+lint: $(STAMP) ## ruff, every rule that pyproject.toml does not except
+	$(BIN)/ruff check .
+
+imports: $(STAMP) ## the direction of dependencies (import-linter)
+	$(BIN)/lint-imports
+
+types: $(STAMP) ## mypy strict, pyright
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+unit: $(STAMP) ## all tests and doctests in random order, with the coverage gates
+	$(BIN)/pytest --cov --cov-report=
+	$(BIN)/coverage report --include='topology/*' --fail-under=100
+	$(BIN)/coverage report --include='extender/*' --fail-under=95
+
+docs: $(STAMP) ## the commands, links and generated parts of the documentation
+	$(BIN)/pytest tests/docs
+
+test: format-check lint imports types unit ## everything that CI runs (the documentation's tests are among the unit tests)
+
+test-shared: $(STAMP) ## the tests that read recordings, traces and measurements from ../shared
+	@test -d $(SHARED) || { echo "$(SHARED) is not there: put the recordings, traces and measurements there, or set SHARED=..." >&2; exit 1; }
+	COTERIE_SHARED=$(SHARED) $(BIN)/pytest -m shared
+
+demo: $(STAMP) ## place pods on an embedded cluster, beside its rivals; writes an HTML report
+	$(BIN)/python -m benchmarks.demo
+
+bench: $(STAMP) ## every benchmark; results go to benchmarks/results/
+	$(BIN)/python -m benchmarks
+
+golden: $(STAMP) ## rewrite the golden files and the generated parts of the documentation
+	$(BIN)/pytest --update-golden
+
+lock: $(STAMP) ## resolve the dependencies anew into requirements/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lock.txt
+	$(UV_COMPILE) pyproject.toml --extra draw --output-file requirements/run.txt
+	$(UV_COMPILE) pyproject.toml --extra draw --group dev --output-file requirements/dev.txt
+	$(UV_COMPILE) --group lock --output-file requirements/lock.txt
+
+clean: ## remove the virtual environment and everything generated
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .import_linter_cache build dist
