@@ -1,0 +1,64 @@
+"""What every test may ask for: golden files, the shared recordings, hypothesis without a clock."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parent.parent
+"""Root of the checkout."""
+
+# Deadlines would make the outcome depend on how busy the machine is.
+settings.register_profile(
+    "coterie",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("coterie")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the one flag that lets tests rewrite what they compare with."""
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="rewrite golden files and the generated parts of the documentation",
+    )
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """Root of the checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Folder of recordings, traces and measurements; only for tests marked `shared`."""
+    folder = Path(os.environ.get("COTERIE_SHARED", ROOT.parent / "shared")).resolve()
+    if not folder.is_dir():
+        pytest.fail(f"{folder} is not there; tests marked 'shared' need it (make test-shared)")
+    return folder
+
+
+@pytest.fixture
+def check_golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
+    """Compare a text with a golden file; with --update-golden, write the file instead."""
+    is_update = bool(request.config.getoption("--update-golden"))
+
+    def check(path: Path, text: str) -> None:
+        if is_update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        expected = path.read_text(encoding="utf-8") if path.exists() else ""
+        assert text == expected, f"{path} differs; `make golden` rewrites it if this is meant"
+
+    return check
