@@ -2,8 +2,8 @@
 
 What it answers: which GPUs, NICs and switch fabrics a node has, and for each pair of GPUs two
 independent facts: the accelerator link (NVLink, XGMI ...; how many links are up) and the PCIe
-level. Either may be *unknown*: `nvidia-smi topo -m` prints NV# in the place of the PCIe level, and a
-NCCL topology file without NVLink elements says nothing about NVLink. Unknown is not zero.
+level. Either may be *unknown*: `nvidia-smi topo -m` prints NV# in the place of the PCIe level, and
+a NCCL topology file without NVLink elements says nothing about NVLink. Unknown is not zero.
 
 What it must never do: rate a link (`topology.links`, `topology.value`), read a file
 (`topology.importers`), or hold anything that changes while a pod runs.
@@ -197,7 +197,8 @@ class Nic:
             msg = f"NIC name {quote(self.name)}: expected a name"
             raise InvalidTopology(msg)
         if PcieLevel.SELF in self.levels:
-            msg = f"NIC {self.name}: level X to GPU {self.levels.index(PcieLevel.SELF)}, expected PIX..SYS"
+            gpu = self.levels.index(PcieLevel.SELF)
+            msg = f"NIC {self.name}: level X to GPU {gpu}, expected PIX..SYS"
             raise InvalidTopology(msg)
         if self.pci_bus_id is not None and not _PCI_BUS_ID.match(self.pci_bus_id):
             msg = f"NIC {self.name}: pci_bus_id {quote(self.pci_bus_id)}, expected dddd:bb:dd.f"
@@ -268,6 +269,7 @@ class Measurement:
     source: str | None = None
 
     def __post_init__(self) -> None:
+        named: list[tuple[tuple[int, ...], float]]
         named = [((p.first, p.second), p.bandwidth_gbytes_per_s) for p in self.pairs]
         named += [(s.gpus, s.bandwidth_gbytes_per_s) for s in self.sets]
         for gpus, bandwidth in named:
@@ -282,7 +284,7 @@ class Measurement:
             ("set", [s.gpus for s in self.sets]),
         ):
             if len(keys) != len(set(keys)):
-                twice = next(k for k in keys if keys.count(k) > 1)
+                twice = _first_repeated(keys)
                 msg = f"measured {label} {twice} is given twice, expected once"
                 raise InvalidTopology(msg)
         if self.message_bytes is not None and self.message_bytes < 1:
@@ -299,8 +301,10 @@ class NodeTopology:
 
     >>> pair = NodeTopology(
     ...     gpus=(Gpu(), Gpu()),
-    ...     links=((NO_LINK, AcceleratorLink(LinkKind.NVLINK, 2)),
-    ...            (AcceleratorLink(LinkKind.NVLINK, 2), NO_LINK)),
+    ...     links=(
+    ...         (NO_LINK, AcceleratorLink(LinkKind.NVLINK, 2)),
+    ...         (AcceleratorLink(LinkKind.NVLINK, 2), NO_LINK),
+    ...     ),
     ...     pcie=((PcieLevel.SELF, PcieLevel.UNKNOWN), (PcieLevel.UNKNOWN, PcieLevel.SELF)),
     ... )
     >>> pair.n_gpus
@@ -325,7 +329,7 @@ class NodeTopology:
             raise InvalidTopology(msg)
         uuids = [gpu.uuid for gpu in self.gpus if gpu.uuid is not None]
         if len(uuids) != len(set(uuids)):
-            twice = next(u for u in uuids if uuids.count(u) > 1)
+            twice = _first_repeated(uuids)
             msg = f"GPU uuid {quote(twice)} is given twice, expected once"
             raise InvalidTopology(msg)
         _check_matrix("links", self.links, n, NO_LINK)
@@ -340,7 +344,7 @@ class NodeTopology:
                 raise InvalidTopology(msg)
         nic_names = [nic.name for nic in self.nics]
         if len(nic_names) != len(set(nic_names)):
-            twice = next(x for x in nic_names if nic_names.count(x) > 1)
+            twice = _first_repeated(nic_names)
             msg = f"NIC {quote(twice)} is given twice, expected once"
             raise InvalidTopology(msg)
         self._check_fabrics(n)
@@ -383,7 +387,10 @@ def _check_matrix(label: str, matrix: Sequence[Sequence[object]], n: int, diagon
             raise InvalidTopology(msg)
         for j in range(i):
             if matrix[i][j] != matrix[j][i]:
-                msg = f"{label}[{i}][{j}] is {matrix[i][j]} but [{j}][{i}] is {matrix[j][i]}, expected equal"
+                msg = (
+                    f"{label}[{i}][{j}] is {matrix[i][j]} but [{j}][{i}] is {matrix[j][i]}, "
+                    "expected equal"
+                )
                 raise InvalidTopology(msg)
 
 
@@ -393,6 +400,12 @@ def _check_measurement(measurement: Measurement, n: int) -> None:
         if gpus[-1] >= n:
             msg = f"measured set {gpus}: GPU {gpus[-1]} is not there, expected 0..{n - 1}"
             raise InvalidTopology(msg)
+
+
+def _first_repeated(keys: Sequence[object]) -> object:
+    """Return the key that the shortest prefix repeats; linear, since a text may hold thousands."""
+    first_seen = {key: i for i, key in reversed(list(enumerate(keys)))}
+    return next(key for i, key in enumerate(keys) if first_seen[key] != i)
 
 
 def normalise_pci_bus_id(text: str) -> str:
