@@ -1,0 +1,145 @@
+"""What the documents claim about the project: links, targets, commands, sentences."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown import ROOT, Block, anchors, blocks, document_id, documents, links, prose
+
+DOCUMENTS = documents()
+COMMANDS = [
+    pytest.param(block.text, id=f"{document_id(path)}:{block.line}")
+    for path in DOCUMENTS
+    for block in blocks(path)
+    if block.language == "console"
+]
+SCRIPTS = [
+    pytest.param(block.text, id=f"{document_id(path)}:{block.line}")
+    for path in DOCUMENTS
+    for block in blocks(path)
+    if block.language in {"sh", "bash"}
+]
+TARGETS = set(
+    re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+)
+LONGEST_README = 150
+
+
+def sessions(text: str) -> list[tuple[str, str]]:
+    """Split a console block into commands (lines that begin with `$ `) and what each prints."""
+    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)
+    assert parts[0] == "", "a console block begins with '$ '"
+    pairs = [re.split(r"(?<!\\)\n", part, maxsplit=1) for part in parts[1:]]
+    return [(command, printed) for command, printed in pairs]
+
+
+def run(command: str, folder: Path) -> str:
+    """Run a command as a reader would, with the project's programs on PATH; exit code 0 is due."""
+    programs = str(Path(sys.executable).parent)
+    environment = {
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(folder),
+        "LANG": "C.UTF-8",
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+    }
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command!r} exited {done.returncode}:\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("text", COMMANDS)
+def test_commands_print_what_is_shown(text, tmp_path):
+    """What a reader copies must do what the page shows; `...` stands for anything."""
+    for command, expected in sessions(text):
+        printed = "\n".join(line.rstrip() for line in run(command, tmp_path).splitlines())
+        checker = doctest.OutputChecker()
+        is_same = checker.check_output(expected.strip(), printed.strip(), doctest.ELLIPSIS)
+        assert is_same, f"$ {command}\nshown:\n{expected}\nprinted:\n{printed}"
+
+
+@pytest.mark.parametrize("text", SCRIPTS)
+def test_scripts_are_shell(text):
+    """Blocks that are too long-running to run here must at least be commands that bash reads."""
+    done = subprocess.run(
+        ["bash", "-n"], input=text, capture_output=True, text=True, timeout=10, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=document_id)
+def test_links_lead_somewhere(path):
+    """A link to a file or heading that is gone is worse than none."""
+    broken = []
+    for target in links(path):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (path.parent / name).resolve() if name else path
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(target)
+    assert broken == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=document_id)
+def test_make_targets_exist(path):
+    """Every `make target` that a document names must be one."""
+    text = path.read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE))
+    assert named - TARGETS == set()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=document_id)
+def test_one_sentence_per_line(path):
+    """A change to one sentence should show as a change to one line."""
+    text = re.sub(r"^ *\d+\. ", "", prose(path), flags=re.MULTILINE)
+    two = [
+        line
+        for line in text.splitlines()
+        if not line.lstrip().startswith("|") and re.search(r"[a-z0-9)`]\. [A-Z`]", line)
+    ]
+    assert two == []
+
+
+def test_readme_is_short():
+    """The first page is read whole only while it is short (style: below 150 lines)."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) < LONGEST_README
+
+
+def test_no_machine_paths_in_documents():
+    """A page must read the same on every machine, so it names no folder of ours."""
+    found = [
+        f"{document_id(path)}: {line}"
+        for path in DOCUMENTS
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"(?<![\w.])/(work|home|root|tmp)/", line)
+    ]
+    assert found == []
+
+
+def test_blocks_name_their_language():
+    """A block without a language is neither highlighted nor checked."""
+    bare: list[tuple[str, Block]] = [
+        (document_id(path), block)
+        for path in DOCUMENTS
+        for block in blocks(path)
+        if not block.language
+    ]
+    assert bare == []
