@@ -1,0 +1,27 @@
+"""The exceptions of the benchmarks.
+
+BenchmarkError
+├── MissingData    a data file that the benchmark reads is not there
+├── BadData        a data file does not hold what the benchmark expects
+└── TooLarge       a rival's search would not end in bearable time
+"""
+
+from __future__ import annotations
+
+__all__ = ["BadData", "BenchmarkError", "MissingData", "TooLarge"]
+
+
+class BenchmarkError(Exception):
+    """Any error of the benchmarks; `str()` is one sentence for people."""
+
+
+class MissingData(BenchmarkError):
+    """A data file that the benchmark reads is not there."""
+
+
+class BadData(BenchmarkError):
+    """A data file does not hold what the benchmark expects."""
+
+
+class TooLarge(BenchmarkError):
+    """A rival's search would not end in bearable time."""
