@@ -1,0 +1,82 @@
+"""Subsets of a node's GPUs as bit masks, all of them at once.
+
+What it answers: for n GPUs (n <= `MAX_TABLE_GPUS`), the size, lowest member and masks by size of
+every subset, as numpy arrays indexed by mask. Bit i is GPU i. It knows nothing of links.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+__all__ = ["MAX_TABLE_GPUS", "MaskIndex", "gpus_of", "mask_index", "mask_of"]
+
+MAX_TABLE_GPUS = 16
+"""Most GPUs for which every subset is tabled: 65,536 masks; one more GPU doubles time and memory."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MaskIndex:
+    """Facts of every mask of n GPUs.
+
+    - `masks`: int64[2**n], 0, 1, 2 ...
+    - `size`: int64[2**n], number of members.
+    - `lowest`: int64[2**n], index of the lowest member; 0 for the empty mask.
+    - `by_size[k]`: int64[C(n, k)], the masks of k members, in order of preference of their ids: the
+      set whose sorted ids come first stands first.
+    """
+
+    n: int
+    masks: NDArray[np.int64]
+    size: NDArray[np.int64]
+    lowest: NDArray[np.int64]
+    by_size: tuple[NDArray[np.int64], ...]
+
+
+@cache
+def mask_index(n: int) -> MaskIndex:
+    """Index the masks of n GPUs, 1 <= n <= 16. O(2**n), made once for each n.
+
+    >>> [gpus_of(int(m)) for m in mask_index(3).by_size[2]]
+    [(0, 1), (0, 2), (1, 2)]
+    """
+    masks = np.arange(1 << n, dtype=np.int64)
+    bits = (masks[:, None] >> np.arange(n)) & 1
+    size = bits.sum(axis=1)
+    lowest = np.where(masks > 0, np.argmax(bits, axis=1), 0)
+    # Reading the bits from GPU 0 on as a binary number orders sets by their sorted ids, last first.
+    reading = (bits << np.arange(n - 1, -1, -1)).sum(axis=1)
+    order = np.argsort(-reading, kind="stable")
+    by_size = tuple(order[size[order] == k] for k in range(n + 1))
+    for array in (masks, size, lowest, *by_size):
+        array.setflags(write=False)
+    return MaskIndex(n, masks, size, lowest, by_size)
+
+
+def gpus_of(mask: int) -> tuple[int, ...]:
+    """Members of a mask, ascending.
+
+    >>> gpus_of(0b1001)
+    (0, 3)
+    """
+    return tuple(i for i in range(mask.bit_length()) if mask >> i & 1)
+
+
+def mask_of(gpus: Iterable[int]) -> int:
+    """Mask of some GPU indices.
+
+    >>> mask_of((0, 3))
+    9
+    """
+    mask = 0
+    for gpu in gpus:
+        mask |= 1 << gpu
+    return mask

@@ -1,0 +1,135 @@
+"""Measured bandwidths in the place of labels: classes of pairs, and what they change.
+
+What it answers: how a node's own NCCL measurements enter the value of its sets. Raw figures hurt:
+a bottleneck then chases 11.90 against 11.93 GB/s, no ties are left for the remainder to decide, and
+each node becomes a machine type of its own. So pairs are grouped into classes first.
+
+Method. Pairs sorted by bandwidth; a new class begins where the next is more than `CLASS_GAP` lower;
+a class counts as its median. Of a set, the widest path between its worst connected members (the
+least edge of the maximum spanning tree) is taken twice, over the measured classes and over the
+labels' own pair values; the set's value is scaled by the ratio. Pairs that nobody measured keep
+their label. A measured set overrides its value. Source of the gap: pairs of one label differ by
+less than 3 % on the V100, A6000 and H100 nodes of BandPilot, pairs of different labels by more than
+40 % (facts in docs/adr/0002).
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topology.links import FITTED_MESSAGE_BYTES
+from topology.masks import mask_index, mask_of
+from topology.value import connected_masks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from topology.model import Measurement
+
+__all__ = ["CLASS_GAP", "apply_measurement", "group_in_classes", "pair_classes"]
+
+CLASS_GAP = 0.10
+"""Figures closer than this share a class; a share of the higher one."""
+
+
+def group_in_classes(figures: Sequence[float]) -> dict[float, float]:
+    """Map each figure to its class's median, the highest class first.
+
+    >>> group_in_classes([42.2, 42.3, 22.0, 4.1])
+    {42.3: 42.25, 42.2: 42.25, 22.0: 22.0, 4.1: 4.1}
+    """
+    classes: list[list[float]] = []
+    for figure in sorted(figures, reverse=True):
+        if classes and figure >= classes[-1][-1] * (1 - CLASS_GAP):
+            classes[-1].append(figure)
+        else:
+            classes.append([figure])
+    return {figure: median(members) for members in classes for figure in members}
+
+
+def pair_classes(measurement: Measurement) -> dict[tuple[int, int], float]:
+    """The class figure of every measured pair, GB/s at the measurement's own message size.
+
+    A measured set of two GPUs counts as a pair.
+    """
+    raw = _raw_pairs(measurement)
+    classes = group_in_classes(list(raw.values()))
+    return {pair: classes[figure] for pair, figure in sorted(raw.items())}
+
+
+def _raw_pairs(measurement: Measurement) -> dict[tuple[int, int], float]:
+    raw = {
+        (entry.gpus[0], entry.gpus[1]): entry.bandwidth_gbytes_per_s
+        for entry in measurement.sets
+        if len(entry.gpus) == 2  # noqa: PLR2004 - a pair
+    }
+    raw.update({(p.first, p.second): p.bandwidth_gbytes_per_s for p in measurement.pairs})
+    return raw
+
+
+def apply_measurement(
+    measurement: Measurement,
+    *,
+    value: NDArray[np.float64],
+    latency: NDArray[np.float64],
+    n: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Correct B_inf of every mask by what was measured.
+
+    `value` is float64[2**n], B_inf by label in GB/s; `latency` its `a` in s/GB. Returns the
+    corrected B_inf, and for the tie-breaks the sum of pair classes and of raw pair figures inside
+    each mask (label values where nobody measured).
+    """
+    index = mask_index(n)
+    scale = latency * (FITTED_MESSAGE_BYTES / (measurement.message_bytes or FITTED_MESSAGE_BYTES))
+    label = np.zeros((n, n))
+    for mask in index.by_size[2].tolist() if n > 1 else []:
+        j, i = mask.bit_length() - 1, (mask & -mask).bit_length() - 1
+        label[i, j] = label[j, i] = value[mask] / (1 + scale[mask] * value[mask])
+    classed, raw = label.copy(), label.copy()
+    for (i, j), figure in pair_classes(measurement).items():
+        classed[i, j] = classed[j, i] = figure
+    for (i, j), figure in _raw_pairs(measurement).items():
+        raw[i, j] = raw[j, i] = figure
+    at_size = value / (1 + scale * value)
+    wide = index.size >= 2  # noqa: PLR2004 - a set that reduces
+    ratio = _widest_paths(classed, n)[wide] / _widest_paths(label, n)[wide]
+    at_size[wide] *= ratio
+    corrected = at_size.copy()
+    # B_inf from B(M): where start-up cost alone would explain the figure, keep the figure.
+    denominator = 1 - scale * at_size
+    np.divide(at_size, denominator, out=corrected, where=denominator > _LEAST_DENOMINATOR)
+    for entry in measurement.sets:
+        mask, figure = mask_of(entry.gpus), entry.bandwidth_gbytes_per_s
+        rest = 1 - scale[mask] * figure
+        corrected[mask] = figure / rest if rest > _LEAST_DENOMINATOR else figure
+    return corrected, _pair_sums(classed, n), _pair_sums(raw, n)
+
+
+_LEAST_DENOMINATOR = 0.1
+"""Below this share the start-up term is more than ten times what was measured: not invertible."""
+
+
+def _widest_paths(pairs: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    """Least edge of the maximum spanning tree of every mask; 0 for fewer than two members."""
+    widest = np.zeros(1 << n)
+    for width in sorted(set(pairs[np.triu_indices(n, 1)].tolist())):
+        joined = [sum(1 << j for j in range(n) if j != i and pairs[i, j] >= width) for i in range(n)]
+        widest[connected_masks(joined, n)] = width
+    return widest
+
+
+def _pair_sums(pairs: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    """Sum over the pairs inside every mask, rounded so that order of addition does not show."""
+    table = np.zeros(1)
+    for i in range(n):
+        row = np.zeros(1)
+        for j in range(i):
+            row = np.concatenate([row, row + pairs[i, j]])
+        table = np.concatenate([table, table + row])
+    return np.round(table, 6)

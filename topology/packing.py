@@ -1,0 +1,214 @@
+"""How much an accelerator mesh carries inside a set: minimum cut, closed rings, ring packing.
+
+What it answers, for subsets of a multigraph of links given as counts: the minimum cut (global, in
+links), whether a closed ring through all members exists, and how many edge-disjoint ones. It knows
+no GB/s.
+
+Method. Minimum cut: Stoer and Wagner's maximum adjacency search (J. ACM 44(4), 1997), run on all
+masks at once. Closed rings: the bit DP of Bellman, Held and Karp over (mask, end), one bit per end.
+Packing: depth-first search for m edge-disjoint closed rings, m from floor(cut / 2) down, widest
+remaining link first. NVLink is full duplex, so one closed ring of three or more GPUs carries two
+rings of data, one each way; two GPUs with c links carry c.
+
+Bounds: O(n^3 2^n) word operations for the tables; packing stops after `MAX_PACKING_STEPS` steps of
+one set and then keeps the packing it has proved, which is a lower bound (no recorded machine comes
+near; tests/unit/topology/test_packing.py holds it against exhaustive packing).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["closed_ring_ends", "minimum_cuts", "pack_rings"]
+
+MAX_PACKING_STEPS = 20_000
+"""Search steps spent on one set; the eight GPUs of a DGX-1 V100 take fewer than 100."""
+
+
+def minimum_cuts(units: NDArray[np.int64], masks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Global minimum cut of the multigraph that each mask induces, in links.
+
+    `units` is a symmetric n x n matrix of counts, `masks` int64[m] with two or more members each;
+    returns int64[m]. 0 where the mask is not connected.
+
+    >>> ring = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]])
+    >>> minimum_cuts(ring, np.array([0b1111, 0b0111])).tolist()
+    [2, 1]
+    """
+    n = len(units)
+    sizes = ((masks[:, None] >> np.arange(n)) & 1).sum(axis=1)
+    best = np.zeros(len(masks), dtype=np.int64)
+    widest = int(sizes.max(initial=0))
+    # Small sets share one batch (few numpy calls), larger ones go by size (no padding to copy).
+    for low, high in ((2, _BATCH_SIZE), *((k, k) for k in range(_BATCH_SIZE + 1, widest + 1))):
+        rows = np.flatnonzero((sizes >= low) & (sizes <= high))
+        if len(rows):
+            best[rows] = _batch_cuts(units, masks[rows], sizes[rows])
+    return best
+
+
+_BATCH_SIZE = 8
+
+
+def _batch_cuts(
+    units: NDArray[np.int64], masks: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    n = len(units)
+    width = min(n, int(sizes.max()))
+    bits = (masks[:, None] >> np.arange(n)) & 1
+    members = np.argsort(1 - bits, axis=1, kind="stable")[:, :width]
+    present = np.arange(width) < sizes[:, None]
+    inside = present[:, :, None] & present[:, None, :]
+    weight = np.where(inside, units[members[:, :, None], members[:, None, :]], 0).astype(np.int16)
+    rows = np.arange(len(masks))
+    best = np.full(len(masks), np.iinfo(np.int16).max, dtype=np.int16)
+    left = sizes
+    for _ in range(width - 1):
+        active = left > 1
+        if not active.all():
+            rows, present, left = rows[active], present[active], left[active]
+            weight = weight[active]
+        last, before, cut = _adjacency_phase(present, weight, left)
+        best[rows] = np.minimum(best[rows], cut)
+        _merge(present, weight, last, before)
+        left = left - 1
+    return best.astype(np.int64)
+
+
+def _adjacency_phase(
+    present: NDArray[np.bool_], weight: NDArray[np.int16], left: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int16]]:
+    """One maximum adjacency order per row: its last and last but one vertex, and the last's cut."""
+    every = np.arange(len(present))
+    gone = np.int16(-_FAR)
+    key = np.where(present, np.int16(0), gone)
+    last = before = np.zeros(len(present), dtype=np.int64)
+    cut = np.zeros(len(present), dtype=np.int16)
+    shortest = int(left.min())
+    for step in range(int(left.max())):
+        chosen = key.argmax(axis=1)
+        value = key[every, chosen]
+        if step < shortest:
+            before, last, cut = last, chosen, value
+        else:
+            going = step < left
+            before = np.where(going, last, before)
+            last = np.where(going, chosen, last)
+            cut = np.where(going, value, cut)
+        # A vertex that is gone stays below every other: one row adds at most 36 x 15 links to it.
+        key += weight[every, chosen]
+        key[every, chosen] = gone
+    return last, before, cut
+
+
+_FAR = 20_000
+
+
+def _merge(
+    present: NDArray[np.bool_],
+    weight: NDArray[np.int16],
+    last: NDArray[np.int64],
+    into: NDArray[np.int64],
+) -> None:
+    every = np.arange(len(present))
+    joined = weight[every, last] + weight[every, into]
+    weight[every, into, :] = joined
+    weight[every, :, into] = joined
+    weight[every, into, into] = 0
+    weight[every, last, :] = 0
+    weight[every, :, last] = 0
+    present[every, last] = False
+
+
+def closed_ring_ends(adjacency: Sequence[int], n: int) -> NDArray[np.bool_]:
+    """Whether each mask of n GPUs has a closed ring through all its members, bool[2**n].
+
+    `adjacency[i]` is the mask of i's neighbours. A single GPU and the empty mask have none; two
+    joined GPUs have one.
+    """
+    masks = np.arange(1 << n, dtype=np.int64)
+    lowest = masks & -masks
+    ends = np.zeros(1 << n, dtype=np.int32)
+    for i in range(n):
+        ends[1 << i] = 1 << i
+    sizes = ((masks[:, None] >> np.arange(n)) & 1).sum(axis=1)
+    for size in range(2, n + 1):
+        layer = masks[sizes == size]
+        low = lowest[layer]
+        found = np.zeros(len(layer), dtype=np.int32)
+        for i in range(1, n):
+            bit = 1 << i
+            is_end = (layer & bit != 0) & (low != bit)
+            reached = (ends[layer ^ bit] & adjacency[i]) != 0
+            found |= np.where(is_end & reached, bit, 0).astype(np.int32)
+        ends[layer] = found
+    neighbours = np.asarray(adjacency, dtype=np.int64)
+    low_index = np.where(masks > 0, np.round(np.log2(np.maximum(lowest, 1))).astype(np.int64), 0)
+    closed = (ends & neighbours[low_index]) != 0
+    closed[sizes < 2] = False  # noqa: PLR2004 - a ring needs two
+    return closed
+
+
+def pack_rings(units: Sequence[Sequence[int]], at_most: int) -> int:
+    """Most edge-disjoint closed rings through all vertices of a multigraph, at most `at_most`.
+
+    `units` is a symmetric k x k matrix of counts, k >= 3.
+
+    >>> pack_rings([[0, 2, 2], [2, 0, 2], [2, 2, 0]], 2)
+    2
+    """
+    for wanted in range(at_most, 0, -1):
+        if _Search(units, MAX_PACKING_STEPS).can_pack(wanted):
+            return wanted
+    return 0
+
+
+class _Search:
+    """Depth-first search for edge-disjoint closed rings; `steps` bounds the work."""
+
+    def __init__(self, units: Sequence[Sequence[int]], steps: int) -> None:
+        self._left = [list(row) for row in units]
+        self._k = len(units)
+        self._all = (1 << self._k) - 1
+        self._steps = steps
+
+    def can_pack(self, wanted: int) -> bool:
+        return self._extend(0, 1, wanted)
+
+    def _extend(self, at: int, visited: int, wanted: int) -> bool:
+        self._steps -= 1
+        if self._steps < 0:
+            return False
+        left = self._left
+        row = left[at]
+        if visited == self._all:
+            if not row[0]:
+                return False
+            if wanted == 1:
+                return True
+            row[0] -= 1
+            left[0][at] -= 1
+            if min(map(sum, left)) >= 2 * (wanted - 1) and self._extend(0, 1, wanted - 1):
+                return True
+            row[0] += 1
+            left[0][at] += 1
+            return False
+        for to in sorted(range(1, self._k), key=row.__getitem__, reverse=True):
+            if not row[to]:
+                break
+            if visited >> to & 1:
+                continue
+            row[to] -= 1
+            left[to][at] -= 1
+            if self._extend(to, visited | 1 << to, wanted):
+                return True
+            row[to] += 1
+            left[to][at] += 1
+        return False
