@@ -1,0 +1,213 @@
+"""rocm-smi and amd-smi topology tables -> `NodeTopology`.
+
+What it answers: which AMD GPUs the output of `rocm-smi --showtopo` or `amd-smi topology` lists,
+which pairs have an XGMI link, and at which NUMA node each GPU is. It never counts links (neither
+tool prints a count; weight and NUMA bandwidth do not tell one), and it reads a matrix of link types
+completely or not at all.
+
+Method: the text is searched for rows that start with a GPU label (`GPU0`, a PCI address). A row
+that holds only labels opens a table, or several side by side; whatever stands between rows (log
+lines, error messages) is passed over. A table that holds link types is the matrix, whatever its
+heading: some versions print link types under the heading of the weights.
+
+- XGMI at one hop is a link of the pair. XGMI at several hops goes through other GPUs: no link of
+  the pair's own (ROCm/rocm_smi_lib, rsmi_topo_get_link_type: hops count the links on the way).
+- PCIE is no accelerator link. Which PCIe level is not printed. GPUs at different NUMA nodes are SYS
+  apart by that level's definition ("traversing ... the interconnect between NUMA nodes").
+- "Numa Affinity" is sysfs' numa_node and goes before "Numa Node"; -1 is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from topology.errors import ImportFormatError, InvalidTopology, quote
+from topology.model import (
+    MAX_GPUS,
+    NO_LINK,
+    AcceleratorLink,
+    Gpu,
+    LinkKind,
+    NodeTopology,
+    PcieLevel,
+)
+
+__all__ = ["import_rocm_smi"]
+
+WHAT = "rocm-smi topology"
+MAX_CHARACTERS = 4 * 1024 * 1024
+"""Largest text, in characters; 12 GPUs make 5,000."""
+
+_GPU_LABEL = re.compile(r"GPU([0-9]{1,3})")
+_ADDRESS_LABEL = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F]")
+_LABEL = re.compile(rf"{_GPU_LABEL.pattern}|{_ADDRESS_LABEL.pattern}")
+_NUMA = re.compile(
+    r"GPU ?\[?(?P<gpu>[0-9]{1,3})\]?\s*:\s*\(Topology\)\s*"
+    r"Numa (?P<what>Node|Affinity):\s*(?P<node>-?[0-9]{1,4})"
+)
+_HEADING = re.compile(
+    r"hops|weight|link type|access|numa bw|cache coher[ae]nc|atomics|dma|bi-directional",
+    re.IGNORECASE,
+)
+_HOPS, _TYPES = "hops", "link type"
+_OWN = frozenset({"0", "SELF", "X", "N/A"})
+"""What the tools print on the diagonal."""
+
+_LINK_TYPES = {"XGMI": AcceleratorLink(LinkKind.XGMI, None), "PCIE": NO_LINK}
+
+
+@dataclass(slots=True)
+class _Table:
+    """One matrix as printed: its heading in lower case, column labels, and cells by row label."""
+
+    heading: str
+    columns: tuple[str, ...]
+    rows: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    @property
+    def is_of_link_types(self) -> bool:
+        """Whether it holds link types, or says so and holds anything."""
+        cells = {cell for row in self.rows.values() for cell in row}
+        return not cells.isdisjoint(_LINK_TYPES) or (self.heading == _TYPES and bool(cells))
+
+
+def import_rocm_smi(text: str, *, gpu_model: str | None = None) -> NodeTopology:
+    r"""Read the link tables of rocm-smi or amd-smi; `gpu_model` names the GPUs.
+
+    Raises `ImportFormatError` where there is no link type matrix, or one with missing rows, missing
+    cells or cells other than link types.
+
+    >>> import_rocm_smi(" GPU0 GPU1 \n GPU0 0 XGMI \n GPU1 XGMI 0").links[0][1].kind
+    <LinkKind.XGMI: 'xgmi'>
+    """
+    if len(text) > MAX_CHARACTERS:
+        msg = f"{WHAT}: {len(text)} characters, expected at most {MAX_CHARACTERS}"
+        raise ImportFormatError(msg)
+    tables = _find_tables(text.splitlines())
+    types = _link_types(tables, text)
+    labels = types.columns
+    n = len(labels)
+    hops = next((table for table in tables if _is_hops(table, labels)), None)
+    numa_nodes = _numa_nodes(text, labels)
+    try:
+        return NodeTopology(
+            gpus=tuple(
+                Gpu(pci_bus_id=_address(label), model=gpu_model, numa_node=numa)
+                for label, numa in zip(labels, numa_nodes, strict=True)
+            ),
+            links=tuple(tuple(_link(types, hops, i, j) for j in range(n)) for i in range(n)),
+            pcie=tuple(tuple(_level(numa_nodes, i, j) for j in range(n)) for i in range(n)),
+        )
+    except InvalidTopology as error:
+        msg = f"{WHAT} contradicts itself: {error}"
+        raise ImportFormatError(msg) from error
+
+
+def _find_tables(lines: list[str]) -> list[_Table]:
+    """All matrices, in the order printed, left to right where they stand side by side."""
+    tables: list[_Table] = []
+    current: list[_Table] = []
+    headings: list[str] = []
+    for line in lines:
+        words = line.split()
+        first = next((i for i, word in enumerate(words) if _LABEL.fullmatch(word)), None)
+        if first is None:
+            headings = [found.lower() for found in _HEADING.findall(line)] or headings
+        elif all(_LABEL.fullmatch(word) for word in words[first:]):
+            current = _open_tables(words[first:], headings)
+            tables += current
+        else:
+            _add_row(words[first:], current)
+    return tables
+
+
+def _open_tables(labels: list[str], headings: list[str]) -> list[_Table]:
+    """Tables that a row of column labels opens; its first label again starts the next table."""
+    starts = [i for i, label in enumerate(labels) if label == labels[0]]
+    parts = [tuple(labels[a:b]) for a, b in zip(starts, [*starts[1:], None], strict=True)]
+    named = headings if len(headings) == len(parts) else ["".join(headings[-1:])] * len(parts)
+    return [_Table(heading, part) for heading, part in zip(named, parts, strict=True)]
+
+
+def _add_row(words: list[str], tables: list[_Table]) -> None:
+    """Give each table its part of a row, if the row has exactly a label and cells for each."""
+    if len(words) != sum(1 + len(table.columns) for table in tables):
+        return
+    position = 0
+    for table in tables:
+        end = position + 1 + len(table.columns)
+        label, *cells = words[position:end]
+        position = end
+        if label in table.columns:
+            table.rows.setdefault(label, tuple(cells))
+
+
+def _is_hops(table: _Table, labels: tuple[str, ...]) -> bool:
+    is_whole = table.columns == labels and len(table.rows) == len(labels)
+    return table.heading == _HOPS and is_whole and not table.is_of_link_types
+
+
+def _link_types(tables: list[_Table], text: str) -> _Table:
+    """The first table of link types, checked to be complete."""
+    table = next((table for table in tables if table.is_of_link_types), None)
+    if table is None:
+        msg = f"{WHAT} holds no matrix of link types, only {_what_else(tables, text)}"
+        raise ImportFormatError(msg)
+    columns = table.columns
+    if len(columns) > MAX_GPUS or len(set(columns)) != len(columns):
+        msg = f"{WHAT}: {len(columns)} columns, expected at most {MAX_GPUS} different GPUs"
+        raise ImportFormatError(msg)
+    missing = [label for label in columns if label not in table.rows]
+    if missing:
+        msg = f"{WHAT}: the link type matrix has no complete row for {missing[0]}"
+        raise ImportFormatError(msg)
+    for i, row in enumerate(columns):
+        for j, column in enumerate(columns):
+            _check_cell(table.rows[row][j], row, column, is_own=i == j)
+    return table
+
+
+def _check_cell(cell: str, row: str, column: str, *, is_own: bool) -> None:
+    if cell not in (_OWN if is_own else _LINK_TYPES):
+        expected = "0 or SELF" if is_own else "XGMI or PCIE"
+        msg = f"{WHAT}: link type of {row} and {column} is {quote(cell)}, expected {expected}"
+        raise ImportFormatError(msg)
+
+
+def _what_else(tables: list[_Table], text: str) -> str:
+    if tables:
+        return f"{len(tables)} tables of other things"
+    return "NUMA nodes" if _NUMA.search(text) else "text without a table of GPUs"
+
+
+def _link(types: _Table, hops: _Table | None, i: int, j: int) -> AcceleratorLink:
+    row = types.columns[i]
+    is_own = hops is None or hops.rows[row][j] == "1"
+    return _LINK_TYPES[types.rows[row][j]] if i != j and is_own else NO_LINK
+
+
+def _numa_nodes(text: str, labels: tuple[str, ...]) -> list[int | None]:
+    """NUMA node of each GPU; amd-smi prints none."""
+    told: dict[tuple[str, int], int] = {}
+    for match in _NUMA.finditer(text):
+        told[match["what"], int(match["gpu"])] = int(match["node"])
+    nodes: list[int | None] = []
+    for label in labels:
+        gpu = _GPU_LABEL.fullmatch(label)
+        index = int(gpu[1]) if gpu else -1
+        node = told.get(("Affinity", index), told.get(("Node", index), -1))
+        nodes.append(node if node >= 0 else None)
+    return nodes
+
+
+def _level(numa_nodes: list[int | None], i: int, j: int) -> PcieLevel:
+    if i == j:
+        return PcieLevel.SELF
+    a, b = numa_nodes[i], numa_nodes[j]
+    is_apart = a is not None and b is not None and a != b
+    return PcieLevel.SYS if is_apart else PcieLevel.UNKNOWN
+
+
+def _address(label: str) -> str | None:
+    return label.lower() if _ADDRESS_LABEL.fullmatch(label) else None
