@@ -255,7 +255,7 @@ def _nic_ring(
     if not members:
         return []
     ring = sorted(((circle.middle_angle(gpus), nics) for gpus, nics in members), key=_by_angle)
-    angles = _spread([angle for angle, _ in ring], (NIC_LENGTH + 0.04) / radius)
+    angles = _spread([angle for angle, _ in ring], (NIC_LENGTH + 0.1) / radius)
     return [
         NicSpot(_nic_label(nics), circle.at(angle, radius))
         for angle, (_, nics) in zip(angles, ring, strict=True)
@@ -309,7 +309,7 @@ def lay_out(topology: NodeTopology) -> Layout:
     edge += step if near else 0.0
     outer[Band.PIX] = edge + _MARGIN_INCHES[Band.PIX]
     outer[Band.PXB] = edge + _MARGIN_INCHES[Band.PXB]
-    spots += _nic_ring(circle, host, outer[Band.PXB] + step - NIC_HEIGHT / 2)
+    spots += _nic_ring(circle, host, outer[Band.PXB] + step - NIC_HEIGHT * 0.7)
     edge += step if host else 0.0
     outer[Band.HOST] = edge + _MARGIN_INCHES[Band.HOST]
     label_edge = outer[Band.HOST] + 0.22
