@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from topology.errors import InvalidRequest, UnknownDevice, quote
 from topology.layout import NIC_HEIGHT, NIC_LENGTH, Band, lay_out
 from topology.model import AcceleratorLink, LinkKind, PcieLevel
+from topology.printable import printable
 from topology.shapes import Box, Disc, Lines, Scene, Text, Wedge
 
 if TYPE_CHECKING:
@@ -88,8 +89,8 @@ class _Composer:
         self.layout = lay_out(topology)
         self.spots = [(place.x, place.y) for place in self.layout.gpus]
         self.hubs = [(place.x, place.y) for place in self.layout.hubs]
-        self.sets = [(_printable(name), _members(name, gpus, topology)) for name, gpus in sets]
-        self.title = _printable(title or topology.name or f"{topology.n_gpus} GPUs")
+        self.sets = [(printable(name), _members(name, gpus, topology)) for name, gpus in sets]
+        self.title = printable(title or topology.name or f"{topology.n_gpus} GPUs")
         self.looks = self._looks()
         self.width = max(2 * self.layout.extent + 0.3, _LEAST_WIDTH)
 
@@ -161,7 +162,7 @@ class _Composer:
 
     def _header(self, above: float) -> list[Shape]:
         models = Counter(gpu.model or "GPU of unknown model" for gpu in self.topology.gpus)
-        text = ", ".join(f"{n} × {_printable(model)}" for model, n in models.items())
+        text = ", ".join(f"{n} × {printable(model)}" for model, n in models.items())
         title = _cut(self.title, self.width - 0.2, 11)
         subtitle = _cut(text, self.width - 0.2, 8)
         return [
@@ -218,7 +219,7 @@ class _Composer:
         for nic in self.layout.nics:
             at, turn = (nic.place.x, nic.place.y), _along(nic.place.angle)
             shapes.append(Box(at, NIC_LENGTH, NIC_HEIGHT, "white", _INK, turn_deg=turn))
-            shapes.append(Text(at, _printable(nic.label), 6, _INK, turn_deg=turn))
+            shapes.append(Text(at, printable(nic.label), 6, _INK, turn_deg=turn))
         return shapes
 
     # Legend
@@ -300,11 +301,6 @@ def _unknowns(topology: NodeTopology) -> list[str]:
         for label, count in counts.items()
         if count
     ]
-
-
-def _printable(text: str) -> str:
-    """Replace what XML or a font cannot show (control characters, lone surrogates)."""
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _cut(text: str, inches: float, size: float) -> str:
