@@ -156,18 +156,18 @@ def closed_ring_ends(adjacency: Sequence[int], n: int) -> NDArray[np.bool_]:
     return closed
 
 
-def pack_rings(units: Sequence[Sequence[int]], at_most: int) -> int:
+def pack_rings(units: Sequence[Sequence[int]], at_most: int, *, at_least: int = 0) -> int:
     """Most edge-disjoint closed rings through all vertices of a multigraph, at most `at_most`.
 
-    `units` is a symmetric k x k matrix of counts, k >= 3.
+    `units` is a symmetric k x k matrix of counts, k >= 3; `at_least` rings are known to exist.
 
     >>> pack_rings([[0, 2, 2], [2, 0, 2], [2, 2, 0]], 2)
     2
     """
-    for wanted in range(at_most, 0, -1):
+    for wanted in range(at_most, at_least, -1):
         if _Search(units, MAX_PACKING_STEPS).can_pack(wanted):
             return wanted
-    return 0
+    return at_least
 
 
 class _Search:

@@ -247,20 +247,37 @@ def _mesh(
     rings = np.zeros(length, dtype=np.int16)
     cut = np.zeros(length, dtype=np.int16)
     cut[masks] = minimum_cuts(units, masks)
-    closed = closed_ring_ends(_joined(capacities), capacities.n)
-    pairs = masks[mask_index(capacities.n).size[masks] == 2]  # noqa: PLR2004
+    sizes = mask_index(capacities.n).size[masks]
+    pairs = masks[sizes == 2]  # noqa: PLR2004
     rings[pairs] = cut[pairs]
-    wide = masks[closed[masks] & (mask_index(capacities.n).size[masks] > 2)]  # noqa: PLR2004
-    for mask in wide.tolist():
-        # A closed ring exists; only where the cut leaves room for a second one is there a search.
-        at_most = int(cut[mask]) // 2
-        rings[mask] = 2 * (1 if at_most == 1 else _packed(capacities.units, mask, at_most))
+    repeated = _repeatable_rings(capacities)
+    wide = masks[(repeated[masks] > 0) & (sizes > 2)]  # noqa: PLR2004
+    rings[wide] = 2 * np.minimum(repeated[wide], cut[wide] // 2)
+    packed: dict[tuple[tuple[int, ...], ...], int] = {}
+    for mask in wide[2 * (cut[wide] // 2) > rings[wide]].tolist():
+        # The cut leaves room for more than one ring repeated: search for different ones.
+        pattern = _pattern(capacities.units, mask)
+        if pattern not in packed:
+            packed[pattern] = pack_rings(pattern, int(cut[mask]) // 2, at_least=int(rings[mask]) // 2)
+        rings[mask] = 2 * packed[pattern]
     return rings, cut
 
 
-def _packed(units: tuple[tuple[int, ...], ...], mask: int, at_most: int) -> int:
+def _repeatable_rings(capacities: Capacities) -> NDArray[np.int16]:
+    """How often one and the same closed ring can be used, for every mask: its narrowest link."""
+    n = capacities.n
+    repeated = np.zeros(1 << n, dtype=np.int16)
+    for width in sorted({u for row in capacities.units for u in row if u}):
+        joined = [sum(1 << j for j, u in enumerate(row) if u >= width) for row in capacities.units]
+        repeated[closed_ring_ends(joined, n)] = width
+    return repeated
+
+
+def _pattern(units: tuple[tuple[int, ...], ...], mask: int) -> tuple[tuple[int, ...], ...]:
+    """The multigraph that a mask induces, members ordered by their links, so that like sets meet."""
     members = gpus_of(mask)
-    return pack_rings([[units[i][j] for j in members] for i in members], at_most)
+    ordered = sorted(members, key=lambda i: sorted([units[i][j] for j in members]))
+    return tuple(tuple(units[i][j] for j in ordered) for i in ordered)
 
 
 def _tree_values(

@@ -1,0 +1,313 @@
+"""Which set of GPUs a container gets, from the kubelet's own three inputs.
+
+What it answers: of the free GPUs (`available`), holding `must_include`, the best set of `size` under
+a pod's policy; or why there is none, as a value. Exact for every free set up to 16 GPUs: a scan of
+all sets of that size. Deterministic, with a total tie-break. It changes nothing.
+
+Order, first difference decides (all from the machine's tables):
+
+- two or more GPUs: the affinity level holds, the NIC wish holds; value class; measured pair classes
+  (by label: accelerator bandwidth, PCIe closeness); remainder; raw measured sum; lowest ids.
+- affinity `none`, one GPU, or `min-bandwidth` without an affinity: the NIC wish holds; remainder;
+  then as above.
+
+`required`, a required NIC and `min-bandwidth` are conditions, not wishes; an unknown level or value
+never satisfies one. GPUs of different models mix only under affinity `none`.
+
+Complexity: O(C(n, size)) numpy word operations, 12,870 sets at most; memoised by all inputs.
+Nodes of more than 16 devices: `topology.large`, by the same order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topology.errors import InvalidRequest, UnknownDevice
+from topology.masks import gpus_of, mask_index
+from topology.policy import DEFAULT_POLICY, Affinity, NicRule, Strength
+from topology.tables import MachineTables
+from topology.value import Limit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from topology.policy import PlacementPolicy
+
+__all__ = [
+    "RankedSet",
+    "Selected",
+    "Unfit",
+    "UnfitReason",
+    "check_request",
+    "describe_set",
+    "is_remainder_first",
+    "rank_sets",
+    "select_set",
+]
+
+
+class UnfitReason(Enum):
+    """Why no set fits; constant sentences, for people and for kube-scheduler's grouping."""
+
+    TOO_FEW_GPUS = "node has fewer GPUs than the container asks for"
+    NOT_ENOUGH_FREE = "not enough free GPUs"
+    MUST_INCLUDE = "GPUs that must be included are not free or are too many"
+    MIXED_MODELS = "free GPUs of one model are too few"
+    AFFINITY_NEVER = "never on this node: no GPU set of that size has the required affinity"
+    AFFINITY_UNKNOWN = "links that the required affinity needs are unknown on this node"
+    AFFINITY_TAKEN = "no free GPU set has the required affinity"
+    NIC_NEVER = "never on this node: no GPU set of that size has an RDMA NIC within PXB"
+    NIC_TAKEN = "no free GPU set has an RDMA NIC within PXB"
+    BANDWIDTH_NEVER = "never on this node: no GPU set of that size reaches the minimum bandwidth"
+    BANDWIDTH_TAKEN = "no free GPU set reaches the minimum bandwidth"
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A set that was chosen.
+
+    `gpus` ascending; `value_gbytes_per_s` 0 for one GPU (nothing to reduce); `loss` is 1 - value /
+    the best value of that size on the empty machine, 0..1 (0 for one GPU); `satisfies_affinity` is
+    True where no level was asked for; `remainder_cost_gpus` is R(F) - R(F \\ S) in GPU-equivalents
+    (R times the number of GPUs); `value_class` 0 is the best of its size on the machine.
+    """
+
+    gpus: tuple[int, ...]
+    value_gbytes_per_s: float
+    loss: float
+    satisfies_affinity: bool
+    remainder_cost_gpus: float
+    value_class: int
+    limit: Limit
+
+    @property
+    def mask(self) -> int:
+        """The set as a bit mask."""
+        return sum(1 << gpu for gpu in self.gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """Why nothing fits: the reason, and what was asked and found."""
+
+    reason: UnfitReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankedSet:
+    """One row of `rank_sets`. `class_sum` and `raw_sum` are the tie-breaks, GB/s."""
+
+    gpus: tuple[int, ...]
+    value_gbytes_per_s: float
+    value_class: int
+    class_sum: float
+    raw_sum: float
+    limit: Limit
+
+
+def is_remainder_first(policy: PlacementPolicy, size: int) -> bool:
+    """Whether what is left behind counts before the set's own value."""
+    if size == 1 or policy.affinity is Affinity.NONE:
+        return True
+    return policy.affinity is Affinity.ANY and policy.min_bandwidth_gbytes_per_s is not None
+
+
+def check_request(*, n: int, available: int, must_include: int, size: int) -> None:
+    """Refuse masks with unknown GPUs (`UnknownDevice`) and sizes below 1 (`InvalidRequest`)."""
+    for label, mask in (("available", available), ("must_include", must_include)):
+        if mask < 0 or mask >> n:
+            msg = f"{label} is {mask:#x}, expected a mask of GPUs 0..{n - 1}"
+            raise UnknownDevice(msg)
+    if size < 1:
+        msg = f"size is {size}, expected at least 1 GPU"
+        raise InvalidRequest(msg)
+
+
+def select_set(
+    tables: MachineTables,
+    *,
+    available: int,
+    size: int,
+    must_include: int = 0,
+    policy: PlacementPolicy = DEFAULT_POLICY,
+) -> Selected | Unfit:
+    """Choose the best set of `size` free GPUs that holds `must_include`.
+
+    Raises `UnknownDevice` for GPUs that the node does not have, `InvalidRequest` for a size below 1.
+
+    >>> from topology.recordings import load_recording
+    >>> from topology.tables import build_tables
+    >>> tables = build_tables(load_recording("dgx-1-v100"))
+    >>> select_set(tables, available=0b11111111, size=4, must_include=0b10000).gpus
+    (4, 5, 6, 7)
+    >>> select_set(tables, available=0b11, size=4).reason
+    <UnfitReason.NOT_ENOUGH_FREE: 'not enough free GPUs'>
+    """
+    check_request(n=tables.n_gpus, available=available, must_include=must_include, size=size)
+    return _select(tables, available, must_include, size, policy)
+
+
+@lru_cache(maxsize=1 << 16)
+def _select(
+    tables: MachineTables, available: int, must_include: int, size: int, policy: PlacementPolicy
+) -> Selected | Unfit:
+    n = tables.n_gpus
+    if size > n:
+        return Unfit(UnfitReason.TOO_FEW_GPUS, f"asked for {size}, node has {n}")
+    if available.bit_count() < size:
+        free = available.bit_count()
+        return Unfit(UnfitReason.NOT_ENOUGH_FREE, f"asked for {size}, {free} of {n} are free")
+    if must_include & ~available or must_include.bit_count() > size:
+        detail = f"must include {gpus_of(must_include)} of {gpus_of(available)}, size {size}"
+        return Unfit(UnfitReason.MUST_INCLUDE, detail)
+    every = mask_index(n).by_size[size]
+    free_sets = every[(every & ~available == 0) & (every & must_include == must_include)]
+    found = _qualifying(tables, free_sets, size, policy)
+    if isinstance(found, Unfit):
+        return found
+    best = _best(tables, found, available=available, size=size, policy=policy)
+    return describe_set(tables, best, available=available, policy=policy)
+
+
+def _qualifying(
+    tables: MachineTables, sets: NDArray[np.int64], size: int, policy: PlacementPolicy
+) -> NDArray[np.int64] | Unfit:
+    """The sets that meet every condition, or the first condition that none meets."""
+    every = mask_index(tables.n_gpus).by_size[size]
+    asked = f"{size} GPUs"
+    if policy.affinity is not Affinity.NONE:
+        sets, every = sets[tables.is_uniform[sets]], every[tables.is_uniform[every]]
+        if not len(sets):
+            return Unfit(UnfitReason.MIXED_MODELS, f"{asked} of one model")
+    if policy.strength is Strength.REQUIRED and size > 1:
+        level = _affinity_level(tables, policy.affinity)
+        if level is not None:
+            sets, reason = _keep(level, sets, every, _AFFINITY)
+            if reason is not None:
+                if reason is UnfitReason.AFFINITY_NEVER and not tables.is_known[every].all():
+                    reason = UnfitReason.AFFINITY_UNKNOWN
+                return Unfit(reason, f"{asked}, affinity {policy.affinity.value}")
+            every = every[level[every]]
+    if policy.nic is NicRule.REQUIRED:
+        sets, reason = _keep(tables.has_nic, sets, every, _NIC)
+        if reason is not None:
+            return Unfit(reason, asked)
+    floor = policy.min_bandwidth_gbytes_per_s
+    if floor is not None and size > 1:
+        reaches = tables.is_known & (tables.floor >= floor)
+        sets, reason = _keep(reaches, sets, every, _BANDWIDTH)
+        if reason is not None:
+            return Unfit(reason, f"{asked}, at least {floor:g} GB/s after the stated error")
+    return sets
+
+
+_AFFINITY = (UnfitReason.AFFINITY_NEVER, UnfitReason.AFFINITY_TAKEN)
+_NIC = (UnfitReason.NIC_NEVER, UnfitReason.NIC_TAKEN)
+_BANDWIDTH = (UnfitReason.BANDWIDTH_NEVER, UnfitReason.BANDWIDTH_TAKEN)
+
+
+def _keep(
+    condition: NDArray[np.bool_],
+    sets: NDArray[np.int64],
+    every: NDArray[np.int64],
+    reasons: tuple[UnfitReason, UnfitReason],
+) -> tuple[NDArray[np.int64], UnfitReason | None]:
+    kept = sets[condition[sets]]
+    if len(kept):
+        return kept, None
+    never, taken = reasons
+    return kept, taken if condition[every].any() else never
+
+
+def _affinity_level(tables: MachineTables, affinity: Affinity) -> NDArray[np.bool_] | None:
+    return {
+        Affinity.NVLINK: tables.is_linked,
+        Affinity.SWITCH: tables.is_switch,
+        Affinity.NUMA: tables.is_numa,
+    }.get(affinity)
+
+
+def _best(
+    tables: MachineTables,
+    sets: NDArray[np.int64],
+    *,
+    available: int,
+    size: int,
+    policy: PlacementPolicy,
+) -> int:
+    """The first of some sets of one size in the order of the module's opening."""
+    level = _affinity_level(tables, policy.affinity)
+    wishes = np.zeros(len(sets), dtype=np.int64)
+    if level is not None and size > 1:
+        wishes += np.where(level[sets], 0, 2)
+    if policy.nic is NicRule.PREFERRED:
+        wishes += np.where(tables.has_nic[sets], 0, 1)
+    sets = sets[wishes == wishes.min()]
+    if is_remainder_first(policy, size):
+        sets = _least(_left_behind(tables, sets, available), sets)
+        sets = _least(tables.order[sets], sets)
+    else:
+        sets = _least(tables.order[sets], sets)
+        sets = _least(_left_behind(tables, sets, available), sets)
+    return int(sets[tables.tie[sets].argmin()])
+
+
+def _left_behind(
+    tables: MachineTables, sets: NDArray[np.int64], available: int
+) -> NDArray[np.float64]:
+    """Minus the remainder of what each set leaves, so that less is better."""
+    return -tables.remainder[available & ~sets]
+
+
+def _least(
+    key: NDArray[np.float64] | NDArray[np.int32], sets: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    return sets[key == key.min()]
+
+
+def describe_set(
+    tables: MachineTables, mask: int, *, available: int, policy: PlacementPolicy
+) -> Selected:
+    """What taking a set from `available` is worth and costs."""
+    gpus = gpus_of(mask)
+    value, best = float(tables.value[mask]), tables.best_value[len(gpus)]
+    level = _affinity_level(tables, policy.affinity)
+    cost = float(tables.remainder[available] - tables.remainder[available & ~mask])
+    return Selected(
+        gpus=gpus,
+        value_gbytes_per_s=value,
+        loss=max(0.0, 1 - value / best) if best > 0 else 0.0,
+        satisfies_affinity=level is None or bool(level[mask]),
+        remainder_cost_gpus=cost * tables.n_gpus,
+        value_class=int(tables.value_class[mask]),
+        limit=Limit(int(tables.limit[mask])),
+    )
+
+
+def rank_sets(tables: MachineTables, size: int) -> tuple[RankedSet, ...]:
+    """Every set of a size, best first, as on the empty machine; the remainder is left out.
+
+    Raises `InvalidRequest` for a size outside 1..n.
+    """
+    if not 1 <= size <= tables.n_gpus:
+        msg = f"size is {size}, expected 1..{tables.n_gpus}"
+        raise InvalidRequest(msg)
+    sets = mask_index(tables.n_gpus).by_size[size]
+    ordered = sets[np.lexsort((tables.tie[sets], tables.order[sets]))]
+    return tuple(
+        RankedSet(
+            gpus=gpus_of(mask),
+            value_gbytes_per_s=float(tables.value[mask]),
+            value_class=int(tables.value_class[mask]),
+            class_sum=float(tables.class_sum[mask]),
+            raw_sum=float(tables.raw_sum[mask]),
+            limit=Limit(int(tables.limit[mask])),
+        )
+        for mask in ordered.tolist()
+    )
