@@ -5,8 +5,8 @@ What it answers: for each GPU, NIC group, switch fabric and PCIe group of a node
 draws (`topology.draw`) and never rates a link.
 
 Method: GPUs stand on one circle, so no link ever runs through a third GPU and the same rule serves
-1 and 72 of them. Nested PCIe groups (networkx components of the pairs at PIX, then PXB, then the
-NUMA node) are contiguous arcs and become ring sectors around their GPUs. NICs stand outside their
+1 and 72 of them. Nested PCIe groups (`topology.graph`: surely within PIX, then PXB, then the NUMA
+node) are contiguous arcs and become ring sectors around their GPUs. NICs stand outside their
 nearest GPUs, in the innermost sector that holds both. A fabric is a hub at the middle of its GPUs.
 """
 
@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-import networkx as nx
-
+from topology.graph import pcie_groups
 from topology.model import PcieLevel
 
 if TYPE_CHECKING:
@@ -108,18 +107,6 @@ class _Group:
     label: str | None
 
 
-def _components(topology: NodeTopology, farthest: PcieLevel) -> list[frozenset[int]]:
-    graph: nx.Graph[int] = nx.Graph()
-    graph.add_nodes_from(range(topology.n_gpus))
-    graph.add_edges_from(
-        (i, j)
-        for i, row in enumerate(topology.pcie)
-        for j in range(i)
-        if row[j].rank <= farthest.rank
-    )
-    return [frozenset(part) for part in nx.connected_components(graph)]
-
-
 def _host_groups(topology: NodeTopology) -> list[tuple[frozenset[int], str | None]]:
     """Group by NUMA node where every GPU's is known, else by PCIe level NODE or nearer."""
     numa = [gpu.numa_node for gpu in topology.gpus]
@@ -128,7 +115,7 @@ def _host_groups(topology: NodeTopology) -> list[tuple[frozenset[int], str | Non
             (frozenset(i for i, other in enumerate(numa) if other == node), f"NUMA {node}")
             for node in sorted(set(numa), key=numa.index)
         ]
-    return [(part, None) for part in _components(topology, PcieLevel.NODE)]
+    return [(frozenset(part), None) for part in pcie_groups(topology, PcieLevel.NODE)]
 
 
 def _partitions(topology: NodeTopology) -> dict[Band, list[tuple[frozenset[int], str | None]]]:
@@ -137,7 +124,7 @@ def _partitions(topology: NodeTopology) -> dict[Band, list[tuple[frozenset[int],
     parts: dict[Band, list[tuple[frozenset[int], str | None]]] = {Band.HOST: host}
     coarser = [group for group, _ in host]
     for band, level in ((Band.PXB, PcieLevel.PXB), (Band.PIX, PcieLevel.PIX)):
-        found = _components(topology, level)
+        found = [frozenset(part) for part in pcie_groups(topology, level)]
         cut = [part & whole for whole in coarser for part in found if part & whole]
         parts[band] = [(part, None) for part in cut]
         coarser = cut
