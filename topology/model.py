@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "MAX_GPUS",
+    "MAX_LINKS",
     "NO_LINK",
     "UNKNOWN_LINK",
     "AcceleratorLink",
