@@ -124,9 +124,10 @@ def import_hwloc_xml(text: str, *, gpu_model: str | None = None) -> NodeTopology
     gpus = _order(_find_gpus(found))
     places = [gpu.place for gpu in gpus]
     os_devices = [[device.gp_index for device in gpu.os_devices] for gpu in gpus]
+    default_model = _model_name(_misplaced(found)) or gpu_model
     try:
         return NodeTopology(
-            gpus=tuple(_gpu(gpu, found, gpu_model) for gpu in gpus),
+            gpus=tuple(_gpu(gpu, default_model) for gpu in gpus),
             links=link_matrix(root, os_devices),
             pcie=_TREE.matrix(places),
             nics=build_nics(_find_nics(found), _TREE, places),
@@ -292,18 +293,13 @@ def _index_in(runtime: str, gpu: _PciDevice) -> int | None:
     return None
 
 
-def _gpu(gpu: _PciDevice, found: _Found, gpu_model: str | None) -> Gpu:
-    model = (
-        _model_name(gpu.os_devices)
-        or find_model_name(gpu.vendor, gpu.device)
-        or _model_name(_misplaced(found))
-        or gpu_model
-    )
+def _gpu(gpu: _PciDevice, default_model: str | None) -> Gpu:
+    named = _model_name(gpu.os_devices) or find_model_name(gpu.vendor, gpu.device)
     uuids = (device.infos.get("NVIDIAUUID") for device in gpu.os_devices)
     return Gpu(
         uuid=next((uuid for uuid in uuids if uuid), None),
         pci_bus_id=gpu.bus_id,
-        model=model,
+        model=named or default_model,
         numa_node=gpu.place.numa_node,
     )
 

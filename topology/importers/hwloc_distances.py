@@ -7,8 +7,9 @@ never reads a missing structure as "no link".
 Method (open-mpi/hwloc topology-rsmi.c, topology-nvml.c): an entry above 0 in both directions is a
 link; where hops are given, only those of one hop are links of the pair's own. The XGMI figure is a
 constant, 100 GB/s for any number of links, and NVLink's needs the generation, so links are not
-counted. Structures over objects of several types (`<distances2hetero>`: NVLink with NVSwitches or
-CPUs in it) are left unread; then links stay unknown.
+counted. ROCm SMI reports one hop for every pair of a hive on MI250X, so a pair that XGMI serves
+through a third GPU looks linked there. Structures over objects of several types
+(`<distances2hetero>`: NVLink with NVSwitches or CPUs in it) are left unread; then links stay unknown.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ Method (legend of `nvidia-smi topo -m`; nvml.h, nvmlGpuTopologyLevel_t):
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from topology.model import PcieLevel
@@ -64,8 +63,7 @@ class PciTree:
         <PcieLevel.PXB: 'PXB'>
         """
         if a.root == b.root:
-            pairs = zip(a.bridges, b.bridges, strict=False)  # the shorter path ends the comparison
-            shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            shared = _n_shared(a.bridges, b.bridges)
             if shared:
                 deepest = max(len(a.bridges), len(b.bridges)) - shared
                 return PcieLevel.PIX if deepest < self.bridges_per_switch else PcieLevel.PXB
@@ -83,7 +81,18 @@ class PciTree:
 
     def matrix(self, places: Sequence[PciPlace]) -> tuple[tuple[PcieLevel, ...], ...]:
         """The n x n levels among n devices; SELF on the diagonal."""
+        below = [self.row(place, places[:i]) for i, place in enumerate(places)]
         return tuple(
-            tuple(PcieLevel.SELF if i == j else self.level(a, b) for j, b in enumerate(places))
-            for i, a in enumerate(places)
+            (*row, PcieLevel.SELF, *(below[j][i] for j in range(i + 1, len(places))))
+            for i, row in enumerate(below)
         )
+
+
+def _n_shared(a: Sequence[str], b: Sequence[str]) -> int:
+    """Length of the common beginning of two paths."""
+    shared = 0
+    for above_a, above_b in zip(a, b, strict=False):  # the shorter path ends the comparison
+        if above_a != above_b:
+            break
+        shared += 1
+    return shared

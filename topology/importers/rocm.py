@@ -10,8 +10,10 @@ that holds only labels opens a table, or several side by side; whatever stands b
 lines, error messages) is passed over. A table that holds link types is the matrix, whatever its
 heading: some versions print link types under the heading of the weights.
 
-- XGMI at one hop is a link of the pair. XGMI at several hops goes through other GPUs: no link of
-  the pair's own (ROCm/rocm_smi_lib, rsmi_topo_get_link_type: hops count the links on the way).
+- XGMI over one hop is a link of the pair. XGMI over several goes through other GPUs: no link of
+  the pair's own. Some versions count one hop for them, but the driver gives XGMI a weight of 15 per
+  hop (Linux amdkfd, kfd_crat.c: KFD_CRAT_XGMI_WEIGHT times the number of hops), so both
+  tables are asked. Where neither is printed, XGMI is taken for a link.
 - PCIE is no accelerator link. Which PCIe level is not printed. GPUs at different NUMA nodes are SYS
   apart by that level's definition ("traversing ... the interconnect between NUMA nodes").
 - "Numa Affinity" is sysfs' numa_node and goes before "Numa Node"; -1 is unknown.
@@ -50,7 +52,9 @@ _HEADING = re.compile(
     r"hops|weight|link type|access|numa bw|cache coher[ae]nc|atomics|dma|bi-directional",
     re.IGNORECASE,
 )
-_HOPS, _TYPES = "hops", "link type"
+_HOPS, _WEIGHT, _TYPES = "hops", "weight", "link type"
+_XGMI_WEIGHT = 15
+"""Weight of one XGMI hop (KFD_CRAT_XGMI_WEIGHT)."""
 _OWN = frozenset({"0", "SELF", "X", "N/A"})
 """What the tools print on the diagonal."""
 
@@ -88,7 +92,7 @@ def import_rocm_smi(text: str, *, gpu_model: str | None = None) -> NodeTopology:
     types = _link_types(tables, text)
     labels = types.columns
     n = len(labels)
-    hops = next((table for table in tables if _is_hops(table, labels)), None)
+    distances = [table for table in tables if _is_distance(table, labels)]
     numa_nodes = _numa_nodes(text, labels)
     try:
         return NodeTopology(
@@ -96,7 +100,7 @@ def import_rocm_smi(text: str, *, gpu_model: str | None = None) -> NodeTopology:
                 Gpu(pci_bus_id=_address(label), model=gpu_model, numa_node=numa)
                 for label, numa in zip(labels, numa_nodes, strict=True)
             ),
-            links=tuple(tuple(_link(types, hops, i, j) for j in range(n)) for i in range(n)),
+            links=tuple(tuple(_link(types, distances, i, j) for j in range(n)) for i in range(n)),
             pcie=tuple(tuple(_level(numa_nodes, i, j) for j in range(n)) for i in range(n)),
         )
     except InvalidTopology as error:
@@ -108,6 +112,7 @@ def _find_tables(lines: list[str]) -> list[_Table]:
     """All matrices, in the order printed, left to right where they stand side by side."""
     tables: list[_Table] = []
     current: list[_Table] = []
+    width = 0
     headings: list[str] = []
     for line in lines:
         words = line.split()
@@ -117,7 +122,9 @@ def _find_tables(lines: list[str]) -> list[_Table]:
         elif all(_LABEL.fullmatch(word) for word in words[first:]):
             current = _open_tables(words[first:], headings)
             tables += current
-        else:
+            # Summed once per header, not per row: hostile text has many of both.
+            width = sum(1 + len(table.columns) for table in current)
+        elif len(words) - first == width:
             _add_row(words[first:], current)
     return tables
 
@@ -131,9 +138,7 @@ def _open_tables(labels: list[str], headings: list[str]) -> list[_Table]:
 
 
 def _add_row(words: list[str], tables: list[_Table]) -> None:
-    """Give each table its part of a row, if the row has exactly a label and cells for each."""
-    if len(words) != sum(1 + len(table.columns) for table in tables):
-        return
+    """Give each table its part of a row that has exactly a label and the cells for each."""
     position = 0
     for table in tables:
         end = position + 1 + len(table.columns)
@@ -143,9 +148,9 @@ def _add_row(words: list[str], tables: list[_Table]) -> None:
             table.rows.setdefault(label, tuple(cells))
 
 
-def _is_hops(table: _Table, labels: tuple[str, ...]) -> bool:
+def _is_distance(table: _Table, labels: tuple[str, ...]) -> bool:
     is_whole = table.columns == labels and len(table.rows) == len(labels)
-    return table.heading == _HOPS and is_whole and not table.is_of_link_types
+    return table.heading in {_HOPS, _WEIGHT} and is_whole and not table.is_of_link_types
 
 
 def _link_types(tables: list[_Table], text: str) -> _Table:
@@ -181,10 +186,16 @@ def _what_else(tables: list[_Table], text: str) -> str:
     return "NUMA nodes" if _NUMA.search(text) else "text without a table of GPUs"
 
 
-def _link(types: _Table, hops: _Table | None, i: int, j: int) -> AcceleratorLink:
+def _link(types: _Table, distances: list[_Table], i: int, j: int) -> AcceleratorLink:
     row = types.columns[i]
-    is_own = hops is None or hops.rows[row][j] == "1"
-    return _LINK_TYPES[types.rows[row][j]] if i != j and is_own else NO_LINK
+    if i == j or any(_is_beyond_one_hop(table, table.rows[row][j]) for table in distances):
+        return NO_LINK
+    return _LINK_TYPES[types.rows[row][j]]
+
+
+def _is_beyond_one_hop(table: _Table, cell: str) -> bool:
+    one_hop = 1 if table.heading == _HOPS else _XGMI_WEIGHT
+    return re.fullmatch(r"[0-9]{1,9}", cell) is not None and int(cell) > one_hop
 
 
 def _numa_nodes(text: str, labels: tuple[str, ...]) -> list[int | None]:

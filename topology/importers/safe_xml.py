@@ -24,9 +24,8 @@ __all__ = ["MAX_CHARACTERS", "MAX_DEPTH", "find_attribute", "parse_xml"]
 
 MAX_CHARACTERS = 4 * 1024 * 1024
 """Largest document, in characters. The largest of 120 XML recordings has 137,469."""
-MAX_DEPTH = 128
-"""Deepest nesting. NCCL stops at 256 nodes of one path in its own parser (xml.h), but a machine
-with 12 PCIe bridges in a row has not been seen; hwloc nests 15 levels of caches and groups."""
+MAX_DEPTH = 48
+"""Deepest nesting. The deepest recording has 12 levels of packages, bridges and devices."""
 
 
 class _Guard:
@@ -76,7 +75,7 @@ def parse_xml(text: str, what: str) -> Element:
     parser.CharacterDataHandler = builder.data
     parser.EntityDeclHandler = guard.entity
     try:
-        parser.Parse(text.strip().lstrip("\ufeff"), True)  # noqa: FBT003 - expat's own signature
+        parser.Parse(text.strip("\ufeff \t\r\n"), True)  # noqa: FBT003 - expat's own signature
     except (expat.ExpatError, UnicodeEncodeError) as error:
         msg = f"{what}: no well-formed XML ({error}), expected a complete document"
         raise ImportFormatError(msg) from error
