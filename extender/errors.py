@@ -1,0 +1,53 @@
+"""The exceptions of the extender.
+
+What it answers: which error a caller may see. Ordinary outcomes ("no node fits", "the set is
+taken") are values, never exceptions. HTTP codes are not known here (`extender.app`).
+
+    ExtenderError
+    ├── WireError         a request body that is not the verb's JSON
+    ├── MalformedPod      a pod that the API server would not have accepted (counts, resources)
+    ├── UserError         a pod that asks for something that cannot be meant (annotations)
+    ├── ClusterSpecError  a description of the embedded cluster that cannot be built
+    ├── SettingsError     an unknown or invalid setting
+    └── DecisionLogError  a decision log that cannot be read
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ClusterSpecError",
+    "DecisionLogError",
+    "ExtenderError",
+    "MalformedPod",
+    "SettingsError",
+    "UserError",
+    "WireError",
+]
+
+
+class ExtenderError(Exception):
+    """Any error of the extender; `str()` names object, value and expectation."""
+
+
+class WireError(ExtenderError):
+    """A request body that is not the verb's JSON."""
+
+
+class MalformedPod(ExtenderError):
+    """A pod that the API server would not have accepted: answered as an in-band error."""
+
+
+class UserError(ExtenderError):
+    """A pod that its owner has to correct: answered as a reason, so that the pod parks."""
+
+
+class ClusterSpecError(ExtenderError):
+    """A description of the embedded cluster that cannot be built."""
+
+
+class SettingsError(ExtenderError):
+    """An unknown or invalid setting."""
+
+
+class DecisionLogError(ExtenderError):
+    """A decision log that cannot be read."""

@@ -1,0 +1,200 @@
+"""What a pod asks for: wire pod -> one checked value.
+
+What it answers: which resource, how many GPUs in each container and in which role, under which
+policy, on behalf of whom. It never looks at a node.
+
+Quantities are Kubernetes' (`4`, `"4"`, `"4000m"`, `"1k"`): an extended resource is a whole number,
+its limit equals its request, and a container that names only one of the two means both (API server,
+pkg/apis/core/validation, "must be equal"). `MalformedPod` says what is not so; `UserError` says
+which annotation cannot be meant.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from extender.errors import MalformedPod, UserError
+from topology import names
+from topology.errors import PolicyError, quote
+from topology.fit import ContainerRequest, ContainerRole, pod_size
+from topology.policy import PlacementPolicy, is_remainder_first, parse_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from extender.wire import Container, Pod
+
+__all__ = ["MAX_COUNT", "PodRequest", "Shape", "is_packed", "parse_pod"]
+
+MAX_COUNT = 512
+"""Most GPUs that one container may ask for: the most devices a node may have (topology.model)."""
+
+_QUANTITY = re.compile(
+    r"([+-]?[0-9]{1,30}(?:\.[0-9]{0,30})?)(?:[eE]([+-]?[0-9]{1,3})|([a-zA-Z]{1,2}))?"
+)
+_SUFFIXES = {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", 1)},
+    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)},
+}
+"""Kubernetes quantity suffixes (apimachinery, pkg/api/resource/suffix.go)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """All that decides which set a pod gets on a given node: equal shapes share their answers.
+
+    `requests` carry the position of the container as its name, so that names do not matter.
+    """
+
+    resource: str
+    requests: tuple[ContainerRequest, ...]
+    policy: PlacementPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class PodRequest:
+    """A pod's wish. `shape` is None for a pod without GPUs; `containers` names those with GPUs.
+
+    `size_gpus` is what a node must have free (`topology.fit.pod_size`).
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    shape: Shape | None
+    containers: tuple[str, ...] = ()
+    size_gpus: int = 0
+    nominated_node: str | None = None
+    has_soft_wishes: bool = False
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """Namespace and name, as Kubernetes prints them."""
+        return f"{self.namespace}/{self.name}"
+
+
+def parse_pod(pod: Pod, resources: Sequence[str]) -> PodRequest:
+    """Read what a pod asks of the `resources` that Coterie places.
+
+    Raises `MalformedPod` for counts that no API server would have let through and for two of the
+    resources in one pod, `UserError` for annotations that cannot be meant.
+    """
+    meta = pod.metadata
+    asked = [
+        (resource, ContainerRequest(name=one.name, size=size, role=role))
+        for one, role in _containers(pod)
+        for resource in resources
+        if (size := _size(one, resource)) > 0
+    ]
+    found = sorted({resource for resource, _ in asked})
+    if len(found) > 1:
+        msg = f"pod {_title(pod)} asks for {' and '.join(found)}, expected one GPU resource"
+        raise MalformedPod(msg)
+    has_soft_wishes = pod.spec.has_soft_wishes
+    nominated = pod.status.nominated_node_name if pod.status is not None else None
+    if not asked:
+        return PodRequest(
+            meta.uid, meta.namespace, meta.name, None, has_soft_wishes=has_soft_wishes
+        )
+    requests = tuple(request for _, request in asked)
+    policy = _policy(pod, max(request.size for request in requests))
+    return PodRequest(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        shape=Shape(
+            resource=found[0],
+            requests=tuple(
+                ContainerRequest(name=str(i), size=one.size, role=one.role)
+                for i, one in enumerate(requests)
+            ),
+            policy=policy,
+        ),
+        containers=tuple(request.name for request in requests),
+        size_gpus=pod_size(requests),
+        nominated_node=nominated or None,
+        has_soft_wishes=has_soft_wishes,
+        warnings=_warnings(pod),
+    )
+
+
+def _title(pod: Pod) -> str:
+    return quote(f"{pod.metadata.namespace}/{pod.metadata.name}")
+
+
+def _containers(pod: Pod) -> Iterator[tuple[Container, ContainerRole]]:
+    """Init containers first, each kind in the order in which the kubelet admits them."""
+    for one in pod.spec.init_containers or ():
+        is_sidecar = one.restart_policy == "Always"
+        yield one, ContainerRole.SIDECAR if is_sidecar else ContainerRole.INIT
+    for one in pod.spec.containers or ():
+        yield one, ContainerRole.APP
+
+
+def _size(container: Container, resource: str) -> int:
+    if container.resources is None:
+        return 0
+    limit = (container.resources.limits or {}).get(resource)
+    request = (container.resources.requests or {}).get(resource)
+    sizes = [_count(container.name, resource, one) for one in (limit, request) if one is not None]
+    if len(set(sizes)) > 1:
+        msg = (
+            f"container {quote(container.name)}: limit of {resource} is {quote(limit)} and request "
+            f"is {quote(request)}, expected equal (an extended resource cannot be overcommitted)"
+        )
+        raise MalformedPod(msg)
+    return sizes[0] if sizes else 0
+
+
+def _count(container: str, resource: str, quantity: str | float) -> int:
+    msg = (
+        f"container {quote(container)} asks for {quote(quantity)} of {resource}, "
+        f"expected a whole number 0..{MAX_COUNT}"
+    )
+    match = _QUANTITY.fullmatch(str(quantity))
+    if match is None:
+        raise MalformedPod(msg)
+    number, exponent, suffix = match.groups()
+    if suffix is not None and suffix not in _SUFFIXES:
+        raise MalformedPod(msg)
+    scale = _SUFFIXES[suffix] if suffix else Decimal(f"1e{int(exponent or 0)}")
+    value = Decimal(number) * scale
+    if not 0 <= value <= MAX_COUNT or value != int(value):
+        raise MalformedPod(msg)
+    return int(value)
+
+
+def _policy(pod: Pod, largest: int) -> PlacementPolicy:
+    annotations = pod.metadata.annotations or {}
+    try:
+        policy = parse_policy(annotations)
+    except PolicyError as error:
+        msg = f"pod {_title(pod)}: {error}"
+        raise UserError(msg) from error
+    if policy.min_bandwidth_gbytes_per_s is not None and largest == 1:
+        msg = (
+            f"pod {_title(pod)}: annotation {names.MIN_BANDWIDTH} is "
+            f"{quote(annotations[names.MIN_BANDWIDTH])} but its largest container asks for 1 GPU, "
+            "expected at least 2 (one GPU has nobody to talk to)"
+        )
+        raise UserError(msg)
+    return policy
+
+
+def _warnings(pod: Pod) -> tuple[str, ...]:
+    group = (pod.metadata.annotations or {}).get(names.GROUP)
+    if group is None:
+        return ()
+    return (f"annotation {names.GROUP} is {quote(group)}: not yet supported, placed as if without",)
+
+
+def is_packed(shape: Shape) -> bool:
+    """Whether the core puts what is left behind before the set's own value."""
+    return is_remainder_first(shape.policy, max(one.size for one in shape.requests))

@@ -1,0 +1,187 @@
+"""What kube-scheduler and an extender say to each other: the `extender/v1` JSON.
+
+What it answers: which fields we read from a request and how an answer is spelled. Go's field names
+exactly (`k8s.io/kube-scheduler/extender/v1/types.go`, Kubernetes 1.36: no json tags, so UpperCamel
+on the wire; `Pod` inside is ordinary camelCase API JSON without kind and apiVersion). Unknown
+fields are ignored, since every Kubernetes minor adds some; known fields with a wrong type are
+refused.
+
+What it must never do: interpret a pod (`extender.request`) or decide anything.
+
+Traps that shape the answers (schedule_one.go, extender.go of 1.36): an answer without `NodeNames`
+rejects every node; a score that is not an integer silently disables prioritize; only a body with
+Content-Length and nothing behind the JSON value lets the connection live on.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from extender.errors import WireError
+from topology.errors import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = [
+    "BindingArgs",
+    "Container",
+    "ExtenderArgs",
+    "ObjectMeta",
+    "Pod",
+    "PodSpec",
+    "PodStatus",
+    "ResourceRequirements",
+    "decode",
+    "encode_bind",
+    "encode_filter",
+    "encode_prioritize",
+]
+
+
+class _Wire(BaseModel):
+    """Strict about types, lenient about fields that we do not read."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", populate_by_name=True)
+
+
+class ResourceRequirements(_Wire):
+    """Quantities as they stand: Kubernetes writes strings, JSON numbers are legal too."""
+
+    limits: dict[str, str | int | float] | None = None
+    requests: dict[str, str | int | float] | None = None
+
+
+class Container(_Wire):
+    """A container, init container or sidecar (an init container with restartPolicy Always)."""
+
+    name: str
+    restart_policy: str | None = Field(default=None, alias="restartPolicy")
+    resources: ResourceRequirements | None = None
+
+
+class _AffinityTerms(_Wire):
+    preferred: list[Any] | None = Field(
+        default=None, alias="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class _Affinity(_Wire):
+    node: _AffinityTerms | None = Field(default=None, alias="nodeAffinity")
+    pod: _AffinityTerms | None = Field(default=None, alias="podAffinity")
+    pod_anti: _AffinityTerms | None = Field(default=None, alias="podAntiAffinity")
+
+
+class _SpreadConstraint(_Wire):
+    when_unsatisfiable: str | None = Field(default=None, alias="whenUnsatisfiable")
+
+
+class PodSpec(_Wire):
+    """The part of v1.PodSpec that placement reads."""
+
+    node_name: str | None = Field(default=None, alias="nodeName")
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = Field(default=None, alias="initContainers")
+    affinity: _Affinity | None = None
+    topology_spread_constraints: list[_SpreadConstraint] | None = Field(
+        default=None, alias="topologySpreadConstraints"
+    )
+
+    @property
+    def has_soft_wishes(self) -> bool:
+        """Whether kube-scheduler's own score plugins weigh nodes by preferred terms of this pod."""
+        spread = self.topology_spread_constraints or ()
+        if any(one.when_unsatisfiable == "ScheduleAnyway" for one in spread):
+            return True
+        if self.affinity is None:
+            return False
+        terms = (self.affinity.node, self.affinity.pod, self.affinity.pod_anti)
+        return any(term is not None and term.preferred for term in terms)
+
+
+class ObjectMeta(_Wire):
+    """The part of v1.ObjectMeta that placement reads."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    annotations: dict[str, str] | None = None
+    resource_version: str | None = Field(default=None, alias="resourceVersion")
+
+
+class PodStatus(_Wire):
+    """The part of v1.PodStatus that placement reads."""
+
+    nominated_node_name: str | None = Field(default=None, alias="nominatedNodeName")
+
+
+class Pod(_Wire):
+    """v1.Pod as far as placement reads it."""
+
+    metadata: ObjectMeta
+    spec: PodSpec
+    status: PodStatus | None = None
+
+
+class ExtenderArgs(_Wire):
+    """Request of filter and prioritize; `node_names` is None without `nodeCacheCapable: true`."""
+
+    pod: Pod = Field(alias="Pod")
+    nodes: Any = Field(default=None, alias="Nodes")
+    node_names: list[str] | None = Field(default=None, alias="NodeNames")
+
+
+class BindingArgs(_Wire):
+    """Request of bind."""
+
+    pod_name: str = Field(alias="PodName")
+    pod_namespace: str = Field(alias="PodNamespace")
+    pod_uid: str = Field(alias="PodUID", min_length=1)
+    node: str = Field(alias="Node", min_length=1)
+
+
+W = TypeVar("W", bound=_Wire)
+
+
+def decode(model: type[W], body: bytes) -> W:
+    """Read one request body.
+
+    Raises `WireError`, naming the first field that is wrong, its value and what was expected.
+    """
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "body"
+        msg = f"request {where} is {quote(first['input'])}: {first['msg']}"
+        raise WireError(msg) from error
+
+
+def encode_filter(
+    names_json: Iterable[str],
+    *,
+    failed: Mapping[str, str] | None = None,
+    unresolvable: Mapping[str, str] | None = None,
+    error: str = "",
+) -> bytes:
+    """Write an ExtenderFilterResult; `names_json` are node names that are JSON strings already."""
+    return (
+        f'{{"Nodes":null,"NodeNames":[{",".join(names_json)}],'
+        f'"FailedNodes":{json.dumps(dict(failed or {}))},'
+        f'"FailedAndUnresolvableNodes":{json.dumps(dict(unresolvable or {}))},'
+        f'"Error":{json.dumps(error)}}}'
+    ).encode()
+
+
+def encode_prioritize(scored_json: Sequence[tuple[str, int]]) -> bytes:
+    """Write a HostPriorityList; each entry is (node name as a JSON string, integer score)."""
+    entries = ",".join([f'{{"Host":{host},"Score":{score}}}' for host, score in scored_json])
+    return f"[{entries}]".encode()
+
+
+def encode_bind(error: str = "") -> bytes:
+    """Write an ExtenderBindingResult; success is the empty error."""
+    return f'{{"Error":{json.dumps(error)}}}'.encode()
