@@ -8,8 +8,8 @@ Method (open-mpi/hwloc topology-rsmi.c, topology-nvml.c): an entry above 0 in bo
 link; where hops are given, only those of one hop are links of the pair's own. The XGMI figure is a
 constant, 100 GB/s for any number of links, and NVLink's needs the generation, so links are not
 counted. ROCm SMI reports one hop for every pair of a hive on MI250X, so a pair that XGMI serves
-through a third GPU looks linked there. Structures over objects of several types
-(`<distances2hetero>`: NVLink with NVSwitches or CPUs in it) are left unread; then links stay unknown.
+through a third GPU looks linked there. Structures over objects of several types (NVLink with
+NVSwitches or CPUs in it, `<distances2hetero>`) are left unread; then links stay unknown.
 """
 
 from __future__ import annotations
