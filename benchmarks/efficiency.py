@@ -1,0 +1,208 @@
+"""Efficiency: how near each policy's choice comes to the best that was measured.
+
+What it answers: measured(chosen) / best measured, over every free set with at least k GPUs: mean
+per k of 2..5, then over k; the mean of 20 random relabellings of the node, and the worst single
+case beside it. The measured bandwidth judges; a policy sees labels, or the node's measured pairs
+where its row says so.
+
+Conventions. A policy that refuses (MAPA's preserve) is averaged over what it accepts, and its
+refusals are counted; a row without the refusal stands beside it. "random" is the exact expectation,
+its worst case the worst set that it may draw. The ceiling that labels allow is the expectation over
+the best class of sets with the same labelled induced subgraph (`benchmarks.rivals.bounds`).
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from benchmarks.coterie import Coterie
+from benchmarks.masks import subsets_of_size
+from benchmarks.measured import relabel_machine, with_measured_pairs
+from benchmarks.report import ResultTable
+from benchmarks.rivals import (
+    BottleneckRing,
+    CliqueSum,
+    LabelCeiling,
+    LowestIds,
+    MapaEffective,
+    MapaGreedy,
+    MapaPreserve,
+    NvidiaBestEffort,
+    Rival,
+)
+from benchmarks.rivals.nvidia import NvidiaNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from benchmarks.measured import MeasuredMachine
+    from benchmarks.rivals import NodeChooser
+
+__all__ = ["SIZES", "CaseTable", "Efficiency", "expectation", "measure", "run"]
+
+SIZES = (2, 3, 4, 5)
+N_RELABELLINGS = 20
+RANDOM = "random (exact expectation)"
+LABELS = "Coterie, labels"
+MEASURED_PAIRS = "Coterie, measured pairs"
+RIVALS: tuple[type[Rival], ...] = (
+    LowestIds,
+    NvidiaBestEffort,
+    CliqueSum,
+    MapaGreedy,
+    MapaPreserve,
+    MapaEffective,
+    BottleneckRing,
+)
+"""In the order of the table; the plain kubelet's random choice is there as its expectation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """Mean over sizes of the mean over free sets; the worst case; how often it refused."""
+
+    mean: float
+    worst: float
+    n_refused: int
+
+
+class CaseTable:
+    """Every (free set, size) of a machine, with the best measured bandwidth inside."""
+
+    def __init__(self, machine: MeasuredMachine) -> None:
+        self.machine = machine
+        n = machine.topology.n_gpus
+        self.best = {
+            size: {
+                free: max(machine.gbytes_per_s[s] for s in subsets_of_size(free, size))
+                for free in range(1 << n)
+                if free.bit_count() >= size
+            }
+            for size in SIZES
+        }
+
+
+def measure(cases: CaseTable, choose: Callable[[int, int], int | None]) -> Efficiency:
+    """Judge one policy on one labelling of a machine; `choose(free, size)` may refuse (None)."""
+    measured = cases.machine.gbytes_per_s
+    means: list[float] = []
+    worst = 1.0
+    n_refused = 0
+    for size, best in cases.best.items():
+        shares = [
+            measured[chosen] / best_here
+            for free, best_here in best.items()
+            if (chosen := choose(free, size)) is not None
+        ]
+        n_refused += len(best) - len(shares)
+        if shares:
+            means.append(fmean(shares))
+            worst = min(worst, *shares)
+    return Efficiency(fmean(means), worst, n_refused)
+
+
+def expectation(cases: CaseTable, candidates: Callable[[int, int], Sequence[int]]) -> Efficiency:
+    """Judge a policy that draws evenly from `candidates(free, size)`; worst over all draws."""
+    measured = cases.machine.gbytes_per_s
+    means: list[float] = []
+    worst = 1.0
+    for size, best in cases.best.items():
+        shares: list[float] = []
+        for free, best_here in best.items():
+            drawn = [measured[mask] / best_here for mask in candidates(free, size)]
+            shares.append(fmean(drawn))
+            worst = min(worst, *drawn)
+        means.append(fmean(shares))
+    return Efficiency(fmean(means), worst, 0)
+
+
+def _average(results: Sequence[Efficiency]) -> Efficiency:
+    return Efficiency(
+        fmean(r.mean for r in results),
+        min(r.worst for r in results),
+        sum(r.n_refused for r in results),
+    )
+
+
+def _contestants(machine: MeasuredMachine) -> list[tuple[str, NodeChooser]]:
+    labelled = [*(rival() for rival in RIVALS), Coterie(LABELS)]
+    return [
+        *((rival.name, rival.prepare(machine.topology)) for rival in labelled),
+        (MEASURED_PAIRS, Coterie().prepare(with_measured_pairs(machine))),
+    ]
+
+
+def _judge(
+    machine: MeasuredMachine, *, n_relabellings: int, seed: int, advance: Callable[[], None]
+) -> tuple[dict[str, Efficiency], int]:
+    """Judge every policy on one machine; also how often NVIDIA's nil fault would have struck."""
+    rng = random.Random(seed)
+    results: dict[str, list[Efficiency]] = {}
+    n_padded = 0
+    for _ in range(n_relabellings):
+        order = list(range(machine.topology.n_gpus))
+        rng.shuffle(order)
+        relabelled = relabel_machine(machine, order)
+        cases = CaseTable(relabelled)
+        for name, chooser in _contestants(relabelled):
+
+            def choose(free: int, size: int, chooser: NodeChooser = chooser) -> int | None:
+                return chooser.choose(free, size, rng)
+
+            results.setdefault(name, []).append(measure(cases, choose))
+            if isinstance(chooser, NvidiaNode):
+                n_padded += chooser.n_padded_wins
+        advance()
+    averages = {name: _average(of_each) for name, of_each in results.items()}
+    cases = CaseTable(machine)
+    ceiling = LabelCeiling(machine)
+    averages[RANDOM] = expectation(cases, subsets_of_size)
+    averages[LabelCeiling.name] = expectation(cases, ceiling.candidates)
+    return averages, n_padded
+
+
+def run(
+    machines: Sequence[MeasuredMachine],
+    *,
+    n_relabellings: int = N_RELABELLINGS,
+    seed: int = 0,
+    advance: Callable[[], None] = lambda: None,
+) -> tuple[ResultTable, ...]:
+    """Judge every policy on every machine; `advance` is called after each relabelling."""
+    judged = [
+        _judge(machine, n_relabellings=n_relabellings, seed=seed, advance=advance)
+        for machine in machines
+    ]
+    names = (RANDOM, *(rival.name for rival in RIVALS), LabelCeiling.name, LABELS, MEASURED_PAIRS)
+    columns = ["policy"]
+    for machine in machines:
+        columns += [f"{machine.name} mean", "worst", "refused"]
+    rows = tuple(
+        (
+            name,
+            *(
+                cell
+                for averages, _ in judged
+                for cell in (
+                    averages[name].mean,
+                    averages[name].worst,
+                    averages[name].n_refused or None,
+                )
+            ),
+        )
+        for name in names
+    )
+    padded = ", ".join(
+        f"{m.name} {n_padded}" for m, (_, n_padded) in zip(machines, judged, strict=True)
+    )
+    notes = (
+        "measured(chosen) / best measured, over every free set with at least k GPUs",
+        f"mean per k of 2..5, then over k; mean of {n_relabellings} relabellings (seed {seed})",
+        "worst: the worst single case of all relabellings",
+        "refused: cases of all relabellings in which nothing was taken; left out of the mean",
+        f"NVIDIA's best effort would have returned a set with nil devices: {padded}",
+    )
+    return (ResultTable("Efficiency", tuple(columns), rows, notes),)

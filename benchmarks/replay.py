@@ -1,0 +1,151 @@
+"""Replay: MAPA's job queues on one measured V100 node, judged by measured bandwidth.
+
+What it answers: what bandwidth the sensitive multi-GPU jobs of a queue get under each policy, and
+what that costs in makespan. Loop (facts of MAPA's simulator, MapaSim.hh): every job is queued at
+t = 0, order is strictly first in, first out, the head of the queue blocks the rest, and a job's
+duration does not depend on its placement.
+
+Sensitive jobs carry `nvlink`, the others `none`. "With waiting" Coterie's sensitive jobs are
+`required`; a rival's sensitive job waits while the set that the rival chose for it is not connected
+by NVLink, unless nothing runs (then it takes what it is given, or it would wait for ever).
+Tie orders: each replay runs on 20 random relabellings of the node, since ties go to low ids.
+Figures are over all sensitive jobs of 2 or more GPUs of all queues and relabellings together.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from statistics import fmean, harmonic_mean
+from typing import TYPE_CHECKING
+
+from benchmarks.coterie import NONE, NVLINK, NVLINK_REQUIRED, Coterie
+from benchmarks.masks import members
+from benchmarks.measured import relabel_machine
+from benchmarks.queues import simulate
+from benchmarks.report import ResultTable
+from benchmarks.rivals import SET_RIVALS, MeasuredOracle
+from topology.graph import is_link_connected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from benchmarks.measured import MeasuredMachine
+    from benchmarks.queues import Job
+    from benchmarks.report import Cell
+    from benchmarks.rivals import NodeChooser, Rival
+    from topology.policy import PlacementPolicy
+
+__all__ = ["run"]
+
+N_ORDERS = 20
+SLOW_GBYTES_PER_S = 10.0
+"""Below this a job ran without NVLink: such V100 sets measure 4 to 10 GB/s."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Contestant:
+    name: str
+    is_waiting: bool
+    prepare: Callable[[MeasuredMachine], NodeChooser]
+
+
+def _contestants() -> list[_Contestant]:
+    def rival(kind: type[Rival]) -> Callable[[MeasuredMachine], NodeChooser]:
+        return lambda machine: kind().prepare(machine.topology)
+
+    def oracle(machine: MeasuredMachine) -> NodeChooser:
+        return MeasuredOracle(machine.gbytes_per_s)
+
+    def coterie(policy: PlacementPolicy) -> Callable[[MeasuredMachine], NodeChooser]:
+        return lambda machine: Coterie(sensitive=policy, other=NONE).prepare(machine.topology)
+
+    rivals = [
+        _Contestant(name, is_waiting, prepare)
+        for is_waiting in (False, True)
+        for name, prepare in (
+            *((kind.name, rival(kind)) for kind in SET_RIVALS),
+            (MeasuredOracle.name, oracle),
+        )
+    ]
+    own = [
+        _Contestant("Coterie", is_waiting=False, prepare=coterie(NVLINK)),
+        _Contestant("Coterie", is_waiting=True, prepare=coterie(NVLINK_REQUIRED)),
+    ]
+    return sorted([*rivals, *own], key=lambda contestant: contestant.is_waiting)
+
+
+def _chooser(
+    contestant: _Contestant, machine: MeasuredMachine, rng: random.Random
+) -> Callable[[int, int, bool], int | None]:
+    node = contestant.prepare(machine)
+    connected: dict[int, bool] = {}
+    everything = (1 << machine.topology.n_gpus) - 1
+
+    def choose(free: int, size: int, is_sensitive: bool) -> int | None:
+        gpus = node.choose(free, size, rng, is_sensitive=is_sensitive)
+        must_wait = contestant.is_waiting and is_sensitive and size > 1 and free != everything
+        if gpus is None or not must_wait:
+            return gpus
+        if gpus not in connected:
+            connected[gpus] = is_link_connected(machine.topology, members(gpus))
+        return gpus if connected[gpus] else None
+
+    return choose
+
+
+def run(
+    machine: MeasuredMachine,
+    queues: Sequence[Sequence[Job]],
+    *,
+    n_orders: int = N_ORDERS,
+    seed: int = 0,
+    advance: Callable[[], None] = lambda: None,
+) -> tuple[ResultTable, ...]:
+    """Replay every queue under every policy; `advance` is called after each policy."""
+    rng = random.Random(seed)
+    orders = [
+        rng.sample(range(machine.topology.n_gpus), machine.topology.n_gpus) for _ in range(n_orders)
+    ]
+    relabelled = [relabel_machine(machine, order) for order in orders]
+    rows: list[tuple[Cell, ...]] = []
+    for contestant in _contestants():
+        bandwidths: list[float] = []
+        makespans: list[int] = []
+        draw = random.Random(seed)
+        for node in relabelled:
+            choose = _chooser(contestant, node, draw)
+            for jobs in queues:
+                replayed = simulate(jobs, node.topology.n_gpus, choose)
+                makespans.append(replayed.makespan)
+                bandwidths += [
+                    node.gbytes_per_s[placed.gpus]
+                    for placed in replayed.placements
+                    if placed.job.is_sensitive and placed.job.size > 1
+                ]
+        n_slow = sum(b < SLOW_GBYTES_PER_S for b in bandwidths)
+        rows.append(
+            (
+                contestant.name,
+                "waits" if contestant.is_waiting else "takes what is there",
+                fmean(bandwidths),
+                harmonic_mean(bandwidths),
+                100.0 * n_slow / len(bandwidths),
+                fmean(makespans),
+            )
+        )
+        advance()
+    columns = (
+        "policy",
+        "sensitive job",
+        "mean GB/s",
+        "harmonic GB/s",
+        "below 10 GB/s, %",
+        "makespan",
+    )
+    notes = (
+        f"{len(queues)} queues x {n_orders} tie orders (relabellings, seed {seed})",
+        "over all sensitive jobs of 2 or more GPUs together",
+        "a rival that waits refuses a set that NVLink does not connect, unless nothing runs",
+    )
+    return (ResultTable("Replay on the measured V100 node", columns, tuple(rows), notes, digits=2),)
