@@ -139,9 +139,7 @@ def _fabric_of(topology: NodeTopology) -> dict[int, int]:
     }
 
 
-def _ports(
-    topology: NodeTopology, index: int, generations: list[int | None]
-) -> FabricPorts:
+def _ports(topology: NodeTopology, index: int, generations: list[int | None]) -> FabricPorts:
     fabric = topology.fabrics[index]
     port = [0.0] * topology.n_gpus
     members = 0
@@ -162,7 +160,7 @@ _REDUCING = frozenset({4, 5, 6})
 def _groups(n: int, is_joined: Callable[[int, int], bool]) -> list[int]:
     """Connected components of the pairs that are joined, as masks, in order of lowest id."""
     left = (1 << n) - 1
-    groups = []
+    groups: list[int] = []
     while left:
         group = frontier = left & -left
         while frontier:
@@ -178,9 +176,13 @@ def _groups(n: int, is_joined: Callable[[int, int], bool]) -> list[int]:
 
 def _switch_groups(topology: NodeTopology) -> list[int]:
     """PCIe switches with more than one GPU below them, innermost first."""
-    shared = []
-    for levels in ({PcieLevel.PIX}, {PcieLevel.PIX, PcieLevel.PXB}):
-        groups = _groups(topology.n_gpus, lambda i, j, at=levels: topology.pcie[i][j] in at)
+    shared: list[int] = []
+    for farthest in (PcieLevel.PIX, PcieLevel.PXB):
+
+        def is_joined(i: int, j: int, rank: int = farthest.rank) -> bool:
+            return topology.pcie[i][j].rank <= rank
+
+        groups = _groups(topology.n_gpus, is_joined)
         shared += [group for group in groups if group & (group - 1)]
     return list(dict.fromkeys(shared))
 

@@ -4,12 +4,12 @@ What it answers: the facts that a recording does not print because they belong t
 never guesses: a name that is in no row gives None, and the facts stay unknown.
 
 Method: the first row whose pattern is found in the name, case ignored; more special names stand
-before more general ones. Sources, one key a row: [hwloc] NVLink rates per generation, open-mpi/hwloc
-issue 574; [nvml] NVIDIA's product pages as quoted in k8s-test-infra's mock NVML profiles
-(3b2b865d); [ga102] NVIDIA GA102 whitepaper; [nccl] src/graph/topo.h and tuning (5067397c);
-[cdna] AMD CDNA 2 and CDNA 3 white papers; [p2p] NVIDIA dropped PCIe P2P from GeForce from RTX 30
-on (no P2P on RTX 4090: NVIDIA developer forum, driver 530 and later; seen in
-SusCom-Lab/BandPilot@de4dd93 as inverted PCIe order).
+before more general ones. Sources, one key a row: [hwloc] NVLink rates per generation, open-
+mpi/hwloc issue 574; [nvml] NVIDIA's product pages as quoted in k8s-test-infra's mock NVML profiles
+(3b2b865d); [ga102] NVIDIA GA102 whitepaper; [nccl] src/graph/topo.h and tuning (5067397c); [cdna]
+AMD CDNA 2 and CDNA 3 white papers; [p2p] NVIDIA dropped PCIe P2P from GeForce from RTX 30 on (no
+P2P on RTX 4090: NVIDIA developer forum, driver 530 and later; seen in SusCom-Lab/BandPilot@de4dd93
+as inverted PCIe order).
 """
 
 from __future__ import annotations

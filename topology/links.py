@@ -1,4 +1,4 @@
-"""What one link of each kind carries, in GB/s per direction: one table, each figure with its source.
+"""What one link of each kind carries, in GB/s per direction: one table, each row with its source.
 
 What it answers: the rate of an NVLink, XGMI, C2C, PCIe or socket link, and the few constants by
 which a set's links turn into NCCL all-reduce bus bandwidth. It never looks at a set of GPUs
@@ -36,8 +36,8 @@ FITTED_MESSAGE_BYTES = 16 << 20
 class LinkRate:
     """One row: rate of one link, GB/s per direction.
 
-    `rate` enters direct meshes (rings of links), `switched_rate` what NCCL gets out of one link into
-    a switch.
+    `rate` enters direct meshes (rings of links), `switched_rate` is what NCCL gets out of one link
+    into a switch.
     """
 
     kind: LinkKind
@@ -48,14 +48,26 @@ class LinkRate:
 
 
 LINK_RATES = (
-    LinkRate(LinkKind.NVLINK, 1, 18.0, 18.0, "NCCL topo.h SM60 18.0; P100 pairs measure 17.3 (Tartan)"),
-    LinkRate(LinkKind.NVLINK, 2, 25.0, 20.0, "hwloc #574: 25; NCCL topo.h SM70 20.0 through a switch"),
-    LinkRate(LinkKind.NVLINK, 3, 25.0, 20.0, "hwloc #574: 25; NCCL topo.h SM80 20.0 through a switch"),
     LinkRate(
-        LinkKind.NVLINK, GA102_GENERATION, 12.0, 12.0, "NCCL topo.h SM86 12.0 (GA102 whitepaper: 14.06 nominal)"
+        LinkKind.NVLINK, 1, 18.0, 18.0, "NCCL topo.h SM60 18.0; P100 pairs measure 17.3 (Tartan)"
+    ),
+    LinkRate(
+        LinkKind.NVLINK, 2, 25.0, 20.0, "hwloc #574: 25; NCCL topo.h SM70 20.0 through a switch"
+    ),
+    LinkRate(
+        LinkKind.NVLINK, 3, 25.0, 20.0, "hwloc #574: 25; NCCL topo.h SM80 20.0 through a switch"
+    ),
+    LinkRate(
+        LinkKind.NVLINK,
+        GA102_GENERATION,
+        12.0,
+        12.0,
+        "NCCL topo.h SM86 12.0 (GA102 whitepaper: 14.06 nominal)",
     ),
     LinkRate(LinkKind.NVLINK, 4, 25.0, 20.6, "hwloc #574: 25; NCCL topo.h SM90 20.6"),
-    LinkRate(LinkKind.NVLINK, 5, 50.0, 40.1, "NVIDIA GB200: 1.8 TB/s over 18 links; NCCL SM100 40.1"),
+    LinkRate(
+        LinkKind.NVLINK, 5, 50.0, 40.1, "NVIDIA GB200: 1.8 TB/s over 18 links; NCCL SM100 40.1"
+    ),
     LinkRate(LinkKind.XGMI, 1, 46.0, 46.0, "AMD MI50/MI60: 92 GB/s a link, both ways"),
     LinkRate(LinkKind.XGMI, 2, 46.0, 46.0, "AMD MI100: 92 GB/s a link, both ways"),
     LinkRate(LinkKind.XGMI, 3, 50.0, 50.0, "AMD CDNA 2 white paper: 100 GB/s a link, both ways"),
@@ -98,8 +110,8 @@ class ModelConstants:
     - `mesh_a` 0.0037: 1/B = 1/(25 r) + 0.0037 fits the ring sets of the V100 node within 4 %.
     - `switch_a` 0.0013: H100 node at 16 MiB against 2 GiB, 0.0013..0.0021 by set size (BandPilot);
       Azure ND H100 v5 gives 0.0022 (8 GPUs, 234 GB/s at 16 MiB, 479 at 8 GiB).
-    - `pcie_a` 0.0100: least median error over the 243 sets of the A6000 node that PCIe limits; 0.0083
-      fits its pairs under one switch alone (20.2 GB/s at 16 MiB against 24 of the port).
+    - `pcie_a` 0.0100: small median error over the 243 sets of the A6000 node that PCIe limits;
+      0.0083 fits its pairs under one switch alone (20.2 GB/s at 16 MiB against 24 of the port).
     - `in_switch_gain`: what reduction inside the switch (NVLink SHARP, generation 4 on) adds, by
       set size 2, 3, ... 8 and above: H100 at 2 GiB over 18 links x 20.6 GB/s (BandPilot
       343, 356, 362, 410, 432, 459, 473; Azure ND H100 v5 479 with 8).

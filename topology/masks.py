@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_TABLE_GPUS", "MaskIndex", "gpus_of", "mask_index", "mask_of"]
 
 MAX_TABLE_GPUS = 16
-"""Most GPUs for which every subset is tabled: 65,536 masks; one more GPU doubles time and memory."""
+"""Most GPUs for which every subset is tabled: 65,536 masks; one more GPU doubles time and space."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,7 +22,7 @@ import numpy as np
 
 from topology.links import FITTED_MESSAGE_BYTES
 from topology.masks import mask_index, mask_of
-from topology.value import connected_masks
+from topology.value_table import connected_masks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,9 +88,10 @@ def apply_measurement(
     index = mask_index(n)
     scale = latency * (FITTED_MESSAGE_BYTES / (measurement.message_bytes or FITTED_MESSAGE_BYTES))
     label = np.zeros((n, n))
-    for mask in index.by_size[2].tolist() if n > 1 else []:
-        j, i = mask.bit_length() - 1, (mask & -mask).bit_length() - 1
-        label[i, j] = label[j, i] = value[mask] / (1 + scale[mask] * value[mask])
+    for j in range(n):
+        for i in range(j):
+            mask = 1 << i | 1 << j
+            label[i, j] = label[j, i] = value[mask] / (1 + scale[mask] * value[mask])
     classed, raw = label.copy(), label.copy()
     for (i, j), figure in pair_classes(measurement).items():
         classed[i, j] = classed[j, i] = figure
@@ -119,7 +120,9 @@ def _widest_paths(pairs: NDArray[np.float64], n: int) -> NDArray[np.float64]:
     """Least edge of the maximum spanning tree of every mask; 0 for fewer than two members."""
     widest = np.zeros(1 << n)
     for width in sorted(set(pairs[np.triu_indices(n, 1)].tolist())):
-        joined = [sum(1 << j for j in range(n) if j != i and pairs[i, j] >= width) for i in range(n)]
+        joined = [
+            sum(1 << j for j in range(n) if j != i and pairs[i, j] >= width) for i in range(n)
+        ]
         widest[connected_masks(joined, n)] = width
     return widest
 

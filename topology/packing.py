@@ -151,7 +151,7 @@ def closed_ring_ends(adjacency: Sequence[int], n: int) -> NDArray[np.bool_]:
         ends[layer] = found
     neighbours = np.asarray(adjacency, dtype=np.int64)
     low_index = np.where(masks > 0, np.round(np.log2(np.maximum(lowest, 1))).astype(np.int64), 0)
-    closed = (ends & neighbours[low_index]) != 0
+    closed: NDArray[np.bool_] = (ends & neighbours[low_index]) != 0
     closed[sizes < 2] = False  # noqa: PLR2004 - a ring needs two
     return closed
 
@@ -189,17 +189,7 @@ class _Search:
         left = self._left
         row = left[at]
         if visited == self._all:
-            if not row[0]:
-                return False
-            if wanted == 1:
-                return True
-            row[0] -= 1
-            left[0][at] -= 1
-            if min(map(sum, left)) >= 2 * (wanted - 1) and self._extend(0, 1, wanted - 1):
-                return True
-            row[0] += 1
-            left[0][at] += 1
-            return False
+            return bool(row[0]) and self._close(at, wanted)
         for to in sorted(range(1, self._k), key=row.__getitem__, reverse=True):
             if not row[to]:
                 break
@@ -211,4 +201,17 @@ class _Search:
                 return True
             row[to] += 1
             left[to][at] += 1
+        return False
+
+    def _close(self, at: int, wanted: int) -> bool:
+        """Close the ring from its last vertex and go on with the next one."""
+        if wanted == 1:
+            return True
+        left = self._left
+        left[at][0] -= 1
+        left[0][at] -= 1
+        if min(map(sum, left)) >= 2 * (wanted - 1) and self._extend(0, 1, wanted - 1):
+            return True
+        left[at][0] += 1
+        left[0][at] += 1
         return False

@@ -28,6 +28,7 @@ __all__ = [
     "PlacementPolicy",
     "Prefer",
     "Strength",
+    "is_remainder_first",
     "parse_policy",
 ]
 
@@ -66,7 +67,7 @@ class Prefer(Enum):
 
 
 class NicRule(Enum):
-    """Whether the set should or must have an RDMA NIC within PXB; UNSET is the absent annotation."""
+    """Whether the set should or must have an RDMA NIC within PXB; UNSET: no annotation."""
 
     UNSET = "unset"
     PREFERRED = "preferred"
@@ -91,6 +92,13 @@ class PlacementPolicy:
 
 
 DEFAULT_POLICY = PlacementPolicy()
+
+
+def is_remainder_first(policy: PlacementPolicy, size: int) -> bool:
+    """Whether what is left behind counts before the set's own value."""
+    if size == 1 or policy.affinity is Affinity.NONE:
+        return True
+    return policy.affinity is Affinity.ANY and policy.min_bandwidth_gbytes_per_s is not None
 
 
 E = TypeVar("E", bound=Enum)
@@ -128,13 +136,14 @@ def parse_policy(annotations: Mapping[str, str]) -> PlacementPolicy:
 
     >>> parse_policy({"coterie.gpu/affinity": "nvlink"}).affinity
     <Affinity.NVLINK: 'nvlink'>
-    >>> parse_policy({"coterie.gpu/affinity": "nvlnk"})
+    >>> parse_policy({"coterie.gpu/affinity": "nvlnk"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    topology.errors.PolicyError: annotation coterie.gpu/affinity is 'nvlnk', expected one of: nvlink, switch, numa, none
+    topology.errors.PolicyError: annotation coterie.gpu/affinity is 'nvlnk', expected one of: ...
     """
     for key in sorted(annotations):
         if key.startswith(names.PREFIX) and key not in _KNOWN_KEYS:
-            msg = f"annotation {quote(key)} is not a key of Coterie, expected one of: {', '.join(names.USER_KEYS)}"
+            known = ", ".join(names.USER_KEYS)
+            msg = f"annotation {quote(key)} is not a key of Coterie, expected one of: {known}"
             raise PolicyError(msg)
     return PlacementPolicy(
         affinity=_choice(

@@ -1,7 +1,7 @@
 """What is left behind: how much the GPUs that stay free are still worth to the pods to come.
 
 What it answers: for every set F of free GPUs, R(F), the share of the empty machine's worth that F
-still holds. Taking S from F costs R(F) - R(F \\ S). It never chooses a set.
+still holds. Taking S from F costs R(F) - R(F - S). It never chooses a set.
 
 Method. For each demand size d the best total value of *disjoint* d-sets inside F, P_d(F), found by
 dynamic programming over F's lowest GPU: it stays out, or it is in one of the d-sets.
@@ -56,7 +56,7 @@ DEFAULT_DEMAND = Demand(((1, 1.0), (2, 1.0), (3, 1.0), (4, 1.0), (8, 1.0)))
 mean GB/s (`benchmarks replay`)."""
 
 _DECIMALS = 9
-"""R is rounded to 1e-9 so that equal remainders compare equal whatever order they were summed in."""
+"""R is rounded to 1e-9: equal remainders compare equal whatever order they were summed in."""
 
 
 def remainder_table(
@@ -102,8 +102,10 @@ def disjoint_values(value: NDArray[np.float64], n: int, d: int) -> NDArray[np.fl
     return best
 
 
-def _extend(best: NDArray[np.float64], value: NDArray[np.float64], *, n: int, d: int, low: int) -> None:
-    """Let the masks whose lowest member is `low` hold several disjoint sets, one of them with it."""
+def _extend(
+    best: NDArray[np.float64], value: NDArray[np.float64], *, n: int, d: int, low: int
+) -> None:
+    """Let the masks whose lowest member is `low` hold several disjoint sets, one with it."""
     above = n - low - 1
     if above + 1 < 2 * d:
         return

@@ -1,8 +1,8 @@
 """Which set of GPUs a container gets, from the kubelet's own three inputs.
 
-What it answers: of the free GPUs (`available`), holding `must_include`, the best set of `size` under
-a pod's policy; or why there is none, as a value. Exact for every free set up to 16 GPUs: a scan of
-all sets of that size. Deterministic, with a total tie-break. It changes nothing.
+What it answers: of the free GPUs (`available`), holding `must_include`, the best set of `size`
+under a pod's policy; or why there is none, as a value. Exact for every free set up to 16 GPUs: a
+scan of all sets of that size. Deterministic, with a total tie-break. It changes nothing.
 
 Order, first difference decides (all from the machine's tables):
 
@@ -21,82 +21,42 @@ Nodes of more than 16 devices: `topology.large`, by the same order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from topology.errors import InvalidRequest, UnknownDevice
-from topology.masks import gpus_of, mask_index
-from topology.policy import DEFAULT_POLICY, Affinity, NicRule, Strength
-from topology.tables import MachineTables
+from topology.large import LargeMachine, large_machine, select_large, shared_cost
+from topology.masks import MAX_TABLE_GPUS, gpus_of, mask_index
+from topology.outcome import Selected, Unfit, UnfitReason
+from topology.policy import DEFAULT_POLICY, Affinity, NicRule, Strength, is_remainder_first
+from topology.remainder import DEFAULT_DEMAND
+from topology.tables import MachineTables, build_tables
 from topology.value import Limit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from topology.model import NodeTopology
     from topology.policy import PlacementPolicy
+    from topology.remainder import Demand
 
 __all__ = [
+    "Machine",
     "RankedSet",
-    "Selected",
-    "Unfit",
-    "UnfitReason",
+    "affinity_level",
+    "build_machine",
     "check_request",
     "describe_set",
-    "is_remainder_first",
+    "qualifying_sets",
     "rank_sets",
+    "remainder_cost",
     "select_set",
 ]
 
-
-class UnfitReason(Enum):
-    """Why no set fits; constant sentences, for people and for kube-scheduler's grouping."""
-
-    TOO_FEW_GPUS = "node has fewer GPUs than the container asks for"
-    NOT_ENOUGH_FREE = "not enough free GPUs"
-    MUST_INCLUDE = "GPUs that must be included are not free or are too many"
-    MIXED_MODELS = "free GPUs of one model are too few"
-    AFFINITY_NEVER = "never on this node: no GPU set of that size has the required affinity"
-    AFFINITY_UNKNOWN = "links that the required affinity needs are unknown on this node"
-    AFFINITY_TAKEN = "no free GPU set has the required affinity"
-    NIC_NEVER = "never on this node: no GPU set of that size has an RDMA NIC within PXB"
-    NIC_TAKEN = "no free GPU set has an RDMA NIC within PXB"
-    BANDWIDTH_NEVER = "never on this node: no GPU set of that size reaches the minimum bandwidth"
-    BANDWIDTH_TAKEN = "no free GPU set reaches the minimum bandwidth"
-
-
-@dataclass(frozen=True, slots=True)
-class Selected:
-    """A set that was chosen.
-
-    `gpus` ascending; `value_gbytes_per_s` 0 for one GPU (nothing to reduce); `loss` is 1 - value /
-    the best value of that size on the empty machine, 0..1 (0 for one GPU); `satisfies_affinity` is
-    True where no level was asked for; `remainder_cost_gpus` is R(F) - R(F \\ S) in GPU-equivalents
-    (R times the number of GPUs); `value_class` 0 is the best of its size on the machine.
-    """
-
-    gpus: tuple[int, ...]
-    value_gbytes_per_s: float
-    loss: float
-    satisfies_affinity: bool
-    remainder_cost_gpus: float
-    value_class: int
-    limit: Limit
-
-    @property
-    def mask(self) -> int:
-        """The set as a bit mask."""
-        return sum(1 << gpu for gpu in self.gpus)
-
-
-@dataclass(frozen=True, slots=True)
-class Unfit:
-    """Why nothing fits: the reason, and what was asked and found."""
-
-    reason: UnfitReason
-    detail: str
+Machine = MachineTables | LargeMachine
+"""A machine type: a table of every set up to 16 GPUs, a bounded search above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +71,11 @@ class RankedSet:
     limit: Limit
 
 
-def is_remainder_first(policy: PlacementPolicy, size: int) -> bool:
-    """Whether what is left behind counts before the set's own value."""
-    if size == 1 or policy.affinity is Affinity.NONE:
-        return True
-    return policy.affinity is Affinity.ANY and policy.min_bandwidth_gbytes_per_s is not None
+def build_machine(topology: NodeTopology, demand: Demand = DEFAULT_DEMAND) -> Machine:
+    """Prepare a machine type of any size, once for each digest."""
+    if topology.n_gpus > MAX_TABLE_GPUS:
+        return large_machine(topology, demand)
+    return build_tables(topology, demand)
 
 
 def check_request(*, n: int, available: int, must_include: int, size: int) -> None:
@@ -130,7 +90,7 @@ def check_request(*, n: int, available: int, must_include: int, size: int) -> No
 
 
 def select_set(
-    tables: MachineTables,
+    machine: Machine,
     *,
     available: int,
     size: int,
@@ -139,7 +99,7 @@ def select_set(
 ) -> Selected | Unfit:
     """Choose the best set of `size` free GPUs that holds `must_include`.
 
-    Raises `UnknownDevice` for GPUs that the node does not have, `InvalidRequest` for a size below 1.
+    Raises `UnknownDevice` for GPUs that the node has not, `InvalidRequest` for a size below 1.
 
     >>> from topology.recordings import load_recording
     >>> from topology.tables import build_tables
@@ -149,15 +109,15 @@ def select_set(
     >>> select_set(tables, available=0b11, size=4).reason
     <UnfitReason.NOT_ENOUGH_FREE: 'not enough free GPUs'>
     """
-    check_request(n=tables.n_gpus, available=available, must_include=must_include, size=size)
-    return _select(tables, available, must_include, size, policy)
+    check_request(n=machine.n_gpus, available=available, must_include=must_include, size=size)
+    return _select(machine, available, must_include, size, policy)
 
 
 @lru_cache(maxsize=1 << 16)
 def _select(
-    tables: MachineTables, available: int, must_include: int, size: int, policy: PlacementPolicy
+    machine: Machine, available: int, must_include: int, size: int, policy: PlacementPolicy
 ) -> Selected | Unfit:
-    n = tables.n_gpus
+    n = machine.n_gpus
     if size > n:
         return Unfit(UnfitReason.TOO_FEW_GPUS, f"asked for {size}, node has {n}")
     if available.bit_count() < size:
@@ -166,34 +126,52 @@ def _select(
     if must_include & ~available or must_include.bit_count() > size:
         detail = f"must include {gpus_of(must_include)} of {gpus_of(available)}, size {size}"
         return Unfit(UnfitReason.MUST_INCLUDE, detail)
-    every = mask_index(n).by_size[size]
-    free_sets = every[(every & ~available == 0) & (every & must_include == must_include)]
-    found = _qualifying(tables, free_sets, size, policy)
+    if isinstance(machine, LargeMachine):
+        return select_large(
+            machine, available=available, must_include=must_include, size=size, policy=policy
+        )
+    return _scan(machine, available, must_include, size, policy)
+
+
+def _scan(
+    tables: MachineTables, available: int, must_include: int, size: int, policy: PlacementPolicy
+) -> Selected | Unfit:
+    found = qualifying_sets(
+        tables, available=available, must_include=must_include, size=size, policy=policy
+    )
     if isinstance(found, Unfit):
         return found
     best = _best(tables, found, available=available, size=size, policy=policy)
     return describe_set(tables, best, available=available, policy=policy)
 
 
-def _qualifying(
-    tables: MachineTables, sets: NDArray[np.int64], size: int, policy: PlacementPolicy
+def qualifying_sets(
+    tables: MachineTables,
+    *,
+    available: int,
+    size: int,
+    policy: PlacementPolicy,
+    must_include: int = 0,
 ) -> NDArray[np.int64] | Unfit:
-    """The sets that meet every condition, or the first condition that none meets."""
+    """The free sets that meet every condition, as masks; or the first condition that none meets."""
     every = mask_index(tables.n_gpus).by_size[size]
+    sets: NDArray[np.int64] = every[
+        (every & ~available == 0) & (every & must_include == must_include)
+    ]
     asked = f"{size} GPUs"
     if policy.affinity is not Affinity.NONE:
         sets, every = sets[tables.is_uniform[sets]], every[tables.is_uniform[every]]
         if not len(sets):
             return Unfit(UnfitReason.MIXED_MODELS, f"{asked} of one model")
-    if policy.strength is Strength.REQUIRED and size > 1:
-        level = _affinity_level(tables, policy.affinity)
-        if level is not None:
-            sets, reason = _keep(level, sets, every, _AFFINITY)
-            if reason is not None:
-                if reason is UnfitReason.AFFINITY_NEVER and not tables.is_known[every].all():
-                    reason = UnfitReason.AFFINITY_UNKNOWN
-                return Unfit(reason, f"{asked}, affinity {policy.affinity.value}")
-            every = every[level[every]]
+    required = policy.strength is Strength.REQUIRED and size > 1
+    level = affinity_level(tables, policy.affinity) if required else None
+    if level is not None:
+        sets, reason = _keep(level, sets, every, _AFFINITY)
+        if reason is not None:
+            is_dark = reason is UnfitReason.AFFINITY_NEVER and not tables.is_known[every].all()
+            unmet = UnfitReason.AFFINITY_UNKNOWN if is_dark else reason
+            return Unfit(unmet, f"{asked}, affinity {policy.affinity.value}")
+        every = every[level[every]]
     if policy.nic is NicRule.REQUIRED:
         sets, reason = _keep(tables.has_nic, sets, every, _NIC)
         if reason is not None:
@@ -225,7 +203,8 @@ def _keep(
     return kept, taken if condition[every].any() else never
 
 
-def _affinity_level(tables: MachineTables, affinity: Affinity) -> NDArray[np.bool_] | None:
+def affinity_level(tables: MachineTables, affinity: Affinity) -> NDArray[np.bool_] | None:
+    """Which masks have an affinity level; None for `any` and `none`, which ask for no level."""
     return {
         Affinity.NVLINK: tables.is_linked,
         Affinity.SWITCH: tables.is_switch,
@@ -242,7 +221,7 @@ def _best(
     policy: PlacementPolicy,
 ) -> int:
     """The first of some sets of one size in the order of the module's opening."""
-    level = _affinity_level(tables, policy.affinity)
+    level = affinity_level(tables, policy.affinity)
     wishes = np.zeros(len(sets), dtype=np.int64)
     if level is not None and size > 1:
         wishes += np.where(level[sets], 0, 2)
@@ -262,13 +241,15 @@ def _left_behind(
     tables: MachineTables, sets: NDArray[np.int64], available: int
 ) -> NDArray[np.float64]:
     """Minus the remainder of what each set leaves, so that less is better."""
-    return -tables.remainder[available & ~sets]
+    left: NDArray[np.float64] = -tables.remainder[available & ~sets]
+    return left
 
 
 def _least(
     key: NDArray[np.float64] | NDArray[np.int32], sets: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    return sets[key == key.min()]
+    least: NDArray[np.int64] = sets[key == key.min()]
+    return least
 
 
 def describe_set(
@@ -277,17 +258,24 @@ def describe_set(
     """What taking a set from `available` is worth and costs."""
     gpus = gpus_of(mask)
     value, best = float(tables.value[mask]), tables.best_value[len(gpus)]
-    level = _affinity_level(tables, policy.affinity)
-    cost = float(tables.remainder[available] - tables.remainder[available & ~mask])
+    level = affinity_level(tables, policy.affinity)
     return Selected(
         gpus=gpus,
         value_gbytes_per_s=value,
         loss=max(0.0, 1 - value / best) if best > 0 else 0.0,
         satisfies_affinity=level is None or bool(level[mask]),
-        remainder_cost_gpus=cost * tables.n_gpus,
+        remainder_cost_gpus=remainder_cost(tables, available, mask),
         value_class=int(tables.value_class[mask]),
         limit=Limit(int(tables.limit[mask])),
     )
+
+
+def remainder_cost(machine: Machine, available: int, taken: int) -> float:
+    """R(F) - R(F - S) in GPU-equivalents: what taking a set costs the pods to come."""
+    if isinstance(machine, LargeMachine):
+        return shared_cost(machine, available.bit_count(), taken.bit_count())
+    share = machine.remainder[available] - machine.remainder[available & ~taken]
+    return float(share) * machine.n_gpus
 
 
 def rank_sets(tables: MachineTables, size: int) -> tuple[RankedSet, ...]:

@@ -28,7 +28,8 @@ from topology.masks import MAX_TABLE_GPUS, mask_index
 from topology.measured import apply_measurement
 from topology.model import PcieLevel
 from topology.remainder import DEFAULT_DEMAND, remainder_table
-from topology.value import STATED_ERROR, at_message_size, value_table
+from topology.value import STATED_ERROR, at_message_size
+from topology.value_table import value_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -53,8 +54,8 @@ class MachineTables:
 
     - `value` float64, GB/s at `message_bytes`; `floor` float64, the same less the stated error.
     - `value_class` int32, 0 is the best class of its size.
-    - `order` int32: (value class, sums of the tie-break) of a mask within its size, lower is better;
-      equal masks are equal up to the remainder. `tie` int32: raw sums, then lowest ids; total.
+    - `order` int32: (value class, sums of the tie-break) of a mask within its size, lower is
+      better; equal masks are equal up to the remainder. `tie` int32: raw sums, then lowest ids.
     - `remainder` float64, R in 0..1.
     - `limit` int8 (`topology.value.Limit`).
     - `is_linked`, `is_switch`, `is_numa`, `has_nic`, `is_uniform` (one GPU model), `is_known` (no
@@ -216,14 +217,15 @@ def _mean_closeness(topology: NodeTopology) -> NDArray[np.float64]:
 def _inside_any(n: int, groups: Iterable[int]) -> NDArray[np.bool_]:
     """Masks that lie inside one of the groups; single GPUs and the empty mask always do."""
     index = mask_index(n)
-    inside = index.size < 2  # noqa: PLR2004 - one GPU is close to itself
+    inside: NDArray[np.bool_] = index.size < 2  # noqa: PLR2004 - one GPU is close to itself
     for group in groups:
         inside = inside | (index.masks & ~group == 0)
     return inside
 
 
 def _any_member(n: int, members: int) -> NDArray[np.bool_]:
-    return mask_index(n).masks & members != 0
+    holds: NDArray[np.bool_] = mask_index(n).masks & members != 0
+    return holds
 
 
 def _gpus_near_rdma(topology: NodeTopology) -> int:
@@ -250,7 +252,8 @@ def _known(topology: NodeTopology, is_linked: NDArray[np.bool_]) -> NDArray[np.b
     dark_pcie = _pair_table(
         n, lambda i: [float(level is PcieLevel.UNKNOWN) for level in topology.pcie[i]]
     )
-    return (dark_links == 0) & (is_linked | (dark_pcie == 0))
+    known: NDArray[np.bool_] = (dark_links == 0) & (is_linked | (dark_pcie == 0))
+    return known
 
 
 def _best_values(
@@ -258,7 +261,7 @@ def _best_values(
     is_uniform: NDArray[np.bool_],
     by_size: tuple[NDArray[np.int64], ...],
 ) -> tuple[float, ...]:
-    best = []
+    best: list[float] = []
     for masks in by_size:
         alike = masks[is_uniform[masks]]
         best.append(float(value[alike if len(alike) else masks].max()))

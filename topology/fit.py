@@ -1,0 +1,290 @@
+"""Which GPUs each container of a pod gets, all containers chosen together.
+
+What it answers: for a pod's container requests on one node's free GPUs, a set for every container,
+or why the pod does not fit. It changes nothing and knows no Kubernetes object.
+
+Method. Sidecars and app containers hold their GPUs side by side, so their sets are disjoint and
+chosen jointly: first the worst container's loss (in value classes, a set without the wished
+affinity behind every set with it) is made as small as can be, then the union's remainder as large,
+then the single sets in the order of `topology.select`. The joint choice is exact up to 16 GPUs:
+reachable unions, container by container, under a rising bound on the worst loss. Above 16 devices
+containers are served one after another, largest first.
+
+A plain init container runs before the apps and hands its GPUs on (kubelet device manager,
+`devicesToAllocate`: what init containers leave behind is reused before the plugin is asked). So its
+set lies inside the first app container's set, or, where it asks for more, holds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topology.errors import InvalidRequest, quote
+from topology.masks import mask_index
+from topology.outcome import Selected, Unfit, UnfitReason
+from topology.policy import DEFAULT_POLICY, PlacementPolicy, is_remainder_first
+from topology.select import (
+    affinity_level,
+    describe_set,
+    qualifying_sets,
+    remainder_cost,
+    select_set,
+)
+from topology.tables import MachineTables
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from topology.select import Machine
+
+__all__ = ["ContainerRequest", "ContainerRole", "PodFit", "fit_pod", "pod_size"]
+
+
+class ContainerRole(Enum):
+    """How a container holds its GPUs: INIT hands them on, SIDECAR and APP keep them."""
+
+    INIT = "init"
+    SIDECAR = "sidecar"
+    APP = "app"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRequest:
+    """One container that asks for GPUs; `size` is at least 1."""
+
+    name: str
+    size: int
+    role: ContainerRole = ContainerRole.APP
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            msg = f"container {quote(self.name)} asks for {self.size} GPUs, expected at least 1"
+            raise InvalidRequest(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class PodFit:
+    """A set for every container.
+
+    `containers` in the order of the request; `used` is the mask of all their GPUs; `worst` is the
+    container's set with the largest loss (affinity missed first), whose figures speak for the pod.
+    `remainder_cost_gpus` is what the union costs.
+    """
+
+    containers: tuple[tuple[str, Selected], ...]
+    used: int
+    worst: Selected
+    remainder_cost_gpus: float
+
+
+def pod_size(requests: tuple[ContainerRequest, ...]) -> int:
+    """GPUs that a pod holds at once: kube-scheduler's effective request.
+
+    Sidecars and apps add up; an init container needs its own GPUs beside the sidecars before it.
+
+    >>> pod_size((ContainerRequest("i", 4, ContainerRole.INIT), ContainerRequest("a", 2)))
+    4
+    """
+    sidecars, most = 0, 0
+    for request in requests:
+        if request.role is ContainerRole.SIDECAR:
+            sidecars += request.size
+        elif request.role is ContainerRole.INIT:
+            most = max(most, sidecars + request.size)
+    apps = sum(r.size for r in requests if r.role is ContainerRole.APP)
+    return max(most, sidecars + apps)
+
+
+def fit_pod(
+    machine: Machine,
+    *,
+    available: int,
+    requests: tuple[ContainerRequest, ...],
+    policy: PlacementPolicy = DEFAULT_POLICY,
+) -> PodFit | Unfit:
+    """Choose a set for every container of a pod, or tell why there is none.
+
+    Raises `InvalidRequest` for no request at all or two of one name.
+
+    >>> from topology.recordings import load_recording
+    >>> from topology.select import build_machine
+    >>> machine = build_machine(load_recording("dgx-1-v100"))
+    >>> fit = fit_pod(machine, available=0xFF, requests=(ContainerRequest("train", 4),))
+    >>> fit.worst.gpus
+    (0, 1, 2, 3)
+    """
+    names = [request.name for request in requests]
+    if not names or len(names) != len(set(names)):
+        msg = f"pod asks for GPUs in containers {names}, expected one or more, each named once"
+        raise InvalidRequest(msg)
+    return _fit(machine, available, requests, policy)
+
+
+@lru_cache(maxsize=1 << 16)
+def _fit(
+    machine: Machine,
+    available: int,
+    requests: tuple[ContainerRequest, ...],
+    policy: PlacementPolicy,
+) -> PodFit | Unfit:
+    wanted = pod_size(requests)
+    if wanted > machine.n_gpus:
+        detail = f"pod asks for {wanted}, node has {machine.n_gpus}"
+        return Unfit(UnfitReason.TOO_FEW_GPUS, detail)
+    if wanted > available.bit_count():
+        detail = f"pod asks for {wanted}, {available.bit_count()} of {machine.n_gpus} are free"
+        return Unfit(UnfitReason.NOT_ENOUGH_FREE, detail)
+    lasting = [r for r in requests if r.role is not ContainerRole.INIT]
+    sets = _joint(machine, available, tuple(r.size for r in lasting), policy)
+    if isinstance(sets, Unfit):
+        return sets
+    chosen = dict(zip((r.name for r in lasting), sets, strict=True))
+    used = sum(selected.mask for selected in sets)
+    first_app = next((r.name for r in lasting if r.role is ContainerRole.APP), None)
+    sidecars = 0
+    for request in requests:
+        if request.role is ContainerRole.SIDECAR:
+            sidecars |= chosen[request.name].mask
+        elif request.role is ContainerRole.INIT:
+            anchor = chosen[first_app].mask if first_app is not None else 0
+            handed = _init_set(
+                machine,
+                free=available & ~sidecars,
+                anchor=anchor,
+                held=used & ~sidecars,
+                size=request.size,
+                policy=policy,
+            )
+            if isinstance(handed, Unfit):
+                return handed
+            chosen[request.name] = handed
+            used |= handed.mask
+    containers = tuple((r.name, chosen[r.name]) for r in requests)
+    return PodFit(
+        containers=containers,
+        used=used,
+        worst=max((s for _, s in containers), key=lambda s: (not s.satisfies_affinity, s.loss)),
+        remainder_cost_gpus=remainder_cost(machine, available, used),
+    )
+
+
+def _joint(
+    machine: Machine, available: int, sizes: tuple[int, ...], policy: PlacementPolicy
+) -> tuple[Selected, ...] | Unfit:
+    """Disjoint sets for containers that hold their GPUs side by side."""
+    if len(sizes) > 1 and isinstance(machine, MachineTables):
+        return _exact(machine, available, sizes, policy)
+    chosen: dict[int, Selected] = {}
+    for place in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        found = select_set(machine, available=available, size=sizes[place], policy=policy)
+        if isinstance(found, Unfit):
+            return found
+        chosen[place] = found
+        available &= ~found.mask
+    return tuple(chosen[place] for place in range(len(sizes)))
+
+
+def _exact(
+    tables: MachineTables, available: int, sizes: tuple[int, ...], policy: PlacementPolicy
+) -> tuple[Selected, ...] | Unfit:
+    sets: dict[int, NDArray[np.int64]] = {}
+    for size in sizes:
+        found = qualifying_sets(tables, available=available, size=size, policy=policy)
+        if isinstance(found, Unfit):
+            return found
+        sets[size] = found
+    worst = {size: _shortfall(tables, sets[size], size, policy) for size in sets}
+    bounds = np.unique(np.concatenate(list(worst.values())))
+    low, high = 0, len(bounds) - 1
+    while low < high:
+        middle = (low + high) // 2
+        kept = {size: sets[size][worst[size] <= bounds[middle]] for size in sets}
+        if len(_unions(kept, sizes, tables.n_gpus)):
+            high = middle
+        else:
+            low = middle + 1
+    kept = {size: sets[size][worst[size] <= bounds[low]] for size in sets}
+    unions = _unions(kept, sizes, tables.n_gpus)
+    if not len(unions):
+        detail = f"containers of {', '.join(map(str, sizes))} GPUs side by side"
+        return Unfit(UnfitReason.CONTAINERS_TAKEN, detail)
+    left = tables.remainder[available & ~unions]
+    unions = unions[left == left.max()]
+    union = int(unions[tables.tie[unions].argmin()])
+    order = tables.order.astype(np.int64) * (1 << tables.n_gpus) + tables.tie
+    parts = _split(kept, sizes, union, order)
+    return tuple(describe_set(tables, part, available=available, policy=policy) for part in parts)
+
+
+def _shortfall(
+    tables: MachineTables, sets: NDArray[np.int64], size: int, policy: PlacementPolicy
+) -> NDArray[np.float64]:
+    """How far each set falls short: 0 the best class .. 1, plus 2 where the affinity is missed.
+
+    All 0 where what is left behind counts first.
+    """
+    if is_remainder_first(policy, size):
+        return np.zeros(len(sets))
+    every = mask_index(tables.n_gpus).by_size[size]
+    tops = np.zeros(int(tables.value_class[every].max()) + 1)
+    np.maximum.at(tops, tables.value_class[every], tables.value[every])
+    best = max(tables.best_value[size], 1e-9)
+    loss = np.maximum(0.0, 1 - tops[tables.value_class[sets]] / best)
+    level = affinity_level(tables, policy.affinity)
+    missed = 0.0 if level is None else np.where(level[sets], 0.0, 2.0)
+    return np.round(loss + missed, 9)
+
+
+def _unions(
+    sets: dict[int, NDArray[np.int64]], sizes: tuple[int, ...], n: int
+) -> NDArray[np.int64]:
+    """Every union of disjoint sets, one of each size."""
+    reached = np.zeros(1, dtype=np.int64)
+    for size in sizes:
+        found = np.zeros(1 << n, dtype=np.bool_)
+        few, many = sorted((sets[size], reached), key=len)
+        for mask in few.tolist():
+            found[many[many & mask == 0] | mask] = True
+        reached = np.flatnonzero(found)
+    return reached
+
+
+def _split(
+    sets: dict[int, NDArray[np.int64]],
+    sizes: tuple[int, ...],
+    union: int,
+    order: NDArray[np.int64],
+) -> tuple[int, ...]:
+    """Divide a union that can be divided; the first container gets the best part it can."""
+    if not sizes:
+        return ()
+    inside = {size: masks[masks & ~union == 0] for size, masks in sets.items()}
+    options = inside[sizes[0]]
+    n = len(order).bit_length() - 1
+    rests = np.zeros(len(order), dtype=np.bool_)
+    rests[_unions(inside, sizes[1:], n)] = True
+    options = options[rests[union & ~options]]
+    first = int(options[order[options].argmin()])
+    return (first, *_split(inside, sizes[1:], union & ~first, order))
+
+
+def _init_set(  # noqa: PLR0913 - three masks, each with its own part
+    machine: Machine,
+    *,
+    free: int,
+    anchor: int,
+    held: int,
+    size: int,
+    policy: PlacementPolicy,
+) -> Selected | Unfit:
+    """The set of an init container: inside the first app's set, or holding it."""
+    if anchor and size <= anchor.bit_count():
+        return select_set(machine, available=anchor, size=size, policy=policy)
+    if size <= held.bit_count():
+        return select_set(machine, available=held, must_include=anchor, size=size, policy=policy)
+    return select_set(machine, available=free, must_include=held, size=size, policy=policy)

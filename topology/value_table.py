@@ -1,0 +1,269 @@
+"""The value of every set of a node of up to 16 GPUs, all at once.
+
+What it answers: what `topology.value.set_value` says of one set, for all 2**n masks as arrays. The
+rules and their sources stand there; tests/unit/topology/test_value.py holds the two against each
+other. It ranks nothing.
+
+Method: tables over masks grow by doubling (the masks with highest member i come from those below);
+minimum cuts and closed rings come from `topology.packing`, and only sets whose cut leaves room for
+more rings than one ring repeated are searched, each pattern of links once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topology.links import DEFAULT_CONSTANTS
+from topology.masks import gpus_of, mask_index
+from topology.packing import closed_ring_ends, minimum_cuts, pack_rings
+from topology.value import Limit, socket_peers, switch_gain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topology.capacity import Capacities
+    from topology.links import ModelConstants
+
+__all__ = ["ValueTable", "connected_masks", "value_table"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueTable:
+    """Every mask of n GPUs: arrays of length 2**n indexed by mask.
+
+    `value` float64 GB/s without start-up cost (B_inf; 0 for fewer than two members), `latency`
+    float64 s/GB (the `a` of its kind of path), `limit` int8 (`Limit`), `rings` and `cut` int16,
+    `is_linked` bool: accelerator links (direct, or one up fabric) connect the members.
+    """
+
+    value: NDArray[np.float64]
+    latency: NDArray[np.float64]
+    limit: NDArray[np.int8]
+    rings: NDArray[np.int16]
+    cut: NDArray[np.int16]
+    is_linked: NDArray[np.bool_]
+
+
+def value_table(
+    capacities: Capacities, constants: ModelConstants = DEFAULT_CONSTANTS
+) -> ValueTable:
+    """Value every set of a node of up to 16 GPUs, by its labels.
+
+    O(n^3 2^n) word operations; 3 ms for the 8-GPU mesh of a DGX-1 V100.
+    """
+    n = capacities.n
+    index = mask_index(n)
+    cuts = _Cuts(capacities)
+    value, limit = _tree_values(capacities, constants, cuts)
+    latency = np.full(1 << n, constants.pcie_a)
+    rings = np.zeros(1 << n, dtype=np.int16)
+    cut = np.zeros(1 << n, dtype=np.int16)
+    is_linked = np.zeros(1 << n, dtype=np.bool_)
+    if capacities.unit_gbytes_per_s:
+        direct = connected_masks(_joined(capacities), n)
+        direct = direct[index.size[direct] >= 2]  # noqa: PLR2004 - a pair
+        rings, cut = _mesh(capacities, direct, 1 << n)
+        by_ring = rings >= constants.relay_share * cut
+        best = capacities.unit_gbytes_per_s * np.maximum(rings, constants.relay_share * cut)
+        value[direct], latency[direct] = best[direct], constants.mesh_a
+        limit[direct] = np.where(by_ring, Limit.RING, Limit.RELAY)[direct]
+        is_linked[direct] = True
+    for fabric in capacities.fabrics:
+        inside = index.masks[(index.masks & ~fabric.members == 0) & (index.size >= 2)]  # noqa: PLR2004 - a pair
+        gain = np.array([switch_gain(constants, k, reduces=fabric.reduces) for k in range(n + 1)])
+        slowest = _subset_minima(fabric.port_gbytes_per_s)[inside]
+        value[inside], latency[inside] = slowest * gain[index.size[inside]], constants.switch_a
+        limit[inside] = Limit.SWITCH
+        is_linked[inside] = True
+    single = index.size < 2  # noqa: PLR2004 - a pair
+    value[single], limit[single], is_linked[single] = 0.0, Limit.NOTHING, True
+    return ValueTable(value, latency, limit, rings, cut, is_linked)
+
+
+def _joined(capacities: Capacities) -> list[int]:
+    """For each GPU the mask of its direct neighbours."""
+    return [sum(1 << j for j, u in enumerate(row) if u) for row in capacities.units]
+
+
+def _mesh(
+    capacities: Capacities, masks: NDArray[np.int64], length: int
+) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
+    """Rings of data and minimum cut of the given masks, in tables over all masks."""
+    units = np.asarray(capacities.units, dtype=np.int64)
+    rings = np.zeros(length, dtype=np.int16)
+    cut = np.zeros(length, dtype=np.int16)
+    cut[masks] = minimum_cuts(units, masks)
+    sizes = mask_index(capacities.n).size[masks]
+    pairs = masks[sizes == 2]  # noqa: PLR2004 - a pair
+    rings[pairs] = cut[pairs]
+    repeated = _repeatable_rings(capacities)
+    wide = masks[(repeated[masks] > 0) & (sizes > 2)]  # noqa: PLR2004 - a pair
+    rings[wide] = 2 * np.minimum(repeated[wide], cut[wide] // 2)
+    packed: dict[tuple[tuple[int, ...], ...], int] = {}
+    for mask in wide[2 * (cut[wide] // 2) > rings[wide]].tolist():
+        # The cut leaves room for more than one ring repeated: search for different ones.
+        pattern = _pattern(capacities.units, mask)
+        if pattern not in packed:
+            known = int(rings[mask]) // 2
+            packed[pattern] = pack_rings(pattern, int(cut[mask]) // 2, at_least=known)
+        rings[mask] = 2 * packed[pattern]
+    return rings, cut
+
+
+def _repeatable_rings(capacities: Capacities) -> NDArray[np.int16]:
+    """How often one and the same closed ring can be used, for every mask: its narrowest link."""
+    n = capacities.n
+    repeated = np.zeros(1 << n, dtype=np.int16)
+    for width in sorted({u for row in capacities.units for u in row if u}):
+        joined = [sum(1 << j for j, u in enumerate(row) if u >= width) for row in capacities.units]
+        repeated[closed_ring_ends(joined, n)] = width
+    return repeated
+
+
+def _pattern(units: tuple[tuple[int, ...], ...], mask: int) -> tuple[tuple[int, ...], ...]:
+    """The multigraph that a mask induces, members ordered by their links: like sets meet."""
+    members = gpus_of(mask)
+    ordered = sorted(members, key=lambda i: sorted([units[i][j] for j in members]))
+    return tuple(tuple(units[i][j] for j in ordered) for i in ordered)
+
+
+def _tree_values(
+    capacities: Capacities, constants: ModelConstants, cuts: _Cuts
+) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
+    """The least PCIe cut of every mask (rule 3), as if no set were linked."""
+    n = capacities.n
+    masks = cuts.masks
+    share = 1.0 if capacities.is_p2p else constants.staging_share
+    ports = tuple(share * port for port in capacities.port_gbytes_per_s)
+    value = np.full(1 << n, np.inf)
+    limit = np.full(1 << n, Limit.PORT, dtype=np.int8)
+    for i in range(n):
+        own = masks[masks >> i & 1 == 1]
+        value[own] = np.minimum(value[own], ports[i] + cuts.crossing(1 << i, own))
+    port_sums = _subset_sums(ports)
+    sockets = _subset_unions(socket_peers(capacities))
+    between = min((rate for _, rate in capacities.socket_groups), default=np.inf)
+    rest, owner = masks, masks
+    while len(rest):
+        island = cuts.island[rest]
+        partial = np.flatnonzero(island != owner)
+        alone, whole = island[partial], owner[partial]
+        leaves = (sockets[alone] & whole & ~alone) == 0
+        carried = np.where(leaves, np.minimum(port_sums[alone], between), port_sums[alone])
+        less = carried < value[whole]
+        value[whole[less]] = carried[less]
+        limit[whole[less]] = np.where(leaves, Limit.SOCKET, Limit.PORT)[less]
+        rest = rest ^ island
+        rest, owner = rest[rest > 0], owner[rest > 0]
+    uplink_of = _crossing_edge if capacities.is_p2p else _sharing_uplink
+    edges = [
+        (uplink_of(cuts, group, share * uplink), Limit.UPLINK)
+        for group, uplink in capacities.switch_groups
+    ]
+    edges += [
+        (_crossing_edge(cuts, group, socket), Limit.SOCKET)
+        for group, socket in capacities.socket_groups
+    ]
+    for (across, carried), kind in edges:
+        less = carried < value[across]
+        value[across[less]] = carried[less]
+        limit[across[less]] = kind
+    return value, limit
+
+
+def _crossing_edge(
+    cuts: _Cuts, group: int, capacity: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The masks on both sides of an edge of the tree, and what crosses with the links' help."""
+    across = cuts.masks[(cuts.masks & group > 0) & (cuts.masks & ~group > 0)]
+    return across, capacity + cuts.crossing(group, across)
+
+
+def _sharing_uplink(
+    cuts: _Cuts, group: int, uplink: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Without P2P the islands below one switch share its uplink, even inside the switch."""
+    below = cuts.masks & group
+    islands = np.zeros(len(below), dtype=np.int64)
+    rest = below
+    while rest.any():
+        islands += rest > 0
+        rest = rest ^ cuts.island[rest]
+    shared = np.flatnonzero(islands > 1)
+    return shared, uplink / islands[shared]
+
+
+def connected_masks(joined: Sequence[int], n: int) -> NDArray[np.int64]:
+    """The masks of n GPUs that a graph connects; `joined[i]` is the mask of i's neighbours.
+
+    The empty mask and single GPUs are connected.
+
+    >>> connected_masks([0b010, 0b101, 0b010], 3).tolist()
+    [0, 1, 2, 3, 4, 6, 7]
+    """
+    masks = mask_index(n).masks
+    connected: NDArray[np.int64] = masks[_islands(masks, _subset_unions(joined)) == masks]
+    return connected
+
+
+class _Cuts:
+    """Capacity across cuts for every mask of one node: links inside, ports, islands."""
+
+    def __init__(self, capacities: Capacities) -> None:
+        n = capacities.n
+        self.masks = mask_index(n).masks
+        unit = capacities.unit_gbytes_per_s
+        rows = [_subset_sums(tuple(unit * u for u in row)) for row in capacities.units]
+        self._inside = _doubled(n, 0.0, lambda i, below: below + rows[i][: len(below)])
+        self._ports = [_subset_sums(fabric.port_gbytes_per_s) for fabric in capacities.fabrics]
+        neighbours = _subset_unions(capacities.adjacency)
+        self.island = _islands(self.masks, neighbours)
+
+    def crossing(self, group: int, masks: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Accelerator bandwidth between the members inside `group` and the others."""
+        inner, outer = masks & group, masks & ~group
+        total: NDArray[np.float64] = self._inside[masks] - self._inside[inner] - self._inside[outer]
+        for ports in self._ports:
+            total = total + np.minimum(ports[inner], ports[outer])
+        return total
+
+
+def _islands(masks: NDArray[np.int64], neighbours: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each mask the members that links inside it connect to its lowest member."""
+    reached = masks & -masks
+    while True:
+        wider = (reached | neighbours[reached]) & masks
+        if np.array_equal(wider, reached):
+            return reached
+        reached = wider
+
+
+_Step = Callable[[int, NDArray[np.float64]], NDArray[np.float64]]
+
+
+def _doubled(n: int, start: float, step: _Step) -> NDArray[np.float64]:
+    """Table over masks by doubling: the masks with highest member i come from those below."""
+    table = np.full(1, start)
+    for i in range(n):
+        table = np.concatenate([table, step(i, table)])
+    return table
+
+
+def _subset_sums(weights: tuple[float, ...]) -> NDArray[np.float64]:
+    return _doubled(len(weights), 0.0, lambda i, below: below + weights[i])
+
+
+def _subset_minima(weights: tuple[float, ...]) -> NDArray[np.float64]:
+    return _doubled(len(weights), np.inf, lambda i, below: np.minimum(below, weights[i]))
+
+
+def _subset_unions(parts: Sequence[int]) -> NDArray[np.int64]:
+    table = np.zeros(1, dtype=np.int64)
+    for part in parts:
+        table = np.concatenate([table, table | part])
+    return table
