@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, NoReturn
 from topology import names
 from topology.errors import CodecError, InvalidTopology, quote
 from topology.fields import Field
+from topology.measured import pair_classes, set_figures
 from topology.model import (
     MAX_GPUS,
     NO_LINK,
@@ -162,9 +163,10 @@ def topology_digest(topology: NodeTopology) -> str:
 
 
 def _measured_form(measured: Measurement) -> list[object]:
+    """Only what enters the tables: classes of pairs, not raw figures, or each node were a type."""
     return [
-        sorted([p.first, p.second, float(p.bandwidth_gbytes_per_s)] for p in measured.pairs),
-        sorted([*s.gpus, float(s.bandwidth_gbytes_per_s)] for s in measured.sets),
+        [[*pair, figure] for pair, figure in pair_classes(measured).items()],
+        [[*gpus, figure] for gpus, figure in set_figures(measured).items()],
         measured.message_bytes,
     ]
 

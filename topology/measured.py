@@ -5,10 +5,12 @@ a bottleneck then chases 11.90 against 11.93 GB/s, no ties are left for the rema
 each node becomes a machine type of its own. So pairs are grouped into classes first.
 
 Method. Pairs sorted by bandwidth; a new class begins where the next is more than `CLASS_GAP` lower;
-a class counts as its median. Of a set, the widest path between its worst connected members (the
+a class counts as its median in two significant digits, so that nodes that measure alike share a
+machine type. Of a set, the widest path between its worst connected members (the
 least edge of the maximum spanning tree) is taken twice, over the measured classes and over the
 labels' own pair values; the set's value is scaled by the ratio. Pairs that nobody measured keep
-their label. A measured set overrides its value. Source of the gap: pairs of one label differ by
+their label. A measured set overrides its value. Raw figures only order sets that are otherwise
+equal (`raw_sums`). Source of the gap: pairs of one label differ by
 less than 3 % on the V100, A6000 and H100 nodes of BandPilot, pairs of different labels by more than
 40 % (facts in docs/adr/0002).
 """
@@ -31,17 +33,24 @@ if TYPE_CHECKING:
 
     from topology.model import Measurement
 
-__all__ = ["CLASS_GAP", "apply_measurement", "group_in_classes", "pair_classes"]
+__all__ = [
+    "CLASS_GAP",
+    "apply_measurement",
+    "group_in_classes",
+    "pair_classes",
+    "raw_sums",
+    "set_figures",
+]
 
 CLASS_GAP = 0.10
 """Figures closer than this share a class; a share of the higher one."""
 
 
 def group_in_classes(figures: Sequence[float]) -> dict[float, float]:
-    """Map each figure to its class's median, the highest class first.
+    """Map each figure to its class's median in two significant digits, the highest class first.
 
-    >>> group_in_classes([42.2, 42.3, 22.0, 4.1])
-    {42.3: 42.25, 42.2: 42.25, 22.0: 22.0, 4.1: 4.1}
+    >>> group_in_classes([42.2, 42.3, 22.0, 4.12])
+    {42.3: 42.0, 42.2: 42.0, 22.0: 22.0, 4.12: 4.1}
     """
     classes: list[list[float]] = []
     for figure in sorted(figures, reverse=True):
@@ -49,7 +58,20 @@ def group_in_classes(figures: Sequence[float]) -> dict[float, float]:
             classes[-1].append(figure)
         else:
             classes.append([figure])
-    return {figure: median(members) for members in classes for figure in members}
+    return {figure: _rounded(median(members)) for members in classes for figure in members}
+
+
+def _rounded(figure: float) -> float:
+    return float(f"{figure:.2g}")
+
+
+def set_figures(measurement: Measurement) -> dict[tuple[int, ...], float]:
+    """The measured sets of three GPUs and more as they enter the value: two significant digits."""
+    return {
+        entry.gpus: _rounded(entry.bandwidth_gbytes_per_s)
+        for entry in sorted(measurement.sets, key=lambda entry: entry.gpus)
+        if len(entry.gpus) > 2  # noqa: PLR2004 - pairs have classes
+    }
 
 
 def pair_classes(measurement: Measurement) -> dict[tuple[int, int], float]:
@@ -78,41 +100,46 @@ def apply_measurement(
     value: NDArray[np.float64],
     latency: NDArray[np.float64],
     n: int,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Correct B_inf of every mask by what was measured.
 
     `value` is float64[2**n], B_inf by label in GB/s; `latency` its `a` in s/GB. Returns the
-    corrected B_inf, and for the tie-breaks the sum of pair classes and of raw pair figures inside
-    each mask (label values where nobody measured).
+    corrected B_inf, and for the tie-break the sum of pair classes inside each mask (label values
+    where nobody measured), GB/s.
     """
     index = mask_index(n)
     scale = latency * (FITTED_MESSAGE_BYTES / (measurement.message_bytes or FITTED_MESSAGE_BYTES))
+    at_size = value / (1 + scale * value)
     label = np.zeros((n, n))
     for j in range(n):
         for i in range(j):
-            mask = 1 << i | 1 << j
-            label[i, j] = label[j, i] = value[mask] / (1 + scale[mask] * value[mask])
-    classed, raw = label.copy(), label.copy()
+            label[i, j] = label[j, i] = at_size[1 << i | 1 << j]
+    classed = label.copy()
     for (i, j), figure in pair_classes(measurement).items():
         classed[i, j] = classed[j, i] = figure
-    for (i, j), figure in _raw_pairs(measurement).items():
-        raw[i, j] = raw[j, i] = figure
-    at_size = value / (1 + scale * value)
     wide = index.size >= 2  # noqa: PLR2004 - a set that reduces
-    ratio = _widest_paths(classed, n)[wide] / _widest_paths(label, n)[wide]
-    at_size[wide] *= ratio
+    at_size[wide] *= _widest_paths(classed, n)[wide] / _widest_paths(label, n)[wide]
+    for gpus, figure in set_figures(measurement).items():
+        at_size[mask_of(gpus)] = figure
     corrected = at_size.copy()
-    # B_inf from B(M): where start-up cost alone would explain the figure, keep the figure.
-    denominator = 1 - scale * at_size
-    np.divide(at_size, denominator, out=corrected, where=denominator > _LEAST_DENOMINATOR)
-    for entry in measurement.sets:
-        mask, figure = mask_of(entry.gpus), entry.bandwidth_gbytes_per_s
-        rest = 1 - scale[mask] * figure
-        corrected[mask] = figure / rest if rest > _LEAST_DENOMINATOR else figure
-    return corrected, _pair_sums(classed, n), _pair_sums(raw, n)
+    # B_inf from B(M); where start-up cost alone would explain the figure, the figure stands.
+    kept = 1 - scale * at_size
+    np.divide(at_size, kept, out=corrected, where=kept > _LEAST_KEPT)
+    return corrected, _pair_sums(classed)
 
 
-_LEAST_DENOMINATOR = 0.1
+def raw_sums(
+    measurement: Measurement, class_sum: NDArray[np.float64], n: int
+) -> NDArray[np.float64]:
+    """Sum of the raw pair figures inside each mask: `class_sum` with each class's figure undone."""
+    raw, classes = _raw_pairs(measurement), pair_classes(measurement)
+    difference = np.zeros((n, n))
+    for pair, figure in raw.items():
+        difference[pair] = difference[pair[::-1]] = figure - classes[pair]
+    return np.round(class_sum + _pair_sums(difference), 6)
+
+
+_LEAST_KEPT = 0.1
 """Below this share the start-up term is more than ten times what was measured: not invertible."""
 
 
@@ -127,10 +154,10 @@ def _widest_paths(pairs: NDArray[np.float64], n: int) -> NDArray[np.float64]:
     return widest
 
 
-def _pair_sums(pairs: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+def _pair_sums(pairs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sum over the pairs inside every mask, rounded so that order of addition does not show."""
     table = np.zeros(1)
-    for i in range(n):
+    for i in range(len(pairs)):
         row = np.zeros(1)
         for j in range(i):
             row = np.concatenate([row, row + pairs[i, j]])

@@ -3,7 +3,8 @@
 What it answers: for each mask of up to 16 GPUs its value, class, remainder and which affinity
 levels it satisfies; so that a request is a scan of masks (`topology.select`) and nothing on the
 request path walks a graph. Machines that differ only in UUIDs and names share a table (keyed by
-`topology.codec.topology_digest`). It chooses nothing.
+`topology.codec.topology_digest`); `with_raw_figures` adds what one node alone measured. It chooses
+nothing.
 
 Method. Value (`topology.value`), corrected by measurements (`topology.measured`), at one message
 size; classes by size: sorted by value, a new class begins where the next is more than
@@ -16,7 +17,7 @@ Above `MAX_TABLE_GPUS` devices: `topology.large`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +26,7 @@ from topology.capacity import node_capacities
 from topology.errors import InvalidTopology
 from topology.links import DEFAULT_CONSTANTS, REFERENCE_MESSAGE_BYTES
 from topology.masks import MAX_TABLE_GPUS, mask_index
-from topology.measured import apply_measurement
+from topology.measured import apply_measurement, raw_sums
 from topology.model import PcieLevel
 from topology.remainder import DEFAULT_DEMAND, remainder_table
 from topology.value import STATED_ERROR, at_message_size
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from topology.model import NodeTopology
     from topology.remainder import Demand
 
-__all__ = ["VALUE_CLASS_GAP", "MachineTables", "build_tables"]
+__all__ = ["VALUE_CLASS_GAP", "MachineTables", "build_tables", "with_raw_figures"]
 
 VALUE_CLASS_GAP = 0.10
 """Values of one size closer than this are equal: the median error of the value model over all sets
@@ -120,9 +121,10 @@ def build_tables(
     table = value_table(capacities, constants)
     b_inf, class_sum, raw_sum = table.value, _link_density(capacities), np.zeros(1 << n)
     if topology.measurement is not None:
-        b_inf, class_sum, raw_sum = apply_measurement(
+        b_inf, class_sum = apply_measurement(
             topology.measurement, value=table.value, latency=table.latency, n=n
         )
+        raw_sum = raw_sums(topology.measurement, class_sum, n)
     value = np.round(at_message_size(b_inf, table.latency, message_bytes), 6)
     value_class = _classes(value, index.size)
     closeness = _mean_closeness(topology)
@@ -150,6 +152,19 @@ def build_tables(
         class_sum=class_sum,
         raw_sum=raw_sum,
     )
+
+
+def with_raw_figures(tables: MachineTables, topology: NodeTopology) -> MachineTables:
+    """The shared tables of a machine type, with one node's own raw figures as the last tie-break.
+
+    `topology` has the digest of the tables. Everything but `topology`, `tie` and `raw_sum` is
+    shared with `tables`.
+    """
+    if topology.measurement is None:
+        return tables
+    raw_sum = raw_sums(topology.measurement, tables.class_sum, tables.n_gpus)
+    tie = _total_order(mask_index(tables.n_gpus).by_size, raw_sum)
+    return replace(tables, topology=topology, raw_sum=raw_sum, tie=tie)
 
 
 def _classes(value: NDArray[np.float64], size: NDArray[np.int64]) -> NDArray[np.int32]:
