@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from benchmarks.masks import mask_of
 from benchmarks.rivals.base import Rival
+from topology.outcome import Selected
 from topology.policy import DEFAULT_POLICY, Affinity, PlacementPolicy, Strength
-from topology.select import Selected, select_set
+from topology.select import select_set
 from topology.tables import build_tables
 
 if TYPE_CHECKING:

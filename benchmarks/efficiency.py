@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from benchmarks.measured import MeasuredMachine
+    from benchmarks.report import Cell
     from benchmarks.rivals import NodeChooser
 
 __all__ = ["SIZES", "CaseTable", "Efficiency", "expectation", "measure", "run"]
@@ -179,21 +180,14 @@ def run(
     names = (RANDOM, *(rival.name for rival in RIVALS), LabelCeiling.name, LABELS, MEASURED_PAIRS)
     columns = ["policy"]
     for machine in machines:
-        columns += [f"{machine.name} mean", "worst", "refused"]
-    rows = tuple(
-        (
-            name,
-            *(
-                cell
-                for averages, _ in judged
-                for cell in (
-                    averages[name].mean,
-                    averages[name].worst,
-                    averages[name].n_refused or None,
-                )
-            ),
-        )
+        columns += [f"{machine.name} mean", "worst"]
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (name, *(cell for of, _ in judged for cell in (of[name].mean, of[name].worst)))
         for name in names
+    )
+    refused = ", ".join(
+        f"{m.name} {of[MapaPreserve.name].n_refused}"
+        for m, (of, _) in zip(machines, judged, strict=True)
     )
     padded = ", ".join(
         f"{m.name} {n_padded}" for m, (_, n_padded) in zip(machines, judged, strict=True)
@@ -202,7 +196,7 @@ def run(
         "measured(chosen) / best measured, over every free set with at least k GPUs",
         f"mean per k of 2..5, then over k; mean of {n_relabellings} relabellings (seed {seed})",
         "worst: the worst single case of all relabellings",
-        "refused: cases of all relabellings in which nothing was taken; left out of the mean",
+        f"cases that {MapaPreserve.name} refused, left out of its mean: {refused}",
         f"NVIDIA's best effort would have returned a set with nil devices: {padded}",
     )
     return (ResultTable("Efficiency", tuple(columns), rows, notes),)

@@ -8,7 +8,7 @@ BenchmarkError
 
 from __future__ import annotations
 
-__all__ = ["BadData", "BenchmarkError", "MissingData", "TooLarge"]
+__all__ = ["BadData", "BenchmarkError", "MissingData", "ServerFailed", "TooLarge"]
 
 
 class BenchmarkError(Exception):
@@ -21,6 +21,10 @@ class MissingData(BenchmarkError):
 
 class BadData(BenchmarkError):
     """A data file does not hold what the benchmark expects."""
+
+
+class ServerFailed(BenchmarkError):
+    """A server under test did not come up, or did not answer with 200."""
 
 
 class TooLarge(BenchmarkError):

@@ -27,11 +27,11 @@ import numpy as np
 
 from benchmarks.masks import members
 from benchmarks.report import ResultTable
-from topology.capacity import node_capacities
 from topology.links import DEFAULT_CONSTANTS, FITTED_MESSAGE_BYTES, ModelConstants
 from topology.model import PcieLevel
+from topology.remainder import Demand
 from topology.tables import build_tables
-from topology.value import Limit, at_message_size, value_table
+from topology.value import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +62,9 @@ FIRST_STEPS = {"mesh_a": 0.002, "switch_a": 0.001, "pcie_a": 0.002}
 """First step of a constant whose neutral value is 0; the others start with a quarter of theirs."""
 MOST = {"relay_share": 1.0}
 """Constants with an upper bound: nothing beats the minimum cut."""
-N_ROUNDS = 60
+NO_DEMAND = Demand(((1, 1.0),))
+"""The remainder plays no part here; one demand keeps the tables cheap."""
+N_ROUNDS = 30
 LEAST_GAIN = 1e-6
 
 
@@ -102,7 +104,7 @@ def spearman(first: Sequence[tuple[float, ...]], second: Sequence[tuple[float, .
     return float(a @ b) / scale if scale else 0.0
 
 
-def rank_key(tables: MachineTables, value: float, mask: int) -> tuple[float, ...]:
+def rank_key(tables: MachineTables, mask: int) -> tuple[float, ...]:
     """Order of preference across sizes: value, then the tie-breaks of `topology.tables`.
 
     These are accelerator bandwidth per GPU, then mean PCIe closeness of the set's pairs.
@@ -110,46 +112,36 @@ def rank_key(tables: MachineTables, value: float, mask: int) -> tuple[float, ...
     pairs = list(combinations(members(mask), 2))
     farthest = PcieLevel.UNKNOWN.rank
     closeness = sum(farthest - tables.topology.pcie[i][j].rank for i, j in pairs) / len(pairs)
-    return (round(value, 6), float(tables.class_sum[mask]), round(closeness, 6))
+    return (float(tables.value[mask]), float(tables.class_sum[mask]), round(closeness, 6))
 
 
 def compare(machine: MeasuredMachine, constants: ModelConstants = DEFAULT_CONSTANTS) -> Fidelity:
     """Compare every set of a machine with its value at the measured message size."""
-    masks, measured = _measured(machine)
-    value, limit = _predicted(machine, constants)
+    masks = sorted(machine.gbytes_per_s)
+    measured = np.array([machine.gbytes_per_s[mask] for mask in masks])
+    tables = _tables(machine, constants)
+    value = tables.value[masks]
     errors = np.abs(value - measured) / measured
-    tables = build_tables(machine.topology, constants=constants)
-    keys = [
-        rank_key(tables, predicted, mask)
-        for mask, predicted in zip(masks, value.tolist(), strict=True)
-    ]
+    keys = [rank_key(tables, mask) for mask in masks]
     return Fidelity(
         spearman(keys, [(bandwidth,) for bandwidth in measured.tolist()]),
         float(np.median(errors)),
         errors,
-        limit,
+        tables.limit[masks],
     )
 
 
-def _measured(machine: MeasuredMachine) -> tuple[list[int], NDArray[np.float64]]:
-    masks = sorted(machine.gbytes_per_s)
-    return masks, np.array([machine.gbytes_per_s[mask] for mask in masks])
-
-
-def _predicted(
-    machine: MeasuredMachine, constants: ModelConstants
-) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
-    """Value at the measured message size and what limits it, of every measured set by mask."""
-    table = value_table(node_capacities(machine.topology, constants), constants)
+def _tables(machine: MeasuredMachine, constants: ModelConstants) -> MachineTables:
     message_bytes = machine.message_bytes or FITTED_MESSAGE_BYTES
-    masks = np.array(sorted(machine.gbytes_per_s))
-    value = at_message_size(table.value[masks], table.latency[masks], message_bytes)
-    return value, table.limit[masks]
+    return build_tables(
+        machine.topology, NO_DEMAND, constants=constants, message_bytes=message_bytes
+    )
 
 
 def _log_error(machine: MeasuredMachine, constants: ModelConstants) -> float:
-    value, _ = _predicted(machine, constants)
-    return float(np.abs(np.log(value / _measured(machine)[1])).mean())
+    masks = sorted(machine.gbytes_per_s)
+    measured = np.array([machine.gbytes_per_s[mask] for mask in masks])
+    return float(np.abs(np.log(_tables(machine, constants).value[masks] / measured)).mean())
 
 
 def fit_constants(

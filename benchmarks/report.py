@@ -101,7 +101,7 @@ def to_rich(table: ResultTable) -> RichTable:
         title=table.title, caption="\n".join(table.notes) or None, caption_justify="left"
     )
     for i, column in enumerate(table.columns):
-        drawn.add_column(column, justify="left" if i == 0 else "right")
+        drawn.add_column(column, justify="left" if i == 0 else "right", no_wrap=i == 0)
     for row in table.rows:
         drawn.add_row(*(_shown(cell, table.digits) for cell in row))
     return drawn

@@ -1,0 +1,138 @@
+"""The benchmarks' command line: run one or all, show the tables, keep them.
+
+`python -m benchmarks [efficiency|fidelity|replay|fleet|speed|all] --shared ../shared`. Each writes
+`<name>.json` and `<name>.md` with environment and date to the folder that `--out` names. Exit
+codes: 0 done, 1 a benchmark could not run (the message says why), 2 usage.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks import efficiency, fidelity, fleet, replay, speed
+from benchmarks.errors import BenchmarkError
+from benchmarks.measured import DEFAULT_SHARED, load_machines
+from benchmarks.queues import load_queue
+from benchmarks.report import ResultTable, read_environment, to_rich, write_results
+from benchmarks.trace import load_nodes, load_pods
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEFAULT_OUT = Path(__file__).resolve().parent / "results"
+QUEUES = tuple(f"jobs-300-g2to5-seed{seed}.txt" for seed in range(5))
+LEAST_WIDTH = 140
+"""Columns that the widest table needs."""
+QUICK_PODS = 600
+QUICK_STRIDE = 10
+"""Pods of a trace and every how manieth node in a smoke run."""
+
+
+class Name(Enum):
+    """What can be run."""
+
+    EFFICIENCY = "efficiency"
+    FIDELITY = "fidelity"
+    REPLAY = "replay"
+    FLEET = "fleet"
+    SPEED = "speed"
+    ALL = "all"
+
+
+def _efficiency(
+    shared: Path, advance: Callable[[], None], *, quick: bool
+) -> tuple[ResultTable, ...]:
+    n_relabellings = 2 if quick else efficiency.N_RELABELLINGS
+    return efficiency.run(load_machines(shared), n_relabellings=n_relabellings, advance=advance)
+
+
+def _fidelity(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[ResultTable, ...]:
+    del quick
+    return fidelity.run(load_machines(shared), advance=advance)
+
+
+def _replay(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[ResultTable, ...]:
+    machine = next(m for m in load_machines(shared) if m.name == "V100")
+    names = QUEUES[:1] if quick else QUEUES
+    queues = [load_queue(shared / "mapa" / "jobs" / name) for name in names]
+    return replay.run(machine, queues, n_orders=2 if quick else replay.N_ORDERS, advance=advance)
+
+
+def _fleet(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[ResultTable, ...]:
+    folder = shared / "traces" / "openb"
+    traces = fleet.Traces(
+        nodes=load_nodes(folder / "openb_node_list_gpu_node.csv"),
+        timed=load_pods(folder / "openb_pod_list_default.csv"),
+        filling=load_pods(folder / "openb_pod_list_multigpu50.csv"),
+    )
+    if not quick:
+        return fleet.run(traces, advance=advance)
+    smoke = fleet.Traces(
+        nodes=traces.nodes[::QUICK_STRIDE],
+        timed=traces.timed.first(QUICK_PODS),
+        filling=traces.filling.first(QUICK_PODS),
+    )
+    return fleet.run(smoke, n_repeats=1, advance=advance)
+
+
+def _speed(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[ResultTable, ...]:
+    del shared
+    return speed.run(speed.QUICK if quick else speed.FULL, advance=advance)
+
+
+_RUNNERS: dict[Name, Callable[..., tuple[ResultTable, ...]]] = {
+    Name.EFFICIENCY: _efficiency,
+    Name.FIDELITY: _fidelity,
+    Name.REPLAY: _replay,
+    Name.FLEET: _fleet,
+    Name.SPEED: _speed,
+}
+
+
+def main(
+    name: Annotated[Name, typer.Argument(help="Which benchmark.")] = Name.ALL,
+    *,
+    shared: Annotated[
+        Path, typer.Option(help="Folder of measurements, queues and traces.")
+    ] = DEFAULT_SHARED,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = DEFAULT_OUT,
+    quick: Annotated[bool, typer.Option("--quick", help="A smoke run on less data.")] = False,
+) -> None:
+    """Run a benchmark, print its tables and write them as JSON and Markdown."""
+    console = Console(width=max(Console().width, LEAST_WIDTH))
+    names = list(_RUNNERS) if name is Name.ALL else [name]
+    date = datetime.now(tz=UTC).isoformat(timespec="seconds")
+    environment = read_environment(date, {"run": "quick"} if quick else {})
+    try:
+        for each in names:
+            tables = _run(each, console, shared, quick=quick)
+            for table in tables:
+                console.print(to_rich(table))
+            written = write_results(out, each.value, tables, environment)
+            console.print(f"{each.value}: written to {written[0]} and {written[1]}")
+    except BenchmarkError as error:
+        console.print(f"[red]{error}[/red]")
+        raise typer.Exit(1) from error
+
+
+def _run(name: Name, console: Console, shared: Path, *, quick: bool) -> tuple[ResultTable, ...]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(name.value, total=None)
+        return _RUNNERS[name](shared, lambda: progress.advance(task), quick=quick)
+
+
+if __name__ == "__main__":
+    typer.run(main)

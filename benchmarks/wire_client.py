@@ -1,0 +1,138 @@
+"""A kube-scheduler's side of the extender protocol over one keep-alive connection.
+
+What it answers: requests in the form that kube-scheduler sends them, and how long each answer took
+from the first byte sent to the last one read. It keeps nothing and retries nothing.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.errors import ServerFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Connection", "binding", "free_port", "pod", "question", "resident_mib", "serve"]
+
+DEADLINE_S = 120.0
+"""Longest time that a server may take to be ready: thousands of nodes are laid out first."""
+
+
+def pod(uid: str, size: int, annotations: dict[str, str] | None = None) -> dict[str, Any]:
+    """Write a pod with one GPU container as the API server shows it."""
+    count = {"nvidia.com/gpu": str(size)}
+    return {
+        "metadata": {
+            "name": f"pod-{uid}",
+            "namespace": "bench",
+            "uid": uid,
+            "annotations": annotations or {},
+        },
+        "spec": {
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "train",
+                    "resources": {"limits": count, "requests": count},
+                }
+            ],
+            "schedulerName": "default-scheduler",
+        },
+        "status": {"phase": "Pending"},
+    }
+
+
+def question(asked: dict[str, Any], names_json: str) -> bytes:
+    """Encode ExtenderArgs; `names_json` is the JSON list of node names, made once."""
+    return f'{{"Pod":{json.dumps(asked)},"Nodes":null,"NodeNames":{names_json}}}'.encode()
+
+
+def binding(uid: str, node: str) -> bytes:
+    """Encode ExtenderBindingArgs."""
+    told = {"PodName": f"pod-{uid}", "PodNamespace": "bench", "PodUID": uid, "Node": node}
+    return json.dumps(told).encode()
+
+
+class Connection:
+    """One keep-alive HTTP connection without Nagle's delay, as Go's client has it."""
+
+    def __init__(self, port: int) -> None:
+        self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)
+        self._http.connect()
+        self._http.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self, path: str, body: bytes, *, method: str = "POST") -> tuple[bytes, float]:
+        """Send a request; returns the body of the answer and the seconds it took.
+
+        Raises `ServerFailed` for a status other than 200.
+        """
+        start = time.perf_counter()
+        self._http.request(method, path, body, {"Content-Type": "application/json"})
+        response = self._http.getresponse()
+        answer = response.read()
+        seconds = time.perf_counter() - start
+        if response.status != http.client.OK:
+            msg = f"{method} {path}: status {response.status}, expected 200: {answer[:200]!r}"
+            raise ServerFailed(msg)
+        return answer, seconds
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+
+def free_port() -> int:
+    """A TCP port on 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@contextmanager
+def serve(module: str, arguments: Sequence[str], port: int) -> Iterator[int]:
+    """Run `python -m module` until the block ends; yields its process id once /livez answers.
+
+    Raises `ServerFailed` where it ends early or is not ready within `DEADLINE_S`.
+    """
+    command = [sys.executable, "-m", module, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 - our own modules
+    try:
+        _await_ready(process, module, port)
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def _await_ready(process: subprocess.Popen[bytes], module: str, port: int) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            msg = f"{module} ended with status {process.returncode} before it was ready"
+            raise ServerFailed(msg)
+        try:
+            connection = Connection(port)
+        except OSError:
+            time.sleep(0.05)
+            continue
+        connection.ask("/livez", b"", method="GET")
+        connection.close()
+        return
+    msg = f"{module} is not ready after {DEADLINE_S:g} s"
+    raise ServerFailed(msg)
+
+
+def resident_mib(process_id: int) -> tuple[float, float]:
+    """Resident memory of a process now and at its highest, MiB; Linux only."""
+    with open(f"/proc/{process_id}/status", encoding="utf-8") as file:  # noqa: PTH123 - not a file to keep
+        fields = dict(line.split(":", 1) for line in file)
+    return tuple(int(fields[key].split()[0]) / 1024 for key in ("VmRSS", "VmHWM"))  # type: ignore[return-value] # two keys
