@@ -15,7 +15,7 @@ from tests.docs.markdown import ROOT, Block, anchors, blocks, document_id, docum
 
 DOCUMENTS = documents()
 COMMANDS = [
-    pytest.param(block.text, id=f"{document_id(path)}:{block.line}")
+    pytest.param(path, block.text, id=f"{document_id(path)}:{block.line}")
     for path in DOCUMENTS
     for block in blocks(path)
     if block.language == "console"
@@ -37,7 +37,7 @@ def sessions(text: str) -> list[tuple[str, str]]:
     parts = re.split(r"^\$ ", text, flags=re.MULTILINE)
     assert parts[0] == "", "a console block begins with '$ '"
     pairs = [re.split(r"(?<!\\)\n", part, maxsplit=1) for part in parts[1:]]
-    return [(command, printed) for command, printed in pairs]
+    return [(command, expected) for command, expected in pairs]
 
 
 def run(command: str, folder: Path) -> str:
@@ -64,14 +64,19 @@ def run(command: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("text", COMMANDS)
-def test_commands_print_what_is_shown(text, tmp_path):
+@pytest.mark.parametrize(("path", "text"), COMMANDS)
+def test_commands_print_what_is_shown(path, text, tmp_path, request):
     """What a reader copies must do what the page shows; `...` stands for anything."""
+    shown = ""
     for command, expected in sessions(text):
-        printed = "\n".join(line.rstrip() for line in run(command, tmp_path).splitlines())
-        checker = doctest.OutputChecker()
-        is_same = checker.check_output(expected.strip(), printed.strip(), doctest.ELLIPSIS)
-        assert is_same, f"$ {command}\nshown:\n{expected}\nprinted:\n{printed}"
+        printed = "".join(f"{line.rstrip()}\n" for line in run(command, tmp_path).splitlines())
+        is_same = doctest.OutputChecker().check_output(expected, printed, doctest.ELLIPSIS)
+        shown += f"$ {command}\n{expected if is_same else printed}"
+    if request.config.getoption("--update-golden"):
+        page = path.read_text(encoding="utf-8")
+        path.write_text(page.replace(text, shown), encoding="utf-8")
+    else:
+        assert shown == text, "`make golden` rewrites the page if this is meant"
 
 
 @pytest.mark.parametrize("text", SCRIPTS)
@@ -115,6 +120,18 @@ def test_one_sentence_per_line(path):
         if not line.lstrip().startswith("|") and re.search(r"[a-z0-9)`]\. [A-Z`]", line)
     ]
     assert two == []
+
+
+def test_documents_that_code_names_exist():
+    """A docstring that sends a reader to a page must send him to one that is there."""
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for folder in ("topology", "extender", "benchmarks", "tests")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for name in re.findall(r"\bdocs/[\w/.-]+\.md\b", path.read_text(encoding="utf-8"))
+        if not (ROOT / name).exists()
+    ]
+    assert missing == []
 
 
 def test_readme_is_short():
