@@ -112,7 +112,8 @@ def node_capacities(
     )
     pcie = [pcie_rate(model.pcie_generation if model else None) for model in models]
     ports = tuple(rate * constants.pcie_scale for rate in pcie)
-    socket = socket_rate(topology.cpu) * constants.socket_scale
+    known = [model.pcie_generation for model in models if model is not None]
+    socket = socket_rate(topology.cpu, min(known, default=None)) * constants.socket_scale
     return Capacities(
         n=n,
         unit_gbytes_per_s=unit,

@@ -92,9 +92,13 @@ SOCKET_RATES = {
     CpuPlatform.AMD: 16.0,
     CpuPlatform.POWER9: 32.0,
     CpuPlatform.ARM: 6.0,
-    CpuPlatform.UNKNOWN: 6.0,
 }
-"""GB/s between sockets: NCCL topo.h (BDW_QPI_BW ... P9_BW). Unknown takes the lowest."""
+"""GB/s between sockets: NCCL topo.h (BDW_QPI_BW, SKL_QPI_BW ... P9_BW)."""
+
+UNKNOWN_SOCKET_RATES = {3: 6.0, 4: 16.0, 5: 22.0}
+"""GB/s between sockets of an unknown platform, by the GPUs' PCIe generation: the figure of the
+servers that brought that generation (Broadwell, EPYC Rome, Sapphire Rapids). Without a generation
+the lowest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +160,12 @@ def pcie_rate(generation: int | None) -> float:
     return PCIE_X16_RATES.get(generation, UNKNOWN_PCIE_RATE) if generation else UNKNOWN_PCIE_RATE
 
 
-def socket_rate(platform: CpuPlatform) -> float:
-    """GB/s between two sockets of a platform.
+def socket_rate(platform: CpuPlatform, pcie_generation: int | None) -> float:
+    """GB/s between two sockets of a platform; `UNKNOWN_SOCKET_RATES` where it is unknown.
 
-    >>> socket_rate(CpuPlatform.AMD)
-    16.0
+    >>> socket_rate(CpuPlatform.AMD, 3), socket_rate(CpuPlatform.UNKNOWN, 4)
+    (16.0, 16.0)
     """
-    return SOCKET_RATES[platform]
+    lowest = min(UNKNOWN_SOCKET_RATES.values())
+    by_generation = UNKNOWN_SOCKET_RATES.get(pcie_generation or 0, lowest)
+    return SOCKET_RATES.get(platform, by_generation)

@@ -74,7 +74,7 @@ STATED_ERROR = {
     Limit.SWITCH: 0.12,
     Limit.RING: 0.07,
     Limit.RELAY: 0.20,
-    Limit.PORT: 0.11,
+    Limit.PORT: 0.13,
     Limit.UPLINK: 0.42,
     Limit.SOCKET: 0.42,
 }
