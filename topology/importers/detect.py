@@ -82,7 +82,7 @@ def detect_format(text: str) -> FileFormat:
     >>> detect_format("     GPU0 GPU1\nGPU0  X   PIX\nGPU1 PIX   X")
     <FileFormat.SMI: 'nvidia-smi'>
     """
-    body = text.lstrip("\ufeff \t\r\n")
+    body = text.lstrip()
     for is_marked, file_format in _MARKS:
         if is_marked(body):
             return file_format

@@ -68,6 +68,7 @@ def import_text(
     if gpu_model is not None and not gpu_model.strip():
         msg = f"gpu_model is {quote(gpu_model)}, expected a product name, or None where unknown"
         raise ImportFormatError(msg)
+    text = text.removeprefix("\ufeff")
     chosen = detect_format(text) if file_format is None else file_format
     try:
         return _read(text, chosen, gpu_model)

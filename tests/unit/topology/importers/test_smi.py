@@ -381,6 +381,7 @@ REFUSED = [
     ("no matrix", "nothing here", "no nvidia-smi matrix"),
     ("a header alone", "GPU0 GPU1\n", "no nvidia-smi matrix"),
     ("prose about GPUs", "GPU0 GPU1 and GPU2 are fine\n", "no nvidia-smi matrix"),
+    ("a GPU behind a NIC", "GPU0 NIC0 GPU1\nGPU0 X PIX SYS\n", "no nvidia-smi matrix"),
     ("access, not links", matrix("X OK", "OK X"), "topo -p2p"),
     ("a GPU row missing", PAIRS[: PAIRS.index("\nGPU2")], "row GPU2 is missing: the matrix has 3"),
     ("a GPU row cut off", PAIRS[: PAIRS.rindex("SYS") - 2], "row GPU2 is cut off after 1 of 3"),
