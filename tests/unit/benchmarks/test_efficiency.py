@@ -62,11 +62,11 @@ def test_run_names_every_policy_once(machine):
 
 @pytest.mark.shared
 @pytest.mark.slow
-def test_goals(shared):
+def test_goals(shared, rows_of):
     """Labels alone and with measured pairs reach the goals; two relabellings stand for twenty."""
     machines = load_machines(shared)
     (table,) = efficiency.run(machines, n_relabellings=2)
-    rows = {row[0]: row[1:] for row in table.rows}
+    rows = rows_of(table)
     random = rows[efficiency.RANDOM]
     v100, _, a6000, _, h100, _ = rows[efficiency.LABELS]
     assert v100 >= 0.995

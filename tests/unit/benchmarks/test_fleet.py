@@ -73,7 +73,9 @@ def test_giving_back_restores_the_state(a6000):
     state = Fleet([(a6000, 9, 9)], lowest_ids(), seed=0, single=(9, 0))
     before = (dict(state.stranded), state.n_free)
     placed = pod(3)
-    index, gpus = state.place(placed)
+    found = state.place(placed)
+    assert found is not None
+    index, gpus = found
     assert gpus == 0b111
     assert state.stranded[2] == 1
     assert state.stranded[1] == 5
@@ -115,10 +117,10 @@ def test_thinning_keeps_the_share_of_gpus():
     assert thin(nodes, 80, 0)[0].name != thin(nodes, 80, 5)[0].name
 
 
-def test_stream_counts_every_gpu():
+def test_stream_counts_every_gpu(rows_of):
     """Each row places all pods; GPUs taken add up."""
     table = stream(n_each=2, n_pods=6, seed=0)
-    assert [row[3] + row[4] for row in table.rows] == [12, 12, 12]
+    assert [cells[2] + cells[3] for cells in rows_of(table).values()] == [12, 12, 12]
 
 
 def test_run_makes_every_table():

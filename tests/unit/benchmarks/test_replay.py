@@ -26,7 +26,7 @@ def machine():
     return MeasuredMachine("small", topology, measured, None)
 
 
-def test_waiting_trades_makespan_for_bandwidth(machine):
+def test_waiting_trades_makespan_for_bandwidth(machine, rows_of):
     """A sensitive pair gets what is there at once, or a bridge a while later."""
     queue = (
         Job(2, 10, is_sensitive=False),
@@ -35,7 +35,7 @@ def test_waiting_trades_makespan_for_bandwidth(machine):
         Job(2, 10, is_sensitive=True),
     )
     (table,) = replay.run(machine, [queue], n_orders=3)
-    rows = {(row[0], row[1]): row[2:] for row in table.rows}
+    rows = rows_of(table, 2)
     for name in ("Coterie", "NVIDIA best-effort", "plain kubelet (random ids)"):
         waits = rows[name, "waits"]
         assert waits[3] >= rows[name, "takes what is there"][3]
@@ -52,13 +52,13 @@ def test_every_policy_is_there_with_and_without_waiting(machine):
 
 @pytest.mark.shared
 @pytest.mark.slow
-def test_goals(shared):
+def test_goals(shared, rows_of):
     """Mean and harmonic GB/s over five queues; four tie orders stand for twenty."""
     machine = next(m for m in load_machines(shared) if m.name == "V100")
     names = [f"jobs-300-g2to5-seed{seed}.txt" for seed in range(5)]
     queues = [load_queue(shared / "mapa" / "jobs" / name) for name in names]
     (table,) = replay.run(machine, queues, n_orders=4)
-    rows = {(row[0], row[1]): row[2:] for row in table.rows}
+    rows = rows_of(table, 2)
     mean, harmonic, *_ = rows["Coterie", "takes what is there"]
     assert mean >= 48.2
     assert harmonic >= 43.7
