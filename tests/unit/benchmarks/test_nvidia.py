@@ -144,7 +144,7 @@ def test_fills_a_node_in_the_librarys_order(scores, size, expected):
     for gpus in expected:
         chosen = node.allocate(members(free), size)
         assert chosen == mask_of(gpus)
-        free &= ~chosen
+        free &= ~mask_of(gpus)
     assert node.allocate(members(free), 1) is None
 
 
