@@ -143,7 +143,7 @@ def show(  # noqa: PLR0913 - a parameter for each option
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a machine: GPUs, links, PCIe levels, fabrics, NICs, and what is unknown."""
+    """Show GPUs, links, PCIe levels, NICs and unknowns."""
     if annotation and as_json:
         _fail("--annotation and --json exclude each other, expected one", ExitCode.USAGE)
     topology = _load(file, gpu_model, file_format, measured)
@@ -164,7 +164,7 @@ def value(  # noqa: PLR0913 - a parameter for each option
     measured: MeasuredOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what one GPU set is worth, what limits it and what it loses to the best of its size."""
+    """Say what one GPU set is worth and what limits it."""
     members = _indices(gpus, "--gpus")
     report = report_value(_load(file, gpu_model, file_format, measured), members)
     _print(report, list_value(report), as_json=as_json)
@@ -197,7 +197,7 @@ def best(  # noqa: PLR0913 - a parameter for each option
     measured: MeasuredOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Choose the best set of a size among the free GPUs; exit code 1 where none fits."""
+    """Choose the best free set; exits 1 where none fits."""
     question = Question(
         size=size,
         free=None if free is None else _indices(free, "--free"),
@@ -228,7 +228,7 @@ def rank(  # noqa: PLR0913 - a parameter for each option
     measured: MeasuredOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List every set of a size in the order of preference on the empty machine."""
+    """List every set of a size, best first."""
     report = report_rank(_load(file, gpu_model, file_format, measured), size, limit=limit)
     _print(report, list_rank(report), as_json=as_json)
 
@@ -245,7 +245,7 @@ def draw(  # noqa: PLR0913 - a parameter for each option
     gpu_model: ModelOption = None,
     file_format: FormatOption = None,
 ) -> None:
-    """Draw a machine and, in colour, GPU sets on it."""
+    """Draw a machine with GPU sets in colour."""
     target = Path(output)
     if target.suffix.lower() not in {".svg", ".png"}:
         _fail(f"--output is {quote(output)}, expected a name in .svg or .png", ExitCode.USAGE)
@@ -267,7 +267,7 @@ def draw(  # noqa: PLR0913 - a parameter for each option
 
 @app.command()
 def recordings(*, as_json: JsonOption = False) -> None:
-    """List the machines that ship with the project; each name may stand for FILE."""
+    """List the shipped machines that FILE may name."""
     report = report_recordings({name: load_recording(name) for name in recording_names()})
     _print(report, list_recordings(report), as_json=as_json)
 

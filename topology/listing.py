@@ -100,7 +100,8 @@ def list_show(report: ShowReport) -> list[Block]:
         blocks += [Note("Switch fabrics", is_heading=True), _fabric_grid(report)]
     if report.nics:
         blocks += [Note("NICs", is_heading=True), _nic_grid(report)]
-    blocks.append(Note("Unknown: " + ("; ".join(report.unknown) or "nothing")))
+    blocks.append(Note("Unknown", is_heading=True))
+    blocks.extend(Note(text) for text in report.unknown or ("nothing",))
     return blocks
 
 
