@@ -8,8 +8,9 @@ Method (b: rate of one link; k: set size). The first that applies:
 
 1. *Switch*: all members hang on one up fabric. The slowest port, times what in-switch reduction
    adds at this size. Ports are never summed per pair.
-2. *Ring, relay*: direct links connect the set. b * max(r, rho * cut): r closed rings of data
-   (`topology.packing`), cut the minimum cut in links: NCCL relays through the set's own GPUs.
+2. *Ring, relay*: direct links connect the set. b * r with r closed rings of data
+   (`topology.packing`); where no closed ring exists, b * rho * cut with the minimum cut in links,
+   since NCCL relays through the set's own GPUs.
 3. *Port, uplink, socket*: PCIe carries what the accelerator links do not connect. The least of
    these cuts, each with the accelerator links that cross it: one GPU (its port), one island of GPUs
    that links connect (their ports; the socket link where its PCIe leads out of the socket), one
@@ -73,7 +74,7 @@ STATED_ERROR = {
     Limit.NOTHING: 0.0,
     Limit.SWITCH: 0.12,
     Limit.RING: 0.07,
-    Limit.RELAY: 0.20,
+    Limit.RELAY: 0.21,
     Limit.PORT: 0.13,
     Limit.UPLINK: 0.42,
     Limit.SOCKET: 0.42,
@@ -143,9 +144,9 @@ def set_value(
     cut = _cut_of(units)
     if cut:
         rings = cut if len(members) == 2 else 2 * pack_rings(units, cut // 2)  # noqa: PLR2004
-        relayed = constants.relay_share * cut
-        kind = Limit.RING if rings >= relayed else Limit.RELAY
-        return SetValue(capacities.unit_gbytes_per_s * max(rings, relayed), kind, rings, cut)
+        kind = Limit.RING if rings else Limit.RELAY
+        links = rings or constants.relay_share * cut
+        return SetValue(capacities.unit_gbytes_per_s * links, kind, rings, cut)
     value, kind = min(_tree_cuts(capacities, constants, mask), key=lambda found: found[0])
     return SetValue(value, kind, 0, 0)
 

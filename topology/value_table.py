@@ -68,8 +68,9 @@ def value_table(
         direct = connected_masks(_joined(capacities), n)
         direct = direct[index.size[direct] >= 2]  # noqa: PLR2004 - a pair
         rings, cut = _mesh(capacities, direct, 1 << n)
-        by_ring = rings >= constants.relay_share * cut
-        best = capacities.unit_gbytes_per_s * np.maximum(rings, constants.relay_share * cut)
+        by_ring = rings > 0
+        links = np.where(by_ring, rings, constants.relay_share * cut)
+        best = capacities.unit_gbytes_per_s * links
         value[direct], latency[direct] = best[direct], constants.mesh_a
         limit[direct] = np.where(by_ring, Limit.RING, Limit.RELAY)[direct]
         is_linked[direct] = True
