@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.strategies import node_topologies
 from topology import draw
 from topology.draw import draw_topology, save_png
 from topology.errors import InvalidRequest, UnknownDevice
@@ -427,3 +428,11 @@ def test_without_matplotlib_the_import_says_what_to_install(monkeypatch):
     module = importlib.util.module_from_spec(spec)
     with pytest.raises(ImportError, match="install the extra `draw`"):
         spec.loader.exec_module(module)
+
+
+@given(topology=node_topologies(max_gpus=6), title=st.none() | st.text())
+@settings(max_examples=25)
+def test_any_machine_gives_well_formed_svg(topology, title):
+    """Names come from outside, and recorded machines only show the usual corners of the model."""
+    svg = draw_topology(topology, sets=[(title or "", [0])], title=title)
+    assert ET.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"  # noqa: S314 - our own text
