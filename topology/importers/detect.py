@@ -41,6 +41,7 @@ _ROCM = re.compile(
     r"|^(?:ACCESS|WEIGHT|HOPS|LINK TYPE|NUMA BW|CACHE COHERANCY|ATOMICS) TABLE:",
     re.MULTILINE,
 )
+_ANNOTATION = re.compile(r"\{\s*\"v\"\s*:")
 _RECORDING = re.compile(r"(?:[ \t]*(?:#.*)?\n)*(?:name|title|source|count)[ \t]*=[ \t]*[\"'\[0-9]")
 _USELESS = (
     (
@@ -108,9 +109,10 @@ def _has_xml_root(names: str) -> Callable[[str], bool]:
 _MARKS: tuple[tuple[Callable[[str], object], FileFormat], ...] = (
     (_has_xml_root("system|graphs"), FileFormat.NCCL_XML),
     (_has_xml_root("topology"), FileFormat.HWLOC_XML),
-    (lambda body: body.startswith("{"), FileFormat.ANNOTATION),
+    (_ANNOTATION.match, FileFormat.ANNOTATION),
     (_RECORDING.match, FileFormat.RECORDING),
     (_ROCM.search, FileFormat.ROCM_SMI),
     (find_tables, FileFormat.SMI),
+    (lambda body: body.startswith("{"), FileFormat.ANNOTATION),
 )
 """What tells a format, in the order in which it is tried; anything true counts."""

@@ -21,6 +21,7 @@ from topology.errors import ImportFormatError
 from topology.gpu_models import find_gpu_model
 from topology.importers.cells import UNKNOWN, Cell, parse_cell
 from topology.importers.label_matrix import build_matrices
+from topology.importers.smi_merge import merge_topologies
 from topology.importers.smi_table import SmiTable, find_tables
 from topology.model import Gpu, Nic, NodeTopology, PcieLevel
 
@@ -41,11 +42,11 @@ _NUMA_NODE = re.compile(r"\d{1,3}")
 
 
 def import_smi(text: str, *, gpu_model: str | None = None) -> NodeTopology:
-    r"""Read the one matrix of the text.
+    r"""Read the matrix of the text, or several of one machine.
 
     `gpu_model` names the GPUs that the text does not name. The GPUs are in column order. Raises
     `ImportFormatError` where there is no matrix, where none is complete, or where the text holds
-    two different ones; `InvalidTopology` where the facts contradict each other.
+    those of two machines; `InvalidTopology` where the facts contradict each other.
 
     >>> pair = "     GPU0 GPU1 NUMA Affinity\nGPU0  X   NV4  0\nGPU1 NV4   X   0-1"
     >>> import_smi(pair, gpu_model="NVIDIA RTX A6000").links[0][1]
@@ -67,11 +68,7 @@ def import_smi(text: str, *, gpu_model: str | None = None) -> NodeTopology:
     if not complete:
         raise ImportFormatError(reasons[0])
     listed = _listed_gpus(text)
-    read = [_read(table, listed, gpu_model) for table in complete]
-    if any(other != read[0] for other in read):
-        msg = f"the text holds {len(read)} different matrices, expected one machine"
-        raise ImportFormatError(msg)
-    return read[0]
+    return merge_topologies([_read(table, listed, gpu_model) for table in complete])
 
 
 def _incomplete(table: SmiTable) -> str:

@@ -5,7 +5,7 @@ taken off. It never looks at what a token means (`topology.importers.smi_table` 
 
 Taken off: ANSI sequences, also where the escape byte was written as caret text or got lost
 (`^[[4m`, `[4m`); borders of markdown and box-drawn tables; quotes, comment and mail marks
-stuck to a token. A string literal with written-out `\t` and `\n` is spread into lines.
+stuck to a token. A string literal with written-out breaks (also in JSON) is spread into lines.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 __all__ = ["TextLine", "split_lines"]
 
-_ANSI = re.compile(r"(?:\x1b|\^\[|\\x1b|\\033|\\e)?\[[0-9;]{0,16}m")
-_LITERAL_TABS = re.compile(r"\\tGPU\d")
+_ANSI = re.compile(r"(?:\x1b|\^\[|\\x1b|\\u001b|\\033|\\e)?\[[0-9;]{0,16}m")
+_LITERAL_BREAK = re.compile(r"\\[tn]GPU\d")
 _BORDERS = str.maketrans(dict.fromkeys("|│┃║", "\t"))
-_STUCK = "\"'`>#*"
+_STUCK = "\"'`>#*+"
 _WORD = re.compile(r"\S+")
 
 
@@ -49,9 +49,10 @@ def split_lines(text: str) -> tuple[TextLine, ...]:
     >>> split_lines("# \x1b[4mGPU0 | PIX")[0].tokens
     ('GPU0', 'PIX')
     """
-    if _LITERAL_TABS.search(text):
-        text = text.replace("\\t", "\t").replace("\\n", "\n")
-    return tuple(_clean(line) for line in _ANSI.sub("", text).splitlines())
+    text = _ANSI.sub("", text)
+    if _LITERAL_BREAK.search(text):
+        text = text.replace("\\t", "\t").replace("\\r", "\r").replace("\\n", "\n")
+    return tuple(_clean(line) for line in text.splitlines())
 
 
 def _clean(line: str) -> TextLine:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,6 +86,12 @@ def test_the_content_alone_tells_the_format(file_format):
     assert import_text(text).n_gpus == 2
     assert import_text("\ufeff" + text).n_gpus == 2
     assert import_text(text, file_format=file_format) == import_text(text)
+
+
+def test_a_matrix_in_a_json_log_is_no_annotation():
+    """Log shippers wrap lines into JSON; an annotation starts with its version."""
+    assert import_text(json.dumps({"log": SMI})) == import_text(SMI)
+    assert detect_format('{"gpus": 8}') is FileFormat.ANNOTATION
 
 
 def test_a_comment_before_the_root_does_not_hide_it():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +63,9 @@ DRESSES = [
     ("code fence", f"```text\n{PAIRS}```\nThat was it.\n"),
     ("python string", f'output = """{PAIRS}"""\n'),
     ("one-line string literal", f"out = {PAIRS!r}\n"),
+    ("one-line string literal of blanks", f"out = {PAIRS.expandtabs()!r}\n"),
+    ("JSON log", json.dumps({"stdout": "\x1b[4m" + PAIRS.replace("\n", "\r\n")})),
+    ("diff", prefixed("+")),
     ("header without its leading tab", PAIRS[1:]),
     ("lines of a log in between", PAIRS.replace("\nGPU1", "\nwatchdog: all well on GPU1\nGPU1")),
     (
@@ -131,9 +136,38 @@ def test_a_pcie_label_means_no_link_only_where_links_would_show(text, model, lin
 
 def test_evidence_of_one_matrix_does_not_serve_another():
     """A legend stands below its own matrix; the next one in the log may come from `topo -mp`."""
-    other = "GPU0 GPU1\nGPU0 X PHB\nGPU1 PHB X\n"
-    with pytest.raises(ImportFormatError, match="2 different matrices"):
-        import_smi(PLAIN + LEGEND_M + other + LEGEND)
+    larger = "GPU0 GPU1 GPU2\nGPU0 X PHB SYS\nGPU1 PHB X SYS\nGPU2 SYS SYS X\n"
+    with pytest.raises(ImportFormatError, match=r"different machines: number of GPUs \(2, 3\)"):
+        import_smi(PLAIN + LEGEND_M + larger + LEGEND)
+    for text in (PLAIN + LEGEND + PLAIN + LEGEND_M, PLAIN + LEGEND_M + PLAIN + LEGEND):
+        assert import_smi(text).links[0][1] == NO_LINK
+
+
+TOPO_M = "GPU0 GPU1 NIC0 NUMA Affinity\nGPU0 X NV4 PIX 0\nGPU1 NV4 X SYS 0-1\n"
+TOPO_MP = "GPU0 GPU1 NUMA Affinity\nGPU0 X PXB N/A\nGPU1 PXB X 1\n"
+
+
+@pytest.mark.parametrize("text", [TOPO_M + TOPO_MP, TOPO_MP + TOPO_M, TOPO_M + TOPO_MP + TOPO_M])
+def test_topo_m_and_topo_mp_of_one_machine_add_up(text):
+    """The one hides the level behind NV#, the other hides the link: together both are known."""
+    topology = import_smi(text)
+    assert topology.links[0][1] == nvlink(4)
+    assert topology.pcie[0][1] is PcieLevel.PXB
+    assert [gpu.numa_node for gpu in topology.gpus] == [0, 1]
+    assert [nic.name for nic in topology.nics] == ["NIC0"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "what"),
+    [
+        ("NV4", "NV2", "link in row 0, column 1"),
+        ("PIX", "SYS", "PCIe level in row 0, column 1"),
+    ],
+)
+def test_matrices_of_two_machines_are_not_merged(one, other, what):
+    """Where both know a fact and differ, the log is about two nodes; nobody says which is meant."""
+    with pytest.raises(ImportFormatError, match=f"different machines: {what} differs"):
+        import_smi(matrix(f"X {one}", f"{one} X") + "\n" + matrix(f"X {other}", f"{other} X"))
 
 
 def test_a_metax_matrix_holds_links_that_nobody_counted():
@@ -411,7 +445,7 @@ REFUSED = [
     ),
     ("halves at odds, links", matrix("X NV4", "PIX X"), "nvlink x 4 against no link"),
     ("halves at odds, kinds", matrix("X NV4", "MX X"), r"nvlink x 4 against metaxlink x \?"),
-    ("two different machines", PAIRS + switched(2, 1), "2 different matrices"),
+    ("two different machines", PAIRS + switched(2, 1), "different machines"),
     (
         "more GPUs than a node has",
         "".join(f"GPU{i} " for i in range(513)) + "\nGPU0 X\n",
