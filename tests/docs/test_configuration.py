@@ -1,16 +1,25 @@
-"""docs/configuration.md says what the code reads: annotation keys, their values."""
+"""The pages say what the code reads: annotation keys and values, examples that are valid."""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
-from tests.docs.markdown import ROOT
+from extender.cluster import lay_out, read_cluster
+from extender.engine import Verb
+from extender.settings import Settings
+from tests.docs.markdown import ROOT, blocks
 from topology import names
-from topology.policy import Affinity, NicRule, Prefer, Strength
+from topology.policy import Affinity, NicRule, Prefer, Strength, parse_policy
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PAGE = ROOT / "docs" / "configuration.md"
+README = ROOT / "README.md"
 
 
 def annotation_rows() -> dict[str, list[str]]:
@@ -37,3 +46,37 @@ def test_every_key_of_users_is_documented():
 def test_every_value_is_documented(key, values):
     """The page and the enums name the same closed set."""
     assert set(annotation_rows()[key]) == {value.value for value in values}
+
+
+def yaml_with(path: Path, key: str) -> Any:
+    """The one YAML example of a page that has this key at the top."""
+    examples = [yaml.safe_load(block.text) for block in blocks(path) if block.language == "yaml"]
+    (example,) = [example for example in examples if key in example]
+    return example
+
+
+def test_pod_example_is_valid():
+    """Users copy the first example they see."""
+    pod = yaml_with(README, "spec")
+    assert parse_policy(pod["metadata"]["annotations"]).affinity is Affinity.NVLINK
+    (container,) = pod["spec"]["containers"]
+    assert container["resources"]["limits"] == {names.DEFAULT_RESOURCE: 4}
+
+
+def test_scheduler_example_matches_the_extender():
+    """A wrong verb or port in the scheduler's configuration stops every GPU pod."""
+    (extender,) = yaml_with(README, "extenders")["extenders"]
+    verbs = [extender[f"{verb}Verb"] for verb in ("filter", "prioritize", "bind")]
+    assert verbs == [Verb.FILTER.value, Verb.PRIORITIZE.value, Verb.BIND.value]
+    defaults = Settings(cluster="1x dgx-h100")
+    where = f"http://{defaults.listen_address}:{defaults.listen_port}"
+    assert extender["urlPrefix"] == where
+    assert tuple(r["name"] for r in extender["managedResources"]) == defaults.resources
+
+
+def test_cluster_example_is_valid(tmp_path):
+    """The example shows every key of the cluster file, so it must be one."""
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump(yaml_with(PAGE, "groups")), encoding="utf-8")
+    nodes = lay_out(read_cluster(file))
+    assert [node.name for node in nodes][-3:] == ["old-v100-0", "old-v100-1", "unknown-0"]
