@@ -96,7 +96,7 @@ class DecisionLog:
 
     def __init__(self, file: IO[str], spec: ClusterSpec, engine: Engine) -> None:
         self._file = file
-        header = {
+        header: dict[str, object] = {
             "kind": "run",
             "v": VERSION,
             "cluster": spec.model_dump(mode="json"),

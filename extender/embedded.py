@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from extender.cluster import EmbeddedNode
     from extender.plan import Plan
     from extender.request import PodRequest
+    from extender.snapshot import NodeView
     from extender.transitions import DeviceState
     from topology.model import NodeTopology
     from topology.remainder import Demand
@@ -61,7 +62,7 @@ class EmbeddedCluster:
         self.ledger = Ledger()
         self._pods: dict[str, BoundPod] = {}
         kinds = _Kinds(demand)
-        views = {}
+        views: dict[str, NodeView] = {}
         for node in nodes:
             self.ledger.add_node(node.name, node.ids)
             if node.unhealthy:
@@ -160,7 +161,7 @@ class _Kinds:
 
     def kind(self, node: EmbeddedNode) -> NodeKind:
         machine = None if node.topology is None else self._machine(node.topology)
-        key = (node.group, node.resource, machine and machine.digest)
+        key = (node.group, node.resource, machine.digest if machine is not None else None)
         if key not in self._kinds:
             self._kinds[key] = NodeKind(len(self._kinds), node.group, node.resource, machine)
         return self._kinds[key]

@@ -43,7 +43,9 @@ def explain_pod(request: PodRequest, snapshot: ClusterSnapshot, *, rater: Rater)
         "warnings": list(request.warnings),
     }
     if request.shape is None:
-        return told | {"request": None, "nodes": []}
+        told["request"] = None
+        told["nodes"] = ()
+        return told
     policy = request.shape.policy
     told["request"] = {
         "resource": request.shape.resource,

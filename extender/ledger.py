@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from extender.transitions import OWNED, TRANSITIONS, DeviceEvent, DeviceState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["Applied", "Holding", "Ledger", "Refused"]
 
@@ -202,7 +202,7 @@ class Ledger:
         entry = self._nodes.get(node)
         if entry is None:
             return Refused(node, "unknown", event, f"{event.value}: node {node} is not known")
-        positions = []
+        positions: list[int] = []
         for one in ids:
             if one not in entry.ids:
                 detail = f"{event.value}: node {node} has no device {one}"
@@ -269,18 +269,19 @@ class Ledger:
 
     def _displace(self, uid: str, entry: _Node, positions: tuple[int, ...]) -> tuple[str, ...]:
         """Take the positions out of other pods' records; returns who lost one."""
-        losers = dict.fromkeys(
-            owner for i in positions if (owner := entry.owners[i]) not in {None, uid}
-        )
-        taken = {entry.ids[i] for i in positions}
+        losers: dict[str, None] = {}
+        for i in positions:
+            owner = entry.owners[i]
+            if owner is not None and owner != uid:
+                losers[owner] = None
+        taken = [entry.ids[i] for i in positions]
         for loser in losers:
-            assert loser is not None  # noqa: S101 - for the type checkers: None was left out above
             self._keep(self._pods[loser], taken)
-        return tuple(loser for loser in losers if loser is not None)
+        return tuple(losers)
 
-    def _keep(self, held: Holding, lost: Iterable[str]) -> None:
+    def _keep(self, held: Holding, lost: Sequence[str]) -> None:
         """Rewrite a record without the ids that it lost; a record without ids goes."""
-        left = tuple(one for one in held.ids if one not in set(lost))
+        left = tuple(one for one in held.ids if one not in lost)
         if left:
             self._pods[held.uid] = Holding(held.uid, held.node, left, held.deadline_s)
         else:

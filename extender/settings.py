@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, SettingsConfigDict
 
 from extender.cluster import parse_cluster, read_cluster
@@ -35,6 +35,7 @@ ENV_PREFIX = "COTERIE_EXTENDER_"
 CONFIG_VARIABLE = "COTERIE_EXTENDER_CONFIG"
 """Names the settings file; the one variable of the prefix that is no setting."""
 
+_FILE = TypeAdapter(dict[str, Any])
 _FILE_SUFFIXES = (".yaml", ".yml", ".toml")
 
 
@@ -162,7 +163,7 @@ class Settings(BaseSettings):
     def _split(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(","))
-        return tuple(value) if isinstance(value, list) else value
+        return value
 
     @field_validator("resources")
     @classmethod
@@ -254,12 +255,11 @@ def _read_file(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         msg = f"settings file {path} cannot be read: {error}"
         raise SettingsError(msg) from error
-    if content is None:
-        return {}
-    if not isinstance(content, dict):
+    try:
+        return _FILE.validate_python({} if content is None else content)
+    except ValidationError as error:
         msg = f"settings file {path} holds {quote(content)}, expected a mapping of settings"
-        raise SettingsError(msg)
-    return {str(key): value for key, value in content.items()}
+        raise SettingsError(msg) from error
 
 
 def _demand(text: str) -> Demand:

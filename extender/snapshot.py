@@ -11,7 +11,7 @@ them, and the verbs rate each state once.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -85,7 +85,7 @@ class ClusterSnapshot:
     is_synced: bool = True
     observed_at_s: float | None = None
     has_soft_taints: bool = False
-    zones: frozenset[str] = field(default_factory=frozenset)
+    zones: frozenset[str] = frozenset()
 
     def is_fresh(self, now_s: float, bound_s: float) -> bool:
         """Whether a refusal may be based on this: synced, and heard from within the bound."""

@@ -23,7 +23,7 @@ from extender.rating import Rating, Refusal
 from extender.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from extender.rating import Rater
     from extender.request import PodRequest
@@ -42,8 +42,8 @@ class Filtered:
     """
 
     names_json: Sequence[str]
-    failed: dict[str, str] = field(default_factory=dict)
-    unresolvable: dict[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict[str, str])
+    unresolvable: Mapping[str, str] = field(default_factory=dict[str, str])
     n_feasible: int = 0
     main_reason: Reason | None = None
 
