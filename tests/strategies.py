@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from hypothesis import strategies as st
 
 from topology.model import (
+    MAX_MEASURED,
+    MIN_MEASURED,
     NO_LINK,
     UNKNOWN_LINK,
     AcceleratorLink,
@@ -55,7 +57,7 @@ pci_bus_ids = st.builds(
     st.integers(0, 15),
 )
 visible_names = st.text(min_size=1, max_size=20).filter(lambda name: bool(name.strip()))
-bandwidths = st.floats(min_value=0, exclude_min=True, allow_infinity=False, allow_nan=False)
+bandwidths = st.floats(min_value=MIN_MEASURED, max_value=MAX_MEASURED)
 
 
 @st.composite

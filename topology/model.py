@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_GPUS",
     "MAX_LINKS",
+    "MAX_MEASURED",
+    "MIN_MEASURED",
     "NO_LINK",
     "UNKNOWN_LINK",
     "AcceleratorLink",
@@ -50,6 +52,10 @@ MAX_GPUS = 512
 slices on 8 GPUs), below what would make a matrix a burden (512 x 512 pairs)."""
 MAX_LINKS = 36
 """Most links between two GPUs: NVML_NVLINK_MAX_LINKS (nvml.h, nvidia-ml-py 13.615.71)."""
+
+MIN_MEASURED, MAX_MEASURED = 1e-3, 1e6
+"""Measured GB/s that may be real: a thousandth of a GB/s is a broken link, a million is beyond any
+set of `MAX_GPUS` GPUs."""
 
 _PCI_BUS_ID = re.compile(r"^([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-9a-f])$")
 
@@ -278,8 +284,9 @@ class Measurement:
             if len(gpus) < 2 or any(g < 0 for g in gpus) or list(gpus) != sorted(set(gpus)):  # noqa: PLR2004 - a pair
                 msg = f"measured set {gpus}: expected at least 2 different GPUs, ascending"
                 raise InvalidTopology(msg)
-            if not 0 < bandwidth < float("inf"):
-                msg = f"measured set {gpus}: {bandwidth} GB/s, expected a positive number"
+            if not MIN_MEASURED <= bandwidth <= MAX_MEASURED:
+                expected = f"expected a positive number, {MIN_MEASURED:g}..{MAX_MEASURED:g}"
+                msg = f"measured set {gpus}: {bandwidth} GB/s, {expected}"
                 raise InvalidTopology(msg)
         for label, keys in (
             ("pair", [(p.first, p.second) for p in self.pairs]),
