@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from topology.model import LinkKind, P2pAccess
 
-__all__ = ["GpuModel", "find_gpu_model"]
+__all__ = ["GA102_GENERATION", "GpuModel", "find_gpu_model"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from topology.model import CpuPlatform, LinkKind
 
 __all__ = [
     "DEFAULT_CONSTANTS",
+    "FITTED_MESSAGE_BYTES",
     "LINK_RATES",
     "REFERENCE_MESSAGE_BYTES",
     "LinkRate",
