@@ -53,7 +53,11 @@ def test_figures_are_read(text, expected):
         pytest.param("0,1,nan", "line 1 ends with 'nan', expected GB/s", id="not a number"),
         pytest.param("0,1,0", "0.0 GB/s, expected a positive number", id="zero"),
         pytest.param("0,1,42200000000", "line 1 ends with '42200000000'", id="bytes per second"),
-        pytest.param('{"pairs": [[0, 1, 1e300]]}', "1e+300 GB/s, expected a positive number, 0.001..", id="huge"),
+        pytest.param(
+            '{"pairs": [[0, 1, 1e300]]}',
+            "1e+300 GB/s, expected a positive number, 0.001..",
+            id="huge",
+        ),
         pytest.param("0,0,5", "expected at least 2 different GPUs", id="a GPU with itself"),
         pytest.param("0,1,5\n1,0,6", "measured pair (0, 1) is given twice", id="twice"),
         pytest.param("{", "measurement: not JSON", id="broken JSON"),
