@@ -25,7 +25,16 @@ if TYPE_CHECKING:
 
     from topology.model import Nic, NodeTopology
 
-__all__ = ["Band", "Layout", "NicSpot", "Place", "Sector", "lay_out"]
+__all__ = [
+    "NIC_HEIGHT",
+    "NIC_LENGTH",
+    "Band",
+    "Layout",
+    "NicSpot",
+    "Place",
+    "Sector",
+    "lay_out",
+]
 
 GPU_RADIUS = 0.2
 """Radius of a GPU's disc up to about 96 GPUs, inches."""

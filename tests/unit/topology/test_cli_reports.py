@@ -1,7 +1,7 @@
 """The JSON of the command line: schemas are documented, and what any machine gives keeps them."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -75,15 +75,7 @@ def test_report_of_recordings_keeps_the_schema():
     check("recordings", report_recordings({"summit": load_recording("summit")}))
 
 
-def with_real_figures(topology):
-    """Drop measurements that no machine could give: sums of 1e308 GB/s overflow."""
-    measured = topology.measurement
-    figures = [] if measured is None else [*measured.pairs, *measured.sets]
-    is_real = all(1e-3 < figure.bandwidth_gbytes_per_s < 1e6 for figure in figures)
-    return topology if is_real else replace(topology, measurement=None)
-
-
-@given(topology=node_topologies(max_gpus=5).map(with_real_figures), data=st.data())
+@given(topology=node_topologies(max_gpus=5), data=st.data())
 @settings(max_examples=25)
 def test_reports_of_any_machine_keep_the_schema(topology, data):
     """Recorded machines only show the usual corners of the model."""
