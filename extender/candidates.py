@@ -7,63 +7,92 @@ and not on 5,000; it drops nodes that are in no list without a word as long as o
 PodTopologySpread scores only the zones it sees.
 
 Method: within a zone nodes go best first, equal ones in the order of a hash of pod and node, so
-that equal pods do not all see the same hundred; zones then give one node each in turn.
+that equal pods do not all see the same hundred; zones then give one node each in turn, the zone
+with the best node first.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from heapq import nsmallest
+from itertools import groupby
+from math import ceil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from extender.compare import Rank
     from extender.snapshot import NodeView
 
-__all__ = ["draw", "mix"]
+__all__ = ["draw"]
 
 _MASK = 0xFFFFFFFF
 _GOLDEN = 0x9E3779B1
 """2^32 / golden ratio, odd: Fibonacci hashing (Knuth, TAOCP 3, 6.4)."""
 
 
-def mix(pod: int, node: int) -> int:
-    """A 32-bit hash of a pod's and a node's hash; the order of nodes differs from pod to pod.
-
-    >>> [mix(1, 2), mix(2, 2)]
-    [3668432991, 0]
-    """
-    mixed = ((pod ^ node) * _GOLDEN) & _MASK
-    return mixed ^ (mixed >> 15)
-
-
 def draw(
-    groups: Iterable[Sequence[NodeView]], *, limit: int, pod_hash: int, n_zones: int
+    views: Sequence[NodeView], ranks: Mapping[int, Rank], *, limit: int, pod_hash: int
 ) -> list[NodeView]:
-    """Draw at most `limit` nodes from groups of equal nodes, the best group first.
+    """Draw at most `limit` of the nodes, one or more; `ranks` are those of their states.
 
-    `n_zones` is the number of zones the nodes may be in. Names are unique, so (hash, name) is a
-    total order. O(n) hashes in the groups that are needed.
+    Names are unique, so (rank, hash, name) is a total order. O(n), and a hash for each node of the
+    groups of equals that are reached.
     """
+    n_zones = len({view.zone for view in views})
+    enough = ceil(limit / n_zones)
     queues: dict[str, list[NodeView]] = {}
-    for group in groups:
-        if len(queues) == n_zones and all(len(queue) >= limit for queue in queues.values()):
-            break
-        by_zone: dict[str, list[NodeView]] = {}
-        for view in group:
-            by_zone.setdefault(view.zone, []).append(view)
-        for zone, views in sorted(by_zone.items()):
+    for group in _groups(views, ranks, at_least=2 * limit):
+        for zone, members in sorted(_by_zone(group).items()):
             queue = queues.setdefault(zone, [])
-            missing = limit - len(queue)
-            if missing > 0:
-                order = nsmallest(
-                    missing, views, key=lambda view: (mix(pod_hash, view.tie), view.name)
-                )
-                queue.extend(order)
+            hashed = [
+                (((pod_hash ^ view.tie) * _GOLDEN) & _MASK, view.name, view) for view in members
+            ]
+            queue.extend(view for _, _, view in nsmallest(limit - len(queue), hashed))
+        # Nobody is asked for more than this while every zone has it.
+        if len(queues) == n_zones and all(len(queue) >= enough for queue in queues.values()):
+            break
     return _in_turn(list(queues.values()), limit)
 
 
-def _in_turn(queues: list[list[NodeView]], limit: int) -> list[NodeView]:
+def _groups(
+    views: Sequence[NodeView], ranks: Mapping[int, Rank], *, at_least: int
+) -> Iterator[list[NodeView]]:
+    """Groups of nodes that are equal to the pod, the best first.
+
+    The nodes are sorted out in passes, of `at_least` nodes and then ever more, since mostly the
+    first few groups are enough.
+    """
+    counts = Counter([view.state for view in views])
+    keys = {state: ranks[state].key for state in counts}
+    order = sorted(counts, key=keys.__getitem__)
+    start = 0
+    while start < len(order):
+        end, n_nodes = start, 0
+        while end < len(order) and (n_nodes < at_least or keys[order[end]] == keys[order[end - 1]]):
+            n_nodes += counts[order[end]]
+            end += 1
+        members: dict[int, list[NodeView]] = {state: [] for state in order[start:end]}
+        for view in views:
+            if view.state in members:
+                members[view.state].append(view)
+        for _, equal in groupby(order[start:end], key=keys.__getitem__):
+            yield [view for state in equal for view in members[state]]
+        start, at_least = end, 8 * at_least
+
+
+def _by_zone(views: Sequence[NodeView]) -> dict[str, list[NodeView]]:
+    by_zone: dict[str, list[NodeView]] = {}
+    for view in views:
+        if view.zone in by_zone:
+            by_zone[view.zone].append(view)
+        else:
+            by_zone[view.zone] = [view]
+    return by_zone
+
+
+def _in_turn(queues: Sequence[Sequence[NodeView]], limit: int) -> list[NodeView]:
     drawn: list[NodeView] = []
     depth = 0
     while len(drawn) < limit and any(len(queue) > depth for queue in queues):

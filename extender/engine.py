@@ -173,18 +173,12 @@ class Engine:
         if isinstance(asked, Answer):
             return asked
         request, names = asked
-        snapshot = self.cluster.snapshot
-        by_state: dict[int, int] = {}
-        if request.shape is not None:
-            by_state = prioritize_nodes(request, names, snapshot, rater=self._rater)
-        nodes = snapshot.nodes
-        scored = [
-            (view.host_json, by_state.get(view.state, 0)) if view else (json.dumps(name), 0)
-            for name in names
-            for view in (nodes.get(name),)
-        ]
-        said = self._said(Verb.PRIORITIZE, request, wire.encode_prioritize(scored))
-        return replace(said, n_nodes=len(names), n_named=len(names))
+        if request.shape is None:
+            entries = [wire.score_head(name) + wire.score_tail(0) for name in names]
+        else:
+            entries = prioritize_nodes(request, names, self.cluster.snapshot, rater=self._rater)
+        said = self._said(Verb.PRIORITIZE, request, wire.encode_prioritize(entries))
+        return replace(said, n_nodes=len(names), n_named=len(entries))
 
     def _read(self, verb: Verb, body: bytes, now_s: float) -> tuple[PodRequest, list[str]] | Answer:
         """Read what filter and prioritize are asked, or answer at once what is wrong with it."""

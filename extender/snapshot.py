@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from extender.wire import score_head
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -52,7 +54,8 @@ class NodeKind:
 class NodeView:
     """One node. `free` has bit i set where device i may be given away; ids in device order.
 
-    `host_json` is the name as a JSON string and `tie` its hash, made once for every request.
+    `host_json` is the name as a JSON string, `score_json` the head of its score in a prioritize
+    answer and `tie` the name's hash: made once, for every request.
     """
 
     name: str
@@ -63,12 +66,22 @@ class NodeView:
     state: int
     tie: int
     host_json: str
+    score_json: str
 
 
 def make_view(name: str, *, zone: str, kind: NodeKind, ids: tuple[str, ...], free: int) -> NodeView:
     """Make a node's view; what depends on the name alone is computed here, once."""
-    state = free << _KIND_BITS | kind.index
-    return NodeView(name, zone, kind, ids, free, state, crc32(name.encode()), json.dumps(name))
+    return NodeView(
+        name=name,
+        zone=zone,
+        kind=kind,
+        ids=ids,
+        free=free,
+        state=free << _KIND_BITS | kind.index,
+        tie=crc32(name.encode()),
+        host_json=json.dumps(name),
+        score_json=score_head(name),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +112,5 @@ class ClusterSnapshot:
         for name, free in changed.items():
             view = nodes[name]
             state = free << _KIND_BITS | view.kind.index
-            nodes[name] = NodeView(
-                view.name, view.zone, view.kind, view.ids, free, state, view.tie, view.host_json
-            )
+            nodes[name] = replace(view, free=free, state=state)
         return replace(self, nodes=nodes, generation=generation)

@@ -24,7 +24,7 @@ from extender.errors import WireError
 from topology.errors import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
 __all__ = [
     "BindingArgs",
@@ -39,6 +39,8 @@ __all__ = [
     "encode_bind",
     "encode_filter",
     "encode_prioritize",
+    "score_head",
+    "score_tail",
 ]
 
 
@@ -176,10 +178,23 @@ def encode_filter(
     ).encode()
 
 
-def encode_prioritize(scored_json: Sequence[tuple[str, int]]) -> bytes:
-    """Write a HostPriorityList; each entry is (node name as a JSON string, integer score)."""
-    entries = ",".join([f'{{"Host":{host},"Score":{score}}}' for host, score in scored_json])
-    return f"[{entries}]".encode()
+def score_head(name: str) -> str:
+    """The part of a HostPriority that depends on the node; made once for each node.
+
+    >>> score_head("n1") + score_tail(10)
+    '{"Host":"n1","Score":10}'
+    """
+    return f'{{"Host":{json.dumps(name)},"Score":'
+
+
+def score_tail(score: int) -> str:
+    """The rest of a HostPriority."""
+    return f"{score}}}"
+
+
+def encode_prioritize(entries: Iterable[str]) -> bytes:
+    """Write a HostPriorityList of entries that are JSON already."""
+    return f"[{','.join(entries)}]".encode()
 
 
 def encode_bind(error: str = "") -> bytes:
