@@ -136,13 +136,15 @@ def _is_inside(table: SmiTable, header: SmiHeader) -> bool:
 
 def _add_row(table: SmiTable, row: SmiRow) -> None:
     known = table.rows.get(row.name)
-    if known is not None and len(row.labels) < len(known.labels):
+    n_expected = len(table.header.gpus) if known is None else len(known.labels)
+    is_column = row.name in table.header.names
+    if len(row.labels) < n_expected and (known is not None or not is_column):
         return  # "GPU0 PIX ..." in the text below the matrix
-    if row.fault:
-        raise ImportFormatError(row.fault)
-    if row.name not in table.header.names:
+    if not is_column:
         msg = f"row {row.name} has no column {row.name}: the header is cut off"
         raise ImportFormatError(msg)
+    if row.fault:
+        raise ImportFormatError(row.fault)
     if known is not None and known.labels != row.labels:
         msg = f"row {row.name} stands there twice with different cells, expected one matrix"
         raise ImportFormatError(msg)
@@ -271,11 +273,11 @@ def _leading_labels(tokens: Sequence[str], limit: int) -> tuple[str, ...]:
 
 def _find_fault(header: SmiHeader, name: str, labels: Sequence[str], values: Sequence[str]) -> str:
     """Where a GPU row goes on as it should not; "" for one that ends well or is merely short."""
-    has_more = any(map(_is_label, values))
     if len(labels) == header.n_columns:
+        has_more = values and _is_label(values[0])
         more = f"row {name} has more cells than the header has columns ({header.n_columns})"
         return more if has_more else ""
-    if not values or (len(labels) == len(header.gpus) and not has_more):
+    if not values or (len(labels) == len(header.gpus) and not any(map(_is_label, values))):
         return ""
     column = (*header.gpus, *header.nics)[len(labels)]
     return f"row {name}, column {column} is {quote(values[0])}, expected a label as X or PIX"

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 __all__ = ["TextLine", "split_lines"]
 
-_ANSI = re.compile(r"(?:\x1b|\^\[|\\x1b|\\u001b|\\033|\\e)?\[[0-9;]{0,16}m")
+_ANSI = re.compile(
+    r"(?:\x1b|\^\[|\\x1b|\\u001b|\\033|\\e)\[[0-9;?]{0,16}[A-Za-z]|\x1b\(B|\[[0-9;]{0,16}m"
+)
 _LITERAL_BREAK = re.compile(r"\\[tn]GPU\d")
 _BORDERS = str.maketrans(dict.fromkeys("|│┃║", "\t"))
 _STUCK = "\"'`>#*+"

@@ -53,6 +53,7 @@ DRESSES = [
     ("single blanks", "\n".join(" ".join(line.split()) for line in PAIRS.splitlines())),
     ("line ends of Windows", PAIRS.replace("\n", "\r\n")),
     ("underline escapes", "\x1b[4m" + PAIRS.replace("GPU2\n", "GPU2\x1b[0m\n", 1)),
+    ("other escapes", "\x1b[2J\x1b(B" + PAIRS.replace("GPU2\n", "GPU2\x1b[K\x1b[m\n", 1)),
     ("escapes as caret text", PAIRS.replace("GPU0", "^[[4mGPU0", 1)),
     ("escape byte lost", PAIRS.replace("GPU0", "[4mGPU0", 1)),
     ("comment marks", prefixed("# ")),
@@ -93,7 +94,12 @@ DRESSES = [
     ("the rows of two nodes, mixed by a parallel shell", PAIRS + PAIRS.partition("\n")[2]),
     ("with topo -p2p of the same machine", PAIRS + "\n" + matrix("X OK", "OK X")),
     ("after a matrix that was cut off", PAIRS[: len(PAIRS) // 2] + "\n" + PAIRS),
-    ("with prose about it below", PAIRS + "As you see, GPU2 SYS is far, GPU0 NV4 SYS is near.\n"),
+    (
+        "with prose about it below",
+        PAIRS + "As you see, GPU2 SYS is far, GPU0 NV4 SYS is near, GPU9 PIX no.\n",
+    ),
+    ("with prose about another GPU below", PAIRS + "GPU9 PIX GPU10, elsewhere.\n"),
+    ("with a remark behind a row", PAIRS.replace("SYS \nGPU1", "SYS <- X is self\nGPU1")),
     ("names that do not start at 0", PAIRS.replace("GPU2", "GPU7")),
 ]
 
