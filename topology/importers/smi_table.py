@@ -32,6 +32,9 @@ __all__ = ["SmiRow", "SmiTable", "find_tables"]
 P2P_LABELS = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"})
 """Cells of `nvidia-smi topo -p2p` (its own legend, driver 570)."""
 
+MAX_MATRICES = 1000
+"""Most matrices in one text: above a log of all nodes of a large job, below a burden."""
+
 _GPU = re.compile(r"GPU\d{1,4}")
 _HEADER_HINT = re.compile(r"GPU\d")
 _NIC = re.compile(r"(?=[\w.:-]*\d)[A-Za-z][\w.:-]{1,47}")
@@ -114,6 +117,9 @@ def find_tables(text: str) -> tuple[SmiTable, ...]:
     while position < len(lines):
         header, used = _read_header(lines, position)
         if header is not None and not (tables and _is_inside(tables[-1], header)):
+            if tables and not tables[-1].rows:
+                before = tables.pop().lines
+            _check_count(tables)
             tables.append(SmiTable(header, lines=before))
             before = []
         elif tables:
@@ -124,6 +130,12 @@ def find_tables(text: str) -> tuple[SmiTable, ...]:
         about += [line.text for line in lines[position : position + used]]
         position += used
     return tuple(table for table in tables if table.rows)
+
+
+def _check_count(tables: Sequence[SmiTable]) -> None:
+    if len(tables) >= MAX_MATRICES:
+        msg = f"the text holds more than {MAX_MATRICES} matrices, expected those of one machine"
+        raise ImportFormatError(msg)
 
 
 def _is_inside(table: SmiTable, header: SmiHeader) -> bool:

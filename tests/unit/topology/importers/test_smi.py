@@ -93,6 +93,7 @@ DRESSES = [
     ("the same matrix of two nodes", PAIRS + "\n" + PAIRS),
     ("the rows of two nodes, mixed by a parallel shell", PAIRS + PAIRS.partition("\n")[2]),
     ("with topo -p2p of the same machine", PAIRS + "\n" + matrix("X OK", "OK X")),
+    ("after prose that looks like a header", "GPU0 GPU1\nGPU0 GPU1 NIC0\n" + PAIRS),
     ("after a matrix that was cut off", PAIRS[: len(PAIRS) // 2] + "\n" + PAIRS),
     (
         "with prose about it below",
@@ -434,6 +435,7 @@ REFUSED = [
         "column GPU1 stands there",
     ),
     ("a row twice, different", PLAIN + "GPU1 PIX X\n", "row GPU1 stands there twice"),
+    ("a log without end", PLAIN * 1001, "more than 1000 matrices"),
     ("a cell that is no label", PAIRS.replace("NV4", "NVx", 1), "column GPU1 is 'NVx'"),
     ("a count that no GPU has", PAIRS.replace("NV4", "NV99"), "column GPU1 is 'NV99'"),
     ("access among links", "GPU0 GPU1\nGPU0 X OK\nGPU1 PIX X\n", "column GPU1 is 'OK'"),
