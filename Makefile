@@ -44,7 +44,7 @@ lint: $(STAMP) ## ruff, every rule that pyproject.toml does not except
 	$(BIN)/ruff check .
 
 imports: $(STAMP) ## the direction of dependencies (import-linter)
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 types: $(STAMP) ## mypy strict, pyright
 	$(BIN)/mypy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import sys
 import tomllib
@@ -88,3 +89,16 @@ def test_locks_hold_what_is_declared(lock, wanted):
     """A dependency that was added without `make lock` would be missing on a fresh clone."""
     names = {normal(name.replace("==", " ")) for name in pinned(ROOT / "requirements" / lock)}
     assert wanted - names == set()
+
+
+@pytest.mark.parametrize("target", PROJECT["project"]["scripts"].values())
+def test_programs_can_be_started(target):
+    """A console script whose function was renamed fails only on the user's machine."""
+    module, _, function = target.partition(":")
+    assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_module_and_script_are_one_program():
+    """`python -m topology` in a checkout and `coterie-topology` must never drift apart."""
+    by_module = importlib.import_module("topology.__main__")
+    assert by_module.main is importlib.import_module("topology.cli").main
