@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from benchmarks.report import Cell
+    from benchmarks.wire_client import Asker
 
 __all__ = ["FULL", "QUICK", "Load", "run", "torus"]
 
@@ -173,7 +174,7 @@ def _layout(load: Load) -> _Cluster:
 class _Filler:
     """Binds one-GPU pods over the wire until the ledger holds what the load asks for."""
 
-    def __init__(self, connection: Connection, rng: random.Random) -> None:
+    def __init__(self, connection: Asker, rng: random.Random) -> None:
         self._connection = connection
         self._rng = rng
         self.n_pods = 0

@@ -13,14 +13,23 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from benchmarks.errors import ServerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Connection", "binding", "free_port", "pod", "question", "resident_mib", "serve"]
+__all__ = [
+    "Asker",
+    "Connection",
+    "binding",
+    "free_port",
+    "pod",
+    "question",
+    "resident_mib",
+    "serve",
+]
 
 DEADLINE_S = 120.0
 """Longest time that a server may take to be ready: thousands of nodes are laid out first."""
@@ -59,6 +68,14 @@ def binding(uid: str, node: str) -> bytes:
     """Encode ExtenderBindingArgs."""
     told = {"PodName": f"pod-{uid}", "PodNamespace": "bench", "PodUID": uid, "Node": node}
     return json.dumps(told).encode()
+
+
+class Asker(Protocol):
+    """Whatever requests can be sent to."""
+
+    def ask(self, path: str, body: bytes, *, method: str = "POST") -> tuple[bytes, float]:
+        """Send a request; returns the body of the answer and the seconds it took."""
+        ...
 
 
 class Connection:

@@ -63,5 +63,5 @@ def test_run_reports_each_machine_and_limit(rows_of):
     machines = [machine_made_with(DEFAULT_CONSTANTS, name) for name in ("first", "second")]
     agreement, by_limit = fidelity.run(machines)
     assert [row[0] for row in agreement.rows] == ["first", "second"]
-    assert {row[1] for row in by_limit.rows} == {"first", "second"}
+    assert {row[1] for row in by_limit.rows} == {"first", "second", "all"}
     assert sum(cells[0] for key, cells in rows_of(by_limit, 2).items() if key[1] == "first") == 11

@@ -1,0 +1,109 @@
+"""The speed benchmark's own parts: requests, the cluster under test, the echo and the torus."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from benchmarks.echo_server import create_echo
+from benchmarks.errors import ServerFailed
+from benchmarks.speed import MACHINES, QUICK, _Filler, _layout, _percentiles, _requests, torus
+from benchmarks.wire_client import binding, free_port, pod, question, serve
+from extender import wire
+from extender.request import parse_pod
+from topology.recordings import load_recording
+
+
+def test_requests_are_what_the_extender_reads():
+    """A question and a binding decode into the extender's own wire models."""
+    body = question(pod("u1", 4, {"coterie.gpu/affinity": "nvlink"}), '["a","b"]')
+    asked = wire.decode(wire.ExtenderArgs, body)
+    assert asked.node_names == ["a", "b"]
+    request = parse_pod(asked.pod, ["nvidia.com/gpu"])
+    assert (request.uid, request.size_gpus) == ("u1", 4)
+    bound = wire.decode(wire.BindingArgs, binding("u1", "a"))
+    assert (bound.pod_uid, bound.node) == ("u1", "a")
+    assert request.full_name == f"{bound.pod_namespace}/{bound.pod_name}"
+
+
+def test_requests_repeat():
+    """The same seed asks the same, another one something else."""
+    assert _requests(9, 1) == _requests(9, 1)
+    assert _requests(9, 1) != _requests(9, 2)
+
+
+def test_the_cluster_can_hold_the_pods():
+    """Partly taken and full nodes together have room; all machines have eight GPUs."""
+    cluster = _layout(QUICK)
+    assert len(cluster.asked) == QUICK.n_names[0]
+    assert not set(cluster.asked) & set(cluster.full)
+    assert 8 * len(cluster.full) + 4 * len(cluster.asked[::2]) >= QUICK.n_pods
+    assert {load_recording(name).n_gpus for name in MACHINES} == {8}
+    assert all(name in cluster.spec for name in MACHINES)
+    wide = _layout(replace(QUICK, n_pods=10 * QUICK.n_pods))
+    assert len(wide.full) > len(cluster.full)
+
+
+class FakeConnection:
+    """Counts what is asked, answers nothing."""
+
+    def __init__(self):
+        self.paths = []
+
+    def ask(self, path, body, *, method="POST"):
+        """Remember the path."""
+        del body
+        self.paths.append((method, path))
+        return b"", 0.0
+
+
+def test_a_partly_taken_node_keeps_one_to_seven_pods(rng):
+    """Eight pods are bound, each after its filter; one to seven end again."""
+    connection = FakeConnection()
+    filler = _Filler(connection, rng)
+    filler.fill_partly("node")
+    n_ended = sum(method == "DELETE" for method, _ in connection.paths)
+    assert connection.paths[:2] == [("POST", "/filter"), ("POST", "/bind")]
+    assert len(connection.paths) == 16 + n_ended
+    assert filler.n_pods == 8 - n_ended
+    assert 1 <= filler.n_pods <= 7
+
+
+def test_percentiles_are_in_milliseconds():
+    """Median, 99th percentile and maximum of seconds."""
+    p50, p99, most = _percentiles([i / 1000 for i in range(1, 102)])
+    assert (p50, p99, most) == pytest.approx((51.0, 100.0, 101.0))
+
+
+def test_every_gpu_of_a_torus_has_four_neighbours():
+    """4 x 4: 16 GPUs, two links to each of four neighbours."""
+    topology = torus(4, 2)
+    assert topology.n_gpus == 16
+    assert {sum(link.n_links or 0 for link in row) for row in topology.links} == {8}
+
+
+def test_the_echo_answers_with_the_body():
+    """What goes in comes out, with 200."""
+    body = json.dumps({"NodeNames": ["a"]}).encode()
+
+    async def ask():
+        transport = httpx.ASGITransport(create_echo())
+        async with httpx.AsyncClient(transport=transport, base_url="http://echo") as client:
+            return await client.post("/echo", content=body), await client.get("/livez")
+
+    echoed, live = asyncio.run(ask())
+    assert echoed.content == body
+    assert (echoed.status_code, live.status_code) == (200, 200)
+
+
+def test_a_server_that_ends_early_is_told():
+    """The message names the module and its status."""
+    with (
+        pytest.raises(ServerFailed, match=r"benchmarks\.no_such_module ended with status 1"),
+        serve("benchmarks.no_such_module", [], free_port()),
+    ):
+        pass
