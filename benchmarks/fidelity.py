@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -177,11 +177,10 @@ def _neighbours(constants: ModelConstants, name: str, step: float) -> list[Model
     now = float(getattr(constants, name))
     up, down = min(now + step, MOST.get(name, math.inf)), max(now - step, 0.0)
     is_rate = name not in FIRST_STEPS  # a share or scale of 0 is no model
-    return [
-        replace(constants, **{name: value})
-        for value in (up, down)
-        if value != now and not (is_rate and value == 0.0)
+    changes: list[dict[str, Any]] = [
+        {name: value} for value in (up, down) if value != now and not (is_rate and value == 0.0)
     ]
+    return [replace(constants, **change) for change in changes]
 
 
 def _mean_log_error(machines: Sequence[MeasuredMachine], constants: ModelConstants) -> float:
