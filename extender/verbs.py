@@ -66,22 +66,17 @@ def filter_nodes(
     The pod asks for GPUs. All feasible nodes are named, in the order asked, where kube-scheduler
     weighs nodes by something we do not see: preferred terms of the pod, PreferNoSchedule taints.
     """
-    views, states, ratings = _rate(request, node_names, snapshot, rater)
+    views, _, ratings = _rate(request, node_names, snapshot, rater)
     ranks = {state: r.rank for state, r in ratings.items() if isinstance(r, Rating)}
-    counts = Counter(states)
-    n_feasible = sum(counts[state] for state in ranks)
-    if n_feasible == 0:
+    if not ranks:
         return _refuse_all(request, node_names, views, ratings)
+    if len(ranks) < len(ratings):
+        views = [view for view in views if view.state in ranks]
+    n_feasible = len(views)
     may_thin = candidate_limit > 0 and not (request.has_soft_wishes or snapshot.has_soft_taints)
     if may_thin and n_feasible > candidate_limit:
-        views = draw(
-            [view for view in views if view.state in ranks],
-            ranks,
-            limit=candidate_limit,
-            pod_hash=_pod_hash(request),
-        )
-    named = [view.host_json for view in views if view.state in ranks]
-    return Filtered(named, n_feasible=n_feasible)
+        views = draw(views, ranks, limit=candidate_limit, pod_hash=_pod_hash(request))
+    return Filtered([view.host_json for view in views], n_feasible=n_feasible)
 
 
 def prioritize_nodes(

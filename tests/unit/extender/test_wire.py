@@ -1,0 +1,192 @@
+"""The scheduler's JSON, letter by letter: literals written from Kubernetes' extender/v1 types."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from extender import wire
+from extender.errors import WireError
+
+FILTER_REQUEST = b"""
+{"Pod":{"metadata":{"name":"train-0","namespace":"ml","uid":"8c1d","resourceVersion":"812",
+ "creationTimestamp":"2026-11-21T06:00:00Z","annotations":{"coterie.gpu/affinity":"nvlink"}},
+ "spec":{"volumes":[{"name":"v"}],
+  "initContainers":[{"name":"pull","image":"i","resources":{"limits":{"nvidia.com/gpu":"1"},
+    "requests":{"nvidia.com/gpu":"1"}}},
+   {"name":"side","image":"i","restartPolicy":"Always","resources":{}}],
+  "containers":[{"name":"main","image":"i","resources":{"limits":{"cpu":"8","nvidia.com/gpu":"4"},
+    "requests":{"cpu":"8","nvidia.com/gpu":"4"}}}],
+  "affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":
+    {"nodeSelectorTerms":[{}]}}},
+  "tolerations":[{"key":"gpu","operator":"Exists"}],"schedulerName":"gpu-scheduler"},
+ "status":{"phase":"Pending","nominatedNodeName":"n2","qosClass":"Burstable"}},
+ "Nodes":null,"NodeNames":["n1","n2"]}
+"""
+
+
+def test_a_filter_request_is_read_as_the_scheduler_writes_it():
+    """Go's field names outside, API JSON inside, fields that we do not read ignored."""
+    args = wire.decode(wire.ExtenderArgs, FILTER_REQUEST)
+    assert args.node_names == ["n1", "n2"]
+    assert args.nodes is None
+    assert args.pod.metadata.name == "train-0"
+    assert args.pod.metadata.namespace == "ml"
+    assert args.pod.metadata.uid == "8c1d"
+    assert args.pod.metadata.resource_version == "812"
+    assert args.pod.metadata.annotations == {"coterie.gpu/affinity": "nvlink"}
+    assert [c.name for c in args.pod.spec.init_containers or ()] == ["pull", "side"]
+    assert [c.restart_policy for c in args.pod.spec.init_containers or ()] == [None, "Always"]
+    assert [c.name for c in args.pod.spec.containers or ()] == ["main"]
+    assert not args.pod.spec.has_soft_wishes
+    assert args.pod.status is not None
+    assert args.pod.status.nominated_node_name == "n2"
+
+
+def test_node_names_may_be_null():
+    """Without nodeCacheCapable Go writes null; that is told apart from an empty list."""
+    body = (
+        b'{"Pod":{"metadata":{},"spec":{}},"Nodes":{"metadata":{},"items":[{}]},"NodeNames":null}'
+    )
+    assert wire.decode(wire.ExtenderArgs, body).node_names is None
+
+
+def test_a_filter_answer_has_every_field_of_the_go_type():
+    """An answer without NodeNames would reject every node; Error is always there."""
+    body = wire.encode_filter(
+        ['"n1"'], failed={"n2": "a"}, unresolvable={"n3": 'b "quoted"'}, error=""
+    )
+    assert body == (
+        b'{"Nodes":null,"NodeNames":["n1"],"FailedNodes":{"n2": "a"},'
+        b'"FailedAndUnresolvableNodes":{"n3": "b \\"quoted\\""},"Error":""}'
+    )
+
+
+def test_an_error_answer_still_has_lists():
+    """Go decodes null as absent; lists are written as lists."""
+    body = wire.encode_filter((), error="no")
+    assert json.loads(body) == {
+        "Nodes": None,
+        "NodeNames": [],
+        "FailedNodes": {},
+        "FailedAndUnresolvableNodes": {},
+        "Error": "no",
+    }
+
+
+def test_a_prioritize_answer_is_a_bare_array_of_integers():
+    """A float score would disable prioritize without a word."""
+    entries = [
+        wire.score_head(name) + wire.score_tail(score) for name, score in (("n1", 10), ("n2", 3))
+    ]
+    body = wire.encode_prioritize(entries)
+    assert body == b'[{"Host":"n1","Score":10},{"Host":"n2","Score":3}]'
+    assert wire.encode_prioritize([]) == b"[]"
+
+
+def test_bind_is_read_and_answered_with_the_go_names():
+    """The empty error is success."""
+    body = b'{"PodName":"p","PodNamespace":"ns","PodUID":"uid","Node":"n1"}'
+    args = wire.decode(wire.BindingArgs, body)
+    assert (args.pod_name, args.pod_namespace, args.pod_uid, args.node) == ("p", "ns", "uid", "n1")
+    assert wire.encode_bind() == b'{"Error":""}'
+    assert wire.encode_bind("no set") == b'{"Error":"no set"}'
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_soft"),
+    [
+        pytest.param({}, False, id="nothing"),
+        pytest.param({"affinity": {}}, False, id="empty affinity"),
+        pytest.param(
+            {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
+            False,
+            id="required terms only",
+        ),
+        pytest.param(
+            {
+                "affinity": {
+                    "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}
+                }
+            },
+            False,
+            id="an empty list of preferred terms",
+        ),
+        *(
+            pytest.param(
+                {"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}},
+                True,
+                id=f"preferred {kind}",
+            )
+            for kind in ("nodeAffinity", "podAffinity", "podAntiAffinity")
+        ),
+        pytest.param(
+            {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
+            True,
+            id="soft spread",
+        ),
+        pytest.param(
+            {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
+            False,
+            id="hard spread",
+        ),
+    ],
+)
+def test_soft_wishes_are_seen(spec, is_soft):
+    """The scheduler weighs nodes by them, so no node may be left out."""
+    assert wire.decode(wire.PodSpec, json.dumps(spec).encode()).has_soft_wishes is is_soft
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param(b"", "request body is b''", id="nothing"),
+        pytest.param(b'{"Pod":', "request body is b'{\"Pod\":'", id="broken JSON"),
+        pytest.param(b"\xff\xfe", "request body is b'\\xff\\xfe'", id="no text at all"),
+        pytest.param(b"[]", "request body is []", id="a list"),
+        pytest.param(b"{}", "request Pod is {}: Field required", id="no pod"),
+        pytest.param(b'{"Pod":5}', "request Pod is 5", id="a number for a pod"),
+        pytest.param(
+            b'{"Pod":{"metadata":{"name":5},"spec":{}}}',
+            "request Pod.metadata.name is 5: Input should be a valid string",
+            id="a number for a name",
+        ),
+        pytest.param(
+            b'{"Pod":{"metadata":{},"spec":{}},"NodeNames":["n1",true]}',
+            "request NodeNames.1 is True",
+            id="a truth value for a node name",
+        ),
+        pytest.param(
+            b'{"Pod":{"metadata":{"annotations":{"a":1}},"spec":{}}}',
+            "request Pod.metadata.annotations.a is 1",
+            id="a number for an annotation",
+        ),
+        pytest.param(
+            b'{"Pod":{"metadata":{},"spec":{"containers":[{"name":"c","resources":{"limits":'
+            b'{"g":true}}}]}}}',
+            "request Pod.spec.containers.0.resources.limits.g.str is True",
+            id="a truth value for a quantity",
+        ),
+    ],
+)
+def test_other_bodies_are_refused_by_field_value_and_expectation(body, message):
+    """Whoever sent it must be able to find the fault."""
+    with pytest.raises(WireError) as caught:
+        wire.decode(wire.ExtenderArgs, body)
+    assert str(caught.value).startswith(message)
+
+
+def test_a_megabyte_of_garbage_makes_a_short_message():
+    """Foreign text is cut; a log line must not grow with the attack."""
+    with pytest.raises(WireError) as caught:
+        wire.decode(wire.ExtenderArgs, b"{" * 1_000_000)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("key", ["PodUID", "Node"])
+def test_bind_without_a_uid_or_a_node_is_refused(key):
+    """Nothing could be bound, and an empty uid would match anything."""
+    content = {"PodName": "p", "PodNamespace": "d", "PodUID": "u", "Node": "n"} | {key: ""}
+    with pytest.raises(WireError, match=key):
+        wire.decode(wire.BindingArgs, json.dumps(content).encode())
