@@ -10,7 +10,8 @@ Method. Value (`topology.value`), corrected by measurements (`topology.measured`
 size; classes by size: sorted by value, a new class begins where the next is more than
 `VALUE_CLASS_GAP` lower; remainder (`topology.remainder`). Ties within a class: measured pair
 classes summed, or, by label, accelerator bandwidth per GPU and then mean PCIe closeness. Raw
-measured sums, then lowest ids, order what is still equal.
+measured sums, then the value itself, then lowest ids, order what is still equal: so numbering the
+GPUs otherwise never changes the value of what is chosen.
 
 Above `MAX_TABLE_GPUS` devices: `topology.large`.
 """
@@ -30,7 +31,7 @@ from topology.measured import apply_measurement, raw_sums
 from topology.model import PcieLevel
 from topology.remainder import DEFAULT_DEMAND, remainder_table
 from topology.value import STATED_ERROR, at_message_size
-from topology.value_table import value_table
+from topology.value_table import connected_masks, value_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -56,7 +57,7 @@ class MachineTables:
     - `value` float64, GB/s at `message_bytes`; `floor` float64, the same less the stated error.
     - `value_class` int32, 0 is the best class of its size.
     - `order` int32: (value class, sums of the tie-break) of a mask within its size, lower is
-      better; equal masks are equal up to the remainder. `tie` int32: raw sums, then lowest ids.
+      better; equal masks are equal up to the remainder. `tie` int32: raw sums, value, lowest ids.
     - `remainder` float64, R in 0..1.
     - `limit` int8 (`topology.value.Limit`).
     - `is_linked`, `is_switch`, `is_numa`, `has_nic`, `is_uniform` (one GPU model), `is_known` (no
@@ -139,10 +140,10 @@ def build_tables(
         floor=value * (1 - errors[table.limit]),
         value_class=value_class,
         order=_ranks(index.size, value_class, -class_sum, -closeness),
-        tie=_total_order(index.by_size, raw_sum),
+        tie=_total_order(index.by_size, raw_sum, value),
         remainder=remainder_table(value, n, demand),
         limit=table.limit,
-        is_linked=table.is_linked,
+        is_linked=_linked(capacities),
         is_switch=_inside_any(n, (group for group, _ in capacities.switch_groups)),
         is_numa=_inside_any(n, (group for group, _ in capacities.socket_groups)),
         has_nic=_any_member(n, _gpus_near_rdma(topology)),
@@ -163,7 +164,7 @@ def with_raw_figures(tables: MachineTables, topology: NodeTopology) -> MachineTa
     if topology.measurement is None:
         return tables
     raw_sum = raw_sums(topology.measurement, tables.class_sum, tables.n_gpus)
-    tie = _total_order(mask_index(tables.n_gpus).by_size, raw_sum)
+    tie = _total_order(mask_index(tables.n_gpus).by_size, raw_sum, tables.value)
     return replace(tables, topology=topology, raw_sum=raw_sum, tie=tie)
 
 
@@ -193,13 +194,16 @@ def _ranks(*keys: NDArray[np.float64] | NDArray[np.int64] | NDArray[np.int32]) -
 
 
 def _total_order(
-    by_size: tuple[NDArray[np.int64], ...], raw_sum: NDArray[np.float64]
+    by_size: tuple[NDArray[np.int64], ...],
+    raw_sum: NDArray[np.float64],
+    value: NDArray[np.float64],
 ) -> NDArray[np.int32]:
-    """Position of each mask within its size: higher raw sum, then lowest ids."""
+    """Position of each mask within its size: higher raw sum, higher value, then lowest ids."""
     tie = np.zeros(len(raw_sum), dtype=np.int32)
     for masks in by_size:
         # by_size stands in order of lowest ids, and a stable sort keeps it.
-        tie[masks[np.argsort(-raw_sum[masks], kind="stable")]] = np.arange(len(masks))
+        order = np.lexsort((-value[masks], -raw_sum[masks]))
+        tie[masks[order]] = np.arange(len(masks))
     return tie
 
 
@@ -238,6 +242,13 @@ def _inside_any(n: int, groups: Iterable[int]) -> NDArray[np.bool_]:
     return inside
 
 
+def _linked(capacities: Capacities) -> NDArray[np.bool_]:
+    """Masks that accelerator links connect, whether directly or through a fabric."""
+    linked = np.zeros(1 << capacities.n, dtype=np.bool_)
+    linked[connected_masks(capacities.adjacency, capacities.n)] = True
+    return linked
+
+
 def _any_member(n: int, members: int) -> NDArray[np.bool_]:
     holds: NDArray[np.bool_] = mask_index(n).masks & members != 0
     return holds
@@ -260,14 +271,14 @@ def _uniform(topology: NodeTopology) -> NDArray[np.bool_]:
     return _inside_any(topology.n_gpus, groups.values())
 
 
-def _known(topology: NodeTopology, is_linked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _known(topology: NodeTopology, without_pcie: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Masks whose value rests on no unknown: all links known, and PCIe known or not needed."""
     n = topology.n_gpus
     dark_links = _pair_table(n, lambda i: [float(not link.is_known) for link in topology.links[i]])
     dark_pcie = _pair_table(
         n, lambda i: [float(level is PcieLevel.UNKNOWN) for level in topology.pcie[i]]
     )
-    known: NDArray[np.bool_] = (dark_links == 0) & (is_linked | (dark_pcie == 0))
+    known: NDArray[np.bool_] = (dark_links == 0) & (without_pcie | (dark_pcie == 0))
     return known
 
 
