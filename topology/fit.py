@@ -25,16 +25,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topology.errors import InvalidRequest, quote
+from topology.levels import affinity_level
 from topology.masks import mask_index
 from topology.outcome import Selected, Unfit, UnfitReason
 from topology.policy import DEFAULT_POLICY, PlacementPolicy, is_remainder_first
-from topology.select import (
-    affinity_level,
-    describe_set,
-    qualifying_sets,
-    remainder_cost,
-    select_set,
-)
+from topology.select import describe_set, qualifying_sets, remainder_cost, select_set
 from topology.tables import MachineTables
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ scan of all sets of that size. Deterministic, with a total tie-break. It changes
 Order, first difference decides (all from the machine's tables):
 
 - two or more GPUs: the affinity level holds, the NIC wish holds; value class; measured pair classes
-  (by label: accelerator bandwidth, PCIe closeness); remainder; raw measured sum; lowest ids.
+  (by label: accelerator bandwidth, PCIe closeness); remainder; raw measured sum; value; lowest ids.
 - affinity `none`, one GPU, or `min-bandwidth` without an affinity: the NIC wish holds; remainder;
   then as above.
 
@@ -28,6 +28,7 @@ import numpy as np
 
 from topology.errors import InvalidRequest, UnknownDevice
 from topology.large import LargeMachine, large_machine, select_large, shared_cost
+from topology.levels import affinity_level, possible_level
 from topology.masks import MAX_TABLE_GPUS, gpus_of, mask_index
 from topology.outcome import Selected, Unfit, UnfitReason
 from topology.policy import DEFAULT_POLICY, Affinity, NicRule, Strength, is_remainder_first
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Machine",
     "RankedSet",
-    "affinity_level",
     "build_machine",
     "check_request",
     "describe_set",
@@ -168,14 +168,16 @@ def qualifying_sets(
     if level is not None:
         sets, reason = _keep(level, sets, every, _AFFINITY)
         if reason is not None:
-            is_dark = reason is UnfitReason.AFFINITY_NEVER and not tables.is_known[every].all()
-            unmet = UnfitReason.AFFINITY_UNKNOWN if is_dark else reason
-            return Unfit(unmet, f"{asked}, affinity {policy.affinity.value}")
+            if reason is UnfitReason.AFFINITY_NEVER:
+                might = possible_level(tables, policy.affinity)[every].any()
+                reason = UnfitReason.AFFINITY_UNKNOWN if might else reason
+            return Unfit(reason, f"{asked}, affinity {policy.affinity.value}")
         every = every[level[every]]
     if policy.nic is NicRule.REQUIRED:
         sets, reason = _keep(tables.has_nic, sets, every, _NIC)
         if reason is not None:
             return Unfit(reason, asked)
+        every = every[tables.has_nic[every]]
     floor = policy.min_bandwidth_gbytes_per_s
     if floor is not None and size > 1:
         reaches = tables.is_known & (tables.floor >= floor)
@@ -201,15 +203,6 @@ def _keep(
         return kept, None
     never, taken = reasons
     return kept, taken if condition[every].any() else never
-
-
-def affinity_level(tables: MachineTables, affinity: Affinity) -> NDArray[np.bool_] | None:
-    """Which masks have an affinity level; None for `any` and `none`, which ask for no level."""
-    return {
-        Affinity.NVLINK: tables.is_linked,
-        Affinity.SWITCH: tables.is_switch,
-        Affinity.NUMA: tables.is_numa,
-    }.get(affinity)
 
 
 def _best(
