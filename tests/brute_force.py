@@ -1,0 +1,214 @@
+"""The order of sets in its plainest form: every combination, every condition, one sort key.
+
+Written from the contract, not from the code it judges: conditions come from the model's own
+matrices (networkx for connectivity), what is left behind from a recursion over disjoint sets. Only
+the value of one set is taken from `topology.value`, its definition. Slow; up to 10 GPUs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import networkx as nx
+
+from topology.capacity import node_capacities
+from topology.links import FITTED_MESSAGE_BYTES, REFERENCE_MESSAGE_BYTES
+from topology.masks import mask_of
+from topology.model import PcieLevel
+from topology.policy import Affinity, NicRule, PlacementPolicy, Strength
+from topology.remainder import DEFAULT_DEMAND
+from topology.value import STATED_ERROR, Limit, set_value, start_up_cost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from topology.model import NodeTopology
+    from topology.tables import MachineTables
+
+__all__ = ["BruteForce", "SetFacts", "is_remainder_first"]
+
+WITHIN_SWITCH = {PcieLevel.PIX, PcieLevel.PXB}
+WITHIN_SOCKET = WITHIN_SWITCH | {PcieLevel.PHB, PcieLevel.NODE}
+CLASS_GAP = 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class SetFacts:
+    """What the order looks at, of one set."""
+
+    gpus: tuple[int, ...]
+    value: float
+    floor: float
+    value_class: int
+    sums: tuple[float, float]
+    raw: float
+    levels: frozenset[Affinity]
+    has_nic: bool
+    is_uniform: bool
+    is_known: bool
+
+
+def is_remainder_first(policy: PlacementPolicy, size: int) -> bool:
+    """`none`, one GPU, and a lower bound without an affinity get what hurts others least."""
+    is_bounded = policy.min_bandwidth_gbytes_per_s is not None
+    return (
+        size == 1
+        or policy.affinity is Affinity.NONE
+        or (policy.affinity is Affinity.ANY and is_bounded)
+    )
+
+
+class BruteForce:
+    """One machine. `measured` lends value, class sums and raw sums of a machine with figures."""
+
+    def __init__(self, topology: NodeTopology, measured: MachineTables | None = None) -> None:
+        self.topology = topology
+        self._measured = measured
+        self._capacities = node_capacities(topology)
+        self._links = self._graph(lambda i, j: topology.links[i][j].is_up)
+        self._switches = self._parts(lambda i, j: topology.pcie[i][j] in WITHIN_SWITCH)
+        self._sockets = self._parts(self._is_one_socket)
+        self._facts: dict[int, dict[tuple[int, ...], SetFacts]] = {}
+        self.remainder = cache(self._remainder)
+        self._disjoint = cache(self._best_disjoint)
+        self._value = cache(self._value_of)
+
+    def _graph(self, is_joined: Callable[[int, int], bool]) -> nx.Graph[int]:
+        graph: nx.Graph[int] = nx.Graph()
+        graph.add_nodes_from(range(self.topology.n_gpus))
+        pairs = combinations(range(self.topology.n_gpus), 2)
+        graph.add_edges_from((i, j) for i, j in pairs if is_joined(i, j))
+        return graph
+
+    def _parts(self, is_joined: Callable[[int, int], bool]) -> list[set[int]]:
+        return [set(part) for part in nx.connected_components(self._graph(is_joined))]
+
+    def _is_one_socket(self, i: int, j: int) -> bool:
+        one, other = self.topology.gpus[i].numa_node, self.topology.gpus[j].numa_node
+        return self.topology.pcie[i][j] in WITHIN_SOCKET or (one is not None and one == other)
+
+    def _value_of(self, gpus: tuple[int, ...]) -> tuple[float, Limit]:
+        rated = set_value(self._capacities, mask_of(gpus))
+        if self._measured is not None:
+            return float(self._measured.value[mask_of(gpus)]), rated.limit
+        cost = start_up_cost(rated.limit) * FITTED_MESSAGE_BYTES / REFERENCE_MESSAGE_BYTES
+        b_inf = rated.value_gbytes_per_s
+        return round(b_inf / (1 + cost * b_inf), 6), rated.limit
+
+    def facts(self, size: int) -> dict[tuple[int, ...], SetFacts]:
+        """All sets of a size."""
+        if size not in self._facts:
+            every = list(combinations(range(self.topology.n_gpus), size))
+            values = sorted({self._value(gpus)[0] for gpus in every}, reverse=True)
+            classes, current = {}, 0
+            for place, value in enumerate(values):
+                if place and value < values[place - 1] * (1 - CLASS_GAP):
+                    current += 1
+                classes[value] = current
+            self._facts[size] = {
+                gpus: self._describe(gpus, classes[self._value(gpus)[0]]) for gpus in every
+            }
+        return self._facts[size]
+
+    def _describe(self, gpus: tuple[int, ...], value_class: int) -> SetFacts:
+        topology, members = self.topology, set(gpus)
+        pairs = list(combinations(gpus, 2))
+        value, limit = self._value(gpus)
+        levels = {Affinity.ANY, Affinity.NONE}
+        if nx.is_connected(self._links.subgraph(gpus)):
+            levels.add(Affinity.NVLINK)
+        if len(gpus) == 1 or any(members <= part for part in self._switches):
+            levels.add(Affinity.SWITCH)
+        if len(gpus) == 1 or any(members <= part for part in self._sockets):
+            levels.add(Affinity.NUMA)
+        by_links = limit in {Limit.NOTHING, Limit.SWITCH, Limit.RING, Limit.RELAY}
+        density = sum(self._capacities.units[i][j] for i, j in pairs)
+        near = sum(6 - topology.pcie[i][j].rank for i, j in pairs)
+        sums = (
+            round(density * self._capacities.unit_gbytes_per_s / len(gpus), 6),
+            round(near / max(len(pairs), 1), 6),
+        )
+        raw = 0.0
+        if self._measured is not None:
+            sums = (float(self._measured.class_sum[mask_of(gpus)]), sums[1])
+            raw = float(self._measured.raw_sum[mask_of(gpus)])
+        return SetFacts(
+            gpus=gpus,
+            value=value,
+            floor=value * (1 - STATED_ERROR[limit]),
+            value_class=value_class,
+            sums=sums,
+            raw=raw,
+            levels=frozenset(levels),
+            has_nic=any(
+                nic.is_rdma and nic.levels[gpu] in WITHIN_SWITCH
+                for nic in topology.nics
+                for gpu in gpus
+            ),
+            is_uniform=len({topology.gpus[gpu].model for gpu in gpus}) == 1,
+            is_known=all(topology.links[i][j].is_known for i, j in pairs)
+            and (by_links or all(topology.pcie[i][j] is not PcieLevel.UNKNOWN for i, j in pairs)),
+        )
+
+    def _best_disjoint(self, free: frozenset[int], d: int) -> float:
+        """The best total value of disjoint sets of d GPUs inside `free`."""
+        if len(free) < d:
+            return 0.0
+        low = min(free)
+        rest = free - {low}
+        best = self._disjoint(rest, d)
+        for others in combinations(sorted(rest), d - 1):
+            own = self._value((low, *others))[0] if d > 1 else 1.0
+            best = max(best, own + self._disjoint(rest.difference(others), d))
+        return best
+
+    def _remainder(self, free: frozenset[int]) -> float:
+        n = self.topology.n_gpus
+        everything = frozenset(range(n))
+        fitting = [(d, weight) for d, weight in DEFAULT_DEMAND.sizes if d <= n]
+        total = sum(
+            weight * self._disjoint(free, d) / self._disjoint(everything, d)
+            for d, weight in fitting
+        )
+        return round(total / sum(weight for _, weight in fitting), 9)
+
+    def qualifies(self, facts: SetFacts, policy: PlacementPolicy) -> bool:
+        """Whether a set meets every condition (wishes aside)."""
+        size, floor = len(facts.gpus), policy.min_bandwidth_gbytes_per_s
+        if policy.affinity is not Affinity.NONE and not facts.is_uniform:
+            return False
+        if policy.strength is Strength.REQUIRED and policy.affinity not in facts.levels:
+            return False
+        if policy.nic is NicRule.REQUIRED and not facts.has_nic:
+            return False
+        return floor is None or size == 1 or (facts.is_known and facts.floor >= floor)
+
+    def ordered(
+        self,
+        available: Iterable[int],
+        must_include: Iterable[int],
+        size: int,
+        policy: PlacementPolicy,
+    ) -> list[SetFacts]:
+        """Every set that may be chosen, best first."""
+        free, must = frozenset(available), frozenset(must_include)
+
+        def key(facts: SetFacts) -> tuple[object, ...]:
+            wishes = (
+                policy.affinity not in facts.levels,
+                policy.nic is NicRule.PREFERRED and not facts.has_nic,
+            )
+            worth = (facts.value_class, *(-figure for figure in facts.sums))
+            left = (-self.remainder(free.difference(facts.gpus)),)
+            first, second = (left, worth) if is_remainder_first(policy, size) else (worth, left)
+            return (*wishes, *first, *second, -facts.raw, -facts.value, facts.gpus)
+
+        able = [
+            facts
+            for gpus, facts in self.facts(size).items()
+            if must <= set(gpus) <= free and self.qualifies(facts, policy)
+        ]
+        return sorted(able, key=key)
