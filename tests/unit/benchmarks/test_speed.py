@@ -11,7 +11,9 @@ import pytest
 
 from benchmarks.echo_server import create_echo
 from benchmarks.errors import ServerFailed
-from benchmarks.speed import MACHINES, QUICK, _Filler, _layout, _percentiles, _requests, torus
+from benchmarks.load import MACHINES, QUICK, percentiles
+from benchmarks.speed_core import torus
+from benchmarks.speed_http import _Asked, _Filler, _layout, _parts, _requests
 from benchmarks.wire_client import binding, free_port, pod, question, serve
 from extender import wire
 from extender.request import parse_pod
@@ -75,7 +77,7 @@ def test_a_partly_taken_node_keeps_one_to_seven_pods(rng):
 
 def test_percentiles_are_in_milliseconds():
     """Median, 99th percentile and maximum of seconds."""
-    p50, p99, most = _percentiles([i / 1000 for i in range(1, 102)])
+    p50, p99, most = percentiles([i / 1000 for i in range(1, 102)])
     assert (p50, p99, most) == pytest.approx((51.0, 100.0, 101.0))
 
 
@@ -107,3 +109,15 @@ def test_a_server_that_ends_early_is_told():
         serve("benchmarks.no_such_module", [], free_port()),
     ):
         pass
+
+
+def test_time_is_told_apart():
+    """Two calls of 5 ms, 3 of them in the answer: 2 ms of HTTP; the rest is the answer's own."""
+    asked = {"filter": _Asked([0.005], [0.005])}
+    ((verb, n, total, http, decoding, rest),) = _parts(
+        asked, {"filter": (1.0, 4)}, {"filter": (1.006, 6)}, question(pod("u", 1), "[]")
+    )
+    assert (verb, n) == ("filter", 2)
+    assert (total, http) == pytest.approx((5.0, 2.0))
+    assert isinstance(decoding, float)
+    assert rest == pytest.approx(3.0 - decoding)

@@ -1,0 +1,105 @@
+"""Speed of the core: building a machine's tables, and selections that nobody asked for before.
+
+What it answers: milliseconds, beside those of a fixed Python loop in the same run. Machines are
+recordings of 8 and 16 GPUs, and a 4 x 4 torus as the hard case: many unequal sets, many cuts.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarks.load import MACHINES, percentiles
+from benchmarks.masks import mask_of
+from benchmarks.report import ResultTable
+from topology.model import NO_LINK, AcceleratorLink, Gpu, LinkKind, NodeTopology, PcieLevel
+from topology.policy import Affinity, PlacementPolicy
+from topology.recordings import load_recording
+from topology.select import select_set
+from topology.tables import build_tables
+
+if TYPE_CHECKING:
+    from benchmarks.load import Load
+    from benchmarks.report import Cell
+
+__all__ = ["measure_core", "torus"]
+
+
+def torus(width: int, n_links: int) -> NodeTopology:
+    """A square torus of GPUs, each linked to its four neighbours: the hard case of tables."""
+    n = width * width
+    links = [[NO_LINK] * n for _ in range(n)]
+    for i in range(n):
+        row, column = divmod(i, width)
+        for j in (row * width + (column + 1) % width, (row + 1) % width * width + column):
+            links[i][j] = links[j][i] = AcceleratorLink(LinkKind.NVLINK, n_links)
+    return NodeTopology(
+        gpus=tuple(Gpu(model="Tesla V100-SXM2-32GB") for _ in range(n)),
+        links=tuple(tuple(row) for row in links),
+        pcie=tuple(
+            tuple(PcieLevel.SELF if i == j else PcieLevel.SYS for j in range(n)) for i in range(n)
+        ),
+        name=f"torus-{width}x{width}",
+    )
+
+
+def _reference_loop() -> float:
+    """Seconds for 100,000 additions in Python: what this machine does at this moment."""
+    start = time.perf_counter()
+    total = 0
+    for i in range(100_000):
+        total += i
+    return time.perf_counter() - start
+
+
+def measure_core(load: Load, seed: int) -> ResultTable:
+    """Measure tables and selections."""
+    loop_ms = 1000 * median(_reference_loop() for _ in range(20))
+    rows: list[tuple[Cell, ...]] = []
+    machines = [load_recording(name) for name in (*MACHINES, "dgx-2")] + [torus(4, 2)]
+    for topology in machines:
+        build_tables(topology)
+        seconds = []
+        for _ in range(load.n_builds if topology.n_gpus <= 8 else max(3, load.n_builds // 6)):
+            start = time.perf_counter()
+            build_tables(topology)
+            seconds.append(time.perf_counter() - start)
+        p50, p99, most = percentiles(seconds)
+        title = f"tables of {topology.name}, {topology.n_gpus} GPUs"
+        rows.append((title, len(seconds), p50, p99, most, p50 / loop_ms))
+    for topology, size in ((machines[0], 4), (machines[-2], 8), (machines[-1], 8)):
+        p50, p99, most = percentiles(_selections(topology, size, load.n_selections, seed))
+        title = f"selection of {size} in {topology.name}, {topology.n_gpus} GPUs"
+        rows.append((title, load.n_selections, p50, p99, most, p50 / loop_ms))
+    notes = (
+        f"reference loop: 100,000 additions in Python, {loop_ms:.2f} ms",
+        "selections: three in four with every GPU free; no two ask the same",
+    )
+    columns = ("what", "n", "p50 ms", "p99 ms", "max ms", "p50 / reference loop")
+    return ResultTable("Speed of the core", columns, tuple(rows), notes)
+
+
+def _selections(topology: NodeTopology, size: int, n: int, seed: int) -> list[float]:
+    tables = build_tables(topology)
+    rng = random.Random(seed)
+    everything = (1 << topology.n_gpus) - 1
+    seen: set[tuple[int, int, float]] = set()
+    seconds: list[float] = []
+    while len(seconds) < n:
+        # The whole machine free is the most work; a bandwidth floor makes each policy a new one.
+        n_taken = rng.choice((0, 0, 0, rng.randrange(topology.n_gpus - size + 1)))
+        taken = mask_of(rng.sample(range(topology.n_gpus), n_taken))
+        available = everything & ~taken
+        floor = round(rng.uniform(1.0, 9.0), 6)
+        must_include = available & -available if n_taken else 0
+        if (available, must_include, floor) in seen:
+            continue
+        seen.add((available, must_include, floor))
+        affinity = rng.choice((Affinity.ANY, Affinity.NVLINK, Affinity.NONE))
+        policy = PlacementPolicy(affinity=affinity, min_bandwidth_gbytes_per_s=floor)
+        start = time.perf_counter()
+        select_set(tables, available=available, must_include=must_include, size=size, policy=policy)
+        seconds.append(time.perf_counter() - start)
+    return seconds
