@@ -1,0 +1,73 @@
+"""Which nodes the scheduler hears of."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.candidates import draw
+from extender.compare import Rank
+from extender.snapshot import NodeKind, NodeView, make_view
+
+KIND = NodeKind(0, "kind", "nvidia.com/gpu", None)
+COSTS = {0b1: 0.0, 0b11: 0.0, 0b111: 1.0, 0b1111: 2.0}
+"""Remainder cost of each free mask; the first two are equal to the pod."""
+
+
+def view(name: str, zone: str, free: int) -> NodeView:
+    """A node; its state follows from what is free."""
+    return make_view(name, zone=zone, kind=KIND, ids=("a", "b", "c", "d"), free=free)
+
+
+def ranks(views: list[NodeView]) -> dict[int, Rank]:
+    """Ranks by state."""
+    return {one.state: Rank((False, 0), 0.0, COSTS[one.free], 4) for one in views}
+
+
+def names(views: list[NodeView], *, limit: int, pod: int = 7) -> list[str]:
+    """Names drawn, in order."""
+    return [one.name for one in draw(views, ranks(views), limit=limit, pod_hash=pod)]
+
+
+def test_the_best_of_every_zone_go_in_turn():
+    """A zone with only lesser nodes is represented all the same."""
+    views = [view(f"a{i}", "a", 0b1) for i in range(9)] + [view("b0", "b", 0b1111)]
+    drawn = names(views, limit=4)
+    assert len(drawn) == 4
+    assert "b0" in drawn[:2]
+
+
+def test_better_nodes_come_before_lesser_ones_of_their_zone():
+    """Thinning must not lose the best node."""
+    views = [view(f"x{i}", "a", free) for i, free in enumerate((0b1111, 0b111, 0b1, 0b1111))]
+    assert names(views, limit=2) == ["x2", "x1"]
+
+
+def test_equal_pods_do_not_all_see_the_same_nodes():
+    """Else two schedulers, or two pods in a row, would race for one hundred of a thousand."""
+    views = [view(f"n{i}", "a", 0b1) for i in range(400)]
+    drawn = [set(names(views, limit=20, pod=pod)) for pod in range(40)]
+    seen = Counter(name for one in drawn for name in one)
+    assert len(seen) > 300
+    assert max(seen.values()) < 12
+
+
+VIEWS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from(sorted(COSTS))), min_size=1, max_size=60
+).map(lambda rows: [view(f"n{i}", zone, free) for i, (zone, free) in enumerate(rows)])
+
+
+@given(VIEWS, st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_a_draw_is_the_best_of_each_zone(views, limit, pod):
+    """However the passes are cut: no better node of a zone is left out for a lesser one."""
+    drawn = draw(views, ranks(views), limit=limit, pod_hash=pod)
+    assert len(drawn) == len({one.name for one in drawn}) == min(limit, len(views))
+    zones = Counter(one.zone for one in drawn)
+    available = Counter(one.zone for one in views)
+    for zone, n_drawn in zones.items():
+        costs = sorted(COSTS[one.free] for one in views if one.zone == zone)
+        assert sorted(COSTS[one.free] for one in drawn if one.zone == zone) == costs[:n_drawn]
+    for zone, n_available in available.items():
+        assert zones[zone] >= min(n_available, limit // len(available))

@@ -1,0 +1,466 @@
+"""The verbs, bytes in and bytes out, over small embedded clusters."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from extender import engine as engine_module
+from extender.engine import NEEDS_NAMES, Outcome, Verb
+from extender.reasons import Reason
+from tests.unit.extender.engines import ask, bind, engine, names
+from tests.unit.extender.pods import GPU, args, binding, container, pod
+from topology import names as keys
+
+L4 = "8x-l4-0"
+V100 = ("dgx-1-v100-0", "dgx-1-v100-1")
+
+
+def test_filter_names_the_nodes_that_fit_and_fails_none():
+    """With a feasible node the failed maps stay empty: the scheduler drops the rest silently."""
+    answer = ask(
+        engine(), Verb.FILTER, args(pod(4, affinity="nvlink", policy="required"), [*V100, L4])
+    )
+    assert answer == {
+        "Nodes": None,
+        "NodeNames": list(V100),
+        "FailedNodes": {},
+        "FailedAndUnresolvableNodes": {},
+        "Error": "",
+    }
+
+
+def test_filter_gives_every_node_its_reason_where_none_fits():
+    """Unresolvable, since evicting pods would not help; unknown nodes among them."""
+    answer = ask(
+        engine(), Verb.FILTER, args(pod(2, affinity="nvlink", policy="required"), [L4, "ghost"])
+    )
+    assert answer["NodeNames"] == []
+    assert answer["FailedNodes"] == {}
+    assert answer["FailedAndUnresolvableNodes"] == {
+        L4: Reason.AFFINITY_NEVER.value,
+        "ghost": Reason.UNKNOWN_NODE.value,
+    }
+
+
+def test_the_own_nominated_node_fails_resolvably():
+    """Else the pod preempted again at once while its victims still leave."""
+    content = pod(9)
+    content["status"]["nominatedNodeName"] = V100[0]
+    answer = ask(engine(), Verb.FILTER, args(content, list(V100)))
+    assert answer["FailedNodes"] == {V100[0]: Reason.TOO_FEW_GPUS.value}
+    assert answer["FailedAndUnresolvableNodes"] == {V100[1]: Reason.TOO_FEW_GPUS.value}
+
+
+def test_unknown_nodes_are_left_out_beside_feasible_ones():
+    """A name that is not ours is no error; the others are answered."""
+    answer = ask(engine(), Verb.FILTER, args(pod(1), ["ghost", L4]))
+    assert (answer["NodeNames"], answer["FailedAndUnresolvableNodes"]) == ([L4], {})
+
+
+def test_a_pod_without_gpus_gets_all_names_back():
+    """It should not be here, and must not be harmed."""
+    one = engine()
+    body = args(pod(), ["ghost", L4])
+    assert ask(one, Verb.FILTER, body)["NodeNames"] == ["ghost", L4]
+    assert ask(one, Verb.PRIORITIZE, body) == [
+        {"Host": "ghost", "Score": 0},
+        {"Host": L4, "Score": 0},
+    ]
+
+
+def test_no_names_asked_no_names_answered():
+    """An empty list is legal and is no reason to fail."""
+    answer = engine().answer(Verb.FILTER, args(pod(1), []), 0.0)
+    assert (answer.outcome, answer.reason) == (Outcome.REFUSED, None)
+
+
+def test_a_users_mistake_is_a_reason_on_every_node():
+    """The pod parks with the message until somebody edits it; an error would retry for ever."""
+    one = engine()
+    answer = one.answer(Verb.FILTER, args(pod(2, affinity="nvlnk"), [L4, "ghost"]), 0.0)
+    assert (answer.outcome, answer.reason) == (Outcome.REFUSED, Reason.INVALID_REQUEST)
+    content = json.loads(answer.body)
+    (text,) = set(content["FailedAndUnresolvableNodes"].values())
+    assert "coterie.gpu/affinity is 'nvlnk', expected one of: nvlink" in text
+    assert set(content["FailedAndUnresolvableNodes"]) == {L4, "ghost"}
+    assert content["Error"] == ""
+    scored = one.answer(Verb.PRIORITIZE, args(pod(2, affinity="nvlnk"), [L4]), 0.0)
+    assert (scored.outcome, scored.reason) == (Outcome.FAILED, Reason.INVALID_REQUEST)
+
+
+@pytest.mark.parametrize("verb", [Verb.FILTER, Verb.PRIORITIZE])
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param(b"{", "request body is", id="broken JSON"),
+        pytest.param(args(pod(1), None), NEEDS_NAMES, id="NodeNames null"),
+        pytest.param(args(pod(-1), [L4]), "asks for -1", id="a negative count"),
+        pytest.param(args(pod("1.5"), [L4]), "asks for '1.5'", id="a fractional count"),
+        pytest.param(b"{" * 1_000_000, "request body is", id="a megabyte of garbage"),
+    ],
+)
+def test_malformed_requests_are_told_and_change_nothing(verb, body, message):
+    """Filter has an Error field; prioritize says it in its own way."""
+    one = engine()
+    before = one.cluster.as_json()
+    answer = one.answer(verb, body, 0.0)
+    assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.MALFORMED)
+    content = json.loads(answer.body)
+    assert message in content["Error" if verb is Verb.FILTER else "error"]
+    assert one.cluster.as_json() == before
+
+
+@pytest.mark.parametrize("verb", [Verb.FILTER, Verb.PRIORITIZE, Verb.BIND])
+@pytest.mark.parametrize(
+    "stale",
+    [
+        pytest.param({"is_synced": False}, id="never synced"),
+        pytest.param({"observed_at_s": 39.0}, id="last heard of 61 s ago"),
+    ],
+)
+def test_stale_state_answers_an_error_and_never_refuses(verb, stale):
+    """A pod refused from stale state can park for five minutes; an error retries in seconds."""
+    one = engine()
+    content = pod(2)
+    one.answer(Verb.FILTER, args(content, [L4]), 0.0)
+    one.cluster.snapshot = replace(one.cluster.snapshot, **stale)
+    body = binding("u1", L4) if verb is Verb.BIND else args(content, [L4])
+    answer = one.answer(verb, body, 100.0)
+    assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.STALE)
+    assert not one.is_ready(100.0)
+    one.cluster.snapshot = replace(one.cluster.snapshot, is_synced=True, observed_at_s=40.0)
+    assert one.answer(verb, body, 100.0).outcome is Outcome.OK
+
+
+def test_filter_is_free_of_side_effects():
+    """The scheduler also filters for pods that it never binds."""
+    one = engine()
+    before = (one.cluster.snapshot, one.cluster.as_json())
+    first = one.answer(Verb.FILTER, args(pod(4), names(one)), 0.0)
+    assert one.answer(Verb.FILTER, args(pod(4), names(one)), 9.0).body == first.body
+    assert (one.cluster.snapshot, one.cluster.as_json()) == before
+
+
+def test_filter_names_the_best_of_each_zone_where_there_are_many():
+    """The scheduler's own plugins then run on few nodes; no zone is lost."""
+    one = engine({"count": 6, "machine": "dgx-1-v100"}, candidate_limit=3)
+    answer = one.answer(Verb.FILTER, args(pod(1), names(one)), 0.0)
+    nodes = json.loads(answer.body)["NodeNames"]
+    assert {one.cluster.snapshot.nodes[name].zone for name in nodes} == {
+        "zone-a",
+        "zone-b",
+        "zone-c",
+    }
+    assert (answer.n_nodes, answer.n_named) == (6, 3)
+
+
+SOFT_SPREAD = {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}
+
+
+@pytest.mark.parametrize(
+    ("group", "limit", "more"),
+    [
+        pytest.param({}, 0, {}, id="no limit set"),
+        pytest.param({}, 1, SOFT_SPREAD, id="a pod with soft spread"),
+        pytest.param({"prefer_no_schedule": True}, 1, {}, id="PreferNoSchedule taints about"),
+    ],
+)
+def test_filter_leaves_nobody_out_where_the_scheduler_weighs_nodes_itself(group, limit, more):
+    """A node that it would prefer must not be hidden from it; names come as they were asked."""
+    one = engine({"count": 4, "machine": "8x-l4"} | group, candidate_limit=limit)
+    content = pod(1)
+    content["spec"] |= more
+    asked = sorted(names(one), reverse=True)
+    assert ask(one, Verb.FILTER, args(content, asked))["NodeNames"] == asked
+
+
+def test_prioritize_names_every_node_in_integers():
+    """Nodes it did not name would lose the scheduler's random tie-break."""
+    one = engine()
+    bind(one, "u0", V100[0], 4)
+    scores = ask(one, Verb.PRIORITIZE, args(pod(4, affinity="nvlink"), ["ghost", L4, *V100]))
+    by_name = {entry["Host"]: entry["Score"] for entry in scores}
+    assert set(by_name) == {"ghost", L4, *V100}
+    assert by_name["ghost"] == 0
+    assert 0 < by_name[L4] < by_name[V100[1]] <= by_name[V100[0]] == 10
+    assert all(type(score) is int for score in by_name.values())
+
+
+def test_prioritize_scores_nodes_that_cannot_take_the_pod_any_more_with_0():
+    """They passed the filter a moment ago; another pod was quicker."""
+    one = engine()
+    bind(one, "u0", V100[0], 8)
+    assert ask(one, Verb.PRIORITIZE, args(pod(2), list(V100))) == [
+        {"Host": V100[0], "Score": 0},
+        {"Host": V100[1], "Score": 10},
+    ]
+
+
+def plan(one, uid: str):
+    """The plan in a bound pod's record."""
+    record = one.cluster.pod(uid)
+    assert record is not None
+    return json.loads(record.as_json()["metadata"]["annotations"][keys.PLAN])
+
+
+def test_bind_plans_the_set_that_was_scored():
+    """The ids are the node's own, and the ledger has them."""
+    one = engine()
+    answer = bind(one, "u1", V100[0], 4, affinity="nvlink")
+    assert (answer.outcome, json.loads(answer.body)) == (Outcome.OK, {"Error": ""})
+    found = plan(one, "u1")
+    assert (found["v"], found["node"]) == (1, V100[0])
+    (only,) = found["containers"]
+    assert (only["name"], only["resource"], len(only["ids"])) == ("main", GPU, 4)
+    held = one.cluster.ledger.holding("u1")
+    assert held is not None
+    assert list(held.ids) == only["ids"]
+    assert set(only["ids"]) <= set(one.cluster.snapshot.nodes[V100[0]].ids)
+    assert one.cluster.snapshot.nodes[V100[0]].free.bit_count() == 4
+    assert found["score"] == pytest.approx(answer.placed_gbytes_per_s, abs=1e-3)
+
+
+def test_two_pods_on_a_node_share_no_device():
+    """Until it is full; then the third is told so and nothing changes."""
+    one = engine({"count": 1, "machine": "dgx-1-v100"})
+    for uid in ("u1", "u2"):
+        assert bind(one, uid, V100[0], 4).outcome is Outcome.OK
+    ids = [
+        device for uid in ("u1", "u2") for c in plan(one, uid)["containers"] for device in c["ids"]
+    ]
+    assert len(set(ids)) == 8
+    before = one.cluster.as_json()
+    answer = bind(one, "u3", V100[0], 1)
+    assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.NOT_ENOUGH_FREE)
+    assert Reason.NOT_ENOUGH_FREE.value in json.loads(answer.body)["Error"]
+    assert one.cluster.as_json() == before
+
+
+def test_bind_replans_where_the_set_was_taken_meanwhile():
+    """Filter and bind are apart in time; what counts is what is free now."""
+    one = engine({"count": 1, "machine": "dgx-1-v100"})
+    one.answer(Verb.FILTER, args(pod(4, uid="slow"), [V100[0]]), 0.0)
+    bind(one, "quick", V100[0], 4)
+    assert one.answer(Verb.BIND, binding("slow", V100[0]), 0.0).outcome is Outcome.OK
+    assert one.cluster.snapshot.nodes[V100[0]].free == 0
+
+
+def test_bind_is_idempotent():
+    """A scheduler that did not hear the answer asks again; the same pod gets the same answer."""
+    one = engine()
+    bind(one, "u1", V100[0], 2)
+    before = one.cluster.as_json()
+    again = one.answer(Verb.BIND, binding("u1", V100[0]), 0.0)
+    assert (again.outcome, again.body) == (Outcome.OK, b'{"Error":""}')
+    elsewhere = one.answer(Verb.BIND, binding("u1", V100[1]), 0.0)
+    assert elsewhere.reason is Reason.BOUND_ELSEWHERE
+    assert f"bound to node {V100[0]}, expected '{V100[1]}'" in elsewhere.detail
+    assert one.cluster.as_json() == before
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "message"),
+    [
+        pytest.param(b"[]", Reason.MALFORMED, "request body is", id="no request"),
+        pytest.param(
+            binding("ghost", L4),
+            Reason.UNKNOWN_POD,
+            "pod default/pod-ghost (ghost)",
+            id="unknown pod",
+        ),
+        pytest.param(
+            binding("u1", L4, PodName="other"),
+            Reason.UNKNOWN_POD,
+            "pod default/other (u1)",
+            id="a known uid under another name",
+        ),
+        pytest.param(
+            binding("u1", "ghost"), Reason.UNKNOWN_NODE, "node 'ghost'", id="unknown node"
+        ),
+    ],
+)
+def test_bind_tells_what_it_does_not_know(body, reason, message):
+    """In-band, and nothing changes."""
+    one = engine()
+    one.answer(Verb.FILTER, args(pod(1), [L4]), 0.0)
+    before = one.cluster.as_json()
+    answer = one.answer(Verb.BIND, body, 0.0)
+    assert (answer.outcome, answer.reason) == (Outcome.FAILED, reason)
+    assert message in json.loads(answer.body)["Error"]
+    assert one.cluster.as_json() == before
+
+
+def test_bind_of_a_pod_without_gpus_takes_nothing():
+    """A binder is asked for every pod the extender is interested in."""
+    one = engine()
+    content = pod(uid="u1")
+    one.answer(Verb.FILTER, args(content, [L4]), 0.0)
+    assert one.answer(Verb.BIND, binding("u1", L4), 0.0).outcome is Outcome.OK
+    record = one.cluster.pod("u1")
+    assert record is not None
+    assert (record.node, record.plan_text) == (L4, None)
+    assert one.answer(Verb.END, b"u1", 0.0).outcome is Outcome.OK
+
+
+def test_a_refusal_of_the_ledger_is_told():
+    """It never happens while one process feeds it; if it does, the pod must not be bound."""
+    one = engine()
+    one.answer(Verb.FILTER, args(pod(2), [L4]), 0.0)
+    one.cluster.ledger.assume(
+        "u1", V100[0], (one.cluster.snapshot.nodes[V100[0]].ids[0],), deadline_s=9.0
+    )
+    answer = one.answer(Verb.BIND, binding("u1", L4), 0.0)
+    assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.LEDGER)
+    assert one.cluster.pod("u1") is None
+
+
+def test_the_end_of_a_pod_frees_its_devices():
+    """And a second end, or a bind after it, finds no pod."""
+    one = engine()
+    bind(one, "u1", L4, 8)
+    answer = one.answer(Verb.END, b"u1", 0.0)
+    assert (answer.outcome, answer.node) == (Outcome.OK, L4)
+    assert one.cluster.snapshot.nodes[L4].free.bit_count() == 8
+    assert one.answer(Verb.END, b"u1", 0.0).reason is Reason.UNKNOWN_POD
+    assert one.answer(Verb.BIND, binding("u1", L4), 0.0).reason is Reason.UNKNOWN_POD
+
+
+def test_several_containers_are_planned_together():
+    """Each under its own name; the init container hands its GPUs on."""
+    one = engine()
+    content = pod(uid="u1")
+    content["spec"] = {
+        "containers": [container("a", 2), container("log"), container("b", 2)],
+        "initContainers": [container("i", 1)],
+    }
+    one.answer(Verb.FILTER, args(content, [V100[0]]), 0.0)
+    assert one.answer(Verb.BIND, binding("u1", V100[0]), 0.0).outcome is Outcome.OK
+    ids = {c["name"]: set(c["ids"]) for c in plan(one, "u1")["containers"]}
+    assert {name: len(found) for name, found in ids.items()} == {"i": 1, "a": 2, "b": 2}
+    assert ids["i"] <= ids["a"]
+    assert not ids["a"] & ids["b"]
+
+
+UNKNOWN = {"count": 1, "devices": 4, "name": "blind"}
+
+
+def test_a_node_without_topology_serves_by_count_and_last():
+    """Feasible for pods that do not insist, lowest score, bound without a plan."""
+    one = engine(UNKNOWN, {"count": 1, "machine": "8x-l4"})
+    assert ask(one, Verb.PRIORITIZE, args(pod(2, affinity="nvlink"), names(one))) == [
+        {"Host": "blind-0", "Score": 0},
+        {"Host": L4, "Score": 10},
+    ]
+    assert bind(one, "u1", "blind-0", 3).outcome is Outcome.OK
+    record = one.cluster.pod("u1")
+    assert record is not None
+    assert record.plan_text is None
+    assert one.cluster.snapshot.nodes["blind-0"].free.bit_count() == 1
+    refused = ask(one, Verb.FILTER, args(pod(2), ["blind-0"]))
+    assert refused["FailedAndUnresolvableNodes"] == {"blind-0": Reason.NOT_ENOUGH_FREE.value}
+
+
+def test_a_node_without_topology_is_refused_to_pods_that_require_one():
+    """Unknown never satisfies."""
+    answer = ask(
+        engine(UNKNOWN), Verb.FILTER, args(pod(1, affinity="numa", policy="required"), ["blind-0"])
+    )
+    assert answer["FailedAndUnresolvableNodes"] == {"blind-0": Reason.NO_TOPOLOGY.value}
+
+
+def test_nodes_of_another_resource_are_refused():
+    """A pod that asks for one vendor's GPUs must not land on the other's."""
+    one = engine(
+        {"count": 1, "machine": "8x-mi300x", "resource": "amd.com/gpu"},
+        resources=(GPU, "amd.com/gpu"),
+    )
+    answer = ask(one, Verb.FILTER, args(pod(1), ["8x-mi300x-0"]))
+    assert answer["FailedAndUnresolvableNodes"] == {"8x-mi300x-0": Reason.OTHER_RESOURCE.value}
+
+
+def test_unhealthy_devices_are_never_planned():
+    """They count as taken."""
+    one = engine({"count": 1, "machine": "8x-l4", "unhealthy": [0, 5]})
+    assert bind(one, "u1", L4, 6).outcome is Outcome.OK
+    assert one.cluster.snapshot.nodes[L4].free == 0
+    bad = [d for d in one.cluster.as_json()["nodes"][L4]["devices"] if d["state"] == "unhealthy"]
+    assert [d["id"] for d in bad] == [one.cluster.snapshot.nodes[L4].ids[i] for i in (0, 5)]
+
+
+def test_only_so_many_pods_are_remembered(monkeypatch):
+    """Pods that are filtered and never bound must not fill the memory."""
+    monkeypatch.setattr(engine_module, "MAX_REMEMBERED", 2)
+    one = engine()
+    for uid in ("u1", "u2", "u3"):
+        one.answer(Verb.FILTER, args(pod(1, uid=uid), [L4]), 0.0)
+    assert one.answer(Verb.BIND, binding("u1", L4), 0.0).reason is Reason.UNKNOWN_POD
+    assert one.answer(Verb.BIND, binding("u2", L4), 0.0).outcome is Outcome.OK
+
+
+def test_a_pod_without_a_uid_is_answered_but_not_remembered():
+    """Bind could not name it."""
+    one = engine()
+    answer = one.answer(Verb.FILTER, args(pod(1, uid=""), [L4]), 0.0)
+    assert answer.outcome is Outcome.OK
+
+
+def test_warnings_travel_with_the_answer():
+    """The shell logs them; the scheduler has no field for them."""
+    one = engine()
+    (warning,) = one.answer(Verb.FILTER, args(pod(1, group="g"), [L4]), 0.0).warnings
+    assert "coterie.gpu/group" in warning
+
+
+def test_explain_tells_every_node_in_order():
+    """The best set, its GB/s, what is left behind, or why not."""
+    one = engine({"count": 2, "machine": "dgx-1-v100"}, {"count": 1, "machine": "8x-l4"}, UNKNOWN)
+    bind(one, "u0", V100[0], 6)
+    told = ask(one, Verb.EXPLAIN, json.dumps(pod(4, affinity="nvlink")).encode())
+    assert [(node["node"], node["fits"]) for node in told["nodes"]] == [
+        (V100[1], True),
+        (L4, True),
+        ("blind-0", True),
+        (V100[0], False),
+    ]
+    best, lesser, blind, refused = told["nodes"]
+    assert (best["place"], best["score"], best["free_gpus"]) == (1, 10, 8)
+    (only,) = best["containers"]
+    assert (only["name"], only["loss"], only["satisfies_affinity"]) == ("main", 0.0, True)
+    assert only["gbytes_per_s"] > lesser["containers"][0]["gbytes_per_s"] > 0
+    assert only["ids"] == [one.cluster.snapshot.nodes[V100[1]].ids[i] for i in only["gpus"]]
+    assert best["left_behind"]["free_gpus"] == 4
+    assert set(best["left_behind"]["best_gbytes_per_s"]) == {"2", "4"}
+    assert lesser["containers"][0]["satisfies_affinity"] is False
+    assert (blind["containers"], blind["left_behind"], blind["score"]) == (None, None, 0)
+    assert (refused["reason_label"], refused["free_gpus"]) == ("not_enough_free", 2)
+    assert told["request"]["affinity"] == "nvlink"
+
+
+def test_explain_takes_a_pod_alone_or_in_the_schedulers_request():
+    """Both are at hand: a manifest, or a line of the decision log."""
+    one = engine()
+    alone = one.answer(Verb.EXPLAIN, json.dumps(pod(2)).encode(), 0.0)
+    assert one.answer(Verb.EXPLAIN, args(pod(2), None), 0.0).body == alone.body
+    assert ask(one, Verb.EXPLAIN, json.dumps(pod()).encode())["nodes"] == []
+
+
+def test_explain_tells_what_is_wrong_with_the_pod():
+    """The message is about the pod that was sent."""
+    one = engine()
+    assert "request metadata" in ask(one, Verb.EXPLAIN, b'{"spec":{}}')["error"]
+    assert (
+        "'nvlnk'" in ask(one, Verb.EXPLAIN, json.dumps(pod(2, affinity="nvlnk")).encode())["error"]
+    )
+
+
+def test_the_memory_of_ratings_is_bounded():
+    """Shapes used longest ago are forgotten, and rated again when they return."""
+    one = engine(UNKNOWN)
+    rater = one._rater
+    rater._max_entries = 3
+    for n_gpus in (1, 2, 3, 4, 1):
+        one.answer(Verb.FILTER, args(pod(n_gpus), names(one)), 0.0)
+        assert one.n_ratings <= 3
