@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["import_text"]
 
-MAX_CHARACTERS = 2 * 1024 * 1024
+MAX_CHARACTERS = 1024 * 1024
 """Longest text that is read. The largest of 235 public recordings has 137,469 characters."""
 
 

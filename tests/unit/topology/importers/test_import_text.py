@@ -159,7 +159,7 @@ def test_a_format_forced_on_other_text_is_refused(file_format):
 
 def test_what_is_too_long_to_be_a_recording_is_not_read():
     """Time is bounded by refusing what no tool prints, before anything looks at it."""
-    with pytest.raises(ImportFormatError, match="2097153 characters, expected at most 2097152"):
+    with pytest.raises(ImportFormatError, match="1048577 characters, expected at most 1048576"):
         import_text("x" * (MAX_CHARACTERS + 1))
 
 
