@@ -25,12 +25,12 @@ from extender.reasons import Reason
 from extender.request import PodRequest, parse_pod
 from extender.verbs import filter_nodes, plan_bind, prioritize_nodes
 from topology.errors import quote
+from topology.remainder import Demand  # noqa: TC001 - pydantic reads Rules from the decision log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from extender.embedded import EmbeddedCluster
-    from topology.remainder import Demand
 
 __all__ = ["Answer", "Engine", "Outcome", "Rules", "Verb"]
 
