@@ -1,0 +1,88 @@
+"""The extender as its own process, spoken to over one keep-alive connection."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.extender.pods import args, binding, pod
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.slow
+
+START_TIMEOUT_S = 60
+
+
+@dataclass
+class Extender:
+    """The process and a connection to it."""
+
+    process: subprocess.Popen[str]
+    connection: http.client.HTTPConnection
+
+    def call(self, method: str, path: str, body: bytes | None = None):
+        """One request on the same connection."""
+        self.connection.request(method, path, body)
+        response = self.connection.getresponse()
+        content = response.read()
+        assert response.getheader("Content-Length") == str(len(content))
+        assert response.getheader("Transfer-Encoding") is None
+        return response.status, content
+
+
+@pytest.fixture
+def extender(tmp_path) -> Iterator[Extender]:
+    """A server on a free port, which its log tells."""
+    command = [
+        *(sys.executable, "-m", "extender", "serve", "--listen-port", "0"),
+        *("--cluster", "2x dgx-1-v100, 1x 8x-l4", "--decision-log", str(tmp_path / "d.jsonl")),
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        line: dict[str, object] = {}
+        while line.get("event") != "ready":
+            line = json.loads(process.stderr.readline())
+        connection = http.client.HTTPConnection("127.0.0.1", int(str(line["port"])), timeout=20)
+        yield Extender(process, connection)
+        connection.close()
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_a_pod_lives_and_the_process_ends_cleanly(extender, tmp_path):
+    """Filter, prioritize, bind, garbage, the pod's end, all on one connection; then SIGTERM."""
+    nodes = ["dgx-1-v100-0", "dgx-1-v100-1", "8x-l4-0"]
+    content = pod(4, affinity="nvlink")
+    status, body = extender.call("POST", "/filter", args(content, nodes))
+    assert (status, json.loads(body)["NodeNames"]) == (200, nodes)
+    connected = extender.connection.sock
+    status, body = extender.call("POST", "/prioritize", args(content, nodes))
+    scores = {entry["Host"]: entry["Score"] for entry in json.loads(body)}
+    assert scores["dgx-1-v100-0"] > scores["8x-l4-0"]
+    assert extender.call("POST", "/filter", b"{" * 1_000_000)[0] == 200
+    assert extender.call("POST", "/bind", binding("u1", "dgx-1-v100-0")) == (200, b'{"Error":""}')
+    assert extender.call("GET", "/readyz") == (200, b"ok")
+    assert extender.call("DELETE", "/embedded/pods/u1")[0] == 200
+    assert extender.connection.sock is connected
+    extender.process.send_signal(signal.SIGTERM)
+    assert extender.process.wait(timeout=START_TIMEOUT_S) == 0
+    replay = subprocess.run(
+        [sys.executable, "-m", "extender", "replay", str(tmp_path / "d.jsonl")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (replay.returncode, replay.stdout) == (0, "5 calls, all answered as recorded\n")

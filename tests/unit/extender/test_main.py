@@ -1,0 +1,172 @@
+"""The command line: exit codes, messages, and a server in this very process."""
+
+from __future__ import annotations
+
+import gc
+import http.client
+import json
+import os
+import signal
+import socket
+import threading
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import structlog
+from typer.testing import CliRunner
+
+from extender import __main__ as program
+from extender.settings import ENV_PREFIX, Settings
+from tests.unit.extender.pods import args, binding, pod
+
+CLUSTER = "1x dgx-1-v100, 1x 8x-l4"
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch):
+    """No setting of the machine that runs the tests may count."""
+    for name in list(os.environ):
+        if name.upper().startswith(ENV_PREFIX):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def _process_restored():
+    """Serving tunes the garbage collector and the log of the whole process."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+    structlog.reset_defaults()
+
+
+def run(*words: str) -> Any:
+    """Run the command line."""
+    return CliRunner().invoke(program.cli, list(words))
+
+
+class Caller(threading.Thread):
+    """Speaks to the server as the scheduler does, over one connection, then ends it."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(daemon=True)
+        self.port = port
+        self.answers: list[tuple[int, bytes]] = []
+
+    def run(self) -> None:
+        """Filter, bind, then SIGTERM."""
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+            for verb, body in (
+                ("filter", args(pod(4), ["dgx-1-v100-0", "8x-l4-0"])),
+                ("bind", binding("u1", "dgx-1-v100-0")),
+            ):
+                connection.request("POST", f"/{verb}", body)
+                response = connection.getresponse()
+                self.answers.append((response.status, response.read()))
+            connection.close()
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.usefixtures("_process_restored")
+def test_serve_answers_until_sigterm_and_what_it_logged_replays(tmp_path, monkeypatch):
+    """The whole life of the program: effective settings, ready, answers, a clean end."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    monkeypatch.setattr(program, "_listen", lambda _address, _port: listener)
+    caller = Caller(listener.getsockname()[1])
+    decisions = tmp_path / "decisions.jsonl"
+    caller.start()
+    before = signal.getsignal(signal.SIGTERM)
+    result = run("serve", "--cluster", CLUSTER, "--decision-log", str(decisions))
+    caller.join()
+    assert result.exit_code == 0, result.output
+    assert [status for status, _ in caller.answers] == [200, 200]
+    assert json.loads(caller.answers[1][1]) == {"Error": ""}
+    events = [json.loads(line)["event"] for line in result.stderr.splitlines()]
+    assert events == ["effective_settings", "ready", "answered", "answered", "stopped"]
+    assert signal.getsignal(signal.SIGTERM) is before
+    replayed = run("replay", str(decisions))
+    assert (replayed.exit_code, replayed.output) == (0, "2 calls, all answered as recorded\n")
+
+
+def test_replay_shows_the_first_difference(tmp_path):
+    """Exit code 1, so that a pipeline can stop on it."""
+    engine = program.make_engine(
+        Settings(cluster=CLUSTER).cluster_spec(), Settings(cluster=CLUSTER).rules
+    )
+    path = tmp_path / "d.jsonl"
+    with path.open("w") as file:
+        log = program.DecisionLog(file, Settings(cluster=CLUSTER).cluster_spec(), engine)
+        answer = engine.answer(program.Verb.BIND, b"{}", 0.0)
+        log.record(program.Verb.BIND, b'{"other":1}', 0.0, answer)
+    result = run("replay", str(path))
+    assert result.exit_code == 1
+    assert result.output.startswith("line 2: answer differs after 1 calls\nrecorded: {")
+
+
+def test_replay_of_something_else_is_an_error(tmp_path):
+    """Exit code 2: nothing was compared."""
+    path = tmp_path / "d.jsonl"
+    path.write_text("hello\n")
+    result = run("replay", str(path))
+    assert (result.exit_code, "decision log line 1 is 'hello\\n'" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("n_gpus", "code"), [pytest.param(2, 0, id="fits"), pytest.param(9, 1, id="fits nowhere")]
+)
+def test_explain_prints_every_node(tmp_path, n_gpus, code):
+    """From a manifest, without a server."""
+    path = tmp_path / "pod.yaml"
+    path.write_text(json.dumps(pod(n_gpus)))
+    result = run("explain", str(path), "--cluster", CLUSTER)
+    assert result.exit_code == code
+    assert len(json.loads(result.stdout)["nodes"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a: [", "expected"), ("{}", "request metadata"), ("[]", "request body is")],
+)
+def test_explain_of_something_else_is_an_error(tmp_path, text, message):
+    """Exit code 2 and a message."""
+    path = tmp_path / "pod.yaml"
+    path.write_text(text)
+    result = run("explain", str(path), "--cluster", CLUSTER)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--cluster", "1x pdp-11"), "machine is 'pdp-11'"),
+        ((), "setting cluster is missing"),
+        (("--cluster", CLUSTER, "--candidate-limit", "-1"), "setting candidate_limit is -1"),
+        (("--cluster", CLUSTER, "--listen-address", "256.0.0.1"), "cannot listen there"),
+        (("--cluster", CLUSTER, "--listen-port", "0", "--decision-log", "/"), "cannot be written"),
+    ],
+)
+@pytest.mark.usefixtures("_process_restored")
+def test_serve_does_not_start_on_a_guess(words, message):
+    """Exit code 2 and a message that names setting, value and expectation."""
+    result = run("serve", *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_every_setting_has_a_flag():
+    """A setting that only a file could set would be forgotten."""
+    (serve,) = [c for c in program.cli.registered_commands if c.callback is program.serve]
+    assert serve.callback is not None
+    flags = set(serve.callback.__annotations__) - {"config", "return"}
+    assert flags == set(Settings.model_fields)
+
+
+def test_main_runs_the_command_line(monkeypatch):
+    """What the console script calls."""
+    monkeypatch.setattr("sys.argv", ["coterie-extender", "--help"])
+    with suppress(SystemExit):
+        program.main()
