@@ -1,0 +1,233 @@
+"""`make demo`: the same pods on the same machines, placed by Coterie and by its rivals.
+
+Starts the extender as a process with an embedded cluster, speaks kube-scheduler's requests to it
+over HTTP, places the same pods by the rivals, prints a table and writes one HTML report. Exit
+codes: 0 done, 1 something failed (the message says what), 2 usage, 130 ctrl-C.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import signal
+import sys
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from benchmarks.demo.figures import compute_figures, duels
+from benchmarks.demo.fleet import FLEET, lay_out_fleet
+from benchmarks.demo.kube_scheduler import HttpDoor
+from benchmarks.demo.pods import draw_pods
+from benchmarks.demo.policies import ExtenderPolicy, MostAllocatedPolicy, RivalOnCoterieNode
+from benchmarks.demo.process import run_extender
+from benchmarks.demo.report import Demo, count_drawings, render_report
+from benchmarks.demo.timeline import play
+from benchmarks.errors import BenchmarkError
+from benchmarks.masks import members
+from benchmarks.report import read_environment
+from benchmarks.rivals import NvidiaBestEffort, PlainKubelet
+from extender.errors import ExtenderError
+from extender.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import httpx
+
+    from benchmarks.demo.figures import Figures
+    from benchmarks.demo.fleet import DemoNode
+    from benchmarks.demo.pods import DemoPod
+    from benchmarks.demo.policies import Policy
+
+DEFAULT_OUT = Path("build/demo")
+N_TELLING = 5
+PERCENT = 100
+LEAST_WIDTH = 100
+"""Columns of the tables where there is no terminal."""
+
+
+def main(
+    *,
+    seed: Annotated[int, typer.Option(help="Seed of the pods and of every draw.")] = 0,
+    pods: Annotated[int, typer.Option(min=2, max=5000, help="Number of pods.")] = 120,
+    out: Annotated[Path, typer.Option(help="Folder for the report and the log.")] = DEFAULT_OUT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
+    keep_running: Annotated[
+        bool, typer.Option("--keep-running", help="Leave the extender up, the cluster busy.")
+    ] = False,
+) -> None:
+    """Place pods on an embedded cluster by Coterie and by its rivals; write an HTML report."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=LEAST_WIDTH)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with run_extender(FLEET, port=port, log=out / "extender.log") as client:
+            console.print(f"extender is ready at {client.base_url}, its log is {out}/extender.log")
+            demo = _run(client, console, seed=seed, mix=draw_pods(pods, seed=seed))
+            _print(demo, console)
+            path = _write(demo, console, out)
+            console.print(f"report: [bold]{path}[/bold]", soft_wrap=True)
+            if keep_running:
+                _keep(client, console, demo)
+    except (BenchmarkError, ExtenderError, OSError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        raise typer.Exit(1) from error
+
+
+def _run(client: httpx.Client, console: Console, *, seed: int, mix: tuple[DemoPod, ...]) -> Demo:
+    start = time.perf_counter()
+    nodes = lay_out_fleet(FLEET)
+    door = HttpDoor(client)
+    policies = _policies(nodes, door, seed)
+    with _progress(console, "placing pods", len(policies) * len(mix)) as advance:
+        runs = tuple(play(policy, mix, nodes, advance=advance) for policy in policies)
+    compared = duels(runs[-1], runs[0], nodes)
+    date = datetime.now(tz=UTC).isoformat(timespec="seconds")
+    return Demo(
+        seed=seed,
+        cluster=FLEET,
+        nodes=nodes,
+        pods=mix,
+        runs=runs,
+        figures=tuple(compute_figures(run, nodes) for run in runs),
+        duels=compared,
+        telling=tuple(duel for duel in compared[:N_TELLING] if duel.gap > 0),
+        n_requests=door.n_requests,
+        seconds=time.perf_counter() - start,
+        environment=read_environment(date, {}),
+        version=importlib.metadata.version("coterie"),
+    )
+
+
+def _policies(nodes: dict[str, DemoNode], door: HttpDoor, seed: int) -> tuple[Policy, ...]:
+    settings = load_settings({"cluster": FLEET})
+    return (
+        MostAllocatedPolicy(
+            "plain kubelet", "most-allocated node, random GPUs", PlainKubelet(), nodes, seed=seed
+        ),
+        MostAllocatedPolicy(
+            "NVIDIA best-effort",
+            "most-allocated node, GPUs by NVIDIA's rules",
+            NvidiaBestEffort(),
+            nodes,
+            seed=seed,
+        ),
+        RivalOnCoterieNode(
+            NvidiaBestEffort(), nodes, settings.cluster_spec(), settings.rules, seed=seed
+        ),
+        ExtenderPolicy(nodes, door, seed=seed),
+    )
+
+
+@contextmanager
+def _progress(console: Console, what: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal, one line elsewhere."""
+    if not console.is_terminal:
+        console.print(what)
+        yield lambda: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda: progress.advance(task)
+
+
+def _print(demo: Demo, console: Console) -> None:
+    n_gpus = sum(node.n_gpus for node in demo.nodes.values())
+    console.print(
+        f"\n{len(demo.pods)} pods, seed {demo.seed}, on {len(demo.nodes)} nodes with {n_gpus} "
+        f"GPUs; {demo.n_requests} requests to the extender"
+    )
+    console.print(_policy_table(demo.figures))
+    console.print(_telling_table(demo))
+
+
+def _policy_table(figures: tuple[Figures, ...]) -> Table:
+    table = Table(
+        title="GB/s in % of each machine's best: pods of 2 and more GPUs that did not say none",
+        caption="missed: named a closeness and did not get it (of these: required). stranded: free "
+        "GPUs that make no pair, no four within 10 % of the machine's best, and all free ones",
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("policy", min_width=18)
+    for column in ("mean", "harmonic", "worst", "missed", "waited", "stranded", "free"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for one in figures:
+        table.add_row(
+            one.policy,
+            *(f"{PERCENT * share:.1f}" for share in (one.mean, one.harmonic, one.worst)),
+            f"{one.n_missed} ({one.n_required_missed})",
+            str(one.n_waited) + (f", {one.n_unplaced} never ran" if one.n_unplaced else ""),
+            ", ".join(f"{count:.1f}" for count in one.stranded.values()),
+            f"{one.n_free:.0f}",
+            style="bold" if one is figures[-1] else None,
+        )
+    return table
+
+
+def _telling_table(demo: Demo) -> Table:
+    table = Table(title="The most telling pods", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("pod", min_width=16)
+    for column in ("policy", "node", "GPUs"):
+        table.add_column(column, no_wrap=True)
+    for column in ("GB/s", "% of best"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for duel in demo.telling:
+        pod = duel.ours.pod
+        told = (pod.name, f"{pod.size} GPUs, {pod.wish}")
+        for run, one, what in zip(
+            (demo.runs[0], demo.runs[-1]), (duel.theirs, duel.ours), told, strict=True
+        ):
+            node, gpus = demo.nodes[one.place.node], one.place.gpus
+            table.add_row(
+                what,
+                run.policy,
+                node.name,
+                ",".join(str(gpu) for gpu in members(gpus)),
+                f"{node.value_gbytes_per_s(gpus):.1f}",
+                f"{PERCENT * node.relative(gpus):.0f}",
+                end_section=one is duel.ours,
+            )
+    return table
+
+
+def _write(demo: Demo, console: Console, out: Path) -> Path:
+    with _progress(console, "drawing machines", count_drawings(demo)) as advance:
+        page = render_report(demo, advance=advance)
+    path = out / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def _keep(client: httpx.Client, console: Console, demo: Demo) -> None:
+    """Play the mix again up to the last arrival and wait for ctrl-C with the cluster busy."""
+    policy = ExtenderPolicy(demo.nodes, HttpDoor(client), seed=demo.seed)
+    run = play(policy, demo.pods, demo.nodes, drain=False)
+    running = run.busiest.running[-1]
+    url = str(client.base_url).rstrip("/")
+    lines = (
+        f"{len(run.busiest.running)} pods are running. Ask the extender, and end it with ctrl-C:",
+        f"  curl {url}/state",
+        f"  curl {url}/embedded/pods/{running.pod.uid}",
+        f"  curl -X DELETE {url}/embedded/pods/{running.pod.uid}",
+        f"  curl {url}/metrics",
+    )
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False)
+    signal.pause()
+
+
+if __name__ == "__main__":
+    typer.run(main)

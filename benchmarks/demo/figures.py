@@ -1,0 +1,191 @@
+"""What the runs are worth: the figures of the table, and the pods that tell most.
+
+What it answers: per policy, how close the pods came to the best of their machines, who waited,
+what was stranded; and for which pods two policies differ most. All policies are judged by the same
+tables (the value model of `topology.value`); nothing here is measured bandwidth.
+
+- Judged pods: two or more GPUs and not affinity `none` (their owners said bandwidth does not
+  matter). Relative: GB/s of the set over GB/s of the best set of that size on the empty machine.
+- Affinity missed: the pod named a level (nvlink, switch, numa) and its set does not have it.
+- Stranded: free GPUs that cannot be put together into pairs (fours) within 10 % of their machine's
+  best: the mean over the moments right after each arrival of the second half of the mix, when
+  the fleet is full. Machines with fewer GPUs than that count none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean, harmonic_mean
+from typing import TYPE_CHECKING
+
+from benchmarks.masks import subsets_of_size
+from topology.levels import affinity_level
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarks.demo.fleet import DemoNode
+    from benchmarks.demo.timeline import Moment, Placed, Run
+
+__all__ = ["Duel", "Figures", "compute_figures", "duels", "has_affinity", "relative_by_machine"]
+
+NEAR_BEST_LOSS = 0.10
+STRANDED_SIZES = (2, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One policy's row. Means of relative bandwidth are shares of 1; `stranded` by set size."""
+
+    policy: str
+    note: str
+    n_judged: int
+    mean: float
+    harmonic: float
+    worst: float
+    mean_gbytes_per_s: float
+    mean_all: float
+    n_missed: int
+    n_required_missed: int
+    n_waited: int
+    mean_wait_minutes: float
+    n_unplaced: int
+    stranded: Mapping[int, float]
+    n_free: float
+    peak_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Duel:
+    """One pod under two policies; `gap` is the difference of relative bandwidth."""
+
+    ours: Placed
+    theirs: Placed
+    gap: float
+    gap_gbytes_per_s: float
+
+
+def compute_figures(run: Run, nodes: Mapping[str, DemoNode]) -> Figures:
+    """Sum a run up."""
+    multi = [one for one in run.placed if one.pod.size > 1]
+    judged = [one for one in multi if one.pod.is_judged]
+    relative = [_relative(one, nodes) for one in judged] or [1.0]
+    waits = [one.waited_minutes for one in run.placed if one.waited_minutes > 0]
+    missed = [one for one in judged if not has_affinity(one, nodes)]
+    full = run.moments[len(run.moments) // 2 :]
+    n_gpus = sum(node.n_gpus for node in nodes.values())
+    stranding = _Stranding(nodes)
+    return Figures(
+        policy=run.policy,
+        note=run.note,
+        n_judged=len(judged),
+        mean=fmean(relative),
+        harmonic=harmonic_mean(relative),
+        worst=min(relative),
+        mean_gbytes_per_s=fmean([_value(one, nodes) for one in judged] or [0.0]),
+        mean_all=fmean([_relative(one, nodes) for one in multi] or [1.0]),
+        n_missed=len(missed),
+        n_required_missed=sum(one.pod.is_required for one in missed),
+        n_waited=len(waits) + len(run.unplaced),
+        mean_wait_minutes=fmean(waits) if waits else 0.0,
+        n_unplaced=len(run.unplaced),
+        stranded={
+            size: fmean(stranding.count(moment, size) for moment in full) for size in STRANDED_SIZES
+        },
+        n_free=fmean(moment.n_free for moment in full),
+        peak_share=1 - min(moment.n_free for moment in run.moments) / n_gpus,
+    )
+
+
+def duels(ours: Run, theirs: Run, nodes: Mapping[str, DemoNode]) -> tuple[Duel, ...]:
+    """Every judged pod that both policies placed, the largest gap in our favour first.
+
+    Equal gaps: by the gap in GB/s, then by name.
+    """
+    other = {one.pod.uid: one for one in theirs.placed}
+    pairs = [
+        Duel(
+            one,
+            other[one.pod.uid],
+            _relative(one, nodes) - _relative(other[one.pod.uid], nodes),
+            _value(one, nodes) - _value(other[one.pod.uid], nodes),
+        )
+        for one in ours.placed
+        if one.pod.is_judged and one.pod.uid in other
+    ]
+    return tuple(
+        sorted(
+            pairs,
+            key=lambda duel: (-round(duel.gap, 6), -duel.gap_gbytes_per_s, duel.ours.pod.name),
+        )
+    )
+
+
+def relative_by_machine(run: Run, nodes: Mapping[str, DemoNode]) -> dict[str, tuple[int, float]]:
+    """Number of judged pods on each machine type and the mean of their relative bandwidth."""
+    by_machine: dict[str, list[float]] = {node.machine: [] for node in nodes.values()}
+    for one in run.placed:
+        if one.pod.is_judged:
+            by_machine[nodes[one.place.node].machine].append(_relative(one, nodes))
+    return {
+        machine: (len(shares), fmean(shares) if shares else 0.0)
+        for machine, shares in by_machine.items()
+    }
+
+
+def has_affinity(placed: Placed, nodes: Mapping[str, DemoNode]) -> bool:
+    """Whether the pod's set has the level that its owner named; True where none was."""
+    if placed.pod.size < 2:
+        return True
+    level = affinity_level(nodes[placed.place.node].tables, placed.pod.policy.affinity)
+    return level is None or bool(level[placed.place.gpus])
+
+
+def _relative(placed: Placed, nodes: Mapping[str, DemoNode]) -> float:
+    return nodes[placed.place.node].relative(placed.place.gpus)
+
+
+def _value(placed: Placed, nodes: Mapping[str, DemoNode]) -> float:
+    return nodes[placed.place.node].value_gbytes_per_s(placed.place.gpus)
+
+
+class _Stranding:
+    """Free GPUs that near-best disjoint sets of a size cannot use, kept by machine and free set."""
+
+    def __init__(self, nodes: Mapping[str, DemoNode]) -> None:
+        self._nodes = nodes
+        self._near: dict[tuple[str, int], tuple[int, ...]] = {}
+        self._packed: dict[tuple[str, int, int], int] = {}
+
+    def count(self, moment: Moment, size: int) -> int:
+        """Stranded GPUs of the fleet."""
+        return sum(
+            free.bit_count() - size * self._pack(self._nodes[name], free, size)
+            for name, free in moment.free.items()
+            if self._nodes[name].n_gpus >= size
+        )
+
+    def _pack(self, node: DemoNode, free: int, size: int) -> int:
+        """Most disjoint near-best sets inside `free`."""
+        if free.bit_count() < size:
+            return 0
+        key = (node.machine, free, size)
+        if key not in self._packed:
+            lowest = free & -free
+            best = self._pack(node, free & ~lowest, size)
+            for mask in self._near_best(node, size):
+                if mask & lowest and mask & ~free == 0:
+                    best = max(best, 1 + self._pack(node, free & ~mask, size))
+            self._packed[key] = best
+        return self._packed[key]
+
+    def _near_best(self, node: DemoNode, size: int) -> Sequence[int]:
+        key = (node.machine, size)
+        if key not in self._near:
+            everything = (1 << node.n_gpus) - 1
+            self._near[key] = tuple(
+                mask
+                for mask in subsets_of_size(everything, size)
+                if node.relative(mask) >= 1 - NEAR_BEST_LOSS
+            )
+        return self._near[key]

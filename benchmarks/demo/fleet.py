@@ -1,0 +1,71 @@
+"""The demo's fleet: which recorded machines stand in the cluster, and what their sets are worth.
+
+What it answers: the cluster in the extender's own words, and for every node the tables by which all
+policies are judged alike. It places nothing.
+
+Every machine is one of `topology.recordings`; all offer `nvidia.com/gpu`, so AMD machines are left
+out. Node names and device ids are those of `extender.cluster`, the same in every process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from extender.cluster import lay_out, parse_cluster
+from topology.tables import MachineTables, build_tables
+
+if TYPE_CHECKING:
+    from topology.model import NodeTopology
+
+__all__ = ["FLEET", "DemoNode", "lay_out_fleet"]
+
+FLEET = (
+    "6x dgx-1-v100, 1x dgx-1-v100-dead-link, 4x dgx-1-p100, 3x dgx-a100, 2x dgx-h100, "
+    "1x hgx-h200, 4x 8x-a6000-bridged, 3x 8x-a100-pcie-pairs, 2x 8x-rtx4090, 4x summit, "
+    "4x 4x-a100-sxm, 3x 4x-l40s, 3x gb200-tray"
+)
+"""Forty nodes of thirteen types: cube meshes, bridged pairs, switched fabrics, plain PCIe."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DemoNode:
+    """One node; `ids` are its device ids in device order."""
+
+    name: str
+    machine: str
+    topology: NodeTopology
+    tables: MachineTables
+    ids: tuple[str, ...]
+
+    @property
+    def n_gpus(self) -> int:
+        """Number of GPUs."""
+        return len(self.ids)
+
+    def value_gbytes_per_s(self, gpus: int) -> float:
+        """Predicted all-reduce bus bandwidth of a set (a mask), GB/s; 0 for one GPU."""
+        return float(self.tables.value[gpus])
+
+    def relative(self, gpus: int) -> float:
+        """Value of a set over the best set of that size on the empty machine; 1 for one GPU."""
+        best = self.tables.best_value[gpus.bit_count()]
+        return self.value_gbytes_per_s(gpus) / best if best else 1.0
+
+
+def lay_out_fleet(cluster: str = FLEET) -> dict[str, DemoNode]:
+    """Make the nodes by name, in the order of the description; one table for each machine type.
+
+    Raises `ClusterSpecError` for a description that cannot be read.
+    """
+    tables: dict[str, MachineTables] = {}
+    nodes: dict[str, DemoNode] = {}
+    for node in lay_out(parse_cluster(cluster)):
+        if node.topology is None:
+            continue
+        if node.group not in tables:
+            tables[node.group] = build_tables(node.topology)
+        nodes[node.name] = DemoNode(
+            node.name, node.group, node.topology, tables[node.group], node.ids
+        )
+    return nodes
