@@ -198,7 +198,8 @@ def test_scores_are_in_range_and_never_turn_the_order_round(ranks, size):
     """What is better by more than the tolerance never scores less; 0 stays for the unknown."""
     found = scores(ranks, size)
     assert set(found) == set(ranks)
-    assert all(isinstance(score, int) and 1 <= score <= TOP_SCORE for score in found.values())
+    assert set(found.values()) <= set(range(1, TOP_SCORE + 1))
+    assert {type(score) for score in found.values()} <= {int}
     for a, rank in ranks.items():
         for b, other in ranks.items():
             is_apart = rank.remainder_cost_gpus < other.remainder_cost_gpus - 2 * EQUAL * size

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from extender.decisions import DecisionLog, Replayed, make_engine, replay
-from extender.engine import Verb
+from extender.engine import Engine, Verb
 from extender.errors import DecisionLogError
 from tests.unit.extender.engines import RULES, spec
 from tests.unit.extender.pods import args, binding, pod
@@ -25,7 +25,13 @@ def recorded(n_runs: int = 1) -> list[str]:
         engine = make_engine(CLUSTER, RULES)
         log = DecisionLog(file, CLUSTER, engine)
 
-        def call(verb: Verb, body: bytes, at_s: float, engine=engine, log=log) -> bytes:
+        def call(
+            verb: Verb,
+            body: bytes,
+            at_s: float,
+            engine: Engine = engine,
+            log: DecisionLog = log,
+        ) -> bytes:
             answer = engine.answer(verb, body, at_s)
             log.record(verb, body, at_s, answer)
             return answer.body

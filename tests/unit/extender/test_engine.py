@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 
 from extender import engine as engine_module
+from extender.cluster import lay_out
 from extender.engine import NEEDS_NAMES, Outcome, Verb
 from extender.reasons import Reason
-from tests.unit.extender.engines import ask, bind, engine, names
+from extender.transitions import DeviceState
+from tests.unit.extender.engines import ask, bind, engine, names, spec
 from tests.unit.extender.pods import GPU, args, binding, container, pod
 from topology import names as keys
 
@@ -386,8 +388,9 @@ def test_unhealthy_devices_are_never_planned():
     one = engine({"count": 1, "machine": "8x-l4", "unhealthy": [0, 5]})
     assert bind(one, "u1", L4, 6).outcome is Outcome.OK
     assert one.cluster.snapshot.nodes[L4].free == 0
-    bad = [d for d in one.cluster.as_json()["nodes"][L4]["devices"] if d["state"] == "unhealthy"]
-    assert [d["id"] for d in bad] == [one.cluster.snapshot.nodes[L4].ids[i] for i in (0, 5)]
+    bad = [id_ for id_, state, _ in one.cluster.ledger.states(L4) if state is DeviceState.UNHEALTHY]
+    ids = lay_out(spec({"count": 1, "machine": "8x-l4"}))[0].ids
+    assert bad == [ids[0], ids[5]]
 
 
 def test_only_so_many_pods_are_remembered(monkeypatch):

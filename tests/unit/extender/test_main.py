@@ -17,6 +17,8 @@ import structlog
 from typer.testing import CliRunner
 
 from extender import __main__ as program
+from extender.decisions import DecisionLog, make_engine
+from extender.engine import Verb
 from extender.settings import ENV_PREFIX, Settings
 from tests.unit.extender.pods import args, binding, pod
 
@@ -93,14 +95,14 @@ def test_serve_answers_until_sigterm_and_what_it_logged_replays(tmp_path, monkey
 
 def test_replay_shows_the_first_difference(tmp_path):
     """Exit code 1, so that a pipeline can stop on it."""
-    engine = program.make_engine(
-        Settings(cluster=CLUSTER).cluster_spec(), Settings(cluster=CLUSTER).rules
-    )
+    settings = Settings(cluster=CLUSTER)
+    spec = settings.cluster_spec()
+    engine = make_engine(spec, settings.rules)
     path = tmp_path / "d.jsonl"
     with path.open("w") as file:
-        log = program.DecisionLog(file, Settings(cluster=CLUSTER).cluster_spec(), engine)
-        answer = engine.answer(program.Verb.BIND, b"{}", 0.0)
-        log.record(program.Verb.BIND, b'{"other":1}', 0.0, answer)
+        log = DecisionLog(file, spec, engine)
+        answer = engine.answer(Verb.BIND, b"{}", 0.0)
+        log.record(Verb.BIND, b'{"other":1}', 0.0, answer)
     result = run("replay", str(path))
     assert result.exit_code == 1
     assert result.output.startswith("line 2: answer differs after 1 calls\nrecorded: {")
