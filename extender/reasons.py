@@ -23,6 +23,7 @@ class Reason(Enum):
     # What the core says about the GPU sets of a node, under the same names.
     TOO_FEW_GPUS = UnfitReason.TOO_FEW_GPUS.value
     NOT_ENOUGH_FREE = UnfitReason.NOT_ENOUGH_FREE.value
+    CONTAINERS_TAKEN = UnfitReason.CONTAINERS_TAKEN.value
     MUST_INCLUDE = UnfitReason.MUST_INCLUDE.value
     MIXED_MODELS = UnfitReason.MIXED_MODELS.value
     AFFINITY_NEVER = UnfitReason.AFFINITY_NEVER.value
