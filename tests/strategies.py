@@ -31,9 +31,9 @@ from topology.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-__all__ = ["node_topologies"]
+__all__ = ["link_counts", "node_topologies"]
 
 T = TypeVar("T")
 
@@ -180,3 +180,12 @@ def node_topologies(draw: st.DrawFn, *, min_gpus: int = 1, max_gpus: int = 8) ->
         name=draw(texts),
         source=draw(texts),
     )
+
+
+@st.composite
+def link_counts(
+    draw: st.DrawFn, *, min_gpus: int, max_gpus: int, counts: Sequence[int]
+) -> tuple[tuple[int, ...], ...]:
+    """Draw a symmetric matrix of link counts; a count named twice comes twice as often."""
+    n = draw(st.integers(min_gpus, max_gpus))
+    return _mirror(n, 0, lambda _i, _j: draw(st.sampled_from(counts)))

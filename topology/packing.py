@@ -7,12 +7,12 @@ no GB/s.
 Method. Minimum cut: Stoer and Wagner's maximum adjacency search (J. ACM 44(4), 1997), run on all
 masks at once. Closed rings: the bit DP of Bellman, Held and Karp over (mask, end), one bit per end.
 Packing: depth-first search for m edge-disjoint closed rings, m from floor(cut / 2) down, widest
-remaining link first. NVLink is full duplex, so one closed ring of three or more GPUs carries two
-rings of data, one each way; two GPUs with c links carry c.
+remaining link first, then the vertex with the fewest ways on. NVLink is full duplex, so one closed
+ring of three or more GPUs carries two rings of data, one each way; two GPUs with c links carry c.
 
 Bounds: O(n^3 2^n) word operations for the tables; packing stops after `MAX_PACKING_STEPS` steps of
-one set and then keeps the packing it has proved, which is a lower bound (no recorded machine comes
-near; tests/unit/topology/test_packing.py holds it against exhaustive packing).
+one set and then keeps the most rings it has held at once, which is a lower bound (no recorded
+machine comes near; tests/unit/topology/test_packing.py holds it against exhaustive packing).
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
 __all__ = ["closed_ring_ends", "minimum_cuts", "pack_rings"]
 
 MAX_PACKING_STEPS = 20_000
-"""Search steps spent on one set; the eight GPUs of a DGX-1 V100 take fewer than 100."""
+"""Search steps spent on one set; the eight GPUs of a DGX-1 V100 take fewer than 100, the sets of a
+torus of 16 fewer than 10,000."""
 
 
 def minimum_cuts(units: NDArray[np.int64], masks: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -102,7 +103,8 @@ def _adjacency_phase(
             before = np.where(going, last, before)
             last = np.where(going, chosen, last)
             cut = np.where(going, value, cut)
-        # A vertex that is gone stays below every other: one row adds at most 36 x 15 links to it.
+        # A vertex that is gone stays below every other: links across a cut add at most
+        # 64 x 120 to it.
         key += weight[every, chosen]
         key[every, chosen] = gone
     return last, before, cut
@@ -164,54 +166,113 @@ def pack_rings(units: Sequence[Sequence[int]], at_most: int, *, at_least: int = 
     >>> pack_rings([[0, 2, 2], [2, 0, 2], [2, 2, 0]], 2)
     2
     """
+    found, steps = at_least, MAX_PACKING_STEPS
     for wanted in range(at_most, at_least, -1):
-        if _Search(units, MAX_PACKING_STEPS).can_pack(wanted):
-            return wanted
-    return at_least
+        if wanted <= found:
+            break
+        # Half of what is left: a hopeless search for many rings must not starve one for fewer.
+        packed, taken = _search(units, wanted, steps // 2)
+        found, steps = max(found, packed), steps - taken
+    return found
+
+
+def _search(units: Sequence[Sequence[int]], wanted: int, at_most_steps: int) -> tuple[int, int]:
+    """Search depth first for `wanted` rings: the most it held at once, and the steps it took."""
+    search = _Search(units, wanted)
+    steps = most = 0
+    while search.trail and most < wanted and steps < at_most_steps:
+        stop = search.trail[-1]
+        to = next(stop.ways, None) if min(search.idle) >= 0 else None
+        if to is None:
+            search.step_back()
+        else:
+            steps += 1
+            search.step(to)
+            most = max(most, wanted - search.trail[-1].missing)
+    return most, steps
+
+
+class _Stop:
+    """One vertex of the trail: its ring so far (a mask), rings missing, ways not yet tried.
+
+    `out` holds the links at vertex 0 that are out for good below this stop.
+    """
+
+    __slots__ = ("at", "missing", "out", "visited", "ways")
+
+    def __init__(self, at: int, visited: int, missing: int, ways: Iterator[int]) -> None:
+        self.at = at
+        self.visited = visited
+        self.missing = missing
+        self.ways = ways
+        self.out: list[tuple[int, int]] = []
 
 
 class _Search:
-    """Depth-first search for edge-disjoint closed rings; `steps` bounds the work."""
+    """The state of a search: links left, links that no ring will take, and the trail.
 
-    def __init__(self, units: Sequence[Sequence[int]], steps: int) -> None:
-        self._left = [list(row) for row in units]
-        self._k = len(units)
-        self._all = (1 << self._k) - 1
-        self._steps = steps
+    The trail is a list, not the call stack: 126 rings of 8 GPUs would overflow that. `idle[v]` is
+    how many more links of v stay unused if the wanted rings are found; it never changes by a step,
+    since each ring takes two links of each vertex. Rings come in no order and no direction, so a
+    link at vertex 0 that led to nothing is out for every ring of that branch, not for one alone.
+    """
 
-    def can_pack(self, wanted: int) -> bool:
-        return self._extend(0, 1, wanted)
+    def __init__(self, units: Sequence[Sequence[int]], wanted: int) -> None:
+        self.left = [list(row) for row in units]
+        self.idle = [sum(row) - 2 * wanted for row in units]
+        self.trail = [_Stop(0, 1, wanted, _ways_on(self.left, 0, 1))]
 
-    def _extend(self, at: int, visited: int, wanted: int) -> bool:
-        self._steps -= 1
-        if self._steps < 0:
-            return False
-        left = self._left
-        row = left[at]
-        if visited == self._all:
-            return bool(row[0]) and self._close(at, wanted)
-        for to in sorted(range(1, self._k), key=row.__getitem__, reverse=True):
-            if not row[to]:
-                break
-            if visited >> to & 1:
-                continue
-            row[to] -= 1
-            left[to][at] -= 1
-            if self._extend(to, visited | 1 << to, wanted):
-                return True
-            row[to] += 1
-            left[to][at] += 1
-        return False
+    def step(self, to: int) -> None:
+        """Lead the ring on to a vertex; home, vertex 0, the next ring begins."""
+        last = self.trail[-1]
+        at = last.at
+        self._change(at, to, -1)
+        if not (self._can_idle(at) and self._can_idle(to)):
+            self._change(at, to, 1)
+            return
+        visited = last.visited | 1 << to if to else 1
+        ways = _ways_on(self.left, to, visited)
+        self.trail.append(_Stop(to, visited, last.missing - (not to), ways))
 
-    def _close(self, at: int, wanted: int) -> bool:
-        """Close the ring from its last vertex and go on with the next one."""
-        if wanted == 1:
-            return True
-        left = self._left
-        left[at][0] -= 1
-        left[0][at] -= 1
-        if min(map(sum, left)) >= 2 * (wanted - 1) and self._extend(0, 1, wanted - 1):
-            return True
-        left[at][0] += 1
-        left[0][at] += 1
-        return False
+    def step_back(self) -> None:
+        """Take the last stop back, and with it the link that led there."""
+        last = self.trail.pop()
+        for to, count in last.out:
+            self._set_aside(to, -count)
+        if self.trail:
+            before = self.trail[-1]
+            self._change(before.at, last.at, 1)
+            if before.at == 0:
+                count = self.left[0][last.at]
+                before.out.append((last.at, count))
+                self._set_aside(last.at, count)
+
+    def _can_idle(self, at: int) -> bool:
+        """Whether the links that stay unused at a vertex find room at others to end at."""
+        return sum(map(min, self.left[at], self.idle)) >= self.idle[at]
+
+    def _set_aside(self, to: int, count: int) -> None:
+        self._change(0, to, -count)
+        self.idle[0] -= count
+        self.idle[to] -= count
+
+    def _change(self, i: int, j: int, by: int) -> None:
+        self.left[i][j] += by
+        self.left[j][i] += by
+
+
+def _ways_on(left: list[list[int]], at: int, visited: int) -> Iterator[int]:
+    """Where a ring may go next: home once all are visited, else the widest remaining link first.
+
+    Of equally wide ones the vertex with the fewest ways on comes first (Warnsdorff's rule): found
+    later, it is more often cut off.
+    """
+    row = left[at]
+    if visited == (1 << len(row)) - 1:
+        return iter((0,) if row[0] else ())
+    open_to = [to for to in range(1, len(row)) if not visited >> to & 1]
+
+    def rank(to: int) -> tuple[int, int]:
+        return -row[to], sum(left[to][other] for other in open_to)
+
+    return iter(sorted((to for to in open_to if row[to]), key=rank))
