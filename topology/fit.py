@@ -4,15 +4,18 @@ What it answers: for a pod's container requests on one node's free GPUs, a set f
 or why the pod does not fit. It changes nothing and knows no Kubernetes object.
 
 Method. Sidecars and app containers hold their GPUs side by side, so their sets are disjoint and
-chosen jointly: first the worst container's loss (in value classes, a set without the wished
-affinity behind every set with it) is made as small as can be, then the union's remainder as large,
-then the single sets in the order of `topology.select`. The joint choice is exact up to 16 GPUs:
-reachable unions, container by container, under a rising bound on the worst loss. Above 16 devices
-containers are served one after another, largest first.
+chosen jointly: first the worst container's shortfall (its loss in value classes; a set without the
+wished NIC behind every set with it, and one without the wished affinity behind those) is made as
+small as can be, then the union's remainder as large, then the single sets in the order of
+`topology.select`. The joint choice is exact up to 16 GPUs: reachable unions, container by
+container, under the least bound on the worst shortfall, O(n 2**n) for each container and bound.
+Above 16 devices containers are served one after another, largest first.
 
-A plain init container runs before the apps and hands its GPUs on (kubelet device manager,
-`devicesToAllocate`: what init containers leave behind is reused before the plugin is asked). So its
-set lies inside the first app container's set, or, where it asks for more, holds it.
+A plain init container ends before the next one starts and hands its GPUs on (kubelet device
+manager, `devicesToAllocate`: what init containers leave behind is reused, by later init containers
+too, before the plugin is asked). So its set lies inside the set of the next container that keeps
+its GPUs (a later sidecar, else the first app), or, where it asks for more, holds it; and it lies
+inside what earlier init containers hand on, or holds all of that.
 """
 
 from __future__ import annotations
@@ -28,8 +31,14 @@ from topology.errors import InvalidRequest, quote
 from topology.levels import affinity_level
 from topology.masks import mask_index
 from topology.outcome import Selected, Unfit, UnfitReason
-from topology.policy import DEFAULT_POLICY, PlacementPolicy, is_remainder_first
-from topology.select import describe_set, qualifying_sets, remainder_cost, select_set
+from topology.policy import DEFAULT_POLICY, NicRule, PlacementPolicy, is_remainder_first
+from topology.select import (
+    check_request,
+    describe_set,
+    qualifying_sets,
+    remainder_cost,
+    select_set,
+)
 from topology.tables import MachineTables
 
 if TYPE_CHECKING:
@@ -104,7 +113,8 @@ def fit_pod(
 ) -> PodFit | Unfit:
     """Choose a set for every container of a pod, or tell why there is none.
 
-    Raises `InvalidRequest` for no request at all or two of one name.
+    Raises `InvalidRequest` for no request at all or two of one name, `UnknownDevice` for GPUs that
+    the node has not.
 
     >>> from topology.recordings import load_recording
     >>> from topology.select import build_machine
@@ -115,8 +125,11 @@ def fit_pod(
     """
     names = [request.name for request in requests]
     if not names or len(names) != len(set(names)):
-        msg = f"pod asks for GPUs in containers {names}, expected one or more, each named once"
+        msg = (
+            f"pod asks for GPUs in containers {quote(names)}, expected one or more, each named once"
+        )
         raise InvalidRequest(msg)
+    check_request(n=machine.n_gpus, available=available, must_include=0, size=1)
     return _fit(machine, available, requests, policy)
 
 
@@ -138,32 +151,22 @@ def _fit(
     sets = _joint(machine, available, tuple(r.size for r in lasting), policy)
     if isinstance(sets, Unfit):
         return sets
-    chosen = dict(zip((r.name for r in lasting), sets, strict=True))
-    used = sum(selected.mask for selected in sets)
-    first_app = next((r.name for r in lasting if r.role is ContainerRole.APP), None)
-    sidecars = 0
-    for request in requests:
-        if request.role is ContainerRole.SIDECAR:
-            sidecars |= chosen[request.name].mask
-        elif request.role is ContainerRole.INIT:
-            anchor = chosen[first_app].mask if first_app is not None else 0
-            handed = _init_set(
-                machine,
-                free=available & ~sidecars,
-                anchor=anchor,
-                held=used & ~sidecars,
-                size=request.size,
-                policy=policy,
-            )
-            if isinstance(handed, Unfit):
-                return handed
-            chosen[request.name] = handed
-            used |= handed.mask
-    containers = tuple((r.name, chosen[r.name]) for r in requests)
+    chosen = _with_inits(
+        machine,
+        available=available,
+        requests=requests,
+        lasting=dict(zip((r.name for r in lasting), sets, strict=True)),
+        policy=policy,
+    )
+    if isinstance(chosen, Unfit):
+        return chosen
+    used = 0
+    for selected in chosen.values():
+        used |= selected.mask
     return PodFit(
-        containers=containers,
+        containers=tuple((r.name, chosen[r.name]) for r in requests),
         used=used,
-        worst=max((s for _, s in containers), key=lambda s: (not s.satisfies_affinity, s.loss)),
+        worst=max(chosen.values(), key=lambda s: (not s.satisfies_affinity, s.loss)),
         remainder_cost_gpus=remainder_cost(machine, available, used),
     )
 
@@ -219,34 +222,53 @@ def _exact(
 def _shortfall(
     tables: MachineTables, sets: NDArray[np.int64], size: int, policy: PlacementPolicy
 ) -> NDArray[np.float64]:
-    """How far each set falls short: 0 the best class .. 1, plus 2 where the affinity is missed.
+    """How far each set falls short: 0 the best class .. 1, plus 2 without the wished NIC.
 
-    All 0 where what is left behind counts first.
+    Plus 4 where the affinity is missed. Where what is left behind counts first, only the NIC does.
     """
+    short = np.zeros(len(sets))
+    if policy.nic is NicRule.PREFERRED:
+        short += np.where(tables.has_nic[sets], 0.0, 2.0)
     if is_remainder_first(policy, size):
-        return np.zeros(len(sets))
+        return short
     every = mask_index(tables.n_gpus).by_size[size]
     tops = np.zeros(int(tables.value_class[every].max()) + 1)
     np.maximum.at(tops, tables.value_class[every], tables.value[every])
     best = max(tables.best_value[size], 1e-9)
-    loss = np.maximum(0.0, 1 - tops[tables.value_class[sets]] / best)
+    short += np.maximum(0.0, 1 - tops[tables.value_class[sets]] / best)
     level = affinity_level(tables, policy.affinity)
-    missed = 0.0 if level is None else np.where(level[sets], 0.0, 2.0)
-    return np.round(loss + missed, 9)
+    if level is not None:
+        short += np.where(level[sets], 0.0, 4.0)
+    return np.round(short, 9)
 
 
 def _unions(
     sets: dict[int, NDArray[np.int64]], sizes: tuple[int, ...], n: int
 ) -> NDArray[np.int64]:
-    """Every union of disjoint sets, one of each size."""
-    reached = np.zeros(1, dtype=np.int64)
+    """Every union of disjoint sets, one of each size.
+
+    Pairs of sets are counted by their union, all unions at once (zeta and Moebius transform over
+    subsets); a union as large as its parts together is one of disjoint parts.
+    """
+    reached = np.zeros(1 << n, dtype=np.int64)
+    reached[0], total = 1, 0
     for size in sizes:
-        found = np.zeros(1 << n, dtype=np.bool_)
-        few, many = sorted((sets[size], reached), key=len)
-        for mask in few.tolist():
-            found[many[many & mask == 0] | mask] = True
-        reached = np.flatnonzero(found)
-    return reached
+        own = np.zeros(1 << n, dtype=np.int64)
+        own[sets[size]] = 1
+        total += size
+        pairs = _sum_over_subsets(own, n, 1) * _sum_over_subsets(reached, n, 1)
+        unions = _sum_over_subsets(pairs, n, -1)
+        reached = ((unions > 0) & (mask_index(n).size == total)).astype(np.int64)
+    return np.flatnonzero(reached)
+
+
+def _sum_over_subsets(table: NDArray[np.int64], n: int, sign: int) -> NDArray[np.int64]:
+    """For each mask the sum over its subsets; with `sign` -1 the inverse."""
+    summed = table.copy()
+    for i in range(n):
+        halves = summed.reshape(-1, 2, 1 << i)
+        halves[:, 1] += sign * halves[:, 0]
+    return summed
 
 
 def _split(
@@ -268,18 +290,44 @@ def _split(
     return (first, *_split(inside, sizes[1:], union & ~first, order))
 
 
-def _init_set(  # noqa: PLR0913 - three masks, each with its own part
+def _with_inits(
     machine: Machine,
     *,
-    free: int,
-    anchor: int,
-    held: int,
-    size: int,
+    available: int,
+    requests: tuple[ContainerRequest, ...],
+    lasting: dict[str, Selected],
     policy: PlacementPolicy,
-) -> Selected | Unfit:
-    """The set of an init container: inside the first app's set, or holding it."""
-    if anchor and size <= anchor.bit_count():
-        return select_set(machine, available=anchor, size=size, policy=policy)
-    if size <= held.bit_count():
-        return select_set(machine, available=held, must_include=anchor, size=size, policy=policy)
-    return select_set(machine, available=free, must_include=held, size=size, policy=policy)
+) -> dict[str, Selected] | Unfit:
+    """Add the init containers' sets to the sets of those that keep theirs."""
+    chosen = dict(lasting)
+    handed, free = 0, available
+    apps = [lasting[r.name].mask for r in requests if r.role is ContainerRole.APP]
+    for place, request in enumerate(requests):
+        if request.role is ContainerRole.SIDECAR:
+            handed &= ~lasting[request.name].mask
+            free &= ~lasting[request.name].mask
+        elif request.role is ContainerRole.INIT:
+            later = [r.name for r in requests[place:] if r.role is ContainerRole.SIDECAR]
+            areas = [lasting[name].mask for name in later] + apps
+            inner, outer = _area(handed, areas, free, request.size)
+            found = select_set(
+                machine, available=outer, must_include=inner, size=request.size, policy=policy
+            )
+            if isinstance(found, Unfit):
+                return found
+            chosen[request.name] = found
+            handed |= found.mask
+    return chosen
+
+
+def _area(handed: int, areas: list[int], free: int, size: int) -> tuple[int, int]:
+    """What an init container of `size` must hold, and where it must lie, in the kubelet's order.
+
+    `handed` comes from earlier init containers; `areas` are the sets that follow, next one first.
+    """
+    inner, outer = 0, handed
+    for area in (*areas, free):
+        if outer.bit_count() >= size:
+            break
+        inner, outer = outer, outer | area
+    return inner, outer
