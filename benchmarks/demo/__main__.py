@@ -8,6 +8,7 @@ codes: 0 done, 1 something failed (the message says what), 2 usage, 130 ctrl-C.
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import signal
 import sys
 import time
@@ -22,7 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks.demo.figures import compute_figures, duels
+from benchmarks.demo.figures import compute_figures, duels, span
 from benchmarks.demo.fleet import FLEET, lay_out_fleet
 from benchmarks.demo.kube_scheduler import HttpDoor
 from benchmarks.demo.pods import draw_pods
@@ -36,44 +37,55 @@ from benchmarks.report import read_environment
 from benchmarks.rivals import NvidiaBestEffort, PlainKubelet
 from extender.errors import ExtenderError
 from extender.settings import load_settings
+from topology.names import DEFAULT_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import httpx
 
-    from benchmarks.demo.figures import Figures
+    from benchmarks.demo.figures import Figures, Span
     from benchmarks.demo.fleet import DemoNode
-    from benchmarks.demo.pods import DemoPod
     from benchmarks.demo.policies import Policy
+    from benchmarks.demo.timeline import Run
 
 DEFAULT_OUT = Path("build/demo")
+LOG = "extender.log"
+N_POLICIES = 4
 N_TELLING = 5
 PERCENT = 100
+ASKING_POD = {
+    "metadata": {"name": "mine", "namespace": "demo", "uid": "mine"},
+    "spec": {"containers": [{"name": "main", "resources": {"limits": {DEFAULT_RESOURCE: "4"}}}]},
+}
+"""What `--keep-running` suggests to ask about."""
 LEAST_WIDTH = 100
 """Columns of the tables where there is no terminal."""
 
 
-def main(
+def main(  # noqa: PLR0913 - one flag for each choice
     *,
     seed: Annotated[int, typer.Option(help="Seed of the pods and of every draw.")] = 0,
     pods: Annotated[int, typer.Option(min=2, max=5000, help="Number of pods.")] = 120,
     out: Annotated[Path, typer.Option(help="Folder for the report and the log.")] = DEFAULT_OUT,
+    further: Annotated[
+        int,
+        typer.Option(min=0, max=100, help="Further mixes, from the next seeds, in figures only."),
+    ] = 5,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
     keep_running: Annotated[
         bool, typer.Option("--keep-running", help="Leave the extender up, the cluster busy.")
     ] = False,
 ) -> None:
     """Place pods on an embedded cluster by Coterie and by its rivals; write an HTML report."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     console = Console()
     if not console.is_terminal:
         console = Console(width=LEAST_WIDTH)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with run_extender(FLEET, port=port, log=out / "extender.log") as client:
-            console.print(f"extender is ready at {client.base_url}, its log is {out}/extender.log")
-            demo = _run(client, console, seed=seed, mix=draw_pods(pods, seed=seed))
+        with _ending_on_sigterm(), run_extender(FLEET, port=port, log=out / LOG) as client:
+            console.print(f"extender is ready at {client.base_url}, its log is {out / LOG}")
+            demo = _run(client, console, seeds=range(seed, seed + further + 1), n_pods=pods)
             _print(demo, console)
             path = _write(demo, console, out)
             console.print(f"report: [bold]{path}[/bold]", soft_wrap=True)
@@ -84,24 +96,40 @@ def main(
         raise typer.Exit(1) from error
 
 
-def _run(client: httpx.Client, console: Console, *, seed: int, mix: tuple[DemoPod, ...]) -> Demo:
+@contextmanager
+def _ending_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM unwind the stack, so that the extender is ended too."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _run(client: httpx.Client, console: Console, *, seeds: range, n_pods: int) -> Demo:
     start = time.perf_counter()
     nodes = lay_out_fleet(FLEET)
     door = HttpDoor(client)
-    policies = _policies(nodes, door, seed)
-    with _progress(console, "placing pods", len(policies) * len(mix)) as advance:
-        runs = tuple(play(policy, mix, nodes, advance=advance) for policy in policies)
-    compared = duels(runs[-1], runs[0], nodes)
+    mixes = [draw_pods(n_pods, seed=seed) for seed in seeds]
+    played: list[tuple[Run, ...]] = []
+    with _progress(console, "placing pods", len(seeds) * n_pods * N_POLICIES) as advance:
+        for seed, mix in zip(seeds, mixes, strict=True):
+            policies = _policies(nodes, door, seed)
+            played.append(tuple(play(policy, mix, nodes, advance=advance) for policy in policies))
+    figures = [tuple(compute_figures(run, nodes) for run in runs) for runs in played]
+    shown = played[0]
+    compared = duels(shown[-1], shown[0], nodes)
     date = datetime.now(tz=UTC).isoformat(timespec="seconds")
     return Demo(
-        seed=seed,
+        seed=seeds[0],
         cluster=FLEET,
         nodes=nodes,
-        pods=mix,
-        runs=runs,
-        figures=tuple(compute_figures(run, nodes) for run in runs),
+        pods=mixes[0],
+        runs=shown,
+        figures=figures[0],
         duels=compared,
         telling=tuple(duel for duel in compared[:N_TELLING] if duel.gap > 0),
+        spans=tuple(span(of_policy) for of_policy in zip(*figures, strict=True)),
         n_requests=door.n_requests,
         seconds=time.perf_counter() - start,
         environment=read_environment(date, {}),
@@ -149,6 +177,8 @@ def _print(demo: Demo, console: Console) -> None:
         f"GPUs; {demo.n_requests} requests to the extender"
     )
     console.print(_policy_table(demo.figures))
+    if demo.spans[0].n_mixes > 1:
+        console.print(_span_table(demo.spans))
     console.print(_telling_table(demo))
 
 
@@ -175,6 +205,31 @@ def _policy_table(figures: tuple[Figures, ...]) -> Table:
             style="bold" if one is figures[-1] else None,
         )
     return table
+
+
+def _span_table(spans: tuple[Span, ...]) -> Table:
+    title = f"The same over {spans[0].n_mixes} mixes: means, and the least and most of a mix"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("policy", min_width=18)
+    for column in ("mean", "harmonic", "worst", "missed", "waited", "stranded"):
+        table.add_column(column, justify="right")
+    for one in spans:
+        table.add_row(
+            one.policy,
+            _ranged(one.mean, one.mean_range),
+            _ranged(one.harmonic, one.harmonic_range),
+            f"{PERCENT * one.worst:.1f}",
+            f"{one.n_missed:.1f} ({one.n_required_missed:.1f})",
+            f"{one.n_waited:.1f}",
+            ", ".join(f"{count:.1f}" for count in one.stranded.values()),
+            style="bold" if one is spans[-1] else None,
+        )
+    return table
+
+
+def _ranged(mean: float, ends: tuple[float, float]) -> str:
+    least, most = (PERCENT * end for end in ends)
+    return f"{PERCENT * mean:.1f}\n{least:.1f}..{most:.1f}"
 
 
 def _telling_table(demo: Demo) -> Table:
@@ -223,6 +278,7 @@ def _keep(client: httpx.Client, console: Console, demo: Demo) -> None:
         f"  curl {url}/embedded/pods/{running.pod.uid}",
         f"  curl -X DELETE {url}/embedded/pods/{running.pod.uid}",
         f"  curl {url}/metrics",
+        f"  curl {url}/explain --data '{json.dumps(ASKING_POD)}'",
     )
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False)

@@ -27,7 +27,16 @@ if TYPE_CHECKING:
     from benchmarks.demo.fleet import DemoNode
     from benchmarks.demo.timeline import Moment, Placed, Run
 
-__all__ = ["Duel", "Figures", "compute_figures", "duels", "has_affinity", "relative_by_machine"]
+__all__ = [
+    "Duel",
+    "Figures",
+    "Span",
+    "compute_figures",
+    "duels",
+    "has_affinity",
+    "relative_by_machine",
+    "span",
+]
 
 NEAR_BEST_LOSS = 0.10
 STRANDED_SIZES = (2, 4)
@@ -53,6 +62,24 @@ class Figures:
     stranded: Mapping[int, float]
     n_free: float
     peak_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One policy over several mixes: means with (least, most), and counts for each mix."""
+
+    policy: str
+    n_mixes: int
+    mean: float
+    mean_range: tuple[float, float]
+    harmonic: float
+    harmonic_range: tuple[float, float]
+    worst: float
+    n_missed: float
+    n_required_missed: float
+    n_waited: float
+    stranded: Mapping[int, float]
+    n_free: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +121,26 @@ def compute_figures(run: Run, nodes: Mapping[str, DemoNode]) -> Figures:
         },
         n_free=fmean(moment.n_free for moment in full),
         peak_share=1 - min(moment.n_free for moment in run.moments) / n_gpus,
+    )
+
+
+def span(mixes: Sequence[Figures]) -> Span:
+    """Sum one policy up over several mixes, at least one; every mix counts the same."""
+    means = [one.mean for one in mixes]
+    harmonics = [one.harmonic for one in mixes]
+    return Span(
+        policy=mixes[0].policy,
+        n_mixes=len(mixes),
+        mean=fmean(means),
+        mean_range=(min(means), max(means)),
+        harmonic=fmean(harmonics),
+        harmonic_range=(min(harmonics), max(harmonics)),
+        worst=min(one.worst for one in mixes),
+        n_missed=fmean(one.n_missed for one in mixes),
+        n_required_missed=fmean(one.n_required_missed for one in mixes),
+        n_waited=fmean(one.n_waited for one in mixes),
+        stranded={size: fmean(one.stranded[size] for one in mixes) for size in STRANDED_SIZES},
+        n_free=fmean(one.n_free for one in mixes),
     )
 
 

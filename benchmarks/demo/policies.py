@@ -148,7 +148,7 @@ class RivalOnCoterieNode:
         *,
         seed: int,
     ) -> None:
-        self.name = f"{rival.name}, Coterie's node"
+        self.name = f"{rival.name} on Coterie's node"
         self.note = "node chosen by Coterie's filter and prioritize, GPUs by NVIDIA's rules"
         self._rival = rival
         self._nodes = nodes

@@ -16,13 +16,16 @@ from jinja2 import PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from benchmarks.demo.figures import has_affinity, relative_by_machine
+from benchmarks.demo.pods import DURATION_MINUTES
 from benchmarks.masks import members
 from topology.draw import draw_topology
+from topology.scene import SET_COLOURS, compose_scene
+from topology.shapes import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from benchmarks.demo.figures import Duel, Figures
+    from benchmarks.demo.figures import Duel, Figures, Span
     from benchmarks.demo.fleet import DemoNode
     from benchmarks.demo.pods import DemoPod
     from benchmarks.demo.timeline import Placed, Run
@@ -33,12 +36,18 @@ __all__ = ["Demo", "count_drawings", "render_report"]
 CLASS_BOUNDS = ((0.98, "a"), (0.90, "b"), (0.70, "c"), (0.0, "d"))
 """Least relative bandwidth of each colour; the extender's own loss classes (2, 10, 30 %)."""
 _FONT = re.compile(r" ?font-family: [^;\"]*;?")
-_SIZE = re.compile(r'(<svg [^>]*?) width="[^"]*" height="[^"]*"')
+_FRAME = re.compile(r'width="[^"]*" height="[^"]*" viewBox="0 0 ([0-9.]+) [0-9.]+"')
+POINTS_PER_INCH = 72
+LEGEND_MARGIN = 0.16
+"""Inches from the middle of the legend's first row up to where a picture is cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """Everything that the report tells. `runs` in the order of the columns, Coterie last."""
+    """Everything that the report tells. `runs` in the order of the columns, Coterie last.
+
+    `telling` are the first of `duels`; `spans` sum this mix and the further ones up.
+    """
 
     seed: int
     cluster: str
@@ -48,6 +57,7 @@ class Demo:
     figures: tuple[Figures, ...]
     duels: tuple[Duel, ...]
     telling: tuple[Duel, ...]
+    spans: tuple[Span, ...]
     n_requests: int
     seconds: float
     environment: Environment
@@ -63,12 +73,22 @@ class _Cell:
 
 
 @dataclass(frozen=True, slots=True)
+class _Legend:
+    """One pod in a picture: its colour there, and what is said of it."""
+
+    colour: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Picture:
     """One machine drawn, with what stands above and below it."""
 
     policy: str
     svg: Markup
     caption: str
+    legend: tuple[_Legend, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +131,7 @@ def render_report(demo: Demo, *, advance: Callable[[], None] = lambda: None) -> 
         fleet=_fleet_map(demo),
         machines=[_machine(node, demo, advance) for node in _showcase(demo)],
         by_machine=_by_machine(demo),
+        durations=DURATION_MINUTES,
     )
 
 
@@ -161,18 +182,35 @@ def _tally(demo: Demo) -> dict[str, int]:
     }
 
 
-def _label(one: Placed, demo: Demo) -> str:
-    """A pod as a legend shows it."""
+def _legend(held: Sequence[Placed], demo: Demo) -> tuple[_Legend, ...]:
+    """The pods of a picture in the order in which they were drawn."""
+    return tuple(
+        _Legend(SET_COLOURS[i % len(SET_COLOURS)], one.pod.name, _told(one, demo))
+        for i, one in enumerate(held)
+    )
+
+
+def _told(one: Placed, demo: Demo) -> str:
     if one.pod.size == 1:
-        return one.pod.name
-    value, share = _value(one, demo), _relative(one, demo)
-    return f"{one.pod.name}, {_gbytes(value)} GB/s ({_percent(share)})"
+        return "one GPU"
+    return f"{_gbytes(_value(one, demo))} GB/s, {_percent(_relative(one, demo))}"
 
 
-def _draw(node: DemoNode, sets: tuple[tuple[str, tuple[int, ...]], ...]) -> Markup:
-    """Draw a machine; fonts and size are the page's."""
+def _draw(node: DemoNode, held: Sequence[Placed]) -> Markup:
+    """Draw a machine with its pods. Fonts, size and legend are the page's.
+
+    The drawing's own legend, its left-aligned texts, is too small beside three others: it is cut.
+    """
+    sets = tuple((one.pod.name, members(one.place.gpus)) for one in held)
+    scene = compose_scene(node.topology, sets=sets, title=node.name)
+    rows = [
+        shape.at[1] for shape in scene.shapes if isinstance(shape, Text) and shape.is_left_aligned
+    ]
+    bottom = max(rows) + LEGEND_MARGIN if rows else -scene.below
+    height = POINTS_PER_INCH * (scene.above - bottom)
     svg = draw_topology(node.topology, sets=sets, title=node.name)
-    return Markup(_SIZE.sub(r"\1", _FONT.sub("", svg)))  # noqa: S704 - our own drawing, escaped there
+    svg = _FRAME.sub(rf'viewBox="0 0 \1 {height:.2f}"', _FONT.sub("", svg), count=1)
+    return Markup(svg)  # noqa: S704 - our own drawing, escaped there
 
 
 def _telling(duel: Duel, demo: Demo, advance: Callable[[], None]) -> dict[str, object]:
@@ -199,9 +237,7 @@ def _telling(duel: Duel, demo: Demo, advance: Callable[[], None]) -> dict[str, o
     pictures: list[_Picture] = []
     for run, one in ((demo.runs[0], duel.theirs), (demo.runs[-1], duel.ours)):
         node = demo.nodes[one.place.node]
-        svg = _draw(node, ((one.pod.name, members(one.place.gpus)),))
-        caption = f"{_gbytes(_value(one, demo))} GB/s, {_percent(_relative(one, demo))}"
-        pictures.append(_Picture(run.policy, svg, caption))
+        pictures.append(_Picture(run.policy, _draw(node, [one]), _told(one, demo)))
         advance()
     return {"pod": duel.ours.pod, "rows": rows, "pictures": pictures}
 
@@ -269,10 +305,10 @@ def _machine(node: DemoNode, demo: Demo, advance: Callable[[], None]) -> _Machin
     pictures: list[_Picture] = []
     for run in demo.runs:
         held = [one for one in run.busiest.running if one.place.node == node.name]
-        sets = tuple((_label(one, demo), members(one.place.gpus)) for one in held)
         n_free = run.busiest.free[node.name].bit_count()
         caption = f"{len(held)} pod{'s' if len(held) != 1 else ''}, {n_free} free"
-        pictures.append(_Picture(run.policy, _draw(node, sets), caption))
+        picture = _Picture(run.policy, _draw(node, held), caption, _legend(held, demo))
+        pictures.append(picture)
         advance()
     return _Machine(node.machine, node.name, _is_flat(node), tuple(pictures))
 
