@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from extender.ledger import Ledger, Refused
 from extender.plan import encode_plan
-from extender.snapshot import ClusterSnapshot, MachineType, NodeKind, make_view
+from extender.snapshot import MachineType, NodeKind, make_snapshot, make_view
 from topology import names
 from topology.codec import topology_digest
 from topology.select import build_machine
@@ -62,23 +62,24 @@ class EmbeddedCluster:
         self.ledger = Ledger()
         self._pods: dict[str, BoundPod] = {}
         kinds = _Kinds(demand)
-        views: dict[str, NodeView] = {}
+        views: list[NodeView] = []
         for node in nodes:
             self.ledger.add_node(node.name, node.ids)
             if node.unhealthy:
                 self.ledger.sicken(node.name, node.unhealthy)
-            views[node.name] = make_view(
-                node.name,
-                zone=node.zone,
-                kind=kinds.kind(node),
-                ids=node.ids,
-                free=self.ledger.free_mask(node.name),
+            views.append(
+                make_view(
+                    node.name,
+                    zone=node.zone,
+                    kind=kinds.kind(node),
+                    ids=node.ids,
+                    free=self.ledger.free_mask(node.name),
+                )
             )
-        self.snapshot = ClusterSnapshot(
-            nodes=views,
+        self.snapshot = make_snapshot(
+            views,
             generation=self.ledger.generation,
             has_soft_taints=any(node.prefer_no_schedule for node in nodes),
-            zones=frozenset(node.zone for node in nodes),
         )
 
     @property

@@ -65,8 +65,8 @@ def explain_pod(request: PodRequest, snapshot: ClusterSnapshot, *, rater: Rater)
 
 
 def _nodes(request: PodRequest, snapshot: ClusterSnapshot, rater: Rater) -> list[Json]:
-    by_state = {view.state: view for view in snapshot.nodes.values()}
-    ratings = rater.rate(request, by_state)
+    by_state = {view.state: view for view in snapshot.views}
+    ratings = dict(zip(by_state, rater.rate(request, by_state.values()), strict=True))
     ranks = {state: one.rank for state, one in ratings.items() if isinstance(one, Rating)}
     score = scores(ranks, request.size_gpus)
     left = {
@@ -80,7 +80,7 @@ def _nodes(request: PodRequest, snapshot: ClusterSnapshot, rater: Rater) -> list
         return rank is None, rank.key if rank else (), view.name
 
     nodes: list[Json] = []
-    for position, view in enumerate(sorted(snapshot.nodes.values(), key=place), 1):
+    for position, view in enumerate(sorted(snapshot.views, key=place), 1):
         told: Json = {
             "node": view.name,
             "zone": view.zone,

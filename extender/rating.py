@@ -18,7 +18,7 @@ from topology.fit import PodFit, fit_pod
 from topology.policy import Strength
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from extender.request import PodRequest, Shape
     from extender.snapshot import NodeView
@@ -57,7 +57,7 @@ class Rater:
     ) -> None:
         self._loss_bounds = tuple(loss_bounds)
         self._max_entries = max_entries
-        self._by_shape: OrderedDict[tuple[Shape, int], dict[int, Rating | Refusal]] = OrderedDict()
+        self._by_shape: OrderedDict[Shape, dict[int, Rating | Refusal]] = OrderedDict()
         self._n_entries = 0
 
     @property
@@ -65,31 +65,27 @@ class Rater:
         """Number of ratings kept."""
         return self._n_entries
 
-    def rate(self, request: PodRequest, views: dict[int, NodeView]) -> dict[int, Rating | Refusal]:
-        """Rate one view of each state, by state; the pod asks for GPUs.
+    def rate(self, request: PodRequest, views: Iterable[NodeView]) -> list[Rating | Refusal]:
+        """Rate nodes, in their order; the pod asks for GPUs.
 
-        Complexity: one look-up per state, one fit per state not seen lately.
+        Complexity: one look-up per node, one fit per state not seen lately. Raises `ValueError` for
+        a pod without GPUs.
         """
         if request.shape is None:
             msg = f"pod {request.full_name} asks for no GPU, expected a shape"
             raise ValueError(msg)
-        known = self._shelf(request.shape, request.size_gpus)
-        result: dict[int, Rating | Refusal] = {}
-        for state, view in views.items():
-            rating = known.get(state)
+        known = self._by_shape.setdefault(request.shape, {})
+        self._by_shape.move_to_end(request.shape)
+        ratings: list[Rating | Refusal] = []
+        for view in views:
+            rating = known.get(view.state)
             if rating is None:
                 rating = self._rate(request.shape, request.size_gpus, view)
-                known[state] = rating
+                known[view.state] = rating
                 self._n_entries += 1
-            result[state] = rating
+            ratings.append(rating)
         self._trim()
-        return result
-
-    def _shelf(self, shape: Shape, size_gpus: int) -> dict[int, Rating | Refusal]:
-        key = (shape, size_gpus)
-        shelf = self._by_shape.setdefault(key, {})
-        self._by_shape.move_to_end(key)
-        return shelf
+        return ratings
 
     def _trim(self) -> None:
         while self._n_entries > self._max_entries:

@@ -1,31 +1,39 @@
 """The cluster at one moment, as the verbs see it.
 
 What it answers: for each node its kind (machine type and resource), its devices, which of them are
-free and where it stands. Immutable: a change makes a new snapshot that shares everything else
-(one dict copy, about 0.1 ms at 5,000 nodes). It never learns anything by itself; a feed makes it.
+free and where it stands. Immutable: a change makes a new snapshot that shares everything that did
+not change. It never learns anything by itself; a feed makes it.
 
-Nodes of one kind with the same devices free are alike to every pod: `NodeView.state` is equal for
-them, and the verbs rate each state once.
+Nodes of one kind with the same devices free are alike to every pod: they share a *state*, and the
+verbs rate each state once. What the verbs need of every node asked about lies in arrays by node
+position, so that 5,000 nodes cost a few array operations and not 5,000 turns of a loop.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING
-from zlib import crc32
+
+import numpy as np
 
 from extender.wire import score_head
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from topology.select import Machine
 
-__all__ = ["ClusterSnapshot", "MachineType", "NodeKind", "NodeView", "make_view"]
+__all__ = ["ClusterSnapshot", "MachineType", "NodeKind", "NodeView", "make_snapshot", "make_view"]
 
 _KIND_BITS = 16
 """Room for 65,536 kinds in a state; a cluster has a handful."""
+_SPARE_STATES = 1024
+"""State numbers that may go out of use before they are handed out anew."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,8 +62,7 @@ class NodeKind:
 class NodeView:
     """One node. `free` has bit i set where device i may be given away; ids in device order.
 
-    `host_json` is the name as a JSON string, `score_json` the head of its score in a prioritize
-    answer and `tie` the name's hash: made once, for every request.
+    `state` is equal for nodes that are alike to every pod. `host_json` is the name as JSON.
     """
 
     name: str
@@ -64,41 +71,64 @@ class NodeView:
     ids: tuple[str, ...]
     free: int
     state: int
-    tie: int
     host_json: str
-    score_json: str
 
 
 def make_view(name: str, *, zone: str, kind: NodeKind, ids: tuple[str, ...], free: int) -> NodeView:
-    """Make a node's view; what depends on the name alone is computed here, once."""
-    return NodeView(
-        name=name,
-        zone=zone,
-        kind=kind,
-        ids=ids,
-        free=free,
-        state=free << _KIND_BITS | kind.index,
-        tie=crc32(name.encode()),
-        host_json=json.dumps(name),
-        score_json=score_head(name),
-    )
+    """Make a node's view."""
+    return NodeView(name, zone, kind, ids, free, _state(kind, free), json.dumps(name))
 
 
-@dataclass(frozen=True, slots=True)
+def _state(kind: NodeKind, free: int) -> int:
+    return free << _KIND_BITS | kind.index
+
+
+class _Nodes(Mapping[str, NodeView]):
+    """Views by name, in order of position."""
+
+    def __init__(self, positions: Mapping[str, int], views: Sequence[NodeView]) -> None:
+        self._positions = positions
+        self._views = views
+
+    def __getitem__(self, name: str) -> NodeView:
+        return self._views[self._positions[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._positions)
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ClusterSnapshot:
-    """All nodes by name. `generation` is the ledger's.
+    """All nodes, by position 0..n-1. `generation` is the ledger's.
+
+    Static: `positions` by name, `zone_ids` int64[n], `ties` uint64[n] (a hash of each name),
+    `score_heads` (each node's part of a prioritize answer), `has_soft_taints` (some node carries a
+    PreferNoSchedule taint). Per moment: `views` and `state_ids` int64[n], small numbers that are
+    equal for equal states; `state_numbers` maps a view's state to its number.
 
     `observed_at_s` is when the feed last heard from its source, None for a feed inside this
     process, which cannot lag. `is_synced` is False until the feed has seen everything once.
-    `has_soft_taints` tells that some node carries a PreferNoSchedule taint.
     """
 
-    nodes: Mapping[str, NodeView]
-    generation: int = 0
+    positions: Mapping[str, int]
+    zone_ids: NDArray[np.int64]
+    ties: NDArray[np.uint64]
+    score_heads: Sequence[str]
+    has_soft_taints: bool
+    views: Sequence[NodeView]
+    state_ids: NDArray[np.int64]
+    state_numbers: Mapping[int, int]
+    generation: int
     is_synced: bool = True
     observed_at_s: float | None = None
-    has_soft_taints: bool = False
-    zones: frozenset[str] = frozenset()
+
+    @property
+    def nodes(self) -> Mapping[str, NodeView]:
+        """Views by name."""
+        return _Nodes(self.positions, self.views)
 
     def is_fresh(self, now_s: float, bound_s: float) -> bool:
         """Whether a refusal may be based on this: synced, and heard from within the bound."""
@@ -108,9 +138,50 @@ class ClusterSnapshot:
 
     def with_free(self, changed: Mapping[str, int], generation: int) -> ClusterSnapshot:
         """The same cluster with other free masks on some of its nodes."""
-        nodes = dict(self.nodes)
+        views = list(self.views)
+        state_ids = self.state_ids.copy()
+        numbers = dict(self.state_numbers)
         for name, free in changed.items():
-            view = nodes[name]
-            state = free << _KIND_BITS | view.kind.index
-            nodes[name] = replace(view, free=free, state=state)
-        return replace(self, nodes=nodes, generation=generation)
+            position = self.positions[name]
+            view = views[position]
+            state = _state(view.kind, free)
+            views[position] = replace(view, free=free, state=state)
+            state_ids[position] = numbers.setdefault(state, len(numbers))
+        if len(numbers) > 2 * len(views) + _SPARE_STATES:
+            numbers, state_ids = _number_states(views)
+        return replace(
+            self,
+            views=views,
+            state_ids=state_ids,
+            state_numbers=numbers,
+            generation=generation,
+        )
+
+
+def make_snapshot(
+    views: Sequence[NodeView], *, generation: int = 0, has_soft_taints: bool = False
+) -> ClusterSnapshot:
+    """Make the first snapshot of a cluster; the views' names are different."""
+    zones = {zone: i for i, zone in enumerate(sorted({view.zone for view in views}))}
+    numbers, state_ids = _number_states(views)
+    return ClusterSnapshot(
+        positions={view.name: i for i, view in enumerate(views)},
+        zone_ids=np.array([zones[view.zone] for view in views], dtype=np.int64),
+        ties=np.array([_hash(view.name) for view in views], dtype=np.uint64),
+        score_heads=tuple(score_head(view.name) for view in views),
+        has_soft_taints=has_soft_taints,
+        views=tuple(views),
+        state_ids=state_ids,
+        state_numbers=numbers,
+        generation=generation,
+    )
+
+
+def _number_states(views: Sequence[NodeView]) -> tuple[dict[int, int], NDArray[np.int64]]:
+    numbers: dict[int, int] = {}
+    ids = [numbers.setdefault(view.state, len(numbers)) for view in views]
+    return numbers, np.array(ids, dtype=np.int64)
+
+
+def _hash(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
