@@ -21,6 +21,7 @@ from starlette.responses import Response
 from extender import logkeys
 from extender.decisions import RECORDED
 from extender.engine import Outcome, Verb
+from extender.errors import DecisionLogError
 from extender.reasons import Reason
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class Logger(Protocol):
 
     def info(self, event: str, **fields: object) -> object:
         """Log an event."""
+        ...
+
+    def warning(self, event: str, **fields: object) -> object:
+        """Log a fault."""
         ...
 
 
@@ -108,9 +113,12 @@ def _answer(verb: Verb, body: bytes, deps: Dependencies) -> Response:
     answer = deps.engine.answer(verb, body, now_s)
     seconds = deps.timer() - start_s
     deps.metrics.observe(answer, seconds)
-    if deps.decision_log is not None and verb in RECORDED:
-        deps.decision_log.record(verb, body, now_s, answer)
     _log(deps, answer, seconds)
+    if deps.decision_log is not None and verb in RECORDED:
+        try:
+            deps.decision_log.record(verb, body, now_s, answer)
+        except DecisionLogError as error:
+            deps.log.warning(logkeys.DECISION_LOG_ENDED, **{logkeys.DETAIL: str(error)})
     return _respond(answer)
 
 

@@ -92,10 +92,14 @@ def make_engine(spec: ClusterSpec, rules: Rules) -> Engine:
 
 
 class DecisionLog:
-    """Appends to an open text file; each line is flushed, so that a crash loses none."""
+    """Appends to an open text file; each line is flushed, so that a crash loses none.
+
+    After a line that could not be written (disk full) nothing is written any more: a log with a gap
+    does not replay, and placing pods goes on.
+    """
 
     def __init__(self, file: IO[str], spec: ClusterSpec, engine: Engine) -> None:
-        self._file = file
+        self._file: IO[str] | None = file
         header: dict[str, object] = {
             "kind": "run",
             "v": VERSION,
@@ -106,7 +110,10 @@ class DecisionLog:
         self._write(header)
 
     def record(self, verb: Verb, body: bytes, at_s: float, answer: Answer) -> None:
-        """Append one call."""
+        """Append one call.
+
+        Raises `DecisionLogError` where this line could not be written; later calls do nothing.
+        """
         call: dict[str, object] = {"kind": "call", "verb": verb.value, "at_s": at_s}
         try:
             call["input"] = body.decode()
@@ -118,8 +125,15 @@ class DecisionLog:
         self._write(call)
 
     def _write(self, line: dict[str, object]) -> None:
-        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
-        self._file.flush()
+        if self._file is None:
+            return
+        try:
+            self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+            self._file.flush()
+        except OSError as error:
+            self._file = None
+            msg = f"decision log cannot be written and ends here: {error}"
+            raise DecisionLogError(msg) from error
 
 
 def replay(lines: Iterable[str]) -> Replayed:

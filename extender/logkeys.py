@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "ANSWERED",
+    "DECISION_LOG_ENDED",
     "DETAIL",
     "EFFECTIVE_SETTINGS",
     "GENERATION",
@@ -31,6 +32,7 @@ EFFECTIVE_SETTINGS = "effective_settings"
 READY = "ready"
 STOPPED = "stopped"
 ANSWERED = "answered"
+DECISION_LOG_ENDED = "decision_log_ended"
 
 # Keys.
 VERB = "verb"

@@ -34,6 +34,8 @@ class Log:
         """Take a line."""
         self.lines.append({"event": event, **fields})
 
+    warning = info
+
 
 class Served:
     """An application, its log, and calls to it."""
@@ -242,3 +244,29 @@ def test_a_caller_that_hangs_up_harms_nobody(served):
     sent = asyncio.run(hang_up())
     assert sent[0]["status"] == 400
     assert served.post("filter", args(pod(1), NODES)).status_code == 200
+
+
+class FullDisk(io.StringIO):
+    """Takes so many writes."""
+
+    n_left = 2
+
+    def write(self, text: str) -> int:
+        """Take a line, or fail as a full disk does."""
+        if self.n_left == 0:
+            raise OSError(28, "No space left on device")
+        self.n_left -= 1
+        return super().write(text)
+
+
+def test_a_full_disk_ends_the_decision_log_and_nothing_else():
+    """Pods are placed all the same; what was written replays."""
+    file = FullDisk()
+    served = Served(engine(), file)
+    for uid in ("u1", "u2", "u3"):
+        response = served.post("filter", args(pod(2, uid=uid), NODES))
+        assert response.json()["NodeNames"] == NODES
+    ended = [line for line in served.log.lines if line["event"] == "decision_log_ended"]
+    assert len(ended) == 1
+    assert "No space left on device" in ended[0]["detail"]
+    assert replay(file.getvalue().splitlines()).n_calls == 1

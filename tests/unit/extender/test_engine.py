@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 
 from extender import engine as engine_module
+from extender import wire
 from extender.cluster import lay_out
 from extender.engine import NEEDS_NAMES, Outcome, Verb
 from extender.reasons import Reason
+from extender.request import parse_pod
 from extender.transitions import DeviceState
 from tests.unit.extender.engines import ask, bind, engine, names, spec
 from tests.unit.extender.pods import GPU, args, binding, container, pod
@@ -467,3 +469,11 @@ def test_the_memory_of_ratings_is_bounded():
     for n_gpus in (1, 2, 3, 4, 1):
         one.answer(Verb.FILTER, args(pod(n_gpus), names(one)), 0.0)
         assert one.n_ratings <= 3
+
+
+def test_a_pod_without_gpus_is_never_rated():
+    """Every node would look feasible to it by accident."""
+    one = engine()
+    request = parse_pod(wire.decode(wire.Pod, json.dumps(pod()).encode()), (GPU,))
+    with pytest.raises(ValueError, match="default/pod-u1 asks for no GPU"):
+        one._rater.rate(request, ())

@@ -1,0 +1,77 @@
+"""The cluster at one moment: immutable, shared, numbered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender import snapshot as snapshot_module
+from extender.snapshot import NodeKind, make_snapshot, make_view
+
+KINDS = [NodeKind(i, f"kind-{i}", "nvidia.com/gpu", None) for i in range(2)]
+
+
+def snapshot(n_nodes: int = 3):
+    """Nodes of two kinds with eight devices each, all free."""
+    ids = tuple("abcdefgh")
+    return make_snapshot(
+        [
+            make_view(f"n{i}", zone=f"z{i % 2}", kind=KINDS[i % 2], ids=ids, free=0xFF)
+            for i in range(n_nodes)
+        ]
+    )
+
+
+def test_a_change_leaves_the_old_snapshot_as_it_was():
+    """A verb answers from one moment, whatever is bound meanwhile."""
+    before = snapshot()
+    after = before.with_free({"n1": 0b11}, 7)
+    assert (before.nodes["n1"].free, after.nodes["n1"].free) == (0xFF, 0b11)
+    assert (before.generation, after.generation) == (0, 7)
+    assert after.nodes["n0"] is before.nodes["n0"]
+    assert after.positions is before.positions
+    assert before.state_ids.tolist() == [0, 1, 0]
+
+
+def test_nodes_are_a_mapping_in_order():
+    """By name, as the rest of the program asks."""
+    nodes = snapshot().nodes
+    assert list(nodes) == ["n0", "n1", "n2"]
+    assert (len(nodes), "n1" in nodes, "n9" in nodes) == (3, True, False)
+
+
+@pytest.mark.parametrize("spare", [0, 1000], ids=["numbers are handed out anew", "numbers grow"])
+@given(changes=st.lists(st.tuples(st.sampled_from(["n0", "n1", "n2"]), st.integers(0, 255))))
+def test_numbers_are_equal_exactly_for_equal_states(spare, changes):
+    """However many states came and went: the verbs rate each number once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot_module, "_SPARE_STATES", spare)
+        one = snapshot()
+        for name, free in changes:
+            one = one.with_free({name: free}, one.generation + 1)
+    states = [view.state for view in one.views]
+    ids = one.state_ids.tolist()
+    for a in range(3):
+        for b in range(3):
+            assert (states[a] == states[b]) == (ids[a] == ids[b])
+    assert np.all(one.state_ids < len(one.state_numbers))
+    assert [one.state_numbers[state] for state in states] == ids
+
+
+@pytest.mark.parametrize(
+    ("is_synced", "observed_at_s", "is_fresh"),
+    [
+        pytest.param(True, None, True, id="a feed that cannot lag"),
+        pytest.param(True, 40.0, True, id="heard of just within the bound"),
+        pytest.param(True, 39.9, False, id="heard of too long ago"),
+        pytest.param(False, None, False, id="not synced"),
+    ],
+)
+def test_freshness(is_synced, observed_at_s, is_fresh):
+    """A refusal may only be based on fresh state."""
+    one = replace(snapshot(), is_synced=is_synced, observed_at_s=observed_at_s)
+    assert one.is_fresh(100.0, 60.0) is is_fresh
