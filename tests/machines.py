@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from topology.model import (
     CpuPlatform,
     Gpu,
     LinkKind,
+    MeasuredPair,
+    MeasuredSet,
     Measurement,
     NodeTopology,
     P2pAccess,
@@ -21,7 +24,7 @@ from topology.model import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["NVLINK", "direct_mesh", "machine"]
+__all__ = ["NVLINK", "direct_mesh", "machine", "relabelled"]
 
 
 def NVLINK(n_links: int | None) -> AcceleratorLink:  # noqa: N802 - reads like the label it stands for
@@ -73,3 +76,35 @@ def direct_mesh(gpu: Gpu, units: Sequence[Sequence[int]]) -> NodeTopology:
     n = len(units)
     links = {(i, j): NVLINK(units[i][j]) for i, j in combinations(range(n), 2) if units[i][j]}
     return machine([gpu] * n, links=links)
+
+
+def relabelled(topology: NodeTopology, order: Sequence[int]) -> NodeTopology:
+    """Number a node's GPUs anew: the new GPU k is the old GPU `order[k]`."""
+    new = {old: k for k, old in enumerate(order)}
+
+    def moved(gpus: Sequence[int]) -> tuple[int, ...]:
+        return tuple(sorted(new[gpu] for gpu in gpus))
+
+    measurement = topology.measurement
+    if measurement is not None:
+        pairs = [(moved((p.first, p.second)), p.bandwidth_gbytes_per_s) for p in measurement.pairs]
+        sets = [(moved(s.gpus), s.bandwidth_gbytes_per_s) for s in measurement.sets]
+        measurement = replace(
+            measurement,
+            pairs=tuple(MeasuredPair(gpus[0], gpus[1], figure) for gpus, figure in pairs),
+            sets=tuple(MeasuredSet(gpus, figure) for gpus, figure in sets),
+        )
+    return replace(
+        topology,
+        gpus=tuple(topology.gpus[i] for i in order),
+        links=tuple(tuple(topology.links[i][j] for j in order) for i in order),
+        pcie=tuple(tuple(topology.pcie[i][j] for j in order) for i in order),
+        nics=tuple(
+            replace(nic, levels=tuple(nic.levels[i] for i in order)) for nic in topology.nics
+        ),
+        fabrics=tuple(
+            replace(fabric, ports=tuple(sorted((new[gpu], n) for gpu, n in fabric.ports)))
+            for fabric in topology.fabrics
+        ),
+        measurement=measurement,
+    )

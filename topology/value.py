@@ -10,7 +10,8 @@ Method (b: rate of one link; k: set size). The first that applies:
    adds at this size. Ports are never summed per pair.
 2. *Ring, relay*: direct links connect the set. b * r with r closed rings of data
    (`topology.packing`); where no closed ring exists, b * rho * cut with the minimum cut in links,
-   since NCCL relays through the set's own GPUs.
+   since NCCL relays through the set's own GPUs. Beside a ring b * rho * (cut - 1) stands, so that
+   one narrow link that closes a wide chain does not lower what the chain carries.
 3. *Port, uplink, socket*: PCIe carries what the accelerator links do not connect. The least of
    these cuts, each with the accelerator links that cross it: one GPU (its port), one island of GPUs
    that links connect (their ports; the socket link where its PCIe leads out of the socket), one
@@ -144,9 +145,9 @@ def set_value(
     cut = _cut_of(units)
     if cut:
         rings = cut if len(members) == 2 else 2 * pack_rings(units, cut // 2)  # noqa: PLR2004
-        kind = Limit.RING if rings else Limit.RELAY
-        links = rings or constants.relay_share * cut
-        return SetValue(capacities.unit_gbytes_per_s * links, kind, rings, cut)
+        relayed = constants.relay_share * (cut - (rings > 0))
+        kind = Limit.RING if rings >= relayed else Limit.RELAY
+        return SetValue(capacities.unit_gbytes_per_s * max(rings, relayed), kind, rings, cut)
     value, kind = min(_tree_cuts(capacities, constants, mask), key=lambda found: found[0])
     return SetValue(value, kind, 0, 0)
 
