@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from extender.app import Logger
 
 GC_THRESHOLDS = (50_000, 50, 1_000)
-"""A request makes thousands of short-lived tuples and no cycles; a full collection of a large
-cluster's state takes tens of milliseconds. Start-up state is frozen; what comes later is collected
-rarely."""
+"""A request makes thousands of short-lived objects and no cycles, so collecting often is work for
+nothing: start-up state is frozen and what comes later is collected rarely. Measured at 5,000 nodes
+on one connection: prioritize 2.0 ms (p99 3.2) of processor time, 2.6 ms (p99 4.7) with Python's
+defaults."""
 
 cli = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 
