@@ -18,10 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from benchmarks.demo.figures import compute_figures, duels, span
 from benchmarks.demo.fleet import FLEET, lay_out_fleet
@@ -30,9 +28,9 @@ from benchmarks.demo.pods import draw_pods
 from benchmarks.demo.policies import ExtenderPolicy, MostAllocatedPolicy, RivalOnCoterieNode
 from benchmarks.demo.process import run_extender
 from benchmarks.demo.report import Demo, count_drawings, render_report
+from benchmarks.demo.tables import policy_table, span_table, telling_table
 from benchmarks.demo.timeline import play
 from benchmarks.errors import BenchmarkError
-from benchmarks.masks import members
 from benchmarks.report import read_environment
 from benchmarks.rivals import NvidiaBestEffort, PlainKubelet
 from extender.errors import ExtenderError
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from benchmarks.demo.figures import Figures, Span
     from benchmarks.demo.fleet import DemoNode
     from benchmarks.demo.policies import Policy
     from benchmarks.demo.timeline import Run
@@ -53,7 +50,6 @@ DEFAULT_OUT = Path("build/demo")
 LOG = "extender.log"
 N_POLICIES = 4
 N_TELLING = 5
-PERCENT = 100
 ASKING_POD = {
     "metadata": {"name": "mine", "namespace": "demo", "uid": "mine"},
     "spec": {"containers": [{"name": "main", "resources": {"limits": {DEFAULT_RESOURCE: "4"}}}]},
@@ -176,86 +172,11 @@ def _print(demo: Demo, console: Console) -> None:
         f"\n{len(demo.pods)} pods, seed {demo.seed}, on {len(demo.nodes)} nodes with {n_gpus} "
         f"GPUs; {demo.n_requests} requests to the extender"
     )
-    console.print(_policy_table(demo.figures))
+    console.print(policy_table(demo.figures))
     if demo.spans[0].n_mixes > 1:
-        console.print(_span_table(demo.spans))
-    console.print(_telling_table(demo))
-
-
-def _policy_table(figures: tuple[Figures, ...]) -> Table:
-    table = Table(
-        title="GB/s in % of each machine's best: pods of 2 and more GPUs that did not say none",
-        caption="missed: named a closeness and did not get it (of these: required). stranded: free "
-        "GPUs that make no pair, no four within 10 % of the machine's best, and all free ones",
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    table.add_column("policy", min_width=18)
-    for column in ("mean", "harmonic", "worst", "missed", "waited", "stranded", "free"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for one in figures:
-        table.add_row(
-            one.policy,
-            *(f"{PERCENT * share:.1f}" for share in (one.mean, one.harmonic, one.worst)),
-            f"{one.n_missed} ({one.n_required_missed})",
-            str(one.n_waited) + (f", {one.n_unplaced} never ran" if one.n_unplaced else ""),
-            ", ".join(f"{count:.1f}" for count in one.stranded.values()),
-            f"{one.n_free:.0f}",
-            style="bold" if one is figures[-1] else None,
-        )
-    return table
-
-
-def _span_table(spans: tuple[Span, ...]) -> Table:
-    title = f"The same over {spans[0].n_mixes} mixes: means, and the least and most of a mix"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("policy", min_width=18)
-    for column in ("mean", "harmonic", "worst", "missed", "waited", "stranded"):
-        table.add_column(column, justify="right")
-    for one in spans:
-        table.add_row(
-            one.policy,
-            _ranged(one.mean, one.mean_range),
-            _ranged(one.harmonic, one.harmonic_range),
-            f"{PERCENT * one.worst:.1f}",
-            f"{one.n_missed:.1f} ({one.n_required_missed:.1f})",
-            f"{one.n_waited:.1f}",
-            ", ".join(f"{count:.1f}" for count in one.stranded.values()),
-            style="bold" if one is spans[-1] else None,
-        )
-    return table
-
-
-def _ranged(mean: float, ends: tuple[float, float]) -> str:
-    least, most = (PERCENT * end for end in ends)
-    return f"{PERCENT * mean:.1f}\n{least:.1f}..{most:.1f}"
-
-
-def _telling_table(demo: Demo) -> Table:
-    table = Table(title="The most telling pods", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("pod", min_width=16)
-    for column in ("policy", "node", "GPUs"):
-        table.add_column(column, no_wrap=True)
-    for column in ("GB/s", "% of best"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for duel in demo.telling:
-        pod = duel.ours.pod
-        told = (pod.name, f"{pod.size} GPUs, {pod.wish}")
-        for run, one, what in zip(
-            (demo.runs[0], demo.runs[-1]), (duel.theirs, duel.ours), told, strict=True
-        ):
-            node, gpus = demo.nodes[one.place.node], one.place.gpus
-            table.add_row(
-                what,
-                run.policy,
-                node.name,
-                ",".join(str(gpu) for gpu in members(gpus)),
-                f"{node.value_gbytes_per_s(gpus):.1f}",
-                f"{PERCENT * node.relative(gpus):.0f}",
-                end_section=one is duel.ours,
-            )
-    return table
+        console.print(span_table(demo.spans))
+    if demo.telling:
+        console.print(telling_table(demo))
 
 
 def _write(demo: Demo, console: Console, out: Path) -> Path:

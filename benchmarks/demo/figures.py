@@ -35,6 +35,7 @@ __all__ = [
     "duels",
     "has_affinity",
     "relative_by_machine",
+    "show_percent",
     "span",
 ]
 
@@ -186,6 +187,18 @@ def has_affinity(placed: Placed, nodes: Mapping[str, DemoNode]) -> bool:
         return True
     level = affinity_level(nodes[placed.place.node].tables, placed.pod.policy.affinity)
     return level is None or bool(level[placed.place.gpus])
+
+
+def show_percent(share: float, digits: int = 0) -> str:
+    """Show a share of 1 as a percentage; only what is whole is shown as 100.
+
+    >>> [show_percent(1.0, 1), show_percent(0.9999, 1), show_percent(0.996)]
+    ['100.0', '99.9', '99']
+    """
+    shown = f"{100 * share:.{digits}f}"
+    if share < 1 and float(shown) >= 100:
+        return f"{100 - 10**-digits:.{digits}f}"
+    return shown
 
 
 def _relative(placed: Placed, nodes: Mapping[str, DemoNode]) -> float:

@@ -40,17 +40,17 @@ GAP_MINUTES = (0, 1, 2)
 _IMAGES = {True: "registry.example/train:1", False: "registry.example/notebook:1"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DemoPod:
     """One pod with one GPU container. `affinity` None is the absent annotation."""
 
     name: str
     uid: str
     size: int
-    affinity: str | None
-    is_required: bool
-    arrival_minute: int
-    duration_minutes: int
+    affinity: str | None = None
+    is_required: bool = False
+    arrival_minute: int = 0
+    duration_minutes: int = 1
 
     @property
     def annotations(self) -> dict[str, str]:

@@ -15,7 +15,7 @@ from jinja2 import Environment as Templates
 from jinja2 import PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from benchmarks.demo.figures import has_affinity, relative_by_machine
+from benchmarks.demo.figures import has_affinity, relative_by_machine, show_percent
 from benchmarks.demo.pods import DURATION_MINUTES
 from benchmarks.masks import members
 from topology.draw import draw_topology
@@ -136,11 +136,7 @@ def render_report(demo: Demo, *, advance: Callable[[], None] = lambda: None) -> 
 
 
 def _percent(share: float, digits: int = 0) -> str:
-    """Show a share; only what is whole is shown as 100 %."""
-    shown = f"{100 * share:.{digits}f}"
-    if share < 1 and float(shown) >= 100:
-        shown = f"{100 - 10**-digits:.{digits}f}"
-    return f"{shown} %"
+    return f"{show_percent(share, digits)} %"
 
 
 def _gbytes(value: float) -> str:

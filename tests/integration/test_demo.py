@@ -1,0 +1,162 @@
+"""`make demo` as its user runs it: a process that starts the extender, reports and cleans up."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.demo.process import run_extender
+from benchmarks.errors import ServerFailed
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 120
+
+
+def command(*arguments):
+    """The demo's command line."""
+    return [sys.executable, "-m", "benchmarks.demo", *map(str, arguments)]
+
+
+def events(log):
+    """The extender's log; lines that are no JSON are left out."""
+    lines = log.read_text().splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def is_listening(port):
+    """Whether somebody accepts connections there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def ready_port(log):
+    """Where the extender listened."""
+    return next(event["port"] for event in events(log) if event["event"] == "ready")
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """A small demo: what it printed, and its folder."""
+    out = tmp_path_factory.mktemp("demo")
+    done = subprocess.run(
+        command("--pods", 30, "--seed", 3, "--further", 1, "--out", out),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, out
+
+
+def test_the_table_names_every_policy_and_the_report(shown):
+    """What a newcomer reads first."""
+    text, out = shown
+    for policy in ("plain kubelet", "NVIDIA best-effort", "Coterie"):
+        assert re.search(
+            rf"^ *{policy} +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9]+ \([0-9]+\)", text, re.MULTILINE
+        )
+    assert "30 pods, seed 3, on 40 nodes with 272 GPUs" in text
+    assert "The same over 2 mixes" in text
+    assert "The most telling pods" in text
+    assert text.rstrip().endswith(f"report: {out / 'report.html'}")
+
+
+def test_the_report_is_one_file_that_stands_alone(shown):
+    """No reference to the outside but the names of XML namespaces."""
+    page = (shown[1] / "report.html").read_text()
+    assert set(re.findall(r"https?://[^\"' <)]+", page)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    assert page.count("<svg") > 50
+
+
+def test_the_extender_was_asked_over_http_and_has_ended(shown):
+    """Every verb of a scheduling cycle in its log, then its end."""
+    log = shown[1] / "extender.log"
+    told = events(log)
+    assert {"filter", "prioritize", "bind", "end"} <= {event.get("verb") for event in told}
+    assert {event.get("outcome") for event in told} <= {None, "ok", "refused"}
+    assert told[-1]["event"] == "stopped"
+    assert not is_listening(ready_port(log))
+
+
+def test_a_taken_port_is_told_and_fails(tmp_path):
+    """Exit code 1 and the extender's own words."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            command("--pods", 2, "--port", port, "--out", tmp_path),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "extender ended early (status 2)" in done.stderr
+    assert "cannot listen there" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_extender_too(tmp_path, number, code):
+    """`--keep-running` stays up with a busy cluster until ctrl-C."""
+    process = subprocess.Popen(
+        command("--pods", 10, "--further", 0, "--keep-running", "--out", tmp_path),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if "/explain" in line:
+                break
+        port = ready_port(tmp_path / "extender.log")
+        assert is_listening(port)
+        process.send_signal(number)
+        assert process.wait(timeout=DEADLINE_S) == code
+        assert not is_listening(port)
+        assert events(tmp_path / "extender.log")[-1]["event"] == "stopped"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_a_cluster_that_cannot_be_made_is_told(tmp_path):
+    """The end of the log is in the message."""
+    with (
+        pytest.raises(ServerFailed, match="ended early"),
+        run_extender("2x nonsense", port=0, log=tmp_path / "log"),
+    ):
+        pytest.fail("it cannot be ready")
+
+
+def test_the_extender_ends_where_the_block_fails(tmp_path):
+    """Whatever happens inside."""
+    log = tmp_path / "log"
+
+    def fail():
+        with run_extender("1x gb200-tray", port=0, log=log) as client:
+            assert client.get("/livez").text == "ok"
+            msg = "inside"
+            raise RuntimeError(msg)
+
+    with pytest.raises(RuntimeError, match="inside"):
+        fail()
+    assert not is_listening(ready_port(log))

@@ -1,0 +1,163 @@
+"""The report: one page that stands alone and says what the runs say."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from benchmarks.demo import report
+from benchmarks.demo.figures import compute_figures, duels, span
+from benchmarks.demo.fleet import lay_out_fleet
+from benchmarks.demo.pods import draw_pods
+from benchmarks.demo.policies import MostAllocatedPolicy
+from benchmarks.demo.report import Demo, count_drawings, render_report
+from benchmarks.demo.timeline import play
+from benchmarks.report import Environment
+from benchmarks.rivals import NvidiaBestEffort, PlainKubelet
+
+FLEET = "2x 8x-a6000-bridged, 1x gb200-tray"
+
+
+@pytest.fixture(scope="module")
+def demo():
+    """A small demo of two policies."""
+    nodes = lay_out_fleet(FLEET)
+    pods = draw_pods(16, seed=2)
+    runs = tuple(
+        play(MostAllocatedPolicy(name, "a <note>", rival, nodes, seed=2), pods, nodes)
+        for name, rival in (("plain & random", PlainKubelet()), ("last", NvidiaBestEffort()))
+    )
+    figures = tuple(compute_figures(run, nodes) for run in runs)
+    compared = duels(runs[1], runs[0], nodes)
+    return Demo(
+        seed=2,
+        cluster=FLEET,
+        nodes=nodes,
+        pods=pods,
+        runs=runs,
+        figures=figures,
+        duels=compared,
+        telling=compared[:2],
+        spans=tuple(span([one, one]) for one in figures),
+        n_requests=7,
+        seconds=1.5,
+        environment=Environment("2026-01-02", "abc", "a CPU", 2, "3.11", "2.0"),
+        version="1.2.3",
+    )
+
+
+@pytest.fixture(scope="module")
+def page(demo):
+    """The demo's page."""
+    return render_report(demo)
+
+
+class _Tags(HTMLParser):
+    """Every tag with its attributes; unclosed elements."""
+
+    VOID = frozenset({"meta", "br", "path", "use"})
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+        self.open = []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def tags(page):
+    """Parse a page."""
+    parser = _Tags()
+    parser.feed(page)
+    assert parser.open == []
+    return parser.seen
+
+
+def test_the_page_refers_to_nothing_outside(page):
+    """No script, no style sheet, no font, no picture from anywhere else."""
+    for tag, attributes in tags(page):
+        assert tag not in {"script", "link", "img", "iframe", "object"}
+        for name in ("src", "href", "xlink:href"):
+            assert attributes.get(name, "#").startswith("#")
+    assert "@import" not in page
+    assert "url(http" not in page
+
+
+def test_the_page_is_for_light_dark_and_phones(page):
+    """What browsers need for it."""
+    assert "prefers-color-scheme: dark" in page
+    assert 'name="viewport"' in page
+
+
+def test_every_policy_pod_and_figure_is_there(demo, page):
+    """The table says what the figures say; names are escaped."""
+    assert "plain &amp; random" in page
+    assert "a &lt;note&gt;" in page
+    for one in demo.figures:
+        assert report._percent(one.harmonic, 1) in page
+    for duel in demo.telling:
+        assert duel.ours.pod.name in page
+    assert "seed 2" in page
+    assert "1.2.3, commit abc" in page
+
+
+def test_each_drawing_is_counted_once(demo):
+    """The progress bar ends where it says."""
+    steps = []
+    drawn = render_report(demo, advance=lambda: steps.append(1))
+    assert len(steps) == count_drawings(demo) == drawn.count("<svg") == 2 * 2 + 2 * 2
+
+
+def test_the_map_has_a_cell_for_every_gpu(page):
+    """Every GPU of every node under every policy."""
+    cells = [
+        attributes
+        for tag, attributes in tags(page)
+        if attributes.get("title", "").startswith("GPU ")
+    ]
+    assert len(cells) == 2 * (8 + 8 + 4)
+    assert {one["class"] for one in cells} <= {"a", "b", "c", "d", "one", "none", "free"}
+
+
+def test_further_mixes_are_shown_where_there_are_some(demo, page):
+    """One mix has no spread to show."""
+    alone = Demo(
+        **{name: getattr(demo, name) for name in Demo.__slots__ if name != "spans"},
+        spans=tuple(span([one]) for one in demo.figures),
+    )
+    assert "The same with 2 mixes" in page
+    assert "The same with" not in render_report(alone)
+
+
+@pytest.mark.parametrize(
+    ("share", "digits", "shown"),
+    [
+        pytest.param(1.0, 1, "100.0 %", id="whole"),
+        pytest.param(0.9996, 1, "99.9 %", id="not quite whole"),
+        pytest.param(0.996, 0, "99 %", id="not quite whole, no decimals"),
+        pytest.param(0.054, 0, "5 %", id="little"),
+    ],
+)
+def test_only_what_is_whole_is_shown_as_100(share, digits, shown):
+    """Rounding never makes a figure perfect."""
+    assert report._percent(share, digits) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [pytest.param(238.8, "239", id="three figures"), pytest.param(12.04, "12.0", id="two")],
+)
+def test_bandwidth_is_shown_with_three_figures(value, shown):
+    """GB/s for people."""
+    assert report._gbytes(value) == shown

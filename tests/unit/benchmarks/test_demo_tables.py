@@ -1,0 +1,84 @@
+"""The demo's tables fit a terminal and say what the figures say."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from benchmarks.demo.figures import compute_figures, duels, show_percent, span
+from benchmarks.demo.fleet import lay_out_fleet
+from benchmarks.demo.pods import DemoPod
+from benchmarks.demo.policies import Place
+from benchmarks.demo.report import Demo
+from benchmarks.demo.tables import policy_table, span_table, telling_table
+from benchmarks.demo.timeline import Moment, Placed, Run
+from benchmarks.report import Environment
+
+NODES = lay_out_fleet("1x dgx-1-v100-dead-link")
+NODE = "dgx-1-v100-dead-link-0"
+POD = DemoPod(name="pod-007", uid="u", size=7, affinity="nvlink", is_required=True)
+WORSE = DemoPod(name="pod-008", uid="w", size=2)
+
+
+def run(name, gpus, pair):
+    """A run of two pods."""
+    pods = (Placed(POD, Place(NODE, gpus), 0), Placed(WORSE, Place(NODE, pair), 0))
+    never = DemoPod(name="never", uid="n", size=8)
+    return Run(name, "", pods, (never,), (Moment(0, {NODE: 0}, pods, 1),) * 2)
+
+
+RUNS = (run("NVIDIA best-effort", 0b1111111, 0b100001), run("Coterie", 0b1111111, 0b1001))
+FIGURES = tuple(compute_figures(one, NODES) for one in RUNS)
+MEAN = show_percent(FIGURES[0].mean, 1)
+DUELS = duels(RUNS[1], RUNS[0], NODES)
+DEMO = Demo(
+    seed=1,
+    cluster="",
+    nodes=NODES,
+    pods=(POD,),
+    runs=RUNS,
+    figures=FIGURES,
+    duels=DUELS,
+    telling=DUELS,
+    spans=tuple(span([one, one]) for one in FIGURES),
+    n_requests=1,
+    seconds=1.0,
+    environment=Environment("2026-01-02", "abc", "a CPU", 2, "3.11", "2.0"),
+    version="1.2.3",
+)
+
+
+def shown(table):
+    """What a terminal of 80 columns shows."""
+    text = io.StringIO()
+    Console(file=text, width=80).print(table)
+    return text.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        pytest.param(
+            policy_table(FIGURES), ("NVIDIA best-effort", MEAN, "0.0, 0.0"), id="policies"
+        ),
+        pytest.param(span_table(DEMO.spans), ("over 2 mixes", f"{MEAN}..{MEAN}"), id="spans"),
+        pytest.param(
+            telling_table(DEMO),
+            (NODE, "0,1,2,3,4,5,6", "pod-007", "pod-008", "49.9"),
+            id="telling pods",
+        ),
+    ],
+)
+def test_nothing_is_cut_at_80_columns(table, words):
+    """Every word of a wide row is there, and no ellipsis."""
+    text = shown(table)
+    assert "\u2026" not in text
+    for word in words:
+        assert word in text
+
+
+def test_pods_that_never_ran_are_told():
+    """They are part of those that waited."""
+    assert "1, 1 never ran" in shown(policy_table(FIGURES))

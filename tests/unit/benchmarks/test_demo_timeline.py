@@ -1,0 +1,104 @@
+"""The demo's clock: arrivals, waiting, ends."""
+
+from __future__ import annotations
+
+from benchmarks.demo.fleet import lay_out_fleet
+from benchmarks.demo.pods import DemoPod
+from benchmarks.demo.policies import Place
+from benchmarks.demo.timeline import play
+
+NODES = lay_out_fleet("1x 4x-l40s")
+NODE = "4x-l40s-0"
+
+
+class FirstFree:
+    """The lowest free GPUs of the one node; `log` tells what was called."""
+
+    name = "first free"
+    note = "a fake"
+
+    def __init__(self):
+        self.free = 0b1111
+        self.log = []
+
+    def place(self, pod):
+        gpus = [i for i in range(4) if self.free >> i & 1][: pod.size]
+        self.log.append((pod.name, len(gpus) == pod.size))
+        if len(gpus) < pod.size:
+            return None
+        mask = sum(1 << gpu for gpu in gpus)
+        self.free &= ~mask
+        return Place(NODE, mask)
+
+    def end(self, pod, place):
+        self.log.append((pod.name, "end"))
+        self.free |= place.gpus
+
+
+def pod(name, size, arrival, duration):
+    """A pod of a given size at a given time."""
+    return DemoPod(
+        name=name, uid=name, size=size, arrival_minute=arrival, duration_minutes=duration
+    )
+
+
+def test_a_waiting_pod_holds_up_nobody_and_keeps_its_turn():
+    """Waiting pods are tried in order of arrival whenever pods end."""
+    pods = [pod("a", 3, 0, 10), pod("b", 4, 1, 5), pod("c", 2, 2, 5), pod("d", 1, 3, 20)]
+    policy = FirstFree()
+    run = play(policy, pods, NODES)
+    started = {one.pod.name: (one.minute, one.waited_minutes) for one in run.placed}
+    assert started == {"a": (0, 0), "d": (3, 0), "c": (10, 8), "b": (23, 22)}
+    assert policy.log == [
+        ("a", True),
+        ("b", False),
+        ("c", False),
+        ("d", True),
+        ("a", "end"),
+        ("b", False),
+        ("c", True),
+        ("c", "end"),
+        ("b", False),
+        ("d", "end"),
+        ("b", True),
+        ("b", "end"),
+    ]
+    assert run.unplaced == ()
+
+
+def test_a_pod_that_fits_nowhere_is_told():
+    """It waits to the end and is counted as never placed."""
+    run = play(FirstFree(), [pod("huge", 8, 0, 1), pod("small", 1, 0, 1)], NODES)
+    assert [one.name for one in run.unplaced] == ["huge"]
+    assert [one.pod.name for one in run.placed] == ["small"]
+
+
+def test_gpus_are_free_again_in_the_minute_in_which_a_pod_ends():
+    """Ends come before arrivals."""
+    run = play(FirstFree(), [pod("a", 4, 0, 5), pod("b", 4, 5, 5)], NODES)
+    assert [one.waited_minutes for one in run.placed] == [0, 0]
+
+
+def test_a_moment_shows_the_fleet_right_after_an_arrival():
+    """What is free, who runs, how many wait; one moment for each arrival."""
+    steps = []
+    run = play(
+        FirstFree(),
+        [pod("a", 3, 0, 10), pod("b", 4, 1, 5)],
+        NODES,
+        advance=lambda: steps.append(1),
+    )
+    first, last = run.moments
+    assert (first.minute, first.n_free, first.n_waiting, dict(first.free)) == (0, 1, 0, {NODE: 8})
+    assert [one.pod.name for one in last.running] == ["a"]
+    assert (last.minute, last.n_waiting) == (1, 1)
+    assert run.busiest is last
+    assert len(steps) == 2
+
+
+def test_without_drain_the_pods_keep_running():
+    """`--keep-running` leaves the cluster as busy as the last arrival found it."""
+    policy = FirstFree()
+    run = play(policy, [pod("a", 3, 0, 10), pod("b", 4, 1, 5)], NODES, drain=False)
+    assert [one.name for one in run.unplaced] == ["b"]
+    assert policy.free == 0b1000
