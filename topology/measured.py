@@ -9,8 +9,11 @@ a class counts as its median in two significant digits, so that nodes that measu
 machine type. Of a set, the widest path between its worst connected members (the
 least edge of the maximum spanning tree) is taken twice, over the measured classes and over the
 labels' own pair values; the set's value is scaled by the ratio. Pairs that nobody measured keep
-their label. A measured set overrides its value. Raw figures only order sets that are otherwise
-equal (`raw_sums`). Source of the gap: pairs of one label differ by
+their label. A measured set overrides its value. All this at the message size of the measurement;
+from there a set that falls short of its label keeps the label's start-up cost, and one that beats
+it is on a better path than the label's, so that its start-up cost shrinks with the ratio. Both meet
+the figure at its own size, and at every size a higher figure is a higher value. Raw figures only
+order sets that are otherwise equal (`raw_sums`). Source of the gap: pairs of one label differ by
 less than 3 % on the V100, A6000 and H100 nodes of BandPilot, pairs of different labels by more than
 40 % (facts in docs/adr/0002).
 """
@@ -24,6 +27,7 @@ import numpy as np
 
 from topology.links import FITTED_MESSAGE_BYTES
 from topology.masks import mask_index, mask_of
+from topology.value import at_message_size
 from topology.value_table import connected_masks
 
 if TYPE_CHECKING:
@@ -100,16 +104,15 @@ def apply_measurement(
     value: NDArray[np.float64],
     latency: NDArray[np.float64],
     n: int,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Correct B_inf of every mask by what was measured.
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Correct the curve of every mask by what was measured.
 
-    `value` is float64[2**n], B_inf by label in GB/s; `latency` its `a` in s/GB. Returns the
-    corrected B_inf, and for the tie-break the sum of pair classes inside each mask (label values
-    where nobody measured), GB/s.
+    `value` is float64[2**n], B_inf by label in GB/s; `latency` its `a` in s/GB. Returns both
+    corrected, and for the tie-break the sum of pair classes inside each mask (label values where
+    nobody measured), GB/s.
     """
-    index = mask_index(n)
-    scale = latency * (FITTED_MESSAGE_BYTES / (measurement.message_bytes or FITTED_MESSAGE_BYTES))
-    at_size = value / (1 + scale * value)
+    message_bytes = measurement.message_bytes or FITTED_MESSAGE_BYTES
+    at_size = at_message_size(value, latency, message_bytes)
     label = np.zeros((n, n))
     for j in range(n):
         for i in range(j):
@@ -117,15 +120,16 @@ def apply_measurement(
     classed = label.copy()
     for (i, j), figure in pair_classes(measurement).items():
         classed[i, j] = classed[j, i] = figure
-    wide = index.size >= 2  # noqa: PLR2004 - a set that reduces
-    at_size[wide] *= _widest_paths(classed, n)[wide] / _widest_paths(label, n)[wide]
+    wide = mask_index(n).size >= 2  # noqa: PLR2004 - a set that reduces
+    ratio = np.ones(1 << n)
+    ratio[wide] = _widest_paths(classed, n)[wide] / _widest_paths(label, n)[wide]
     for gpus, figure in set_figures(measurement).items():
-        at_size[mask_of(gpus)] = figure
-    corrected = at_size.copy()
-    # B_inf from B(M); where start-up cost alone would explain the figure, the figure stands.
-    kept = 1 - scale * at_size
-    np.divide(at_size, kept, out=corrected, where=kept > _LEAST_KEPT)
-    return corrected, _pair_sums(classed)
+        ratio[mask_of(gpus)] = figure / at_size[mask_of(gpus)]
+    # With s = a x value / M, 1/B' = 1/(ratio x B(M)) - a/M gives B' = ratio x value / (1 + (1 -
+    # ratio) s). Above 1 that would end at ratio = 1 + 1/s, so a is divided by the ratio instead.
+    start_up = latency * (FITTED_MESSAGE_BYTES / message_bytes) * value
+    corrected = ratio * value / (1 + (1 - np.minimum(ratio, 1.0)) * start_up)
+    return corrected, latency / np.maximum(ratio, 1.0), _pair_sums(classed)
 
 
 def raw_sums(
@@ -137,10 +141,6 @@ def raw_sums(
     for pair, figure in raw.items():
         difference[pair] = difference[pair[::-1]] = figure - classes[pair]
     return np.round(class_sum + _pair_sums(difference), 6)
-
-
-_LEAST_KEPT = 0.1
-"""Below this share the start-up term is more than ten times what was measured: not invertible."""
 
 
 def _widest_paths(pairs: NDArray[np.float64], n: int) -> NDArray[np.float64]:

@@ -120,13 +120,14 @@ def build_tables(
     index = mask_index(n)
     capacities = node_capacities(topology, constants)
     table = value_table(capacities, constants)
-    b_inf, class_sum, raw_sum = table.value, _link_density(capacities), np.zeros(1 << n)
+    b_inf, latency = table.value, table.latency
+    class_sum, raw_sum = _link_density(capacities), np.zeros(1 << n)
     if topology.measurement is not None:
-        b_inf, class_sum = apply_measurement(
-            topology.measurement, value=table.value, latency=table.latency, n=n
+        b_inf, latency, class_sum = apply_measurement(
+            topology.measurement, value=b_inf, latency=latency, n=n
         )
         raw_sum = raw_sums(topology.measurement, class_sum, n)
-    value = np.round(at_message_size(b_inf, table.latency, message_bytes), 6)
+    value = np.round(at_message_size(b_inf, latency, message_bytes), 6)
     value_class = _classes(value, index.size)
     closeness = _mean_closeness(topology)
     is_uniform = _uniform(topology)
