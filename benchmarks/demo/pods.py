@@ -3,9 +3,9 @@
 What it answers: which pods arrive when, for how long, with how many GPUs and which annotations; the
 same for every policy. It places nothing.
 
-The mix is ours, made so that every size and affinity occurs. Sizes lean to 1, 2, 4 and 8 as the
-traces of GPU clusters do (openb: 1, 2, 4 and 8 GPUs are 99 % of its pods); odd sizes are there
-because users ask for them. A minute is the unit of time.
+The mix is ours, made so that every size and affinity occurs. Sizes lean to 1, 2, 4 and 8, the only
+ones in the openb trace; there most pods ask for one GPU, here fewer, since one GPU leaves no set to
+choose. Odd sizes are there because users ask for them. A minute is the unit of time.
 """
 
 from __future__ import annotations
