@@ -70,13 +70,15 @@ def remainder_table(
     size = mask_index(n).size
     total = np.zeros(1 << n)
     weights = 0.0
+    heaviest = max(weight for _, weight in demand.sizes)
     for d, weight in demand.sizes:
         if d > n:
             continue
         sums = disjoint_values(value, n, d)
         if sums[-1] > 0:
-            total += weight * sums / sums[-1]
-            weights += weight
+            # Weights are taken relative to the heaviest: any finite ones add up to a number.
+            total += weight / heaviest * (sums / sums[-1])
+            weights += weight / heaviest
     share = total / weights if weights else size / n
     return np.round(share, _DECIMALS)
 
@@ -110,8 +112,8 @@ def _extend(
     if above + 1 < 2 * d:
         return
     shift = low + 1
-    upper = mask_index(above).masks if above else np.zeros(1, dtype=np.int64)
-    wide = upper[mask_index(above).size + 1 >= 2 * d]
+    upper = mask_index(above)
+    wide = upper.masks[upper.size + 1 >= 2 * d]
     base = (wide << shift) | (1 << low)
     found = np.maximum(best[base], best[wide << shift])
     for others in combinations(range(above), d - 1):
