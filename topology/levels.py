@@ -22,14 +22,12 @@ from topology.policy import Affinity
 from topology.value_table import connected_masks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from topology.model import NodeTopology
     from topology.tables import MachineTables
 
-__all__ = ["affinity_level", "possible_level"]
+__all__ = ["affinity_level", "possible_level", "possible_neighbours"]
 
 
 def affinity_level(tables: MachineTables, affinity: Affinity) -> NDArray[np.bool_] | None:
@@ -44,33 +42,41 @@ def affinity_level(tables: MachineTables, affinity: Affinity) -> NDArray[np.bool
 @lru_cache(maxsize=256)
 def possible_level(tables: MachineTables, affinity: Affinity) -> NDArray[np.bool_]:
     """Which masks have `nvlink`, `switch` or `numa`, or would if the unknown turned out well."""
-    topology, n = tables.topology, tables.n_gpus
+    n = tables.n_gpus
+    rows = possible_neighbours(tables.topology, affinity)
     if affinity is Affinity.NVLINK:
-        maybe = _rows(
-            n, lambda i, j: topology.links[i][j].is_up or not topology.links[i][j].is_known
-        )
         possible = np.zeros(1 << n, dtype=np.bool_)
-        possible[connected_masks(maybe, n)] = True
+        possible[connected_masks(rows, n)] = True
         return possible
-    apart = _is_apart_from_switch if affinity is Affinity.SWITCH else _is_apart_from_socket
-    rows = _rows(n, lambda i, j: apart(topology, i, j))
-    holds = tables.is_switch if affinity is Affinity.SWITCH else tables.is_numa
     masks = mask_index(n).masks
     is_apart = np.zeros(1 << n, dtype=np.bool_)
     for i, row in enumerate(rows):
-        is_apart |= (masks >> i & 1 == 1) & (masks & row != 0)
-    return holds | ~is_apart
+        is_apart |= (masks >> i & 1 == 1) & (masks & ~(row | 1 << i) != 0)
+    return (tables.is_switch if affinity is Affinity.SWITCH else tables.is_numa) | ~is_apart
 
 
-def _rows(n: int, holds: Callable[[int, int], bool]) -> list[int]:
-    return [sum(1 << j for j in range(n) if j != i and holds(i, j)) for i in range(n)]
+def possible_neighbours(topology: NodeTopology, affinity: Affinity) -> list[int]:
+    """For each GPU the mask of those that have `nvlink`, `switch` or `numa` with it, or might."""
+    is_possible = {
+        Affinity.NVLINK: _may_be_linked,
+        Affinity.SWITCH: _may_share_switch,
+        Affinity.NUMA: _may_share_socket,
+    }[affinity]
+    every = range(topology.n_gpus)
+    return [sum(1 << j for j in every if j != i and is_possible(topology, i, j)) for i in every]
 
 
-def _is_apart_from_switch(topology: NodeTopology, i: int, j: int) -> bool:
-    return PcieLevel.PXB.rank < topology.pcie[i][j].rank < PcieLevel.UNKNOWN.rank
+def _may_be_linked(topology: NodeTopology, i: int, j: int) -> bool:
+    return topology.links[i][j].is_up or not topology.links[i][j].is_known
 
 
-def _is_apart_from_socket(topology: NodeTopology, i: int, j: int) -> bool:
+def _may_share_switch(topology: NodeTopology, i: int, j: int) -> bool:
+    level = topology.pcie[i][j]
+    return level.rank <= PcieLevel.PXB.rank or level is PcieLevel.UNKNOWN
+
+
+def _may_share_socket(topology: NodeTopology, i: int, j: int) -> bool:
     one, other = topology.gpus[i].numa_node, topology.gpus[j].numa_node
-    are_told = one is not None and other is not None
-    return topology.pcie[i][j] is PcieLevel.SYS or (are_told and one != other)
+    if one is not None and other is not None:
+        return one == other
+    return topology.pcie[i][j] is not PcieLevel.SYS
