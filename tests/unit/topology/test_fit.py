@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.brute_force import BruteForce, is_remainder_first
@@ -72,7 +72,7 @@ def _shortfall(
     topology=built_machines(min_gpus=2, max_gpus=8),
     policy=policies(),
 )
-@settings(max_examples=120)
+@settings(max_examples=120, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_containers_are_chosen_together(
     rng: Random, topology: NodeTopology, policy: PlacementPolicy
 ) -> None:
