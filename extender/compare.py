@@ -7,7 +7,7 @@ Order (first difference decides):
 
 1. whether the affinity holds that the pod named: such a set beats any other, whatever it costs
    (`required`, a required NIC and `min-bandwidth` are conditions; a node that breaks one is
-   refused)
+   refused); then whether every set has the RDMA NIC that the pod would like
 2. loss class: how far the set is from its own machine's best, in classes, so that a small pod does
    not go to the fastest machine of a mixed fleet; with `prefer: fastest` instead the GB/s of the
    worst container, in classes of 2 %
@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from extender.request import is_packed
-from topology.policy import Prefer
+from topology.policy import NicRule, Prefer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -60,17 +60,18 @@ _ROUNDING = 9
 class Rank:
     """Where a node state stands for one pod; the lesser `key` is better.
 
-    `step` is (affinity missed, loss class), empty for a node without usable topology.
-    `speed_gbytes_per_s` is 0 for a pod that does not compare nodes by speed.
+    `step` is (wishes missed, loss class), a missed affinity counting 2 and a missed NIC 1; empty
+    for a node without usable topology. `speed_gbytes_per_s` is 0 for a pod that does not compare
+    nodes by speed.
     """
 
-    step: tuple[bool, int] | tuple[()]
+    step: tuple[int, int] | tuple[()]
     speed_gbytes_per_s: float
     remainder_cost_gpus: float
     n_free: int
 
     @property
-    def key(self) -> tuple[bool, tuple[bool, int] | tuple[()], int, float, int]:
+    def key(self) -> tuple[bool, tuple[int, int] | tuple[()], int, float, int]:
         """Sort key, without the caller's tie-break."""
         speed = self.speed_gbytes_per_s
         speed_class = math.floor(math.log(speed) / math.log1p(EQUAL)) if speed > 0 else 0
@@ -92,21 +93,24 @@ def rank_fit(
 ) -> Rank:
     """Rank the best sets of one node state; `n_free` counts its free GPUs before the pod."""
     remainder_cost_gpus = fit.remainder_cost_gpus
+    missed = 0
+    if shape.policy.nic is NicRule.PREFERRED:
+        missed += not all(one.has_near_nic for _, one in fit.containers)
     if is_packed(shape):
-        return Rank((False, 0), 0.0, remainder_cost_gpus, n_free)
+        return Rank((missed, 0), 0.0, remainder_cost_gpus, n_free)
     sets = [selected for _, selected in fit.containers if len(selected.gpus) > 1]
-    is_apart = not all(one.satisfies_affinity for one in sets)
+    missed += 0 if all(one.satisfies_affinity for one in sets) else 2
     if shape.policy.prefer is Prefer.FASTEST:
         speed = min(one.value_gbytes_per_s for one in sets)
-        return Rank((is_apart, 0), speed, remainder_cost_gpus, n_free)
+        return Rank((missed, 0), speed, remainder_cost_gpus, n_free)
     loss_class = bisect_left(loss_bounds, round(fit.worst.loss, _ROUNDING))
-    return Rank((is_apart, loss_class), 0.0, remainder_cost_gpus, n_free)
+    return Rank((missed, loss_class), 0.0, remainder_cost_gpus, n_free)
 
 
 def scores(ranks: Mapping[int, Rank], size_gpus: int) -> dict[int, int]:
     """Map ranks, by any key, onto 0..10; `size_gpus` is the pod's size. O(n log n).
 
-    >>> near, far = Rank((False, 0), 0.0, 1.0, 8), Rank((False, 3), 0.0, 1.0, 8)
+    >>> near, far = Rank((0, 0), 0.0, 1.0, 8), Rank((0, 3), 0.0, 1.0, 8)
     >>> scores({1: near, 2: far, 3: unranked(8)}, 4)
     {3: 0, 1: 10, 2: 5}
     """

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from extender.compare import scores
 from extender.rating import Rating
+from topology.masks import gpus_of
 from topology.outcome import Selected
 from topology.select import select_set
+from topology.value import Limit
 
 if TYPE_CHECKING:
     from extender.rating import Rater, Refusal
@@ -113,19 +115,41 @@ def _containers(request: PodRequest, view: NodeView, fit: PodFit | None) -> list
         return None
     by_position = dict(fit.containers)
     return [
-        {"name": name} | _set(view, by_position[str(i)])
+        {"name": name} | _set(view, by_position[str(i)], fit.used)
         for i, name in enumerate(request.containers)
     ]
 
 
-def _set(view: NodeView, selected: Selected) -> Json:
+def _set(view: NodeView, selected: Selected, used: int) -> Json:
     return {
         "gpus": list(selected.gpus),
         "ids": [view.ids[gpu] for gpu in selected.gpus],
         "gbytes_per_s": round(selected.value_gbytes_per_s, 3),
         "loss": round(selected.loss, 4),
         "satisfies_affinity": selected.satisfies_affinity,
+        "limited_by": selected.limit.name.lower(),
+        "shared_uplinks": _shared_uplinks(view, selected, used),
     }
+
+
+def _shared_uplinks(view: NodeView, selected: Selected, used: int) -> list[Json]:
+    """PCIe switches whose uplink the set shares with GPUs in use; its value assumes them idle."""
+    machine = view.kind.machine
+    if machine is None or selected.limit not in _OVER_PCIE:
+        return []
+    capacities = machine.selector.capacities
+    busy = machine.selector.all_gpus & ~view.free & ~used
+    return [
+        {"switch_gpus": list(gpus_of(group)), "busy_gpus": list(gpus_of(group & busy))}
+        for group, _ in capacities.switch_groups
+        if group & selected.mask
+        and group & busy
+        # Inside one switch the uplink carries nothing, unless traffic goes through host memory.
+        and (selected.mask & ~group or not capacities.is_p2p)
+    ]
+
+
+_OVER_PCIE = frozenset({Limit.PORT, Limit.UPLINK, Limit.SOCKET})
 
 
 def _left_behind(view: NodeView, rating: Rating) -> Json | None:

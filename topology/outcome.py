@@ -37,16 +37,18 @@ class UnfitReason(Enum):
 class Selected:
     """A set that was chosen.
 
-    `gpus` ascending; `value_gbytes_per_s` 0 for one GPU (nothing to reduce); `loss` is 1 - value /
-    the best value of that size on the empty machine, 0..1 (0 for one GPU); `satisfies_affinity` is
-    True where no level was asked for; `remainder_cost_gpus` is R(F) - R(F - S) in GPU-equivalents
-    (R times the number of GPUs); `value_class` 0 is the best of its size on the machine.
+    `gpus` ascending; `value_gbytes_per_s` 0 for one GPU (nothing to reduce); `loss` is 1 -
+    value / the best value of that size on the empty machine, 0..1 (0 for one GPU);
+    `satisfies_affinity` is True where no level was asked for; `has_near_nic` tells of an RDMA
+    NIC within PXB; `remainder_cost_gpus` is R(F) - R(F - S) in GPU-equivalents (R times the
+    number of GPUs); `value_class` 0 is the best of its size on the machine.
     """
 
     gpus: tuple[int, ...]
     value_gbytes_per_s: float
     loss: float
     satisfies_affinity: bool
+    has_near_nic: bool
     remainder_cost_gpus: float
     value_class: int
     limit: Limit

@@ -257,6 +257,7 @@ def describe_set(
         value_gbytes_per_s=value,
         loss=max(0.0, 1 - value / best) if best > 0 else 0.0,
         satisfies_affinity=level is None or bool(level[mask]),
+        has_near_nic=bool(tables.has_nic[mask]),
         remainder_cost_gpus=remainder_cost(tables, available, mask),
         value_class=int(tables.value_class[mask]),
         limit=Limit(int(tables.limit[mask])),

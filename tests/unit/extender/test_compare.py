@@ -12,15 +12,15 @@ from extender.compare import EQUAL, TOP_SCORE, Rank, rank_fit, scores, unranked
 from extender.request import Shape
 from topology.fit import ContainerRequest, PodFit
 from topology.outcome import Selected
-from topology.policy import Affinity, PlacementPolicy, Prefer
+from topology.policy import Affinity, NicRule, PlacementPolicy, Prefer
 from topology.value import Limit
 
 SHAPE = Shape("nvidia.com/gpu", (ContainerRequest("0", 4),), PlacementPolicy())
 
 
-def selected(n: int = 4, *, speed=100.0, loss=0.0, near=True) -> Selected:
+def selected(n: int = 4, *, speed=100.0, loss=0.0, near=True, nic=False) -> Selected:
     """A chosen set of n GPUs."""
-    return Selected(tuple(range(n)), speed, loss, near, 1.0, 0, next(iter(Limit)))
+    return Selected(tuple(range(n)), speed, loss, near, nic, 1.0, 0, next(iter(Limit)))
 
 
 def fit(*sets: Selected, cost=2.0) -> PodFit:
@@ -41,13 +41,13 @@ def shape(policy: PlacementPolicy, *sizes: int) -> Shape:
 )
 def test_loss_falls_into_classes_whose_bounds_belong_below(loss, loss_class):
     """Nodes of one class compare by the remainder."""
-    assert rank_fit(fit(selected(loss=loss)), SHAPE, n_free=8).step == (False, loss_class)
+    assert rank_fit(fit(selected(loss=loss)), SHAPE, n_free=8).step == (0, loss_class)
 
 
 def test_loss_bounds_are_configurable():
     """They are a setting."""
     rank = rank_fit(fit(selected(loss=0.3)), SHAPE, n_free=8, loss_bounds=(0.5,))
-    assert rank.step == (False, 0)
+    assert rank.step == (0, 0)
 
 
 NVLINK = PlacementPolicy(Affinity.NVLINK)
@@ -122,25 +122,55 @@ def test_the_better_node_comes_first(policy, better, worse):
 def test_single_gpus_are_packed():
     """One GPU has nobody to talk to: loss and affinity do not count."""
     one = fit(selected(1, speed=0.0), cost=0.5)
-    assert rank_fit(one, shape(NVLINK, 1), n_free=3) == Rank((False, 0), 0.0, 0.5, 3)
+    assert rank_fit(one, shape(NVLINK, 1), n_free=3) == Rank((0, 0), 0.0, 0.5, 3)
 
 
 def test_a_single_gpu_beside_a_set_does_not_spoil_it():
     """Only containers with two GPUs or more have an affinity."""
     mixed = fit(selected(4), selected(1, speed=0.0, near=False))
-    assert rank_fit(mixed, shape(NVLINK, 4, 1), n_free=8).step == (False, 0)
+    assert rank_fit(mixed, shape(NVLINK, 4, 1), n_free=8).step == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("affinity", "better", "worse"),
+    [
+        pytest.param(
+            Affinity.ANY, selected(nic=True, loss=0.5), selected(), id="a NIC counts before loss"
+        ),
+        pytest.param(
+            Affinity.NVLINK,
+            selected(),
+            selected(nic=True, near=False),
+            id="the affinity counts before a NIC",
+        ),
+        pytest.param(
+            Affinity.NONE, selected(nic=True), selected(), id="also for a pod that is packed"
+        ),
+    ],
+)
+def test_a_preferred_nic_orders_nodes(affinity, better, worse):
+    """The wish is part of the node's rank, below the closeness of the GPUs."""
+    wish = PlacementPolicy(affinity, nic=NicRule.PREFERRED)
+    keys = [rank_fit(fit(one), shape(wish), n_free=8).key for one in (better, worse)]
+    assert keys[0] < keys[1]
+
+
+def test_a_nic_that_nobody_wants_does_not_count():
+    """Only a pod that asks for it is drawn to it."""
+    ranks = [rank_fit(fit(selected(nic=nic)), SHAPE, n_free=8) for nic in (True, False)]
+    assert ranks[0] == ranks[1]
 
 
 def test_unknown_topology_comes_last_and_scores_nothing():
     """It may serve as a last resort only."""
-    ranks = {1: unranked(1), 2: Rank((True, 3), 0.0, 9.0, 8)}
+    ranks = {1: unranked(1), 2: Rank((2, 3), 0.0, 9.0, 8)}
     assert ranks[2].key < ranks[1].key
     assert scores(ranks, 4) == {1: 0, 2: 10}
 
 
 def step(*costs: float, loss_class: int = 0, free: int = 8) -> dict[str, Rank]:
     """Ranks of one class by their remainder cost."""
-    return {f"{loss_class}/{c}": Rank((False, loss_class), 0.0, c, free) for c in costs}
+    return {f"{loss_class}/{c}": Rank((0, loss_class), 0.0, c, free) for c in costs}
 
 
 @pytest.mark.parametrize(
@@ -162,16 +192,16 @@ def step(*costs: float, loss_class: int = 0, free: int = 8) -> dict[str, Rank]:
             step(0.0, 9.0) | step(0.0, 9.0, loss_class=3), 4, [10, 6, 5, 1], id="classes keep apart"
         ),
         pytest.param(
-            {"a": Rank((False, 0), 0.0, 1.0, 4), "b": Rank((False, 0), 0.0, 1.0, 8)},
+            {"a": Rank((0, 0), 0.0, 1.0, 4), "b": Rank((0, 0), 0.0, 1.0, 8)},
             4,
             [10, 1],
             id="equal remainders: fewest free GPUs",
         ),
         pytest.param(
             {
-                "a": Rank((False, 0), 400.0, 9.0, 8),
-                "b": Rank((False, 0), 200.0, 1.0, 8),
-                "c": Rank((False, 0), 396.0, 1.0, 8),
+                "a": Rank((0, 0), 400.0, 9.0, 8),
+                "b": Rank((0, 0), 200.0, 1.0, 8),
+                "c": Rank((0, 0), 396.0, 1.0, 8),
             },
             4,
             [10, 1, 10],

@@ -419,6 +419,28 @@ def test_warnings_travel_with_the_answer():
     assert "coterie.gpu/group" in warning
 
 
+@pytest.mark.parametrize(
+    ("machine", "n_busy", "n_gpus", "shared"),
+    [
+        pytest.param("dgx-1-v100", 1, 2, [], id="NVLink does not use the uplink"),
+        pytest.param(
+            "8x-a6000-bridged",
+            1,
+            5,
+            [{"switch_gpus": [0, 1, 2, 3], "busy_gpus": [0]}],
+            id="across switches",
+        ),
+        pytest.param("8x-a6000-bridged", 2, 4, [], id="inside a switch the uplink is idle"),
+    ],
+)
+def test_explain_names_uplinks_shared_with_neighbours(machine, n_busy, n_gpus, shared):
+    """The value assumes idle neighbours; where they are not, the user is told."""
+    one = engine({"count": 1, "machine": machine})
+    bind(one, "u0", f"{machine}-0", n_busy)
+    told = ask(one, Verb.EXPLAIN, json.dumps(pod(n_gpus)).encode())
+    assert told["nodes"][0]["containers"][0]["shared_uplinks"] == shared
+
+
 def test_explain_tells_every_node_in_order():
     """The best set, its GB/s, what is left behind, or why not."""
     one = engine({"count": 2, "machine": "dgx-1-v100"}, {"count": 1, "machine": "8x-l4"}, UNKNOWN)
