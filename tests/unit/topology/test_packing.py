@@ -38,6 +38,7 @@ V100 = mesh(8, (2, V100_DOUBLE), (1, V100_SINGLE))
 P100 = mesh(8, (1, P100_EDGES))
 CUBE = mesh(8, (1, "01 13 32 20 45 57 76 64 04 15 26 37"))
 PETERSEN = mesh(10, (1, "01 12 23 34 40 05 16 27 38 49 57 79 96 68 85"))
+TIGHT = mesh(6, (3, "05"), (2, "01 02 03 04 14 15 23 25 35 45"), (1, "12 13 24 34"))
 
 
 @cache
@@ -114,6 +115,7 @@ def wide_masks(n):
         pytest.param(full_mesh(16), 7, id="K16 holds seven rings and a matching"),
         pytest.param(full_mesh(8, 36), 126, id="36 links everywhere: 126 rings, no deep recursion"),
         pytest.param(mesh(4, (36, "01 12 23")), 0, id="a wide chain has no ring"),
+        pytest.param(TIGHT, 4, id="the widest link is the one that no ring may take"),
     ],
 )
 def test_known_packings_are_found(units, rings):
@@ -132,14 +134,14 @@ def test_packing_is_exact_on_every_set_of_the_cube_meshes(units):
 
 
 @settings(max_examples=60)
-@given(link_counts(min_gpus=3, max_gpus=8, counts=[0, 1, 1, 2]))
+@given(link_counts(min_gpus=3, max_gpus=7, counts=[0, 1, 1, 2]))
 def test_packing_is_exact_on_random_multigraphs(units):
     """Compare with the packing that tries all closed rings, where links were put by chance."""
     assert pack_rings(units, min(map(sum, units)) // 2) == exact_packing(units)
 
 
-@settings(max_examples=15)
-@given(link_counts(min_gpus=6, max_gpus=7, counts=[1, 2, 3]))
+@settings(max_examples=25)
+@given(link_counts(min_gpus=5, max_gpus=6, counts=[1, 1, 2]))
 def test_packing_is_exact_on_dense_multigraphs(units):
     """Dense meshes leave the search the most wrong turns."""
     cut = int(minimum_cuts(np.array(units), np.array([(1 << len(units)) - 1]))[0])
