@@ -72,7 +72,7 @@ def _shortfall(
     topology=built_machines(min_gpus=2, max_gpus=8),
     policy=policies(),
 )
-@settings(max_examples=120, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=80, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_containers_are_chosen_together(
     rng: Random, topology: NodeTopology, policy: PlacementPolicy
 ) -> None:

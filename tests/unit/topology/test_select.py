@@ -46,7 +46,7 @@ EVERY_POLICY = [
 
 
 @given(rng=st.randoms(use_true_random=True), topology=built_machines(min_gpus=2, max_gpus=10))
-@settings(max_examples=40, phases=BRUTE_FORCE_PHASES)
+@settings(max_examples=25, phases=BRUTE_FORCE_PHASES)
 def test_the_scan_is_brute_force(rng: Random, topology: NodeTopology) -> None:
     """Every policy, on free sets and must_include as they come: the same set, or none in both."""
     n = topology.n_gpus

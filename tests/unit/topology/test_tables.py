@@ -29,7 +29,7 @@ V100, H100 = "Tesla V100-SXM2-32GB", "NVIDIA H100 PCIe"
 
 
 @given(topology=built_machines(min_gpus=1, max_gpus=7))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_every_column_is_what_the_definition_says(topology: NodeTopology) -> None:
     """One row of a table and one set described by itself are the same."""
     tables, reference = build_tables(topology), BruteForce(topology)
