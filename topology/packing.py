@@ -17,6 +17,7 @@ machine comes near; tests/unit/topology/test_packing.py holds it against exhaust
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["closed_ring_ends", "minimum_cuts", "pack_rings"]
+__all__ = ["MAX_PACKING_STEPS", "closed_ring_ends", "minimum_cuts", "pack_rings"]
 
 MAX_PACKING_STEPS = 20_000
 """Search steps spent on one set; the eight GPUs of a DGX-1 V100 take fewer than 100, the sets of a
@@ -135,38 +136,55 @@ def closed_ring_ends(adjacency: Sequence[int], n: int) -> NDArray[np.bool_]:
     `adjacency[i]` is the mask of i's neighbours. A single GPU and the empty mask have none; two
     joined GPUs have one.
     """
-    masks = np.arange(1 << n, dtype=np.int64)
-    lowest = masks & -masks
     ends = np.zeros(1 << n, dtype=np.int32)
+    steps = _path_steps(n)
     for i in range(n):
         ends[1 << i] = 1 << i
-    sizes = ((masks[:, None] >> np.arange(n)) & 1).sum(axis=1)
-    for size in range(2, n + 1):
-        layer = masks[sizes == size]
-        low = lowest[layer]
-        found = np.zeros(len(layer), dtype=np.int32)
-        for i in range(1, n):
-            bit = 1 << i
-            is_end = (layer & bit != 0) & (low != bit)
-            reached = (ends[layer ^ bit] & adjacency[i]) != 0
-            found |= np.where(is_end & reached, bit, 0).astype(np.int32)
-        ends[layer] = found
-    neighbours = np.asarray(adjacency, dtype=np.int64)
-    low_index = np.where(masks > 0, np.round(np.log2(np.maximum(lowest, 1))).astype(np.int64), 0)
-    closed: NDArray[np.bool_] = (ends & neighbours[low_index]) != 0
-    closed[sizes < 2] = False  # noqa: PLR2004 - a ring needs two
+    for i, grown, before in steps:
+        ends[grown] |= np.where(ends[before] & adjacency[i], np.int32(1 << i), np.int32(0))
+    # The lowest member is the start: for the masks whose lowest member is i, every other bit is
+    # above i, so they stand at regular steps.
+    closed = np.zeros(1 << n, dtype=np.bool_)
+    for i in range(n):
+        closed[1 << i :: 2 << i] = ends[1 << i :: 2 << i] & adjacency[i] != 0
+    closed[1 << np.arange(n)] = False
     return closed
 
 
-def pack_rings(units: Sequence[Sequence[int]], at_most: int, *, at_least: int = 0) -> int:
+@cache
+def _path_steps(n: int) -> tuple[tuple[int, NDArray[np.int64], NDArray[np.int64]], ...]:
+    """How paths from a mask's lowest member grow: (new end i, masks with i, the same without).
+
+    Smaller masks stand first, so that what a step reads is complete.
+    """
+    masks = np.arange(1 << n, dtype=np.int64)
+    lowest = masks & -masks
+    sizes = ((masks[:, None] >> np.arange(n)) & 1).sum(axis=1)
+    steps: list[tuple[int, NDArray[np.int64], NDArray[np.int64]]] = []
+    for size in range(2, n + 1):
+        layer = masks[sizes == size]
+        for i in range(1, n):
+            grown = layer[(layer & 1 << i != 0) & (lowest[layer] != 1 << i)]
+            steps.append((i, grown, grown ^ 1 << i))
+    return tuple(steps)
+
+
+def pack_rings(
+    units: Sequence[Sequence[int]],
+    at_most: int,
+    *,
+    at_least: int = 0,
+    max_steps: int = MAX_PACKING_STEPS,
+) -> int:
     """Most edge-disjoint closed rings through all vertices of a multigraph, at most `at_most`.
 
     `units` is a symmetric k x k matrix of counts, k >= 3; `at_least` rings are known to exist.
+    After `max_steps` steps the most rings held at once stand.
 
     >>> pack_rings([[0, 2, 2], [2, 0, 2], [2, 2, 0]], 2)
     2
     """
-    found, steps = at_least, MAX_PACKING_STEPS
+    found, steps = at_least, max_steps
     for wanted in range(at_most, at_least, -1):
         if wanted <= found:
             break
@@ -270,9 +288,8 @@ def _ways_on(left: list[list[int]], at: int, visited: int) -> Iterator[int]:
     row = left[at]
     if visited == (1 << len(row)) - 1:
         return iter((0,) if row[0] else ())
-    open_to = [to for to in range(1, len(row)) if not visited >> to & 1]
-
-    def rank(to: int) -> tuple[int, int]:
-        return -row[to], sum(left[to][other] for other in open_to)
-
-    return iter(sorted((to for to in open_to if row[to]), key=rank))
+    open_to = [to for to, count in enumerate(row) if count and not visited >> to & 1]
+    if len(open_to) > 1:
+        masked = [to for to in range(1, len(row)) if not visited >> to & 1]
+        open_to.sort(key=lambda to: (-row[to], sum([left[to][other] for other in masked])))
+    return iter(open_to)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from topology.model import NodeTopology
     from topology.shapes import Point, Segment, Shape
 
-__all__ = ["compose_scene"]
+__all__ = ["SET_COLOURS", "compose_scene"]
 
 SET_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442")
 """Okabe and Ito's palette without black, in an order that keeps neighbours far apart."""

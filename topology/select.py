@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topology.errors import InvalidRequest, UnknownDevice
-from topology.large import LargeMachine, large_machine, select_large, shared_cost
+from topology.large import select_large, shared_cost
+from topology.large_machine import LargeMachine, large_machine
 from topology.levels import affinity_level, possible_level
 from topology.masks import MAX_TABLE_GPUS, gpus_of, mask_index
 from topology.outcome import Selected, Unfit, UnfitReason

@@ -35,8 +35,8 @@ import networkx as nx
 import numpy as np
 
 from topology.links import DEFAULT_CONSTANTS, FITTED_MESSAGE_BYTES
-from topology.masks import gpus_of
-from topology.packing import pack_rings
+from topology.masks import MAX_TABLE_GPUS, gpus_of
+from topology.packing import MAX_PACKING_STEPS, pack_rings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,7 +144,10 @@ def set_value(
     units = [[capacities.units[i][j] for j in members] for i in members]
     cut = _cut_of(units)
     if cut:
-        rings = cut if len(members) == 2 else 2 * pack_rings(units, cut // 2)  # noqa: PLR2004
+        # On a large node a search rates many sets: each gets a part of the steps.
+        steps = MAX_PACKING_STEPS // (1 if capacities.n <= MAX_TABLE_GPUS else 20)
+        packed = pack_rings(units, cut // 2, max_steps=steps)
+        rings = cut if len(members) == 2 else 2 * packed  # noqa: PLR2004
         relayed = constants.relay_share * (cut - (rings > 0))
         kind = Limit.RING if rings >= relayed else Limit.RELAY
         return SetValue(capacities.unit_gbytes_per_s * max(rings, relayed), kind, rings, cut)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import topology.large
+import topology.large_machine
 from tests.machine_strategies import build_machine_by_hand, policies
-from topology.large import MAX_WORK, LargeMachine, large_machine
+from topology.large_machine import LargeMachine, large_machine
+from topology.large_search import MAX_WORK
 from topology.masks import mask_of
 from topology.model import UNKNOWN_LINK, PcieLevel, SwitchFabric
 from topology.outcome import Selected, Unfit, UnfitReason
@@ -271,7 +272,7 @@ def test_the_search_is_bounded_in_the_sets_it_rates(
         calls += 1
         return set_value(capacities, mask)
 
-    monkeypatch.setattr(topology.large, "set_value", counted)
+    monkeypatch.setattr(topology.large_machine, "set_value", counted)
     machine = large_machine(_mesh())
     _select(machine, size, policy=policy)
     searches = 2  # the whole machine is one island; and once for the best on the empty machine

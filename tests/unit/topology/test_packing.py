@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import link_counts
-from topology import packing
 from topology.masks import gpus_of, mask_index
 from topology.packing import closed_ring_ends, minimum_cuts, pack_rings
 
@@ -155,10 +154,9 @@ def test_packing_keeps_what_is_known_and_what_was_asked():
     assert pack_rings(PETERSEN, 1, at_least=0) == 0
 
 
-def test_packing_out_of_steps_keeps_the_rings_it_held(monkeypatch):
+def test_packing_out_of_steps_keeps_the_rings_it_held():
     """End in bounded time with a lower bound that is a real packing."""
-    monkeypatch.setattr(packing, "MAX_PACKING_STEPS", 100)
-    assert pack_rings(full_mesh(16), 7) == 3
+    assert pack_rings(full_mesh(16), 7, max_steps=100) == 3
 
 
 @settings(max_examples=60)
