@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from extender.compare import DEFAULT_LOSS_BOUNDS, Rank, rank_fit, unranked
 from extender.reasons import Reason, from_unfit
 from topology.fit import PodFit, fit_pod
-from topology.policy import Strength
+from topology.policy import NicRule, Strength
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,16 +74,18 @@ class Rater:
         if request.shape is None:
             msg = f"pod {request.full_name} asks for no GPU, expected a shape"
             raise ValueError(msg)
-        known = self._by_shape.setdefault(request.shape, {})
-        self._by_shape.move_to_end(request.shape)
+        known = self._by_shape.get(request.shape, {})
         ratings: list[Rating | Refusal] = []
         for view in views:
             rating = known.get(view.state)
             if rating is None:
                 rating = self._rate(request.shape, request.size_gpus, view)
-                known[view.state] = rating
+                # A shape without ratings is not kept: only ratings are counted and trimmed.
+                self._by_shape.setdefault(request.shape, known)[view.state] = rating
                 self._n_entries += 1
             ratings.append(rating)
+        if known:
+            self._by_shape.move_to_end(request.shape)
         self._trim()
         return ratings
 
@@ -111,8 +113,16 @@ class Rater:
 
 
 def _by_count(shape: Shape, size_gpus: int, n_free: int) -> Rating | Refusal:
-    """A node without usable topology takes pods that do not insist, by count."""
-    if shape.policy.strength is Strength.REQUIRED:
+    """A node without usable topology takes pods that do not insist, by count.
+
+    Whoever sets a floor asks for two GPUs or more (`extender.request`).
+    """
+    policy = shape.policy
+    if (
+        policy.strength is Strength.REQUIRED
+        or policy.min_bandwidth_gbytes_per_s is not None
+        or policy.nic is NicRule.REQUIRED
+    ):
         return Refusal(Reason.NO_TOPOLOGY)
     if n_free < size_gpus:
         return Refusal(Reason.NOT_ENOUGH_FREE)
