@@ -17,7 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from extender import wire
-from extender.errors import MalformedPod, UserError, WireError
+from extender.errors import ExtenderError, MalformedPod, UserError, WireError
 from extender.explain import explain_pod
 from extender.ledger import Refused
 from extender.rating import Rater, Refusal
@@ -196,12 +196,12 @@ class Engine:
     def _parse(self, verb: Verb, pod: wire.Pod, names: Sequence[str]) -> PodRequest | Answer:
         try:
             return parse_pod(pod, self.rules.resources)
-        except MalformedPod as error:
-            return self.failure(verb, Reason.MALFORMED, str(error))
-        except UserError as error:
-            if verb is Verb.FILTER:
+        except (MalformedPod, UserError) as error:
+            # What the pod asked for before somebody edited it is not to be bound any more.
+            self._seen.pop(pod.metadata.uid, None)
+            if verb is Verb.FILTER and isinstance(error, UserError):
                 return self._refuse_pod(pod.metadata, names, str(error))
-            return self.failure(verb, Reason.INVALID_REQUEST, str(error))
+            return self.failure(verb, _reason(error), str(error))
 
     def _bind(self, body: bytes, now_s: float) -> Answer:
         try:
@@ -255,7 +255,7 @@ class Engine:
         try:
             request = parse_pod(_bare_pod(body), self.rules.resources)
         except (WireError, MalformedPod, UserError) as error:
-            return self.failure(Verb.EXPLAIN, Reason.MALFORMED, str(error))
+            return self.failure(Verb.EXPLAIN, _reason(error), str(error))
         told = explain_pod(request, self.cluster.snapshot, rater=self._rater)
         return self._said(Verb.EXPLAIN, request, json.dumps(told).encode())
 
@@ -315,6 +315,10 @@ class Engine:
         self._seen.move_to_end(request.uid)
         if len(self._seen) > MAX_REMEMBERED:
             self._seen.popitem(last=False)
+
+
+def _reason(error: ExtenderError) -> Reason:
+    return Reason.INVALID_REQUEST if isinstance(error, UserError) else Reason.MALFORMED
 
 
 def _bare_pod(body: bytes) -> wire.Pod:

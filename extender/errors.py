@@ -5,8 +5,8 @@ taken") are values, never exceptions. HTTP codes are not known here (`extender.a
 
     ExtenderError
     ├── WireError         a request body that is not the verb's JSON
-    ├── MalformedPod      a pod that the API server would not have accepted (counts, resources)
-    ├── UserError         a pod that asks for something that cannot be meant (annotations)
+    ├── MalformedPod      a pod that the API server would not have accepted (counts)
+    ├── UserError         a pod that asks for something that cannot be meant
     ├── ClusterSpecError  a description of the embedded cluster that cannot be built
     ├── SettingsError     an unknown or invalid setting
     └── DecisionLogError  a decision log that cannot be read

@@ -6,14 +6,14 @@ policy, on behalf of whom. It never looks at a node.
 Quantities are Kubernetes' (`4`, `"4"`, `"4000m"`, `"1k"`): an extended resource is a whole number,
 its limit equals its request, and a container that names only one of the two means both (API server,
 pkg/apis/core/validation, "must be equal"). `MalformedPod` says what is not so; `UserError` says
-which annotation cannot be meant.
+what the API server lets through and cannot be meant.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from extender.errors import MalformedPod, UserError
@@ -36,13 +36,12 @@ _QUANTITY = re.compile(
     r"([+-]?[0-9]{1,30}(?:\.[0-9]{0,30})?)(?:[eE]([+-]?[0-9]{1,3})|([a-zA-Z]{1,2}))?"
 )
 _SUFFIXES = {
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", 1)},
-    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)},
+    **{suffix: Fraction(1, 1000**power) for power, suffix in enumerate("mun", 1)},
+    **{suffix: Fraction(1000**power) for power, suffix in enumerate("kMGTPE", 1)},
+    **{f"{suffix}i": Fraction(1024**power) for power, suffix in enumerate("KMGTPE", 1)},
 }
-"""Kubernetes quantity suffixes (apimachinery, pkg/api/resource/suffix.go)."""
+"""Kubernetes quantity suffixes (apimachinery, pkg/api/resource/suffix.go); exact, so that no
+rounding makes a whole number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +82,8 @@ class PodRequest:
 def parse_pod(pod: Pod, resources: Sequence[str]) -> PodRequest:
     """Read what a pod asks of the `resources` that Coterie places.
 
-    Raises `MalformedPod` for counts that no API server would have let through and for two of the
-    resources in one pod, `UserError` for annotations that cannot be meant.
+    Raises `MalformedPod` for counts that no API server would have let through, `UserError` for
+    two of the resources in one pod and for annotations that cannot be meant.
     """
     meta = pod.metadata
     asked = [
@@ -96,7 +95,7 @@ def parse_pod(pod: Pod, resources: Sequence[str]) -> PodRequest:
     found = sorted({resource for resource, _ in asked})
     if len(found) > 1:
         msg = f"pod {_title(pod)} asks for {' and '.join(found)}, expected one GPU resource"
-        raise MalformedPod(msg)
+        raise UserError(msg)
     has_soft_wishes = pod.spec.has_soft_wishes
     nominated = pod.status.nominated_node_name if pod.status is not None else None
     if not asked:
@@ -104,7 +103,7 @@ def parse_pod(pod: Pod, resources: Sequence[str]) -> PodRequest:
             meta.uid, meta.namespace, meta.name, None, has_soft_wishes=has_soft_wishes
         )
     requests = tuple(request for _, request in asked)
-    policy = _policy(pod, max(request.size for request in requests))
+    policy = _policy(pod, requests)
     return PodRequest(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -164,25 +163,26 @@ def _count(container: str, resource: str, quantity: str | float) -> int:
     number, exponent, suffix = match.groups()
     if suffix is not None and suffix not in _SUFFIXES:
         raise MalformedPod(msg)
-    scale = _SUFFIXES[suffix] if suffix else Decimal(f"1e{int(exponent or 0)}")
-    value = Decimal(number) * scale
-    if not 0 <= value <= MAX_COUNT or value != int(value):
+    scale = _SUFFIXES[suffix] if suffix else Fraction(10) ** int(exponent or 0)
+    value = Fraction(number) * scale
+    if not 0 <= value <= MAX_COUNT or value.denominator != 1:
         raise MalformedPod(msg)
     return int(value)
 
 
-def _policy(pod: Pod, largest: int) -> PlacementPolicy:
+def _policy(pod: Pod, requests: Sequence[ContainerRequest]) -> PlacementPolicy:
     annotations = pod.metadata.annotations or {}
     try:
         policy = parse_policy(annotations)
     except PolicyError as error:
         msg = f"pod {_title(pod)}: {error}"
         raise UserError(msg) from error
-    if policy.min_bandwidth_gbytes_per_s is not None and largest == 1:
+    single = next((one.name for one in requests if one.size == 1), None)
+    if policy.min_bandwidth_gbytes_per_s is not None and single is not None:
         msg = (
             f"pod {_title(pod)}: annotation {names.MIN_BANDWIDTH} is "
-            f"{quote(annotations[names.MIN_BANDWIDTH])} but its largest container asks for 1 GPU, "
-            "expected at least 2 (one GPU has nobody to talk to)"
+            f"{quote(annotations[names.MIN_BANDWIDTH])} but container {quote(single)} asks for "
+            "1 GPU, expected at least 2 (one GPU has nobody to talk to)"
         )
         raise UserError(msg)
     return policy

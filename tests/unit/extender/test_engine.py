@@ -95,6 +95,17 @@ def test_a_users_mistake_is_a_reason_on_every_node():
     assert (scored.outcome, scored.reason) == (Outcome.FAILED, Reason.INVALID_REQUEST)
 
 
+def test_two_gpu_resources_are_a_reason_on_every_node():
+    """The API server accepts such a pod, so an error would be retried for ever."""
+    content = pod(2)
+    content["spec"]["containers"].append(
+        {"name": "b", "resources": {"limits": {"amd.com/gpu": "1"}}}
+    )
+    answer = engine(resources=(GPU, "amd.com/gpu")).answer(Verb.FILTER, args(content, [L4]), 0.0)
+    assert (answer.outcome, answer.reason) == (Outcome.REFUSED, Reason.INVALID_REQUEST)
+    assert "asks for amd.com/gpu and nvidia.com/gpu" in answer.detail
+
+
 @pytest.mark.parametrize("verb", [Verb.FILTER, Verb.PRIORITIZE])
 @pytest.mark.parametrize(
     ("body", "message"),
@@ -297,6 +308,18 @@ def test_bind_tells_what_it_does_not_know(body, reason, message):
     assert one.cluster.as_json() == before
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [pytest.param(pod(2, affinity="nvlnk"), id="annotation"), pytest.param(pod(-1), id="count")],
+)
+def test_a_pod_that_was_spoilt_since_is_not_bound_as_it_was(changed):
+    """Filtered well, edited, refused: the older request must not come true."""
+    one = engine()
+    assert one.answer(Verb.FILTER, args(pod(2), [L4]), 0.0).outcome is Outcome.OK
+    assert one.answer(Verb.FILTER, args(changed, [L4]), 0.0).outcome is not Outcome.OK
+    assert one.answer(Verb.BIND, binding("u1", L4), 0.0).reason is Reason.UNKNOWN_POD
+
+
 def test_bind_of_a_pod_without_gpus_takes_nothing():
     """A binder is asked for every pod the extender is interested in."""
     one = engine()
@@ -478,9 +501,11 @@ def test_explain_tells_what_is_wrong_with_the_pod():
     """The message is about the pod that was sent."""
     one = engine()
     assert "request metadata" in ask(one, Verb.EXPLAIN, b'{"spec":{}}')["error"]
-    assert (
-        "'nvlnk'" in ask(one, Verb.EXPLAIN, json.dumps(pod(2, affinity="nvlnk")).encode())["error"]
-    )
+    answer = one.answer(Verb.EXPLAIN, json.dumps(pod(2, affinity="nvlnk")).encode(), 0.0)
+    assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.INVALID_REQUEST)
+    assert "'nvlnk'" in json.loads(answer.body)["error"]
+    answer = one.answer(Verb.EXPLAIN, json.dumps(pod(-1)).encode(), 0.0)
+    assert answer.reason is Reason.MALFORMED
 
 
 def test_the_memory_of_ratings_is_bounded():

@@ -109,7 +109,10 @@ def test_kubernetes_quantities_are_understood(quantity, size):
 
 @pytest.mark.parametrize(
     "quantity",
-    ["-1", -1, "1500m", "0.5", 0.5, "513", "1Gi", "1e999", "9" * 30, "four", "", "4 ", "4x", "NaN"],
+    [
+        *("-1", -1, "1500m", "0.5", 0.5, "513", "1Gi", "1e999", "9" * 30, "four", "", "4 ", "4x"),
+        *("NaN", "4.00000000000000000000000000001", "3.99999999999999999999999999999"),
+    ],
 )
 def test_other_counts_are_refused_by_name_and_value(quantity):
     """Negative, fractional, huge and meaningless counts."""
@@ -127,6 +130,14 @@ def test_a_limit_or_a_request_alone_is_both(kind):
     assert parse(content).size_gpus == 2
 
 
+def test_a_floor_may_be_set_for_sets_alone():
+    """Containers without GPUs do not count."""
+    content = with_containers(container("a", 4), container("log"), container("b", 2)) | FLOOR
+    shape = parse(content).shape
+    assert shape is not None
+    assert shape.policy.min_bandwidth_gbytes_per_s == 40.0
+
+
 def test_a_limit_other_than_the_request_is_refused():
     """Extended resources cannot be overcommitted."""
     content = with_containers(
@@ -136,14 +147,17 @@ def test_a_limit_other_than_the_request_is_refused():
         parse(content)
 
 
-def test_two_gpu_resources_in_one_pod_are_refused():
-    """A set is chosen among devices of one resource."""
+def test_two_gpu_resources_in_one_pod_are_the_users_error():
+    """A set is chosen among devices of one resource; the API server lets such a pod through."""
     content = with_containers(
         container("a", 1), {"name": "b", "resources": {"limits": {"amd.com/gpu": "1"}}}
     )
-    with pytest.raises(MalformedPod, match=r"amd.com/gpu and nvidia.com/gpu, expected one"):
+    with pytest.raises(UserError, match=r"amd.com/gpu and nvidia.com/gpu, expected one"):
         parse(content, (GPU, "amd.com/gpu"))
     assert parse(content).containers == ("a",)
+
+
+FLOOR = {"metadata": pod(4, min_bandwidth="40")["metadata"]}
 
 
 @pytest.mark.parametrize(
@@ -159,8 +173,18 @@ def test_two_gpu_resources_in_one_pod_are_refused():
         ),
         pytest.param(
             pod(1, min_bandwidth="40"),
-            "coterie.gpu/min-bandwidth is '40' but its largest container asks for 1 GPU",
+            "coterie.gpu/min-bandwidth is '40' but container 'main' asks for 1 GPU",
             id="a floor for one GPU",
+        ),
+        pytest.param(
+            with_containers(container("a", 4), container("b", 1)) | FLOOR,
+            "coterie.gpu/min-bandwidth is '40' but container 'b' asks for 1 GPU",
+            id="a floor for one GPU beside a set",
+        ),
+        pytest.param(
+            with_containers(container("a", 4), init=[container("i", 1)]) | FLOOR,
+            "coterie.gpu/min-bandwidth is '40' but container 'i' asks for 1 GPU",
+            id="a floor for an init container of one GPU",
         ),
     ],
 )
