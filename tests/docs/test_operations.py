@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from enum import Enum
+
+import pytest
 
 from extender.cluster import parse_cluster
 from extender.decisions import make_engine
-from extender.engine import Verb
+from extender.engine import Outcome, Verb
 from extender.metrics import Metrics
 from extender.reasons import Reason
 from extender.settings import Settings
+from extender.transitions import DeviceState
 from tests.docs.markdown import ROOT
 
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -28,6 +32,15 @@ def test_every_reason_is_explained():
     """A user who sees a sentence in an event looks it up here, word for word."""
     rows = re.findall(r"^\| `(?!coterie_)([a-z_]+)` \| ([^|]+) \| [^|]+ \|$", PAGE, re.MULTILINE)
     assert dict(rows) == {reason.label: reason.value for reason in Reason}
+
+
+@pytest.mark.parametrize(
+    ("label", "values"), [("verb", Verb), ("outcome", Outcome), ("state", DeviceState)]
+)
+def test_every_label_value_is_explained(label: str, values: type[Enum]):
+    """Whoever writes a query must find the values as the metrics have them."""
+    (row,) = re.findall(rf"^\| `{label}` \| ([^|]+) \|$", PAGE, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", row) == [value.value for value in values]
 
 
 def test_every_verb_has_its_route():

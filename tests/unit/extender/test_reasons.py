@@ -12,7 +12,15 @@ from topology.outcome import UnfitReason
 @pytest.mark.parametrize("unfit", UnfitReason)
 def test_what_the_core_refuses_has_the_same_name_and_sentence(unfit):
     """A reason that the core gains must not become a KeyError on the request path."""
-    assert from_unfit(unfit).value == unfit.value
+    reason = from_unfit(unfit)
+    assert reason.name == unfit.name
+    if reason is not Reason.TOO_FEW_GPUS:
+        assert reason.value == unfit.value
+
+
+def test_too_few_gpus_is_said_of_the_pod():
+    """Nine containers of one GPU each ask for less than the node has, the pod for more."""
+    assert Reason.TOO_FEW_GPUS.value == "node has fewer GPUs than the pod asks for"
 
 
 @pytest.mark.parametrize("reason", Reason)
