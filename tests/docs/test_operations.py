@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from enum import Enum
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,9 @@ from extender.reasons import Reason
 from extender.settings import Settings
 from extender.transitions import DeviceState
 from tests.docs.markdown import ROOT
+
+if TYPE_CHECKING:
+    from enum import Enum
 
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
