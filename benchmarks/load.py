@@ -28,10 +28,18 @@ class Load:
     n_requests: int
     n_builds: int
     n_selections: int
+    n_fits: int
 
 
-FULL = Load(n_names=(5000, 1000), n_pods=40_000, n_requests=1000, n_builds=30, n_selections=2000)
-QUICK = Load(n_names=(200, 100), n_pods=800, n_requests=50, n_builds=3, n_selections=50)
+FULL = Load(
+    n_names=(5000, 1000),
+    n_pods=40_000,
+    n_requests=3000,
+    n_builds=30,
+    n_selections=2000,
+    n_fits=300,
+)
+QUICK = Load(n_names=(200, 100), n_pods=800, n_requests=50, n_builds=3, n_selections=50, n_fits=10)
 
 
 def percentiles(seconds: Sequence[float]) -> tuple[float, float, float]:

@@ -1,7 +1,9 @@
-"""Speed of the core: building a machine's tables, and selections that nobody asked for before.
+"""Speed of the core: building a machine's tables, and answers that nobody asked for before.
 
 What it answers: milliseconds, beside those of a fixed Python loop in the same run. Machines are
 recordings of 8 and 16 GPUs, and a 4 x 4 torus as the hard case: many unequal sets, many cuts.
+Pods of several containers are fitted to partly taken nodes of 16 GPUs, starting from fresh tables:
+what the first node leaves in memory for the next ones is in the figures, as it is in an extender.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 from benchmarks.load import MACHINES, percentiles
 from benchmarks.masks import mask_of
 from benchmarks.report import ResultTable
+from topology.fit import ContainerRequest, fit_pod
 from topology.model import NO_LINK, AcceleratorLink, Gpu, LinkKind, NodeTopology, PcieLevel
 from topology.policy import Affinity, PlacementPolicy
 from topology.recordings import load_recording
@@ -25,6 +28,11 @@ if TYPE_CHECKING:
     from benchmarks.report import Cell
 
 __all__ = ["measure_core", "torus"]
+
+SIXTEEN = "dgx-2"
+PODS = ((4, 4), (2, 2, 2, 2))
+"""GPUs of each container of the pods with several."""
+MOST_TAKEN = 7
 
 
 def torus(width: int, n_links: int) -> NodeTopology:
@@ -58,7 +66,7 @@ def measure_core(load: Load, seed: int) -> ResultTable:
     """Measure tables and selections."""
     loop_ms = 1000 * median(_reference_loop() for _ in range(20))
     rows: list[tuple[Cell, ...]] = []
-    machines = [load_recording(name) for name in (*MACHINES, "dgx-2")] + [torus(4, 2)]
+    machines = [load_recording(name) for name in (*MACHINES, SIXTEEN)] + [torus(4, 2)]
     for topology in machines:
         build_tables(topology)
         seconds = []
@@ -73,9 +81,19 @@ def measure_core(load: Load, seed: int) -> ResultTable:
         p50, p99, most = percentiles(_selections(topology, size, load.n_selections, seed))
         title = f"selection of {size} in {topology.name}, {topology.n_gpus} GPUs"
         rows.append((title, load.n_selections, p50, p99, most, p50 / loop_ms))
+    totals: list[str] = []
+    for sizes in PODS:
+        seconds = _fits(machines[-2], sizes, load.n_fits, seed)
+        p50, p99, most = percentiles(seconds)
+        title = f"pod of {list(sizes)} on a {SIXTEEN}, 1 to {MOST_TAKEN} GPUs taken"
+        rows.append((title, load.n_fits, p50, p99, most, p50 / loop_ms))
+        totals.append(f"{list(sizes)} {1000 * sum(seconds):.0f} ms")
+    every = ", ".join(totals)
     notes = (
         f"reference loop: 100,000 additions in Python, {loop_ms:.2f} ms",
         "selections: three in four with every GPU free; no two ask the same",
+        f"pods: a container for each number; no two of the {load.n_fits} nodes alike",
+        f"pods: from fresh tables, all {load.n_fits} nodes together: {every}",
     )
     columns = ("what", "n", "p50 ms", "p99 ms", "max ms", "p50 / reference loop")
     return ResultTable("Speed of the core", columns, tuple(rows), notes)
@@ -101,5 +119,24 @@ def _selections(topology: NodeTopology, size: int, n: int, seed: int) -> list[fl
         policy = PlacementPolicy(affinity=affinity, min_bandwidth_gbytes_per_s=floor)
         start = time.perf_counter()
         select_set(tables, available=available, must_include=must_include, size=size, policy=policy)
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+def _fits(topology: NodeTopology, sizes: tuple[int, ...], n: int, seed: int) -> list[float]:
+    """Seconds of a pod's fit on each of `n` node states, all different, none asked for before."""
+    tables = build_tables(topology)
+    requests = tuple(ContainerRequest(f"c{i}", size) for i, size in enumerate(sizes))
+    rng = random.Random(seed)
+    everything = (1 << topology.n_gpus) - 1
+    seen: set[int] = set()
+    seconds: list[float] = []
+    while len(seconds) < n:
+        taken = mask_of(rng.sample(range(topology.n_gpus), rng.randint(1, MOST_TAKEN)))
+        if taken in seen:
+            continue
+        seen.add(taken)
+        start = time.perf_counter()
+        fit_pod(tables, available=everything & ~taken, requests=requests)
         seconds.append(time.perf_counter() - start)
     return seconds

@@ -3,11 +3,13 @@
 What it answers: milliseconds from the first byte sent to the last one read, beside a FastAPI server
 that echoes its body, the resident memory of the process, and where the time goes.
 
-The cluster under test: as many nodes of 8 GPUs as are asked about, of four machine types, every
-second one partly taken at random, and as many full nodes as it takes to hold `n_pods` one-GPU pods
-in the ledger. Pods are bound over the extender's own wire. Requests are a seeded mix of sizes 1 to
-8 and affinities; each is a filter and a prioritize over all asked names, and every second pod is
-bound and ended again, so that the state moves as a cluster's does.
+Requests are a seeded mix of pod shapes (sizes 1, 2, 3, 4 and 8 by the five affinities); each is a
+filter and a prioritize over all asked names, and every second pod is bound and ended again, so that
+the state moves as a cluster's does. Each length of NodeNames is asked of a fresh extender process:
+the first pod of a shape has its sets chosen for every machine state, the later ones find them kept.
+The first calls stand in rows of their own and in the rows over all calls.
+
+The cluster under test: `benchmarks.speed_cluster`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.load import MACHINES, percentiles
 from benchmarks.report import ResultTable
+from benchmarks.speed_cluster import fill_cluster, lay_out_cluster
 from benchmarks.wire_client import (
     Connection,
     binding,
@@ -38,70 +41,14 @@ if TYPE_CHECKING:
 
     from benchmarks.load import Load
     from benchmarks.report import Cell
-    from benchmarks.wire_client import Asker
+    from benchmarks.speed_cluster import Cluster
 
-__all__ = ["measure_http"]
+__all__ = ["N_SHAPES", "measure_http"]
 
-GPUS_PER_NODE = 8
-SPARE = 1.02
-"""Full nodes over what the expected pods need: how many a partly taken node holds is drawn."""
-AFFINITIES = (None, "nvlink", "numa", "none")
-
-
-@dataclass(frozen=True, slots=True)
-class _Cluster:
-    asked: tuple[str, ...]
-    full: tuple[str, ...]
-    spec: str
-
-
-def _layout(load: Load) -> _Cluster:
-    """Asked nodes and full ones; every second asked node holds four pods on average."""
-    n_asked = load.n_names[0]
-    n_full = int(SPARE * (load.n_pods - n_asked // 2 * (GPUS_PER_NODE // 2)) / GPUS_PER_NODE) + 1
-    per_type = -(-(n_asked + n_full) // len(MACHINES))
-    spec = ", ".join(f"{per_type}x {name}" for name in MACHINES)
-    names = [f"{name}-{i}" for i in range(per_type) for name in MACHINES]
-    return _Cluster(tuple(names[:n_asked]), tuple(names[n_asked : n_asked + n_full]), spec)
-
-
-class _Filler:
-    """Binds one-GPU pods over the wire until the ledger holds what the load asks for."""
-
-    def __init__(self, connection: Asker, rng: random.Random) -> None:
-        self._connection = connection
-        self._rng = rng
-        self.n_pods = 0
-        self._n_made = 0
-
-    def bind(self, node: str) -> str:
-        self._n_made += 1
-        uid = f"fill-{self._n_made}"
-        self._connection.ask("/filter", question(pod(uid, 1), json.dumps([node])))
-        self._connection.ask("/bind", binding(uid, node))
-        self.n_pods += 1
-        return uid
-
-    def fill_partly(self, node: str) -> None:
-        """Fill a node and end some of its pods at random, so that any set may be free."""
-        uids = [self.bind(node) for _ in range(GPUS_PER_NODE)]
-        for uid in self._rng.sample(uids, self._rng.randrange(1, GPUS_PER_NODE)):
-            self._connection.ask(f"/embedded/pods/{uid}", b"", method="DELETE")
-            self.n_pods -= 1
-
-
-def _fill(
-    connection: Connection, cluster: _Cluster, load: Load, seed: int, advance: Callable[[], None]
-) -> int:
-    filler = _Filler(connection, random.Random(seed))
-    for node in cluster.asked[::2]:
-        filler.fill_partly(node)
-        advance()
-    for node in cluster.full:
-        for _ in range(min(GPUS_PER_NODE, load.n_pods - filler.n_pods)):
-            filler.bind(node)
-        advance()
-    return filler.n_pods
+SIZES = (1, 1, 2, 2, 3, 4, 4, 8)
+"""Sizes are drawn evenly from here: small ones are more frequent."""
+AFFINITIES = (None, "nvlink", "switch", "numa", "none")
+N_SHAPES = len(set(SIZES)) * len(AFFINITIES)
 
 
 def _requests(n: int, seed: int) -> list[dict[str, Any]]:
@@ -110,7 +57,7 @@ def _requests(n: int, seed: int) -> list[dict[str, Any]]:
     for i in range(n):
         affinity = rng.choice(AFFINITIES)
         annotations = {} if affinity is None else {"coterie.gpu/affinity": affinity}
-        pods.append(pod(f"ask-{seed}-{i}", rng.choice((1, 1, 2, 2, 3, 4, 4, 8)), annotations))
+        pods.append(pod(f"ask-{seed}-{i}", rng.choice(SIZES), annotations))
     return pods
 
 
@@ -120,6 +67,10 @@ class _Asked:
 
     first: list[float] = field(default_factory=list)
     later: list[float] = field(default_factory=list)
+
+    @property
+    def every(self) -> list[float]:
+        return [*self.first, *self.later]
 
 
 def _ask(
@@ -190,7 +141,7 @@ def _parts(
     rows: list[tuple[Cell, ...]] = []
     decode_ms = _decode_ms(body)
     for verb, times in asked.items():
-        seconds = [*times.first, *times.later]
+        seconds = times.every
         total_ms = 1000 * sum(seconds) / len(seconds)
         spent, count = (now - then for now, then in zip(after[verb], before[verb], strict=True))
         answer_ms = 1000 * spent / count
@@ -199,47 +150,92 @@ def _parts(
     return rows
 
 
-def measure_http(
-    load: Load, seed: int, advance: Callable[[], None]
-) -> tuple[ResultTable, ResultTable]:
-    """Measure the server; `advance` is called after each node that is filled."""
-    cluster = _layout(load)
-    pods = {n: _requests(load.n_requests, n) for n in load.n_names}
-    echoes = {n: percentiles(_echo(cluster.asked[:n], pods[n])) for n in load.n_names}
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """One length of NodeNames: rows of both tables, and what the notes tell."""
+
+    rows: tuple[tuple[Cell, ...], ...]
+    parts: tuple[tuple[Cell, ...], ...]
+    n_pods: int
+    n_shapes: int
+    memory: str
+
+
+def _rows(n_names: int, asked: Mapping[str, _Asked], echo_ms: float) -> list[tuple[Cell, ...]]:
     rows: list[tuple[Cell, ...]] = []
-    parts: list[tuple[Cell, ...]] = []
+    for verb, times in asked.items():
+        kinds = (
+            ("all calls", times.every),
+            ("first of its shape", times.first),
+            ("shape known", times.later),
+        )
+        for what, seconds in kinds:
+            if seconds:
+                shown = percentiles(seconds)
+                title = f"{verb}, {n_names} names, {what}"
+                rows.append((title, len(seconds), *shown, shown[0] / echo_ms))
+    return rows
+
+
+def _measure(
+    n_names: int, cluster: Cluster, load: Load, *, seed: int, advance: Callable[[], None]
+) -> _Measured:
+    """Start and fill an extender, and ask it about the first `n_names` nodes."""
+    pods = _requests(load.n_requests, n_names)
+    names = cluster.asked[:n_names]
+    echo = percentiles(_echo(names, pods))
     port = free_port()
     arguments = ["serve", "--cluster", cluster.spec, "--listen-port", str(port)]
     with serve("extender", arguments, port) as process_id:
         connection = Connection(port)
-        n_pods = _fill(connection, cluster, load, seed, advance)
-        for n in load.n_names:
-            rows.append((f"echo, {n} names", load.n_requests, *echoes[n], 1.0))
-            before = _answer_seconds(connection)
-            all_asked = _ask(connection, cluster.asked[:n], pods[n])
-            body = question(pods[n][0], json.dumps(cluster.asked[:n]))
-            spent = _parts(all_asked, before, _answer_seconds(connection), body)
-            parts += [(f"{verb}, {n} names", *cells) for verb, *cells in spent]
-            for verb, asked in all_asked.items():
-                for what, seconds in (("", asked.later), (", first of its shape", asked.first)):
-                    shown = percentiles(seconds)
-                    title = f"{verb}, {n} names{what}"
-                    rows.append((title, len(seconds), *shown, shown[0] / echoes[n][0]))
-            advance()
+        n_pods = fill_cluster(connection, cluster, load, seed=seed, advance=advance)
+        before = _answer_seconds(connection)
+        asked = _ask(connection, names, pods)
+        after = _answer_seconds(connection)
+        advance()
         resident, highest = resident_mib(process_id)
         connection.close()
+    parts = _parts(asked, before, after, question(pods[0], json.dumps(names)))
+    return _Measured(
+        rows=(
+            (f"echo, {n_names} names", load.n_requests, *echo, 1.0),
+            *_rows(n_names, asked, echo[0]),
+        ),
+        parts=tuple((f"{verb}, {n_names} names", *cells) for verb, *cells in parts),
+        n_pods=n_pods,
+        n_shapes=len(asked["filter"].first),
+        memory=f"{n_names} names {resident:.0f} MiB resident, {highest:.0f} MiB at most",
+    )
+
+
+def measure_http(
+    load: Load, seed: int, advance: Callable[[], None]
+) -> tuple[ResultTable, ResultTable]:
+    """Measure the server; `advance` is called after each node that is filled."""
+    cluster = lay_out_cluster(load)
+    measured = [
+        _measure(n_names, cluster, load, seed=seed, advance=advance) for n_names in load.n_names
+    ]
+    n_shapes = measured[0].n_shapes
+    share = 100 * n_shapes / load.n_requests
+    sizes = ", ".join(str(size) for size in sorted(set(SIZES)))
     notes = (
         f"{len(cluster.asked) + len(cluster.full)} nodes in use, of {', '.join(MACHINES)}",
-        f"{n_pods} GPU pods in the ledger, every second asked node partly taken",
-        "first of its shape: no pod of that size and affinity was asked about with so many names",
-        f"extender process: {resident:.0f} MiB resident, {highest:.0f} MiB at most",
+        f"{measured[0].n_pods} GPU pods in the ledger, every second asked node partly taken",
+        "a fresh extender process for each length of NodeNames",
+        f"{load.n_requests} pods, {n_shapes} of {N_SHAPES} shapes: sizes {sizes}; five affinities",
+        f"first of its shape: {share:.1f} % of all calls; below 1 % the p99 of all leaves them out",
+        "a one-GPU pod without an affinity is never quite the first: such pods filled the ledger",
+        f"extender process: {'; '.join(each.memory for each in measured)}",
         "one keep-alive connection; client and server share the machine's cores",
     )
     columns = ("what", "n", "p50 ms", "p99 ms", "max ms", "p50 / echo")
     part_columns = ("what", "n", "mean ms", "HTTP", "decoding", "look-up and encoding")
+    rows = tuple(row for each in measured for row in each.rows)
+    parts = tuple(row for each in measured for row in each.parts)
     return (
-        ResultTable("Speed over HTTP", columns, tuple(rows), notes),
-        ResultTable("Where the time goes", part_columns, tuple(parts), _PART_NOTES),
+        ResultTable("Speed over HTTP", columns, rows, notes),
+        ResultTable("Where the time goes", part_columns, parts, _PART_NOTES),
     )
 
 

@@ -12,8 +12,9 @@ import pytest
 from benchmarks.echo_server import create_echo
 from benchmarks.errors import ServerFailed
 from benchmarks.load import MACHINES, QUICK, percentiles
-from benchmarks.speed_core import torus
-from benchmarks.speed_http import _Asked, _Filler, _layout, _parts, _requests
+from benchmarks.speed_cluster import Filler, lay_out_cluster
+from benchmarks.speed_core import measure_core, torus
+from benchmarks.speed_http import N_SHAPES, _Asked, _parts, _requests, _rows
 from benchmarks.wire_client import binding, free_port, pod, question, serve
 from extender import wire
 from extender.request import parse_pod
@@ -38,15 +39,36 @@ def test_requests_repeat():
     assert _requests(9, 1) != _requests(9, 2)
 
 
+def test_requests_name_every_shape():
+    """Five sizes by five affinities, each pod one of them."""
+    shapes = {
+        json.dumps((one["metadata"]["annotations"], one["spec"]), sort_keys=True)
+        for one in _requests(1000, 1)
+    }
+    assert len(shapes) == N_SHAPES == 25
+
+
+def test_slow_first_calls_are_in_the_row_over_all_calls():
+    """One slow first call in ten is the maximum of all calls, and stands alone below."""
+    found = {
+        title: cells for title, *cells in _rows(5, {"filter": _Asked([0.02], [0.001] * 9)}, 0.5)
+    }
+    assert found["filter, 5 names, all calls"][0] == 10
+    assert found["filter, 5 names, all calls"][3] == pytest.approx(20.0)
+    assert found["filter, 5 names, first of its shape"] == pytest.approx([1, 20, 20, 20, 40])
+    assert found["filter, 5 names, shape known"] == pytest.approx([9, 1, 1, 1, 2])
+    assert len(_rows(5, {"filter": _Asked([0.02])}, 0.5)) == 2
+
+
 def test_the_cluster_can_hold_the_pods():
     """Partly taken and full nodes together have room; all machines have eight GPUs."""
-    cluster = _layout(QUICK)
+    cluster = lay_out_cluster(QUICK)
     assert len(cluster.asked) == QUICK.n_names[0]
     assert not set(cluster.asked) & set(cluster.full)
     assert 8 * len(cluster.full) + 4 * len(cluster.asked[::2]) >= QUICK.n_pods
     assert {load_recording(name).n_gpus for name in MACHINES} == {8}
     assert all(name in cluster.spec for name in MACHINES)
-    wide = _layout(replace(QUICK, n_pods=10 * QUICK.n_pods))
+    wide = lay_out_cluster(replace(QUICK, n_pods=10 * QUICK.n_pods))
     assert len(wide.full) > len(cluster.full)
 
 
@@ -66,7 +88,7 @@ class FakeConnection:
 def test_a_partly_taken_node_keeps_one_to_seven_pods(rng):
     """Eight pods are bound, each after its filter; one to seven end again."""
     connection = FakeConnection()
-    filler = _Filler(connection, rng)
+    filler = Filler(connection, rng)
     filler.fill_partly("node")
     n_ended = sum(method == "DELETE" for method, _ in connection.paths)
     assert connection.paths[:2] == [("POST", "/filter"), ("POST", "/bind")]
@@ -121,3 +143,15 @@ def test_time_is_told_apart():
     assert (total, http) == pytest.approx((5.0, 2.0))
     assert isinstance(decoding, float)
     assert rest == pytest.approx(3.0 - decoding)
+
+
+def test_the_core_is_measured_from_tables_to_pods():
+    """Tables of six machines, three selections and two pods; a fit of the second pod is there."""
+    table = measure_core(replace(QUICK, n_builds=1, n_selections=2, n_fits=3), 0)
+    titles = [row[0] for row in table.rows]
+    assert len(titles) == len(set(titles)) == 6 + 3 + 2
+    assert titles[-1] == "pod of [2, 2, 2, 2] on a dgx-2, 1 to 7 GPUs taken"
+    assert [row[1] for row in table.rows[-2:]] == [3, 3]
+    for row in table.rows:
+        p50, p99, most = (float(cell or 0) for cell in row[2:5])
+        assert 0 < p50 <= p99 <= most

@@ -1,0 +1,90 @@
+"""The cluster under test: which nodes an extender process holds, and how they are filled.
+
+What it answers: names of the nodes that are asked about and of those that only hold pods, and a
+ledger with as many one-GPU pods as the load asks for, bound over the extender's own wire.
+
+As many nodes of 8 GPUs as are asked about, of four machine types, every second one partly taken at
+random, and as many full nodes as it takes to hold `n_pods` pods. It measures nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchmarks.load import MACHINES
+from benchmarks.wire_client import binding, pod, question
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.load import Load
+    from benchmarks.wire_client import Asker
+
+__all__ = ["Cluster", "Filler", "fill_cluster", "lay_out_cluster"]
+
+GPUS_PER_NODE = 8
+SPARE = 1.02
+"""Full nodes over what the expected pods need: how many a partly taken node holds is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Names of asked and of full nodes, and the description that an extender lays out."""
+
+    asked: tuple[str, ...]
+    full: tuple[str, ...]
+    spec: str
+
+
+def lay_out_cluster(load: Load) -> Cluster:
+    """Asked nodes and full ones; every second asked node holds four pods on average."""
+    n_asked = load.n_names[0]
+    n_full = int(SPARE * (load.n_pods - n_asked // 2 * (GPUS_PER_NODE // 2)) / GPUS_PER_NODE) + 1
+    per_type = -(-(n_asked + n_full) // len(MACHINES))
+    spec = ", ".join(f"{per_type}x {name}" for name in MACHINES)
+    names = [f"{name}-{i}" for i in range(per_type) for name in MACHINES]
+    return Cluster(tuple(names[:n_asked]), tuple(names[n_asked : n_asked + n_full]), spec)
+
+
+class Filler:
+    """Binds one-GPU pods over the wire until the ledger holds what the load asks for."""
+
+    def __init__(self, connection: Asker, rng: random.Random) -> None:
+        self._connection = connection
+        self._rng = rng
+        self.n_pods = 0
+        self._n_made = 0
+
+    def bind(self, node: str) -> str:
+        """Bind one pod; returns its uid."""
+        self._n_made += 1
+        uid = f"fill-{self._n_made}"
+        self._connection.ask("/filter", question(pod(uid, 1), json.dumps([node])))
+        self._connection.ask("/bind", binding(uid, node))
+        self.n_pods += 1
+        return uid
+
+    def fill_partly(self, node: str) -> None:
+        """Fill a node and end some of its pods at random, so that any set may be free."""
+        uids = [self.bind(node) for _ in range(GPUS_PER_NODE)]
+        for uid in self._rng.sample(uids, self._rng.randrange(1, GPUS_PER_NODE)):
+            self._connection.ask(f"/embedded/pods/{uid}", b"", method="DELETE")
+            self.n_pods -= 1
+
+
+def fill_cluster(
+    connection: Asker, cluster: Cluster, load: Load, *, seed: int, advance: Callable[[], None]
+) -> int:
+    """Fill the nodes; returns the pods in the ledger. `advance` is called after each node."""
+    filler = Filler(connection, random.Random(seed))
+    for node in cluster.asked[::2]:
+        filler.fill_partly(node)
+        advance()
+    for node in cluster.full:
+        for _ in range(min(GPUS_PER_NODE, load.n_pods - filler.n_pods)):
+            filler.bind(node)
+        advance()
+    return filler.n_pods
