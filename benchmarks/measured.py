@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, replace
+from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_SHARED",
     "MeasuredMachine",
+    "fill_levels",
     "load_machines",
     "relabel_machine",
     "relabel_topology",
@@ -205,6 +207,27 @@ def relabel_machine(machine: MeasuredMachine, order: Sequence[int]) -> MeasuredM
             for mask, value in machine.gbytes_per_s.items()
         },
     )
+
+
+def fill_levels(topology: NodeTopology, like: NodeTopology) -> NodeTopology:
+    """Fill unknown PCIe levels from a recorded machine with the same links, however numbered.
+
+    Takes the first numbering that agrees in every link and every known level: at most n! tries, for
+    8 GPUs. Raises `BadData` where none does.
+    """
+    places = range(topology.n_gpus)
+    pairs = [(i, j) for i in places for j in range(i)]
+    for order in permutations(places) if like.n_gpus == topology.n_gpus else ():
+        if all(
+            topology.links[i][j] == like.links[order[i]][order[j]]
+            and topology.pcie[i][j] in {PcieLevel.UNKNOWN, like.pcie[order[i]][order[j]]}
+            for i, j in pairs
+        ):
+            return replace(
+                topology, pcie=tuple(tuple(like.pcie[a][b] for b in order) for a in order)
+            )
+    msg = f"{topology.name}: no numbering of {like.name} has the same links and PCIe levels"
+    raise BadData(msg)
 
 
 def with_measured_pairs(machine: MeasuredMachine) -> NodeTopology:

@@ -75,5 +75,8 @@ def test_goals(shared, rows_of):
     v100, v100_worst, a6000, _, h100, _ = rows[efficiency.MEASURED_PAIRS]
     assert min(v100, a6000, h100) >= 0.997
     assert v100_worst >= 0.75
+    filled = rows[efficiency.FILLED]
+    assert filled[0] > rows["NVIDIA best-effort"][0]
+    assert filled[2:] == (None,) * 4
     assert random[0] == pytest.approx(0.7014, abs=1e-4)
     assert random[2] == pytest.approx(0.7938, abs=1e-4)

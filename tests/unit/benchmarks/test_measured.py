@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
 
 from benchmarks.errors import BadData, MissingData
 from benchmarks.measured import (
+    fill_levels,
     load_machines,
     relabel_machine,
     relabel_topology,
@@ -16,6 +18,7 @@ from benchmarks.measured import (
     with_measured_pairs,
 )
 from topology.model import LinkKind, PcieLevel
+from topology.recordings import load_recording
 
 LABELS = [["X", "NV2", "SYS"], ["NV2", "X", "SYS"], ["SYS", "SYS", "X"]]
 MEASURED = {"01": 42.0, "02": 4.0, "12": 5.0, "012": 6.0}
@@ -107,3 +110,29 @@ def test_loads_the_real_file(shared):
     machines = load_machines(shared)
     assert [m.name for m in machines] == ["V100", "A6000", "H100_26"]
     assert {(m.topology.n_gpus, len(m.gbytes_per_s)) for m in machines} == {(8, 247)}
+
+
+def test_hidden_levels_are_filled_from_a_machine_with_the_same_links():
+    """A DGX-1 numbered otherwise, its NVLink pairs' levels hidden, gets the right ones back."""
+    whole = relabel_topology(load_recording("dgx-1-v100"), (5, 2, 7, 0, 1, 6, 3, 4))
+    hidden = replace(
+        whole,
+        pcie=tuple(
+            tuple(
+                PcieLevel.UNKNOWN if link.is_up else level
+                for level, link in zip(levels, links, strict=True)
+            )
+            for levels, links in zip(whole.pcie, whole.links, strict=True)
+        ),
+    )
+    assert hidden.pcie != whole.pcie
+    assert fill_levels(hidden, load_recording("dgx-1-v100")).pcie == whole.pcie
+
+
+def test_levels_of_a_machine_with_other_links_are_refused():
+    """The message names both machines."""
+    topology = topology_from_labels(
+        LABELS, model="Tesla V100-SXM2-32GB", is_switched=False, name="bridged"
+    )
+    with pytest.raises(BadData, match="bridged: no numbering of summit has the same links"):
+        fill_levels(topology, load_recording("summit"))
