@@ -7,11 +7,11 @@ Rules (src/MapaPolicies.hh, Props.hh, TopoUtils.hh): every order of every free s
 edges (k = 2 counts its edge twice). Aggregated bandwidth: sum of edge weights, PCIe 10, one NVLink
 25 (20 on P100), two 50. Effective bandwidth: a regression on the numbers of double, single and
 PCIe edges. Preserved bandwidth: NVLink-only weight over all pairs of GPUs left free.
-greedy: the largest aggregated bandwidth. preserve: the largest effective bandwidth for a sensitive
-job of 2 or more GPUs, else the largest preserved bandwidth, ties by aggregated bandwidth. Both
-start from an empty allocation that must be exceeded: effective bandwidth 12.335 (so a sensitive job
-is refused a PCIe pair, and waits), preserved and aggregated 0 (so one GPU is refused where no
-NVLink pair stays free).
+greedy: the largest aggregated bandwidth, for one GPU the first that is free; it never refuses.
+preserve: the largest effective bandwidth for a sensitive job of 2 or more GPUs, else the largest
+preserved bandwidth, ties by aggregated bandwidth. preserve starts from an empty allocation that
+must be exceeded: effective bandwidth 12.335 (so a sensitive job is refused a PCIe pair, and waits),
+preserved and aggregated 0 (so one GPU is refused where no NVLink pair stays free).
 
 Ties between sets go to the lowest ids: the original takes what its pattern matcher finds first.
 Links of more than two lanes count as double, the most that MAPA knows.
@@ -47,6 +47,7 @@ __all__ = [
 ]
 
 PCIE, SINGLE, DOUBLE = 10, 25, 50
+SINGLE_P100 = 20
 MAX_RINGS = 3_000_000
 """Rings that are enumerated for one size at most: some ten seconds of Python."""
 
@@ -79,7 +80,12 @@ def effective_bandwidth(n_double: int, n_single: int, n_pcie: int) -> float:
 
 
 def mapa_weights(topology: NodeTopology) -> Weights:
-    """Weigh each pair as MAPA does: 10 without NVLink, 25 for one link, 50 for two or more."""
+    """Weigh each pair as MAPA does: 10 without NVLink, 25 for one link, 50 for two or more.
+
+    One link between P100s weighs 20.
+    """
+    is_p100 = all("P100" in (gpu.model or "") for gpu in topology.gpus)
+    single = SINGLE_P100 if is_p100 else SINGLE
 
     def weight(i: int, j: int) -> int:
         link = topology.links[i][j]
@@ -87,7 +93,7 @@ def mapa_weights(topology: NodeTopology) -> Weights:
             return 0
         if link.kind is not LinkKind.NVLINK:
             return PCIE
-        return SINGLE if link.n_links == 1 else DOUBLE
+        return single if link.n_links == 1 else DOUBLE
 
     n = topology.n_gpus
     return tuple(tuple(weight(i, j) for j in range(n)) for i in range(n))

@@ -12,6 +12,7 @@ from benchmarks.measured import topology_from_labels
 from benchmarks.queues import QueueOrder, load_queue, simulate
 from benchmarks.rivals import MapaEffective, MapaGreedy, MapaPreserve
 from benchmarks.rivals.mapa import MapaNode, effective_bandwidth, mapa_weights
+from topology.recordings import load_recording
 
 # Two bridged pairs: 0-1 with two links, 2-3 with one.
 BRIDGES = [
@@ -52,6 +53,14 @@ def test_weights_and_preserved_bandwidth(topology):
     assert node.ring_scores(4)[0b1111].aggregated == 95
 
 
+def test_one_link_between_p100s_weighs_less():
+    """20 where a V100's single link weighs 25, as in MAPA's own DGX-1 files."""
+    p100 = mapa_weights(load_recording("dgx-1-p100"))
+    v100 = mapa_weights(load_recording("dgx-1-v100"))
+    assert {weight for row in p100 for weight in row} == {0, 10, 20}
+    assert {weight for row in v100 for weight in row} == {0, 10, 25, 50}
+
+
 @pytest.mark.parametrize(
     ("rival", "free", "size", "is_sensitive", "expected"),
     [
@@ -63,6 +72,8 @@ def test_weights_and_preserved_bandwidth(topology):
         pytest.param(MapaPreserve, 0b0101, 1, True, None, id="preserve refuses the last GPUs"),
         pytest.param(MapaPreserve, 0b0111, 1, True, 0b0100, id="one GPU spares the pair"),
         pytest.param(MapaPreserve, 0b0001, 2, False, None, id="too few for preserve"),
+        pytest.param(MapaGreedy, 0b1010, 2, True, 0b1010, id="greedy takes a PCIe pair"),
+        pytest.param(MapaGreedy, 0b1010, 1, True, 0b0010, id="greedy: the first of one"),
         pytest.param(MapaGreedy, 0b0001, 2, False, None, id="too few for greedy"),
     ],
 )
