@@ -20,8 +20,8 @@ __all__ = ["Reason", "from_unfit"]
 class Reason(Enum):
     """A refusal; the value is the sentence, the lower-case name the label in metrics."""
 
-    # What the core says about the GPU sets of a node, under the same names. The first is said of the
-    # whole pod: its containers may be small and many.
+    # What the core says about the GPU sets of a node, under the same names. The first one
+    # is said of the whole pod: its containers may be small and many.
     TOO_FEW_GPUS = "node has fewer GPUs than the pod asks for"
     NOT_ENOUGH_FREE = UnfitReason.NOT_ENOUGH_FREE.value
     CONTAINERS_TAKEN = UnfitReason.CONTAINERS_TAKEN.value

@@ -16,11 +16,20 @@ Content-Length and nothing behind the JSON value lets the connection live on.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
 
 from extender.errors import WireError
+from extender.faults import first_fault
 from topology.errors import quote
 
 if TYPE_CHECKING:
@@ -50,11 +59,24 @@ class _Wire(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", populate_by_name=True)
 
 
+def _check_quantity(value: object, check: ValidatorFunctionWrapHandler) -> str | int | float:
+    """One fault for the whole union: which of its members was tried is nobody's concern."""
+    try:
+        quantity: str | int | float = check(value)
+    except ValidationError:
+        kind, message = "quantity", "Input should be a string or a number"
+        raise PydanticCustomError(kind, message) from None
+    return quantity
+
+
+_Quantity: TypeAlias = Annotated[str | int | float, WrapValidator(_check_quantity)]
+
+
 class ResourceRequirements(_Wire):
     """Quantities as they stand: Kubernetes writes strings, JSON numbers are legal too."""
 
-    limits: dict[str, str | int | float] | None = None
-    requests: dict[str, str | int | float] | None = None
+    limits: dict[str, _Quantity] | None = None
+    requests: dict[str, _Quantity] | None = None
 
 
 class Container(_Wire):
@@ -147,6 +169,17 @@ class BindingArgs(_Wire):
 
 W = TypeVar("W", bound=_Wire)
 
+_KINDS = {
+    field.alias or name: "a string" if field.annotation is str else "an object"
+    for model in (Container, Pod, ExtenderArgs, BindingArgs)
+    for name, field in model.model_fields.items()
+    if field.is_required()
+}
+"""What the fields hold that must be there, by their name on the wire."""
+
+_SHOWN_BYTES = 320
+"""Enough of a body for what a message repeats of it, whatever the characters."""
+
 
 def decode(model: type[W], body: bytes) -> W:
     """Read one request body.
@@ -157,8 +190,12 @@ def decode(model: type[W], body: bytes) -> W:
         return model.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "body"
-        msg = f"request {where} is {quote(first['input'])}: {first['msg']}"
+        if first["type"] == "json_invalid":
+            shown = quote(body[:_SHOWN_BYTES].decode(errors="replace")) if body else "empty"
+            why = first["msg"].removeprefix("Invalid JSON: ")
+            msg = f"request body is {shown}, expected JSON: {why}"
+        else:
+            msg = f"request {first_fault(error, whole='body', kinds=_KINDS)}"
         raise WireError(msg) from error
 
 

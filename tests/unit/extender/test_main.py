@@ -102,7 +102,7 @@ def test_replay_shows_the_first_difference(tmp_path):
     with path.open("w") as file:
         log = DecisionLog(file, spec, engine)
         answer = engine.answer(Verb.BIND, b"{}", 0.0)
-        log.record(Verb.BIND, b'{"other":1}', 0.0, answer)
+        log.record(Verb.BIND, b"[]", 0.0, answer)
     result = run("replay", str(path))
     assert result.exit_code == 1
     assert result.output.startswith("line 2: answer differs after 1 calls\nrecorded: {")

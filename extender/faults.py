@@ -1,0 +1,61 @@
+"""What is wrong with a value that pydantic refused, as one sentence.
+
+What it answers: where the first fault is, the value that stands there, and what was expected, in
+the words of JSON and YAML and not of Python classes. It decides nothing and raises nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from topology.errors import MAX_QUOTED, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pydantic import ValidationError
+
+__all__ = ["first_fault"]
+
+_EXPECTED = {
+    "dict_type": "an object",
+    "extra_forbidden": "no such key",
+    "list_type": "a list",
+    "model_type": "an object",
+    "string_pattern_mismatch": "text that matches {pattern}",
+    "string_type": "a string",
+    "tuple_type": "a list",
+}
+"""Expectation by pydantic's error type, where its own words speak of Python."""
+_PREFIX = re.compile(r"^\w+ should (be|have) ")
+
+
+def first_fault(
+    error: ValidationError,
+    *,
+    whole: str,
+    tags: Collection[str] = (),
+    kinds: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Tell the first fault; `whole` is what to call the value itself.
+
+    `tags` are those of a union, with which pydantic's locations begin and which the value's author
+    has never seen; `kinds` tells what a field of that name holds, for those that are missing.
+    """
+    first = error.errors(include_url=False)[0]
+    parts = [str(part)[:MAX_QUOTED] for part in first["loc"]]
+    if parts and parts[0] in tags:
+        del parts[0]
+    where = ".".join(parts) or whole
+    kind, message = first["type"], first["msg"]
+    if kind == "missing":
+        return f"{where} is missing, expected {kinds.get(parts[-1], 'a value')}"
+    found = f"{where} is {quote(first['input'])}"
+    if kind == "value_error":
+        # Said by a validator of ours, which names the expectation itself.
+        return f"{found}: {message.removeprefix('Value error, ')}"
+    if kind in _EXPECTED:
+        return f"{found}, expected {_EXPECTED[kind].format(**first.get('ctx', {}))}"
+    return f"{found}, expected {_PREFIX.sub('', message)}"
