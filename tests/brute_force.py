@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import networkx as nx
 
 from topology.capacity import node_capacities
+from topology.gpu_models import find_gpu_model
 from topology.links import FITTED_MESSAGE_BYTES, REFERENCE_MESSAGE_BYTES
 from topology.masks import mask_of
-from topology.model import PcieLevel
+from topology.model import CpuPlatform, P2pAccess, PcieLevel
 from topology.policy import Affinity, NicRule, PlacementPolicy, Strength
 from topology.remainder import DEFAULT_DEMAND
 from topology.value import STATED_ERROR, Limit, set_value, start_up_cost
@@ -124,9 +125,8 @@ class BruteForce:
             levels.add(Affinity.SWITCH)
         if len(gpus) == 1 or any(members <= part for part in self._sockets):
             levels.add(Affinity.NUMA)
-        by_links = limit in {Limit.NOTHING, Limit.SWITCH, Limit.RING, Limit.RELAY}
         density = sum(self._capacities.units[i][j] for i, j in pairs)
-        near = sum(6 - topology.pcie[i][j].rank for i, j in pairs)
+        near = sum(self._closeness(i, j) for i, j in pairs)
         sums = (
             round(density * self._capacities.unit_gbytes_per_s / len(gpus), 6),
             round(near / max(len(pairs), 1), 6),
@@ -149,9 +149,48 @@ class BruteForce:
                 for gpu in gpus
             ),
             is_uniform=len({topology.gpus[gpu].model for gpu in gpus}) == 1,
-            is_known=all(topology.links[i][j].is_known for i, j in pairs)
-            and (by_links or all(topology.pcie[i][j] is not PcieLevel.UNKNOWN for i, j in pairs)),
+            is_known=self._is_measured(gpus) or not self._unknowns(gpus, limit),
         )
+
+    def _closeness(self, i: int, j: int) -> int:
+        """5 (PIX) .. 1 (SYS); a hidden level is the farthest that the NUMA nodes leave open."""
+        level = self.topology.pcie[i][j]
+        if level is PcieLevel.UNKNOWN:
+            one, other = self.topology.gpus[i].numa_node, self.topology.gpus[j].numa_node
+            level = PcieLevel.NODE if one is not None and one == other else PcieLevel.SYS
+        return 6 - level.rank
+
+    def _is_measured(self, gpus: tuple[int, ...]) -> bool:
+        measurement = None if self._measured is None else self._measured.topology.measurement
+        if measurement is None:
+            return False
+        pairs = {(pair.first, pair.second) for pair in measurement.pairs}
+        return gpus in pairs or any(entry.gpus == gpus for entry in measurement.sets)
+
+    def _unknowns(self, gpus: tuple[int, ...], limit: Limit) -> list[str]:
+        """What a person would have to ask before trusting the value of a set."""
+        if len(gpus) == 1:
+            return []
+        topology = self.topology
+        asked = []
+        for i, j in combinations(gpus, 2):
+            link = topology.links[i][j]
+            if not link.is_known or (link.is_up and link.n_links is None):
+                asked.append(f"links of {i} and {j}")
+            if topology.pcie[i][j] is PcieLevel.UNKNOWN and limit >= Limit.PORT:
+                asked.append(f"PCIe between {i} and {j}")
+        every = [find_gpu_model(gpu.model) for gpu in topology.gpus]
+        for i in gpus:
+            model, told = every[i], topology.gpus[i].link_generation
+            if limit >= Limit.PORT and model is None:
+                asked.append(f"PCIe generation of {i}")
+            if limit < Limit.PORT and told is None and not (model and model.link_generation):
+                asked.append(f"link generation of {i}")
+        if limit >= Limit.PORT and topology.p2p is P2pAccess.UNKNOWN and None in every:
+            asked.append("P2P")
+        if limit is Limit.SOCKET and topology.cpu is CpuPlatform.UNKNOWN:
+            asked.append("CPU")
+        return asked
 
     def _best_disjoint(self, free: frozenset[int], d: int) -> float:
         """The best total value of disjoint sets of d GPUs inside `free`."""

@@ -190,33 +190,58 @@ def _joint(
 def _exact(
     tables: MachineTables, available: int, sizes: tuple[int, ...], policy: PlacementPolicy
 ) -> tuple[Selected, ...] | Unfit:
-    sets: dict[int, NDArray[np.int64]] = {}
-    for size in sizes:
+    for size in dict.fromkeys(sizes):
         found = qualifying_sets(tables, available=available, size=size, policy=policy)
         if isinstance(found, Unfit):
             return found
-        sets[size] = found
-    worst = {size: _shortfall(tables, sets[size], size, policy) for size in sets}
-    bounds = np.unique(np.concatenate(list(worst.values())))
+    bounds = _bounds(tables, sizes, policy)
     low, high = 0, len(bounds) - 1
     while low < high:
         middle = (low + high) // 2
-        kept = {size: sets[size][worst[size] <= bounds[middle]] for size in sets}
-        if len(_unions(kept, sizes, tables.n_gpus)):
+        if len(_free_unions(tables, available, sizes, policy, bounds[middle])):
             high = middle
         else:
             low = middle + 1
-    kept = {size: sets[size][worst[size] <= bounds[low]] for size in sets}
-    unions = _unions(kept, sizes, tables.n_gpus)
+    unions = _free_unions(tables, available, sizes, policy, bounds[low])
     if not len(unions):
         detail = f"containers of {', '.join(map(str, sizes))} GPUs side by side"
         return Unfit(UnfitReason.CONTAINERS_TAKEN, detail)
     left = tables.remainder[available & ~unions]
     unions = unions[left == left.max()]
     union = int(unions[tables.tie[unions].argmin()])
-    order = tables.order.astype(np.int64) * (1 << tables.n_gpus) + tables.tie
-    parts = _split(kept, sizes, union, order)
+    parts = _split(tables, sizes, policy, bounds[low], union)
     return tuple(describe_set(tables, part, available=available, policy=policy) for part in parts)
+
+
+@lru_cache(maxsize=1 << 10)
+def _bounds(
+    tables: MachineTables, sizes: tuple[int, ...], policy: PlacementPolicy
+) -> tuple[float, ...]:
+    """Every shortfall that a set of one of these sizes may have, ascending."""
+    short = [_rated_sets(tables, size, policy)[1] for size in dict.fromkeys(sizes)]
+    return tuple(np.unique(np.concatenate(short)).tolist())
+
+
+@lru_cache(maxsize=1 << 10)
+def _rated_sets(
+    tables: MachineTables, size: int, policy: PlacementPolicy
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The sets of a size that meet the policy's conditions on the empty machine, and shortfalls."""
+    found = qualifying_sets(tables, available=tables.all_gpus, size=size, policy=policy)
+    sets = np.zeros(0, dtype=np.int64) if isinstance(found, Unfit) else found
+    return sets, _shortfall(tables, sets, size, policy)
+
+
+def _free_unions(
+    tables: MachineTables,
+    available: int,
+    sizes: tuple[int, ...],
+    policy: PlacementPolicy,
+    bound: float,
+) -> NDArray[np.int64]:
+    unions = _unions(tables, sizes, policy, bound)
+    free: NDArray[np.int64] = unions[unions & ~available == 0]
+    return free
 
 
 def _shortfall(
@@ -242,19 +267,25 @@ def _shortfall(
     return np.round(short, 9)
 
 
+@lru_cache(maxsize=1 << 10)
 def _unions(
-    sets: dict[int, NDArray[np.int64]], sizes: tuple[int, ...], n: int
+    tables: MachineTables, sizes: tuple[int, ...], policy: PlacementPolicy, bound: float
 ) -> NDArray[np.int64]:
-    """Every union of disjoint sets, one of each size.
+    """Every union of disjoint sets, one of each size, none with a larger shortfall; ascending.
+
+    What is free does not enter: a union can be divided or not, whoever holds the other GPUs. So
+    nodes of one machine type share the table, whatever is taken on them.
 
     Pairs of sets are counted by their union, all unions at once (zeta and Moebius transform over
     subsets); a union as large as its parts together is one of disjoint parts.
     """
+    n = tables.n_gpus
     reached = np.zeros(1 << n, dtype=np.int64)
     reached[0], total = 1, 0
     for size in sizes:
+        sets, short = _rated_sets(tables, size, policy)
         own = np.zeros(1 << n, dtype=np.int64)
-        own[sets[size]] = 1
+        own[sets[short <= bound]] = 1
         total += size
         pairs = _sum_over_subsets(own, n, 1) * _sum_over_subsets(reached, n, 1)
         unions = _sum_over_subsets(pairs, n, -1)
@@ -272,22 +303,21 @@ def _sum_over_subsets(table: NDArray[np.int64], n: int, sign: int) -> NDArray[np
 
 
 def _split(
-    sets: dict[int, NDArray[np.int64]],
+    tables: MachineTables,
     sizes: tuple[int, ...],
+    policy: PlacementPolicy,
+    bound: float,
     union: int,
-    order: NDArray[np.int64],
 ) -> tuple[int, ...]:
     """Divide a union that can be divided; the first container gets the best part it can."""
     if not sizes:
         return ()
-    inside = {size: masks[masks & ~union == 0] for size, masks in sets.items()}
-    options = inside[sizes[0]]
-    n = len(order).bit_length() - 1
-    rests = np.zeros(len(order), dtype=np.bool_)
-    rests[_unions(inside, sizes[1:], n)] = True
-    options = options[rests[union & ~options]]
-    first = int(options[order[options].argmin()])
-    return (first, *_split(inside, sizes[1:], union & ~first, order))
+    sets, short = _rated_sets(tables, sizes[0], policy)
+    options = sets[(short <= bound) & (sets & ~union == 0)]
+    rests = _unions(tables, sizes[1:], policy, bound)
+    options = options[np.isin(union & ~options, rests, assume_unique=True)]
+    first = int(options[np.lexsort((tables.tie[options], tables.order[options]))[0]])
+    return (first, *_split(tables, sizes[1:], policy, bound, union & ~first))
 
 
 def _with_inits(

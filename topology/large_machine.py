@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 from topology.capacity import node_capacities
+from topology.known import is_known_set
 from topology.links import FITTED_MESSAGE_BYTES, REFERENCE_MESSAGE_BYTES
 from topology.masks import gpus_of, mask_of
 from topology.model import PcieLevel
@@ -172,16 +172,8 @@ def unmet_condition(
     floor = policy.min_bandwidth_gbytes_per_s
     if floor is not None and mask.bit_count() > 1:
         value, limit = value_of(machine, mask)
-        if value * (1 - STATED_ERROR[limit]) < floor or not _is_known(machine, mask, limit):
+        if value * (1 - STATED_ERROR[limit]) < floor or not is_known_set(
+            machine.topology, mask, limit
+        ):
             return UnfitReason.BANDWIDTH_NEVER, UnfitReason.BANDWIDTH_TAKEN
     return None
-
-
-def _is_known(machine: LargeMachine, mask: int, limit: Limit) -> bool:
-    """Whether no unknown link or level enters a set's value."""
-    links, pcie = machine.topology.links, machine.topology.pcie
-    needs_pcie = limit in {Limit.PORT, Limit.UPLINK, Limit.SOCKET}
-    return all(
-        links[i][j].is_known and not (needs_pcie and pcie[i][j] is PcieLevel.UNKNOWN)
-        for i, j in combinations(gpus_of(mask), 2)
-    )

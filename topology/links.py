@@ -53,11 +53,9 @@ LINK_RATES = (
         LinkKind.NVLINK, 1, 18.0, 18.0, "NCCL topo.h SM60 18.0; P100 pairs measure 17.3 (Tartan)"
     ),
     LinkRate(
-        LinkKind.NVLINK, 2, 25.0, 20.0, "hwloc #574: 25; NCCL topo.h SM70 20.0 through a switch"
+        LinkKind.NVLINK, 2, 25.0, 20.0, "hwloc #574: 25, V100 meshes reach it; NCCL SM70 20.0"
     ),
-    LinkRate(
-        LinkKind.NVLINK, 3, 25.0, 20.0, "hwloc #574: 25; NCCL topo.h SM80 20.0 through a switch"
-    ),
+    LinkRate(LinkKind.NVLINK, 3, 20.0, 20.0, "NCCL topo.h SM80 20.0 (hwloc #574: 25 nominal)"),
     LinkRate(
         LinkKind.NVLINK,
         GA102_GENERATION,
@@ -65,9 +63,9 @@ LINK_RATES = (
         12.0,
         "NCCL topo.h SM86 12.0 (GA102 whitepaper: 14.06 nominal)",
     ),
-    LinkRate(LinkKind.NVLINK, 4, 25.0, 20.6, "hwloc #574: 25; NCCL topo.h SM90 20.6"),
+    LinkRate(LinkKind.NVLINK, 4, 20.6, 20.6, "NCCL topo.h SM90 20.6 (hwloc #574: 25 nominal)"),
     LinkRate(
-        LinkKind.NVLINK, 5, 50.0, 40.1, "NVIDIA GB200: 1.8 TB/s over 18 links; NCCL SM100 40.1"
+        LinkKind.NVLINK, 5, 40.1, 40.1, "NCCL topo.h SM100 40.1 (1.8 TB/s over 18 links, both ways)"
     ),
     LinkRate(LinkKind.XGMI, 1, 46.0, 46.0, "AMD MI50/MI60: 92 GB/s a link, both ways"),
     LinkRate(LinkKind.XGMI, 2, 46.0, 46.0, "AMD MI100: 92 GB/s a link, both ways"),
@@ -76,9 +74,9 @@ LINK_RATES = (
 )
 """Kind and generation to GB/s of one link and direction."""
 
-UNKNOWN_GENERATION_RATE = 20.0
-"""GB/s of an accelerator link of unknown generation: NCCL's SM70/SM80 figure, the lowest of any
-current NVLink but the first and GA102's, so that an unknown link never ranks best."""
+UNKNOWN_GENERATION_RATE = min(row.rate_gbytes_per_s for row in LINK_RATES)
+"""GB/s of an accelerator link of unknown generation: the lowest of the table, so that an unknown
+link never ranks best."""
 
 PCIE_X16_RATES = {3: 12.0, 4: 24.0, 5: 48.0, 6: 96.0}
 """PCIe generation to GB/s of 16 lanes: NCCL topo.h, PCI_BW 12.0 for Gen3, scaled by link speed."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["MAX_TABLE_GPUS", "MaskIndex", "gpus_of", "mask_index", "mask_of"]
+__all__ = ["MAX_TABLE_GPUS", "MaskIndex", "gpus_of", "mask_index", "mask_of", "pair_sums"]
 
 MAX_TABLE_GPUS = 16
 """Most GPUs for which every subset is tabled: 65,536 masks; one more GPU doubles time and space."""
@@ -80,3 +80,21 @@ def mask_of(gpus: Iterable[int]) -> int:
     for gpu in gpus:
         mask |= 1 << gpu
     return mask
+
+
+def pair_sums(pairs: Sequence[Sequence[float]] | NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum over the pairs inside every mask of an n x n matrix, float64[2**n].
+
+    Only `pairs[i][j]` with j < i is read. Rounded to 1e-6, so that the order of addition does not
+    show.
+
+    >>> pair_sums([[0.0, 0.0], [2.5, 0.0]]).tolist()
+    [0.0, 0.0, 0.0, 2.5]
+    """
+    table = np.zeros(1)
+    for i, figures in enumerate(pairs):
+        row = np.zeros(1)
+        for figure in figures[:i]:
+            row = np.concatenate([row, row + figure])
+        table = np.concatenate([table, table + row])
+    return np.round(table, 6)

@@ -1,21 +1,22 @@
 """Measured bandwidths in the place of labels: classes of pairs, and what they change.
 
 What it answers: how a node's own NCCL measurements enter the value of its sets. Raw figures hurt:
-a bottleneck then chases 11.90 against 11.93 GB/s, no ties are left for the remainder to decide, and
-each node becomes a machine type of its own. So pairs are grouped into classes first.
+a bottleneck then chases 11.90 against 11.93 GB/s, no ties are left for the remainder to decide,
+and each node becomes a machine type of its own. So pairs are grouped into classes first.
 
-Method. Pairs sorted by bandwidth; a new class begins where the next is more than `CLASS_GAP` lower;
-a class counts as its median in two significant digits, so that nodes that measure alike share a
-machine type. Of a set, the widest path between its worst connected members (the
-least edge of the maximum spanning tree) is taken twice, over the measured classes and over the
-labels' own pair values; the set's value is scaled by the ratio. Pairs that nobody measured keep
-their label. A measured set overrides its value. All this at the message size of the measurement;
-from there a set that falls short of its label keeps the label's start-up cost, and one that beats
-it is on a better path than the label's, so that its start-up cost shrinks with the ratio. Both meet
-the figure at its own size, and at every size a higher figure is a higher value. Raw figures only
-order sets that are otherwise equal (`raw_sums`). Source of the gap: pairs of one label differ by
-less than 3 % on the V100, A6000 and H100 nodes of BandPilot, pairs of different labels by more than
-40 % (facts in docs/adr/0002).
+Method. Pairs sorted by bandwidth; a new class begins where the next is more than `CLASS_GAP`
+lower; a class counts as its median in two significant digits, so that nodes that measure alike
+share a machine type. Of a set, the widest path between its worst connected members (the least edge
+of the maximum spanning tree) is taken twice, over the measured classes and over the labels' own
+pair values; the set's value is scaled by the ratio. Pairs that nobody measured keep their label. A
+measured set overrides its value. Figures of unknown message size are taken for the size that
+values are claimed for: nothing is added for start-up. All this at the message size of the
+measurement; from there a set that falls short of its label keeps the label's start-up cost, and
+one that beats it is on a better path than the label's, so that its start-up cost shrinks with the
+ratio. Both meet the figure at its own size, and at every size a higher figure is a higher value.
+Raw figures only order sets that are otherwise equal (`raw_sums`). Source of the gap: pairs of one
+label differ by less than 3 % on the V100, A6000 and H100 nodes of BandPilot, pairs of different
+labels by more than 40 % (facts in docs/adr/0002).
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topology.links import FITTED_MESSAGE_BYTES
-from topology.masks import mask_index, mask_of
+from topology.links import FITTED_MESSAGE_BYTES, REFERENCE_MESSAGE_BYTES
+from topology.masks import mask_index, mask_of, pair_sums
 from topology.value import at_message_size
 from topology.value_table import connected_masks
 
@@ -111,7 +112,7 @@ def apply_measurement(
     corrected, and for the tie-break the sum of pair classes inside each mask (label values where
     nobody measured), GB/s.
     """
-    message_bytes = measurement.message_bytes or FITTED_MESSAGE_BYTES
+    message_bytes = measurement.message_bytes or REFERENCE_MESSAGE_BYTES
     at_size = at_message_size(value, latency, message_bytes)
     label = np.zeros((n, n))
     for j in range(n):
@@ -129,7 +130,7 @@ def apply_measurement(
     # ratio) s). Above 1 that would end at ratio = 1 + 1/s, so a is divided by the ratio instead.
     start_up = latency * (FITTED_MESSAGE_BYTES / message_bytes) * value
     corrected = ratio * value / (1 + (1 - np.minimum(ratio, 1.0)) * start_up)
-    return corrected, latency / np.maximum(ratio, 1.0), _pair_sums(classed)
+    return corrected, latency / np.maximum(ratio, 1.0), pair_sums(classed)
 
 
 def raw_sums(
@@ -140,7 +141,7 @@ def raw_sums(
     difference = np.zeros((n, n))
     for pair, figure in raw.items():
         difference[pair] = difference[pair[::-1]] = figure - classes[pair]
-    return np.round(class_sum + _pair_sums(difference), 6)
+    return np.round(class_sum + pair_sums(difference), 6)
 
 
 def _widest_paths(pairs: NDArray[np.float64], n: int) -> NDArray[np.float64]:
@@ -152,14 +153,3 @@ def _widest_paths(pairs: NDArray[np.float64], n: int) -> NDArray[np.float64]:
         ]
         widest[connected_masks(joined, n)] = width
     return widest
-
-
-def _pair_sums(pairs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sum over the pairs inside every mask, rounded so that order of addition does not show."""
-    table = np.zeros(1)
-    for i in range(len(pairs)):
-        row = np.zeros(1)
-        for j in range(i):
-            row = np.concatenate([row, row + pairs[i, j]])
-        table = np.concatenate([table, table + row])
-    return np.round(table, 6)

@@ -25,8 +25,9 @@ import numpy as np
 
 from topology.capacity import node_capacities
 from topology.errors import InvalidTopology
+from topology.known import known_table
 from topology.links import DEFAULT_CONSTANTS, REFERENCE_MESSAGE_BYTES
-from topology.masks import MAX_TABLE_GPUS, mask_index
+from topology.masks import MAX_TABLE_GPUS, mask_index, pair_sums
 from topology.measured import apply_measurement, raw_sums
 from topology.model import PcieLevel
 from topology.remainder import DEFAULT_DEMAND, remainder_table
@@ -34,7 +35,7 @@ from topology.value import STATED_ERROR, at_message_size
 from topology.value_table import connected_masks, value_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -149,7 +150,7 @@ def build_tables(
         is_numa=_inside_any(n, (group for group, _ in capacities.socket_groups)),
         has_nic=_any_member(n, _gpus_near_rdma(topology)),
         is_uniform=is_uniform,
-        is_known=_known(topology, table.is_linked),
+        is_known=known_table(topology, table),
         best_value=_best_values(value, is_uniform, index.by_size),
         class_sum=class_sum,
         raw_sum=raw_sum,
@@ -208,30 +209,31 @@ def _total_order(
     return tie
 
 
-def _pair_table(n: int, rows: Callable[[int], list[float]]) -> NDArray[np.float64]:
-    """Sum over the pairs inside every mask of `rows(i)[j]`, j < i."""
-    table = np.zeros(1)
-    for i in range(n):
-        row = np.zeros(1)
-        for figure in rows(i)[:i]:
-            row = np.concatenate([row, row + figure])
-        table = np.concatenate([table, table + row])
-    return table
-
-
 def _link_density(capacities: Capacities) -> NDArray[np.float64]:
     """Direct accelerator bandwidth inside every mask per GPU, GB/s."""
     n, unit = capacities.n, capacities.unit_gbytes_per_s
-    inside = _pair_table(n, lambda i: [unit * u for u in capacities.units[i]])
+    inside = pair_sums([[unit * u for u in row] for row in capacities.units])
     return np.round(inside / np.maximum(mask_index(n).size, 1), 6)
 
 
 def _mean_closeness(topology: NodeTopology) -> NDArray[np.float64]:
-    """Mean PCIe closeness of the pairs inside every mask: 5 (PIX) .. 1 (SYS), 0 unknown."""
+    """Mean PCIe closeness of the pairs inside every mask: 5 (PIX) .. 1 (SYS).
+
+    An unknown level counts as NODE inside one known NUMA node, else as SYS.
+    """
     n, farthest = topology.n_gpus, PcieLevel.UNKNOWN.rank
-    inside = _pair_table(n, lambda i: [farthest - level.rank for level in topology.pcie[i]])
+    inside = pair_sums([[farthest - _rank(topology, i, j) for j in range(n)] for i in range(n)])
     size = mask_index(n).size
     return np.round(inside / np.maximum(size * (size - 1) / 2, 1), 6)
+
+
+def _rank(topology: NodeTopology, i: int, j: int) -> int:
+    level = topology.pcie[i][j]
+    if level is not PcieLevel.UNKNOWN:
+        return level.rank
+    numa = topology.gpus[i].numa_node
+    is_near = numa is not None and numa == topology.gpus[j].numa_node
+    return (PcieLevel.NODE if is_near else PcieLevel.SYS).rank
 
 
 def _inside_any(n: int, groups: Iterable[int]) -> NDArray[np.bool_]:
@@ -270,17 +272,6 @@ def _uniform(topology: NodeTopology) -> NDArray[np.bool_]:
     for i, gpu in enumerate(topology.gpus):
         groups[gpu.model] = groups.get(gpu.model, 0) | 1 << i
     return _inside_any(topology.n_gpus, groups.values())
-
-
-def _known(topology: NodeTopology, without_pcie: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Masks whose value rests on no unknown: all links known, and PCIe known or not needed."""
-    n = topology.n_gpus
-    dark_links = _pair_table(n, lambda i: [float(not link.is_known) for link in topology.links[i]])
-    dark_pcie = _pair_table(
-        n, lambda i: [float(level is PcieLevel.UNKNOWN) for level in topology.pcie[i]]
-    )
-    known: NDArray[np.bool_] = (dark_links == 0) & (without_pcie | (dark_pcie == 0))
-    return known
 
 
 def _best_values(

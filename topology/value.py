@@ -14,9 +14,13 @@ Method (b: rate of one link; k: set size). The first that applies:
    one narrow link that closes a wide chain does not lower what the chain carries.
 3. *Port, uplink, socket*: PCIe carries what the accelerator links do not connect. The least of
    these cuts, each with the accelerator links that cross it: one GPU (its port), one island of GPUs
-   that links connect (their ports; the socket link where its PCIe leads out of the socket), one
+   that links connect (their ports; the socket link where its PCIe leads out of the socket; and
+   what the links carry inside it), one
    switch (its uplink), one socket (its link). Without P2P, traffic is staged through host memory: a
    GPU's port gives `staging_share`, and the islands below one switch share its uplink.
+
+PCIe alone, without any link, is a lower bound: a dying link must not make a set worth less than
+none would.
 
 Start-up cost: 1/B(M) = 1/B_inf + a * (16 MiB / M) (`topology.links.ModelConstants`).
 Source: facts measured on BandPilot's V100, A6000 and H100 nodes; `benchmarks fidelity` reports how
@@ -27,7 +31,7 @@ far the value is off, by limit. A single GPU has no all-reduce: its value is 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -39,7 +43,7 @@ from topology.masks import MAX_TABLE_GPUS, gpus_of
 from topology.packing import MAX_PACKING_STEPS, pack_rings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -56,6 +60,7 @@ __all__ = [
     "socket_peers",
     "start_up_cost",
     "switch_gain",
+    "without_links",
 ]
 
 
@@ -133,9 +138,33 @@ def set_value(
     The tables follow the same rules for every mask at once; this is their definition, and what
     nodes of more than 16 devices use. Bounded by `MAX_PACKING_STEPS` and O(k^3).
     """
+    if mask.bit_count() < 2:  # noqa: PLR2004 - nothing to reduce
+        return SetValue(0.0, Limit.NOTHING, 0, 0)
+    found = _linked_value(capacities, mask, constants)
+    if found is None:
+        found = _least(_tree_cuts(capacities, constants, mask))
+    alone = _least(_tree_cuts(without_links(capacities), constants, mask))
+    if alone.value_gbytes_per_s > found.value_gbytes_per_s:
+        return SetValue(alone.value_gbytes_per_s, alone.limit, found.rings, found.cut)
+    return found
+
+
+def without_links(capacities: Capacities) -> Capacities:
+    """The same node as PCIe alone would carry it."""
+    nothing = tuple((0,) * capacities.n for _ in range(capacities.n))
+    return replace(capacities, units=nothing, adjacency=(0,) * capacities.n, fabrics=())
+
+
+def _least(cuts: Iterable[tuple[float, Limit]]) -> SetValue:
+    value, kind = min(cuts, key=lambda found: found[0])
+    return SetValue(value, kind, 0, 0)
+
+
+def _linked_value(capacities: Capacities, mask: int, constants: ModelConstants) -> SetValue | None:
+    """Rules 1 and 2; None where links do not connect the set, or it is one GPU."""
     members = gpus_of(mask)
     if len(members) < 2:  # noqa: PLR2004 - nothing to reduce
-        return SetValue(0.0, Limit.NOTHING, 0, 0)
+        return None
     for fabric in capacities.fabrics:
         if mask & ~fabric.members == 0:
             gain = switch_gain(constants, len(members), reduces=fabric.reduces)
@@ -143,16 +172,15 @@ def set_value(
             return SetValue(slowest * gain, Limit.SWITCH, 0, 0)
     units = [[capacities.units[i][j] for j in members] for i in members]
     cut = _cut_of(units)
-    if cut:
-        # On a large node a search rates many sets: each gets a part of the steps.
-        steps = MAX_PACKING_STEPS // (1 if capacities.n <= MAX_TABLE_GPUS else 20)
-        packed = pack_rings(units, cut // 2, max_steps=steps)
-        rings = cut if len(members) == 2 else 2 * packed  # noqa: PLR2004
-        relayed = constants.relay_share * (cut - (rings > 0))
-        kind = Limit.RING if rings >= relayed else Limit.RELAY
-        return SetValue(capacities.unit_gbytes_per_s * max(rings, relayed), kind, rings, cut)
-    value, kind = min(_tree_cuts(capacities, constants, mask), key=lambda found: found[0])
-    return SetValue(value, kind, 0, 0)
+    if not cut:
+        return None
+    # On a large node a search rates many sets: each gets a part of the steps.
+    steps = MAX_PACKING_STEPS // (1 if capacities.n <= MAX_TABLE_GPUS else 20)
+    packed = pack_rings(units, cut // 2, max_steps=steps)
+    rings = cut if len(members) == 2 else 2 * packed  # noqa: PLR2004
+    relayed = constants.relay_share * (cut - (rings > 0))
+    kind = Limit.RING if rings >= relayed else Limit.RELAY
+    return SetValue(capacities.unit_gbytes_per_s * max(rings, relayed), kind, rings, cut)
 
 
 def _cut_of(units: list[list[int]]) -> int:
@@ -174,13 +202,10 @@ def _tree_cuts(
     ports = [share * port for port in capacities.port_gbytes_per_s]
     for i in gpus_of(mask):
         yield ports[i] + _crossing(capacities, 1 << i, mask), Limit.PORT
-    peers = socket_peers(capacities)
-    between = min((rate for _, rate in capacities.socket_groups), default=np.inf)
     islands = islands_of(capacities, mask)
     for island in islands if len(islands) > 1 else ():
-        own = sum(ports[i] for i in gpus_of(island))
-        near = any(peers[i] & mask & ~island for i in gpus_of(island))
-        yield (own, Limit.PORT) if near else (min(own, between), Limit.SOCKET)
+        yield sum(ports[i] for i in gpus_of(island)), Limit.PORT
+        yield from _island_cuts(capacities, constants, mask, island)
     for group, uplink in capacities.switch_groups:
         if capacities.is_p2p:
             if mask & group and mask & ~group:
@@ -190,6 +215,18 @@ def _tree_cuts(
     for group, socket in capacities.socket_groups:
         if mask & group and mask & ~group:
             yield socket + _crossing(capacities, group, mask), Limit.SOCKET
+
+
+def _island_cuts(
+    capacities: Capacities, constants: ModelConstants, mask: int, island: int
+) -> Iterator[tuple[float, Limit]]:
+    """The socket link that an island's PCIe leads over, and what its links carry inside."""
+    peers = socket_peers(capacities)
+    if not any(peers[i] & mask & ~island for i in gpus_of(island)):
+        yield min((rate for _, rate in capacities.socket_groups), default=np.inf), Limit.SOCKET
+    inside = _linked_value(capacities, island, constants)
+    if inside is not None:
+        yield inside.value_gbytes_per_s, inside.limit
 
 
 def islands_of(capacities: Capacities, mask: int) -> list[int]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from topology.links import DEFAULT_CONSTANTS
 from topology.masks import gpus_of, mask_index
 from topology.packing import closed_ring_ends, minimum_cuts, pack_rings
-from topology.value import Limit, socket_peers, switch_gain
+from topology.value import Limit, socket_peers, start_up_cost, switch_gain, without_links
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,33 +65,73 @@ def value_table(
     O(n^3 2^n) word operations; 3 ms for the 8-GPU mesh of a DGX-1 V100.
     """
     n = capacities.n
+    linked, rings, cut = _linked_values(capacities, constants)
+    is_linked = np.isfinite(linked.value)
+    tree = _tree_values(capacities, constants, linked)
+    value = np.where(is_linked, linked.value, tree.value)
+    limit = np.where(is_linked, linked.limit, tree.limit)
+    if _can_pcie_win(capacities, constants, linked.value):
+        alone = _tree_values(without_links(capacities), constants, _nothing(n))
+        wins = alone.value > value
+        value, limit = np.where(wins, alone.value, value), np.where(wins, alone.limit, limit)
+    single = mask_index(n).size < 2  # noqa: PLR2004 - a pair
+    value[single], limit[single], is_linked[single] = 0.0, Limit.NOTHING, True
+    latency = np.array([start_up_cost(kind, constants) for kind in Limit])[limit]
+    return ValueTable(value, latency, limit, rings, cut, is_linked)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Bounds:
+    """What bounds every mask: GB/s (inf for no bound) and the kind of path, over 2**n masks."""
+
+    value: NDArray[np.float64]
+    limit: NDArray[np.int8]
+
+    def lower(
+        self, masks: NDArray[np.int64], value: NDArray[np.float64], limit: NDArray[np.int8] | int
+    ) -> None:
+        """Take a bound over where it is the lesser one."""
+        less = value < self.value[masks]
+        self.value[masks[less]] = value[less]
+        self.limit[masks[less]] = limit if isinstance(limit, int) else limit[less]
+
+
+def _nothing(n: int) -> _Bounds:
+    return _Bounds(np.full(1 << n, np.inf), np.full(1 << n, Limit.PORT, dtype=np.int8))
+
+
+def _linked_values(
+    capacities: Capacities, constants: ModelConstants
+) -> tuple[_Bounds, NDArray[np.int16], NDArray[np.int16]]:
+    """Rules 1 and 2 for the masks that links connect, inf for the others; rings and cuts."""
+    n = capacities.n
     index = mask_index(n)
-    cuts = _Cuts(capacities)
-    value, limit = _tree_values(capacities, constants, cuts)
-    latency = np.full(1 << n, constants.pcie_a)
+    linked = _nothing(n)
     rings = np.zeros(1 << n, dtype=np.int16)
     cut = np.zeros(1 << n, dtype=np.int16)
-    is_linked = np.zeros(1 << n, dtype=np.bool_)
     if capacities.unit_gbytes_per_s:
         direct = connected_masks(_joined(capacities), n)
         direct = direct[index.size[direct] >= 2]  # noqa: PLR2004 - a pair
         rings, cut = _mesh(capacities, direct, 1 << n)
-        relayed = constants.relay_share * (cut - (rings > 0))
-        by_ring = rings >= relayed
-        best = capacities.unit_gbytes_per_s * np.maximum(rings, relayed)
-        value[direct], latency[direct] = best[direct], constants.mesh_a
-        limit[direct] = np.where(by_ring, Limit.RING, Limit.RELAY)[direct]
-        is_linked[direct] = True
+        relayed = constants.relay_share * (cut[direct] - (rings[direct] > 0))
+        links = np.maximum(rings[direct], relayed)
+        linked.value[direct] = capacities.unit_gbytes_per_s * links
+        linked.limit[direct] = np.where(rings[direct] >= relayed, Limit.RING, Limit.RELAY)
     for fabric in capacities.fabrics:
         inside = index.masks[(index.masks & ~fabric.members == 0) & (index.size >= 2)]  # noqa: PLR2004 - a pair
         gain = np.array([switch_gain(constants, k, reduces=fabric.reduces) for k in range(n + 1)])
         slowest = _subset_minima(fabric.port_gbytes_per_s)[inside]
-        value[inside], latency[inside] = slowest * gain[index.size[inside]], constants.switch_a
-        limit[inside] = Limit.SWITCH
-        is_linked[inside] = True
-    single = index.size < 2  # noqa: PLR2004 - a pair
-    value[single], limit[single], is_linked[single] = 0.0, Limit.NOTHING, True
-    return ValueTable(value, latency, limit, rings, cut, is_linked)
+        linked.value[inside] = slowest * gain[index.size[inside]]
+        linked.limit[inside] = Limit.SWITCH
+    return linked, rings, cut
+
+
+def _can_pcie_win(
+    capacities: Capacities, constants: ModelConstants, linked: NDArray[np.float64]
+) -> bool:
+    """Whether the widest port carries more than the worst set that links connect."""
+    share = 1.0 if capacities.is_p2p else constants.staging_share
+    return share * max(capacities.port_gbytes_per_s) > float(linked.min())
 
 
 def _joined(capacities: Capacities) -> list[int]:
@@ -145,19 +185,17 @@ def _pattern(units: tuple[tuple[int, ...], ...], mask: int) -> tuple[tuple[int, 
     return tuple(tuple(units[i][j] for j in ordered) for i in ordered)
 
 
-def _tree_values(
-    capacities: Capacities, constants: ModelConstants, cuts: _Cuts
-) -> tuple[NDArray[np.float64], NDArray[np.int8]]:
-    """The least PCIe cut of every mask (rule 3), as if no set were linked."""
+def _tree_values(capacities: Capacities, constants: ModelConstants, linked: _Bounds) -> _Bounds:
+    """Rule 3 for every mask: the least PCIe cut, and what the islands carry inside."""
     n = capacities.n
+    cuts = _Cuts(capacities)
     masks = cuts.masks
     share = 1.0 if capacities.is_p2p else constants.staging_share
     ports = tuple(share * port for port in capacities.port_gbytes_per_s)
-    value = np.full(1 << n, np.inf)
-    limit = np.full(1 << n, Limit.PORT, dtype=np.int8)
+    tree = _nothing(n)
     for i in range(n):
         own = masks[masks >> i & 1 == 1]
-        value[own] = np.minimum(value[own], ports[i] + cuts.crossing(1 << i, own))
+        tree.lower(own, ports[i] + cuts.crossing(1 << i, own), Limit.PORT)
     port_sums = _subset_sums(ports)
     sockets = _subset_unions(socket_peers(capacities))
     between = min((rate for _, rate in capacities.socket_groups), default=np.inf)
@@ -166,27 +204,18 @@ def _tree_values(
         island = cuts.island[rest]
         partial = np.flatnonzero(island != owner)
         alone, whole = island[partial], owner[partial]
-        leaves = (sockets[alone] & whole & ~alone) == 0
-        carried = np.where(leaves, np.minimum(port_sums[alone], between), port_sums[alone])
-        less = carried < value[whole]
-        value[whole[less]] = carried[less]
-        limit[whole[less]] = np.where(leaves, Limit.SOCKET, Limit.PORT)[less]
+        tree.lower(whole, port_sums[alone], Limit.PORT)
+        leaving = np.flatnonzero((sockets[alone] & whole & ~alone) == 0)
+        tree.lower(whole[leaving], np.full(len(leaving), between), Limit.SOCKET)
+        tree.lower(whole, linked.value[alone], linked.limit[alone])
         rest = rest ^ island
         rest, owner = rest[rest > 0], owner[rest > 0]
     uplink_of = _crossing_edge if capacities.is_p2p else _sharing_uplink
-    edges = [
-        (uplink_of(cuts, group, share * uplink), Limit.UPLINK)
-        for group, uplink in capacities.switch_groups
-    ]
-    edges += [
-        (_crossing_edge(cuts, group, socket), Limit.SOCKET)
-        for group, socket in capacities.socket_groups
-    ]
-    for (across, carried), kind in edges:
-        less = carried < value[across]
-        value[across[less]] = carried[less]
-        limit[across[less]] = kind
-    return value, limit
+    for group, uplink in capacities.switch_groups:
+        tree.lower(*uplink_of(cuts, group, share * uplink), Limit.UPLINK)
+    for group, socket in capacities.socket_groups:
+        tree.lower(*_crossing_edge(cuts, group, socket), Limit.SOCKET)
+    return tree
 
 
 def _crossing_edge(

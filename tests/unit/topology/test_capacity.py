@@ -32,7 +32,7 @@ NAMELESS = Gpu()
     [
         pytest.param([V100] * 2, {(0, 1): NVLINK(2)}, 25.0, 2, id="two NVLinks of a V100"),
         pytest.param([A6000] * 2, {(0, 1): NVLINK(4)}, 12.0, 4, id="a bridge of GA102"),
-        pytest.param([NAMELESS] * 2, {(0, 1): NVLINK(2)}, 20.0, 2, id="unknown GPUs, slow links"),
+        pytest.param([NAMELESS] * 2, {(0, 1): NVLINK(2)}, 12.0, 2, id="unknown GPUs, slow links"),
         pytest.param([V100, NAMELESS], {(0, 1): NVLINK(2)}, 25.0, 2, id="one end tells enough"),
         pytest.param(
             [V100] * 2, {(0, 1): NVLINK(None)}, 25.0, 1, id="links that nobody counted: one"
@@ -40,14 +40,14 @@ NAMELESS = Gpu()
         pytest.param(
             [Gpu(link_generation=5, model=V100.model)] * 2,
             {(0, 1): NVLINK(1)},
-            50.0,
+            40.1,
             1,
             id="a recorded generation outranks the model's",
         ),
         pytest.param(
             [NAMELESS] * 2,
             {(0, 1): AcceleratorLink(LinkKind.C2C, 1)},
-            20.0,
+            12.0,
             1,
             id="a kind without a row",
         ),

@@ -219,7 +219,7 @@ def test_links_help_the_pcie_tree_across_a_cut():
     node = machine([A100] * 3, fabrics=[fabric], links={(1, 2): NVLINK(1)}, levels={"else": PXB})
     found = set_value(node_capacities(node), 0b111)
     # GPU 2: its port and one NVLink; GPU 0 has 24 + 80, GPU 1 more.
-    assert found == SetValue(24.0 + 25.0, Limit.PORT, 0, 0)
+    assert found == SetValue(24.0 + 20.0, Limit.PORT, 0, 0)
 
 
 def test_a_narrow_link_that_closes_a_wide_chain_does_no_harm():
@@ -229,8 +229,9 @@ def test_a_narrow_link_that_closes_a_wide_chain_does_no_harm():
     values = [
         set_value(node_capacities(direct_mesh(H100, units)), 0b111) for units in (chain, ring)
     ]
-    assert values[0] == SetValue(337.5, Limit.RELAY, 0, 18)
-    assert values[1] == SetValue(337.5, Limit.RELAY, 2, 19)
+    carried = 20.6 * (0.75 * 18)
+    assert values[0] == SetValue(carried, Limit.RELAY, 0, 18)
+    assert values[1] == SetValue(carried, Limit.RELAY, 2, 19)
 
 
 @settings(max_examples=60)
@@ -303,4 +304,4 @@ def test_a_kind_of_fabric_other_than_nvlink_counts_as_a_switch():
     """MetaX and AMD switches are switches too; only what they reduce is NVIDIA's."""
     fabric = Fabric(((0, 7), (1, 7)), kind=LinkKind.METAXLINK)
     found = set_value(node_capacities(machine([NAMELESS] * 2, fabrics=[fabric])), 3)
-    assert found == SetValue(140.0, Limit.SWITCH, 0, 0)
+    assert found == SetValue(7 * 12.0, Limit.SWITCH, 0, 0)
