@@ -23,13 +23,13 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, NoReturn
 import structlog
 import typer
 import uvicorn
-import yaml
 
 from extender import logkeys
 from extender.app import Dependencies, create_app
 from extender.decisions import DecisionLog, make_engine, replay
+from extender.documents import as_json, read_yaml
 from extender.engine import Outcome, Verb
-from extender.errors import ExtenderError, SettingsError
+from extender.errors import DocumentError, ExtenderError, SettingsError
 from extender.metrics import Metrics
 from extender.settings import CONFIG_VARIABLE, Settings, load_settings
 
@@ -107,11 +107,14 @@ def explain(
     """Tell how the pod would be placed on the cluster while it is empty, as JSON."""
     settings = _settings({"cluster": cluster}, config)
     try:
-        content: object = yaml.safe_load(file.read_text(encoding="utf-8"))
+        body = as_json(read_yaml(file.read_text(encoding="utf-8"))).encode()
+    except (OSError, ValueError, DocumentError) as error:
+        _fail(f"pod file {file} cannot be read: {error}")
+    try:
         engine = make_engine(settings.cluster_spec(), settings.rules)
-    except (ExtenderError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except ExtenderError as error:
         _fail(str(error))
-    answer = engine.answer(Verb.EXPLAIN, json.dumps(content, default=str).encode(), time.time())
+    answer = engine.answer(Verb.EXPLAIN, body, time.time())
     if answer.outcome is Outcome.FAILED:
         _fail(answer.detail)
     told: dict[str, Any] = json.loads(answer.body)

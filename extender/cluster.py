@@ -12,15 +12,15 @@ nodes of one machine type differ in them as real ones do.
 from __future__ import annotations
 
 import re
-import tomllib
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from extender.errors import ClusterSpecError
+from extender.documents import read_toml, read_yaml
+from extender.errors import ClusterSpecError, DocumentError
+from extender.faults import first_fault
 from topology.errors import TopologyError, quote
 from topology.names import DEFAULT_RESOURCE
 from topology.recordings import load_recording, recording_names
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_NODES",
+    "RESOURCE_NAME",
     "ClusterSpec",
     "EmbeddedNode",
     "NodeGroup",
@@ -47,6 +48,10 @@ _UUID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "coterie.gpu")
 _GROUP = re.compile(r"([0-9]{1,6})\s*x\s*([a-z0-9][a-z0-9.-]*)")
 _LABEL = r"^[a-z0-9]([a-z0-9.-]{0,200}[a-z0-9])?$"
 """A DNS subdomain, as node names and label values are."""
+RESOURCE_NAME = (
+    r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
+)
+"""An extended resource: domain/name (apimachinery, pkg/util/validation, IsQualifiedName)."""
 
 
 class NodeGroup(BaseModel):
@@ -58,7 +63,7 @@ class NodeGroup(BaseModel):
     machine: str | None = None
     devices: Annotated[int, Field(ge=1, le=512)] | None = None
     name: Annotated[str, Field(pattern=_LABEL)] | None = None
-    resource: Annotated[str, Field(min_length=1)] = DEFAULT_RESOURCE
+    resource: Annotated[str, Field(pattern=RESOURCE_NAME)] = DEFAULT_RESOURCE
     zone: Annotated[str, Field(pattern=_LABEL)] | None = None
     unhealthy: list[Annotated[int, Field(ge=0, le=511)]] = []
     prefer_no_schedule: bool = False
@@ -153,8 +158,8 @@ def read_cluster(path: Path) -> ClusterSpec:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        content: Any = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+        content = read_toml(text) if path.suffix == ".toml" else read_yaml(text)
+    except (OSError, ValueError, DocumentError) as error:
         msg = f"cluster file {path} cannot be read: {error}"
         raise ClusterSpecError(msg) from error
     return _check(content, f"cluster file {path}")
@@ -195,9 +200,7 @@ def _check(content: object, what: str) -> ClusterSpec:
     try:
         return ClusterSpec.model_validate(content)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        msg = f"{what}: {where or 'content'} is {quote(first['input'])}: {first['msg']}"
+        msg = f"{what}: {first_fault(error, whole='content')}"
         raise ClusterSpecError(msg) from error
 
 

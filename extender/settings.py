@@ -8,16 +8,18 @@ silently without effect. docs/configuration.md is generated from the fields belo
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, SettingsConfigDict
 
-from extender.cluster import parse_cluster, read_cluster
+from extender.cluster import RESOURCE_NAME, parse_cluster, read_cluster
+from extender.documents import read_yaml
 from extender.engine import Rules
-from extender.errors import SettingsError
+from extender.errors import DocumentError, SettingsError
+from extender.faults import first_fault
 from topology.errors import TopologyError, quote
 from topology.names import DEFAULT_RESOURCE
 from topology.remainder import Demand
@@ -37,6 +39,7 @@ CONFIG_VARIABLE = "COTERIE_EXTENDER_CONFIG"
 
 _FILE = TypeAdapter(dict[str, Any])
 _FILE_SUFFIXES = (".yaml", ".yml", ".toml")
+_DEMAND = re.compile(r"[0-9]{1,3}(?::[0-9]{1,9}(?:\.[0-9]{1,9})?)?")
 
 
 class Settings(BaseSettings):
@@ -91,7 +94,6 @@ class Settings(BaseSettings):
     demand: Annotated[
         str,
         Field(
-            pattern=r"^[0-9]{1,3}(:[0-9.]{1,12})?(,[0-9]{1,3}(:[0-9.]{1,12})?)*$",
             description="Set sizes expected to come, by which what is left behind is valued: "
             "`size` or `size:weight`, comma-separated, ascending, sizes 1..512, weights above 0 "
             "(default 1). The sizes that training jobs use, alike, since no demand is known yet.",
@@ -158,6 +160,15 @@ class Settings(BaseSettings):
         Field(description="Least level that is logged. `info` writes one line per decision."),
     ] = "info"
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_truth_value(cls, value: object) -> object:
+        """No setting is one, and pydantic would take `true` for the number 1."""
+        if isinstance(value, bool):
+            msg = "expected no truth value (YAML reads true, yes and on as one)"
+            raise ValueError(msg)  # noqa: TRY004 - what pydantic turns into its own error
+        return value
+
     @field_validator("resources", "loss_bounds", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
@@ -168,7 +179,7 @@ class Settings(BaseSettings):
     @field_validator("resources")
     @classmethod
     def _are_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(value)) != len(value) or any("/" not in one for one in value):
+        if len(set(value)) != len(value) or not all(re.fullmatch(RESOURCE_NAME, v) for v in value):
             msg = "expected different extended resources, each domain/name"
             raise ValueError(msg)
         return value
@@ -184,6 +195,9 @@ class Settings(BaseSettings):
     @field_validator("demand")
     @classmethod
     def _is_demand(cls, value: str) -> str:
+        if not all(_DEMAND.fullmatch(part) for part in value.split(",")):
+            msg = "expected size or size:weight, comma-separated, such as 1,2:0.5,4"
+            raise ValueError(msg)
         try:
             _demand(value)
         except TopologyError as error:
@@ -233,10 +247,7 @@ def load_settings(flags: Mapping[str, object], config: Path | None = None) -> Se
     try:
         return Layered(**flags)  # type: ignore[arg-type]  # checked by pydantic, key by key
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "settings"
-        given = "missing" if first["type"] == "missing" else quote(first["input"])
-        msg = f"setting {where} is {given}: {first['msg']}"
+        msg = f"setting {first_fault(error, whole='values')}"
         raise SettingsError(msg) from error
 
 
@@ -251,8 +262,8 @@ def _check_environment() -> None:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        content: object = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = read_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, DocumentError) as error:
         msg = f"settings file {path} cannot be read: {error}"
         raise SettingsError(msg) from error
     try:

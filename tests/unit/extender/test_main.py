@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import structlog
+import uvicorn
 from typer.testing import CliRunner
 
 from extender import __main__ as program
@@ -130,7 +131,15 @@ def test_explain_prints_every_node(tmp_path, n_gpus, code):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a: [", "expected"), ("{}", "request metadata"), ("[]", "request body is")],
+    [
+        ("a: [", "expected"),
+        ("{}", "request metadata is missing"),
+        ("[]", "request body is"),
+        ("2026-11-21: x", "keys must be str"),
+        ("&a [*a]", "Circular reference detected"),
+        ("[" * 3000, "nested too deeply"),
+        ("a: 1\na: 2", "key 'a' is given twice"),
+    ],
 )
 def test_explain_of_something_else_is_an_error(tmp_path, text, message):
     """Exit code 2 and a message."""
@@ -139,6 +148,15 @@ def test_explain_of_something_else_is_an_error(tmp_path, text, message):
     result = run("explain", str(path), "--cluster", CLUSTER)
     assert result.exit_code == 2
     assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_explain_names_a_file_that_is_no_text(tmp_path):
+    """Which of the files it was."""
+    path = tmp_path / "pod.yaml"
+    path.write_bytes(b"\xff\xfe")
+    result = run("explain", str(path), "--cluster", CLUSTER)
+    assert (result.exit_code, str(path) in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +175,21 @@ def test_serve_does_not_start_on_a_guess(words, message):
     result = run("serve", *words)
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+@pytest.mark.parametrize(("words", "seconds"), [((), 120), (("--keep-alive-s", "7"), 7)])
+@pytest.mark.usefixtures("_process_restored")
+def test_idle_connections_outlive_the_schedulers(monkeypatch, words, seconds):
+    """kube-scheduler drops them after 90 s and does not retry on one that we dropped first."""
+    served: list[int] = []
+
+    def keep(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
+        served.append(server.config.timeout_keep_alive)
+        assert len(sockets) == 1
+
+    monkeypatch.setattr(uvicorn.Server, "run", keep)
+    result = run("serve", "--cluster", CLUSTER, "--listen-port", "0", *words)
+    assert (result.exit_code, served) == (0, [seconds])
 
 
 def test_every_setting_has_a_flag():

@@ -13,6 +13,7 @@ from extender.request import PodRequest, parse_pod
 from extender.snapshot import NodeKind, NodeView, make_view
 from tests.unit.extender.engines import engine
 from tests.unit.extender.pods import GPU, pod
+from topology.fit import fit_pod
 
 BLIND = make_view(
     "blind", zone="a", kind=NodeKind(0, "blind", GPU, None), ids=tuple("abcdefgh"), free=0xFF
@@ -61,7 +62,6 @@ def test_shapes_that_rated_no_node_are_not_kept():
 def test_the_shape_used_longest_ago_is_forgotten_first(monkeypatch):
     """A shape that comes again and again stays, however early it came first."""
     rated: list[int] = []
-    fit_pod = rating.fit_pod
 
     def counted(machine, **asked):
         rated.append(asked["requests"][0].size)

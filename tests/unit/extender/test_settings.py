@@ -52,6 +52,12 @@ def test_defaults_become_rules():
     assert rules.demand == DEFAULT_DEMAND
 
 
+def test_weights_may_have_decimals():
+    """A share of a size need not be whole."""
+    rules = load_settings(FLAGS | {"demand": "2:0.5,4:12.25"}).rules
+    assert rules.demand.sizes == ((2, 0.5), (4, 12.25))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -77,14 +83,26 @@ def test_lists_may_be_text_or_lists(tmp_path, text):
         (FLAGS | {"listen_port": "many"}, "setting listen_port is 'many'"),
         (FLAGS | {"resources": "gpu"}, "expected different extended resources, each domain/name"),
         (FLAGS | {"resources": "a/b,a/b"}, "expected different extended resources"),
+        (
+            FLAGS | {"resources": "a/"},
+            "setting resources is 'a/': expected different extended resources",
+        ),
+        (FLAGS | {"resources": "/gpu"}, "expected different extended resources"),
+        (FLAGS | {"resources": "a/b/c"}, "expected different extended resources"),
+        (FLAGS | {"resources": "A_B.com/gpu"}, "expected different extended resources"),
         (FLAGS | {"loss_bounds": "0.3,0.1"}, "expected ascending bounds"),
         (FLAGS | {"loss_bounds": "2"}, "setting loss_bounds.0 is '2'"),
         (FLAGS | {"demand": "4,2"}, "setting demand is '4,2'"),
         (FLAGS | {"demand": "4:0"}, "setting demand is '4:0'"),
         (FLAGS | {"demand": "1:1.2.3"}, "setting demand is '1:1.2.3'"),
-        (FLAGS | {"demand": "x"}, "setting demand is 'x'"),
+        (FLAGS | {"demand": "x"}, "setting demand is 'x': expected size or size:weight, comma-"),
+        (
+            FLAGS | {"demand": "1:."},
+            "setting demand is '1:.': expected size or size:weight, comma-",
+        ),
+        (FLAGS | {"demand": "1,"}, "setting demand is '1,': expected size or size:weight, comma-"),
         (FLAGS | {"log_level": "loud"}, "setting log_level is 'loud'"),
-        (FLAGS | {"colour": "red"}, "setting colour is 'red'"),
+        (FLAGS | {"colour": "red"}, "setting colour is 'red', expected no such key"),
     ],
 )
 def test_invalid_and_unknown_settings_stop_the_start(flags, message):
@@ -107,6 +125,12 @@ def test_unknown_environment_names_stop_the_start(monkeypatch):
         ("colour: red", "setting colour is 'red'"),
         ("- a", "expected a mapping of settings"),
         ("a: [", "cannot be read"),
+        ("[" * 3000, "cannot be read: nested too deeply"),
+        ("&a [*a]", "expected a mapping of settings"),
+        ("2026-11-21: x", "expected a mapping of settings"),
+        ("candidate_limit: true", "setting candidate_limit is True: expected no truth value"),
+        ("assume_s: no", "setting assume_s is False: expected no truth value"),
+        ("candidate_limit: 1\ncandidate_limit: 2", "key 'candidate_limit' is given twice"),
     ],
 )
 def test_files_that_are_no_settings_stop_the_start(tmp_path, text, message):

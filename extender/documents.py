@@ -1,0 +1,91 @@
+"""What stands in a YAML or TOML text that a person wrote.
+
+What it answers: the content as plain values, or one sentence of what is wrong with the text. A key
+that is given twice is refused, since which of the two was meant nobody can tell (PyYAML takes the
+last). It never opens a file, and nothing but `DocumentError` comes out, whatever the text: the
+parsers themselves also raise `RecursionError` for deep nesting and `TypeError`, `ValueError` or
+`OverflowError` for dates and numbers that are none.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import Any
+
+import yaml
+from yaml.composer import ComposerError
+
+from extender.errors import DocumentError
+from topology.errors import quote
+
+__all__ = ["as_json", "read_toml", "read_yaml"]
+
+_FAULTS = (TypeError, ValueError, OverflowError, RecursionError)
+
+
+def read_yaml(text: str) -> object:
+    """Read one YAML document.
+
+    Raises `DocumentError`.
+
+    >>> read_yaml("{a: 1, a: 2}")
+    Traceback (most recent call last):
+    extender.errors.DocumentError: line 1, column 8: key 'a' is given twice, expected once
+    """
+    try:
+        # The loader is yaml's safe one, made stricter.
+        return yaml.load(text, Loader=_Loader)  # noqa: S506
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+        msg = f"{where}{error.problem}"
+        raise DocumentError(msg) from error
+    except yaml.YAMLError as error:
+        msg = str(error).partition("\n")[0]
+        raise DocumentError(msg) from error
+    except _FAULTS as error:
+        raise DocumentError(_told(error)) from error
+
+
+def read_toml(text: str) -> object:
+    """Read a TOML document.
+
+    Raises `DocumentError`.
+    """
+    try:
+        return tomllib.loads(text)
+    except _FAULTS as error:
+        raise DocumentError(_told(error)) from error
+
+
+def as_json(content: object) -> str:
+    """Write what was read as JSON; dates become text, as values only.
+
+    Raises `DocumentError` where JSON cannot say it: keys that are dates, a list inside itself.
+    """
+    try:
+        return json.dumps(content, default=str)
+    except _FAULTS as error:
+        raise DocumentError(_told(error)) from error
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply, expected a few levels"
+    return str(error)
+
+
+class _Loader(yaml.SafeLoader):
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:  # noqa: ANN401 - stubs err
+        """Refuse equal keys; here, since constructing a mapping merges others into it."""
+        node = super().compose_mapping_node(anchor)
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                name = (key.tag, key.value)
+                if name in seen:
+                    problem = f"key {quote(key.value)} is given twice, expected once"
+                    raise ComposerError(None, None, problem, key.start_mark)
+                seen.add(name)
+        return node
