@@ -43,6 +43,13 @@ def test_the_best_of_every_zone_go_in_turn():
     assert found[1] == "b0"
 
 
+def test_with_more_zones_than_names_the_best_zones_are_named():
+    """The zone with the best node gives first, whatever the zones are called."""
+    views = [view("a0", "a", 0b1111), view("b0", "b", 0b111), view("c0", "c", 0b1)]
+    assert names(views, limit=1) == ["c0"]
+    assert names(views, limit=2) == ["c0", "b0"]
+
+
 def test_better_nodes_come_before_lesser_ones_of_their_zone():
     """Thinning must not lose the best node."""
     views = [view(f"x{i}", "a", free) for i, free in enumerate((0b1111, 0b111, 0b1, 0b1111))]
