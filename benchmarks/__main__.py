@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks import efficiency, fidelity, fleet, replay, speed
+from benchmarks import efficiency, fidelity, fleet, replay, speed, streams
 from benchmarks.errors import BenchmarkError
 from benchmarks.measured import DEFAULT_SHARED, load_machines
 from benchmarks.queues import load_queue
@@ -73,13 +73,13 @@ def _fleet(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[R
         filling=load_pods(folder / "openb_pod_list_multigpu50.csv"),
     )
     if not quick:
-        return fleet.run(traces, advance=advance)
+        return *fleet.run(traces, advance=advance), *streams.run()
     smoke = fleet.Traces(
         nodes=traces.nodes[::QUICK_STRIDE],
         timed=traces.timed.first(QUICK_PODS),
         filling=traces.filling.first(QUICK_PODS),
     )
-    return fleet.run(smoke, n_repeats=1, advance=advance)
+    return *fleet.run(smoke, n_repeats=1, advance=advance), *streams.run()
 
 
 def _speed(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[ResultTable, ...]:

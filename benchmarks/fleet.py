@@ -9,7 +9,8 @@ allocation with either choice of node.
   Without its fractional pods it holds few GPUs at once, so the fleet is thinned to match.
 - Filled: the multi-GPU trace; pods come in shuffled order and stay, one that does not fit is turned
   away.
-- Stream: 2-GPU pods on a mixed fleet of H100 and V100 machines, nodes compared by loss or by GB/s.
+
+Streams on two machine types, where loss and GB/s order nodes otherwise: `benchmarks.streams`.
 
 What "stranded" means and where pods without GPUs go: `benchmarks.fleet_state`.
 """
@@ -27,8 +28,6 @@ from benchmarks.node_choice import CoterieNodes, FleetPolicy, MachineType, MostA
 from benchmarks.report import ResultTable
 from benchmarks.rivals import NvidiaBestEffort, PlainKubelet
 from benchmarks.trace import RECORDINGS, TracePod, recording_of
-from topology.policy import PlacementPolicy, Prefer
-from topology.recordings import load_recording
 from topology.tables import build_tables
 
 if TYPE_CHECKING:
@@ -46,14 +45,12 @@ __all__ = [
     "peak_demand",
     "play",
     "run",
-    "stream",
     "thin",
 ]
 
 N_REPEATS = 10
 HEADROOM = 1.1
 """GPUs of the thinned fleet over the timed trace's peak demand."""
-FAST, SLOW = "dgx-h100", "dgx-1-v100"
 
 
 def fleet_policies() -> tuple[FleetPolicy, ...]:
@@ -257,55 +254,8 @@ def _notes(trace: TracePods, told: str, n_repeats: int) -> tuple[str, ...]:
         f"machines (our own map): {', '.join(f'{k} as {v}' for k, v in RECORDINGS.items())}",
         "a node with fewer GPUs is the first GPUs of its recording",
         "mean of best: value of the set over the best of its size on that machine",
+        "values are by Coterie's own model, which its choices maximise: none of it is measured",
     )
-
-
-def stream(*, n_each: int, n_pods: int, seed: int) -> ResultTable:
-    """Send 2-GPU pods to a mixed fleet of H100 and V100 machines, one order of nodes after another.
-
-    Rows show who took the H100s, and how many H100 machines are left whole for an 8-GPU pod.
-    """
-    machines = {}
-    for name in (FAST, SLOW):
-        topology = load_recording(name)
-        machines[name] = MachineType(name, topology, build_tables(topology))
-    fastest = PlacementPolicy(prefer=Prefer.FASTEST)
-    contestants = (
-        FleetPolicy("NVIDIA best-effort, most-allocated node", MostAllocated(), NvidiaBestEffort()),
-        FleetPolicy("Coterie, nodes by GB/s (prefer: fastest)", CoterieNodes(fastest)),
-        FleetPolicy("Coterie, nodes by loss", CoterieNodes()),
-    )
-    rows: list[tuple[Cell, ...]] = []
-    for policy in contestants:
-        # Alternating, so that the last tie-break (the node's place) favours neither type.
-        laid_out = [(machines[name], 0, 0) for _ in range(n_each) for name in machines]
-        fleet = Fleet(laid_out, policy, seed=seed)
-        outcome = fill(fleet, [TracePod("stream", 0, 0, 2, None, None)] * n_pods)
-        states = {name: fleet.free_gpus_of(machine) for name, machine in machines.items()}
-        rows.append(
-            (
-                policy.name,
-                fmean(outcome.relative),
-                min(outcome.relative),
-                *(
-                    sum(machines[name].topology.n_gpus - n for n in states[name])
-                    for name in machines
-                ),
-                *(states[name].count(machines[name].topology.n_gpus) for name in machines),
-            )
-        )
-    columns = (
-        "policy",
-        "mean of best",
-        "worst",
-        "H100s taken",
-        "V100s taken",
-        "whole H100 machines",
-        "whole V100 machines",
-    )
-    notes = (f"{n_pods} pods of 2 GPUs on {n_each} {FAST} and {n_each} {SLOW}",)
-    title = "A stream of 2-GPU pods on H100 and V100 machines"
-    return ResultTable(title, columns, tuple(rows), notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +274,7 @@ def run(
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
 ) -> tuple[ResultTable, ...]:
-    """Run both traces and the stream; `advance` is called after each policy of a trace."""
+    """Run both traces; `advance` is called after each policy of a trace."""
     nodes, timed, filling = traces.nodes, traces.timed, traces.filling
     types = machine_types(nodes)
     peak = peak_demand(timed.pods)
@@ -366,5 +316,4 @@ def run(
             fill_shuffled,
             _notes(filling, f"all {len(nodes)} nodes, pods in shuffled order", n_repeats),
         ),
-        stream(n_each=10, n_pods=40, seed=seed),
     )

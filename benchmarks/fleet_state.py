@@ -3,10 +3,9 @@
 What it answers: where a policy puts a pod, and how many free GPUs pods of each size cannot use.
 Nodes of one machine type with the same GPUs free are one state, which a policy rates once.
 
-Stranded for size d: free GPUs of machines with at least d GPUs that disjoint d-sets with a loss of
-at most 10 % cannot use; for size 1, free GPUs on nodes that lack the CPU or memory of the median
-one-GPU pod. Pods without GPUs go, alike under every policy, to the fitting node with the fewest
-free GPUs.
+Stranded for size d: as `benchmarks.stranding` counts it, machine by machine; for size 1, free GPUs
+on nodes that lack the CPU or memory of the median one-GPU pod. Pods without GPUs go, alike under
+every policy, to the fitting node with the fewest free GPUs.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from bisect import insort
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.masks import subsets_of_size
+from benchmarks.stranding import Stranding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,44 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["SIZES", "Fleet"]
 
 SIZES = (1, 2, 4, 8)
-NEAR_BEST_LOSS = 0.10
-
-
-class _Stranding:
-    """How many free GPUs of a state near-best disjoint sets cannot use, kept by state."""
-
-    def __init__(self) -> None:
-        self._near: dict[tuple[MachineType, int], tuple[int, ...]] = {}
-        self._packed: dict[tuple[MachineType, int, int], int] = {}
-
-    def stranded(self, machine: MachineType, free: int, size: int) -> int:
-        if machine.topology.n_gpus < size:
-            return 0
-        return free.bit_count() - size * self._pack(machine, free, size)
-
-    def _pack(self, machine: MachineType, free: int, size: int) -> int:
-        key = (machine, free, size)
-        if key not in self._packed:
-            lowest = free & -free
-            best = 0
-            if free.bit_count() >= size:
-                best = self._pack(machine, free & ~lowest, size)
-                for mask in self._near_best(machine, size):
-                    if mask & lowest and mask & ~free == 0:
-                        best = max(best, 1 + self._pack(machine, free & ~mask, size))
-            self._packed[key] = best
-        return self._packed[key]
-
-    def _near_best(self, machine: MachineType, size: int) -> tuple[int, ...]:
-        key = (machine, size)
-        if key not in self._near:
-            tables = machine.tables
-            least = (1 - NEAR_BEST_LOSS) * tables.best_value[size]
-            everything = (1 << machine.topology.n_gpus) - 1
-            self._near[key] = tuple(
-                mask for mask in subsets_of_size(everything, size) if tables.value[mask] >= least
-            )
-        return self._near[key]
 
 
 @dataclass(slots=True)
@@ -89,7 +50,7 @@ class Fleet:
         self.policy = policy
         self._rng = random.Random(seed)
         self._single = single
-        self._stranding = _Stranding()
+        self._stranding = Stranding()
         self.nodes = [
             _Node(machine, (1 << machine.topology.n_gpus) - 1, cpu, memory)
             for machine, cpu, memory in nodes
@@ -108,7 +69,9 @@ class Fleet:
         if node.cpu_milli < cpu or node.memory_mib < memory:
             self.stranded[1] += sign * node.free.bit_count()
         for size in SIZES[1:]:
-            self.stranded[size] += sign * self._stranding.stranded(node.machine, node.free, size)
+            self.stranded[size] += sign * self._stranding.count(
+                node.machine.tables, node.free, size
+            )
 
     def _change(self, index: int, *, take: int, give: int, cpu: int, memory: int) -> None:
         node = self.nodes[index]
@@ -165,6 +128,10 @@ class Fleet:
         self._change(index, take=taken, give=0, cpu=pod.cpu_milli, memory=pod.memory_mib)
         return index, taken
 
+    def occupy(self, index: int, gpus: int) -> None:
+        """Take GPUs of a node (a mask) that no pod of the run holds."""
+        self._change(index, take=gpus, give=0, cpu=0, memory=0)
+
     def remove(self, pod: TracePod, index: int, gpus: int) -> None:
         """Give a pod's GPUs, CPU and memory back."""
         self._change(index, take=0, give=gpus, cpu=-pod.cpu_milli, memory=-pod.memory_mib)
@@ -174,6 +141,10 @@ class Fleet:
         tables = self.nodes[index].machine.tables
         best = tables.best_value[gpus.bit_count()]
         return float(tables.value[gpus]) / best if best else 1.0
+
+    def gbytes_per_s(self, index: int, gpus: int) -> float:
+        """Value of a set, GB/s; 0 for one GPU."""
+        return float(self.nodes[index].machine.tables.value[gpus])
 
     def free_gpus_of(self, machine: MachineType) -> list[int]:
         """Number of free GPUs of each node of a type."""

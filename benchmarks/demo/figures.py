@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from statistics import fmean, harmonic_mean
 from typing import TYPE_CHECKING
 
-from benchmarks.masks import subsets_of_size
+from benchmarks.stranding import Stranding
 from topology.levels import affinity_level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from benchmarks.demo.fleet import DemoNode
-    from benchmarks.demo.timeline import Moment, Placed, Run
+    from benchmarks.demo.timeline import Placed, Run
 
 __all__ = [
     "Duel",
@@ -39,7 +39,6 @@ __all__ = [
     "span",
 ]
 
-NEAR_BEST_LOSS = 0.10
 STRANDED_SIZES = (2, 4)
 
 
@@ -102,7 +101,7 @@ def compute_figures(run: Run, nodes: Mapping[str, DemoNode]) -> Figures:
     missed = [one for one in judged if not has_affinity(one, nodes)]
     full = run.moments[len(run.moments) // 2 :]
     n_gpus = sum(node.n_gpus for node in nodes.values())
-    stranding = _Stranding(nodes)
+    stranding = Stranding()
     return Figures(
         policy=run.policy,
         note=run.note,
@@ -118,7 +117,14 @@ def compute_figures(run: Run, nodes: Mapping[str, DemoNode]) -> Figures:
         mean_wait_minutes=fmean(waits) if waits else 0.0,
         n_unplaced=len(run.unplaced),
         stranded={
-            size: fmean(stranding.count(moment, size) for moment in full) for size in STRANDED_SIZES
+            size: fmean(
+                sum(
+                    stranding.count(nodes[name].tables, free, size)
+                    for name, free in moment.free.items()
+                )
+                for moment in full
+            )
+            for size in STRANDED_SIZES
         },
         n_free=fmean(moment.n_free for moment in full),
         peak_share=1 - min(moment.n_free for moment in run.moments) / n_gpus,
@@ -207,45 +213,3 @@ def _relative(placed: Placed, nodes: Mapping[str, DemoNode]) -> float:
 
 def _value(placed: Placed, nodes: Mapping[str, DemoNode]) -> float:
     return nodes[placed.place.node].value_gbytes_per_s(placed.place.gpus)
-
-
-class _Stranding:
-    """Free GPUs that near-best disjoint sets of a size cannot use, kept by machine and free set."""
-
-    def __init__(self, nodes: Mapping[str, DemoNode]) -> None:
-        self._nodes = nodes
-        self._near: dict[tuple[str, int], tuple[int, ...]] = {}
-        self._packed: dict[tuple[str, int, int], int] = {}
-
-    def count(self, moment: Moment, size: int) -> int:
-        """Stranded GPUs of the fleet."""
-        return sum(
-            free.bit_count() - size * self._pack(self._nodes[name], free, size)
-            for name, free in moment.free.items()
-            if self._nodes[name].n_gpus >= size
-        )
-
-    def _pack(self, node: DemoNode, free: int, size: int) -> int:
-        """Most disjoint near-best sets inside `free`."""
-        if free.bit_count() < size:
-            return 0
-        key = (node.machine, free, size)
-        if key not in self._packed:
-            lowest = free & -free
-            best = self._pack(node, free & ~lowest, size)
-            for mask in self._near_best(node, size):
-                if mask & lowest and mask & ~free == 0:
-                    best = max(best, 1 + self._pack(node, free & ~mask, size))
-            self._packed[key] = best
-        return self._packed[key]
-
-    def _near_best(self, node: DemoNode, size: int) -> Sequence[int]:
-        key = (node.machine, size)
-        if key not in self._near:
-            everything = (1 << node.n_gpus) - 1
-            self._near[key] = tuple(
-                mask
-                for mask in subsets_of_size(everything, size)
-                if node.relative(mask) >= 1 - NEAR_BEST_LOSS
-            )
-        return self._near[key]

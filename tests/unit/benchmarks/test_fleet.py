@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import fleet
-from benchmarks.fleet import Traces, fill, peak_demand, play, stream, thin
+from benchmarks.fleet import Traces, fill, peak_demand, play, thin
 from benchmarks.fleet_state import Fleet
 from benchmarks.node_choice import CoterieNodes, FleetPolicy, MachineType, MostAllocated
 from benchmarks.rivals import LowestIds
@@ -120,18 +120,12 @@ def test_thinning_keeps_the_share_of_gpus():
     assert thin(nodes, 80, 0)[0].name != thin(nodes, 80, 5)[0].name
 
 
-def test_stream_counts_every_gpu(rows_of):
-    """Each row places all pods; GPUs taken add up."""
-    table = stream(n_each=2, n_pods=6, seed=0)
-    assert [cells[2] + cells[3] for cells in rows_of(table).values()] == [12, 12, 12]
-
-
 def test_run_makes_every_table():
-    """Two tables a trace and the stream, four policies each."""
+    """Two tables a trace, four policies each."""
     nodes = tuple(TraceNode(f"n{i}", 9000, 9000, 8, "V100M32") for i in range(3))
     pods = (pod(2, 0, 5), pod(1, 1, 5), pod(4, 2, 6), pod(0, 3, 4))
     trace = TracePods(pods, 3)
     calls = []
     tables = fleet.run(Traces(nodes, trace, trace), n_repeats=2, advance=lambda: calls.append(1))
-    assert [len(table.rows) for table in tables] == [4, 4, 4, 4, 3]
+    assert [len(table.rows) for table in tables] == [4, 4, 4, 4]
     assert len(calls) == 8

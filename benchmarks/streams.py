@@ -1,0 +1,170 @@
+"""Streams of alike pods on fleets of two machine types: what comparing nodes by loss does.
+
+What it answers: which machines a stream of pods takes where nodes are compared by loss (how far a
+set is from its own machine's best) and where they are compared by GB/s (`prefer: fastest`). By the
+value model: nobody measured these fleets.
+
+- Ties: 2-GPU pods on empty H100 and V100 machines. Every pair is its machine's best, so loss is 0
+  everywhere, and what a pair costs the rest of its machine decides. Nothing here is for loss to
+  decide; the stream is there to say so.
+- Broken quads: 4-GPU pods, then 3-GPU pods, on A6000 machines and on V100 machines on which one GPU
+  of each quad is taken, so that no four GPUs left form a quad. Four of them are still a little
+  faster than four A6000s at their best: GB/s and loss disagree. The scenario is made to show that
+  disagreement and what it costs the pods that come next; it says nothing on how often it occurs.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from benchmarks.fleet_state import Fleet
+from benchmarks.node_choice import CoterieNodes, FleetPolicy, MachineType, MostAllocated
+from benchmarks.report import ResultTable
+from benchmarks.rivals import NvidiaBestEffort
+from benchmarks.trace import TracePod
+from topology.policy import PlacementPolicy, Prefer
+from topology.recordings import load_recording
+from topology.tables import build_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchmarks.report import Cell
+
+__all__ = ["BY_LOSS", "BY_SPEED", "broken_quads", "run", "ties"]
+
+FAST, SLOW = "dgx-h100", "dgx-1-v100"
+BROKEN, WHOLE = "dgx-1-v100", "8x-a6000-bridged"
+TAKEN = (0, 4)
+"""One GPU of each quad of a DGX-1 (0-3 and 4-7)."""
+BY_LOSS, BY_SPEED = "Coterie, nodes by loss", "Coterie, nodes by GB/s (prefer: fastest)"
+
+
+def _contestants() -> tuple[FleetPolicy, ...]:
+    fastest = PlacementPolicy(prefer=Prefer.FASTEST)
+    return (
+        FleetPolicy("NVIDIA best-effort, most-allocated node", MostAllocated(), NvidiaBestEffort()),
+        FleetPolicy(BY_SPEED, CoterieNodes(fastest)),
+        FleetPolicy(BY_LOSS, CoterieNodes()),
+    )
+
+
+def _machine(name: str) -> MachineType:
+    topology = load_recording(name)
+    return MachineType(name, topology, build_tables(topology))
+
+
+def _fleet(
+    machines: Sequence[MachineType], policy: FleetPolicy, *, n_each: int, seed: int
+) -> Fleet:
+    # Alternating, so that the last tie-break (the node's place) favours neither type.
+    return Fleet([(m, 0, 0) for _ in range(n_each) for m in machines], policy, seed=seed)
+
+
+def _place(fleet: Fleet, size: int, n_pods: int) -> list[tuple[int, int]]:
+    """Place pods of a size, none of which ends; those that fit nowhere are turned away."""
+    placed = [fleet.place(TracePod("stream", 0, 0, size, None, None)) for _ in range(n_pods)]
+    return [each for each in placed if each is not None]
+
+
+def _mean(figures: Sequence[float]) -> float | None:
+    return fmean(figures) if figures else None
+
+
+def _best_of(machine: MachineType, taken: Sequence[int], size: int) -> str:
+    """What Coterie finds on one machine of a fleet: GB/s, loss and what the rest loses."""
+    free = (1 << machine.topology.n_gpus) - 1
+    for gpu in taken:
+        free &= ~(1 << gpu)
+    fit = CoterieNodes().fit(machine, free, size)
+    if fit is None:
+        return f"{machine.name} no room"
+    worst = fit.worst
+    return (
+        f"{machine.name} {worst.value_gbytes_per_s:.1f} GB/s, loss {worst.loss:.2f}, "
+        f"remainder cost {fit.remainder_cost_gpus:.2f} GPU-equivalents"
+    )
+
+
+def ties(*, n_each: int, n_pods: int, seed: int) -> ResultTable:
+    """Send 2-GPU pods to empty H100 and V100 machines, one order of nodes after another.
+
+    Rows show who took the H100s, and how many machines are left whole for an 8-GPU pod.
+    """
+    machines = [_machine(name) for name in (FAST, SLOW)]
+    rows: list[tuple[Cell, ...]] = []
+    for policy in _contestants():
+        fleet = _fleet(machines, policy, n_each=n_each, seed=seed)
+        shares = [fleet.relative(*each) for each in _place(fleet, 2, n_pods)]
+        free = [fleet.free_gpus_of(machine) for machine in machines]
+        sizes = [machine.topology.n_gpus for machine in machines]
+        taken = [sum(size - n for n in left) for size, left in zip(sizes, free, strict=True)]
+        whole = [left.count(size) for size, left in zip(sizes, free, strict=True)]
+        rows.append((policy.name, fmean(shares), min(shares), *taken, *whole))
+    columns = (
+        "policy",
+        "mean of best",
+        "worst",
+        "H100s taken",
+        "V100s taken",
+        "whole H100 machines",
+        "whole V100 machines",
+    )
+    notes = (
+        f"{n_pods} pods of 2 GPUs on {n_each} {FAST} and {n_each} {SLOW}, all empty",
+        f"2 GPUs: {'; '.join(_best_of(m, (), 2) for m in machines)}",
+        "equal loss leaves the choice to the remainder: the lesser cost goes first",
+        _OWN,
+    )
+    title = "A stream of 2-GPU pods on H100 and V100 machines: loss ties"
+    return ResultTable(title, columns, tuple(rows), notes)
+
+
+def broken_quads(*, n_each: int, n_pods: int, seed: int) -> ResultTable:
+    """Send `n_pods` 4-GPU pods, then as many 3-GPU pods, to A6000 and broken V100 machines."""
+    broken, whole = machines = [_machine(name) for name in (BROKEN, WHOLE)]
+    gone = sum(1 << gpu for gpu in TAKEN)
+    rows: list[tuple[Cell, ...]] = []
+    for policy in _contestants():
+        fleet = _fleet(machines, policy, n_each=n_each, seed=seed)
+        for index in range(0, 2 * n_each, 2):
+            fleet.occupy(index, gone)
+        cells: list[Cell] = []
+        for size in (4, 3):
+            placed = _place(fleet, size, n_pods)
+            cells += [
+                sum(fleet.nodes[index].machine is broken for index, _ in placed),
+                n_pods - len(placed),
+                _mean([fleet.gbytes_per_s(*each) for each in placed]),
+                _mean([fleet.relative(*each) for each in placed]),
+            ]
+        rows.append((policy.name, *cells))
+    columns = (
+        "policy",
+        *(
+            f"{size}-GPU pods: {what}"
+            for size in (4, 3)
+            for what in ("on V100", "no room", "GB/s", "mean of best")
+        ),
+    )
+    notes = (
+        f"{n_pods} pods of 4 GPUs, then {n_pods} of 3",
+        f"{n_each} {BROKEN} without GPUs {TAKEN[0]} and {TAKEN[1]}, {n_each} empty {WHOLE}",
+        *(
+            f"{size} GPUs: {_best_of(broken, TAKEN, size)}; {_best_of(whole, (), size)}"
+            for size in (4, 3)
+        ),
+        "made to show where the two orders disagree, not how often they do",
+        _OWN,
+    )
+    title = "Streams on V100 machines with broken quads and A6000 machines: loss and GB/s disagree"
+    return ResultTable(title, columns, tuple(rows), notes)
+
+
+_OWN = "GB/s and mean of best are by Coterie's own value model: nobody measured these fleets"
+
+
+def run(*, seed: int = 0) -> tuple[ResultTable, ResultTable]:
+    """Run both streams."""
+    return ties(n_each=10, n_pods=40, seed=seed), broken_quads(n_each=10, n_pods=12, seed=seed)

@@ -1,0 +1,83 @@
+"""The streams: which machines each order of nodes takes, and what the notes tell of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import streams
+from benchmarks.node_choice import CoterieNodes, MachineType
+from benchmarks.streams import BY_LOSS, BY_SPEED, broken_quads, ties
+from topology.recordings import load_recording
+from topology.tables import build_tables
+
+
+@pytest.fixture(scope="module")
+def tied():
+    """Four pairs on two machines of each type."""
+    return ties(n_each=2, n_pods=4, seed=0)
+
+
+@pytest.fixture(scope="module")
+def broken():
+    """Three pods of each size on two machines of each type."""
+    return broken_quads(n_each=2, n_pods=3, seed=0)
+
+
+@pytest.mark.parametrize("policy", [BY_LOSS, BY_SPEED])
+def test_both_orders_fill_the_h100s_first(tied, rows_of, policy):
+    """Eight GPUs taken, all of them H100s of one machine; no V100 machine is touched."""
+    mean, worst, n_fast, n_slow, whole_fast, whole_slow = rows_of(tied)[policy]
+    assert (mean, worst) == (1.0, 1.0)
+    assert (n_fast, n_slow, whole_fast, whole_slow) == (8, 0, 1, 2)
+
+
+def test_the_note_tells_why_in_figures_of_this_run(tied):
+    """Loss ties at 0; a pair costs an empty H100 machine less of its remainder."""
+    costs = []
+    for name in ("dgx-h100", "dgx-1-v100"):
+        topology = load_recording(name)
+        fit = CoterieNodes().fit(MachineType(name, topology, build_tables(topology)), 0xFF, 2)
+        assert fit is not None
+        assert fit.worst.loss == 0
+        costs.append(fit.remainder_cost_gpus)
+        shown = f"loss 0.00, remainder cost {fit.remainder_cost_gpus:.2f} GPU-equivalents"
+        assert shown in tied.notes[1]
+    assert costs[0] < costs[1]
+
+
+def test_every_pair_is_counted(tied, rows_of):
+    """GPUs taken add up in every row, the rival's too."""
+    assert [cells[2] + cells[3] for cells in rows_of(tied).values()] == [8, 8, 8]
+
+
+def test_by_loss_no_quad_is_taken_from_broken_machines(broken, rows_of):
+    """By loss the fours go to A6000s at their best; by GB/s to V100s at half of theirs."""
+    on_v100, no_room, by_loss, of_best, *_ = rows_of(broken)[BY_LOSS]
+    assert (on_v100, no_room, of_best) == (0, 0, 1.0)
+    on_v100, no_room, by_speed, of_best, *_ = rows_of(broken)[BY_SPEED]
+    assert (on_v100, no_room) == (2, 0)
+    assert of_best < 0.8
+    assert by_loss < by_speed
+
+
+def test_what_loss_spares_serves_the_next_pods(broken, rows_of):
+    """The threes find V100 triangles by loss, and none left by GB/s: A6000s have no such ring."""
+    *_, on_v100, no_room, by_loss, _ = rows_of(broken)[BY_LOSS]
+    assert (on_v100, no_room) == (3, 0)
+    *_, on_v100, no_room, by_speed, _ = rows_of(broken)[BY_SPEED]
+    assert (on_v100, no_room) == (0, 0)
+    assert by_loss > 1.5 * by_speed
+
+
+def test_pods_that_fit_nowhere_are_counted(rows_of):
+    """Two machines hold three fours at most, and then no three more: no mean of nothing."""
+    rows = rows_of(broken_quads(n_each=1, n_pods=4, seed=0))
+    assert {cells[1] for cells in rows.values()} == {1}
+    assert {cells[4:] for cells in rows.values()} == {(0, 4, None, None)}
+
+
+def test_run_makes_both_tables():
+    """One row per policy, as many cells as columns."""
+    tables = streams.run()
+    assert [len(table.rows) for table in tables] == [3, 3]
+    assert all(len(row) == len(table.columns) for table in tables for row in table.rows)
