@@ -31,8 +31,10 @@ class Reason(Enum):
     AFFINITY_UNKNOWN = UnfitReason.AFFINITY_UNKNOWN.value
     AFFINITY_TAKEN = UnfitReason.AFFINITY_TAKEN.value
     NIC_NEVER = UnfitReason.NIC_NEVER.value
+    NIC_UNKNOWN = UnfitReason.NIC_UNKNOWN.value
     NIC_TAKEN = UnfitReason.NIC_TAKEN.value
     BANDWIDTH_NEVER = UnfitReason.BANDWIDTH_NEVER.value
+    BANDWIDTH_UNKNOWN = UnfitReason.BANDWIDTH_UNKNOWN.value
     BANDWIDTH_TAKEN = UnfitReason.BANDWIDTH_TAKEN.value
 
     # What only the extender knows about a node.

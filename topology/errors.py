@@ -16,6 +16,7 @@ value and what was expected; foreign text is cut to `MAX_QUOTED` characters.
 from __future__ import annotations
 
 __all__ = [
+    "MAX_QUOTED",
     "CodecError",
     "ImportFormatError",
     "InvalidRequest",

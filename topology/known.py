@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from topology.model import NodeTopology
     from topology.value_table import ValueTable
 
-__all__ = ["is_known_set", "known_table"]
+__all__ = ["has_dark_links", "is_known_set", "known_table"]
 
 _OVER_LINKS = frozenset({Limit.NOTHING, Limit.SWITCH, Limit.RING, Limit.RELAY})
 
@@ -59,6 +59,16 @@ def _told(topology: NodeTopology) -> _Told:
 def _is_dark(topology: NodeTopology, i: int, j: int) -> bool:
     link = topology.links[i][j]
     return not link.is_known or (link.is_up and link.n_links is None)
+
+
+def has_dark_links(topology: NodeTopology) -> bool:
+    """Whether some link's presence, count or generation is unknown: it may carry anything."""
+    n, told = topology.n_gpus, _told(topology)
+    return any(
+        _is_dark(topology, i, j)
+        or (topology.links[i][j].is_up and (1 << i | 1 << j) & ~told.generation != 0)
+        for i, j in combinations(range(n), 2)
+    )
 
 
 def is_known_set(topology: NodeTopology, mask: int, limit: Limit) -> bool:

@@ -30,6 +30,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
+from topology.known import has_dark_links, is_known_set
 from topology.large_machine import (
     LargeMachine,
     satisfies_level,
@@ -39,6 +40,7 @@ from topology.large_machine import (
 from topology.large_search import choose_set
 from topology.levels import possible_neighbours
 from topology.masks import gpus_of
+from topology.nics import gpus_maybe_near_rdma
 from topology.outcome import Selected, Unfit, UnfitReason
 from topology.policy import (
     DEFAULT_POLICY,
@@ -48,7 +50,7 @@ from topology.policy import (
     is_remainder_first,
 )
 from topology.tables import VALUE_CLASS_GAP
-from topology.value import islands_of
+from topology.value import STATED_ERROR, islands_of
 
 __all__ = ["select_large", "shared_cost"]
 
@@ -96,9 +98,27 @@ def select_large(
             machine, available=everything, must_include=0, size=size, policy=policy
         )
         return Unfit(taken if isinstance(empty, Selected) else empty.reason, detail)
-    if never is UnfitReason.AFFINITY_NEVER and _might_hold(machine, size, policy.affinity):
-        never = UnfitReason.AFFINITY_UNKNOWN
-    return Unfit(never, detail)
+    return Unfit(_or_unknown(machine, found, never, size, policy), detail)
+
+
+def _or_unknown(
+    machine: LargeMachine,
+    found: list[Selected],
+    never: UnfitReason,
+    size: int,
+    policy: PlacementPolicy,
+) -> UnfitReason:
+    """The reason "never", unless the condition might hold if everything unknown turned out well."""
+    if never is UnfitReason.AFFINITY_NEVER:
+        might = _might_hold(machine, size, policy.affinity)
+        return UnfitReason.AFFINITY_UNKNOWN if might else never
+    if never is UnfitReason.NIC_NEVER:
+        return UnfitReason.NIC_UNKNOWN if gpus_maybe_near_rdma(machine.topology) else never
+    dark = [e for e in found if not is_known_set(machine.topology, e.mask, e.limit)]
+    floor = policy.min_bandwidth_gbytes_per_s or 0.0
+    sure = [e.value_gbytes_per_s * (1 - STATED_ERROR[e.limit]) for e in dark]
+    might = bool(dark) and (has_dark_links(machine.topology) or max(sure) >= floor)
+    return UnfitReason.BANDWIDTH_UNKNOWN if might else never
 
 
 def _late(reasons: tuple[UnfitReason, UnfitReason]) -> int:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from topology.capacity import node_capacities
 from topology.known import is_known_set
 from topology.links import FITTED_MESSAGE_BYTES, REFERENCE_MESSAGE_BYTES
-from topology.masks import gpus_of, mask_of
+from topology.masks import gpus_of
 from topology.model import PcieLevel
+from topology.nics import gpus_near_rdma
 from topology.outcome import UnfitReason
 from topology.policy import Affinity, NicRule, PlacementPolicy, Strength
 from topology.remainder import DEFAULT_DEMAND
@@ -79,18 +80,13 @@ def large_machine(topology: NodeTopology, demand: Demand = DEFAULT_DEMAND) -> La
     switches = _joined(switches, parents)
     trees = _joined(trees, switches)
     sockets = _joined(sockets, trees)
-    near = {PcieLevel.PIX, PcieLevel.PXB}
     return LargeMachine(
         topology=topology,
         demand=demand,
         capacities=capacities,
         levels=(sockets, trees, switches, parents),
         models=_by(topology, lambda i: topology.gpus[i].model or ""),
-        near_rdma=mask_of(
-            i
-            for i in range(n)
-            if any(nic.is_rdma and nic.levels[i] in near for nic in topology.nics)
-        ),
+        near_rdma=gpus_near_rdma(topology),
         is_even=_is_even(topology, capacities),
     )
 

@@ -28,8 +28,10 @@ class UnfitReason(Enum):
     AFFINITY_UNKNOWN = "links that the required affinity needs are unknown on this node"
     AFFINITY_TAKEN = "no free GPU set has the required affinity"
     NIC_NEVER = "never on this node: no GPU set of that size has an RDMA NIC within PXB"
+    NIC_UNKNOWN = "whether a GPU set has an RDMA NIC within PXB is unknown on this node"
     NIC_TAKEN = "no free GPU set has an RDMA NIC within PXB"
     BANDWIDTH_NEVER = "never on this node: no GPU set of that size reaches the minimum bandwidth"
+    BANDWIDTH_UNKNOWN = "facts that the minimum bandwidth needs are unknown on this node"
     BANDWIDTH_TAKEN = "no free GPU set reaches the minimum bandwidth"
 
 

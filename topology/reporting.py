@@ -152,9 +152,12 @@ def report_value(topology: NodeTopology, gpus: Collection[int]) -> ValueReport:
 def report_best(topology: NodeTopology, question: Question) -> BestReport:
     """Report the best set for a question, or why there is none.
 
-    Raises `UnknownDevice` for a GPU that the node does not have, `InvalidRequest` for a size of 0,
-    or for a minimum bandwidth with one GPU.
+    Raises `UnknownDevice` for a GPU that the node does not have, `InvalidRequest` for a size
+    outside 1..n, or for a minimum bandwidth with one GPU.
     """
+    if question.size > topology.n_gpus:
+        msg = f"size is {question.size}, expected 1..{topology.n_gpus}"
+        raise InvalidRequest(msg)
     if question.size == 1 and question.policy.min_bandwidth_gbytes_per_s is not None:
         msg = "min-bandwidth with size 1, expected 2 GPUs or more: one has nothing to reduce"
         raise InvalidRequest(msg)

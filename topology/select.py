@@ -27,10 +27,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topology.errors import InvalidRequest, UnknownDevice
+from topology.known import has_dark_links
 from topology.large import select_large, shared_cost
 from topology.large_machine import LargeMachine, large_machine
 from topology.levels import affinity_level, possible_level
 from topology.masks import MAX_TABLE_GPUS, gpus_of, mask_index
+from topology.nics import gpus_maybe_near_rdma
 from topology.outcome import Selected, Unfit, UnfitReason
 from topology.policy import DEFAULT_POLICY, Affinity, NicRule, Strength, is_remainder_first
 from topology.remainder import DEFAULT_DEMAND
@@ -177,15 +179,26 @@ def qualifying_sets(
     if policy.nic is NicRule.REQUIRED:
         sets, reason = _keep(tables.has_nic, sets, every, _NIC)
         if reason is not None:
-            return Unfit(reason, asked)
+            is_near = every & gpus_maybe_near_rdma(tables.topology) != 0
+            is_open = reason is UnfitReason.NIC_NEVER and bool(is_near.any())
+            return Unfit(UnfitReason.NIC_UNKNOWN if is_open else reason, asked)
         every = every[tables.has_nic[every]]
     floor = policy.min_bandwidth_gbytes_per_s
     if floor is not None and size > 1:
         reaches = tables.is_known & (tables.floor >= floor)
         sets, reason = _keep(reaches, sets, every, _BANDWIDTH)
         if reason is not None:
+            is_open = reason is UnfitReason.BANDWIDTH_NEVER and _might_reach(tables, every, floor)
+            reason = UnfitReason.BANDWIDTH_UNKNOWN if is_open else reason
             return Unfit(reason, f"{asked}, at least {floor:g} GB/s after the stated error")
     return sets
+
+
+def _might_reach(tables: MachineTables, sets: NDArray[np.int64], floor: float) -> bool:
+    """Whether some set might reach a bandwidth if everything unknown turned out well."""
+    dark = sets[~tables.is_known[sets]]
+    reaches = tables.floor[dark] >= floor
+    return bool(reaches.any()) or (len(dark) > 0 and has_dark_links(tables.topology))
 
 
 _AFFINITY = (UnfitReason.AFFINITY_NEVER, UnfitReason.AFFINITY_TAKEN)

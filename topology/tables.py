@@ -30,6 +30,7 @@ from topology.links import DEFAULT_CONSTANTS, REFERENCE_MESSAGE_BYTES
 from topology.masks import MAX_TABLE_GPUS, mask_index, pair_sums
 from topology.measured import apply_measurement, raw_sums
 from topology.model import PcieLevel
+from topology.nics import gpus_near_rdma
 from topology.remainder import DEFAULT_DEMAND, remainder_table
 from topology.value import STATED_ERROR, at_message_size
 from topology.value_table import connected_masks, value_table
@@ -148,7 +149,7 @@ def build_tables(
         is_linked=_linked(capacities),
         is_switch=_inside_any(n, (group for group, _ in capacities.switch_groups)),
         is_numa=_inside_any(n, (group for group, _ in capacities.socket_groups)),
-        has_nic=_any_member(n, _gpus_near_rdma(topology)),
+        has_nic=_any_member(n, gpus_near_rdma(topology)),
         is_uniform=is_uniform,
         is_known=known_table(topology, table),
         best_value=_best_values(value, is_uniform, index.by_size),
@@ -255,16 +256,6 @@ def _linked(capacities: Capacities) -> NDArray[np.bool_]:
 def _any_member(n: int, members: int) -> NDArray[np.bool_]:
     holds: NDArray[np.bool_] = mask_index(n).masks & members != 0
     return holds
-
-
-def _gpus_near_rdma(topology: NodeTopology) -> int:
-    """GPUs with an RDMA NIC within PXB."""
-    near = {PcieLevel.PIX, PcieLevel.PXB}
-    return sum(
-        1 << i
-        for i in range(topology.n_gpus)
-        if any(nic.is_rdma and nic.levels[i] in near for nic in topology.nics)
-    )
 
 
 def _uniform(topology: NodeTopology) -> NDArray[np.bool_]:

@@ -342,6 +342,7 @@ def test_format_skips_the_detection(run, bridged):
             id="bandwidth of one GPU",
         ),
         pytest.param(["rank", "--size", "9", "8x-l4"], 2, "expected 1..8", id="size above n"),
+        pytest.param(["best", "--size", "9", "8x-l4"], 2, "size is 9, expected 1..8", id="too big"),
         pytest.param(
             ["draw", "-o", "a.pdf", "8x-l4"],
             2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from tests.machine_strategies import build_machine_by_hand, policies
 from topology.large_machine import LargeMachine, large_machine
 from topology.large_search import MAX_WORK
 from topology.masks import mask_of
-from topology.model import UNKNOWN_LINK, PcieLevel, SwitchFabric
+from topology.model import UNKNOWN_LINK, Nic, PcieLevel, SwitchFabric
 from topology.outcome import Selected, Unfit, UnfitReason
 from topology.policy import Affinity, NicRule, PlacementPolicy, Strength
 from topology.remainder import Demand
@@ -474,6 +475,17 @@ DARK_PCIE = build_machine_by_hand(20, far=PcieLevel.UNKNOWN)
             id="a machine without a NIC",
         ),
         pytest.param(
+            replace(
+                MACHINES["72 GPUs on one fabric"],
+                nics=(Nic("eth0", (PcieLevel.PIX,) * 72),),
+            ),
+            2,
+            PlacementPolicy(nic=NicRule.REQUIRED),
+            (),
+            UnfitReason.NIC_UNKNOWN,
+            id="nobody told what the port is",
+        ),
+        pytest.param(
             MACHINES["72 GPUs on one fabric"],
             2,
             PlacementPolicy(nic=NicRule.REQUIRED),
@@ -502,7 +514,7 @@ DARK_PCIE = build_machine_by_hand(20, far=PcieLevel.UNKNOWN)
             2,
             PlacementPolicy(min_bandwidth_gbytes_per_s=1.0),
             (),
-            UnfitReason.BANDWIDTH_NEVER,
+            UnfitReason.BANDWIDTH_UNKNOWN,
             id="an unknown value never satisfies a lower bound",
         ),
         pytest.param(

@@ -440,6 +440,14 @@ NIC_REQUIRED = PlacementPolicy(nic=NicRule.REQUIRED)
             id="a machine without a NIC",
         ),
         pytest.param(
+            replace(PAIRS, nics=tuple(replace(nic, is_rdma=None) for nic in PAIRS.nics)),
+            0b111111,
+            2,
+            NIC_REQUIRED,
+            UnfitReason.NIC_UNKNOWN,
+            id="nobody told what the port is",
+        ),
+        pytest.param(
             PAIRS,
             0b111100,
             2,
@@ -487,7 +495,7 @@ NIC_REQUIRED = PlacementPolicy(nic=NicRule.REQUIRED)
             0b1111,
             2,
             _at_least(1.0),
-            UnfitReason.BANDWIDTH_NEVER,
+            UnfitReason.BANDWIDTH_UNKNOWN,
             id="an unknown value never satisfies a lower bound",
         ),
     ],
