@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import os
 import signal
 import socket
 import sys
@@ -85,8 +86,10 @@ def replay_log(
     try:
         with file.open(encoding="utf-8") as lines:
             found = replay(lines)
-    except (ExtenderError, UnicodeDecodeError) as error:
-        _fail(str(error))
+    except (ExtenderError, OSError, UnicodeDecodeError) as error:
+        _fail(f"{file}: {error}")
+    for line in found.cut:
+        typer.echo(f"line {line} is cut off, as by a crash: its run ends there")
     if found.difference is None:
         typer.echo(f"{found.n_calls} calls, all answered as recorded")
         return
@@ -196,11 +199,24 @@ def _listen(address: str, port: int) -> socket.socket:
 
 
 def _open_log(path: Path) -> IO[str]:
+    """Open for appending; what a crash left half written stays on a line of its own."""
     try:
-        return path.open("a", encoding="utf-8")
+        is_cut = path.is_file() and not _ends_a_line(path)
+        file = path.open("a", encoding="utf-8")
     except OSError as error:
         msg = f"setting decision_log {path}: cannot be written: {error}"
         raise SettingsError(msg) from error
+    if is_cut:
+        file.write("\n")
+    return file
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return True
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
 
 
 def _logger(level: str) -> Logger:

@@ -5,6 +5,10 @@ log is JSON lines. A header line opens each run of the extender (a restart appen
 cluster's description, the digest of each machine type, and the settings that decisions depend on.
 Each further line is one call: verb, time, raw input, and the answer with its outcome and the
 ledger's generation. Nothing else decides, so replaying needs nothing else.
+
+A crash may cut the line that it was writing. Such a line, directly before the next run's header or
+at the very end, ends its own run and no other; a replay names it. Anything else that is no line of
+a log is refused.
 """
 
 from __future__ import annotations
@@ -14,13 +18,22 @@ import json
 from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from extender.cluster import ClusterSpec, lay_out
 from extender.embedded import EmbeddedCluster
 from extender.engine import Engine, Rules, Verb
-from extender.errors import DecisionLogError
-from topology.errors import quote
+from extender.errors import ClusterSpecError, DecisionLogError, SettingsError
+from extender.faults import first_fault
+from topology.errors import TopologyError, quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,7 +48,7 @@ RECORDED = frozenset({Verb.FILTER, Verb.PRIORITIZE, Verb.BIND, Verb.END})
 
 
 class _Line(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
 class _Header(_Line):
@@ -56,6 +69,24 @@ class _Call(_Line):
     generation: int
     answer: str
 
+    @field_validator("input_base64")
+    @classmethod
+    def _is_base64(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                base64.b64decode(value, validate=True)
+            except ValueError:
+                msg = f"input_base64 is {quote(value)}, expected base64"
+                raise ValueError(msg) from None
+        return value
+
+    @model_validator(mode="after")
+    def _has_input(self) -> _Call:
+        if (self.input is None) == (self.input_base64 is None):
+            msg = "expected one of input and input_base64"
+            raise ValueError(msg)
+        return self
+
     @property
     def body(self) -> bytes:
         if self.input_base64 is not None:
@@ -66,6 +97,7 @@ class _Call(_Line):
 _LINE: TypeAdapter[_Header | _Call] = TypeAdapter(
     Annotated[_Header | _Call, Field(discriminator="kind")]
 )
+_TAGS = ("run", "call")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +112,14 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay found: the number of calls that were compared, and the first difference."""
+    """What a replay found: the number of calls that were compared, and the first difference.
+
+    `cut` are the lines that a crash cut off, as far as the replay came.
+    """
 
     n_calls: int
     difference: Difference | None
+    cut: tuple[int, ...] = ()
 
 
 def make_engine(spec: ClusterSpec, rules: Rules) -> Engine:
@@ -139,14 +175,18 @@ class DecisionLog:
 def replay(lines: Iterable[str]) -> Replayed:
     """Answer every recorded call again and compare; stops at the first difference.
 
-    Raises `DecisionLogError` for text that is not a decision log, `ClusterSpecError` for a cluster
-    that cannot be built any more.
+    Raises `DecisionLogError` for text that is not a decision log or has no run, and for a run whose
+    cluster cannot be built any more.
     """
     engine: Engine | None = None
     n_calls = 0
+    cut: list[int] = []
     for number, line in _read(lines):
+        if line is None:
+            cut.append(number)
+            continue
         if isinstance(line, _Header):
-            engine = make_engine(line.cluster, line.rules)
+            engine = _restart(number, line)
             difference = _compare(number, "machines", line.machines, _digests(engine))
         elif engine is None:
             msg = f"decision log line {number} is a call, expected a header first"
@@ -155,8 +195,20 @@ def replay(lines: Iterable[str]) -> Replayed:
             n_calls += 1
             difference = _replay_call(number, line, engine)
         if difference is not None:
-            return Replayed(n_calls, difference)
-    return Replayed(n_calls, None)
+            return Replayed(n_calls, difference, tuple(cut))
+    if engine is None:
+        found = "is cut off" if cut else "is empty"
+        msg = f"decision log {found}, expected a header first"
+        raise DecisionLogError(msg)
+    return Replayed(n_calls, None, tuple(cut))
+
+
+def _restart(number: int, header: _Header) -> Engine:
+    try:
+        return make_engine(header.cluster, header.rules)
+    except ClusterSpecError as error:
+        msg = f"decision log line {number}: {error}"
+        raise DecisionLogError(msg) from error
 
 
 def _replay_call(number: int, call: _Call, engine: Engine) -> Difference | None:
@@ -174,15 +226,41 @@ def _compare(number: int, what: str, recorded: object, replayed: object) -> Diff
     return Difference(number, what, str(recorded), str(replayed))
 
 
-def _read(lines: Iterable[str]) -> Iterator[tuple[int, _Header | _Call]]:
+def _read(lines: Iterable[str]) -> Iterator[tuple[int, _Header | _Call | None]]:
+    """Read the lines with their numbers, None for one that a crash cut off."""
+    broken: tuple[int, str] | None = None
     for number, text in enumerate(lines, 1):
-        try:
-            yield number, _LINE.validate_json(text)
-        except ValidationError as error:
-            msg = (
-                f"decision log line {number} is {quote(text)}, expected a line of version {VERSION}"
-            )
-            raise DecisionLogError(msg) from error
+        line = _parse(number, text)
+        if broken is not None:
+            if not isinstance(line, _Header):
+                raise _not_a_line(*broken)
+            yield broken[0], None
+        broken = (number, text) if line is None else None
+        if line is not None:
+            yield number, line
+    if broken is not None:
+        if broken[1].endswith("\n"):
+            raise _not_a_line(*broken)
+        yield broken[0], None
+
+
+def _parse(number: int, text: str) -> _Header | _Call | None:
+    """Read one line; None where it is not JSON."""
+    try:
+        return _LINE.validate_json(text)
+    except ValidationError as error:
+        if error.errors(include_url=False)[0]["type"] == "json_invalid":
+            return None
+        msg = f"decision log line {number}: {first_fault(error, whole='line', tags=_TAGS)}"
+        raise DecisionLogError(msg) from error
+    except (SettingsError, TopologyError) as error:
+        msg = f"decision log line {number}: {error}"
+        raise DecisionLogError(msg) from error
+
+
+def _not_a_line(number: int, text: str) -> DecisionLogError:
+    msg = f"decision log line {number} is {quote(text)}, expected a line of version {VERSION}"
+    return DecisionLogError(msg)
 
 
 def _digests(engine: Engine) -> dict[str, str]:

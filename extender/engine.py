@@ -11,13 +11,14 @@ What it must never do: know HTTP (`extender.app`), read a clock, or log.
 from __future__ import annotations
 
 import json
+import math
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from extender import wire
-from extender.errors import ExtenderError, MalformedPod, UserError, WireError
+from extender.errors import ExtenderError, MalformedPod, SettingsError, UserError, WireError
 from extender.explain import explain_pod
 from extender.ledger import Refused
 from extender.rating import Rater, Refusal
@@ -41,6 +42,7 @@ NEEDS_NAMES = (
 MAX_REMEMBERED = 10_000
 """Pods remembered between filter and bind; kube-scheduler has few under way at a time, and a
 forgotten one is filtered again. About 1 KB each."""
+_A_TIME = "a finite number above 0"
 
 
 class Verb(Enum):
@@ -67,7 +69,10 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The settings that decisions depend on; they open the decision log."""
+    """The settings that decisions depend on; they open the decision log.
+
+    Raises `SettingsError` for values that no settings could have had.
+    """
 
     resources: tuple[str, ...]
     candidate_limit: int
@@ -75,6 +80,21 @@ class Rules:
     demand: Demand
     staleness_bound_s: float
     assume_s: float
+
+    def __post_init__(self) -> None:
+        bounds = self.loss_bounds
+        is_ascending = list(bounds) == sorted(set(bounds)) and all(0 < one < 1 for one in bounds)
+        is_named = len(set(self.resources)) == len(self.resources) > 0
+        for name, is_meant, expected in (
+            ("resources", is_named, "different names, at least one"),
+            ("candidate_limit", self.candidate_limit >= 0, "0 or more"),
+            ("loss_bounds", is_ascending and bounds, "ascending bounds in 0..1, at least one"),
+            ("staleness_bound_s", 0 < self.staleness_bound_s < math.inf, _A_TIME),
+            ("assume_s", 0 < self.assume_s < math.inf, _A_TIME),
+        ):
+            if not is_meant:
+                msg = f"rule {name} is {getattr(self, name)}, expected {expected}"
+                raise SettingsError(msg)
 
 
 @dataclass(frozen=True, slots=True)

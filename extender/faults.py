@@ -23,10 +23,13 @@ _EXPECTED = {
     "dict_type": "an object",
     "extra_forbidden": "no such key",
     "list_type": "a list",
+    "model_attributes_type": "an object",
     "model_type": "an object",
     "string_pattern_mismatch": "text that matches {pattern}",
     "string_type": "a string",
     "tuple_type": "a list",
+    "union_tag_invalid": "{expected_tags} for {discriminator}",
+    "union_tag_not_found": "a value for {discriminator}",
 }
 """Expectation by pydantic's error type, where its own words speak of Python."""
 _PREFIX = re.compile(r"^\w+ should (be|have) ")

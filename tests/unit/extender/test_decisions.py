@@ -98,19 +98,108 @@ def test_a_log_of_nothing_replays_to_nothing():
     assert replay(recorded()[:1]) == Replayed(0, None)
 
 
+@pytest.mark.parametrize("n_left", [0, 1, 2])
+def test_a_line_cut_by_a_crash_ends_its_run_only(n_left):
+    """The run before and the run after are compared all the same, and the cut is told."""
+    lines, later = [f"{line}\n" for line in recorded()], recorded()
+    cut = '{"kind":"call","verb":"filter","at_s":3.0,"inp'
+    found = replay([*lines[: 1 + n_left], f"{cut}\n", *later])
+    assert found == Replayed(n_left + len(later) - 1, None, (2 + n_left,))
+    found = replay([*lines[: 1 + n_left], cut])
+    assert found == Replayed(n_left, None, (2 + n_left,))
+
+
+def test_a_header_cut_by_a_crash_is_told():
+    """The extender died while it started."""
+    lines = recorded()
+    assert replay(['{"kind":"ru\n', *lines]) == Replayed(len(lines) - 1, None, (1,))
+
+
+def with_groups(line: str, *groups: dict[str, object]) -> str:
+    """A header of another cluster."""
+    header = json.loads(line)
+    header["cluster"]["groups"] = list(groups)
+    return json.dumps(header)
+
+
+def with_rule(line: str, name: str, value: object) -> str:
+    """A header with another rule."""
+    header = json.loads(line)
+    header["rules"][name] = value
+    return json.dumps(header)
+
+
 @pytest.mark.parametrize(
     ("pick", "message"),
     [
         pytest.param(
             lambda lines: lines[1:], "line 1 is a call, expected a header", id="no header"
         ),
-        pytest.param(lambda lines: [*lines[:2], "{"], "line 3 is '{'", id="no JSON"),
-        pytest.param(lambda lines: [changed(lines[0], v=2)], "line 1 is", id="another version"),
-        pytest.param(lambda lines: [changed(lines[0], x=2)], "line 1 is", id="an unknown field"),
+        pytest.param(lambda _: [], "decision log is empty, expected a header", id="an empty file"),
+        pytest.param(
+            lambda _: ['{"ki'], "decision log is cut off, expected a header", id="half a header"
+        ),
+        pytest.param(lambda lines: [*lines[:2], "{\n"], "line 3 is '{\\n'", id="no JSON"),
+        pytest.param(
+            lambda lines: [*lines[:2], "{", lines[2]], "line 3 is '{'", id="no JSON before a call"
+        ),
+        pytest.param(
+            lambda lines: [changed(lines[0], v=2)], "line 1: v is 2, expected 1", id="other version"
+        ),
+        pytest.param(
+            lambda lines: [changed(lines[0], x=2)],
+            "line 1: x is 2, expected no such key",
+            id="an unknown field",
+        ),
+        pytest.param(
+            lambda lines: [changed(lines[0], kind="walk")],
+            "expected 'run', 'call' for 'kind'",
+            id="another kind",
+        ),
+        pytest.param(lambda _: ["5"], "line 1: line is 5, expected an object", id="a number"),
         pytest.param(
             lambda lines: [lines[0], changed(lines[1], verb="preempt")],
-            "line 2 is",
+            "line 2: verb is 'preempt', expected 'filter'",
             id="other verb",
+        ),
+        pytest.param(
+            lambda lines: [lines[0], changed(lines[1], input=None)],
+            "expected one of input and input_base64",
+            id="no input",
+        ),
+        pytest.param(
+            lambda lines: [lines[0], changed(lines[1], input=None, input_base64="!")],
+            "input_base64 is '!', expected base64",
+            id="no base64",
+        ),
+        pytest.param(
+            lambda lines: [with_groups(lines[0], {"machine": "pdp-11", "count": 1})],
+            "line 1: cluster.groups.0.machine is 'pdp-11': machine is 'pdp-11', expected one of",
+            id="an unknown machine",
+        ),
+        pytest.param(
+            lambda lines: [with_groups(lines[0], {"devices": 2, "count": 1, "unhealthy": [2]})],
+            "line 1: group unknown: unhealthy GPU 2, expected 0..1",
+            id="a cluster that cannot be laid out",
+        ),
+        *(
+            pytest.param(
+                lambda lines, name=name, value=value: [with_rule(lines[0], name, value)],
+                f"line 1: {message}",
+                id=f"{name} {value}",
+            )
+            for name, value, message in (
+                ("candidate_limit", -5, "rule candidate_limit is -5, expected 0 or more"),
+                ("candidate_limit", "5", "rules.candidate_limit is '5', expected"),
+                ("resources", [], "rule resources is (), expected different names, at least one"),
+                ("loss_bounds", [0.3, 0.1], "rule loss_bounds is (0.3, 0.1), expected ascending"),
+                ("loss_bounds", [2.0], "rule loss_bounds is (2.0,), expected ascending"),
+                ("staleness_bound_s", -1, "rule staleness_bound_s is -1.0, expected a finite"),
+                ("assume_s", 0, "rule assume_s is 0.0, expected a finite number above 0"),
+                ("demand", {"sizes": [[2, -1.0]]}, "demand weight of size 2 is -1.0, expected"),
+                ("demand", {"sizes": []}, "demand sizes are [], expected"),
+                ("colour", "red", "rules.colour is 'red', expected"),
+            )
         ),
     ],
 )

@@ -109,12 +109,38 @@ def test_replay_shows_the_first_difference(tmp_path):
     assert result.output.startswith("line 2: answer differs after 1 calls\nrecorded: {")
 
 
-def test_replay_of_something_else_is_an_error(tmp_path):
-    """Exit code 2: nothing was compared."""
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(b"hello\n", "decision log line 1 is 'hello\\n'", id="other text"),
+        pytest.param(b"", "decision log is empty", id="nothing"),
+        pytest.param(b"\xff\n", "can't decode byte 0xff", id="no text"),
+    ],
+)
+def test_replay_of_something_else_is_an_error(tmp_path, content, message):
+    """Exit code 2, since nothing was compared; the message names the file."""
     path = tmp_path / "d.jsonl"
-    path.write_text("hello\n")
+    path.write_bytes(content)
     result = run("replay", str(path))
-    assert (result.exit_code, "decision log line 1 is 'hello\\n'" in result.stderr) == (2, True)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"{path}: ")
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize("cut", ["", "\n", '{"kind":"call","ver'], ids=["none", "whole", "half"])
+@pytest.mark.usefixtures("_process_restored")
+def test_a_restart_after_a_crash_begins_on_a_line_of_its_own(tmp_path, monkeypatch, cut):
+    """What was half written must not swallow the next header."""
+    monkeypatch.setattr(uvicorn.Server, "run", lambda _server, **_: None)
+    path = tmp_path / "d.jsonl"
+    words = ("serve", "--cluster", CLUSTER, "--listen-port", "0", "--decision-log", str(path))
+    assert run(*words).exit_code == 0
+    path.write_text(path.read_text().rstrip("\n") + ("\n" + cut if "{" in cut else cut))
+    assert run(*words).exit_code == 0
+    result = run("replay", str(path))
+    told = "line 2 is cut off, as by a crash: its run ends there\n" if "{" in cut else ""
+    assert (result.exit_code, result.output) == (0, f"{told}0 calls, all answered as recorded\n")
+    assert path.read_text().count('"kind":"run"') == 2
 
 
 @pytest.mark.parametrize(
