@@ -8,10 +8,12 @@ Order (first difference decides):
 1. whether the affinity holds that the pod named: such a set beats any other, whatever it costs
    (`required`, a required NIC and `min-bandwidth` are conditions; a node that breaks one is
    refused); then whether every set has the RDMA NIC that the pod would like
-2. loss class: how far the set is from its own machine's best, in classes, so that a small pod does
-   not go to the fastest machine of a mixed fleet; with `prefer: fastest` instead the GB/s of the
-   worst container, in classes of 2 %
-3. remainder lost, in GPU-equivalents
+2. loss class: how far the set is from its own machine's best, in classes, so that a fast machine is
+   not preferred for being fast; with `prefer: fastest` instead the GB/s of the worst container, in
+   classes of 2 %
+3. remainder lost, in GPU-equivalents: among equally close nodes the one whose future is hurt least.
+   Switched machines are hurt least, so small pods do go to them while they are empty (a pair costs
+   an empty dgx-h100 node 3.2, an empty dgx-1-v100 node 3.6)
 4. fewest free GPUs
 5. at the caller: a hash of pod and node (candidates), or the node's name (explain)
 

@@ -204,6 +204,16 @@ def test_prioritize_names_every_node_in_integers():
     assert all(type(score) is int for score in by_name.values())
 
 
+def test_among_equally_close_nodes_the_future_decides():
+    """Both offer their own best pair: speed is nothing, and a pair hurts a switched machine less."""
+    one = engine({"count": 1, "machine": "dgx-1-v100"}, {"count": 1, "machine": "dgx-h100"})
+    told = ask(one, Verb.EXPLAIN, json.dumps(pod(2)).encode())["nodes"]
+    assert [node["containers"][0]["loss"] for node in told] == [0.0, 0.0]
+    costs = {node["node"]: node["left_behind"]["remainder_cost_gpus"] for node in told}
+    assert list(costs) == ["dgx-h100-0", V100[0]]
+    assert costs == pytest.approx({"dgx-h100-0": 3.2, V100[0]: 3.6}, abs=0.05)
+
+
 def test_prioritize_scores_nodes_that_cannot_take_the_pod_any_more_with_0():
     """They passed the filter a moment ago; another pod was quicker."""
     one = engine()
