@@ -54,6 +54,7 @@ unit: $(STAMP) ## all tests and doctests in random order, with the coverage gate
 	$(BIN)/pytest --cov --cov-report=
 	$(BIN)/coverage report --include='topology/*' --fail-under=100
 	$(BIN)/coverage report --include='extender/*' --fail-under=95
+	$(BIN)/coverage report --include='benchmarks/*' --fail-under=95
 
 docs: $(STAMP) ## the commands, links and generated parts of the documentation
 	$(BIN)/pytest tests/docs

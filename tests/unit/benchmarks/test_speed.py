@@ -13,7 +13,7 @@ from benchmarks.echo_server import create_echo
 from benchmarks.errors import ServerFailed
 from benchmarks.load import MACHINES, QUICK, percentiles
 from benchmarks.speed_cluster import Filler, lay_out_cluster
-from benchmarks.speed_core import measure_core, torus
+from benchmarks.speed_core import torus
 from benchmarks.speed_http import N_SHAPES, _Asked, _parts, _requests, _rows
 from benchmarks.wire_client import binding, free_port, pod, question, serve
 from extender import wire
@@ -143,15 +143,3 @@ def test_time_is_told_apart():
     assert (total, http) == pytest.approx((5.0, 2.0))
     assert isinstance(decoding, float)
     assert rest == pytest.approx(3.0 - decoding)
-
-
-def test_the_core_is_measured_from_tables_to_pods():
-    """Tables of six machines, three selections and two pods; a fit of the second pod is there."""
-    table = measure_core(replace(QUICK, n_builds=1, n_selections=2, n_fits=3), 0)
-    titles = [row[0] for row in table.rows]
-    assert len(titles) == len(set(titles)) == 6 + 3 + 2
-    assert titles[-1] == "pod of [2, 2, 2, 2] on a dgx-2, 1 to 7 GPUs taken"
-    assert [row[1] for row in table.rows[-2:]] == [3, 3]
-    for row in table.rows:
-        p50, p99, most = (float(cell or 0) for cell in row[2:5])
-        assert 0 < p50 <= p99 <= most
