@@ -7,8 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.machines import NVLINK, machine
+from topology.capacity import node_capacities
+from topology.known import is_known_set, known_table
 from topology.masks import mask_of
 from topology.model import (
+    NO_LINK,
+    UNKNOWN_LINK,
     AcceleratorLink,
     CpuPlatform,
     Gpu,
@@ -24,12 +28,19 @@ from topology.policy import PlacementPolicy
 from topology.recordings import load_recording
 from topology.select import select_set
 from topology.tables import build_tables
+from topology.value import Limit
+from topology.value_table import value_table
 
 V100, L40S, NAMELESS = Gpu(model="Tesla V100-SXM2-32GB"), Gpu(model="NVIDIA L40S"), Gpu()
 SYS: dict[tuple[int, int] | str, PcieLevel] = {"else": PcieLevel.SYS}
 PIX: dict[tuple[int, int] | str, PcieLevel] = {"else": PcieLevel.PIX}
 PHB: dict[tuple[int, int] | str, PcieLevel] = {"else": PcieLevel.PHB}
 ANY_BANDWIDTH = PlacementPolicy(min_bandwidth_gbytes_per_s=0.1)
+
+
+def dark_links(n: int) -> tuple[tuple[AcceleratorLink, ...], ...]:
+    """All links unknown."""
+    return tuple(tuple(UNKNOWN_LINK if i != j else NO_LINK for j in range(n)) for i in range(n))
 
 
 @pytest.mark.parametrize(
@@ -68,6 +79,25 @@ def test_a_lower_bound_needs_all_that_enters_the_value(topology, is_known):
     """`min-bandwidth` is a promise: nobody gives it on a guess."""
     found = select_set(build_tables(topology), available=3, size=2, policy=ANY_BANDWIDTH)
     assert isinstance(found, Selected if is_known else Unfit)
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        pytest.param({}, id="as recorded"),
+        pytest.param({"links": dark_links(8), "fabrics": ()}, id="links that nobody read"),
+    ],
+)
+@pytest.mark.parametrize("name", ["8x-rtx4090", "8x-l4", "8x-mi300x", "dgx-1-v100"])
+def test_one_set_and_the_table_say_the_same(name, links):
+    """Large nodes ask set by set."""
+    topology = replace(load_recording(name), **links)
+    table = value_table(node_capacities(topology))
+    each = [
+        is_known_set(topology, mask, Limit(int(table.limit[mask])))
+        for mask in range(1 << topology.n_gpus)
+    ]
+    assert known_table(topology, table).tolist() == each
 
 
 @pytest.mark.parametrize(
