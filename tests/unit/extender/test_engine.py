@@ -205,7 +205,7 @@ def test_prioritize_names_every_node_in_integers():
 
 
 def test_among_equally_close_nodes_the_future_decides():
-    """Both offer their own best pair; a pair hurts a switched machine less, and speed is nothing."""
+    """Both offer their own best pair; speed is nothing, and a switched machine is hurt less."""
     one = engine({"count": 1, "machine": "dgx-1-v100"}, {"count": 1, "machine": "dgx-h100"})
     told = ask(one, Verb.EXPLAIN, json.dumps(pod(2)).encode())["nodes"]
     assert [node["containers"][0]["loss"] for node in told] == [0.0, 0.0]
