@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     from topology.links import ModelConstants
 
 __all__ = [
+    "BOUND_DECIMALS",
     "STATED_ERROR",
+    "TIE_ORDER",
     "Limit",
     "SetValue",
     "at_message_size",
@@ -88,6 +90,21 @@ STATED_ERROR = {
 """How far off the value may be, as a share, by what limits the set: the larger 90th percentile of
 the relative error over the measured nodes (`benchmarks fidelity`). No measured node is limited by a
 switch uplink; it takes the socket's. `min-bandwidth` is compared after subtracting this share."""
+
+
+TIE_ORDER = (
+    Limit.PORT,
+    Limit.UPLINK,
+    Limit.SOCKET,
+    Limit.SWITCH,
+    Limit.RING,
+    Limit.RELAY,
+    Limit.NOTHING,
+)
+"""Which of two equal bounds is told: what islands carry inside comes after what joins them."""
+
+BOUND_DECIMALS = 9
+"""Cuts are compared in 1e-9 GB/s: the order in which floats are added must not decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +173,11 @@ def without_links(capacities: Capacities) -> Capacities:
 
 
 def _least(cuts: Iterable[tuple[float, Limit]]) -> SetValue:
-    value, kind = min(cuts, key=lambda found: found[0])
+    """The least cut; of equal ones the kind that stands first in `TIE_ORDER`."""
+    value, kind = min(
+        ((round(carried, BOUND_DECIMALS), kind) for carried, kind in cuts),
+        key=lambda found: (found[0], TIE_ORDER.index(found[1])),
+    )
     return SetValue(value, kind, 0, 0)
 
 

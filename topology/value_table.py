@@ -22,7 +22,15 @@ from numpy.typing import NDArray
 from topology.links import DEFAULT_CONSTANTS
 from topology.masks import gpus_of, mask_index
 from topology.packing import closed_ring_ends, minimum_cuts, pack_rings
-from topology.value import Limit, socket_peers, start_up_cost, switch_gain, without_links
+from topology.value import (
+    BOUND_DECIMALS,
+    TIE_ORDER,
+    Limit,
+    socket_peers,
+    start_up_cost,
+    switch_gain,
+    without_links,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,6 +88,9 @@ def value_table(
     return ValueTable(value, latency, limit, rings, cut, is_linked)
 
 
+_TIE_RANKS = np.array([TIE_ORDER.index(kind) for kind in Limit])
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Bounds:
     """What bounds every mask: GB/s (inf for no bound) and the kind of path, over 2**n masks."""
@@ -90,10 +101,13 @@ class _Bounds:
     def lower(
         self, masks: NDArray[np.int64], value: NDArray[np.float64], limit: NDArray[np.int8] | int
     ) -> None:
-        """Take a bound over where it is the lesser one."""
-        less = value < self.value[masks]
-        self.value[masks[less]] = value[less]
-        self.limit[masks[less]] = limit if isinstance(limit, int) else limit[less]
+        """Take a bound over where it is the lesser one; of equal ones the first of `TIE_ORDER`."""
+        bound = np.round(value, BOUND_DECIMALS)
+        kinds = np.full(len(masks), limit, dtype=np.int8) if isinstance(limit, int) else limit
+        known, known_kinds = self.value[masks], self.limit[masks]
+        takes = (bound < known) | ((bound == known) & (_TIE_RANKS[kinds] < _TIE_RANKS[known_kinds]))
+        self.value[masks[takes]] = bound[takes]
+        self.limit[masks[takes]] = kinds[takes]
 
 
 def _nothing(n: int) -> _Bounds:
