@@ -14,7 +14,7 @@ from extender.ledger import Ledger, Refused
 from extender.plan import encode_plan
 from extender.snapshot import MachineType, NodeKind, make_snapshot, make_view
 from topology import names
-from topology.codec import topology_digest
+from topology.digest import topology_digest
 from topology.select import build_machine
 
 if TYPE_CHECKING:

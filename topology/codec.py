@@ -1,7 +1,7 @@
-"""The text of the node annotation `coterie.gpu/topology`, and the digest of a machine type.
+"""The text of the node annotation `coterie.gpu/topology`.
 
 What it answers: how a `NodeTopology` is written so that any Coterie program reads it back as the
-very same value, and which nodes are the same type of machine. It must never guess: text that is not
+very same value. It must never guess: text that is not
 a topology of major version 1 raises `CodecError`, and nothing else does.
 
 The text is compact JSON. Unknown keys are ignored (a later minor version may add some); a new
@@ -23,7 +23,6 @@ value of a closed set needs a new major version. An absent key is an unknown fac
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from itertools import groupby
@@ -32,7 +31,6 @@ from typing import TYPE_CHECKING, NoReturn
 from topology import names
 from topology.errors import CodecError, InvalidTopology, quote
 from topology.fields import Field
-from topology.measured import pair_classes, set_figures
 from topology.model import (
     MAX_GPUS,
     NO_LINK,
@@ -54,7 +52,7 @@ from topology.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["decode_topology", "encode_topology", "topology_digest"]
+__all__ = ["decode_topology", "encode_topology", "levels_text", "links_text"]
 
 MAX_TEXT_BYTES = 256 * 1024
 """Largest text, in UTF-8 bytes: all annotations of an object together may hold no more
@@ -98,8 +96,8 @@ def encode_topology(topology: NodeTopology) -> str:
     if models:
         body["models"] = models
     body["gpus"] = [_gpu_body(gpu, models) for gpu in topology.gpus]
-    body["links"] = [_links_text(topology.links[i][:i]) for i in range(1, topology.n_gpus)]
-    body["pcie"] = [_levels_text(topology.pcie[i][:i]) for i in range(1, topology.n_gpus)]
+    body["links"] = [links_text(topology.links[i][:i]) for i in range(1, topology.n_gpus)]
+    body["pcie"] = [levels_text(topology.pcie[i][:i]) for i in range(1, topology.n_gpus)]
     if topology.nics:
         body["nics"] = [_nic_body(nic) for nic in topology.nics]
     if topology.fabrics:
@@ -128,47 +126,6 @@ def decode_topology(text: str) -> NodeTopology:
     except (CodecError, InvalidTopology) as error:
         msg = f"topology text: {error}"
         raise CodecError(msg) from error
-
-
-def topology_digest(topology: NodeTopology) -> str:
-    """Digest of all that a set's value can depend on: nodes with one digest share their tables.
-
-    32 hexadecimal digits: SHA-256 over a canonical form, cut to 16 bytes. Left out: uuids, PCI bus
-    ids, names, sources, dates, NCCL versions, clique ids, and which NIC is which. A device's parent
-    counts only by which devices share it.
-    """
-    parents = list(dict.fromkeys(gpu.parent for gpu in topology.gpus if gpu.parent is not None))
-    measured = topology.measurement
-    form = [
-        topology.p2p.value,
-        topology.cpu.value,
-        [
-            [
-                gpu.model,
-                gpu.memory_mib,
-                gpu.numa_node,
-                gpu.link_generation,
-                None if gpu.parent is None else parents.index(gpu.parent),
-            ]
-            for gpu in topology.gpus
-        ],
-        [_links_text(row) for row in topology.links],
-        [_levels_text(row[:i]) for i, row in enumerate(topology.pcie)],
-        sorted([_levels_text(nic.levels), str(nic.is_rdma)] for nic in topology.nics),
-        sorted([fabric.kind.value, fabric.is_up, *fabric.ports] for fabric in topology.fabrics),
-        None if measured is None else _measured_form(measured),
-    ]
-    canonical = json.dumps(form, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
-
-
-def _measured_form(measured: Measurement) -> list[object]:
-    """Only what enters the tables: classes of pairs, not raw figures, or each node were a type."""
-    return [
-        [[*pair, figure] for pair, figure in pair_classes(measured).items()],
-        [[*gpus, figure] for gpus, figure in set_figures(measured).items()],
-        measured.message_bytes,
-    ]
 
 
 def _check_size(text: str) -> None:
@@ -205,7 +162,7 @@ def _gpu_body(gpu: Gpu, models: list[str]) -> dict[str, object]:
 
 
 def _nic_body(nic: Nic) -> dict[str, object]:
-    body: dict[str, object] = {"name": nic.name, "levels": _levels_text(nic.levels)}
+    body: dict[str, object] = {"name": nic.name, "levels": levels_text(nic.levels)}
     return body | _present({"pci": nic.pci_bus_id, "numa": nic.numa_node, "rdma": nic.is_rdma})
 
 
@@ -236,12 +193,14 @@ def _link_token(link: AcceleratorLink) -> str:
     return _LINK_LETTERS[link.kind] + (str(link.n_links) if link.n_links else "")
 
 
-def _links_text(row: Iterable[AcceleratorLink]) -> str:
+def links_text(row: Iterable[AcceleratorLink]) -> str:
+    """Write links as the annotation does, split by blanks."""
     runs = ((token, len(list(run))) for token, run in groupby(map(_link_token, row)))
     return " ".join(token if length == 1 else f"{token}*{length}" for token, length in runs)
 
 
-def _levels_text(row: Iterable[PcieLevel]) -> str:
+def levels_text(row: Iterable[PcieLevel]) -> str:
+    """Write PCIe levels as the annotation does, one character each."""
     return "".join(_LEVEL_LETTERS[level] for level in row)
 
 

@@ -21,6 +21,14 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from topology.errors import InvalidTopology, quote
+from topology.measurement import (
+    MAX_MEASURED,
+    MIN_MEASURED,
+    MeasuredPair,
+    MeasuredSet,
+    Measurement,
+    first_repeated,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,10 +60,6 @@ MAX_GPUS = 512
 slices on 8 GPUs), below what would make a matrix a burden (512 x 512 pairs)."""
 MAX_LINKS = 36
 """Most links between two GPUs: NVML_NVLINK_MAX_LINKS (nvml.h, nvidia-ml-py 13.615.71)."""
-
-MIN_MEASURED, MAX_MEASURED = 1e-3, 1e6
-"""Measured GB/s that may be real: a thousandth of a GB/s is a broken link, a million is beyond any
-set of `MAX_GPUS` GPUs."""
 
 _PCI_BUS_ID = re.compile(r"^([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-9a-f])$")
 
@@ -246,62 +250,6 @@ class SwitchFabric:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredPair:
-    """Measured all-reduce bus bandwidth of two GPUs, GB/s, first < second."""
-
-    first: int
-    second: int
-    bandwidth_gbytes_per_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredSet:
-    """Measured all-reduce bus bandwidth of a set of GPUs (ascending indices), GB/s."""
-
-    gpus: tuple[int, ...]
-    bandwidth_gbytes_per_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """Bandwidths measured on this very node, and how: NCCL all_reduce_perf bus bandwidth.
-
-    `message_bytes` is the message size of the run, None where nobody told.
-    """
-
-    pairs: tuple[MeasuredPair, ...] = ()
-    sets: tuple[MeasuredSet, ...] = ()
-    message_bytes: int | None = None
-    nccl_version: str | None = None
-    date: str | None = None
-    source: str | None = None
-
-    def __post_init__(self) -> None:
-        named: list[tuple[tuple[int, ...], float]]
-        named = [((p.first, p.second), p.bandwidth_gbytes_per_s) for p in self.pairs]
-        named += [(s.gpus, s.bandwidth_gbytes_per_s) for s in self.sets]
-        for gpus, bandwidth in named:
-            if len(gpus) < 2 or any(g < 0 for g in gpus) or list(gpus) != sorted(set(gpus)):  # noqa: PLR2004 - a pair
-                msg = f"measured set {gpus}: expected at least 2 different GPUs, ascending"
-                raise InvalidTopology(msg)
-            if not MIN_MEASURED <= bandwidth <= MAX_MEASURED:
-                expected = f"expected a positive number, {MIN_MEASURED:g}..{MAX_MEASURED:g}"
-                msg = f"measured set {gpus}: {bandwidth} GB/s, {expected}"
-                raise InvalidTopology(msg)
-        for label, keys in (
-            ("pair", [(p.first, p.second) for p in self.pairs]),
-            ("set", [s.gpus for s in self.sets]),
-        ):
-            if len(keys) != len(set(keys)):
-                twice = _first_repeated(keys)
-                msg = f"measured {label} {twice} is given twice, expected once"
-                raise InvalidTopology(msg)
-        if self.message_bytes is not None and self.message_bytes < 1:
-            msg = f"measurement: message_bytes is {self.message_bytes}, expected at least 1"
-            raise InvalidTopology(msg)
-
-
-@dataclass(frozen=True, slots=True)
 class NodeTopology:
     """A node's accelerators: the static part, which does not change while the machine runs.
 
@@ -338,7 +286,7 @@ class NodeTopology:
             raise InvalidTopology(msg)
         uuids = [gpu.uuid for gpu in self.gpus if gpu.uuid is not None]
         if len(uuids) != len(set(uuids)):
-            twice = _first_repeated(uuids)
+            twice = first_repeated(uuids)
             msg = f"GPU uuid {quote(twice)} is given twice, expected once"
             raise InvalidTopology(msg)
         _check_matrix("links", self.links, n, NO_LINK)
@@ -353,7 +301,7 @@ class NodeTopology:
                 raise InvalidTopology(msg)
         nic_names = [nic.name for nic in self.nics]
         if len(nic_names) != len(set(nic_names)):
-            twice = _first_repeated(nic_names)
+            twice = first_repeated(nic_names)
             msg = f"NIC {quote(twice)} is given twice, expected once"
             raise InvalidTopology(msg)
         self._check_fabrics(n)
@@ -409,12 +357,6 @@ def _check_measurement(measurement: Measurement, n: int) -> None:
         if gpus[-1] >= n:
             msg = f"measured set {gpus}: GPU {gpus[-1]} is not there, expected 0..{n - 1}"
             raise InvalidTopology(msg)
-
-
-def _first_repeated(keys: Sequence[object]) -> object:
-    """Return the key that the shortest prefix repeats; linear, since a text may hold thousands."""
-    first_seen = {key: i for i, key in reversed(list(enumerate(keys)))}
-    return next(key for i, key in enumerate(keys) if first_seen[key] != i)
 
 
 def normalise_pci_bus_id(text: str) -> str:

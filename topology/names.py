@@ -23,7 +23,6 @@ __all__ = [
     "SCHEMA_MINOR",
     "TOPOLOGY",
     "USER_KEYS",
-    "ZONE_LABEL",
 ]
 
 PREFIX = "coterie.gpu/"
@@ -51,6 +50,3 @@ SCHEMA_MINOR = 0
 
 DEFAULT_RESOURCE = "nvidia.com/gpu"
 """The extended resource that NVIDIA's device plugin registers (k8s-device-plugin, README)."""
-
-ZONE_LABEL = "topology.kubernetes.io/zone"
-"""Well-known node label of the zone (Kubernetes, "Well-Known Labels, Annotations and Taints")."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from topology.codec import topology_digest
+from topology.digest import topology_digest
 from topology.errors import InvalidRequest, UnknownDevice
 from topology.links import REFERENCE_MESSAGE_BYTES
 from topology.masks import MAX_TABLE_GPUS, gpus_of, mask_of

@@ -3,7 +3,7 @@
 What it answers: for each mask of up to 16 GPUs its value, class, remainder and which affinity
 levels it satisfies; so that a request is a scan of masks (`topology.select`) and nothing on the
 request path walks a graph. Machines that differ only in UUIDs and names share a table (keyed by
-`topology.codec.topology_digest`); `with_raw_figures` adds what one node alone measured. It chooses
+`topology.digest.topology_digest`); `with_raw_figures` adds what one node alone measured. It chooses
 nothing.
 
 Method. Value (`topology.value`), corrected by measurements (`topology.measured`), at one message

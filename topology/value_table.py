@@ -70,7 +70,7 @@ def value_table(
 ) -> ValueTable:
     """Value every set of a node of up to 16 GPUs, by its labels.
 
-    O(n^3 2^n) word operations; 3 ms for the 8-GPU mesh of a DGX-1 V100.
+    O(n^3 2^n) word operations; time: `benchmarks speed`.
     """
     n = capacities.n
     linked, rings, cut = _linked_values(capacities, constants)

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import node_topologies
-from topology.codec import decode_topology, encode_topology, topology_digest
+from topology.codec import decode_topology, encode_topology
+from topology.digest import topology_digest
 from topology.errors import CodecError
 from topology.model import (
     NO_LINK,

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topology import recordings
-from topology.codec import decode_topology, encode_topology, topology_digest
+from topology.codec import decode_topology, encode_topology
+from topology.digest import topology_digest
 from topology.errors import ImportFormatError, InvalidRequest
 from topology.model import (
     NO_LINK,

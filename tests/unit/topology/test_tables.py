@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.brute_force import BruteForce
 from tests.machine_strategies import build_machine_by_hand, built_machines, relabelled
 from tests.strategies import node_topologies
-from topology.codec import topology_digest
+from topology.digest import topology_digest
 from topology.errors import InvalidTopology
 from topology.masks import gpus_of, mask_index, mask_of
 from topology.model import MeasuredPair, MeasuredSet, Measurement
