@@ -12,6 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 SHARED ?= ../shared
+NODES ?= 8x dgx-h100, 4x dgx-1-v100
 
 # pyright asks the package index for a newer release and says so; the lock decides here.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -19,7 +20,8 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-annotate --fork-strategy fewest --custom-compile-command "make lock" --upgrade
 
-.PHONY: help setup fmt format-check lint imports types unit docs test test-shared demo bench golden lock clean
+.PHONY: help setup fmt format-check lint imports types unit docs test test-shared build-cluster \
+	test-cluster test-kubelet test-versions cluster demo bench bench-cluster bench-node golden protos lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -53,17 +55,34 @@ types: $(STAMP) ## mypy strict, pyright
 unit: $(STAMP) ## all tests and doctests in random order, with the coverage gates
 	$(BIN)/pytest --cov --cov-report=
 	$(BIN)/coverage report --include='topology/*' --fail-under=100
+	$(BIN)/coverage report --include='kube/*' --fail-under=95
 	$(BIN)/coverage report --include='extender/*' --fail-under=95
+	$(BIN)/coverage report --include='plugin/*' --fail-under=95
 	$(BIN)/coverage report --include='benchmarks/*' --fail-under=95
 
 docs: $(STAMP) ## the commands, links and generated parts of the documentation
 	$(BIN)/pytest tests/docs
 
-test: format-check lint imports types unit ## everything that CI runs (the documentation's tests are among the unit tests)
+test: format-check lint imports types unit test-cluster ## everything that CI runs (the documentation's tests are among the unit tests)
 
 test-shared: $(STAMP) ## the tests that read recordings, traces and measurements from ../shared
 	@test -d $(SHARED) || { echo "$(SHARED) is not there: put the recordings, traces and measurements there, or set SHARED=..." >&2; exit 1; }
 	COTERIE_SHARED=$(SHARED) $(BIN)/pytest -m shared
+
+build-cluster: $(STAMP) ## etcd and Kubernetes from their Go modules into a cache, if they are not there (5 to 12 minutes)
+	$(BIN)/python -m tests.cluster build
+
+test-cluster: build-cluster ## the tests on a real API server and a real kube-scheduler
+	$(BIN)/pytest -m cluster tests/cluster
+
+test-kubelet: build-cluster ## those of them with real kubelets and containers (Linux, root)
+	$(BIN)/pytest -m kubelet tests/cluster
+
+test-versions: $(STAMP) ## the same on the other supported version of Kubernetes
+	COTERIE_KUBERNETES=1.35 $(MAKE) test-cluster
+
+cluster: build-cluster ## run such a cluster with the extender until ctrl-C (NODES="8x dgx-h100, ...")
+	@$(BIN)/python -m tests.cluster run --nodes "$(NODES)"
 
 demo: $(STAMP) ## place pods on an embedded cluster, beside its rivals; writes an HTML report
 	$(BIN)/python -m benchmarks.demo
@@ -71,8 +90,17 @@ demo: $(STAMP) ## place pods on an embedded cluster, beside its rivals; writes a
 bench: $(STAMP) ## every benchmark; results go to benchmarks/results/
 	$(BIN)/python -m benchmarks
 
+bench-cluster: build-cluster ## the benchmarks on a real API server and a real kube-scheduler (about half an hour)
+	$(BIN)/python -m benchmarks.cluster
+
+bench-node: build-cluster ## the node plugin beside a real kubelet: latency, memory, writes (as root, some minutes)
+	$(BIN)/python -m benchmarks.node
+
 golden: $(STAMP) ## rewrite the golden files and the generated parts of the documentation
 	$(BIN)/pytest --update-golden
+
+protos: $(STAMP) ## generate plugin/pb from its .proto files
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. plugin/pb/*.proto
 
 lock: $(STAMP) ## resolve the dependencies anew into requirements/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lock.txt

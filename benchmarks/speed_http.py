@@ -143,7 +143,9 @@ def _parts(
     for verb, times in asked.items():
         seconds = times.every
         total_ms = 1000 * sum(seconds) / len(seconds)
-        spent, count = (now - then for now, then in zip(after[verb], before[verb], strict=True))
+        # A verb that nobody has asked has no figures yet.
+        earlier = before.get(verb, (0.0, 0.0))
+        spent, count = (now - then for now, then in zip(after[verb], earlier, strict=True))
         answer_ms = 1000 * spent / count
         rest_ms = answer_ms - decode_ms
         rows.append((verb, len(seconds), total_ms, total_ms - answer_ms, decode_ms, rest_ms))

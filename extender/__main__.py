@@ -1,49 +1,43 @@
-"""The extender's command line: the one place where its objects are wired together.
+"""The extender's command line, and the one place where its objects are wired together.
 
-`serve` answers kube-scheduler over an embedded cluster until SIGTERM; `replay FILE` checks a
-decision log; `explain FILE` tells how a pod would be placed on the cluster while it is empty.
+`serve` answers kube-scheduler until SIGTERM, over a real cluster or an embedded one; `replay FILE`
+checks a decision log; `explain` tells how a pod would be placed: a file on an embedded cluster that
+is empty, or a pod of a running extender's cluster.
 
-Exit codes: 0 done; 1 a replay differed, or the pod fits nowhere; 2 bad settings, files or
-arguments.
+Exit codes: 0 done; 1 a replay differed, the pod fits nowhere, or the extender failed; 2 bad
+settings, files or arguments.
 """
 
 from __future__ import annotations
 
-import gc
+import asyncio
 import json
 import logging
 import os
-import signal
-import socket
 import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, NoReturn
+from urllib.parse import quote
 
 import structlog
 import typer
-import uvicorn
+import uvloop
 
-from extender import logkeys
-from extender.app import Dependencies, create_app
-from extender.decisions import DecisionLog, make_engine, replay
+from extender import logkeys, wiring
+from extender.answers import Outcome, Verb
+from extender.asking import ask
 from extender.documents import as_json, read_yaml
-from extender.engine import Outcome, Verb
+from extender.embedded_engine import make_engine
 from extender.errors import DocumentError, ExtenderError, SettingsError
-from extender.metrics import Metrics
+from extender.replay import replay
 from extender.settings import CONFIG_VARIABLE, Settings, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from extender.app import Logger
-
-GC_THRESHOLDS = (50_000, 50, 1_000)
-"""A request makes thousands of short-lived objects and no cycles, so collecting often is work for
-nothing: start-up state is frozen and what comes later is collected rarely. Measured at 5,000 nodes
-on one connection: prioritize 2.0 ms (p99 3.2) of processor time, 2.6 ms (p99 4.7) with Python's
-defaults."""
+    from extender.log import Logger
 
 cli = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 
@@ -58,6 +52,7 @@ def serve(  # noqa: PLR0913 - one flag for each setting
     *,
     config: Config = None,
     cluster: Annotated[str | None, typer.Option(help="Machines and counts, or a file.")] = None,
+    kubeconfig: Annotated[Path | None, typer.Option(help="Of the API server.")] = None,
     listen_address: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     listen_port: Annotated[int | None, typer.Option(help="TCP port; 0 takes a free one.")] = None,
     resources: Annotated[str | None, typer.Option(help="Extended resources placed.")] = None,
@@ -65,9 +60,20 @@ def serve(  # noqa: PLR0913 - one flag for each setting
     demand: Annotated[str | None, typer.Option(help="Set sizes expected to come.")] = None,
     loss_bounds: Annotated[str | None, typer.Option(help="Bounds of the loss classes.")] = None,
     staleness_bound_s: Annotated[float | None, typer.Option(help="Seconds.")] = None,
+    http_timeout_s: Annotated[float | None, typer.Option(help="Seconds.")] = None,
+    wake_after_s: Annotated[float | None, typer.Option(help="Seconds.")] = None,
+    events: Annotated[str | None, typer.Option(help="off, warnings or all.")] = None,
     assume_s: Annotated[float | None, typer.Option(help="Seconds.")] = None,
     keep_alive_s: Annotated[int | None, typer.Option(help="Seconds.")] = None,
     body_limit_bytes: Annotated[int | None, typer.Option(help="Bytes.")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Server certificate, PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.")] = None,
+    tls_client_ca: Annotated[Path | None, typer.Option(help="Whose clients may call.")] = None,
+    health_port: Annotated[int | None, typer.Option(help="TCP port of plain health.")] = None,
+    lease: Annotated[str | None, typer.Option(help="namespace/name, with replicas.")] = None,
+    lease_duration_s: Annotated[int | None, typer.Option(help="Seconds.")] = None,
+    replica_url: Annotated[str | None, typer.Option(help="Where replicas reach this one.")] = None,
+    peer_name: Annotated[str | None, typer.Option(help="Name in replicas' certificates.")] = None,
     decision_log: Annotated[Path | None, typer.Option(help="File of decisions.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
 ) -> None:
@@ -101,28 +107,32 @@ def replay_log(
 
 
 @cli.command()
-def explain(
-    file: Annotated[Path, typer.Argument(help="A pod, YAML or JSON.", exists=True, dir_okay=False)],
+def explain(  # noqa: PLR0913 - one flag for each
+    pod: Annotated[str, typer.Argument(help="A pod: YAML or JSON file, or NAMESPACE/NAME.")],
     *,
     config: Config = None,
     cluster: Annotated[str | None, typer.Option(help="Machines and counts, or a file.")] = None,
+    url: Annotated[str | None, typer.Option(help="Ask a running extender about a pod.")] = None,
+    ca: Annotated[Path | None, typer.Option(help="For https: who signs its certificate.")] = None,
+    cert: Annotated[Path | None, typer.Option(help="For https: your certificate, PEM.")] = None,
+    key: Annotated[Path | None, typer.Option(help="For https: its private key, PEM.")] = None,
+    name: Annotated[str | None, typer.Option(help="For https: name in its certificate.")] = None,
 ) -> None:
-    """Tell how the pod would be placed on the cluster while it is empty, as JSON."""
-    settings = _settings({"cluster": cluster}, config)
-    try:
-        body = as_json(read_yaml(file.read_text(encoding="utf-8"))).encode()
-    except (OSError, ValueError, DocumentError) as error:
-        _fail(f"pod file {file} cannot be read: {error}")
-    try:
-        engine = make_engine(settings.cluster_spec(), settings.rules)
-    except ExtenderError as error:
-        _fail(str(error))
-    answer = engine.answer(Verb.EXPLAIN, body, time.time())
-    if answer.outcome is Outcome.FAILED:
-        _fail(answer.detail)
-    told: dict[str, Any] = json.loads(answer.body)
+    """Tell how the pod would be placed, as JSON.
+
+    Without --url the pod is a file, and the cluster an embedded one while it is empty. An https
+    URL needs --ca, --cert and --key, or the settings tls_cert, tls_key and tls_client_ca, as they
+    are in the extender's own pod.
+    """
+    given = {"tls_client_ca": ca, "tls_cert": cert, "tls_key": key, "peer_name": name}
+    told = (
+        _ask(url, pod, config, given)
+        if url is not None
+        else _explain_file(Path(pod), cluster, config)
+    )
     typer.echo(json.dumps(told, indent=2))
-    if told["nodes"] and not any(node["fits"] for node in told["nodes"]):
+    nodes = told.get("nodes")
+    if nodes and not any(node["fits"] for node in nodes):
         raise typer.Exit(1)
 
 
@@ -138,77 +148,70 @@ def _settings(flags: Mapping[str, object], config: Path | None) -> Settings:
         _fail(str(error))
 
 
+def _explain_file(file: Path, cluster: str | None, config: Path | None) -> dict[str, Any]:
+    settings = _settings({"cluster": cluster}, config)
+    try:
+        body = as_json(read_yaml(file.read_text(encoding="utf-8"))).encode()
+    except (OSError, ValueError, DocumentError) as error:
+        _fail(f"pod file {file} cannot be read: {error}")
+    try:
+        engine = make_engine(settings.cluster_spec(), settings.rules)
+    except ExtenderError as error:
+        _fail(str(error))
+    answer = engine.answer(Verb.EXPLAIN, body, time.time())
+    if answer.outcome is Outcome.FAILED:
+        _fail(answer.detail)
+    told: dict[str, Any] = json.loads(answer.body)
+    return told
+
+
+def _ask(url: str, pod: str, config: Path | None, given: Mapping[str, object]) -> dict[str, Any]:
+    namespace, slash, name = pod.partition("/")
+    if not (namespace and slash and name):
+        _fail(f"pod {pod} of a cluster, expected NAMESPACE/NAME")
+    settings = _settings(given, config)
+    try:
+        certificates = wiring.make_certificates(settings)
+        tls = None if certificates is None else certificates.client
+        return ask(
+            url, f"/explain/{quote(namespace)}/{quote(name)}", tls=tls, name=settings.peer_name
+        )
+    except ExtenderError as error:
+        _fail(str(error))
+
+
 def _serve(settings: Settings, stack: ExitStack) -> None:
     log = _logger(settings.log_level)
     log.info(logkeys.EFFECTIVE_SETTINGS, **settings.model_dump(mode="json"))
     try:
-        spec = settings.cluster_spec()
-        engine = make_engine(spec, settings.rules)
-        listener = stack.enter_context(_listen(settings.listen_address, settings.listen_port))
-        decision_log = None
+        sockets = wiring.open_sockets(settings)
+        stack.callback(sockets.close)
+        file = None
         if settings.decision_log is not None:
             file = stack.enter_context(_open_log(settings.decision_log))
-            decision_log = DecisionLog(file, spec, engine)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(wiring.serve(settings, sockets, file, log))
     except ExtenderError as error:
         _fail(str(error))
-    app = create_app(
-        Dependencies(
-            engine=engine,
-            metrics=Metrics(engine),
-            log=log,
-            clock=time.time,
-            timer=time.perf_counter,
-            body_limit_bytes=settings.body_limit_bytes,
-            decision_log=decision_log,
-        )
-    )
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            access_log=False,
-            lifespan="off",
-            log_config=None,
-            server_header=False,
-            timeout_keep_alive=settings.keep_alive_s,
-            timeout_graceful_shutdown=5,
-        )
-    )
-    address, port = listener.getsockname()[:2]
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    # uvicorn shuts down on these signals and then raises them again for whoever came before it.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        stack.callback(signal.signal, number, signal.signal(number, _ignore))
-    log.info(logkeys.READY, address=address, port=port, n_nodes=len(engine.cluster.snapshot.nodes))
-    server.run(sockets=[listener])
     log.info(logkeys.STOPPED)
-
-
-def _ignore(_number: int, _frame: object) -> None:
-    """Let `serve` come to its end after uvicorn has shut down."""
-
-
-def _listen(address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    try:
-        return socket.create_server((address, port), family=family, backlog=128)
-    except OSError as error:
-        msg = f"setting listen_address {address}, listen_port {port}: cannot listen there: {error}"
-        raise SettingsError(msg) from error
 
 
 def _open_log(path: Path) -> IO[str]:
     """Open for appending; what a crash left half written stays on a line of its own."""
     try:
         is_cut = path.is_file() and not _ends_a_line(path)
-        file = path.open("a", encoding="utf-8")
+        # It holds the names and annotations of everybody's pods.
+        file = open(path, "a", encoding="utf-8", opener=_open_private)  # noqa: SIM115 - Path.open has no opener
     except OSError as error:
         msg = f"setting decision_log {path}: cannot be written: {error}"
         raise SettingsError(msg) from error
     if is_cut:
         file.write("\n")
     return file
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)
 
 
 def _ends_a_line(path: Path) -> bool:

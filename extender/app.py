@@ -5,33 +5,39 @@ field (filter, bind) failures are told there, with 200. Prioritize has none; its
 status, which the scheduler treats as "no scores". Every answer carries Content-Length, so that the
 connection lives.
 
-Handlers read the body and then never wait: everything they need is in memory.
+Handlers of filter and prioritize read the body and then never wait: everything they need is in
+memory. Bind and preempt wait for the API server (`extender.live_verbs`).
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from fastapi import FastAPI
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from extender import logkeys
-from extender.decisions import RECORDED
-from extender.engine import Outcome, Verb
-from extender.errors import DecisionLogError
+from extender.answers import Outcome, Verb
+from extender.embedded_engine import EmbeddedEngine
+from extender.live_verbs import Hop
+from extender.peer import FORWARDED_FOR, TIME_LEFT
 from extender.reasons import Reason
+from kube.errors import KubeError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from extender.decisions import DecisionLog
-    from extender.engine import Answer, Engine
+    from extender.answers import Answer
+    from extender.binder import Bound
+    from extender.desk import Desk
+    from extender.embedded import EmbeddedCluster
+    from extender.log import Logger
     from extender.metrics import Metrics
 
-__all__ = ["Dependencies", "Logger", "create_app"]
+__all__ = ["Dependencies", "Verbs", "create_app", "create_health_app"]
 
 _JSON = "application/json"
 _IN_BAND = frozenset({Verb.FILTER, Verb.BIND})
@@ -39,68 +45,113 @@ _STATUS = {
     Reason.STALE: 503,
     Reason.UNKNOWN_POD: 404,
     Reason.TOO_LARGE: 413,
+    Reason.NO_HOLDER: 503,
 }
 """Status of a failure where the verb has no error field; 400 for every other reason."""
 
 
-class Logger(Protocol):
-    """What we need of structlog's bound logger."""
+class Verbs(Protocol):
+    """What is needed of `extender.live_verbs`."""
 
-    def info(self, event: str, **fields: object) -> object:
-        """Log an event."""
+    async def bind(self, body: bytes, hop: Hop | None = None) -> Bound:
+        """Answer a bind call."""
         ...
 
-    def warning(self, event: str, **fields: object) -> object:
-        """Log a fault."""
+    async def preempt(self, body: bytes, hop: Hop | None = None) -> Bound:
+        """Answer a preempt call."""
+        ...
+
+    async def read_pod(self, namespace: str, name: str) -> bytes | None:
+        """The JSON of a pod; None where it is not there. Raises `KubeError`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What the routes stand on. `clock` gives Unix seconds, `timer` monotonic seconds."""
+    """What the routes stand on. `clock` gives the engine's time, `timer` monotonic seconds.
 
-    engine: Engine
+    `verbs` is None over an embedded cluster, which answers bind at once. `is_ready` says whether
+    to be asked at all, `unready_because` why not. `on_answer` is shown each answer, with the plan
+    that a bind wrote.
+    """
+
+    desk: Desk
     metrics: Metrics
     log: Logger
     clock: Callable[[], float]
     timer: Callable[[], float]
     body_limit_bytes: int
-    decision_log: DecisionLog | None = None
+    is_ready: Callable[[], bool]
+    unready_because: Callable[[], str] = lambda: "state is not fresh"
+    verbs: Verbs | None = None
+    on_answer: Callable[[Answer, str | None], None] | None = None
 
 
 def create_app(deps: Dependencies) -> FastAPI:
     """Make the application; it starts nothing."""
     app = FastAPI(title="Coterie extender", openapi_url=None)
-    for verb in (Verb.FILTER, Verb.PRIORITIZE, Verb.BIND, Verb.EXPLAIN):
+    for verb in (Verb.FILTER, Verb.PRIORITIZE, Verb.EXPLAIN):
         app.add_route(f"/{verb.value}", _verb_route(verb, deps), methods=["POST"])
-    app.add_route("/livez", _livez, methods=["GET"])
-    app.add_route("/readyz", _readyz(deps), methods=["GET"])
-    app.add_route("/metrics", _metrics(deps), methods=["GET"])
+    _add_health_routes(app, deps)
     app.add_route("/state", _state(deps), methods=["GET"])
-    app.add_route("/embedded/state", _embedded_state(deps), methods=["GET"])
-    app.add_route("/embedded/pods/{uid}", _embedded_pod(deps), methods=["GET"])
-    app.add_route("/embedded/pods/{uid}", _end_route(deps), methods=["DELETE"])
+    if deps.verbs is not None:
+        for verb, act in ((Verb.BIND, deps.verbs.bind), (Verb.PREEMPT, deps.verbs.preempt)):
+            app.add_route(f"/{verb.value}", _waiting_route(verb, act, deps), methods=["POST"])
+        app.add_route("/state/nodes", _state_nodes(deps), methods=["GET"])
+        route = _explain_pod(deps.verbs, deps)
+        app.add_route("/explain/{namespace}/{name}", route, methods=["GET"])
+    elif isinstance(deps.desk.engine, EmbeddedEngine):
+        app.add_route(f"/{Verb.BIND.value}", _verb_route(Verb.BIND, deps), methods=["POST"])
+        cluster = deps.desk.engine.cluster
+        app.add_route("/embedded/state", _embedded_state(cluster), methods=["GET"])
+        app.add_route("/embedded/pods/{uid}", _embedded_pod(cluster), methods=["GET"])
+        app.add_route("/embedded/pods/{uid}", _end_route(deps), methods=["DELETE"])
     return app
 
 
-def _verb_route(verb: Verb, deps: Dependencies) -> Callable[[Request], Awaitable[Response]]:
+def create_health_app(deps: Dependencies) -> FastAPI:
+    """Make the application of the plain port: nothing that places pods."""
+    app = FastAPI(title="Coterie extender health", openapi_url=None)
+    _add_health_routes(app, deps)
+    return app
+
+
+def _add_health_routes(app: FastAPI, deps: Dependencies) -> None:
+    """Add what the kubelet and Prometheus ask."""
+    app.add_route("/livez", _livez, methods=["GET"])
+    app.add_route("/readyz", _readyz(deps), methods=["GET"])
+    app.add_route("/metrics", _metrics(deps), methods=["GET"])
+
+
+_Handler: TypeAlias = "Callable[[Request], Awaitable[Response]]"
+
+
+def _verb_route(verb: Verb, deps: Dependencies) -> _Handler:
     async def handle(request: Request) -> Response:
-        try:
-            body = await _body(request, deps.body_limit_bytes)
-        except ClientDisconnect:
-            return Response(status_code=400)
-        if body is None:
-            detail = f"request body is too large, expected at most {deps.body_limit_bytes} bytes"
-            answer = deps.engine.failure(verb, Reason.TOO_LARGE, detail)
-            deps.metrics.observe(answer, 0.0)
-            _log(deps, answer, 0.0)
-            return _respond(answer)
-        return _answer(verb, body, deps)
+        body = await _body_or_response(verb, request, deps)
+        return body if isinstance(body, Response) else _answer(verb, body, deps)
 
     return handle
 
 
-def _end_route(deps: Dependencies) -> Callable[[Request], Awaitable[Response]]:
+def _waiting_route(
+    verb: Verb, act: Callable[[bytes, Hop | None], Awaitable[Bound]], deps: Dependencies
+) -> _Handler:
+    async def handle(request: Request) -> Response:
+        body = await _body_or_response(verb, request, deps)
+        if isinstance(body, Response):
+            return body
+        start_s = deps.timer()
+        bound = await act(body, _hop(request))
+        if verb is Verb.BIND:
+            deps.metrics.observe_bind(bound.own_s)
+        _tell(deps, bound.answer, deps.timer() - start_s, bound)
+        return _respond(bound.answer)
+
+    return handle
+
+
+def _end_route(deps: Dependencies) -> _Handler:
     async def handle(request: Request) -> Response:
         uid: str = request.path_params["uid"]
         return _answer(Verb.END, uid.encode(), deps)
@@ -108,18 +159,44 @@ def _end_route(deps: Dependencies) -> Callable[[Request], Awaitable[Response]]:
     return handle
 
 
-def _answer(verb: Verb, body: bytes, deps: Dependencies) -> Response:
-    now_s, start_s = deps.clock(), deps.timer()
-    answer = deps.engine.answer(verb, body, now_s)
-    seconds = deps.timer() - start_s
-    deps.metrics.observe(answer, seconds)
-    _log(deps, answer, seconds)
-    if deps.decision_log is not None and verb in RECORDED:
+def _explain_pod(verbs: Verbs, deps: Dependencies) -> _Handler:
+    async def handle(request: Request) -> Response:
+        namespace, name = request.path_params["namespace"], request.path_params["name"]
         try:
-            deps.decision_log.record(verb, body, now_s, answer)
-        except DecisionLogError as error:
-            deps.log.warning(logkeys.DECISION_LOG_ENDED, **{logkeys.DETAIL: str(error)})
+            pod = await verbs.read_pod(namespace, name)
+        except KubeError as error:
+            return _json({"error": str(error)}, status=502)
+        if pod is None:
+            return _json({"error": f"pod {namespace}/{name} is not there"}, status=404)
+        return _answer(Verb.EXPLAIN, pod, deps)
+
+    return handle
+
+
+def _hop(request: Request) -> Hop | None:
+    """Whether another replica handed the call on; a header that is no number leaves no time."""
+    by = request.headers.get(FORWARDED_FOR)
+    if by is None:
+        return None
+    try:
+        left_s = float(request.headers.get(TIME_LEFT, "0"))
+    except ValueError:
+        left_s = 0.0
+    return Hop(by, left_s)
+
+
+def _answer(verb: Verb, body: bytes, deps: Dependencies) -> Response:
+    start_s = deps.timer()
+    answer = deps.desk.answer(verb, body, deps.clock())
+    _tell(deps, answer, deps.timer() - start_s)
     return _respond(answer)
+
+
+def _tell(deps: Dependencies, answer: Answer, seconds: float, bound: Bound | None = None) -> None:
+    deps.metrics.observe(answer, seconds)
+    _log(deps, answer, seconds, bound)
+    if deps.on_answer is not None:
+        deps.on_answer(answer, bound.plan_text if bound else None)
 
 
 def _respond(answer: Answer) -> Response:
@@ -129,7 +206,7 @@ def _respond(answer: Answer) -> Response:
     return Response(answer.body, status_code=status, media_type=_JSON)
 
 
-def _log(deps: Dependencies, answer: Answer, seconds: float) -> None:
+def _log(deps: Dependencies, answer: Answer, seconds: float, bound: Bound | None) -> None:
     fields: dict[str, object] = {
         logkeys.VERB: answer.verb.value,
         logkeys.OUTCOME: answer.outcome.value,
@@ -140,13 +217,30 @@ def _log(deps: Dependencies, answer: Answer, seconds: float) -> None:
         logkeys.NODE: answer.node,
         logkeys.N_NODES: answer.n_nodes,
         logkeys.N_NAMED: answer.n_named,
+        logkeys.N_REPLANS: answer.n_replans,
         logkeys.PLACED_GBYTES_PER_S: answer.placed_gbytes_per_s,
         logkeys.WARNINGS: list(answer.warnings),
     }
     told = {key: value for key, value in fields.items() if value not in (None, "", 0, [])}
     told[logkeys.GENERATION] = answer.generation
     told[logkeys.MILLISECONDS] = round(seconds * 1000, 3)
+    if bound is not None:
+        told[logkeys.OWN_MILLISECONDS] = round(bound.own_s * 1000, 3)
     deps.log.info(logkeys.ANSWERED, **told)
+
+
+async def _body_or_response(verb: Verb, request: Request, deps: Dependencies) -> bytes | Response:
+    """The whole body, or what to answer where there is none to act on."""
+    try:
+        body = await _body(request, deps.body_limit_bytes)
+    except ClientDisconnect:
+        return Response(status_code=400)
+    if body is not None:
+        return body
+    detail = f"request body is too large, expected at most {deps.body_limit_bytes} bytes"
+    answer = deps.desk.engine.failure(verb, Reason.TOO_LARGE, detail)
+    _tell(deps, answer, 0.0)
+    return _respond(answer)
 
 
 async def _body(request: Request, limit: int) -> bytes | None:
@@ -166,50 +260,64 @@ async def _livez(_request: Request) -> Response:
     return Response("ok", media_type="text/plain")
 
 
-def _readyz(deps: Dependencies) -> Callable[[Request], Awaitable[Response]]:
+def _readyz(deps: Dependencies) -> _Handler:
     async def handle(_request: Request) -> Response:
-        if deps.engine.is_ready(deps.clock()):
+        if deps.is_ready():
             return Response("ok", media_type="text/plain")
-        return Response("state is not fresh", status_code=503, media_type="text/plain")
+        return Response(deps.unready_because(), status_code=503, media_type="text/plain")
 
     return handle
 
 
-def _metrics(deps: Dependencies) -> Callable[[Request], Awaitable[Response]]:
+def _metrics(deps: Dependencies) -> _Handler:
     async def handle(_request: Request) -> Response:
         return Response(deps.metrics.render(), media_type="text/plain; version=0.0.4")
 
     return handle
 
 
-def _state(deps: Dependencies) -> Callable[[Request], Awaitable[Response]]:
+def _state(deps: Dependencies) -> _Handler:
     async def handle(_request: Request) -> Response:
-        cluster = deps.engine.cluster
-        told = {
-            "generation": cluster.snapshot.generation,
-            "is_ready": deps.engine.is_ready(deps.clock()),
-            "n_nodes": len(cluster.snapshot.nodes),
-            "n_pods": cluster.n_pods,
-            "devices": {state.value: n for state, n in cluster.counts().items()},
-        }
-        return Response(json.dumps(told), media_type=_JSON)
+        cluster = deps.desk.engine.cluster
+        return _json(
+            {
+                "generation": cluster.snapshot.generation,
+                "is_ready": deps.is_ready(),
+                "n_nodes": len(cluster.snapshot.nodes),
+                "n_pods": cluster.n_pods,
+                "devices": {state.value: n for state, n in cluster.counts().items()},
+                "parked": {
+                    reason.label: n for reason, n in deps.desk.engine.parked.counts().items()
+                },
+            }
+        )
 
     return handle
 
 
-def _embedded_state(deps: Dependencies) -> Callable[[Request], Awaitable[Response]]:
+def _state_nodes(deps: Dependencies) -> _Handler:
     async def handle(_request: Request) -> Response:
-        return Response(json.dumps(deps.engine.cluster.as_json()), media_type=_JSON)
+        return _json(deps.desk.engine.cluster.as_json())
 
     return handle
 
 
-def _embedded_pod(deps: Dependencies) -> Callable[[Request], Awaitable[Response]]:
+def _embedded_state(cluster: EmbeddedCluster) -> _Handler:
+    async def handle(_request: Request) -> Response:
+        return _json(cluster.as_json())
+
+    return handle
+
+
+def _embedded_pod(cluster: EmbeddedCluster) -> _Handler:
     async def handle(request: Request) -> Response:
-        pod = deps.engine.cluster.pod(request.path_params["uid"])
+        pod = cluster.bound(request.path_params["uid"])
         if pod is None:
-            told = json.dumps({"error": "no such pod"})
-            return Response(told, status_code=404, media_type=_JSON)
-        return Response(json.dumps(pod.as_json()), media_type=_JSON)
+            return _json({"error": "no such pod"}, status=404)
+        return _json(pod.as_json())
 
     return handle
+
+
+def _json(content: object, *, status: int = 200) -> Response:
+    return Response(json.dumps(content), status_code=status, media_type=_JSON)

@@ -14,21 +14,24 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from extender.documents import read_toml, read_yaml
 from extender.errors import ClusterSpecError, DocumentError
 from extender.faults import first_fault
+from topology.devices import DevicesReport, TopologyManagerPolicy, TopologyManagerScope
 from topology.errors import TopologyError, quote
 from topology.names import DEFAULT_RESOURCE
+from topology.numa_hints import manager_of
 from topology.recordings import load_recording, recording_names
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from topology.model import NodeTopology
+    from topology.numa_hints import TopologyManager
 
 __all__ = [
     "MAX_NODES",
@@ -67,6 +70,10 @@ class NodeGroup(BaseModel):
     zone: Annotated[str, Field(pattern=_LABEL)] | None = None
     unhealthy: list[Annotated[int, Field(ge=0, le=511)]] = []
     prefer_no_schedule: bool = False
+    topology_manager_policy: Literal["none", "best-effort", "restricted", "single-numa-node"] = (
+        "none"
+    )
+    topology_manager_scope: Literal["container", "pod"] = "container"
 
     @field_validator("machine")
     @classmethod
@@ -130,6 +137,7 @@ class EmbeddedNode:
     ids: tuple[str, ...]
     unhealthy: tuple[str, ...]
     prefer_no_schedule: bool
+    manager: TopologyManager | None = None
 
 
 def parse_cluster(text: str) -> ClusterSpec:
@@ -191,6 +199,7 @@ def lay_out(spec: ClusterSpec) -> tuple[EmbeddedNode, ...]:
                     ids=ids,
                     unhealthy=tuple(ids[i] for i in group.unhealthy),
                     prefer_no_schedule=group.prefer_no_schedule,
+                    manager=_manager(group),
                 )
             )
     return tuple(nodes)
@@ -202,6 +211,15 @@ def _check(content: object, what: str) -> ClusterSpec:
     except ValidationError as error:
         msg = f"{what}: {first_fault(error, whole='content')}"
         raise ClusterSpecError(msg) from error
+
+
+def _manager(group: NodeGroup) -> TopologyManager | None:
+    return manager_of(
+        DevicesReport(
+            policy=TopologyManagerPolicy(group.topology_manager_policy),
+            scope=TopologyManagerScope(group.topology_manager_scope),
+        )
+    )
 
 
 def _load(group: NodeGroup) -> NodeTopology | None:

@@ -1,58 +1,36 @@
 """The embedded cluster's state: nodes, ledger, and the pods that were bound, all in memory.
 
-What it answers: the snapshot to decide from, and whether a plan became real. It is its own API
-server: what it accepts is bound, at once, under the same ledger rules that hold for a live one. It
-never chooses devices (`extender.verbs`) and never reads a clock.
+What it answers: the snapshot to decide from, and whether a binding became real. It is its own API
+server, which knows of a pod only once it is bound: what it accepts is bound, at once, under the
+same ledger rules that hold for a live one. It never chooses devices (`extender.verbs`) and never
+reads a clock.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from extender.ledger import Ledger, Refused
-from extender.plan import encode_plan
-from extender.snapshot import MachineType, NodeKind, make_snapshot, make_view
+from extender.kinds import Kinds
+from extender.ledger import Applied, Ledger, Refused
+from extender.snapshot import make_snapshot, make_view
+from extender.state import BoundPod
+from extender.steps import WriteResult, Written
 from topology import names
 from topology.digest import topology_digest
-from topology.select import build_machine
+from topology.errors import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from extender.cluster import EmbeddedNode
-    from extender.plan import Plan
     from extender.request import PodRequest
-    from extender.snapshot import NodeView
+    from extender.snapshot import ClusterSnapshot, NodeKind, NodeView
+    from extender.steps import WriteBinding
     from extender.transitions import DeviceState
-    from topology.model import NodeTopology
+    from topology.plan import Plan
     from topology.remainder import Demand
 
-__all__ = ["BoundPod", "EmbeddedCluster"]
-
-
-@dataclass(frozen=True, slots=True)
-class BoundPod:
-    """A pod as the embedded API server would show it; `plan_text` is its annotation, if any."""
-
-    uid: str
-    namespace: str
-    name: str
-    node: str
-    plan_text: str | None
-
-    def as_json(self) -> dict[str, object]:
-        """The pod's record in the shape of API JSON."""
-        annotations = {} if self.plan_text is None else {names.PLAN: self.plan_text}
-        return {
-            "metadata": {
-                "namespace": self.namespace,
-                "name": self.name,
-                "uid": self.uid,
-                "annotations": annotations,
-            },
-            "spec": {"nodeName": self.node},
-        }
+__all__ = ["EmbeddedCluster"]
 
 
 class EmbeddedCluster:
@@ -61,7 +39,7 @@ class EmbeddedCluster:
     def __init__(self, nodes: Sequence[EmbeddedNode], *, demand: Demand) -> None:
         self.ledger = Ledger()
         self._pods: dict[str, BoundPod] = {}
-        kinds = _Kinds(demand)
+        kinds = Kinds(demand)
         views: list[NodeView] = []
         for node in nodes:
             self.ledger.add_node(node.name, node.ids)
@@ -71,7 +49,7 @@ class EmbeddedCluster:
                 make_view(
                     node.name,
                     zone=node.zone,
-                    kind=kinds.kind(node),
+                    kind=_kind(node, kinds),
                     ids=node.ids,
                     free=self.ledger.free_mask(node.name),
                 )
@@ -87,7 +65,11 @@ class EmbeddedCluster:
         """Number of pods bound."""
         return len(self._pods)
 
-    def pod(self, uid: str) -> BoundPod | None:
+    def snapshot_for(self, request: PodRequest) -> ClusterSnapshot:  # noqa: ARG002 - a protocol
+        """The cluster as it is: nobody is nominated here, and no assumption outlives its call."""
+        return self.snapshot
+
+    def bound(self, uid: str) -> BoundPod | None:
         """A bound pod, or None."""
         return self._pods.get(uid)
 
@@ -95,31 +77,39 @@ class EmbeddedCluster:
         """All bound pods, in the order in which they were bound."""
         return tuple(self._pods.values())
 
-    def place(self, request: PodRequest, node: str) -> None:
-        """Bind a pod without GPUs: nothing changes hands."""
-        self._pods[request.uid] = BoundPod(request.uid, request.namespace, request.name, node, None)
-
-    def place_plan(
-        self, request: PodRequest, plan: Plan, *, deadline_s: float
-    ) -> BoundPod | Refused:
-        """Bind a pod with its plan, or change nothing."""
+    def assume(self, request: PodRequest, plan: Plan, *, deadline_s: float) -> Refused | None:
+        """Keep the plan's devices for a binding under way."""
         assumed = self.ledger.assume(request.uid, plan.node, plan.ids, deadline_s=deadline_s)
         if isinstance(assumed, Refused):
             return assumed
-        self.ledger.confirm(request.uid)
-        text = encode_plan(plan) if plan.containers else None
-        pod = BoundPod(request.uid, request.namespace, request.name, plan.node, text)
-        self._pods[request.uid] = pod
         self._refresh(assumed.nodes)
-        return pod
+        return None
+
+    def renew(self, uid: str, *, deadline_s: float) -> None:
+        """Nothing: no assumption ends by the clock here."""
+
+    def confirm(self, uid: str) -> None:
+        """The binding of an assumed pod was accepted."""
+        self.ledger.confirm(uid)
+        self._refresh(())
+
+    def forget(self, uid: str) -> None:
+        """The binding of an assumed pod came to nothing."""
+        self._let_go(self.ledger.forget(uid))
+
+    def write_binding(self, step: WriteBinding) -> Written:
+        """Accept a binding, as the API server would; only the node must be known here."""
+        if step.node not in self.snapshot.nodes:
+            return Written(WriteResult.REJECTED, f"node {quote(step.node)} is not known")
+        plan_text = step.annotations.get(names.PLAN)
+        self._pods[step.uid] = BoundPod(step.uid, step.namespace, step.name, step.node, plan_text)
+        return Written(WriteResult.ACCEPTED)
 
     def end(self, uid: str) -> BoundPod | None:
         """A pod ends: its devices are free again. None where it was not bound."""
         pod = self._pods.pop(uid, None)
         if pod is not None:
-            released = self.ledger.release(uid)
-            if not isinstance(released, Refused):
-                self._refresh(released.nodes)
+            self._let_go(self.ledger.release(uid))
         return pod
 
     def counts(self) -> dict[DeviceState, int]:
@@ -146,30 +136,18 @@ class EmbeddedCluster:
             ],
         }
 
+    def _let_go(self, outcome: Applied | Refused) -> None:
+        if isinstance(outcome, Applied):
+            self._refresh(outcome.nodes)
+
     def _refresh(self, changed: Iterable[str]) -> None:
         self.snapshot = self.snapshot.with_free(
             {name: self.ledger.free_mask(name) for name in changed}, self.ledger.generation
         )
 
 
-class _Kinds:
-    """Makes each machine type once, tables included."""
-
-    def __init__(self, demand: Demand) -> None:
-        self._demand = demand
-        self._machines: dict[str, MachineType] = {}
-        self._kinds: dict[tuple[str, str, str | None], NodeKind] = {}
-
-    def kind(self, node: EmbeddedNode) -> NodeKind:
-        machine = None if node.topology is None else self._machine(node.topology)
-        key = (node.group, node.resource, machine.digest if machine is not None else None)
-        if key not in self._kinds:
-            self._kinds[key] = NodeKind(len(self._kinds), node.group, node.resource, machine)
-        return self._kinds[key]
-
-    def _machine(self, topology: NodeTopology) -> MachineType:
-        digest = topology_digest(topology)
-        if digest not in self._machines:
-            selector = build_machine(topology, self._demand)
-            self._machines[digest] = MachineType(digest, selector)
-        return self._machines[digest]
+def _kind(node: EmbeddedNode, kinds: Kinds) -> NodeKind:
+    machine = None
+    if node.topology is not None:
+        machine = kinds.machine(topology_digest(node.topology), node.topology)
+    return kinds.kind(node.group, node.resource, machine, node.manager)

@@ -10,6 +10,7 @@ taken") are values, never exceptions. HTTP codes are not known here (`extender.a
     ├── DocumentError     a YAML or TOML text that cannot be read
     ├── ClusterSpecError  a description of the embedded cluster that cannot be built
     ├── SettingsError     an unknown or invalid setting
+    ├── PeerError         another replica that cannot be asked
     └── DecisionLogError  a decision log that cannot be read
 """
 
@@ -21,6 +22,7 @@ __all__ = [
     "DocumentError",
     "ExtenderError",
     "MalformedPod",
+    "PeerError",
     "SettingsError",
     "UserError",
     "WireError",
@@ -53,6 +55,10 @@ class ClusterSpecError(ExtenderError):
 
 class SettingsError(ExtenderError):
     """An unknown or invalid setting."""
+
+
+class PeerError(ExtenderError):
+    """Another replica cannot be asked, or did not answer as replicas do."""
 
 
 class DecisionLogError(ExtenderError):

@@ -1,8 +1,10 @@
 """Why this node, why this set, why not that one.
 
-What it answers: for one pod, every node of the cluster in the order of preference: the best set
-there with its GB/s and loss, what would be left behind, or why not. It uses the verbs' own ratings,
-so it tells what filter and prioritize would have said at that moment; it changes nothing.
+What it answers: for a pod without a node, every node of the cluster in the order of preference: the
+best set there with its GB/s and loss, what would be left behind, or why not; and since when filter
+has rejected the pod. It uses the verbs' own ratings, so it tells what filter and prioritize would
+have said at that moment. For a pod that has a node: its plan, the devices that it has, what those
+are worth, and what the node would offer it if it were placed there now. It changes nothing.
 
 The order is total: rank, then node name. Nodes that cannot take the pod come last, by name.
 """
@@ -13,19 +15,27 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from extender.compare import scores
 from extender.rating import Rating
+from extender.snapshot import with_free
+from topology import names
+from topology.errors import CodecError
 from topology.masks import gpus_of
 from topology.outcome import Selected
+from topology.plan import decode_plan
 from topology.select import select_set
 from topology.value import Limit
 
 if TYPE_CHECKING:
+    from extender.ledger import Ledger
+    from extender.parked import ParkedPod
     from extender.rating import Rater, Refusal
     from extender.request import PodRequest
     from extender.snapshot import ClusterSnapshot, NodeView
+    from extender.wire import Pod
     from topology.fit import PodFit
+    from topology.plan import Plan
     from topology.select import Machine
 
-__all__ = ["Json", "explain_pod"]
+__all__ = ["Json", "explain_bound", "explain_pod"]
 
 Json: TypeAlias = "dict[str, object]"
 
@@ -33,23 +43,112 @@ LEFT_SIZES = (2, 4, 8)
 """Set sizes whose best remaining value is told."""
 
 
-def explain_pod(request: PodRequest, snapshot: ClusterSnapshot, *, rater: Rater) -> Json:
+def explain_pod(
+    request: PodRequest,
+    snapshot: ClusterSnapshot,
+    *,
+    rater: Rater,
+    parked: ParkedPod | None = None,
+) -> Json:
     """Explain a pod on every node of the snapshot, as JSON values.
 
     Complexity: one rating and a few selections per distinct node state.
     """
-    told: Json = {
+    told = _head(request, snapshot)
+    if parked is not None:
+        told["parked"] = {
+            "reason": parked.reason.value,
+            "reason_label": parked.reason.label,
+            "since_s": parked.since_s,
+            "last_asked_s": parked.seen_s,
+            "n_wakes": parked.n_wakes,
+        }
+    told["nodes"] = () if request.shape is None else _nodes(request, snapshot, rater)
+    return told
+
+
+def explain_bound(
+    request: PodRequest, pod: Pod, snapshot: ClusterSnapshot, *, ledger: Ledger, rater: Rater
+) -> Json:
+    """Explain a pod that has a node; `snapshot` as any other pod would see it."""
+    told = _head(request, snapshot)
+    node = pod.spec.node_name or ""
+    text = (pod.metadata.annotations or {}).get(names.PLAN)
+    plan, problem = _plan(text)
+    view = snapshot.nodes.get(node)
+    states = ledger.states(node)
+    own = sum(1 << i for i, (_, _, owner) in enumerate(states) if owner == request.uid)
+    ids = [one for one, _, owner in states if owner == request.uid]
+    told["bound"] = {
+        "node": node,
+        "machine": None if view is None else view.kind.name,
+        "plan": None if text is None else problem or text,
+        "devices": [
+            {"id": one, "state": state.value}
+            for one, state, owner in states
+            if owner == request.uid
+        ],
+        "has_what_was_planned": None if plan is None else set(plan.ids) == set(ids),
+        "containers": None if plan is None or view is None else _planned(view, plan),
+        "could_have": None if view is None else _could_have(request, view, own, rater),
+    }
+    return told
+
+
+def _plan(text: str | None) -> tuple[Plan | None, str]:
+    """The plan, or None and what is wrong with its text."""
+    if text is None:
+        return None, ""
+    try:
+        return decode_plan(text), ""
+    except CodecError as error:
+        return None, str(error)
+
+
+def _planned(view: NodeView, plan: Plan) -> list[Json] | None:
+    """What the planned sets are worth; None where the node's topology does not tell."""
+    machine = view.kind.machine
+    if machine is None or not set(plan.ids) <= set(view.ids):
+        return None
+    used = _mask(view, plan.ids)
+    containers: list[Json] = []
+    for one in plan.containers:
+        selected = select_set(machine.selector, available=_mask(view, one.ids), size=len(one.ids))
+        if isinstance(selected, Selected):
+            containers.append({"name": one.name} | _set(view, selected, used))
+    return containers
+
+
+def _mask(view: NodeView, ids: tuple[str, ...]) -> int:
+    return sum(1 << view.ids.index(one) for one in ids)
+
+
+def _could_have(request: PodRequest, view: NodeView, own: int, rater: Rater) -> Json | None:
+    """What the node would offer, were the pod placed there now."""
+    if request.shape is None:
+        return None
+    without = with_free(view, view.free | own)
+    (rating,) = rater.rate(request, (without,))
+    if isinstance(rating, Rating):
+        return {"fits": True, "containers": _containers(request, without, rating.fit)}
+    return _refusal(rating)
+
+
+def _head(request: PodRequest, snapshot: ClusterSnapshot) -> Json:
+    return {
         "pod": request.full_name,
         "uid": request.uid,
         "generation": snapshot.generation,
         "warnings": list(request.warnings),
+        "request": _request(request),
     }
+
+
+def _request(request: PodRequest) -> Json | None:
     if request.shape is None:
-        told["request"] = None
-        told["nodes"] = ()
-        return told
+        return None
     policy = request.shape.policy
-    told["request"] = {
+    return {
         "resource": request.shape.resource,
         "size_gpus": request.size_gpus,
         "containers": [
@@ -62,8 +161,6 @@ def explain_pod(request: PodRequest, snapshot: ClusterSnapshot, *, rater: Rater)
         "prefer": policy.prefer.value,
         "nic": policy.nic.value,
     }
-    told["nodes"] = _nodes(request, snapshot, rater)
-    return told
 
 
 def _nodes(request: PodRequest, snapshot: ClusterSnapshot, rater: Rater) -> list[Json]:
@@ -89,6 +186,12 @@ def _nodes(request: PodRequest, snapshot: ClusterSnapshot, rater: Rater) -> list
             "machine": view.kind.name,
             "free_gpus": view.free.bit_count(),
         }
+        manager = view.kind.manager
+        if manager is not None:
+            told["topology_manager"] = {
+                "policy": manager.policy.value,
+                "scope": manager.scope.value,
+            }
         rating = ratings[view.state]
         if isinstance(rating, Rating):
             told |= {"fits": True, "place": position, "score": score[view.state]}

@@ -130,13 +130,13 @@ class Ledger:
         return Applied((node,))
 
     def remove_node(self, node: str) -> Applied:
-        """Close the account of a node; the pods on it lose what they had."""
+        """Close the account of a node; the pods on it lose what they had. O(devices)."""
         entry = self._nodes.pop(node, None)
         if entry is None:
             return Applied(())
         for state in entry.states:
             self._counts[state] -= 1
-        gone = tuple(uid for uid, one in self._pods.items() if one.node == node)
+        gone = tuple(dict.fromkeys(uid for uid in entry.owners if uid is not None))
         for uid in gone:
             del self._pods[uid]
         self.generation += 1

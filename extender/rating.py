@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from extender.compare import DEFAULT_LOSS_BOUNDS, Rank, rank_fit, unranked
 from extender.reasons import Reason, from_unfit
+from topology.admission import Kubelet, fit_admitted
 from topology.fit import PodFit, fit_pod
 from topology.policy import NicRule, Strength
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from extender.request import PodRequest, Shape
-    from extender.snapshot import NodeView
+    from extender.snapshot import MachineType, NodeView
+    from topology.outcome import Unfit
 
 __all__ = ["Rater", "Rating", "Refusal"]
 
@@ -100,16 +102,29 @@ class Rater:
             return Refusal(Reason.OTHER_RESOURCE)
         if kind.machine is None:
             return _by_count(shape, size_gpus, n_free)
-        fit = fit_pod(
-            kind.machine.selector,
-            available=view.free,
-            requests=shape.requests,
-            policy=shape.policy,
-        )
+        fit = _fit(kind.machine, shape, view)
         if isinstance(fit, PodFit):
             rank = rank_fit(fit, shape, n_free=n_free, loss_bounds=self._loss_bounds)
             return Rating(rank, fit)
         return Refusal(from_unfit(fit.reason), fit.detail)
+
+
+def _fit(machine: MachineType, shape: Shape, view: NodeView) -> PodFit | Unfit:
+    manager = view.kind.manager
+    if manager is None:
+        return fit_pod(
+            machine.selector,
+            available=view.free,
+            requests=shape.requests,
+            policy=shape.policy,
+        )
+    return fit_admitted(
+        machine.selector,
+        kubelet=Kubelet(manager, view.free | view.reserved),
+        available=view.free,
+        requests=shape.requests,
+        policy=shape.policy,
+    )
 
 
 def _by_count(shape: Shape, size_gpus: int, n_free: int) -> Rating | Refusal:

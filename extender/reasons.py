@@ -36,6 +36,9 @@ class Reason(Enum):
     BANDWIDTH_NEVER = UnfitReason.BANDWIDTH_NEVER.value
     BANDWIDTH_UNKNOWN = UnfitReason.BANDWIDTH_UNKNOWN.value
     BANDWIDTH_TAKEN = UnfitReason.BANDWIDTH_TAKEN.value
+    ALIGNMENT_NEVER = UnfitReason.ALIGNMENT_NEVER.value
+    ALIGNMENT_TAKEN = UnfitReason.ALIGNMENT_TAKEN.value
+    ALIGNMENT_APART = UnfitReason.ALIGNMENT_APART.value
 
     # What only the extender knows about a node.
     NO_TOPOLOGY = "GPU topology of the node is unknown and the pod requires one"
@@ -51,6 +54,24 @@ class Reason(Enum):
     UNKNOWN_POD = "pod was never seen in a filter call, or has ended"
     BOUND_ELSEWHERE = "pod is bound to another node"
     LEDGER = "ledger refused the plan"
+
+    # Why a bind came to nothing at the API server.
+    POD_GONE = "pod is gone"
+    POD_RECREATED = "pod is gone, and another has its name"
+    POD_DELETED = "pod is being deleted"
+    POD_GATED = "pod has scheduling gates"
+    POD_CHANGED = "pod changed again while it was bound"
+    UNDER_WAY = "another bind of the pod is under way"
+    WRITE_REFUSED = "API server refused the binding"
+    OUTCOME_UNKNOWN = "API server did not tell whether the pod is bound"
+    NOT_READ = "pod could not be read from the API server"
+    NO_HOLDER = "no replica that may bind can be reached"
+
+    # Why a preemption came to nothing.
+    NO_VICTIMS = "no pods of lower priority hold a GPU set for the pod"
+    ROOM_IN_THE_MAKING = "pods whose place the pod takes are leaving already"
+    NO_NEED = "pod has a place without any eviction"
+    NODES_NOT_READ = "nodes could not be read from the API server"
 
     @property
     def label(self) -> str:

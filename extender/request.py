@@ -60,7 +60,9 @@ class Shape:
 class PodRequest:
     """A pod's wish. `shape` is None for a pod without GPUs; `containers` names those with GPUs.
 
-    `size_gpus` is what a node must have free (`topology.fit.pod_size`).
+    `size_gpus` is what a node must have free (`topology.fit.pod_size`). `priority` is the pod's
+    `spec.priority` (absent: 0); `resource_version` that of the pod as it was read, or empty;
+    `retry` its annotation `coterie.gpu/retry`, or empty.
     """
 
     uid: str
@@ -72,6 +74,9 @@ class PodRequest:
     nominated_node: str | None = None
     has_soft_wishes: bool = False
     warnings: tuple[str, ...] = ()
+    priority: int = 0
+    resource_version: str = ""
+    retry: str = ""
 
     @property
     def full_name(self) -> str:
@@ -98,9 +103,16 @@ def parse_pod(pod: Pod, resources: Sequence[str]) -> PodRequest:
         raise UserError(msg)
     has_soft_wishes = pod.spec.has_soft_wishes
     nominated = pod.status.nominated_node_name if pod.status is not None else None
+    priority, version = pod.spec.priority or 0, meta.resource_version or ""
     if not asked:
         return PodRequest(
-            meta.uid, meta.namespace, meta.name, None, has_soft_wishes=has_soft_wishes
+            meta.uid,
+            meta.namespace,
+            meta.name,
+            None,
+            has_soft_wishes=has_soft_wishes,
+            priority=priority,
+            resource_version=version,
         )
     requests = tuple(request for _, request in asked)
     policy = _policy(pod, requests)
@@ -121,6 +133,9 @@ def parse_pod(pod: Pod, resources: Sequence[str]) -> PodRequest:
         nominated_node=nominated or None,
         has_soft_wishes=has_soft_wishes,
         warnings=_warnings(pod),
+        priority=priority,
+        resource_version=version,
+        retry=(meta.annotations or {}).get(names.RETRY, ""),
     )
 
 

@@ -17,9 +17,10 @@ from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, Settin
 
 from extender.cluster import RESOURCE_NAME, parse_cluster, read_cluster
 from extender.documents import read_yaml
-from extender.engine import Rules
-from extender.errors import DocumentError, SettingsError
+from extender.errors import ClusterSpecError, DocumentError, SettingsError
 from extender.faults import first_fault
+from extender.rules import Rules
+from kube.reflector import Timing
 from topology.errors import TopologyError, quote
 from topology.names import DEFAULT_RESOURCE
 from topology.remainder import Demand
@@ -37,6 +38,13 @@ ENV_PREFIX = "COTERIE_EXTENDER_"
 CONFIG_VARIABLE = "COTERIE_EXTENDER_CONFIG"
 """Names the settings file; the one variable of the prefix that is no setting."""
 
+_TIMING = Timing()
+HEARD_WITHIN_S = 1.1 * _TIMING.watch_s + _TIMING.margin_s
+"""Longest silence of an API server that is well: the longest watch, of which a bookmark tells the
+end, and the margin before a silent one counts as broken."""
+ASSUME_BINDS = 2
+"""Binds that a plan outlives at least: the scheduler may ask again for as long as one lasts."""
+
 _FILE = TypeAdapter(dict[str, Any])
 _FILE_SUFFIXES = (".yaml", ".yml", ".toml")
 _DEMAND = re.compile(r"[0-9]{1,3}(?::[0-9]{1,9}(?:\.[0-9]{1,9})?)?")
@@ -48,14 +56,21 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, extra="forbid", frozen=True)
 
     cluster: Annotated[
-        str,
+        str | None,
         Field(
             min_length=1,
-            description="Embedded cluster: machines and counts in one line (`8x dgx-h100, 4x "
-            "dgx-1-v100`), or the path of a file that ends in .yaml, .yml or .toml. No default: a "
-            "cluster that nobody described would place pods on machines that nobody has.",
+            description="Embedded cluster instead of a real one: machines and counts in one line "
+            "(`8x dgx-h100, 4x dgx-1-v100`), or the path of a file that ends in .yaml, .yml or "
+            ".toml. Without it the extender is live: it reads nodes and pods from an API server.",
         ),
-    ]
+    ] = None
+    kubeconfig: Annotated[
+        Path | None,
+        Field(
+            description="Kubeconfig file of the API server, its current context. Without it (and "
+            "without `cluster`) the service account of the pod that the extender runs in."
+        ),
+    ] = None
     listen_address: Annotated[
         str,
         Field(
@@ -68,7 +83,7 @@ class Settings(BaseSettings):
         Field(
             ge=0,
             le=65535,
-            description="TCP port; 0 takes a free one, which the log event `ready` tells. "
+            description="TCP port; 0 takes a free one, which the log event `listening` tells. "
             "8888 as in Kubernetes' own extender examples.",
         ),
     ] = 8888
@@ -117,17 +132,47 @@ class Settings(BaseSettings):
             gt=0,
             le=3600,
             description="Seconds, above 0 to 3600, after which state that its source has not "
-            "refreshed is not answered from. The embedded cluster is never stale. 60: API server "
-            "watches bookmark about once a minute.",
+            "refreshed is not answered from; a live extender needs 41 or more, since a quiet API "
+            "server is heard every 33 s, and found gone 8 s later. The embedded cluster is never "
+            "stale. 60: with half as much again to spare.",
         ),
     ] = 60.0
+    http_timeout_s: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=600,
+            description="Seconds, above 0 to 600: `httpTimeout` of this extender in the "
+            "scheduler's configuration. A bind or preemption has 0.8 of it for everything that it "
+            "asks of the API server. 5 is kube-scheduler's default.",
+        ),
+    ] = 5.0
+    wake_after_s: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=300,
+            description="Seconds, above 0 to 300, that a pod which fits again is left to the "
+            "scheduler before the extender wakes it through an annotation. 0.5: its own retry "
+            "after a change that it saw takes less.",
+        ),
+    ] = 0.5
+    events: Annotated[
+        Literal["off", "warnings", "all"],
+        Field(
+            description="Which Events the extender writes on pods and nodes. `all` adds one for "
+            "each pod that was placed, with its GPUs and GB/s; by default only what somebody "
+            "should look at, since every Event is a write to etcd."
+        ),
+    ] = "warnings"
     assume_s: Annotated[
         float,
         Field(
             gt=0,
             le=3600,
             description="Seconds, above 0 to 3600, that a plan is kept for a binding nobody "
-            "confirmed. 30: six times kube-scheduler's default httpTimeout of 5 s.",
+            "confirmed; a live extender needs more than twice `http_timeout_s`, so that none ends "
+            "under a bind. 30: six times kube-scheduler's default httpTimeout of 5 s.",
         ),
     ] = 30.0
     keep_alive_s: Annotated[
@@ -148,6 +193,65 @@ class Settings(BaseSettings):
             "253 characters and a pod of the largest size etcd stores are 3 MiB.",
         ),
     ] = 8 << 20
+    tls_cert: Annotated[
+        Path | None,
+        Field(
+            description="Server certificate, PEM, with its chain. With `tls_key` and "
+            "`tls_client_ca` the extender speaks TLS 1.2 or later only, to clients with a "
+            "certificate only. With `lease` it is shown to other replicas too, so that it must be "
+            "for both server and client. The three files are read again when they change."
+        ),
+    ] = None
+    tls_key: Annotated[Path | None, Field(description="Private key of `tls_cert`, PEM.")] = None
+    tls_client_ca: Annotated[
+        Path | None,
+        Field(description="Certificate authority of whoever may call: the scheduler, and peers."),
+    ] = None
+    health_port: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=65535,
+            description="TCP port for `/livez`, `/readyz` and `/metrics` in plain HTTP on all "
+            "addresses, for the kubelet and Prometheus, which bring no certificate and do not "
+            "reach a sidecar that listens on 127.0.0.1; 0 takes a free one. By default those "
+            "routes are on `listen_port` alone.",
+        ),
+    ] = None
+    lease: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}$",
+            description="`namespace/name` of the Lease through which replicas agree who binds. "
+            "Without it this is the only replica.",
+        ),
+    ] = None
+    lease_duration_s: Annotated[
+        int,
+        Field(
+            ge=2,
+            le=300,
+            description="Seconds, 2 to 300, after which a Lease that was not renewed may be taken "
+            "over; its holder stops binding at 2/3 of that. 15 as in Kubernetes' own components.",
+        ),
+    ] = 15
+    replica_url: Annotated[
+        str | None,
+        Field(
+            pattern=r"^https?://[^\s/#]{1,253}$",
+            description="Where the other replicas reach this one, such as `https://10.0.0.7:8888`; "
+            "needed with `lease`, and different for each replica.",
+        ),
+    ] = None
+    peer_name: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="Name that the certificates of the other replicas are checked for. By "
+            "default the host of their `replica_url`; with pod addresses, which no certificate "
+            "holds, the name of the Service.",
+        ),
+    ] = None
     decision_log: Annotated[
         Path | None,
         Field(
@@ -214,10 +318,19 @@ class Settings(BaseSettings):
             demand=_demand(self.demand),
             staleness_bound_s=self.staleness_bound_s,
             assume_s=self.assume_s,
+            wake_after_s=self.wake_after_s,
         )
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether callers need a certificate."""
+        return self.tls_cert is not None
 
     def cluster_spec(self) -> ClusterSpec:
         """The description of the embedded cluster. Raises `ClusterSpecError`."""
+        if self.cluster is None:
+            msg = "setting cluster is missing, expected an embedded cluster"
+            raise ClusterSpecError(msg)
         if self.cluster.endswith(_FILE_SUFFIXES):
             return read_cluster(Path(self.cluster))
         return parse_cluster(self.cluster)
@@ -245,10 +358,53 @@ def load_settings(flags: Mapping[str, object], config: Path | None = None) -> Se
             return init_settings, env_settings, InitSettingsSource(settings_cls, from_file)
 
     try:
-        return Layered(**flags)  # type: ignore[arg-type]  # checked by pydantic, key by key
+        settings = Layered(**flags)  # type: ignore[arg-type]  # checked by pydantic, key by key
     except ValidationError as error:
         msg = f"setting {first_fault(error, whole='values')}"
         raise SettingsError(msg) from error
+    _check_together(settings)
+    return settings
+
+
+def _check_together(settings: Settings) -> None:
+    """Refuse settings of which each is fine, but not beside the others."""
+    s = settings
+    tls = (s.tls_cert, s.tls_key, s.tls_client_ca)
+    is_partly_tls = None in tls and any(tls)
+    live_only = ("kubeconfig", "lease", "replica_url", "peer_name")
+    beside_cluster = [name for name in live_only if s.cluster and getattr(s, name) is not None]
+    scheme = "https" if s.has_tls else "http"
+    for is_wrong, msg in (
+        (is_partly_tls, "settings tls_cert, tls_key, tls_client_ca: expected all three or none"),
+        (
+            beside_cluster,
+            f"setting {', '.join(beside_cluster)} is for a live extender, expected no `cluster`",
+        ),
+        (
+            (s.lease is None) != (s.replica_url is None),
+            "settings lease, replica_url: expected both or none",
+        ),
+        (
+            s.replica_url is not None and not s.replica_url.startswith(f"{scheme}://"),
+            f"setting replica_url is {s.replica_url}, expected {scheme}:// (as the server speaks)",
+        ),
+        (
+            s.cluster is None and s.assume_s <= ASSUME_BINDS * s.http_timeout_s,
+            (
+                f"setting assume_s is {s.assume_s:g}, expected more than {ASSUME_BINDS} times "
+                f"http_timeout_s ({s.http_timeout_s:g})"
+            ),
+        ),
+        (
+            s.cluster is None and s.staleness_bound_s < HEARD_WITHIN_S,
+            (
+                f"setting staleness_bound_s is {s.staleness_bound_s:g}, expected "
+                f"{HEARD_WITHIN_S:g} or more: an API server may be quiet for as long"
+            ),
+        ),
+    ):
+        if is_wrong:
+            raise SettingsError(msg)
 
 
 def _check_environment() -> None:

@@ -5,8 +5,11 @@ free and where it stands. Immutable: a change makes a new snapshot that shares e
 not change. It never learns anything by itself; a feed makes it.
 
 Nodes of one kind with the same devices free are alike to every pod: they share a *state*, and the
-verbs rate each state once. What the verbs need of every node asked about lies in arrays by node
-position, so that 5,000 nodes cost a few array operations and not 5,000 turns of a loop.
+verbs rate each state once. Where the kubelet's Topology Manager has a say, what is claimed counts
+in the state too: the kubelet knows of no claim, and confines a pod by all that it has free.
+
+What the verbs need of every node asked about lies in arrays by node position, so that 5,000 nodes
+cost a few array operations and not 5,000 turns of a loop.
 """
 
 from __future__ import annotations
@@ -22,16 +25,25 @@ import numpy as np
 from extender.wire import score_head
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from topology.numa_hints import TopologyManager
     from topology.select import Machine
 
-__all__ = ["ClusterSnapshot", "MachineType", "NodeKind", "NodeView", "make_snapshot", "make_view"]
+__all__ = [
+    "ClusterSnapshot",
+    "MachineType",
+    "NodeKind",
+    "NodeView",
+    "make_snapshot",
+    "make_view",
+    "with_free",
+]
 
-_KIND_BITS = 16
-"""Room for 65,536 kinds in a state; a cluster has a handful."""
+_KIND_BITS = 32
+"""Room in a state for the index of every kind ever made in this process: 4 billion."""
 _SPARE_STATES = 1024
 """State numbers that may go out of use before they are handed out anew."""
 
@@ -46,16 +58,18 @@ class MachineType:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeKind:
-    """What nodes share: the resource they serve and their machine type.
+    """What nodes share: the resource they serve, their machine type, how their kubelets align.
 
-    `machine` is None where the node has no usable topology. `index` is unique among all kinds ever
-    made in this process, below 65,536: caches are keyed by it.
+    `machine` is None where the node has no usable topology; `manager` is None where the Topology
+    Manager confines nobody, or nobody told. `index` is unique among all kinds ever
+    made in this process: caches are keyed by it.
     """
 
     index: int
     name: str
     resource: str
     machine: MachineType | None
+    manager: TopologyManager | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +77,8 @@ class NodeView:
     """One node. `free` has bit i set where device i may be given away; ids in device order.
 
     `state` is equal for nodes that are alike to every pod. `host_json` is the name as JSON.
+    `reserved` are devices that are kept for others, though the kubelet has them free; 0 for a kind
+    without a Topology Manager, where that makes no difference.
     """
 
     name: str
@@ -72,15 +88,34 @@ class NodeView:
     free: int
     state: int
     host_json: str
+    reserved: int = 0
 
 
-def make_view(name: str, *, zone: str, kind: NodeKind, ids: tuple[str, ...], free: int) -> NodeView:
-    """Make a node's view."""
-    return NodeView(name, zone, kind, ids, free, _state(kind, free), json.dumps(name))
+def make_view(  # noqa: PLR0913 - all that a view is made of
+    name: str,
+    *,
+    zone: str,
+    kind: NodeKind,
+    ids: tuple[str, ...],
+    free: int,
+    reserved: int = 0,
+) -> NodeView:
+    """Make a node's view; `reserved` may be given for any kind."""
+    if kind.manager is None:
+        reserved = 0
+    state = _state(kind, free, reserved << len(ids))
+    return NodeView(name, zone, kind, ids, free, state, json.dumps(name), reserved)
 
 
-def _state(kind: NodeKind, free: int) -> int:
-    return free << _KIND_BITS | kind.index
+def with_free(view: NodeView, free: int) -> NodeView:
+    """The same node with other devices free; none of them is reserved any more."""
+    reserved = view.reserved & ~free
+    state = _state(view.kind, free, reserved << len(view.ids))
+    return replace(view, free=free, reserved=reserved, state=state)
+
+
+def _state(kind: NodeKind, free: int, reserved_above: int) -> int:
+    return (reserved_above | free) << _KIND_BITS | kind.index
 
 
 class _Nodes(Mapping[str, NodeView]):
@@ -138,15 +173,18 @@ class ClusterSnapshot:
 
     def with_free(self, changed: Mapping[str, int], generation: int) -> ClusterSnapshot:
         """The same cluster with other free masks on some of its nodes."""
+        views = (self.views[self.positions[name]] for name in changed)
+        return self.with_views([with_free(view, changed[view.name]) for view in views], generation)
+
+    def with_views(self, changed: Iterable[NodeView], generation: int) -> ClusterSnapshot:
+        """The same cluster with other views of some of its nodes, in the same zones."""
         views = list(self.views)
         state_ids = self.state_ids.copy()
         numbers = dict(self.state_numbers)
-        for name, free in changed.items():
-            position = self.positions[name]
-            view = views[position]
-            state = _state(view.kind, free)
-            views[position] = replace(view, free=free, state=state)
-            state_ids[position] = numbers.setdefault(state, len(numbers))
+        for view in changed:
+            position = self.positions[view.name]
+            views[position] = view
+            state_ids[position] = numbers.setdefault(view.state, len(numbers))
         if len(numbers) > 2 * len(views) + _SPARE_STATES:
             numbers, state_ids = _number_states(views)
         return replace(

@@ -11,8 +11,9 @@ decided there that bind could not decide again.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import repeat
 from operator import add
@@ -22,10 +23,10 @@ import numpy as np
 
 from extender.candidates import draw
 from extender.compare import Rank, scores
-from extender.plan import ContainerPlan, Plan
 from extender.rating import Rating, Refusal
 from extender.reasons import Reason
-from extender.wire import score_head, score_tail
+from extender.wire import reason_tail, score_head, score_tail
+from topology.plan import ContainerPlan, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,15 +43,16 @@ __all__ = ["Filtered", "filter_nodes", "plan_bind", "prioritize_nodes"]
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """Answer of filter. `names_json` are JSON strings; the failed maps are empty where any passed.
+    """Answer of filter. `names_json` are node names as JSON strings.
 
+    `failed_json` and `unresolvable_json` are members of the failed maps, empty where any passed.
     `n_feasible` counts the nodes that could take the pod, `names_json` those that the scheduler
     hears of. `main_reason` is the most frequent refusal where none could, else None.
     """
 
     names_json: Sequence[str]
-    failed: Mapping[str, str] = field(default_factory=dict[str, str])
-    unresolvable: Mapping[str, str] = field(default_factory=dict[str, str])
+    failed_json: Sequence[str] = ()
+    unresolvable_json: Sequence[str] = ()
     n_feasible: int = 0
     main_reason: Reason | None = None
 
@@ -120,7 +122,8 @@ def plan_bind(
         return rating
     if rating.fit is None:
         free = [one for i, one in enumerate(view.ids) if view.free >> i & 1]
-        return Plan(view.name, (), tuple(free[: request.size_gpus]), generation, 0.0)
+        ids = tuple(free[: request.size_gpus])
+        return Plan(view.name, (), ids, generation, 0.0, request.priority)
     return _plan(request, view, rating.fit, generation)
 
 
@@ -136,7 +139,8 @@ def _plan(request: PodRequest, view: NodeView, fit: PodFit, generation: int) -> 
     )
     speeds = [one.value_gbytes_per_s for _, one in fit.containers if len(one.gpus) > 1]
     used = tuple(one for i, one in enumerate(view.ids) if fit.used >> i & 1)
-    return Plan(view.name, containers, used, generation, min(speeds, default=0.0))
+    score = min(speeds, default=0.0)
+    return Plan(view.name, containers, used, generation, score, request.priority)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,17 +205,22 @@ def _refuse_all(
     own nominated node they are not, else the pod preempted again while its victims still leave
     (default_preemption.go of 1.36, podEligibleToPreemptOthers).
     """
-    refusals = {n: one.reason for n, one in asked.ratings.items() if isinstance(one, Refusal)}
-    by_name = dict.fromkeys(_unknown(node_names, snapshot, asked), Reason.UNKNOWN_NODE)
+    reasons = {n: one.reason for n, one in asked.ratings.items() if isinstance(one, Refusal)}
+    tails = {number: reason_tail(reason.value) for number, reason in reasons.items()}
+    own = snapshot.positions.get(request.nominated_node or "", -1)
+    failed: list[str] = []
+    unknown = _unknown(node_names, snapshot, asked)
+    tail = reason_tail(Reason.UNKNOWN_NODE.value)
+    unresolvable = [json.dumps(name) + tail for name in unknown]
     positions: list[int] = asked.positions.tolist()
     for position, number in zip(positions, asked.state_ids.tolist(), strict=True):
-        by_name[snapshot.views[position].name] = refusals[number]
-    counts = Counter(by_name.values())
+        entries = failed if position == own else unresolvable
+        entries.append(snapshot.views[position].host_json + tails[number])
+    counts = Counter([Reason.UNKNOWN_NODE] * len(unknown))
+    for number, n_nodes in enumerate(np.bincount(asked.state_ids).tolist()):
+        if n_nodes:
+            counts[reasons[number]] += n_nodes
     main = max(counts, key=lambda reason: (counts[reason], reason.name), default=None)
-    failed: dict[str, str] = {}
-    if request.nominated_node in by_name:
-        failed[request.nominated_node] = by_name.pop(request.nominated_node).value
-    unresolvable = {name: reason.value for name, reason in by_name.items()}
     return Filtered((), failed, unresolvable, 0, main)
 
 

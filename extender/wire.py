@@ -39,15 +39,21 @@ __all__ = [
     "BindingArgs",
     "Container",
     "ExtenderArgs",
+    "MetaPod",
+    "MetaVictims",
     "ObjectMeta",
     "Pod",
     "PodSpec",
     "PodStatus",
+    "PreemptionArgs",
     "ResourceRequirements",
+    "Victims",
     "decode",
     "encode_bind",
     "encode_filter",
+    "encode_preempt",
     "encode_prioritize",
+    "reason_tail",
     "score_head",
     "score_tail",
 ]
@@ -107,12 +113,14 @@ class PodSpec(_Wire):
     """The part of v1.PodSpec that placement reads."""
 
     node_name: str | None = Field(default=None, alias="nodeName")
+    priority: int | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = Field(default=None, alias="initContainers")
     affinity: _Affinity | None = None
     topology_spread_constraints: list[_SpreadConstraint] | None = Field(
         default=None, alias="topologySpreadConstraints"
     )
+    scheduling_gates: list[Any] | None = Field(default=None, alias="schedulingGates")
 
     @property
     def has_soft_wishes(self) -> bool:
@@ -134,6 +142,7 @@ class ObjectMeta(_Wire):
     uid: str = ""
     annotations: dict[str, str] | None = None
     resource_version: str | None = Field(default=None, alias="resourceVersion")
+    deletion_timestamp: str | None = Field(default=None, alias="deletionTimestamp")
 
 
 class PodStatus(_Wire):
@@ -158,6 +167,54 @@ class ExtenderArgs(_Wire):
     node_names: list[str] | None = Field(default=None, alias="NodeNames")
 
 
+class MetaPod(_Wire):
+    """A victim by its uid."""
+
+    uid: str = Field(alias="UID", min_length=1)
+
+
+class MetaVictims(_Wire):
+    """Victims on one node as they are sent with `nodeCacheCapable: true`, most important first."""
+
+    pods: list[MetaPod] | None = Field(default=None, alias="Pods")
+    n_pdb_violations: int = Field(default=0, alias="NumPDBViolations")
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        """The victims, in the order given."""
+        return tuple(one.uid for one in self.pods or ())
+
+
+class Victims(_Wire):
+    """The same without `nodeCacheCapable`: whole pods."""
+
+    pods: list[Pod] | None = Field(default=None, alias="Pods")
+    n_pdb_violations: int = Field(default=0, alias="NumPDBViolations")
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        """The victims, in the order given."""
+        return tuple(one.metadata.uid for one in self.pods or ())
+
+
+class PreemptionArgs(_Wire):
+    """Request of preempt: for each node that evictions would help, whom kube-scheduler would evict.
+
+    Kubernetes sends one of the two maps and null for the other. Up to 1.37 no list of victims is
+    empty; from 1.38 one may be (nothing but an extender stands in the pod's way).
+    """
+
+    pod: Pod = Field(alias="Pod")
+    whole: dict[str, Victims | None] | None = Field(default=None, alias="NodeNameToVictims")
+    meta: dict[str, MetaVictims | None] | None = Field(default=None, alias="NodeNameToMetaVictims")
+
+    @property
+    def victims(self) -> Mapping[str, MetaVictims | Victims]:
+        """The victims by node, whichever way they were sent."""
+        sent: Mapping[str, MetaVictims | Victims | None] = self.meta or self.whole or {}
+        return {name: one or MetaVictims() for name, one in sent.items()}
+
+
 class BindingArgs(_Wire):
     """Request of bind."""
 
@@ -171,7 +228,7 @@ W = TypeVar("W", bound=_Wire)
 
 _KINDS = {
     field.alias or name: "a string" if field.annotation is str else "an object"
-    for model in (Container, Pod, ExtenderArgs, BindingArgs)
+    for model in (Container, Pod, ExtenderArgs, PreemptionArgs, MetaPod, BindingArgs)
     for name, field in model.model_fields.items()
     if field.is_required()
 }
@@ -202,17 +259,29 @@ def decode(model: type[W], body: bytes) -> W:
 def encode_filter(
     names_json: Iterable[str],
     *,
-    failed: Mapping[str, str] | None = None,
-    unresolvable: Mapping[str, str] | None = None,
+    failed_json: Iterable[str] = (),
+    unresolvable_json: Iterable[str] = (),
     error: str = "",
 ) -> bytes:
-    """Write an ExtenderFilterResult; `names_json` are node names that are JSON strings already."""
+    """Write an ExtenderFilterResult of what is JSON already.
+
+    `names_json` are node names, the others a node's name and `reason_tail` of its reason.
+    """
     return (
         f'{{"Nodes":null,"NodeNames":[{",".join(names_json)}],'
-        f'"FailedNodes":{json.dumps(dict(failed or {}))},'
-        f'"FailedAndUnresolvableNodes":{json.dumps(dict(unresolvable or {}))},'
+        f'"FailedNodes":{{{",".join(failed_json)}}},'
+        f'"FailedAndUnresolvableNodes":{{{",".join(unresolvable_json)}}},'
         f'"Error":{json.dumps(error)}}}'
     ).encode()
+
+
+def reason_tail(reason: str) -> str:
+    """The part of a failed node's member that does not depend on the node.
+
+    >>> '"n1"' + reason_tail("too small")
+    '"n1":"too small"'
+    """
+    return f":{json.dumps(reason)}"
 
 
 def score_head(name: str) -> str:
@@ -232,6 +301,19 @@ def score_tail(score: int) -> str:
 def encode_prioritize(entries: Iterable[str]) -> bytes:
     """Write a HostPriorityList of entries that are JSON already."""
     return f"[{','.join(entries)}]".encode()
+
+
+def encode_preempt(victims: Mapping[str, tuple[Iterable[str], int]]) -> bytes:
+    """Write an ExtenderPreemptionResult: uids and PDB violations by node; always the Meta form.
+
+    >>> encode_preempt({"n1": (("u1",), 0)})
+    b'{"NodeNameToMetaVictims":{"n1":{"Pods":[{"UID":"u1"}],"NumPDBViolations":0}}}'
+    """
+    nodes = {
+        name: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": n_violations}
+        for name, (uids, n_violations) in victims.items()
+    }
+    return json.dumps({"NodeNameToMetaVictims": nodes}, separators=(",", ":")).encode()
 
 
 def encode_bind(error: str = "") -> bytes:

@@ -23,14 +23,13 @@ value of a closed set needs a new major version. An absent key is an unknown fac
 
 from __future__ import annotations
 
-import json
 import re
 from itertools import groupby
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from topology import names
-from topology.errors import CodecError, InvalidTopology, quote
-from topology.fields import Field
+from topology.errors import CodecError
+from topology.json_text import check_version, read_text, write_text
 from topology.model import (
     MAX_GPUS,
     NO_LINK,
@@ -52,13 +51,11 @@ from topology.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from topology.fields import Field
+
 __all__ = ["decode_topology", "encode_topology", "levels_text", "links_text"]
 
-MAX_TEXT_BYTES = 256 * 1024
-"""Largest text, in UTF-8 bytes: all annotations of an object together may hold no more
-(TotalAnnotationSizeLimitB, apimachinery pkg/api/validation/objectmeta.go)."""
-
-_VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
+_TITLE = "topology text"
 _LINK_RUN = re.compile(r"(?:([nxcm])([1-9][0-9]?)?|([-?]))(?:\*([1-9][0-9]{0,2}))?")
 _LINK_LETTERS = {
     LinkKind.NVLINK: "n",
@@ -84,7 +81,7 @@ def encode_topology(topology: NodeTopology) -> str:
     """Write a topology as annotation text; equal values give equal text.
 
     `decode_topology` gives the same value back. Raises `CodecError` where the text would not fit
-    into an annotation (`MAX_TEXT_BYTES`), which only hundreds of irregular devices can bring about.
+    into an annotation, which only hundreds of irregular devices can bring about.
     """
     models = list(dict.fromkeys(gpu.model for gpu in topology.gpus if gpu.model is not None))
     body: dict[str, object] = {"v": f"{names.SCHEMA_MAJOR}.{names.SCHEMA_MINOR}"}
@@ -104,40 +101,20 @@ def encode_topology(topology: NodeTopology) -> str:
         body["fabrics"] = [_fabric_body(fabric) for fabric in topology.fabrics]
     if topology.measurement is not None:
         body["measured"] = _measurement_body(topology.measurement)
-    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    _check_size(text)
-    return text
+    return write_text(body, _TITLE)
 
 
 def decode_topology(text: str) -> NodeTopology:
     """Read annotation text of major version 1 (any minor).
 
     Raises `CodecError`, and nothing else, for any other text: the message names the place, the
-    value and what was expected. Time and memory are bounded by `MAX_TEXT_BYTES`, checked first.
+    value and what was expected. Time and memory are bounded by `topology.json_text`.
 
     >>> decode_topology('{"v":"2.0"}')
     Traceback (most recent call last):
     topology.errors.CodecError: topology text: v is '2.0', expected major version 1
     """
-    try:
-        root = Field(_parse(text), "", CodecError)
-        _check_version(root.need("v"))
-        return _read_topology(root)
-    except (CodecError, InvalidTopology) as error:
-        msg = f"topology text: {error}"
-        raise CodecError(msg) from error
-
-
-def _check_size(text: str) -> None:
-    try:
-        # Counting characters first keeps a hostile text from being copied.
-        n_bytes = len(text) if len(text) > MAX_TEXT_BYTES else len(text.encode())
-    except UnicodeEncodeError as error:
-        msg = f"topology text: lone surrogate at character {error.start}, expected UTF-8"
-        raise CodecError(msg) from error
-    if n_bytes > MAX_TEXT_BYTES:
-        msg = f"topology text: at least {n_bytes} bytes, expected at most {MAX_TEXT_BYTES}"
-        raise CodecError(msg)
+    return read_text(text, _TITLE, _read_topology)
 
 
 # --- writing ---
@@ -207,54 +184,8 @@ def levels_text(row: Iterable[PcieLevel]) -> str:
 # --- reading ---
 
 
-def _parse(text: str) -> object:
-    _check_size(text)
-    try:
-        return json.loads(
-            text,
-            object_pairs_hook=_object_once,
-            parse_int=_bounded_int,
-            parse_constant=_no_constant,
-        )
-    except json.JSONDecodeError as error:
-        msg = f"{quote(text)} is no JSON ({error.msg} at character {error.pos})"
-        raise CodecError(msg) from error
-    except RecursionError as error:
-        msg = f"{quote(text)} is nested too deeply, expected a topology"
-        raise CodecError(msg) from error
-
-
-def _object_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    members: dict[str, object] = {}
-    for key, value in pairs:
-        if key in members:
-            msg = f"key {quote(key)} is given twice, expected once"
-            raise CodecError(msg)
-        members[key] = value
-    return members
-
-
-def _bounded_int(digits: str) -> int:
-    if len(digits) > 20:  # noqa: PLR2004 - longer than any int64; Field.integer checks the rest
-        msg = f"number {quote(digits)} is too large, expected an int64"
-        raise CodecError(msg)
-    return int(digits)
-
-
-def _no_constant(name: str) -> NoReturn:
-    msg = f"number {name} is not finite, expected a finite number"
-    raise CodecError(msg)
-
-
-def _check_version(field: Field) -> None:
-    match = _VERSION.fullmatch(field.text())
-    if match is None:
-        field.fail('"<major>.<minor>"')
-    if int(match[1]) != names.SCHEMA_MAJOR:
-        field.fail(f"major version {names.SCHEMA_MAJOR}")
-
-
 def _read_topology(root: Field) -> NodeTopology:
+    check_version(root.need("v"))
     models = _members(root, "models")
     gpus = tuple(_read_gpu(gpu, models) for gpu in root.need("gpus").items())
     n = len(gpus)

@@ -42,11 +42,13 @@ from topology.select import (
 from topology.tables import MachineTables
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from topology.select import Machine
 
-__all__ = ["ContainerRequest", "ContainerRole", "PodFit", "fit_pod", "pod_size"]
+__all__ = ["ContainerRequest", "ContainerRole", "PodFit", "fit_pod", "join_sets", "pod_size"]
 
 
 class ContainerRole(Enum):
@@ -110,10 +112,12 @@ def fit_pod(
     available: int,
     requests: tuple[ContainerRequest, ...],
     policy: PlacementPolicy = DEFAULT_POLICY,
+    beside: int = 0,
 ) -> PodFit | Unfit:
     """Choose a set for every container of a pod, or tell why there is none.
 
-    Raises `InvalidRequest` for no request at all or two of one name, `UnknownDevice` for GPUs that
+    GPUs `beside` are free as well and not to be chosen: they count in what is left behind. Raises
+    `InvalidRequest` for no request at all or two of one name, `UnknownDevice` for GPUs that
     the node has not.
 
     >>> from topology.recordings import load_recording
@@ -129,8 +133,8 @@ def fit_pod(
             f"pod asks for GPUs in containers {quote(names)}, expected one or more, each named once"
         )
         raise InvalidRequest(msg)
-    check_request(n=machine.n_gpus, available=available, must_include=0, size=1)
-    return _fit(machine, available, requests, policy)
+    check_request(n=machine.n_gpus, available=available | beside, must_include=0, size=1)
+    return _fit(machine, available, requests, policy, beside)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -139,6 +143,7 @@ def _fit(
     available: int,
     requests: tuple[ContainerRequest, ...],
     policy: PlacementPolicy,
+    beside: int,
 ) -> PodFit | Unfit:
     wanted = pod_size(requests)
     if wanted > machine.n_gpus:
@@ -148,7 +153,7 @@ def _fit(
         detail = f"pod asks for {wanted}, {available.bit_count()} of {machine.n_gpus} are free"
         return Unfit(UnfitReason.NOT_ENOUGH_FREE, detail)
     lasting = [r for r in requests if r.role is not ContainerRole.INIT]
-    sets = _joint(machine, available, tuple(r.size for r in lasting), policy)
+    sets = _joint(machine, available, tuple(r.size for r in lasting), policy, beside)
     if isinstance(sets, Unfit):
         return sets
     chosen = _with_inits(
@@ -160,6 +165,17 @@ def _fit(
     )
     if isinstance(chosen, Unfit):
         return chosen
+    return join_sets(machine, available=available | beside, requests=requests, chosen=chosen)
+
+
+def join_sets(
+    machine: Machine,
+    *,
+    available: int,
+    requests: tuple[ContainerRequest, ...],
+    chosen: Mapping[str, Selected],
+) -> PodFit:
+    """The sets of a pod's containers, by name, as one choice of what is `available`."""
     used = 0
     for selected in chosen.values():
         used |= selected.mask
@@ -172,14 +188,20 @@ def _fit(
 
 
 def _joint(
-    machine: Machine, available: int, sizes: tuple[int, ...], policy: PlacementPolicy
+    machine: Machine,
+    available: int,
+    sizes: tuple[int, ...],
+    policy: PlacementPolicy,
+    beside: int,
 ) -> tuple[Selected, ...] | Unfit:
     """Disjoint sets for containers that hold their GPUs side by side."""
     if len(sizes) > 1 and isinstance(machine, MachineTables):
-        return _exact(machine, available, sizes, policy)
+        return _exact(machine, available, sizes, policy, beside)
     chosen: dict[int, Selected] = {}
     for place in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
-        found = select_set(machine, available=available, size=sizes[place], policy=policy)
+        found = select_set(
+            machine, available=available, beside=beside, size=sizes[place], policy=policy
+        )
         if isinstance(found, Unfit):
             return found
         chosen[place] = found
@@ -188,7 +210,11 @@ def _joint(
 
 
 def _exact(
-    tables: MachineTables, available: int, sizes: tuple[int, ...], policy: PlacementPolicy
+    tables: MachineTables,
+    available: int,
+    sizes: tuple[int, ...],
+    policy: PlacementPolicy,
+    beside: int,
 ) -> tuple[Selected, ...] | Unfit:
     for size in dict.fromkeys(sizes):
         found = qualifying_sets(tables, available=available, size=size, policy=policy)
@@ -206,11 +232,12 @@ def _exact(
     if not len(unions):
         detail = f"containers of {', '.join(map(str, sizes))} GPUs side by side"
         return Unfit(UnfitReason.CONTAINERS_TAKEN, detail)
-    left = tables.remainder[available & ~unions]
+    free = available | beside
+    left = tables.remainder[free & ~unions]
     unions = unions[left == left.max()]
     union = int(unions[tables.tie[unions].argmin()])
     parts = _split(tables, sizes, policy, bounds[low], union)
-    return tuple(describe_set(tables, part, available=available, policy=policy) for part in parts)
+    return tuple(describe_set(tables, part, available=free, policy=policy) for part in parts)
 
 
 @lru_cache(maxsize=1 << 10)

@@ -1,7 +1,7 @@
 """Measured bandwidths as people keep them: a JSON object or lines of figures.
 
-What it answers: the `Measurement` that a text holds. It never joins it to a node (the caller does,
-and the node then checks that it has those GPUs) and never judges the figures.
+What it answers: the `Measurement` that a text holds, and its text. It never joins it to a node (the
+caller does, and the node then checks that it has those GPUs) and never judges the figures.
 
 The format, also in docs/cli.md:
 
@@ -23,7 +23,7 @@ from topology.errors import ImportFormatError, InvalidTopology, quote
 from topology.fields import Field
 from topology.model import MeasuredPair, MeasuredSet, Measurement
 
-__all__ = ["parse_measurement"]
+__all__ = ["parse_measurement", "write_measurement"]
 
 _SEPARATOR = re.compile(r"\s*[,;]\s*|\s+")
 _INDEX = re.compile(r"[0-9]{1,4}")
@@ -103,3 +103,32 @@ def _read_lines(text: str) -> Measurement:
         else:
             sets.append(MeasuredSet(gpus, float(bandwidth)))
     return Measurement(pairs=tuple(pairs), sets=tuple(sets))
+
+
+def write_measurement(measurement: Measurement) -> str:
+    """Write the JSON form, which `parse_measurement` reads back; one pair or set a line.
+
+    >>> print(write_measurement(Measurement(pairs=(MeasuredPair(0, 1, 42.2),), date="2026-11-21")))
+    {
+    "pairs": [
+    [0, 1, 42.2]
+    ],
+    "date": "2026-11-21"
+    }
+    """
+    members: list[str] = []
+    pairs = [[p.first, p.second, p.bandwidth_gbytes_per_s] for p in measurement.pairs]
+    sets = [[list(s.gpus), s.bandwidth_gbytes_per_s] for s in measurement.sets]
+    for key, rows in (("pairs", pairs), ("sets", sets)):
+        if rows:
+            lines = ",\n".join(json.dumps(row) for row in rows)
+            members.append(f'"{key}": [\n{lines}\n]')
+    for key, value in (
+        ("message_bytes", measurement.message_bytes),
+        ("nccl_version", measurement.nccl_version),
+        ("date", measurement.date),
+        ("source", measurement.source),
+    ):
+        if value is not None:
+            members.append(f'"{key}": {json.dumps(value)}')
+    return "{\n" + ",\n".join(members) + "\n}\n"

@@ -33,6 +33,15 @@ class UnfitReason(Enum):
     BANDWIDTH_NEVER = "never on this node: no GPU set of that size reaches the minimum bandwidth"
     BANDWIDTH_UNKNOWN = "facts that the minimum bandwidth needs are unknown on this node"
     BANDWIDTH_TAKEN = "no free GPU set reaches the minimum bandwidth"
+    ALIGNMENT_NEVER = (
+        "never on this node: the kubelet's Topology Manager admits no GPU set of that size"
+    )
+    ALIGNMENT_TAKEN = (
+        "the kubelet's Topology Manager would refuse the pod with the GPUs that are free"
+    )
+    ALIGNMENT_APART = (
+        "the kubelet's Topology Manager would confine the pod to GPUs that do not satisfy it"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,17 +92,20 @@ def check_request(*, n: int, available: int, must_include: int, size: int) -> No
         raise InvalidRequest(msg)
 
 
-def select_set(
+def select_set(  # noqa: PLR0913 - the kubelet's three inputs, the pod's wish, and what lies around
     machine: Machine,
     *,
     available: int,
     size: int,
     must_include: int = 0,
+    beside: int = 0,
     policy: PlacementPolicy = DEFAULT_POLICY,
 ) -> Selected | Unfit:
     """Choose the best set of `size` free GPUs that holds `must_include`.
 
-    Raises `UnknownDevice` for GPUs that the node has not, `InvalidRequest` for a size below 1.
+    GPUs `beside` are free as well and not to be chosen: they count in what is left behind, on
+    machines of up to 16 GPUs. Raises `UnknownDevice` for GPUs that the node has not,
+    `InvalidRequest` for a size below 1.
 
     >>> from topology.recordings import load_recording
     >>> from topology.tables import build_tables
@@ -112,13 +115,20 @@ def select_set(
     >>> select_set(tables, available=0b11, size=4).reason
     <UnfitReason.NOT_ENOUGH_FREE: 'not enough free GPUs'>
     """
-    check_request(n=machine.n_gpus, available=available, must_include=must_include, size=size)
-    return _select(machine, available, must_include, size, policy)
+    check_request(
+        n=machine.n_gpus, available=available | beside, must_include=must_include, size=size
+    )
+    return _select(machine, available, must_include, size, policy, beside)
 
 
 @lru_cache(maxsize=1 << 16)
-def _select(
-    machine: Machine, available: int, must_include: int, size: int, policy: PlacementPolicy
+def _select(  # noqa: PLR0913, PLR0917 - a memory is keyed by all that counts
+    machine: Machine,
+    available: int,
+    must_include: int,
+    size: int,
+    policy: PlacementPolicy,
+    beside: int,
 ) -> Selected | Unfit:
     n = machine.n_gpus
     if size > n:
@@ -133,19 +143,14 @@ def _select(
         return select_large(
             machine, available=available, must_include=must_include, size=size, policy=policy
         )
-    return _scan(machine, available, must_include, size, policy)
-
-
-def _scan(
-    tables: MachineTables, available: int, must_include: int, size: int, policy: PlacementPolicy
-) -> Selected | Unfit:
     found = qualifying_sets(
-        tables, available=available, must_include=must_include, size=size, policy=policy
+        machine, available=available, must_include=must_include, size=size, policy=policy
     )
     if isinstance(found, Unfit):
         return found
-    best = _best(tables, found, available=available, size=size, policy=policy)
-    return describe_set(tables, best, available=available, policy=policy)
+    free = available | beside
+    best = _best(machine, found, available=free, size=size, policy=policy)
+    return describe_set(machine, best, available=free, policy=policy)
 
 
 def qualifying_sets(

@@ -35,7 +35,6 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from topology.links import DEFAULT_CONSTANTS, FITTED_MESSAGE_BYTES
@@ -206,6 +205,9 @@ def _linked_value(capacities: Capacities, mask: int, constants: ModelConstants) 
 
 def _cut_of(units: list[list[int]]) -> int:
     """Minimum cut of a multigraph of any size; 0 where it is not connected."""
+    # A node's agent rates no set here, and the library would be a tenth of its memory.
+    import networkx as nx  # noqa: PLC0415 - see above
+
     graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(range(len(units)))
     for i, row in enumerate(units):

@@ -21,14 +21,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from benchmarks.demo.kube_scheduler import choose_node, send_bind
 from benchmarks.errors import ServerFailed
 from benchmarks.masks import mask_of, members
+from extender.answers import Verb
 from extender.cluster import lay_out
 from extender.embedded import EmbeddedCluster
-from extender.engine import Engine, Verb
-from extender.ledger import Refused
-from extender.plan import ContainerPlan, Plan
+from extender.engine import Engine
 from extender.request import parse_pod
+from extender.steps import WriteBinding
 from extender.wire import Pod, decode
 from topology import names
+from topology.plan import ContainerPlan, Plan, encode_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from benchmarks.demo.pods import DemoPod
     from benchmarks.rivals import Rival
     from extender.cluster import ClusterSpec
-    from extender.engine import Rules
+    from extender.rules import Rules
 
 __all__ = ["ExtenderPolicy", "MostAllocatedPolicy", "Place", "Policy", "RivalOnCoterieNode"]
 
@@ -183,10 +184,22 @@ class RivalOnCoterieNode:
         ids = tuple(self._nodes[place.node].ids[gpu] for gpu in members(place.gpus))
         containers = (ContainerPlan("main", names.DEFAULT_RESOURCE, ids),)
         plan = Plan(place.node, containers, ids, 0, 0.0)
-        placed = self._cluster.place_plan(request, plan, deadline_s=0.0)
-        if isinstance(placed, Refused):
-            msg = f"ledger of the cluster in this process: {placed.detail}"
+        refused = self._cluster.assume(request, plan, deadline_s=0.0)
+        if refused is not None:
+            msg = f"ledger of the cluster in this process: {refused.detail}"
             raise ServerFailed(msg)
+        self._cluster.write_binding(
+            WriteBinding(
+                bind_id=0,
+                namespace=request.namespace,
+                name=request.name,
+                uid=request.uid,
+                resource_version="",
+                node=place.node,
+                annotations={names.PLAN: encode_plan(plan)},
+            )
+        )
+        self._cluster.confirm(request.uid)
 
 
 class MostAllocatedPolicy:

@@ -71,12 +71,12 @@ def _await_port(process: subprocess.Popen[bytes], log: Path, deadline: float) ->
 
 
 def _told_port(line: str) -> int | None:
-    """Read the port from the line that says `ready`; None for any other line."""
+    """Read the port from the line that says `listening`; None for any other line."""
     try:
         told: object = json.loads(line)
     except json.JSONDecodeError:
         return None
-    if isinstance(told, dict) and told.get("event") == logkeys.READY:
+    if isinstance(told, dict) and told.get("event") == logkeys.LISTENING:
         return int(told["port"])
     return None
 

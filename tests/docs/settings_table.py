@@ -1,11 +1,16 @@
-"""The extender's settings as Markdown, rendered from the fields of `extender.settings`."""
+"""Settings as Markdown, rendered from the fields of a class; the extender's own page of them."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from extender.settings import CONFIG_VARIABLE, ENV_PREFIX, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pydantic import BaseModel
 
 BOUNDS = {
     "minimum": "at least",
@@ -22,18 +27,29 @@ INTRODUCTION = (
 
 def settings_section() -> str:
     """The section of the page: how names map, then one row per field, in the order of the class."""
-    schema: dict[str, Any] = Settings.model_json_schema()
+    rows = [(f"`{name}`", *rest) for name, *rest in described(Settings)]
+    return f"\n{INTRODUCTION}\n{table(('setting', 'values', 'default', 'meaning'), rows)}\n"
+
+
+def described(settings: type[BaseModel]) -> list[tuple[str, str, str, str]]:
+    """Name, values, default and meaning of each field, in the order of the class."""
+    schema: dict[str, Any] = settings.model_json_schema()
     required = set(schema.get("required", ()))
-    rows = [("setting", "values", "default", "meaning"), ("---",) * 4]
+    rows: list[tuple[str, str, str, str]] = []
     for name, field in schema["properties"].items():
         if "description" not in field:
             msg = f"setting {name} has no description, expected unit, range and why that default"
             raise ValueError(msg)
         shown = "required" if name in required else default(field["default"])
         meaning = " ".join(field["description"].split())
-        rows.append((f"`{name}`", values(field, schema.get("$defs", {})), shown, meaning))
-    table = "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in rows)
-    return f"\n{INTRODUCTION}\n{table}\n"
+        rows.append((name, values(field, schema.get("$defs", {})), shown, meaning))
+    return rows
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of Markdown."""
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in lines)
 
 
 def values(field: dict[str, Any], definitions: dict[str, Any]) -> str:

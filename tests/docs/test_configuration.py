@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from extender.answers import Verb
 from extender.cluster import lay_out, read_cluster
-from extender.engine import Verb
 from extender.settings import Settings
 from tests.docs.markdown import ROOT, blocks
 from topology import names

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from extender.answers import Outcome, Verb
 from extender.cluster import parse_cluster
-from extender.decisions import make_engine
-from extender.engine import Outcome, Verb
+from extender.embedded_engine import make_engine
+from extender.live_metrics import LiveMetrics
 from extender.metrics import Metrics
+from extender.notes import EventReason
 from extender.reasons import Reason
 from extender.settings import Settings
 from extender.transitions import DeviceState
@@ -26,9 +30,46 @@ def test_every_metric_is_explained():
     """A metric without a page is a number without a meaning."""
     cluster = "1x dgx-1-v100"
     engine = make_engine(parse_cluster(cluster), Settings(cluster=cluster).rules)
-    text = Metrics(engine).render().decode()
-    metrics = set(re.findall(r"^# TYPE (coterie_\w+?)(?:_created)? ", text, re.MULTILINE))
-    assert set(re.findall(r"^\| `(coterie_\w+)` \|", PAGE, re.MULTILINE)) == metrics
+    metrics = Metrics(engine)
+    metrics.add_source(live_metrics().collect)
+    told = set(re.findall(r"^# TYPE (coterie_\w+) ", metrics.render().decode(), re.MULTILINE))
+    explained = set(re.findall(r"^\| `(coterie_\w+)` \|", PAGE, re.MULTILINE))
+    assert explained == {name for name in told if not name.endswith("_created")}
+
+
+def live_metrics() -> LiveMetrics:
+    """What a live extender tells, of parts that have done nothing yet."""
+    nothing: Any = defaultdict(int)
+    idle: Any = SimpleNamespace(
+        n_read=0,
+        n_failed=0,
+        n_open=0,
+        n_refused=0,
+        n_woken=0,
+        n_in_vain=0,
+        n_written=0,
+        n_dropped=0,
+        n_taken=0,
+        n_faults=0,
+        may_bind=False,
+        watches=(),
+        by_kind=nothing,
+    )
+    return LiveMetrics(idle, idle, idle, idle, idle, lambda: 0.0, idle)
+
+
+@pytest.mark.parametrize("reason", EventReason)
+def test_every_event_is_explained(reason):
+    """Whoever finds a reason in `kubectl describe` looks it up here."""
+    assert f"| `{reason.value}` |" in PAGE
+
+
+def test_every_log_event_is_explained():
+    """An event of the log that no page names is noise."""
+    source = (ROOT / "extender" / "logkeys.py").read_text(encoding="utf-8")
+    events, _, _ = source.partition("# Events.")[2].partition("# Keys.")
+    named = set(re.findall(r'= "(\w+)"', events))
+    assert [name for name in named if f"`{name}`" not in PAGE] == []
 
 
 def test_every_reason_is_explained():

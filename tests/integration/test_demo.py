@@ -41,7 +41,7 @@ def is_listening(port):
 
 def ready_port(log):
     """Where the extender listened."""
-    return next(event["port"] for event in events(log) if event["event"] == "ready")
+    return next(event["port"] for event in events(log) if event["event"] == "listening")
 
 
 @pytest.fixture(scope="module")

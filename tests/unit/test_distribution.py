@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
-OWN = {"topology", "extender", "benchmarks", "tests"}
+OWN = {"topology", "kube", "extender", "plugin", "benchmarks", "tests"}
 FOUND_BY_UVICORN = {"httptools", "uvloop"}
 DISTRIBUTIONS = packages_distributions()
 
@@ -61,7 +61,7 @@ BENCH = declared(PROJECT["dependency-groups"]["bench"])
 
 def test_programs_import_exactly_what_is_declared():
     """An undeclared import breaks users; a declared one that nobody imports costs them."""
-    assert imported("topology", "extender") | FOUND_BY_UVICORN == RUN | DRAW
+    assert imported("topology", "kube", "extender", "plugin") | FOUND_BY_UVICORN == RUN | DRAW
 
 
 def test_benchmarks_import_exactly_what_is_declared():

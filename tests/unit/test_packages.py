@@ -11,7 +11,8 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("topology", "extender")
+PACKAGES = ("topology", "kube", "extender", "plugin")
+GENERATED = "pb"  # protoc names things its own way
 READERS = (*PACKAGES, "benchmarks")
 ENTRY_POINTS = {"__main__"}
 
@@ -24,7 +25,8 @@ def module_name(path: Path) -> str:
 
 def sources(folders: tuple[str, ...]) -> list[Path]:
     """Every Python file of the named top-level folders."""
-    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    found = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return sorted(path for path in found if path.parent.name != GENERATED)
 
 
 MODULES = [module_name(path) for path in sources(PACKAGES) if path.stem not in ENTRY_POINTS]

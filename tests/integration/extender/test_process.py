@@ -50,7 +50,7 @@ def extender(tmp_path) -> Iterator[Extender]:
     assert process.stderr is not None
     try:
         line: dict[str, object] = {}
-        while line.get("event") != "ready":
+        while line.get("event") != "listening":
             line = json.loads(process.stderr.readline())
         connection = http.client.HTTPConnection("127.0.0.1", int(str(line["port"])), timeout=20)
         yield Extender(process, connection)

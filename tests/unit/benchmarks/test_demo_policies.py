@@ -15,8 +15,8 @@ from benchmarks.demo.policies import ExtenderPolicy, MostAllocatedPolicy, Place,
 from benchmarks.demo.timeline import play
 from benchmarks.errors import ServerFailed
 from benchmarks.rivals import LowestIds, NvidiaBestEffort, PlainKubelet
-from extender.decisions import make_engine
-from extender.engine import Outcome, Verb
+from extender.answers import Outcome, Verb
+from extender.embedded_engine import make_engine
 from extender.settings import load_settings
 
 FLEET = "2x dgx-1-v100, 1x 8x-a6000-bridged, 1x gb200-tray"
@@ -54,7 +54,7 @@ def extender_transport():
         elif request.method == "DELETE":
             answer = engine.answer(Verb.END, path.rpartition("/")[2].encode(), 0.0)
         else:
-            bound = engine.cluster.pod(path.rpartition("/")[2])
+            bound = engine.cluster.bound(path.rpartition("/")[2])
             assert bound is not None
             return httpx.Response(200, json=bound.as_json())
         return httpx.Response(400 if answer.outcome is Outcome.FAILED else 200, content=answer.body)

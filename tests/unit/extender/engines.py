@@ -6,9 +6,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from extender.answers import Answer, Verb
 from extender.cluster import ClusterSpec, lay_out
 from extender.embedded import EmbeddedCluster
-from extender.engine import Answer, Engine, Rules, Verb
+from extender.embedded_engine import EmbeddedEngine
+from extender.rules import Rules
 from tests.unit.extender.pods import GPU, args, binding, pod
 from topology.remainder import DEFAULT_DEMAND
 
@@ -28,23 +30,23 @@ def spec(*groups: dict[str, Any]) -> ClusterSpec:
     return ClusterSpec.model_validate({"groups": list(groups or default)})
 
 
-def engine(*groups: dict[str, Any], **rules: Any) -> Engine:
+def engine(*groups: dict[str, Any], **rules: Any) -> EmbeddedEngine:
     """An engine over them."""
     cluster = EmbeddedCluster(lay_out(spec(*groups)), demand=DEFAULT_DEMAND)
-    return Engine(cluster, replace(RULES, **rules))
+    return EmbeddedEngine(cluster, replace(RULES, **rules))
 
 
-def ask(engine: Engine, verb: Verb, body: bytes, now_s: float = 0.0) -> Any:
+def ask(engine: EmbeddedEngine, verb: Verb, body: bytes, now_s: float = 0.0) -> Any:
     """The JSON of an answer."""
     return json.loads(engine.answer(verb, body, now_s).body)
 
 
-def names(engine: Engine) -> list[str]:
+def names(engine: EmbeddedEngine) -> list[str]:
     """All nodes."""
     return list(engine.cluster.snapshot.nodes)
 
 
-def bind(engine: Engine, uid: str, node: str, n_gpus: int, **annotations: str) -> Answer:
+def bind(engine: EmbeddedEngine, uid: str, node: str, n_gpus: int, **annotations: str) -> Answer:
     """Filter and bind one pod."""
     content = pod(n_gpus, uid=uid, **annotations)
     engine.answer(Verb.FILTER, args(content, [node]), 0.0)

@@ -12,13 +12,16 @@ import httpx
 import pytest
 
 from extender.app import Dependencies, create_app
-from extender.decisions import DecisionLog, replay
+from extender.decisions import DecisionLog
+from extender.desk import Desk
 from extender.metrics import Metrics
+from extender.replay import replay
 from tests.unit.extender.engines import engine, spec
 from tests.unit.extender.pods import args, binding, pod
 
 if TYPE_CHECKING:
-    from extender.engine import Engine
+    from extender.embedded_engine import EmbeddedEngine
+    from extender.errors import DecisionLogError
 
 NODES = ["dgx-1-v100-0", "dgx-1-v100-1", "8x-l4-0"]
 LIMIT = 100_000
@@ -40,19 +43,24 @@ class Log:
 class Served:
     """An application, its log, and calls to it."""
 
-    def __init__(self, engine: Engine, decisions: io.StringIO | None = None) -> None:
+    def __init__(self, engine: EmbeddedEngine, decisions: io.StringIO | None = None) -> None:
         self.engine = engine
         self.log = Log()
+        self.ended: list[DecisionLogError] = []
         ticks = iter(range(1_000_000))
         self.app = create_app(
             Dependencies(
-                engine=engine,
+                desk=Desk(
+                    engine,
+                    log=DecisionLog(decisions, spec(), engine) if decisions else None,
+                    log_ended=self.ended.append,
+                ),
                 metrics=Metrics(engine),
                 log=self.log,
                 clock=lambda: 1000.0,
                 timer=lambda: next(ticks) * 0.001,
                 body_limit_bytes=LIMIT,
-                decision_log=DecisionLog(decisions, spec(), engine) if decisions else None,
+                is_ready=lambda: engine.is_ready(1000.0),
             )
         )
 
@@ -179,7 +187,8 @@ def test_metrics_count_answers_and_show_sizes(served):
         'coterie_extender_ledger_devices{state="free"} 20.0',
         "coterie_extender_ledger_pods 1.0",
         "coterie_extender_snapshot_nodes 3.0",
-        "coterie_extender_placed_gbytes_per_second_count 1.0",
+        'coterie_extender_placed_gbytes_per_second_count{machine="dgx-1-v100",size="4"} 1.0',
+        'coterie_extender_parked_pods{reason="too_few_gpus"} 1.0',
     ):
         assert line in text.splitlines()
     assert "u1" not in text
@@ -266,7 +275,6 @@ def test_a_full_disk_ends_the_decision_log_and_nothing_else():
     for uid in ("u1", "u2", "u3"):
         response = served.post("filter", args(pod(2, uid=uid), NODES))
         assert response.json()["NodeNames"] == NODES
-    ended = [line for line in served.log.lines if line["event"] == "decision_log_ended"]
-    assert len(ended) == 1
-    assert "No space left on device" in ended[0]["detail"]
+    (ended,) = served.ended
+    assert "No space left on device" in str(ended)
     assert replay(file.getvalue().splitlines()).n_calls == 1

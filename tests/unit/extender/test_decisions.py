@@ -5,14 +5,20 @@ from __future__ import annotations
 import io
 import json
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 
-from extender.decisions import DecisionLog, Replayed, make_engine, replay
-from extender.engine import Engine, Verb
+from extender.answers import Verb
+from extender.decisions import DecisionLog
+from extender.embedded_engine import make_engine
 from extender.errors import DecisionLogError
+from extender.replay import Replayed, replay
 from tests.unit.extender.engines import RULES, spec
 from tests.unit.extender.pods import args, binding, pod
+
+if TYPE_CHECKING:
+    from extender.engine import Engine
 
 CLUSTER = spec({"count": 3, "machine": "dgx-1-v100"}, {"count": 2, "machine": "8x-l4"})
 
@@ -144,7 +150,7 @@ def with_rule(line: str, name: str, value: object) -> str:
             lambda lines: [*lines[:2], "{", lines[2]], "line 3 is '{'", id="no JSON before a call"
         ),
         pytest.param(
-            lambda lines: [changed(lines[0], v=2)], "line 1: v is 2, expected 1", id="other version"
+            lambda lines: [changed(lines[0], v=1)], "line 1: v is 1, expected 2", id="other version"
         ),
         pytest.param(
             lambda lines: [changed(lines[0], x=2)],
@@ -153,13 +159,13 @@ def with_rule(line: str, name: str, value: object) -> str:
         ),
         pytest.param(
             lambda lines: [changed(lines[0], kind="walk")],
-            "expected 'run', 'call' for 'kind'",
+            "expected 'run', 'call', 'feed', 'step', 'wakes' for 'kind'",
             id="another kind",
         ),
         pytest.param(lambda _: ["5"], "line 1: line is 5, expected an object", id="a number"),
         pytest.param(
-            lambda lines: [lines[0], changed(lines[1], verb="preempt")],
-            "line 2: verb is 'preempt', expected 'filter'",
+            lambda lines: [lines[0], changed(lines[1], verb="evict")],
+            "line 2: verb is 'evict', expected 'filter'",
             id="other verb",
         ),
         pytest.param(

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from extender import engine as engine_module
 from extender import wire
+from extender.answers import Outcome, Verb
 from extender.cluster import lay_out
-from extender.engine import NEEDS_NAMES, Outcome, Verb
+from extender.engine import NEEDS_NAMES
 from extender.reasons import Reason
 from extender.request import parse_pod
 from extender.transitions import DeviceState
@@ -226,7 +226,7 @@ def test_prioritize_scores_nodes_that_cannot_take_the_pod_any_more_with_0():
 
 def plan(one, uid: str):
     """The plan in a bound pod's record."""
-    record = one.cluster.pod(uid)
+    record = one.cluster.bound(uid)
     assert record is not None
     return json.loads(record.as_json()["metadata"]["annotations"][keys.PLAN])
 
@@ -336,7 +336,7 @@ def test_bind_of_a_pod_without_gpus_takes_nothing():
     content = pod(uid="u1")
     one.answer(Verb.FILTER, args(content, [L4]), 0.0)
     assert one.answer(Verb.BIND, binding("u1", L4), 0.0).outcome is Outcome.OK
-    record = one.cluster.pod("u1")
+    record = one.cluster.bound("u1")
     assert record is not None
     assert (record.node, record.plan_text) == (L4, None)
     assert one.answer(Verb.END, b"u1", 0.0).outcome is Outcome.OK
@@ -351,7 +351,7 @@ def test_a_refusal_of_the_ledger_is_told():
     )
     answer = one.answer(Verb.BIND, binding("u1", L4), 0.0)
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.LEDGER)
-    assert one.cluster.pod("u1") is None
+    assert one.cluster.bound("u1") is None
 
 
 def test_the_end_of_a_pod_frees_its_devices():
@@ -392,7 +392,7 @@ def test_a_node_without_topology_serves_by_count_and_last():
         {"Host": L4, "Score": 10},
     ]
     assert bind(one, "u1", "blind-0", 3).outcome is Outcome.OK
-    record = one.cluster.pod("u1")
+    record = one.cluster.bound("u1")
     assert record is not None
     assert record.plan_text is None
     assert one.cluster.snapshot.nodes["blind-0"].free.bit_count() == 1
@@ -430,8 +430,8 @@ def test_unhealthy_devices_are_never_planned():
 
 def test_only_so_many_pods_are_remembered(monkeypatch):
     """Pods that are filtered and never bound must not fill the memory."""
-    monkeypatch.setattr(engine_module, "MAX_REMEMBERED", 2)
     one = engine()
+    monkeypatch.setattr(one._remembered, "_max_pods", 2)
     for uid in ("u1", "u2", "u3"):
         one.answer(Verb.FILTER, args(pod(1, uid=uid), [L4]), 0.0)
     assert one.answer(Verb.BIND, binding("u1", L4), 0.0).reason is Reason.UNKNOWN_POD

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.engine import Outcome, Verb
+from extender.answers import Outcome, Verb
 from tests.unit.extender.engines import engine, names
 from tests.unit.extender.pods import GPU, args, binding, pod
 

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import gc
 import http.client
+import http.server
 import json
 import os
 import signal
 import socket
+import stat
 import threading
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 import structlog
-import uvicorn
 from typer.testing import CliRunner
 
 from extender import __main__ as program
-from extender.decisions import DecisionLog, make_engine
-from extender.engine import Verb
+from extender import wiring
+from extender.answers import Verb
+from extender.certificates import Certificates
+from extender.decisions import DecisionLog
+from extender.embedded_engine import make_engine
 from extender.settings import ENV_PREFIX, Settings
+from extender.wiring import Sockets
+from tests.unit.extender.pki import HOST, authority, issue
 from tests.unit.extender.pods import args, binding, pod
+
+if TYPE_CHECKING:
+    from extender.log import Logger
+    from extender.serving import Door
 
 CLUSTER = "1x dgx-1-v100, 1x 8x-l4"
 
@@ -47,6 +57,11 @@ def _process_restored():
 def run(*words: str) -> Any:
     """Run the command line."""
     return CliRunner().invoke(program.cli, list(words))
+
+
+async def serve_nobody(doors: list[Door], *, keep_alive_s: int, log: Logger) -> None:
+    """Stand in for the servers."""
+    del doors, keep_alive_s, log
 
 
 class Caller(threading.Thread):
@@ -77,7 +92,7 @@ class Caller(threading.Thread):
 def test_serve_answers_until_sigterm_and_what_it_logged_replays(tmp_path, monkeypatch):
     """The whole life of the program: effective settings, ready, answers, a clean end."""
     listener = socket.create_server(("127.0.0.1", 0))
-    monkeypatch.setattr(program, "_listen", lambda _address, _port: listener)
+    monkeypatch.setattr(wiring, "open_sockets", lambda _settings: Sockets(listener, None))
     caller = Caller(listener.getsockname()[1])
     decisions = tmp_path / "decisions.jsonl"
     caller.start()
@@ -88,7 +103,7 @@ def test_serve_answers_until_sigterm_and_what_it_logged_replays(tmp_path, monkey
     assert [status for status, _ in caller.answers] == [200, 200]
     assert json.loads(caller.answers[1][1]) == {"Error": ""}
     events = [json.loads(line)["event"] for line in result.stderr.splitlines()]
-    assert events == ["effective_settings", "ready", "answered", "answered", "stopped"]
+    assert events == ["effective_settings", "listening", "ready", "answered", "answered", "stopped"]
     assert signal.getsignal(signal.SIGTERM) is before
     replayed = run("replay", str(decisions))
     assert (replayed.exit_code, replayed.output) == (0, "2 calls, all answered as recorded\n")
@@ -131,7 +146,7 @@ def test_replay_of_something_else_is_an_error(tmp_path, content, message):
 @pytest.mark.usefixtures("_process_restored")
 def test_a_restart_after_a_crash_begins_on_a_line_of_its_own(tmp_path, monkeypatch, cut):
     """What was half written must not swallow the next header."""
-    monkeypatch.setattr(uvicorn.Server, "run", lambda _server, **_: None)
+    monkeypatch.setattr(wiring, "run_until_signal", serve_nobody)
     path = tmp_path / "d.jsonl"
     words = ("serve", "--cluster", CLUSTER, "--listen-port", "0", "--decision-log", str(path))
     assert run(*words).exit_code == 0
@@ -185,11 +200,122 @@ def test_explain_names_a_file_that_is_no_text(tmp_path):
     assert (result.exit_code, str(path) in result.stderr) == (2, True)
 
 
+class Answerer(http.server.BaseHTTPRequestHandler):
+    """A running extender that knows two pods."""
+
+    told: ClassVar[dict[str, object]] = {
+        "/explain/ns/fits": {"nodes": [{"node": "n1", "fits": True}]},
+        "/explain/ns/waits": {"nodes": [{"node": "n1", "fits": False}]},
+        "/explain/ns/runs": {"bound": {"node": "n1"}},
+        "/explain/ns/odd": None,
+    }
+
+    def do_GET(self) -> None:
+        """Answer as the extender does."""
+        told = self.told.get(self.path, {"error": "pod is not there"})
+        body = b"{" if told is None else json.dumps(told).encode()
+        self.send_response(200 if self.path in self.told else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_request(self, code: object = "-", size: object = "-") -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def running():
+    """The URL of a running extender."""
+    with http.server.HTTPServer(("127.0.0.1", 0), Answerer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("pod", "code"),
+    [
+        pytest.param("ns/fits", 0, id="fits somewhere"),
+        pytest.param("ns/waits", 1, id="fits nowhere"),
+        pytest.param("ns/runs", 0, id="has its node"),
+    ],
+)
+def test_explain_asks_a_running_extender(running, pod, code):
+    """About a pod of its cluster, by namespace and name."""
+    result = run("explain", pod, "--url", running)
+    assert result.exit_code == code, result.output
+    assert json.loads(result.stdout) == Answerer.told[f"/explain/{pod}"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "message"),
+    [
+        ("ns/gone", "pod is not there"),
+        ("ns/odd", "Expecting property name"),
+        ("name", "expected NAMESPACE/NAME"),
+    ],
+)
+def test_explain_of_what_the_extender_does_not_know_is_an_error(running, pod, message):
+    """Exit code 2 and a message."""
+    result = run("explain", pod, "--url", running)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("file:///etc", "file:///etc is no address"),
+        ("127.0.0.1:8888", "is no address"),
+        ("http://127.0.0.1:1", "refused"),
+        ("http://127.0.0.1:many", "Port could not be cast"),
+        ("https://127.0.0.1:1", "expected settings tls_cert, tls_key, tls_client_ca for https"),
+    ],
+)
+def test_explain_of_a_place_that_is_no_extender_is_an_error(url, message):
+    """A file is never read, and nobody there is told."""
+    result = run("explain", "ns/fits", "--url", url)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_explain_over_tls_shows_the_extenders_own_certificate(running, tmp_path, monkeypatch):
+    """Inside its pod the environment names the files, and the name that they hold."""
+    files = issue(tmp_path, authority())
+    server = http.server.HTTPServer(("127.0.0.1", 0), Answerer)
+    server.socket = Certificates(files).server.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    settings = {"TLS_CERT": files.cert, "TLS_KEY": files.key, "TLS_CLIENT_CA": files.client_ca}
+    for name, value in (settings | {"PEER_NAME": HOST}).items():
+        monkeypatch.setenv(f"{ENV_PREFIX}{name}", str(value))
+    try:
+        https = f"https://127.0.0.1:{server.server_address[1]}"
+        for url in (https, running):
+            result = run("explain", "ns/fits", "--url", url)
+            assert result.exit_code == 0, result.output
+        for name in (*settings, "PEER_NAME"):
+            monkeypatch.delenv(f"{ENV_PREFIX}{name}")
+        given = ("--ca", files.client_ca, "--cert", files.cert, "--key", files.key)
+        result = run("explain", "ns/fits", "--url", https, *map(str, given), "--name", HOST)
+        assert result.exit_code == 0, result.output
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("--cluster", "1x pdp-11"), "machine is 'pdp-11'"),
-        ((), "setting cluster is missing"),
+        ((), "settings cluster, kubeconfig are missing and this is no pod of a cluster"),
+        (
+            ("--kubeconfig", "/no/such/file"),
+            "setting kubeconfig /no/such/file: there is no such file",
+        ),
         (("--cluster", CLUSTER, "--candidate-limit", "-1"), "setting candidate_limit is -1"),
         (("--cluster", CLUSTER, "--listen-address", "256.0.0.1"), "cannot listen there"),
         (("--cluster", CLUSTER, "--listen-port", "0", "--decision-log", "/"), "cannot be written"),
@@ -209,11 +335,12 @@ def test_idle_connections_outlive_the_schedulers(monkeypatch, words, seconds):
     """kube-scheduler drops them after 90 s and does not retry on one that we dropped first."""
     served: list[int] = []
 
-    def keep(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
-        served.append(server.config.timeout_keep_alive)
-        assert len(sockets) == 1
+    async def keep(doors: list[Door], *, keep_alive_s: int, log: Logger) -> None:
+        await serve_nobody(doors, keep_alive_s=keep_alive_s, log=log)
+        served.append(keep_alive_s)
+        assert len(doors) == 1
 
-    monkeypatch.setattr(uvicorn.Server, "run", keep)
+    monkeypatch.setattr(wiring, "run_until_signal", keep)
     result = run("serve", "--cluster", CLUSTER, "--listen-port", "0", *words)
     assert (result.exit_code, served) == (0, [seconds])
 
@@ -231,3 +358,10 @@ def test_main_runs_the_command_line(monkeypatch):
     monkeypatch.setattr("sys.argv", ["coterie-extender", "--help"])
     with suppress(SystemExit):
         program.main()
+
+
+def test_a_decision_log_is_for_its_owner_alone(tmp_path):
+    """It holds everybody's pods."""
+    path = tmp_path / "decisions"
+    with program._open_log(path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600

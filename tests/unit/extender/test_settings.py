@@ -77,7 +77,6 @@ def test_lists_may_be_text_or_lists(tmp_path, text):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({}, "setting cluster is missing"),
         ({"cluster": ""}, "setting cluster is ''"),
         (FLAGS | {"candidate_limit": -1}, "setting candidate_limit is -1"),
         (FLAGS | {"listen_port": "many"}, "setting listen_port is 'many'"),
@@ -110,6 +109,76 @@ def test_invalid_and_unknown_settings_stop_the_start(flags, message):
     with pytest.raises(SettingsError) as caught:
         load_settings(flags)
     assert message in str(caught.value)
+
+
+TLS = {"tls_cert": "c", "tls_key": "k", "tls_client_ca": "a"}
+REPLICA = {"lease": "ns/name", "replica_url": "https://10.0.0.7:8443"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        pytest.param(
+            {"tls_cert": "c", "tls_key": "k"}, "expected all three or none", id="half of TLS"
+        ),
+        pytest.param(
+            FLAGS | {"kubeconfig": "k", "peer_name": "n"},
+            "setting kubeconfig, peer_name is for a live extender",
+            id="two clusters",
+        ),
+        pytest.param({"lease": "ns/name"}, "lease, replica_url: expected both", id="no URL"),
+        pytest.param(TLS | {"replica_url": "https://a"}, "expected both or none", id="no Lease"),
+        pytest.param(REPLICA, "expected http:// (as the server speaks)", id="TLS for the others"),
+        pytest.param(
+            TLS | REPLICA | {"replica_url": "http://a"}, "expected https://", id="no TLS for them"
+        ),
+        pytest.param({"lease": "name"}, "setting lease is 'name'", id="a Lease without namespace"),
+        pytest.param(REPLICA | {"replica_url": "a:1"}, "setting replica_url is 'a:1'", id="no URL"),
+        pytest.param({"events": "some"}, "setting events is 'some'", id="no such level"),
+    ],
+)
+def test_settings_that_exclude_each_other_stop_the_start(flags, message):
+    """Each is fine by itself."""
+    with pytest.raises(SettingsError) as caught:
+        load_settings(flags)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        pytest.param(
+            {"assume_s": 10.0},
+            r"setting assume_s is 10, expected more than 2 times http_timeout_s \(5\)",
+            id="assume_s",
+        ),
+        pytest.param(
+            {"staleness_bound_s": 40.9},
+            "setting staleness_bound_s is 40.9, expected 41 or more",
+            id="staleness_bound_s",
+        ),
+    ],
+)
+def test_times_of_a_live_extender_fit_each_other(flags, message):
+    """A plan that ends under its bind is given away; a bound below a quiet watch stops placing."""
+    with pytest.raises(SettingsError, match=message):
+        load_settings(flags)
+    assert load_settings(flags | {"cluster": "1x dgx-h100"}) is not None
+
+
+def test_a_live_extender_needs_no_settings():
+    """In a pod, the service account says where the API server is."""
+    settings = load_settings({})
+    assert (settings.cluster, settings.kubeconfig, settings.has_tls) == (None, None, False)
+    with pytest.raises(ClusterSpecError, match="setting cluster is missing"):
+        settings.cluster_spec()
+
+
+def test_replicas_over_tls_are_one_set_of_settings():
+    """As deploy/service has them."""
+    settings = load_settings(TLS | REPLICA | {"health_port": 0, "peer_name": "coterie.svc"})
+    assert settings.has_tls
+    assert settings.lease_duration_s == 15
 
 
 def test_unknown_environment_names_stop_the_start(monkeypatch):

@@ -62,6 +62,18 @@ def test_numbers_are_equal_exactly_for_equal_states(spare, changes):
     assert [one.state_numbers[state] for state in states] == ids
 
 
+def test_states_of_any_number_of_kinds_differ():
+    """Indices are never handed out again, and a cluster may see many kinds over the years."""
+    late = NodeKind(65_536, "late", "nvidia.com/gpu", None)
+    ids = ("a", "b")
+    views = [
+        make_view("n", zone="z", kind=kind, ids=ids, free=free)
+        for kind in (KINDS[0], late)
+        for free in range(4)
+    ]
+    assert len({view.state for view in views}) == len(views)
+
+
 @pytest.mark.parametrize(
     ("is_synced", "observed_at_s", "is_fresh"),
     [

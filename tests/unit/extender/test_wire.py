@@ -55,11 +55,14 @@ def test_node_names_may_be_null():
 def test_a_filter_answer_has_every_field_of_the_go_type():
     """An answer without NodeNames would reject every node; Error is always there."""
     body = wire.encode_filter(
-        ['"n1"'], failed={"n2": "a"}, unresolvable={"n3": 'b "quoted"'}, error=""
+        ['"n1"'],
+        failed_json=['"n2"' + wire.reason_tail("a")],
+        unresolvable_json=['"n3"' + wire.reason_tail('b "quoted"')],
+        error="",
     )
     assert body == (
-        b'{"Nodes":null,"NodeNames":["n1"],"FailedNodes":{"n2": "a"},'
-        b'"FailedAndUnresolvableNodes":{"n3": "b \\"quoted\\""},"Error":""}'
+        b'{"Nodes":null,"NodeNames":["n1"],"FailedNodes":{"n2":"a"},'
+        b'"FailedAndUnresolvableNodes":{"n3":"b \\"quoted\\""},"Error":""}'
     )
 
 
@@ -228,3 +231,64 @@ def test_bind_without_a_uid_or_a_node_is_refused(key):
     content = {"PodName": "p", "PodNamespace": "d", "PodUID": "u", "Node": "n"} | {key: ""}
     with pytest.raises(WireError, match=f"request {key} is '', expected at least 1 character"):
         wire.decode(wire.BindingArgs, json.dumps(content).encode())
+
+
+PREEMPT_REQUEST = b"""
+{"Pod":{"metadata":{"name":"train-0","uid":"8c1d"},"spec":{"priority":1000,"containers":[]}},
+ "NodeNameToVictims":null,
+ "NodeNameToMetaVictims":{
+  "n1":{"Pods":[{"UID":"u2"},{"UID":"u1"}],"NumPDBViolations":1},
+  "n2":{"Pods":[],"NumPDBViolations":0},
+  "n3":{"Pods":null,"NumPDBViolations":0},
+  "n4":null}}
+"""
+
+
+def test_a_preempt_request_is_read_as_the_scheduler_writes_it():
+    """Go writes nil slices and pointers as null; a list may be empty from 1.38 on."""
+    args = wire.decode(wire.PreemptionArgs, PREEMPT_REQUEST)
+    assert args.pod.spec.priority == 1000
+    found = {name: (one.uids, one.n_pdb_violations) for name, one in args.victims.items()}
+    assert found == {"n1": (("u2", "u1"), 1), "n2": ((), 0), "n3": ((), 0), "n4": ((), 0)}
+
+
+def test_victims_may_come_as_whole_pods():
+    """The form without nodeCacheCapable; the other map is null."""
+    pod = {"metadata": {"uid": "u1"}, "spec": {"priority": 5}}
+    victims = {"n1": {"Pods": [pod], "NumPDBViolations": 2}}
+    body = {"Pod": pod, "NodeNameToVictims": victims, "NodeNameToMetaVictims": None}
+    (found,) = wire.decode(wire.PreemptionArgs, json.dumps(body).encode()).victims.values()
+    assert (found.uids, found.n_pdb_violations) == (("u1",), 2)
+
+
+def test_without_victims_there_are_no_nodes():
+    """Both maps null: kube-scheduler has no candidate, and asks nobody."""
+    body = b'{"Pod":{"metadata":{},"spec":{}},"NodeNameToMetaVictims":null}'
+    assert wire.decode(wire.PreemptionArgs, body).victims == {}
+
+
+def test_a_preempt_answer_is_in_the_meta_form():
+    """The only one that kube-scheduler reads; keys are Go's names."""
+    body = wire.encode_preempt({"n1": (("u2", "u1"), 1), 'n"2': ((), 0)})
+    assert body == (
+        b'{"NodeNameToMetaVictims":{"n1":{"Pods":[{"UID":"u2"},{"UID":"u1"}],'
+        b'"NumPDBViolations":1},"n\\"2":{"Pods":[],"NumPDBViolations":0}}}'
+    )
+    assert wire.encode_preempt({}) == b'{"NodeNameToMetaVictims":{}}'
+
+
+@pytest.mark.parametrize(
+    ("victims", "says"),
+    [
+        ({"n1": {"Pods": [{}]}}, "n1.Pods.0.UID is missing, expected a string"),
+        ({"n1": {"Pods": [{"UID": ""}]}}, "n1.Pods.0.UID is '', expected at least 1 character"),
+        ({"n1": {"NumPDBViolations": "1"}}, "n1.NumPDBViolations is '1', expected"),
+    ],
+    ids=["no uid", "an empty uid", "a count that is a text"],
+)
+def test_a_preempt_request_with_a_fault_is_refused(victims, says):
+    """A victim without a uid could be anybody."""
+    body = {"Pod": {"metadata": {}, "spec": {}}, "NodeNameToMetaVictims": victims}
+    with pytest.raises(WireError) as caught:
+        wire.decode(wire.PreemptionArgs, json.dumps(body).encode())
+    assert f"request NodeNameToMetaVictims.{says}" in str(caught.value)

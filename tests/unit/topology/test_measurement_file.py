@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topology.errors import ImportFormatError
-from topology.measurement_file import parse_measurement
+from topology.measurement_file import parse_measurement, write_measurement
 from topology.model import MeasuredPair, MeasuredSet, Measurement
 
 PAIR = (MeasuredPair(0, 1, 42.2),)
@@ -82,3 +82,28 @@ def test_only_the_documented_error_comes_out(text):
     """The file is foreign."""
     with suppress(ImportFormatError):
         parse_measurement(text)
+
+
+FIGURES = st.floats(1e-3, 1e6, allow_nan=False)
+SETS = st.lists(st.integers(0, 15), min_size=3, max_size=8, unique=True).map(sorted).map(tuple)
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.integers(0, 7), st.integers(8, 15)), FIGURES, min_size=1, max_size=9
+    ),
+    st.dictionaries(SETS, FIGURES, max_size=4),
+    st.none() | st.integers(1, 1 << 40),
+    st.none() | st.text(min_size=1),
+)
+def test_what_is_written_is_read_back(pairs, sets, message_bytes, text):
+    """The agent reads the file that `measure` wrote: nothing may change on the way."""
+    measurement = Measurement(
+        pairs=tuple(MeasuredPair(a, b, figure) for (a, b), figure in pairs.items()),
+        sets=tuple(MeasuredSet(gpus, figure) for gpus, figure in sets.items()),
+        message_bytes=message_bytes,
+        nccl_version=text,
+        date=text,
+        source=text,
+    )
+    assert parse_measurement(write_measurement(measurement)) == measurement

@@ -1,0 +1,75 @@
+"""When pods were bound, as a watcher of the API server sees it.
+
+What it answers: the moments of the bindings of a namespace, from one watch that is open before the
+first of them. The figure that counts is pods per second from the first binding to the last one, so
+that start-up of the scheduler is in no figure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cluster.api import Api
+
+__all__ = ["BindWatch", "pods_per_second"]
+
+
+class BindWatch:
+    """Follows one namespace; `at_s` holds, by pod name, the monotonic second of its binding."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api = api
+        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        self._changed = asyncio.Condition()
+        self.at_s: dict[str, float] = {}
+
+    async def follow(self) -> None:
+        """Follow until cancelled; a watch that the server ends is opened again where it was."""
+        selector = {"fieldSelector": "spec.nodeName!="}
+        listed = await self._api.get(self._path, **selector)
+        await self._note(*(pod["metadata"]["name"] for pod in listed["items"]))
+        version = listed["metadata"]["resourceVersion"]
+        while True:
+            events = self._api.watch(self._path, resourceVersion=version, **selector)
+            async for _, pod in events:
+                version = pod["metadata"]["resourceVersion"]
+                await self._note(pod["metadata"]["name"])
+
+    async def until(self, n_pods: int, *, deadline_s: float) -> bool:
+        """Wait until that many pods were bound; False where the deadline passed first."""
+        return await self._wait(lambda: len(self.at_s) >= n_pods, deadline_s)
+
+    async def until_bound(self, name: str, *, deadline_s: float) -> bool:
+        """Wait until the pod was bound; False where the deadline passed first."""
+        return await self._wait(lambda: name in self.at_s, deadline_s)
+
+    async def _wait(self, is_done: Callable[[], bool], deadline_s: float) -> bool:
+        try:
+            async with asyncio.timeout(deadline_s):
+                async with self._changed:
+                    await self._changed.wait_for(is_done)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _note(self, *names: str) -> None:
+        now_s = time.monotonic()
+        async with self._changed:
+            for name in names:
+                self.at_s.setdefault(name, now_s)
+            self._changed.notify_all()
+
+
+def pods_per_second(moments_s: list[float]) -> float:
+    """Rate between the first and the last of some moments.
+
+    >>> pods_per_second([2.0, 1.0, 3.0])
+    1.0
+    """
+    span_s = max(moments_s) - min(moments_s)
+    return (len(moments_s) - 1) / span_s

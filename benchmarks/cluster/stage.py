@@ -1,0 +1,197 @@
+"""The stage on which arms are compared: one API server, its nodes, and schedulers that come and go.
+
+What it answers: how an arm's scheduler is configured (the one of deploy/, without the extender or
+with another one), and how an arm's extender runs. All arms share every setting of the scheduler
+but the extender; `clientConnection` is raised for all, since kube-scheduler's own limit of 50
+requests a second would bind without an extender at 50 pods a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from tests.cluster.api import Api, open_api
+from tests.cluster.manifests import Mode, scheduler_config
+from tests.cluster.processes import free_port
+from topology.names import DEFAULT_RESOURCE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from tests.cluster.control_plane import ControlPlane
+    from tests.cluster.processes import Program
+    from tests.cluster.scheduler import Scheduler
+
+__all__ = ["NAMESPACE", "Arm", "Running", "Stage", "make_pod"]
+
+NAMESPACE = "default"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+SCHEDULER = "coterie-scheduler"
+"""Name of the profile that places GPU pods in deploy/second-scheduler."""
+_QPS = 5_000
+_DELETION_DEADLINE_S = 120.0
+
+
+class Arm(Enum):
+    """What kube-scheduler asks while it places a pod."""
+
+    NONE = "no extender"
+    TRIVIAL = "trivial extender"
+    COTERIE = "Coterie"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An arm at work. `extender` is None where there is none, `url` is where it listens."""
+
+    scheduler: Scheduler | None
+    extender: Program | None
+    url: str
+
+    def cpu_s(self) -> tuple[float, float]:
+        """Processor seconds used so far by the scheduler and by the extender."""
+        return _used_s(self.scheduler), _used_s(self.extender)
+
+    @property
+    def extender_pid(self) -> int:
+        """Process id of the extender, 0 where there is none."""
+        return self.extender.pid if self.extender is not None else 0
+
+    async def state(self) -> dict[str, Any]:
+        """What the extender's `/state` says."""
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+            told: dict[str, Any] = (await client.get(f"{self.url}/state")).json()
+        return told
+
+    async def metrics(self) -> str:
+        """What the extender's metrics say."""
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+            return (await client.get(f"{self.url}/metrics")).text
+
+
+class Stage:
+    """One control plane for all arms. Pods are made while no scheduler runs."""
+
+    def __init__(self, plane: ControlPlane, api: Api) -> None:
+        self.plane = plane
+        self.api = api
+        self._n_started = 0
+
+    @staticmethod
+    @asynccontextmanager
+    async def on(plane: ControlPlane) -> AsyncIterator[Stage]:
+        """A stage on a control plane that runs."""
+        async with open_api(plane.admin) as api:
+            yield Stage(plane, api)
+
+    @asynccontextmanager
+    async def play(
+        self,
+        arm: Arm,
+        *,
+        percentage: int | None,
+        backoff_s: int | None = None,
+        has_scheduler: bool = True,
+    ) -> AsyncIterator[Running]:
+        """Run an arm's extender and scheduler while the block lasts.
+
+        `percentage` is `percentageOfNodesToScore` of the GPU profile, None for the default;
+        `backoff_s` is `podMaxBackoffSeconds`, None for what deploy/ says.
+        """
+        self._n_started += 1
+        port = free_port()
+        extender = await asyncio.to_thread(self._start_extender, arm, port)
+        scheduler: Scheduler | None = None
+        try:
+            url = f"http://127.0.0.1:{port}"
+            if has_scheduler:
+                config = self._config(arm, url, percentage, backoff_s)
+                name = f"scheduler-{self._n_started}"
+                scheduler = await asyncio.to_thread(self.plane.start_scheduler, config, name=name)
+            yield Running(scheduler, extender, url)
+        finally:
+            for program in (scheduler, extender):
+                if program is not None:
+                    await asyncio.to_thread(program.stop)
+
+    async def clear(self) -> None:
+        """Delete all pods of the namespace and wait until they are gone."""
+        await self.api.call(
+            "DELETE", PODS, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+        )
+        async with asyncio.timeout(_DELETION_DEADLINE_S):
+            while (await self.api.get(PODS, limit="1"))["items"]:  # noqa: ASYNC110 - asks a server
+                await asyncio.sleep(0.1)
+
+    async def create(self, pods: Sequence[dict[str, Any]]) -> None:
+        """Create pods."""
+        await self.api.create_all(PODS, pods)
+
+    def _start_extender(self, arm: Arm, port: int) -> Program | None:
+        name = f"extender-{self._n_started}"
+        if arm is Arm.NONE:
+            return None
+        if arm is Arm.COTERIE:
+            return self.plane.start_extender(
+                self.plane.admin, "--log-level", "warning", name=name, port=port
+            )
+        command = [sys.executable, "-m", "benchmarks.cluster.trivial_extender", "--port", str(port)]
+        return self.plane.start_program(name, command, f"http://127.0.0.1:{port}/readyz")
+
+    def _config(
+        self, arm: Arm, url: str, percentage: int | None, backoff_s: int | None
+    ) -> dict[str, Any]:
+        text = scheduler_config(Mode.SECOND_SCHEDULER, url, kubeconfig=Path(self.plane.admin))
+        config: dict[str, Any] = json.loads(text)
+        config["clientConnection"] |= {"qps": _QPS, "burst": _QPS}
+        profile = config["profiles"][0]
+        del profile["percentageOfNodesToScore"]
+        if percentage is not None:
+            profile["percentageOfNodesToScore"] = percentage
+        if backoff_s is not None:
+            config["podMaxBackoffSeconds"] = backoff_s
+        if arm is Arm.NONE:
+            del config["extenders"]
+        if arm is Arm.TRIVIAL:
+            for verb in ("bindVerb", "preemptVerb"):
+                del config["extenders"][0][verb]
+        return config
+
+
+def make_pod(name: str, size: int, annotations: dict[str, str] | None = None) -> dict[str, Any]:
+    """A pod of one container with `size` GPUs (0: none) for the profile under test."""
+    limits = {DEFAULT_RESOURCE: str(size)} if size else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations or {}},
+        "spec": {
+            "schedulerName": SCHEDULER,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "train",
+                    "resources": {"requests": {"cpu": "100m"}, "limits": limits},
+                }
+            ],
+        },
+    }
+
+
+def _used_s(program: Program | None) -> float:
+    """User and system seconds of a process; Linux only (proc(5), fields 14 and 15)."""
+    if program is None:
+        return 0.0
+    text = Path(f"/proc/{program.pid}/stat").read_text(encoding="utf-8")
+    fields = text.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100

@@ -1,0 +1,1 @@
+"""Benchmarks of the node plugin beside a real kubelet: how soon, how fast, at what cost."""

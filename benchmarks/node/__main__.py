@@ -1,0 +1,259 @@
+"""The command line of the node's benchmark.
+
+`python -m benchmarks.node`. Builds the control plane and the node's programs when absent, runs a
+real kubelet with the plugin on a simulated machine of 16 GPUs, and writes `node.json` and `node.md`
+with environment and date to the folder that `--out` names. Needs root and mount namespaces. Exit
+codes: 0 done, 1 it could not run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks.node.calls import time_calls
+from benchmarks.report import ResultTable, read_environment, to_rich, write_results
+from plugin.server import endpoint_of
+from tests.cluster.agent_process import start_agent
+from tests.cluster.build import binaries, node_programs
+from tests.cluster.containerd import RuntimeMissing, find_runc
+from tests.cluster.control_plane import MASTERS, ControlPlane
+from tests.cluster.kubelet_node import KubeletNode, NodeTools
+from tests.cluster.node_space import SpaceRefused, check_machine
+from tests.cluster.real_pods import RealPods, is_running, real_container, real_pod
+from tests.cluster.versions import chosen_minor
+from topology.names import DEFAULT_RESOURCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.report import Cell
+    from tests.cluster.agent_process import AgentProcess
+
+DEFAULT_OUT = Path(__file__).resolve().parents[1] / "results"
+RECORDING = "dgx-2"
+N_GPUS = 16
+AGENT = "coterie-plugin-benchmark"
+"""The user whose requests are counted in the API server's audit log."""
+_AUDIT = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "users": [AGENT]}],
+}
+_CONTAINERS = 3
+LEAST_WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How much is measured."""
+
+    n_pods: int
+    n_calls: int
+    n_real: int
+    n_restarts: int
+    idle_s: float
+
+
+FULL = Load(50, 400, 30, 5, 120.0)
+QUICK = Load(3, 8, 2, 1, 3.0)
+
+
+def main(
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = DEFAULT_OUT,
+    quick: Annotated[bool, typer.Option("--quick", help="A smoke run on less data.")] = False,
+) -> None:
+    """Measure the node plugin beside a real kubelet, print the table and keep it."""
+    console = Console(width=max(Console().width, LEAST_WIDTH))
+    load = QUICK if quick else FULL
+    try:
+        check_machine()
+        tools = NodeTools(node_programs(), find_runc(console.print))
+    except (SpaceRefused, RuntimeMissing) as error:
+        console.print(f"[red]{error}[/red]")
+        raise typer.Exit(1) from error
+    date = datetime.now(tz=UTC).isoformat(timespec="seconds")
+    facts = {"Kubernetes": chosen_minor()} | ({"run": "quick"} if quick else {})
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with (
+        tempfile.TemporaryDirectory(prefix="coterie-bench-") as folder,
+        Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress,
+    ):
+        task = progress.add_task("node", total=load.n_pods + load.n_calls + load.n_real)
+        tables = _measure(Path(folder), tools, load, lambda: progress.advance(task))
+    for table in tables:
+        console.print(to_rich(table))
+    written = write_results(out, "node", tables, read_environment(date, facts))
+    console.print(f"node: written to {written[0]} and {written[1]}")
+
+
+def _measure(
+    folder: Path, tools: NodeTools, load: Load, advance: Callable[[], None]
+) -> tuple[ResultTable, ...]:
+    audit, policy = folder / "audit.log", folder / "audit.json"
+    policy.write_text(json.dumps(_AUDIT), encoding="utf-8")
+    flags = [f"--audit-policy-file={policy}", f"--audit-log-path={audit}"]
+    with (
+        ControlPlane(binaries(chosen_minor()), folder / "plane", api_server_flags=flags) as plane,
+        KubeletNode(plane, "bench", tools, numa_nodes=2) as node,
+    ):
+        agent = start_agent(node, plane.kubeconfig(AGENT, MASTERS), RECORDING)
+        (pid,) = _processes("plugin", node.name)
+        pods = RealPods(plane)
+        for number in range(load.n_pods):
+            pods.create(real_pod(f"idle-{number}", real_container("main"), nodeName=node.name))
+            advance()
+        for number in range(load.n_pods):
+            pods.until(f"idle-{number}", is_running)
+        socket = node.device_plugins / endpoint_of(DEFAULT_RESOURCE)
+        ids = [gpu["uuid"] for gpu in _topology(plane, node.name)["gpus"]]
+        preferred, allocate = time_calls(socket, ids, load.n_calls, advance)
+        for number in range(load.n_real):
+            name = f"real-{number}"
+            containers = [real_container(f"c{i}", 2) for i in range(_CONTAINERS)]
+            pods.create(real_pod(name, *containers, nodeName=node.name))
+            pods.until(name, is_running)
+            pods.delete(name)
+            advance()
+        known = _seconds(agent, "known")
+        asked = _seconds(agent, "asked")
+        appeared = [_restart(node, agent) for _ in range(load.n_restarts)]
+        time.sleep(5)  # the looks that follow a registration are not idleness
+        n_before, busy_s = _n_requests(audit), _busy_s(pid)
+        time.sleep(load.idle_s)
+        n_idle = _n_requests(audit) - n_before
+        idle_share = (_busy_s(pid) - busy_s) / load.idle_s
+        rss = _status(pid, "VmRSS"), _status(pid, "VmHWM")
+        pods.clear()
+    rows: list[tuple[Cell, ...]] = [
+        ("GetPreferredAllocation, the kubelet asked", *_quantiles(preferred), 30.0),
+        ("Allocate after it", *_quantiles(allocate), 10.0),
+    ]
+    calls = ResultTable(
+        "Calls of the kubelet's",
+        ("call", "n", "p50 ms", "p99 ms", "max ms", "goal p99 ms"),
+        tuple(rows),
+        (
+            f"{N_GPUS} GPUs ({RECORDING}), {load.n_pods} running pods on the node",
+            "made over the plugin's socket, one after another",
+        ),
+        digits=2,
+    )
+    finding = ResultTable(
+        "Finding out who asks",
+        ("how", "n", "mean ms"),
+        (("known without asking", *known), ("by a look at the kubelet", *asked)),
+        (f"{load.n_real} real pods of {_CONTAINERS} containers with 2 GPUs, beside the others",),
+        digits=2,
+    )
+    cost = ResultTable(
+        "Cost",
+        ("what", "value", "goal"),
+        (
+            ("registered after the kubelet's socket appears, worst s", max(appeared), 1.0),
+            ("resident memory, MiB", rss[0] / 1024, 100.0),
+            ("most resident memory, MiB", rss[1] / 1024, 100.0),
+            ("idle CPU, % of a core", 100 * idle_share, 0.5),
+            ("requests to the API server an hour, idle", 3600 * n_idle / load.idle_s, 0.0),
+        ),
+        (
+            f"{load.n_restarts} restarts of the kubelet",
+            f"idle for {load.idle_s:g} s with {load.n_pods} pods on the node",
+            "requests from the API server's audit log",
+        ),
+        digits=2,
+    )
+    return calls, finding, cost
+
+
+def _quantiles(seconds: list[float]) -> tuple[int, float, float, float]:
+    ordered = 1000 * np.sort(np.asarray(seconds))
+    p50, p99 = (float(np.quantile(ordered, share)) for share in (0.5, 0.99))
+    return len(seconds), p50, p99, float(ordered[-1])
+
+
+def _topology(plane: ControlPlane, node: str) -> dict[str, list[dict[str, str]]]:
+    told = plane.client.get(f"/api/v1/nodes/{node}").json()["metadata"]["annotations"]
+    found: dict[str, list[dict[str, str]]] = json.loads(told["coterie.gpu/topology"])
+    return found
+
+
+def _seconds(agent: AgentProcess, how: str) -> tuple[int, float]:
+    """How often, and milliseconds on average, from the plugin's own histogram."""
+    values = dict.fromkeys(("count", "sum"), 0.0)
+    for line in agent.get("/metrics").text.splitlines():
+        for part in values:
+            if line.startswith(f'coterie_plugin_identity_seconds_{part}{{how="{how}"}}'):
+                values[part] = float(line.split()[-1])
+    return int(values["count"]), 1000 * values["sum"] / max(values["count"], 1)
+
+
+def _restart(node: KubeletNode, agent: AgentProcess) -> float:
+    """Seconds from the new socket's birth until the plugin says that it is registered."""
+    n_before = _n_registered(agent)
+    node.restart_kubelet()
+    deadline_s = time.monotonic() + 30
+    while _n_registered(agent) == n_before:
+        if time.monotonic() > deadline_s:
+            msg = "the plugin did not register again within 30 s"
+            raise TimeoutError(msg)
+        time.sleep(0.05)
+    stamp = _registered(agent)[-1]["timestamp"]
+    registered_s = datetime.fromisoformat(str(stamp)).timestamp()
+    return registered_s - node.kubelet_socket.stat().st_ctime
+
+
+def _registered(agent: AgentProcess) -> list[dict[str, object]]:
+    return [one for one in agent.events("standing") if one["phase"] == "registered"]
+
+
+def _n_registered(agent: AgentProcess) -> int:
+    return len(_registered(agent))
+
+
+def _n_requests(audit: Path) -> int:
+    return len(audit.read_text(encoding="utf-8").splitlines()) if audit.exists() else 0
+
+
+def _processes(module: str, node: str) -> list[int]:
+    """Pids of `python -m <module> run` for a node, as this machine counts them."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue  # it has ended meanwhile
+            wanted = [b"-m", module.encode(), b"run"]
+            if words[1:4] == wanted and node.encode() in words:
+                found.append(int(entry.name))
+    return found
+
+
+def _busy_s(pid: int) -> float:
+    """CPU seconds that a process has used (proc(5), stat: utime and stime are fields 14, 15)."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _status(pid: int, key: str) -> int:
+    """KiB of memory, by its name in /proc/PID/status."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,43 @@
+"""The engine's time: Unix seconds that never jump.
+
+What it answers: what time it is, as the wall clock said at the start plus what a monotonic clock
+has counted since. Deadlines and freshness are differences of such times, so that setting the
+machine's clock neither ends assumptions early nor makes old state look fresh.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["SteadyClock", "boot_time"]
+
+
+def boot_time() -> float:
+    """Seconds that go on while the machine sleeps, as other machines' do, where there are such."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
+class SteadyClock:
+    """Call it for the time; `at` gives the time of a reading of the same monotonic clock."""
+
+    def __init__(
+        self,
+        *,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._monotonic = monotonic
+        self._offset_s = wall() - monotonic()
+
+    def __call__(self) -> float:
+        """The time now."""
+        return self.at(self._monotonic())
+
+    def at(self, monotonic_s: float) -> float:
+        """The time of a reading of the monotonic clock."""
+        return self._offset_s + monotonic_s

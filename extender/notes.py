@@ -1,0 +1,109 @@
+"""What users and operators are told by Events, as values.
+
+What it answers: which answers and effects are worth an Event on the pod or the node, with which
+reason and sentence. The reasons are a closed set; a sentence is a function of what it tells of, so
+that the same thing is told once (`extender.reporter`). What kube-scheduler tells by itself (its
+FailedScheduling holds our refusals and our bind errors word for word) is not told again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from extender.answers import Outcome, Verb
+from extender.effects import Conflict, Mismatch, NodeProblem
+from extender.reasons import Reason
+from kube.objects import ObjectKey
+from topology.errors import CodecError
+from topology.plan import decode_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from extender.answers import Answer
+    from topology.plan import ContainerPlan
+
+__all__ = ["EventReason", "Note", "notes_of_answer", "notes_of_effect"]
+
+
+class EventReason(Enum):
+    """Reason of an Event; the value is what `kubectl describe` shows."""
+
+    INVALID_REQUEST = "InvalidGpuRequest"
+    UNSUPPORTED = "UnsupportedGpuRequest"
+    BIND_REFUSED = "GpuBindRefused"
+    ALLOCATED_OTHERWISE = "GpusAllocatedOtherwise"
+    PLAN_CONFLICT = "GpuPlanConflict"
+    NODE_PROBLEM = "GpuNodeProblem"
+    PLACED = "GpusPlaced"
+
+    @property
+    def is_warning(self) -> bool:
+        """Whether somebody should look at it."""
+        return self is not EventReason.PLACED
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One Event to write; `about` is a pod, or a node where its namespace is empty."""
+
+    about: ObjectKey
+    reason: EventReason
+    message: str
+
+
+def notes_of_answer(answer: Answer, plan_text: str | None = None) -> Iterator[Note]:
+    """What an answer is worth telling; `plan_text` is the plan that was bound, if any."""
+    if not answer.pod_uid:
+        return
+    namespace, _, name = answer.pod.partition("/")
+    about = ObjectKey(namespace, name, answer.pod_uid)
+    if answer.verb is Verb.FILTER:
+        if answer.reason is Reason.INVALID_REQUEST:
+            yield Note(about, EventReason.INVALID_REQUEST, answer.detail)
+        for warning in answer.warnings:
+            yield Note(about, EventReason.UNSUPPORTED, warning)
+    elif answer.verb is Verb.BIND:
+        if answer.reason is Reason.WRITE_REFUSED:
+            yield Note(about, EventReason.BIND_REFUSED, answer.detail)
+        if answer.outcome is Outcome.OK and plan_text is not None:
+            yield Note(about, EventReason.PLACED, _placed(answer, plan_text))
+
+
+def notes_of_effect(effect: object) -> Iterator[Note]:
+    """What an effect of the live state is worth telling."""
+    match effect:
+        case Mismatch():
+            about = ObjectKey(effect.namespace, effect.name, effect.uid)
+            planned, given = _devices(effect.planned), _devices(effect.containers)
+            message = f"node {effect.node} gave {given or 'no GPU'}, planned was {planned}"
+            yield Note(about, EventReason.ALLOCATED_OTHERWISE, message)
+        case Conflict():
+            about = ObjectKey(effect.namespace, effect.name, effect.uid)
+            message = (
+                f"the plan names {', '.join(effect.ids)} of node {effect.node}, which other pods "
+                f"have ({', '.join(effect.owners)})"
+            )
+            yield Note(about, EventReason.PLAN_CONFLICT, message)
+        case NodeProblem():
+            # kubectl looks for a node's events by its name as the uid too, as the kubelet writes.
+            about = ObjectKey("", effect.node, effect.node)
+            yield Note(about, EventReason.NODE_PROBLEM, effect.detail)
+        case _:
+            return
+
+
+def _placed(answer: Answer, plan_text: str) -> str:
+    try:
+        plan = decode_plan(plan_text)
+    except CodecError as error:
+        return f"on node {answer.node}: {error}"
+    speed = plan.score_gbytes_per_s
+    told = f", {speed:.1f} GB/s all-reduce predicted" if speed else ""
+    return f"on node {plan.node}: {_devices(plan.containers)}{told}"
+
+
+def _devices(containers: Iterable[ContainerPlan]) -> str:
+    return "; ".join(f"{', '.join(one.ids)} for container {one.name}" for one in containers)

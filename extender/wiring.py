@@ -1,0 +1,175 @@
+"""Wires the extender together as its settings say, embedded or live, and serves it.
+
+What it answers: nothing; it makes the objects, once, in the order in which they need each other,
+and ends them in the opposite one.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from extender import logkeys
+from extender.app import Dependencies, create_app, create_health_app
+from extender.certificates import Certificates, TlsFiles
+from extender.clocks import SteadyClock
+from extender.decisions import DecisionLog
+from extender.desk import Desk
+from extender.embedded_engine import make_engine
+from extender.live_extender import LiveExtender, connect, make_desk
+from extender.metrics import Metrics
+from extender.serving import Door, freeze, listen, run_until_signal
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from extender.cluster import ClusterSpec
+    from extender.engine import Engine
+    from extender.errors import DecisionLogError
+    from extender.log import Logger
+    from extender.settings import Settings
+
+__all__ = ["Sockets", "make_certificates", "open_sockets", "serve"]
+
+HEALTH_ADDRESS = "0.0.0.0"  # noqa: S104 - the kubelet and Prometheus come from elsewhere
+"""Where the plain health routes are: on all addresses, which is what a probe of a pod needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sockets:
+    """What is listened on; `health` only beside TLS."""
+
+    verbs: socket.socket
+    health: socket.socket | None
+
+    def close(self) -> None:
+        """Close them."""
+        self.verbs.close()
+        if self.health is not None:
+            self.health.close()
+
+
+def open_sockets(settings: Settings) -> Sockets:
+    """Listen, so that a wrong address ends the start. Raises `SettingsError`."""
+    health = None
+    if settings.health_port is not None:
+        health = listen(HEALTH_ADDRESS, settings.health_port, setting="health_port")
+    where = "listen_address, listen_port"
+    return Sockets(listen(settings.listen_address, settings.listen_port, setting=where), health)
+
+
+async def serve(settings: Settings, sockets: Sockets, file: IO[str] | None, log: Logger) -> None:
+    """Serve until SIGTERM. Raises `ExtenderError` for settings that cannot be had."""
+    certificates = make_certificates(settings)
+    if settings.cluster is None:
+        await _serve_live(settings, sockets, file, certificates, log)
+    else:
+        await _serve_embedded(settings, sockets, file, certificates, log)
+
+
+async def _serve_embedded(
+    settings: Settings,
+    sockets: Sockets,
+    file: IO[str] | None,
+    certificates: Certificates | None,
+    log: Logger,
+) -> None:
+    spec = settings.cluster_spec()
+    engine = make_engine(spec, settings.rules)
+    desk = Desk(engine, log=_decision_log(file, spec, engine), log_ended=_log_ended(log))
+    clock = SteadyClock()
+    deps = Dependencies(
+        desk=desk,
+        metrics=Metrics(engine),
+        log=log,
+        clock=clock,
+        timer=time.perf_counter,
+        body_limit_bytes=settings.body_limit_bytes,
+        is_ready=lambda: engine.is_ready(clock()),
+    )
+    freeze()
+    _tell_listening(sockets, log)
+    log.info(logkeys.READY)
+    doors = _doors(deps, sockets, certificates)
+    await run_until_signal(doors, keep_alive_s=settings.keep_alive_s, log=log)
+
+
+async def _serve_live(
+    settings: Settings,
+    sockets: Sockets,
+    file: IO[str] | None,
+    certificates: Certificates | None,
+    log: Logger,
+) -> None:
+    transport = await connect(settings)
+    desk = make_desk(settings, lambda engine: _decision_log(file, None, engine), _log_ended(log))
+    live = LiveExtender(
+        settings,
+        desk,
+        transport,
+        log=log,
+        client_tls=None if certificates is None else lambda: certificates.client,
+    )
+    metrics = Metrics(desk.engine)
+    metrics.add_source(live.metrics.collect)
+    deps = Dependencies(
+        desk=desk,
+        metrics=metrics,
+        log=log,
+        clock=live.clock,
+        timer=time.perf_counter,
+        body_limit_bytes=settings.body_limit_bytes,
+        is_ready=lambda: live.is_ready,
+        unready_because=lambda: live.unready_because,
+        verbs=live.verbs,
+        on_answer=live.on_answer,
+    )
+    # Again when the state is complete: until then much of what is allocated lives on.
+    freeze()
+    _tell_listening(sockets, log)
+    doors = _doors(deps, sockets, certificates)
+    try:
+        await run_until_signal(doors, keep_alive_s=settings.keep_alive_s, log=log, beside=live.run)
+    finally:
+        await live.close()
+
+
+def _doors(deps: Dependencies, sockets: Sockets, certificates: Certificates | None) -> list[Door]:
+    doors = [Door(create_app(deps), sockets.verbs, certificates)]
+    if sockets.health is not None:
+        doors.append(Door(create_health_app(deps), sockets.health))
+    return doors
+
+
+def make_certificates(settings: Settings) -> Certificates | None:
+    """The certificates that the settings name, if any. Raises `SettingsError`."""
+    files = settings.tls_cert, settings.tls_key, settings.tls_client_ca
+    cert, key, client_ca = files
+    if cert is None or key is None or client_ca is None:
+        return None
+    peer_name = settings.peer_name
+    if settings.replica_url is not None and peer_name is None:
+        peer_name = urlsplit(settings.replica_url).hostname
+    return Certificates(TlsFiles(cert, key, client_ca), peer_name=peer_name)
+
+
+def _decision_log(
+    file: IO[str] | None, spec: ClusterSpec | None, engine: Engine
+) -> DecisionLog | None:
+    return None if file is None else DecisionLog(file, spec, engine)
+
+
+def _log_ended(log: Logger) -> Callable[[DecisionLogError], None]:
+    def tell(error: DecisionLogError) -> None:
+        log.warning(logkeys.DECISION_LOG_ENDED, **{logkeys.DETAIL: str(error)})
+
+    return tell
+
+
+def _tell_listening(sockets: Sockets, log: Logger) -> None:
+    address, port = sockets.verbs.getsockname()[:2]
+    health = {} if sockets.health is None else {"health_port": sockets.health.getsockname()[1]}
+    log.info(logkeys.LISTENING, address=address, port=port, **health)

@@ -1,0 +1,55 @@
+"""Kubernetes quantities, exactly: `4`, `"4k"`, `"500m"`, `"1e3"`, `"1Gi"`.
+
+What it answers: the number that a quantity means, without rounding. The grammar is
+apimachinery's (v0.36.3, pkg/api/resource/quantity.go `parseQuantityString`, suffix.go).
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+__all__ = ["parse_quantity", "parse_whole"]
+
+_QUANTITY = re.compile(
+    r"([+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30}))"
+    r"(?:[eE]([+-]?[0-9]{1,3})|([a-zA-Z]{1,2}))?"
+)
+_SUFFIXES = {
+    **{suffix: Fraction(1, 1000**power) for power, suffix in enumerate("mun", 1)},
+    **{suffix: Fraction(1000**power) for power, suffix in enumerate("kMGTPE", 1)},
+    **{f"{suffix}i": Fraction(1024**power) for power, suffix in enumerate("KMGTPE", 1)},
+}
+
+
+def parse_quantity(quantity: str | float) -> Fraction | None:
+    """Read a quantity; None where it is none.
+
+    JSON numbers are legal quantities. Sizes are bounded (30 digits, three of an exponent), so that
+    no text takes time without bound.
+
+    >>> parse_quantity("1500m")
+    Fraction(3, 2)
+    >>> parse_quantity("4 GPUs") is None
+    True
+    """
+    match = _QUANTITY.fullmatch(str(quantity))
+    if match is None:
+        return None
+    number, exponent, suffix = match.groups()
+    if suffix is not None and suffix not in _SUFFIXES:
+        return None
+    scale = _SUFFIXES[suffix] if suffix else Fraction(10) ** int(exponent or 0)
+    return Fraction(number) * scale
+
+
+def parse_whole(quantity: str | float) -> int | None:
+    """Read a quantity that counts devices: None where it is none, or not a whole number >= 0.
+
+    >>> parse_whole("4k"), parse_whole("500m"), parse_whole("-1")
+    (4000, None, None)
+    """
+    value = parse_quantity(quantity)
+    if value is None or value < 0 or value.denominator != 1:
+        return None
+    return int(value)

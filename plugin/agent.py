@@ -1,0 +1,453 @@
+"""The agent of a node: its parts, wired and kept running.
+
+What it answers: nothing; `Agent.run` serves the machine to the kubelet and publishes it, until
+cancelled, until the machine offers other resources than it began with, or until `reload`. It
+decides nothing: each part's module says what that part answers.
+
+    reader ──thread──▶ HealthWatch ──▶ NodeBooks ◀── ResourceAllocator ◀── kubelet's calls
+                                         │                │
+                      listings ◀─────────┤                └──▶ looks at the kubelet
+                      Reporting ◀────────┘
+                          └──▶ Publisher ──▶ own Node
+
+In the mode `reporter` nothing is served; the rest is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from kube.errors import KubeError
+from plugin import logkeys
+from plugin.allocator import AllocatorTools, ResourceAllocator
+from plugin.books import NodeBooks, SharingRules
+from plugin.cdi import cdi_documents
+from plugin.cdi_files import open_cdi_files
+from plugin.dev_files import find_dev_root, look
+from plugin.errors import CdiError, KubeletError, PluginError
+from plugin.health import HealthBook
+from plugin.health_watch import HealthTimes, HealthWatch
+from plugin.kubelet_socket import KubeletSocket
+from plugin.listing import ListedDevice, Listing
+from plugin.memory import give_back
+from plugin.offer import Offer
+from plugin.publisher import Publisher, PublisherTools
+from plugin.registration import Phase, Registration
+from plugin.reporting import Reporting
+from plugin.server import ResourceServer
+from plugin.settings import Mode
+from plugin.stock import take_stock, topology_text
+from plugin.witness import Witness
+from topology.errors import TopologyError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Mapping
+
+    from kube.kubelet import TopologyManager
+    from plugin.books import Stock
+    from plugin.device_nodes import PresentNodes
+    from plugin.devices import Device
+    from plugin.kubelet_view import KubeletView
+    from plugin.machine import MachineReader, MachineReading
+    from plugin.metrics import Metrics
+    from plugin.publisher import NodeApi
+    from plugin.registration import Standing
+    from plugin.settings import Settings
+    from plugin.stock import StockRules
+    from plugin.witness import Logger
+    from topology.devices import DevicesReport
+
+__all__ = ["Agent", "AgentTools", "Ending", "TopologyManagerSource"]
+
+_HERE = Path("/")
+BEAT_S = 1.0
+"""Between two signs of life of the loop."""
+MAX_SILENCE_S = 10.0
+"""A loop that gave none for so long hangs: every call of the kubelet's has a deadline of 1 s."""
+_ANSWER_S = 0.5
+_STOCK_AGAIN_S = 10.0
+"""Between tries to serve what the machine has become, where that did not work."""
+_LEARN_FIRST_S = 1.0
+_LEARN_CAP_S = 60.0
+"""Delays between questions for the Topology Manager to a kubelet that does not answer."""
+
+
+class Ending(Enum):
+    """Why an agent ended by itself."""
+
+    RELOAD = "reload"
+    """Somebody asked for it."""
+    OTHER_RESOURCES = "other resources"
+    """The machine offers other resources now: each needs a server of its own."""
+
+
+class TopologyManagerSource(Protocol):
+    """What is needed of `kube.kubelet` beside the pods."""
+
+    async def topology_manager(self, *, timeout_s: float | None = None) -> TopologyManager:
+        """How the Topology Manager is set. Raises `KubeError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTools:
+    """What an agent stands on; all of it outlives the agent."""
+
+    reader: MachineReader
+    node_api: NodeApi
+    kubelet: KubeletView
+    kubelet_settings: TopologyManagerSource
+    log: Logger
+    metrics: Metrics
+
+
+class Agent:
+    """One agent, for one `run`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        rules: StockRules,
+        reading: MachineReading,
+        *,
+        tools: AgentTools,
+        book: HealthBook | None = None,
+    ) -> None:
+        """`book` is what the last agent of this process knew to be wrong.
+
+        Raises `PluginError` where settings and machine do not suit each other.
+        """
+        self._settings = settings
+        self._rules = rules
+        self._tools = tools
+        stock = take_stock(reading, rules)
+        sharing = SharingRules(rules.sharing, settings.shared_devices_allocation_policy)
+        self._books = NodeBooks(settings.node, stock, sharing=sharing)
+        self._books.topology_manager = settings.topology_manager
+        self._witness = Witness(tools.log, tools.metrics, on_allocated=self._on_allocated)
+        self._publisher = Publisher(PublisherTools(tools.node_api, settings.node, self._witness))
+        self._reporting = Reporting(
+            self._books,
+            tools.kubelet,
+            publish=self._publish,
+            witness=self._witness,
+        )
+        # What the reading itself says is wrong is listed so from the beginning.
+        faults = {gpu.uuid: gpu.fault for gpu in reading.gpus if gpu.fault is not None}
+        known = replace(
+            book or HealthBook(), rules=settings.xid_rules, quiet_s=settings.health_quiet_s
+        ).after_poll(faults, time.monotonic())
+        self._books.see_unhealthy(known.unhealthy(self._books.devices))
+        self._watch = HealthWatch(
+            tools.reader,
+            self,
+            log=self._witness,
+            reading=reading,
+            book=known,
+            times=HealthTimes(poll_s=settings.health_poll_s),
+        )
+        self._listings = {one.name: Listing() for one in stock.inventory.resources}
+        self._phases: dict[str, Phase] = {}
+        self._ended: asyncio.Future[Ending] | None = None
+        self._beat_s = time.monotonic()
+        self._side_work: set[asyncio.Task[None]] = set()
+        self._learning: asyncio.Task[None] | None = None
+        self._latest = reading
+        self._newer = asyncio.Event()
+        self._is_taking_stock = False
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether devices are served, and not only told of."""
+        return self._settings.mode is Mode.DEVICE_PLUGIN
+
+    def live(self) -> str:
+        """What is wrong with the loop; empty: nothing. May be asked from any thread."""
+        silent_s = time.monotonic() - self._beat_s
+        return f"no sign of life for {silent_s:.0f} s" if silent_s > MAX_SILENCE_S else ""
+
+    def ready(self) -> str:
+        """What is missing until the agent does what it is for; empty: nothing. Any thread."""
+        if self._books.pods is None:
+            return f"no plan can be known: {self._witness.trouble}"
+        if not self.is_serving:
+            return "" if self._publisher.is_published else "nothing published yet"
+        done = {Phase.REGISTERED, Phase.UNWANTED}
+        missing = [name for name in self._listings if self._phases.get(name) not in done]
+        return f"not registered: {', '.join(missing)}" if missing else ""
+
+    @property
+    def health(self) -> HealthBook:
+        """What is known to be wrong with the machine."""
+        return self._watch.book
+
+    def reload(self) -> None:
+        """End, so that settings and machine are read anew."""
+        self._end(Ending.RELOAD)
+
+    async def run(self) -> Ending:
+        """Work until there is a reason to begin anew, or until cancelled."""
+        self._ended = asyncio.get_running_loop().create_future()
+        give_back()
+        self._describe()
+        await self._learn(tries=1)
+        await self._look()
+        self._books.begin_registration()
+        self._relist()
+        if self.is_serving:
+            self._books.present = await self._open_access(self._books.stock)
+        work = [
+            self._beat(),
+            self._watch.run(),
+            self._publisher.run(),
+            self._reporting.run(),
+            self._registration().run() if self.is_serving else self._follow_kubelet(),
+        ]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one) for one in work]
+                ending = await self._ended
+                for task in (*tasks, *self._side_work):
+                    task.cancel()
+        except ExceptionGroup as errors:
+            raise _first_of_ours(errors) from errors
+        return ending
+
+    # --- HealthView ---
+
+    def devices(self) -> Iterable[Device]:
+        """The devices that are served now."""
+        return self._books.devices
+
+    def see_health(self, unhealthy: Mapping[str, str]) -> None:
+        """List bad devices as such, and report them."""
+        self._tools.log.info(logkeys.DEVICES_CHANGED, **{logkeys.UNHEALTHY: dict(unhealthy)})
+        self._books.see_unhealthy(unhealthy)
+        self._relist()
+        self._reporting.check_soon()
+
+    def see_reading(self, reading: MachineReading) -> None:
+        """Make the stock anew, in a thread; the latest reading counts."""
+        self._latest = reading
+        self._newer.set()
+        if not self._is_taking_stock:
+            self._is_taking_stock = True
+            self._beside(self._take_stock())
+
+    # --- parts ---
+
+    def _registration(self) -> Registration:
+        settings = self._settings
+        tools = AllocatorTools(
+            self._books,
+            self._tools.kubelet,
+            self._witness,
+            settings.access_rules,
+        )
+        servers = [
+            ResourceServer(
+                Offer(name, listing, ResourceAllocator(name, tools)),
+                settings.kubelet_places.folder,
+                on_call=self._witness.called,
+            )
+            for name, listing in self._listings.items()
+        ]
+        return Registration(servers, settings.kubelet_places.socket, on_change=self._stands)
+
+    async def _open_access(self, stock: Stock) -> PresentNodes:
+        """Find the device nodes that containers need, and describe the devices for CDI."""
+        present = await asyncio.to_thread(self._find_nodes)
+        if self._settings.access_rules.has_cdi:
+            made = cdi_documents(
+                stock.devices,
+                stock.reading,
+                present,
+                strategy=self._settings.device_id_strategy,
+                dev_root=str(self._settings.host_dev_root),
+            )
+            for reason in made.left_out:
+                self._tools.log.warning(logkeys.CDI_FAILED, **{logkeys.REASON: reason})
+            # nvidia-ctk is another program, and may take its time.
+            rules = self._settings.cdi_rules
+            await asyncio.to_thread(lambda: open_cdi_files(rules).write(made.documents))
+        return present
+
+    def _find_nodes(self) -> PresentNodes:
+        settings = self._settings
+        return look(
+            find_dev_root(settings.driver_root_ctr_path, _HERE),
+            settings.proc_root,
+            extras=settings.extras,
+            imex_channels=settings.imex_channel_ids,
+            is_imex_required=settings.imex_required,
+        )
+
+    async def _beat(self) -> None:
+        while True:
+            self._beat_s = time.monotonic()
+            await asyncio.sleep(BEAT_S)
+
+    async def _follow_kubelet(self) -> None:
+        """In place of registrations: notice a kubelet that started anew by its socket."""
+        path = self._settings.kubelet_places.socket
+        if path is None:
+            return
+        socket = KubeletSocket(path)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(socket.watch())
+            mark = None
+            while True:
+                mark = await socket.other_than(mark)
+                self._books.begin_registration()
+                self._meet_kubelet()
+
+    async def _take_stock(self) -> None:
+        """Serve what the latest reading says, as soon as containers can be given it."""
+        try:
+            while (stock := await self._stock_of_latest()) is None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_STOCK_AGAIN_S):
+                        await self._newer.wait()
+        finally:
+            self._is_taking_stock = False
+        if [one.name for one in stock.inventory.resources] != list(self._listings):
+            self._end(Ending.OTHER_RESOURCES)
+            return
+        self._books.stock = stock
+        give_back()
+        self._describe()
+        self._relist()
+        self._watch.tell()
+        self._reporting.check_soon()
+
+    async def _stock_of_latest(self) -> Stock | None:
+        """None where it cannot be served: what was served stays."""
+        while True:
+            self._newer.clear()
+            reading = self._latest
+            try:
+                stock = await asyncio.to_thread(take_stock, reading, self._rules)
+                if self.is_serving:
+                    self._books.present = await self._open_access(stock)
+            except CdiError as error:
+                self._tools.log.warning(logkeys.CDI_FAILED, **{logkeys.REASON: str(error)})
+                return None
+            except (PluginError, TopologyError) as error:
+                reason = {logkeys.WHAT: "stock", logkeys.REASON: str(error)}
+                self._tools.log.warning(logkeys.READER_FAILED, **reason)
+                return None
+            if reading is self._latest:
+                return stock
+
+    async def _look(self) -> None:
+        """Learn which pods are there before any of ours."""
+        since = self._books.grants
+        try:
+            look = await self._tools.kubelet.look()
+        except KubeletError as error:
+            self._witness.looked(str(error))
+        else:
+            self._witness.looked(look.trouble)
+            self._books.see(look, since=since)
+
+    async def _learn(self, *, tries: int | None = None) -> None:
+        """Ask the kubelet how it aligns, until it answers or so often; settings stand in."""
+        delay_s = _LEARN_FIRST_S
+        while tries is None or tries > 0:
+            try:
+                found = await self._tools.kubelet_settings.topology_manager(timeout_s=_ANSWER_S)
+            except KubeError as error:
+                self._witness.looked(str(error))
+            else:
+                self._manage(found)
+                return
+            if tries is not None:
+                tries -= 1
+                continue
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, _LEARN_CAP_S)
+
+    def _manage(self, found: TopologyManager) -> None:
+        if found == self._books.topology_manager:
+            return
+        self._books.topology_manager = found
+        told = {logkeys.POLICY: found.policy.value, logkeys.SCOPE: found.scope.value}
+        self._tools.log.info(logkeys.TOPOLOGY_MANAGER, **told)
+        self._relist()
+        self._reporting.check_soon()
+
+    def _stands(self, change: Standing) -> None:
+        self._witness.stands(change)
+        self._phases[change.resource] = change.phase
+        if change.phase is Phase.LOST:
+            self._books.begin_registration()
+        elif change.phase is Phase.REGISTERED:
+            self._meet_kubelet()
+
+    def _meet_kubelet(self) -> None:
+        """It may be another kubelet than before: set otherwise, on a Node that was made anew."""
+        if self._learning is not None:
+            self._learning.cancel()
+        self._learning = self._beside(self._learn())
+        self._publisher.look_again()
+        self._reporting.check_soon()
+
+    def _on_allocated(self) -> None:
+        self._reporting.check_soon()
+
+    def _publish(self, report: DevicesReport, *, keeps_holds: bool) -> None:
+        topology = topology_text(self._books.stock)
+        self._publisher.publish(topology, report, keeps_holds=keeps_holds)
+
+    def _relist(self) -> None:
+        """List the devices as they are now; the kubelet hears of a change by itself."""
+        books = self._books
+        for resource in books.stock.inventory.resources:
+            listed = [
+                ListedDevice(
+                    device.id,
+                    device.id not in books.unhealthy,
+                    device.numa_node if books.tells_numa_nodes else None,
+                )
+                for device in resource.devices
+            ]
+            self._listings[resource.name].replace(listed)
+            n_unhealthy = sum(not one.is_healthy for one in listed)
+            self._tools.metrics.devices(
+                resource.name, n_healthy=len(listed) - n_unhealthy, n_unhealthy=n_unhealthy
+            )
+
+    def _describe(self) -> None:
+        stock = self._books.stock
+        reading, inventory = stock.reading, stock.inventory
+        n_devices = {one.name: len(one.devices) for one in inventory.resources}
+        notes = [*reading.notes, *inventory.notes]
+        told = {logkeys.N_DEVICES: n_devices, logkeys.NOTES: notes}
+        self._tools.log.info(logkeys.MACHINE_READ, **told)
+
+    def _beside(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._side_work.add(task)
+        task.add_done_callback(self._side_work.discard)
+        return task
+
+    def _end(self, ending: Ending) -> None:
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(ending)
+
+
+def _first_of_ours(errors: ExceptionGroup[Exception]) -> Exception:
+    """The error that says what is wrong; all of them where it is none of ours."""
+    ours = errors.subgroup(PluginError)
+    while ours is not None:
+        first = ours.exceptions[0]
+        if isinstance(first, PluginError):
+            return first
+        ours = first
+    return errors

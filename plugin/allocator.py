@@ -1,0 +1,201 @@
+"""Answers the kubelet's calls for one resource: whose container it is, and what it gets.
+
+What it answers: GetPreferredAllocation and Allocate, in the order: who asks (`plugin.identity`, by
+what is known, else by a look at the kubelet), which devices (`plugin.choice`), what the container
+sees of them (`plugin.access`). It decides none of that itself.
+
+An Allocate is checked like a question in which everything is fixed: the kubelet may have taken
+other devices than were answered, or none may have been asked for. So no container of a pod that
+requires something starts on less, and none on a device that is known to be bad.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from plugin.access import grant
+from plugin.choice import Refusal, choose
+from plugin.device_nodes import NoAccess
+from plugin.errors import KubeletError
+from plugin.identity import Ambiguous, Ask, Identified, Nobody, identify
+from plugin.offer import Refused
+
+if TYPE_CHECKING:
+    from plugin.access import AccessRules, ContainerAccess
+    from plugin.admission_gate import AdmissionGate
+    from plugin.books import NodeBooks
+    from plugin.choice import Chosen
+    from plugin.devices import Resource
+    from plugin.identity import Identity
+    from plugin.kubelet_view import Look
+
+__all__ = ["AllocationWitness", "AllocatorTools", "How", "KubeletLook", "ResourceAllocator"]
+
+
+class How(Enum):
+    """How it was found out who asks."""
+
+    KNOWN = "known"
+    """By what was known already."""
+    ASKED = "asked"
+    """By a look at the kubelet."""
+    AMBIGUOUS = "ambiguous"
+    """The look left several containers."""
+    NOBODY = "nobody"
+    """The look left none."""
+    BLIND = "blind"
+    """The kubelet did not let us look."""
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the kubelet was looked at for it."""
+        return self not in {How.KNOWN, How.BLIND}
+
+
+class KubeletLook(Protocol):
+    """What is needed of `plugin.kubelet_view`."""
+
+    gate: AdmissionGate
+
+    async def look(self, *, asks_devices: bool | None = None) -> Look:
+        """Look at the kubelet. Raises `KubeletError`."""
+        ...
+
+
+class AllocationWitness(Protocol):
+    """Who is told, on the event loop. Must not wait."""
+
+    def identified(self, how: How, duration_s: float) -> None:
+        """Take note of how it was found out who asks, and how long that took."""
+        ...
+
+    def looked(self, trouble: str) -> None:
+        """Take note of a look at the kubelet; `trouble` says what it did not tell, and why."""
+        ...
+
+    def answered(self, ask: Ask, who: Identity, found: Chosen | Refusal) -> None:
+        """Take note of an answer to GetPreferredAllocation."""
+        ...
+
+    def allocated(self, ask: Ask, who: Identity, found: Chosen | Refused) -> None:
+        """Take note of an answer to Allocate."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorTools:
+    """What all allocators of a node share."""
+
+    books: NodeBooks
+    kubelet: KubeletLook
+    witness: AllocationWitness
+    rules: AccessRules
+
+
+class ResourceAllocator:
+    """The `plugin.offer.Allocator` of one resource."""
+
+    def __init__(self, resource: str, tools: AllocatorTools) -> None:
+        self._resource = resource
+        self._tools = tools
+
+    async def preferred(
+        self, available: tuple[str, ...], *, must_include: tuple[str, ...], size: int
+    ) -> tuple[str, ...] | Refused:
+        """`size` of the available ids, with all of `must_include`."""
+        async with self._tools.kubelet.gate.call():
+            ask = Ask(self._resource, frozenset(available), frozenset(must_include), size)
+            return await self._prefer(ask)
+
+    async def _prefer(self, ask: Ask) -> tuple[str, ...] | Refused:
+        tools, books = self._tools, self._tools.books
+        # Devices that are aligned are reserved before the question.
+        who, how = await self._who(ask, asks_devices=not books.tells_numa_nodes)
+        supply = books.supply(self._served(), who, ask, is_fresh=how.is_fresh)
+        found = choose(ask, who, supply)
+        tools.witness.answered(ask, who, found)
+        if isinstance(found, Refusal):
+            books.refuse(who)
+            return Refused(str(found))
+        books.expect(self._resource, found.ids, who)
+        return found.ids
+
+    async def allocate(
+        self, containers: tuple[tuple[str, ...], ...]
+    ) -> tuple[ContainerAccess, ...] | Refused:
+        """What each container gets with the ids that it was given."""
+        answers: list[ContainerAccess] = []
+        async with self._tools.kubelet.gate.call():
+            for ids in containers:
+                answer = await self._allocate(ids)
+                if isinstance(answer, Refused):
+                    return answer
+                answers.append(answer)
+        return tuple(answers)
+
+    async def pre_start(self, ids: tuple[str, ...]) -> Refused | None:  # noqa: ARG002 - the protocol's
+        """Nothing is to be made ready: the option is never offered."""
+        return None
+
+    async def _allocate(self, ids: tuple[str, ...]) -> ContainerAccess | Refused:
+        tools, books = self._tools, self._tools.books
+        ask = Ask.given(self._resource, ids)
+        who = books.expected(self._resource, ids)
+        if who is None:
+            who, _ = await self._who(ask, asks_devices=False)
+        found = choose(ask, who, books.supply(self._served(), who, ask))
+        if isinstance(found, Refusal):
+            return self._refuse(ask, who, Refused(str(found)))
+        access = self._access(ids)
+        if isinstance(access, Refused):
+            return self._refuse(ask, who, access)
+        books.gave(self._resource, ids, who)
+        tools.witness.allocated(ask, who, found)
+        return access
+
+    def _refuse(self, ask: Ask, who: Identity, refused: Refused) -> Refused:
+        self._tools.books.refuse(who)
+        self._tools.witness.allocated(ask, who, refused)
+        return refused
+
+    def _access(self, ids: tuple[str, ...]) -> ContainerAccess | Refused:
+        chosen = [device for device in self._served().devices if device.id in ids]
+        tools = self._tools
+        access = grant(
+            chosen, tools.books.stock.reading, present=tools.books.present, rules=tools.rules
+        )
+        return Refused(access.reason) if isinstance(access, NoAccess) else access
+
+    async def _who(self, ask: Ask, *, asks_devices: bool) -> tuple[Identity, How]:
+        """Who asks: by what is known where that is certain, else by a look at the kubelet."""
+        clock = asyncio.get_running_loop().time
+        begun_s = clock()
+        found, how = await self._find(ask, asks_devices=asks_devices)
+        self._tools.witness.identified(how, clock() - begun_s)
+        return found, how
+
+    async def _find(self, ask: Ask, *, asks_devices: bool) -> tuple[Identity, How]:
+        tools, books = self._tools, self._tools.books
+        known = identify(ask, books.view(is_fresh=False))
+        if isinstance(known, Identified):
+            return known, How.KNOWN
+        since = books.grants
+        try:
+            look = await tools.kubelet.look(asks_devices=asks_devices)
+        except KubeletError as error:
+            tools.witness.looked(str(error))
+            return Nobody(str(error)), How.BLIND
+        tools.witness.looked(look.trouble)
+        books.see(look, since=since)
+        found = identify(ask, books.view(is_fresh=True))
+        return found, _HOW[type(found)]
+
+    def _served(self) -> Resource:
+        resources = self._tools.books.stock.inventory.resources
+        return next(one for one in resources if one.name == self._resource)
+
+
+_HOW = {Identified: How.ASKED, Ambiguous: How.AMBIGUOUS, Nobody: How.NOBODY}

@@ -1,0 +1,96 @@
+"""The HTTP endpoint of the agent: `/metrics`, `/livez` and `/readyz`.
+
+What it answers: whether the agent's loop still turns, whether it does what it is there for, and its
+metrics. It runs in threads of its own, so that it can tell of a loop that hangs; a framework would
+cost more memory than the rest of the agent's shells. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from dataclasses import dataclass
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import generate_latest
+
+from plugin.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from prometheus_client import CollectorRegistry
+
+__all__ = ["Endpoint", "serving"]
+
+_TEXT = ("Content-Type", "text/plain; charset=utf-8")
+_METRICS = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+"""The form that every Prometheus reads (prometheus.io, Exposition formats)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What is served. `live` and `ready` say what is wrong, in words; empty: nothing."""
+
+    registry: CollectorRegistry
+    live: Callable[[], str]
+    ready: Callable[[], str]
+
+    def app(self) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
+        """The WSGI application."""
+
+        def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+            path = environ.get("PATH_INFO", "")
+            if path == "/metrics":
+                start("200 OK", [_METRICS])
+                return [generate_latest(self.registry)]
+            checks = {"/livez": self.live, "/readyz": self.ready}
+            check = checks.get(path)
+            if check is None:
+                start("404 Not Found", [_TEXT])
+                return [b"expected /metrics, /livez or /readyz\n"]
+            wrong = check()
+            start("503 Service Unavailable" if wrong else "200 OK", [_TEXT])
+            return [f"{wrong or 'ok'}\n".encode()]
+
+        return answer
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+class _Handler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's word
+        """Probes come every few seconds: their lines would be the log."""
+
+
+@contextlib.contextmanager
+def serving(endpoint: Endpoint, *, address: str, port: int) -> Generator[int]:
+    """Serve; yields the port, which the system chooses for 0.
+
+    Raises `SettingsError` where it cannot listen there.
+    """
+    try:
+        server = make_server(
+            address, port, endpoint.app(), _Server6 if ":" in address else _Server, _Handler
+        )
+    except OSError as error:
+        msg = f"cannot listen on {address}:{port}: {error.strerror or error}"
+        raise SettingsError(msg) from error
+    thread = threading.Thread(target=server.serve_forever, name="endpoint", daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

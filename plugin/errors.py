@@ -1,0 +1,69 @@
+"""The exceptions of the node plugin.
+
+What it answers: which error a caller may see. Ordinary outcomes ("the set is not free", "no pod is
+known") are values, never exceptions. gRPC codes are known in `plugin.service` alone.
+
+    PluginError
+    ├── SettingsError      an unknown or invalid setting
+    ├── ReadingError       the machine could not be read at all
+    │   └── NvmlError      NVML said no; `code` is its nvmlReturn_t
+    ├── RegistrationError  the kubelet did not take the registration
+    ├── KubeletError       the kubelet could not be asked (pods, configuration, PodResources)
+    ├── CheckpointError    the kubelet's checkpoint cannot be read
+    ├── CdiError           a CDI specification that cannot be made or written
+    └── MeasurementError   a benchmark run that yields no bandwidth
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CdiError",
+    "CheckpointError",
+    "KubeletError",
+    "MeasurementError",
+    "NvmlError",
+    "PluginError",
+    "ReadingError",
+    "RegistrationError",
+    "SettingsError",
+]
+
+
+class PluginError(Exception):
+    """Any error of the plugin; `str()` names object, value and expectation."""
+
+
+class SettingsError(PluginError):
+    """An unknown or invalid setting."""
+
+
+class ReadingError(PluginError):
+    """The machine could not be read at all."""
+
+
+class NvmlError(ReadingError):
+    """NVML said no. `code` is its nvmlReturn_t (nvml.h); 0 where the library itself is missing."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class RegistrationError(PluginError):
+    """The kubelet did not take the registration."""
+
+
+class KubeletError(PluginError):
+    """The kubelet could not be asked."""
+
+
+class CheckpointError(PluginError):
+    """The kubelet's checkpoint cannot be read."""
+
+
+class CdiError(PluginError):
+    """A CDI specification that cannot be made or written."""
+
+
+class MeasurementError(PluginError):
+    """A benchmark run that yields no bandwidth."""

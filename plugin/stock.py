@@ -1,0 +1,61 @@
+"""The machine as it is served: reading, devices, measured figures, and what sets are worth.
+
+What it answers: the `Stock` of a reading under the settings. Pure, but up to a second of arithmetic
+where the machine type is new (`topology.tables`): call it off the event loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from plugin.books import Stock
+from plugin.errors import SettingsError
+from plugin.inventory import MigStrategy, take_inventory
+from plugin.sharing import NO_SHARING
+from topology.codec import encode_topology
+from topology.errors import InvalidTopology
+from topology.names import DEFAULT_RESOURCE
+from topology.select import build_machine
+
+if TYPE_CHECKING:
+    from plugin.machine import MachineReading
+    from plugin.sharing import TimeSlicing
+    from topology.measurement import Measurement
+
+__all__ = ["StockRules", "take_stock", "topology_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class StockRules:
+    """What the settings say about devices; `measurement` is of the machine's whole GPUs."""
+
+    strategy: MigStrategy = MigStrategy.NONE
+    sharing: TimeSlicing = NO_SHARING
+    resource: str = DEFAULT_RESOURCE
+    measurement: Measurement | None = None
+
+
+def take_stock(reading: MachineReading, rules: StockRules) -> Stock:
+    """Make the stock of a reading.
+
+    Raises `SettingsError` where strategy or measured figures do not suit the machine.
+    """
+    if rules.measurement is not None:
+        try:
+            whole = replace(reading.topology, measurement=rules.measurement)
+        except InvalidTopology as error:
+            msg = f"setting measurements: {error}, expected figures of this machine's GPUs"
+            raise SettingsError(msg) from error
+        reading = replace(reading, topology=whole)
+    inventory = take_inventory(
+        reading, strategy=rules.strategy, sharing=rules.sharing, base=rules.resource
+    )
+    topology = inventory.topology
+    return Stock(reading, inventory, None if topology is None else build_machine(topology))
+
+
+def topology_text(stock: Stock) -> str | None:
+    """What the Node is to carry as `coterie.gpu/topology`; None: nothing."""
+    topology = stock.inventory.topology
+    return None if topology is None else encode_topology(topology)

@@ -1,0 +1,107 @@
+"""The test clusters' command line: `build` their programs, or `run` a cluster for people.
+
+Exit codes: 0 done, or ended by ctrl-C; 1 something did not build, did not start or ended by itself;
+2 bad arguments; 143 ended by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+
+import typer
+
+from extender.cluster import parse_cluster
+from extender.errors import ExtenderError
+from tests.cluster.build import BuildFailed, binaries, node_programs
+from tests.cluster.control_plane import CommandFailed
+from tests.cluster.playground import play
+from tests.cluster.processes import ProgramFailed
+from tests.cluster.toolchain import ToolchainMissing
+from tests.cluster.versions import DEFAULT_MINOR, MINORS, VARIABLE, UnknownVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+T = TypeVar("T")
+_LOOK_EVERY_S = 1.0
+
+cli = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+
+Kubernetes = Annotated[
+    str, typer.Option(envvar=VARIABLE, help=f"Kubernetes minor: {', '.join(MINORS)}.")
+]
+
+
+@cli.command()
+def build(*, kubernetes: Kubernetes = DEFAULT_MINOR) -> None:
+    """Build etcd and Kubernetes into the cache, if they are not there; tells where."""
+    built = _made(lambda: binaries(kubernetes, _say))
+    around = _made(lambda: node_programs(_say))
+    for path in (built.etcd, built.kube_apiserver, built.kubectl, around.containerd):
+        typer.echo(path)
+
+
+@cli.command()
+def run(
+    *,
+    nodes: Annotated[str, typer.Option(help="Machines and counts.")] = "8x dgx-h100",
+    kubernetes: Kubernetes = DEFAULT_MINOR,
+) -> None:
+    """Run a cluster with the extender until ctrl-C."""
+    try:
+        spec = parse_cluster(nodes)
+    except ExtenderError as error:
+        _fail(str(error), 2)
+    built = _made(lambda: binaries(kubernetes, _say))
+    with tempfile.TemporaryDirectory(prefix="coterie-cluster-") as folder:
+        try:
+            with play(built, spec, Path(folder), _say) as playground:
+                typer.echo(playground.told())
+                wait = threading.Event()
+                while not wait.wait(_LOOK_EVERY_S):
+                    for program in playground.programs():
+                        if not program.is_running:
+                            _fail(f"{program.name} has ended:\n{program.log_tail()}", 1)
+        except (CommandFailed, ProgramFailed) as error:
+            _fail(str(error), 1)
+        finally:
+            _say("ending the cluster")
+
+
+def main() -> None:
+    """Run the command line; SIGTERM ends it as ctrl-C does."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        cli(standalone_mode=False)
+    except KeyboardInterrupt:
+        sys.exit(0)
+
+
+def _made(make: Callable[[], T]) -> T:
+    try:
+        return make()
+    except (BuildFailed, ToolchainMissing, UnknownVersion) as error:
+        _fail(str(error), 1)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + signal.SIGTERM)
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    _say(message)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Fixtures of the tests on the real control plane.
+
+`COTERIE_KUBERNETES=1.35` runs them on another version of Kubernetes; see `versions`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.build import binaries as built
+from tests.cluster.build import node_programs
+from tests.cluster.containerd import RuntimeMissing, find_runc
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kubelet_node import NodeTools
+from tests.cluster.node_space import SpaceRefused, check_machine
+from tests.cluster.versions import chosen_minor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.build import Binaries
+
+
+@pytest.fixture(scope="session")
+def binaries() -> Binaries:
+    """The programs of the chosen Kubernetes version, built when absent."""
+    return built(chosen_minor())
+
+
+@pytest.fixture(scope="module")
+def control_plane(
+    binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """A control plane for the tests of one module, without a scheduler."""
+    with ControlPlane(binaries, tmp_path_factory.mktemp("control-plane")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def node_tools() -> NodeTools:
+    """What real kubelets need beside themselves.
+
+    Where the machine cannot have them, their tests are left out. Where it merely lacks runc, and
+    none can be fetched, they are left out too, but fail in CI: there nobody would see.
+    """
+    try:
+        check_machine()
+    except SpaceRefused as error:
+        pytest.skip(f"no real kubelet on this machine: {error}")
+    try:
+        runc = find_runc(lambda text: print(text, file=sys.stderr))  # noqa: T201 - for people
+    except RuntimeMissing as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+    return NodeTools(node_programs(), runc)

@@ -1,0 +1,207 @@
+"""What became of every pod of a run on real kubelets: plan, what the kubelet gave, what was seen.
+
+What it answers: for each container that asked for GPUs three lists of ids, from three witnesses
+that do not know of each other: the plan on the pod (extender), PodResources (kubelet), and
+`NVIDIA_VISIBLE_DEVICES` as the container's own program found it. It also tells whether two
+containers ever held one GPU at a time, and how each pod that failed did. It judges nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import grpc
+import httpx
+
+from tests.cluster.real_pods import has_ended
+from tests.cluster.stub_plugin import VARIABLE, holders
+from tests.cluster.workload import PODS, RESOURCE
+from topology import names
+from topology.plan import decode_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tests.cluster.control_plane import ControlPlane
+    from tests.cluster.kubelet_node import KubeletNode
+
+__all__ = ["ContainerRecord", "LoopRecord", "Verdict"]
+
+_SAMPLE_EVERY_S = 0.15
+"""The kubelet answers 100 questions a second, for everybody together."""
+_RETRY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRecord:
+    """One container with GPUs. What a witness did not tell is empty; ids are sorted.
+
+    `held` is None for init containers, of which PodResources does not tell.
+    """
+
+    pod: str
+    container: str
+    is_init: bool
+    size: int
+    planned: tuple[str, ...]
+    held: tuple[str, ...] | None
+    seen: tuple[str, ...]
+
+    @property
+    def is_as_planned(self) -> bool:
+        """Whether all who can tell, tell the same."""
+        return self.planned == self.seen and self.held in {None, self.seen}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A whole run."""
+
+    containers: tuple[ContainerRecord, ...]
+    """Those of pods that succeeded."""
+    failures: Mapping[str, int]
+    """Pods that did not, by reason."""
+    shared: tuple[str, ...]
+    """GPUs that two containers held at one time, in words."""
+
+    @property
+    def planned(self) -> tuple[ContainerRecord, ...]:
+        """Those with a plan."""
+        return tuple(one for one in self.containers if one.planned)
+
+    @property
+    def astray(self) -> tuple[ContainerRecord, ...]:
+        """Those that had a plan and got something else."""
+        return tuple(one for one in self.planned if not one.is_as_planned)
+
+    def told(self) -> str:
+        """One line for people."""
+        n_planned, n_astray = len(self.planned), len(self.astray)
+        kept = f"{n_planned - n_astray} of {n_planned} planned containers got their plan"
+        unplanned = len(self.containers) - n_planned
+        return f"{kept}; {unplanned} without a plan; pods failed: {dict(self.failures) or 'none'}"
+
+
+@dataclass
+class LoopRecord:
+    """Watches pods and kubelets from threads of its own, inside a `with` block."""
+
+    control_plane: ControlPlane
+    nodes: Sequence[KubeletNode]
+    pods: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Every pod by uid, as it was last."""
+    shared: list[str] = field(default_factory=list)
+    _held: dict[tuple[str, str, str], set[tuple[str, ...]]] = field(default_factory=dict)
+    _seen: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    _ends: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._threads = [threading.Thread(target=self._follow)]
+        self._threads += [threading.Thread(target=self._sample, args=(one,)) for one in self.nodes]
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        self._ends.set()
+        for thread in self._threads:
+            thread.join()
+
+    def verdict(self) -> Verdict:
+        """Judge what was seen so far; logs are read as pods end, so nothing is missed."""
+        failures: Counter[str] = Counter()
+        containers: list[ContainerRecord] = []
+        for pod in self.pods.values():
+            status = pod["status"]
+            if status.get("phase") == "Failed":
+                failures[status.get("reason") or "its container failed"] += 1
+            if status.get("phase") == "Succeeded":
+                containers += self._containers(pod)
+        return Verdict(tuple(containers), failures, tuple(self.shared))
+
+    def _containers(self, pod: Mapping[str, Any]) -> Iterable[ContainerRecord]:
+        text = pod["metadata"].get("annotations", {}).get(names.PLAN)
+        planned = {one.name: one.ids for one in decode_plan(text).containers} if text else {}
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        for container, is_init, size in _asking(pod):
+            own = self._held.get((pod["spec"]["nodeName"], name, container), {()})
+            if len(own) != 1:
+                self.shared.append(f"{name}/{container} changed hands: {sorted(own)}")
+            yield ContainerRecord(
+                pod=name,
+                container=container,
+                is_init=is_init,
+                size=size,
+                planned=tuple(sorted(planned.get(container, ()))),
+                held=None if is_init else next(iter(own)),
+                seen=self._seen.get((uid, container), ()),
+            )
+
+    def _follow(self) -> None:
+        """Keep every pod as it was last, over API servers that come and go."""
+        while not self._ends.is_set():
+            try:
+                listed = self.control_plane.client.get(PODS).raise_for_status()
+                for pod in listed.json()["items"]:
+                    self._take(pod)
+                version = listed.json()["metadata"]["resourceVersion"]
+                self._watch(version)
+            except httpx.HTTPError:
+                self._ends.wait(_RETRY_S)
+
+    def _watch(self, version: str) -> None:
+        # Short, so that the end of the block is noticed.
+        query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "2"}
+        with self.control_plane.client.stream("GET", PODS, params=query) as answer:
+            for line in answer.iter_lines():
+                event = json.loads(line)
+                if event["type"] in {"ADDED", "MODIFIED"}:
+                    self._take(event["object"])
+                elif event["type"] == "ERROR":
+                    return
+
+    def _take(self, pod: dict[str, Any]) -> None:
+        meta = pod["metadata"]
+        self.pods[meta["uid"]] = pod
+        if not has_ended(pod) or pod["status"]["phase"] == "Failed":
+            return
+        node = next((one for one in self.nodes if one.name == pod["spec"].get("nodeName")), None)
+        if node is None:
+            return
+        for container, _, _ in _asking(pod):
+            if (meta["uid"], container) not in self._seen:
+                told = node.given(pod, container)["environment"].get(VARIABLE, "")
+                ids = tuple(sorted(filter(None, told.split(","))))
+                self._seen[meta["uid"], container] = ids
+
+    def _sample(self, node: KubeletNode) -> None:
+        while not self._ends.wait(_SAMPLE_EVERY_S):
+            try:
+                held = holders(node)
+            except grpc.RpcError:
+                continue  # the kubelet is being restarted, or has been asked too much
+            owner: dict[str, tuple[str, str]] = {}
+            for (pod, container), ids in held.items():
+                self._held.setdefault((node.name, pod, container), set()).add(ids)
+                for one in ids:
+                    if (other := owner.setdefault(one, (pod, container))) != (pod, container):
+                        self.shared.append(f"{one} on {node.name}: {other} and {(pod, container)}")
+
+
+def _asking(pod: Mapping[str, Any]) -> Iterable[tuple[str, bool, int]]:
+    """Containers with GPUs: name, whether it is an init container, how many."""
+    for one in pod["spec"].get("initContainers") or ():
+        size = int((one.get("resources", {}).get("limits") or {}).get(RESOURCE, 0))
+        if size:
+            yield one["name"], one.get("restartPolicy") != "Always", size
+    for one in pod["spec"]["containers"]:
+        size = int((one.get("resources", {}).get("limits") or {}).get(RESOURCE, 0))
+        if size:
+            yield one["name"], False, size

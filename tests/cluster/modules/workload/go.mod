@@ -1,0 +1,3 @@
+module coterie/workload
+
+go 1.24

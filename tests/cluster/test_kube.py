@@ -1,0 +1,519 @@
+"""`kube` against the real API server: what a fake can only claim."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import time
+import warnings
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from kube import watches
+from kube.errors import Conflict, Gone, KubeError, NotFound
+from kube.leases import Lease
+from kube.objects import ObjectKey
+from kube.reflector import Reflector, Timing
+from kube.server import ApiServer, Binding, ObjectEvent
+from kube.transport import MERGE_PATCH, Request, Transport
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+GPU = "nvidia.com/gpu"
+PLAN = "coterie.gpu/plan"
+PODS = "/api/v1/namespaces/default/pods"
+OTHER_UID = "5b1c1b0e-93a4-4a44-9a67-6ef0a8a1f6f2"
+SOON_S = 10.0
+QUIET_S = 35.0
+"""In a cluster in which nothing changes, something is heard at least this often."""
+BACK_S = 5.0
+"""After the API server is ready again, the picture is fresh within this time."""
+
+
+class Told:
+    """A sink that keeps what it was told and lets a test wait for it."""
+
+    def __init__(self):
+        self.objects = {}
+        self.faults = []
+        self._changed = asyncio.Condition()
+
+    async def replace(self, objects):
+        """All there is."""
+        self.objects = {one.name: one for one in objects}
+        self._change()
+
+    def seen(self, one):
+        """One more."""
+        self.objects[one.name] = one
+        self._change()
+
+    def gone(self, key):
+        """One less."""
+        self.objects.pop(key.name)
+        self._change()
+
+    def unread(self, key, reason):
+        """None of the API server's own objects is unreadable."""
+        raise AssertionError(key, reason)
+
+    def failed(self, fault):
+        """A failed try."""
+        self.faults.append(fault)
+        self._change()
+
+    def _change(self):
+        self._waker = asyncio.get_running_loop().create_task(self._wake())
+
+    async def _wake(self):
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def until(self, condition, within_s=SOON_S):
+        """Wait until it holds of this sink."""
+        async with asyncio.timeout(within_s), self._changed:
+            await self._changed.wait_for(lambda: condition(self))
+
+
+def played(scenario):
+    """Run a scenario to its end.
+
+    asyncio forgets to close a connection whose TLS handshake is cancelled before it has begun, as
+    happens where a reflector is stopped while it connects; that is not what these tests are about.
+    """
+    try:
+        asyncio.run(scenario)
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
+
+
+@asynccontextmanager
+async def opened(plane, kubeconfig=None):
+    """A transport to the test cluster."""
+    transport = await Transport.connect(kubeconfig or plane.admin)
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+@asynccontextmanager
+async def reflected(door, source, timing=Timing()):  # noqa: B008 - it is frozen
+    """A running reflector, synced, and its sink."""
+    told = Told()
+    reflector = Reflector(door, source, told, timing=timing)
+    running = asyncio.create_task(reflector.run())
+    try:
+        async with asyncio.timeout(SOON_S):
+            await reflector.relist()
+        yield reflector, told
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def create(door, path, content):
+    """Create an object; one that is there from another test is replaced."""
+    name = content["metadata"]["name"]
+    with contextlib.suppress(NotFound):
+        await door.request(
+            Request("DELETE", f"{path}/{name}", SOON_S, query={"gracePeriodSeconds": "0"})
+        )
+    return json.loads(await door.request(Request("POST", path, SOON_S, body=content)))
+
+
+async def create_pod(door, name, n_gpus=0, **spec):
+    """Create a pod in the namespace `default`; its key and version."""
+    limits = {GPU: str(n_gpus)} if n_gpus else {"cpu": "1"}
+    container = {"name": "main", "image": "none", "resources": {"limits": limits}}
+    content = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {"containers": [container], **spec},
+    }
+    made = (await create(door, PODS, content))["metadata"]
+    return ObjectKey("default", name, made["uid"]), made["resourceVersion"]
+
+
+async def the_pod(api, name):
+    """A pod of the namespace `default` that is there."""
+    pod = await api.get_pod("default", name)
+    assert pod is not None
+    return pod
+
+
+async def set_status(door, path, status):
+    """Write an object's status, as a kubelet would."""
+    request = Request(
+        "PATCH", f"{path}/status", SOON_S, body={"status": status}, content_type=MERGE_PATCH
+    )
+    await door.request(request)
+
+
+def test_nodes_are_told_as_they_come_change_and_go(control_plane):
+    """List, then watch, with allocatable devices and annotations."""
+
+    async def run():
+        async with opened(control_plane) as door:
+            meta = {"name": "n1", "labels": {"topology.kubernetes.io/zone": "z"}}
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": meta}
+            await create(door, "/api/v1/nodes", node)
+            async with reflected(door, watches.nodes()) as (reflector, told):
+                assert told.objects["n1"].zone == "z"
+                room = {GPU: "8", "cpu": "4", "other.com/dust": "4000"}
+                await set_status(door, "/api/v1/nodes/n1", {"allocatable": room, "capacity": room})
+                await told.until(lambda it: it.objects["n1"].allocatable)
+                assert told.objects["n1"].allocatable == {GPU: 8, "other.com/dust": 4000}
+                await door.request(Request("DELETE", "/api/v1/nodes/n1", SOON_S))
+                await told.until(lambda it: "n1" not in it.objects)
+                assert (reflector.n_relists, told.faults) == (0, [])
+
+    played(run())
+
+
+def test_pods_are_told_by_their_metadata_from_binding_to_end(control_plane):
+    """A pod comes with its plan in one event, and leaves when it ends, though no status is sent."""
+
+    async def run():
+        async with opened(control_plane) as door:
+            api = ApiServer(door)
+            source = watches.assigned_pods([GPU])
+            async with reflected(door, source) as (reflector, told):
+                for name, n_gpus in (("with", 2), ("without", 0)):
+                    pod, version = await create_pod(door, name, n_gpus)
+                    await api.bind(Binding(pod, version, "n-told", {PLAN: f"plan of {name}"}))
+                    await told.until(lambda it, name=name: name in it.objects)
+                assert told.objects["with"].plan == "plan of with"
+                assert told.objects["with"].may_ask
+                assert not told.objects["without"].may_ask
+                await set_status(door, f"{PODS}/with", {"phase": "Succeeded"})
+                await told.until(lambda it: "with" not in it.objects)
+                assert (reflector.n_relists, told.faults) == (0, [])
+            on_node = await api.list_pods_on("n-told")
+            assert {pod.name: pod.is_terminal for pod in on_node} == {
+                "with": True,
+                "without": False,
+            }
+
+    played(run())
+
+
+def test_nominated_pods_are_told_whole(control_plane):
+    """They claim GPUs before they are bound."""
+
+    async def run():
+        async with (
+            opened(control_plane) as door,
+            reflected(door, watches.nominated_pods()) as (_, told),
+        ):
+            await create_pod(door, "nominee", 2)
+            await set_status(door, f"{PODS}/nominee", {"nominatedNodeName": "n7"})
+            await told.until(lambda it: "nominee" in it.objects)
+            pod = told.objects["nominee"]
+            assert (pod.nominated_node, pod.node_name) == ("n7", None)
+            limits = json.loads(pod.body)["spec"]["containers"][0]["resources"]["limits"]
+            assert limits == {GPU: "2"}
+
+    played(run())
+
+
+def test_something_is_heard_where_nothing_changes(control_plane):
+    """A picture that may be old must be told from one in which nothing has happened.
+
+    Watches after the first begin where nothing has changed since: they end without any bookmark,
+    and must not count as failed. Shorter ones show that in the same time.
+    """
+
+    async def hear(door, n_times, timing):
+        source = watches.nominated_pods()
+        async with reflected(door, source, timing) as (reflector, told):
+            for _ in range(n_times):
+                before_s = reflector.observed_at_s
+                async with asyncio.timeout(QUIET_S):
+                    while reflector.observed_at_s == before_s:  # noqa: ASYNC110 - no event tells
+                        await asyncio.sleep(0.05)
+            assert (reflector.n_relists, reflector.counts.n_events, told.faults) == (0, 0, [])
+
+    async def run():
+        async with opened(control_plane) as door:
+            await asyncio.gather(hear(door, 1, Timing()), hear(door, 5, Timing(watch_s=3.0)))
+
+    played(run())
+
+
+class OldWatch:
+    """A door that asks the first watch to begin in the distant past."""
+
+    def __init__(self, door):
+        self._door = door
+        self._is_first = True
+
+    async def request(self, request):
+        """As it is."""
+        return await self._door.request(request)
+
+    def lines(self, request):
+        """From version 1, once."""
+        if self._is_first:
+            self._is_first = False
+            request = replace(request, query={**request.query, "resourceVersion": "1"})
+        return self._door.lines(request)
+
+
+def test_a_version_that_the_server_has_forgotten_leads_to_a_list(control_plane):
+    """410: the list brings what the watch cannot, and the watch goes on."""
+    # A server that has just started knows no history.
+    control_plane.kill_api_server()
+    control_plane.start_api_server()
+
+    async def run():
+        async with (
+            opened(control_plane) as door,
+            reflected(OldWatch(door), watches.nominated_pods()) as (reflector, told),
+        ):
+            await told.until(lambda it: it.faults)
+            assert isinstance(told.faults[0].error, Gone)
+            await create_pod(door, "late", 2)
+            await set_status(door, f"{PODS}/late", {"nominatedNodeName": "n7"})
+            await told.until(lambda it: "late" in it.objects)
+            assert (reflector.n_relists, len(told.faults)) == (1, 1)
+
+    played(run())
+
+
+def test_a_killed_api_server_is_found_again(control_plane):
+    """SIGKILL, changes before anybody watches again, and nothing is missed."""
+
+    async def run():
+        async with opened(control_plane) as door:
+            api = ApiServer(door)
+            async with reflected(door, watches.assigned_pods([GPU])) as (reflector, told):
+                control_plane.kill_api_server()
+                await told.until(lambda it: len(it.faults) >= 3)
+                assert all(fault.error.is_transient for fault in told.faults)
+                assert reflector.is_synced
+                await asyncio.to_thread(control_plane.start_api_server)
+                ready_s = time.monotonic()
+                pod, version = await create_pod(door, "after", 2)
+                await api.bind(Binding(pod, version, "n1", {PLAN: "p"}))
+                await told.until(lambda it: "after" in it.objects, within_s=BACK_S)
+                assert time.monotonic() - ready_s <= BACK_S
+                assert reflector.observed_at_s is not None
+                assert reflector.observed_at_s > ready_s
+
+    played(run())
+
+
+def test_a_list_on_request_holds_all_that_was_written_before(control_plane):
+    """Who takes a lease over must know every binding of the one before."""
+
+    async def run():
+        async with opened(control_plane) as door:
+            api = ApiServer(door)
+            async with reflected(door, watches.assigned_pods([GPU])) as (reflector, told):
+                pod, version = await create_pod(door, "handed-over", 2)
+                await api.bind(Binding(pod, version, "n1", {PLAN: "p"}))
+                now = await api.current_resource_version()
+                await reflector.relist()
+                assert int(reflector.resource_version) >= int(now)
+                assert told.objects["handed-over"].plan == "p"
+
+    played(run())
+
+
+def test_a_binding_writes_the_plan_and_binds_once(control_plane):
+    """One transaction; whatever forbids it is a conflict, and the pod itself tells which."""
+
+    async def run():
+        async with opened(control_plane) as door:
+            api = ApiServer(door)
+            pod, version = await create_pod(door, "bound", 2)
+            await api.annotate_pod("default", "bound", pod.uid, {"a": "b"})
+            with pytest.raises(Conflict, match="ResourceVersion in precondition"):
+                await api.bind(Binding(pod, version, "n1", {PLAN: "stale"}))
+            with pytest.raises(Conflict, match="UID in precondition"):
+                await api.bind(Binding(replace(pod, uid=OTHER_UID), "", "n1", {PLAN: "other"}))
+            await api.bind(Binding(pod, "", "n1", {PLAN: "right"}))
+            with pytest.raises(Conflict, match='already assigned to node "n1"'):
+                await api.bind(Binding(pod, "", "n2", {PLAN: "late"}))
+            found = await the_pod(api, "bound")
+            assert (found.node_name, found.annotations) == ("n1", {"a": "b", PLAN: "right"})
+            gated, _ = await create_pod(door, "gated", 2, schedulingGates=[{"name": "x.y/z"}])
+            with pytest.raises(Conflict, match="schedulingGates"):
+                await api.bind(Binding(gated, "", "n1", {}))
+            assert (await the_pod(api, "gated")).is_gated
+            absent = ObjectKey("default", "absent", "")
+            with pytest.raises(NotFound):
+                await api.bind(Binding(absent, "", "n1", {}))
+            assert await api.get_pod("default", "absent") is None
+
+    played(run())
+
+
+def test_a_pod_that_is_being_deleted_is_not_bound(control_plane):
+    """It conflicts like the others; the pod itself says why."""
+
+    async def run():
+        async with opened(control_plane) as door:
+            api = ApiServer(door)
+            pod, _ = await create_pod(door, "leaving", 2)
+            await door.request(
+                Request(
+                    "PATCH",
+                    f"{PODS}/leaving",
+                    SOON_S,
+                    body={"metadata": {"finalizers": ["x.y/z"]}},
+                    content_type=MERGE_PATCH,
+                )
+            )
+            await door.request(Request("DELETE", f"{PODS}/leaving", SOON_S))
+            with pytest.raises(Conflict, match="is being deleted"):
+                await api.bind(Binding(pod, "", "n1", {}))
+            assert (await the_pod(api, "leaving")).is_deleting
+            await door.request(
+                Request(
+                    "PATCH",
+                    f"{PODS}/leaving",
+                    SOON_S,
+                    body={"metadata": {"finalizers": None}},
+                    content_type=MERGE_PATCH,
+                )
+            )
+
+    played(run())
+
+
+def test_an_annotation_is_set_on_this_very_pod(control_plane):
+    """Not on another of its name, and never against validation."""
+
+    async def run():
+        async with opened(control_plane) as door:
+            api = ApiServer(door)
+            pod, version = await create_pod(door, "annotated")
+            newer = await api.annotate_pod("default", "annotated", pod.uid, {"a": "b", "c": "d"})
+            assert int(newer) > int(version)
+            await api.annotate_pod("default", "annotated", pod.uid, {"a": None})
+            assert (await the_pod(api, "annotated")).annotations == {"c": "d"}
+            for name, uid in (("annotated", OTHER_UID), ("absent", pod.uid)):
+                with pytest.raises(NotFound):
+                    await api.annotate_pod("default", name, uid, {"a": "b"})
+            with pytest.raises(KubeError) as caught:
+                await api.annotate_pod("default", "annotated", pod.uid, {"no key": "b"})
+            assert (caught.value.status, caught.value.fields) == (422, ("metadata.annotations",))
+
+    played(run())
+
+
+def test_events_are_shown_by_kubectl(control_plane):
+    """On the pod and on the node that they are about."""
+
+    async def run():
+        async with opened(control_plane) as door:
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "told"}}
+            made = await create(door, "/api/v1/nodes", node)
+            pod, _ = await create_pod(door, "told")
+            for about in (pod, ObjectKey("", "told", made["metadata"]["uid"])):
+                now = datetime.now(UTC)
+                await ApiServer(door).create_event(
+                    ObjectEvent(
+                        about,
+                        is_warning=True,
+                        reason="NoSet",
+                        message="no set of 4",
+                        at=now,
+                        component="coterie",
+                        instance="host",
+                    )
+                )
+
+    played(run())
+    for kind in ("pod", "node"):
+        described = control_plane.kubectl("describe", kind, "told")
+        assert "Warning NoSet" in " ".join(described.split())
+        assert "coterie no set of 4" in " ".join(described.split())
+
+
+def test_a_lease_has_one_writer(control_plane):
+    """Creation and replacement are refused to whoever comes second."""
+
+    async def run():
+        async with opened(control_plane) as door:
+            api = ApiServer(door)
+            now = datetime.now(UTC)
+            wanted = Lease("default", "coterie", "me", 15, now, now, 0)
+            assert await api.get_lease("default", "coterie") is None
+            created = await api.create_lease(wanted)
+            assert replace(created, resource_version="") == wanted
+            with pytest.raises(Conflict):
+                await api.create_lease(wanted)
+            taken = await api.update_lease(replace(created, holder="you", n_transitions=1))
+            assert await api.get_lease("default", "coterie") == taken
+            with pytest.raises(Conflict):
+                await api.update_lease(replace(created, holder="me"))
+            released = await api.update_lease(replace(taken, holder="", duration_s=1))
+            assert released.holder == ""
+
+    played(run())
+
+
+def test_budgets_are_those_of_the_api_server(control_plane):
+    """Selectors as users write them."""
+
+    async def run():
+        async with opened(control_plane) as door:
+            selector = {
+                "matchLabels": {"app": "a"},
+                "matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["test"]}],
+            }
+            content = {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": "few"},
+                "spec": {"minAvailable": 1, "selector": selector},
+            }
+            path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+            await create(door, path, content)
+            (budget,) = await ApiServer(door).list_pdbs()
+            assert (budget.name, budget.n_allowed) == ("few", 0)
+            assert budget.covers("default", "p", {"app": "a"})
+            assert not budget.covers("default", "p", {"app": "a", "tier": "test"})
+
+    played(run())
+
+
+def test_a_reflector_that_is_not_allowed_waits_until_it_is(control_plane):
+    """A token of a service account, and a role that comes late."""
+    control_plane.kubectl("create", "serviceaccount", "coterie")
+    kubeconfig = control_plane.service_account("default", "coterie")
+
+    async def run():
+        async with opened(control_plane, kubeconfig) as door:
+            told = Told()
+            reflector = Reflector(door, watches.nodes(), told)
+            running = asyncio.create_task(reflector.run())
+            try:
+                await told.until(lambda it: it.faults)
+                assert (told.faults[0].error.status, reflector.is_synced) == (403, False)
+                await asyncio.to_thread(
+                    control_plane.kubectl,
+                    "create",
+                    "clusterrolebinding",
+                    "coterie",
+                    "--clusterrole=cluster-admin",
+                    "--serviceaccount=default:coterie",
+                )
+                async with asyncio.timeout(SOON_S):
+                    await reflector.relist()
+            finally:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+
+    played(run())

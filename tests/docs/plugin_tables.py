@@ -1,0 +1,68 @@
+"""The node plugin's settings as Markdown: those it shares with NVIDIA's plugin, and its own."""
+
+from __future__ import annotations
+
+from plugin.config_file import NOT_OURS
+from plugin.load_settings import CONFIG_VARIABLE, other_names
+from plugin.nvidia_settings import SAME, NvidiaSettings
+from plugin.settings import ENV_PREFIX, Settings
+from tests.docs.settings_table import described, table
+
+INTRODUCTION = (
+    f"`log_level: debug` in section `coterie` of the file is `{ENV_PREFIX}LOG_LEVEL=debug` in the "
+    "environment and `--log-level debug` as a flag; the other settings alike.\n"
+)
+NO_EFFECT = "read over, with a note in the log: {}"
+BESIDE_FLAGS = (
+    ("`--config-file`", f"`{CONFIG_VARIABLE}`", "", "nothing", SAME, "Path of the file."),
+    (
+        "",
+        "",
+        "`sharing.timeSlicing`",
+        "nothing",
+        "same; `rename` and `devices` of a resource are read over, as there",
+        "Resources whose devices are given out several times over.",
+    ),
+    ("", "", "`sharing.mps`", "nothing", "refused: MPS is not served yet", "Sharing by MPS."),
+    *(("", "", f"`{key}`", "", NO_EFFECT.format(why), "") for key, why in NOT_OURS.items()),
+    (
+        "",
+        "",
+        "label `nvidia.com/device-plugin.config`",
+        "",
+        "not meant: a sidecar of NVIDIA's picks a file by it; give each kind of node its DaemonSet",
+        "",
+    ),
+)
+"""What NVIDIA's plugin knows beside what is a setting of ours."""
+
+
+def nvidia_section() -> str:
+    """Every name of NVIDIA's, with the state of ours."""
+    head = ("flag", "environment", "file", "default", "state", "values and meaning")
+    rows: list[tuple[str, ...]] = []
+    for name, values, default, meaning in described(NvidiaSettings):
+        other = other_names(name)
+        flags = (name.replace("_", "-"), *other.flags)
+        rows.append(
+            (
+                ", ".join(f"`--{flag}`" for flag in flags),
+                ", ".join(f"`{variable}`" for variable in other.env),
+                f"`{other.key}`",
+                default,
+                other.state,
+                f"{values}. {meaning}",
+            )
+        )
+    return f"\n{table(head, [*rows, *BESIDE_FLAGS])}\n"
+
+
+def own_section() -> str:
+    """What only Coterie's plugin has; a second variable where there is one."""
+    rows: list[tuple[str, ...]] = []
+    for name, values, default, meaning in described(Settings):
+        if name not in NvidiaSettings.model_fields:
+            also = ", ".join(f"`{variable}`" for variable in other_names(name).env[1:])
+            said = f"{meaning} Also {also} in the environment." if also else meaning
+            rows.append((f"`{name}`", values, default, said))
+    return f"\n{INTRODUCTION}\n{table(('setting', 'values', 'default', 'meaning'), rows)}\n"

@@ -1,0 +1,105 @@
+"""docs/plugin.md names every metric, label value, log event and route of the plugin, no other."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client import generate_latest
+
+from plugin.allocator import How
+from plugin.choice import Why
+from plugin.holdings import MismatchKind
+from plugin.machine import EventKind
+from plugin.metrics import Metrics
+from plugin.publisher import PublishTrouble
+from plugin.registration import Phase
+from plugin.service import CallOutcome, Verb
+from tests.docs.markdown import ROOT
+
+if TYPE_CHECKING:
+    from enum import Enum
+
+PAGE = (ROOT / "docs" / "plugin.md").read_text(encoding="utf-8")
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+EVENTS = (ROOT / "plugin" / "logkeys.py").read_text(encoding="utf-8").partition("# Events.")[2]
+
+
+def metrics() -> set[str]:
+    """All metrics of the plugin's own, as Prometheus knows them."""
+    text = generate_latest(Metrics().registry).decode()
+    told = set(re.findall(r"^# TYPE (coterie_\w+) ", text, re.MULTILINE))
+    return {name for name in told if not name.endswith("_created")}
+
+
+def test_every_metric_is_explained():
+    """A metric without a page is a number without a meaning."""
+    assert set(re.findall(r"^\| `(coterie_\w+)` \|", PAGE, re.MULTILINE)) == metrics()
+
+
+def test_alerts_are_on_metrics_that_exist():
+    """An alert on a name that is gone never rings."""
+    named = set(re.findall(r"coterie_plugin_\w+", OPERATIONS))
+    suffixes = re.compile(r"_(bucket|count|sum)$")
+    assert named
+    assert {suffixes.sub("", name) for name in named} - metrics() == set()
+
+
+@pytest.mark.parametrize("kind", MismatchKind)
+def test_every_difference_has_its_advice(kind):
+    """Whoever is woken by one must know what to do."""
+    assert f'differences{{kind="{kind.value}"}}' in OPERATIONS
+
+
+@pytest.mark.parametrize(
+    ("label", "values"),
+    [
+        pytest.param("verb", {one.value for one in Verb}, id="verb"),
+        pytest.param("outcome", {one.value for one in CallOutcome}, id="outcome"),
+        pytest.param("how", {one.value for one in How}, id="how"),
+        pytest.param("why", {*(one.value for one in Why), "refused"}, id="why"),
+        pytest.param("trouble", {one.value for one in PublishTrouble}, id="trouble"),
+    ],
+)
+def test_every_label_value_is_explained(label: str, values: set[str]):
+    """Whoever writes a query must find the values as the metrics have them."""
+    (row,) = re.findall(rf"^\| `{label}` \| ([^|]+) \|$", PAGE, re.MULTILINE)
+    assert set(re.findall(r"`([\w-]+)`", row)) == values
+
+
+@pytest.mark.parametrize(
+    ("of", "values"),
+    [
+        pytest.param("events", EventKind, id="events"),
+        pytest.param("differences", MismatchKind, id="differences"),
+    ],
+)
+def test_every_kind_is_explained(of: str, values: type[Enum]):
+    """One label of two metrics, with values of its own in each."""
+    (row,) = re.findall(rf"^\| `kind` of {of} \| ([^|]+) \|$", PAGE, re.MULTILINE)
+    assert re.findall(r"`([\w-]+)`", row) == [one.value for one in values]
+
+
+def test_every_log_event_is_explained():
+    """An event of the log that no page names is noise."""
+    named = set(re.findall(r'= "(\w+)"', EVENTS.partition("# Fields.")[0]))
+    rows = re.findall(r"^\| ([^|]+) \|", PAGE.partition("\n## Log\n")[2], re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == named
+
+
+def test_every_phase_is_named():
+    """The first thing to look for where a node offers no GPU."""
+    (row,) = re.findall(r"^\| `standing` \| ([^|]+) \|", PAGE, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", row) == [one.value for one in Phase]
+
+
+def test_every_module_has_its_question():
+    """A reader who looks for something finds where it is decided."""
+    table = ARCHITECTURE.partition("### `plugin/`")[2].partition("\n### ")[0]
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", table, re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(named) == sorted(
+        path.stem for path in (ROOT / "plugin").glob("*.py") if path.stem != "__init__"
+    )

@@ -1,0 +1,255 @@
+"""A kubelet as device plugins know it, as Kubernetes 1.36.3 has it, over real gRPC on unix sockets.
+
+The registration dials back before it answers; a kubelet knows its plugins by the resource's name
+alone (pkg/kubelet/cm/devicemanager/plugin/v1beta1); PodResources tells what pods got, and refuses
+who asks too often. What happens to a pod that arrives is in `tests.fake_device_manager`. The
+checkpoint is memory that outlives `kill`. It is no authority: tests/cluster holds the plugin
+against the real kubelet.
+
+`python -m tests.fake_kubelet FOLDER` runs one as a process of its own, which can be killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import stat
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+
+from plugin.pb import deviceplugin_v1beta1_pb2 as pb
+from plugin.pb import podresources_v1_pb2 as pr
+from tests.fake_device_manager import AdmissionError, Affinity, Client, Endpoint, FakeDeviceManager
+from topology.fit import ContainerRole
+
+if TYPE_CHECKING:
+    from plugin.node_pods import PodContainer
+
+__all__ = ["AdmissionError", "Client", "FakeKubelet", "RateLimit"]
+
+DIAL_S = 10.0
+"""`dial` (plugin/v1beta1/client.go)."""
+
+
+@dataclass
+class RateLimit:
+    """A bucket of tokens (golang.org/x/time/rate)."""
+
+    qps: float = 100.0
+    burst: float = 10.0
+    tokens: float = field(init=False)
+    at_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.tokens = self.burst
+
+    def allow(self) -> bool:
+        """Take a token, if there is one."""
+        now_s = asyncio.get_running_loop().time()
+        self.tokens = min(self.burst, self.tokens + (now_s - self.at_s) * self.qps)
+        self.at_s = now_s
+        if self.tokens < 1:
+            return False
+        self.tokens -= 1
+        return True
+
+
+class FakeKubelet(FakeDeviceManager):
+    """The kubelet of one node; `root` stands for /var/lib/kubelet."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        seed: int = 0,
+        version: str = "v1beta1",
+        dial_s: float = DIAL_S,
+        affinity: Affinity = lambda *_: None,
+    ) -> None:
+        super().__init__(seed=seed, affinity=affinity)
+        self.folder = root / "device-plugins"
+        self.socket = self.folder / "kubelet.sock"
+        self.pod_resources = root / "pod-resources" / "kubelet.sock"
+        self.version = version
+        self.dial_s = dial_s
+        self.limit = RateLimit()
+        self.clients: dict[str, Client] = {}
+        self.n_lists = 0
+        self._checkpoint: set[str] = set()
+        self._servers: list[grpc.aio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- Life --------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Remove every socket of the folder, then serve (manager.go Start, server.go Start)."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.pod_resources.parent.mkdir(parents=True, exist_ok=True)
+        for path in list(self.folder.iterdir()):
+            with contextlib.suppress(FileNotFoundError):  # a plugin may be at work there
+                if stat.S_ISSOCK(path.stat().st_mode):
+                    path.unlink()
+        for resource in self._checkpoint:
+            self.healthy[resource], self.unhealthy[resource] = set(), set()
+            self.endpoints[resource] = Endpoint()
+        self._regenerate()
+        await self._serve(
+            self.socket,
+            "v1beta1.Registration",
+            {"Register": _unary(self._register, pb.RegisterRequest, pb.Empty)},
+        )
+        await self._serve(
+            self.pod_resources,
+            "v1.PodResourcesLister",
+            {"List": _unary(self._list, pr.ListPodResourcesRequest, pr.ListPodResourcesResponse)},
+        )
+        self._note("started")
+
+    async def stop(self) -> None:
+        """End in order: plugins are hung up on, and the sockets are gone."""
+        for resource in list(self.clients):
+            await self._disconnect(resource)
+        await self._end()
+        self.socket.unlink(missing_ok=True)
+        self.pod_resources.unlink(missing_ok=True)
+
+    async def kill(self) -> None:
+        """End as by SIGKILL: connections break, the sockets' files stay, memory is lost."""
+        for client in self.clients.values():
+            await client.close()
+        await self._end()
+
+    async def _end(self) -> None:
+        for server in self._servers:
+            await server.stop(None)
+        self._servers.clear()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._checkpoint |= set(self.healthy)
+        for memory in (self.clients, self.endpoints, self.devices, self.healthy, self.unhealthy):
+            memory.clear()
+        self._note("ended")
+
+    async def _serve(self, path: Path, service: str, methods) -> None:
+        """Serve at a path so that the file outlives the server, as after SIGKILL."""
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+        private = path.with_name(f".{secrets.token_hex(3)}")
+        server.add_insecure_port(f"unix:{private}")
+        await server.start()
+        private.rename(path)
+        self._servers.append(server)
+
+    # --- Registration (plugin/v1beta1/server.go, handler.go) ------------------------------------
+
+    async def _register(self, request: pb.RegisterRequest, context) -> pb.Empty:
+        resource = request.resource_name
+        if request.version != self.version:
+            await context.abort(
+                grpc.StatusCode.UNKNOWN,
+                f'requested API version "{request.version}" is not supported by kubelet. '
+                f'Supported version is ["{self.version}"]',
+            )
+        if "/" not in resource:
+            await context.abort(
+                grpc.StatusCode.UNKNOWN, f'the ResourceName "{resource}" is invalid'
+            )
+        client = Client(resource, self.folder / request.endpoint)
+        self.clients[resource] = client
+        try:
+            await client.connect(self.dial_s)
+        except ConnectionError as error:
+            self.clients.pop(resource, None)
+            await context.abort(grpc.StatusCode.UNKNOWN, str(error))
+        self.endpoints[resource] = Endpoint(client, is_stopped=False)
+        self._note(f"registered {resource}")
+        task = asyncio.create_task(self._run(client))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return pb.Empty()
+
+    async def _run(self, client: Client) -> None:
+        """`runClient`: when a watch ends, whoever is known by that name *then* is hung up on."""
+        await client.run(lambda response: self._listed(client.resource, response))
+        if client.resource in self.clients:
+            await self._disconnect(client.resource)
+
+    async def _disconnect(self, resource: str) -> None:
+        client = self.clients.pop(resource)
+        await client.close()
+        self.unhealthy.setdefault(resource, set()).update(self.healthy.get(resource, ()))
+        self.healthy[resource] = set()
+        if resource in self.endpoints:
+            self.endpoints[resource].is_stopped = True
+        self._note(f"disconnected {resource}")
+
+    # --- PodResources (apis/podresources/server_v1.go) ------------------------------------------
+
+    async def _list(self, _request, context) -> pr.ListPodResourcesResponse:
+        self.n_lists += 1
+        if not self.limit.allow():
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        self._collect()
+        return pr.ListPodResourcesResponse(
+            pod_resources=[
+                pr.PodResources(
+                    name=pod.name,
+                    namespace=pod.namespace,
+                    containers=[
+                        pr.ContainerResources(
+                            name=container.name, devices=self._held(pod.uid, container)
+                        )
+                        for container in pod.containers
+                        if container.role is not ContainerRole.INIT
+                    ],
+                )
+                for pod in self.pods.values()
+            ]
+        )
+
+    def _held(self, uid: str, container: PodContainer) -> list[pr.ContainerDevices]:
+        """Each device alone, once per NUMA node."""
+        held: list[pr.ContainerDevices] = []
+        for resource in container.devices:
+            given = self.given.get((uid, container.name, resource))
+            for one in self._shuffled(given.ids if given else ()):
+                device = self.devices.get(resource, {}).get(one)
+                if device is None or not device.HasField("topology"):
+                    held.append(pr.ContainerDevices(resource_name=resource, device_ids=[one]))
+                    continue
+                for node in device.topology.nodes:
+                    topology = pr.TopologyInfo(nodes=[pr.NUMANode(ID=node.ID)])
+                    held.append(
+                        pr.ContainerDevices(
+                            resource_name=resource, device_ids=[one], topology=topology
+                        )
+                    )
+        return held
+
+
+def _unary(method, request, answer):
+    return grpc.unary_unary_rpc_method_handler(method, request.FromString, answer.SerializeToString)
+
+
+async def _main(root: Path) -> None:
+    """Run until killed, and say what happens, a line each."""
+    kubelet = FakeKubelet(root)
+    await kubelet.start()
+    while True:
+        for line in kubelet.log:
+            sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+        kubelet.log.clear()
+        with contextlib.suppress(TimeoutError):
+            await kubelet.until(lambda: bool(kubelet.log), 60.0)
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(Path(sys.argv[1])))

@@ -1,0 +1,436 @@
+"""The whole live extender in this process, between a scheduler's calls and a small API server."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import io
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from extender import wiring
+from extender.certificates import Certificates
+from extender.cluster import lay_out, parse_cluster
+from extender.election import url_of
+from extender.errors import SettingsError
+from extender.replay import replay
+from extender.settings import Settings
+from tests.cluster.nodes import node_manifest
+from tests.integration.extender.fake_api import FakeApi, fake_api
+from tests.integration.extender.test_serving import WatchedLog
+from tests.unit.extender.pki import HOST, authority, issue
+from tests.unit.extender.pods import GPU, container
+from topology import names
+from topology.devices import DeviceHold, DevicesReport, encode_devices
+from topology.plan import decode_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
+
+    from extender.cluster import EmbeddedNode
+
+NODES = lay_out(parse_cluster("2x dgx-1-v100, 1x 8x-l4"))
+SOON_S = 30.0
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def _collector_restored() -> Iterator[None]:
+    """Serving tunes the garbage collector of the whole process."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+
+
+class Live:
+    """A running extender: its API server, its log, and calls to it as the scheduler makes them."""
+
+    def __init__(self, api: FakeApi, log: WatchedLog, client: httpx.AsyncClient) -> None:
+        self.api = api
+        self.log = log
+        self.client = client
+
+    def create(self, name: str, n_gpus: int | None, **annotations: str) -> dict[str, Any]:
+        """Create a pending pod; annotations by their short names."""
+        keys = {
+            f"{names.PREFIX}{key.replace('_', '-')}": value for key, value in annotations.items()
+        }
+        meta = {"namespace": "default", "name": name, "annotations": keys}
+        spec = {"containers": [container("main", n_gpus)]}
+        content = {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}}
+        return self.api.put("pods", content)
+
+    async def post(self, verb: str, content: Any) -> Any:
+        """One verb."""
+        return (await self.client.post(f"/{verb}", json=content)).json()
+
+    async def get(self, path: str) -> Any:
+        """One page."""
+        return (await self.client.get(path)).json()
+
+    async def filter(self, name: str, nodes: list[str] | None = None) -> Any:
+        """Ask for the nodes of a pod."""
+        pod = self.api.objects["pods"][name]
+        names = nodes or [node.name for node in NODES]
+        return await self.post("filter", {"Pod": pod, "NodeNames": names})
+
+    async def bind(self, name: str, node: str) -> str:
+        """Bind a pod; the error, empty where there is none."""
+        uid = self.api.objects["pods"].get(name, {"metadata": {"uid": "gone"}})["metadata"]["uid"]
+        asked = {"PodNamespace": "default", "PodName": name, "PodUID": uid, "Node": node}
+        answer: str = (await self.post("bind", asked))["Error"]
+        return answer
+
+    async def place(self, name: str, n_gpus: int, node: str, **annotations: str) -> None:
+        """Create, filter and bind a pod."""
+        self.create(name, n_gpus, **annotations)
+        assert node in (await self.filter(name))["NodeNames"]
+        assert await self.bind(name, node) == ""
+
+    def plan(self, name: str) -> set[str]:
+        """The devices in a pod's plan."""
+        return set(decode_plan(self.api.annotations(name)[names.PLAN]).ids)
+
+    async def known(self, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Wait until the state's counts are so."""
+        async with asyncio.timeout(SOON_S):
+            while True:
+                state: dict[str, Any] = await self.get("/state")
+                if is_so(state):
+                    return state
+                await asyncio.sleep(0.01)
+
+
+def run(
+    folder: Path,
+    act: Callable[[Live], Awaitable[None]],
+    *,
+    file: io.StringIO | None = None,
+    prepare: Callable[[FakeApi], None] | None = None,
+    **settings: Any,
+) -> WatchedLog:
+    """Run an extender over the nodes, and act once it is synced; then end it by SIGTERM."""
+    log = WatchedLog()
+
+    async def go() -> None:
+        async with fake_api(folder) as (api, kubeconfig):
+            for node in NODES:
+                api.put("nodes", node_manifest(node))
+            if prepare is not None:
+                prepare(api)
+            made = Settings(kubeconfig=kubeconfig, listen_port=0, **settings)
+            sockets = wiring.open_sockets(made)
+            where = sockets.health or sockets.verbs
+            url = f"http://127.0.0.1:{where.getsockname()[1]}"
+            running = asyncio.create_task(wiring.serve(made, sockets, file, log))
+            try:
+                async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=20) as client:
+                    await asyncio.wait(
+                        [running, asyncio.create_task(until_synced(log))],
+                        return_when=asyncio.FIRST_COMPLETED,
+                    )
+                    await act(Live(api, log, client))
+            finally:
+                if not running.done():
+                    os.kill(os.getpid(), signal.SIGTERM)
+                await running
+                sockets.close()
+
+    asyncio.run(go())
+    return log
+
+
+async def until_synced(log: WatchedLog) -> None:
+    """Wait for the line that says so."""
+    while "ready" not in log.events:
+        await log.until(len(log.lines) + 1)
+
+
+def test_a_pod_goes_from_filter_to_its_plan_and_its_end(tmp_path):
+    """One write binds it with its plan; when it ends its GPUs are free; and all of it replays."""
+
+    async def act(live: Live) -> None:
+        live.create("p", 4, affinity="nvlink")
+        filtered = await live.filter("p")
+        asked = {"Pod": live.api.objects["pods"]["p"], "NodeNames": filtered["NodeNames"]}
+        scores = {one["Host"]: one["Score"] for one in await live.post("prioritize", asked)}
+        best = max(scores, key=lambda host: scores[host])
+        assert await live.bind("p", best) == ""
+        assert len(live.plan("p")) == 4
+        assert live.api.objects["pods"]["p"]["spec"]["nodeName"] == best
+        assert await live.bind("p", best) == ""
+        assert "bound to node" in await live.bind("p", "8x-l4-0")
+        assert (await live.known(lambda s: s["devices"]["bound"] == 4))["n_pods"] == 1
+        live.api.change("pods", "p", lambda pod: pod["status"].update(phase="Succeeded"))
+        await live.known(lambda s: s["devices"]["free"] == 24)
+
+    file = io.StringIO()
+    log = run(tmp_path, act, file=file)
+    assert replay(file.getvalue().splitlines(keepends=True)).difference is None
+    bound = [one for one in log.lines if one.get("verb") == "bind"]
+    assert bound[0]["outcome"] == "ok"
+    assert bound[0]["own_ms"] <= bound[0]["ms"]
+
+
+def test_routes_of_a_live_extender(tmp_path):
+    """State, nodes, readiness, metrics, and an explanation of a pod by its name."""
+
+    async def act(live: Live) -> None:
+        await live.place("p", 2, "8x-l4-0")
+        nodes = (await live.get("/state/nodes"))["nodes"]
+        assert set(nodes) == {node.name for node in NODES}
+        assert (await live.get("/explain/default/p"))["bound"]["node"] == "8x-l4-0"
+        live.create("waiting", 2)
+        told = await live.get("/explain/default/waiting")
+        assert {node["node"] for node in told["nodes"]} == set(nodes)
+        for path, status in (
+            ("/explain/default/q", 404),
+            ("/embedded/state", 404),
+            ("/livez", 200),
+            ("/readyz", 200),
+        ):
+            assert (await live.client.get(path)).status_code == status
+        live.api.faults["get pods"] = [500]
+        assert (await live.client.get("/explain/default/p")).status_code == 502
+        text = (await live.client.get("/metrics")).text
+        for line in (
+            'coterie_extender_watch_lists_total{source="nodes"} 1.0',
+            'coterie_extender_watch_age_seconds{source="assigned_pods"}',
+            "coterie_extender_bind_own_seconds_count 1.0",
+            'coterie_extender_placed_gbytes_per_second_count{machine="8x',
+            "process_resident_memory_bytes",
+        ):
+            assert line in text
+
+    run(tmp_path, act)
+
+
+def test_preempt_is_answered(tmp_path):
+    """What it decides is tested with the decision; here it has its route, and reads."""
+
+    async def act(live: Live) -> None:
+        pod = live.create("p", 4)
+        answer = await live.post(
+            "preempt", {"Pod": pod, "NodeNameToMetaVictims": {"8x-l4-0": {"Pods": []}}}
+        )
+        assert answer == {"NodeNameToMetaVictims": {}}
+
+    run(tmp_path, act)
+
+
+def test_a_parked_pod_is_woken_when_it_fits(tmp_path):
+    """Through an annotation, where the scheduler has not come back by itself."""
+
+    async def act(live: Live) -> None:
+        for i, node in enumerate(NODES):
+            await live.place(f"full-{i}", 8, node.name)
+        live.create("p", 8)
+        assert (await live.filter("p"))["NodeNames"] == []
+        live.api.delete("pods", "full-0")
+        await live.api.until(lambda: names.RETRY in live.api.annotations("p"))
+        assert (await live.filter("p"))["NodeNames"] == [NODES[0].name]
+
+    log = run(tmp_path, act, wake_after_s=0.05)
+    assert "woken" in log.events
+
+
+def test_users_are_told_by_events(tmp_path):
+    """Of their own mistakes, once; of placements where that is wanted."""
+
+    async def act(live: Live) -> None:
+        live.create("odd", 2, affinity="nvlnk")
+        for _ in range(3):
+            await live.filter("odd")
+        await live.place("p", 2, NODES[0].name, group="g")
+        await live.api.until(lambda: len(live.api.events) == 3)
+        told = [(event["involvedObject"]["name"], event["reason"]) for event in live.api.events]
+        assert told == [
+            ("odd", "InvalidGpuRequest"),
+            ("p", "UnsupportedGpuRequest"),
+            ("p", "GpusPlaced"),
+        ]
+        assert "nvlnk" in live.api.events[0]["message"]
+        assert "GB/s" in live.api.events[2]["message"]
+
+    run(tmp_path, act, events="all")
+
+
+def give(live: Live, node: EmbeddedNode, pod: str, ids: tuple[str, ...]) -> None:
+    """Have the node report that the pod has these devices."""
+    uid = live.api.objects["pods"][pod]["metadata"]["uid"]
+    hold = DeviceHold(uid, "default", pod, "main", GPU, ids)
+    text = encode_devices(DevicesReport(generation=2, holds=(hold,)))
+    live.api.change(
+        "nodes", node.name, lambda one: one["metadata"]["annotations"].update({names.DEVICES: text})
+    )
+
+
+def test_what_was_allocated_otherwise_is_told_on_the_pod(tmp_path):
+    """By annotation and Event; the ledger follows what is."""
+
+    async def act(live: Live) -> None:
+        node = NODES[0]
+        await live.place("p", 2, node.name)
+        other = tuple(one for one in node.ids if one not in live.plan("p"))[:2]
+        give(live, node, "p", other)
+        await live.api.until(lambda: names.ALLOCATED in live.api.annotations("p"))
+        await live.api.until(lambda: live.api.events)
+        assert live.api.events[0]["reason"] == "GpusAllocatedOtherwise"
+        state = await live.get("/state/nodes")
+        (held,) = state["nodes"][node.name]["held"]
+        assert (held["pod"], set(held["ids"])) == ("default/p", set(other))
+
+    log = run(tmp_path, act)
+    assert "state_told" in log.events
+
+
+def test_a_node_that_cannot_be_used_is_told_on_the_node(tmp_path):
+    """Pods go on being counted there."""
+
+    async def act(live: Live) -> None:
+        live.api.change(
+            "nodes",
+            NODES[0].name,
+            lambda one: one["metadata"]["annotations"].update({names.TOPOLOGY: "{"}),
+        )
+        await live.api.until(lambda: live.api.events)
+        (event,) = live.api.events
+        assert (event["involvedObject"]["kind"], event["reason"]) == ("Node", "GpuNodeProblem")
+        assert event["metadata"]["namespace"] == "default"
+
+    run(tmp_path, act)
+
+
+def test_a_pod_without_a_plan_is_read_in_full(tmp_path):
+    """Somebody else bound it: its GPUs are taken all the same."""
+
+    def prepare(api: FakeApi) -> None:
+        spec = {"nodeName": NODES[0].name, "containers": [container("main", 3)]}
+        api.put("pods", {"metadata": {"namespace": "default", "name": "foreign"}, "spec": spec})
+
+    async def act(live: Live) -> None:
+        live.create("p", 6)
+        assert NODES[0].name not in (await live.filter("p"))["NodeNames"]
+
+    run(tmp_path, act, prepare=prepare)
+
+
+def test_a_new_kind_of_machine_joins(tmp_path):
+    """Its tables are built while the extender answers."""
+
+    async def act(live: Live) -> None:
+        (new,) = lay_out(parse_cluster("1x 4x-a100-sxm"))
+        live.api.put("nodes", node_manifest(new))
+        await live.known(lambda state: state["n_nodes"] == 4)
+        live.create("p", 4)
+        assert (await live.filter("p", [new.name]))["NodeNames"] == [new.name]
+
+    run(tmp_path, act)
+
+
+def test_a_fault_of_the_api_server_is_told_and_survived(tmp_path):
+    """A bind that the server refuses for a moment; a start on which it does not answer at once."""
+
+    def prepare(api: FakeApi) -> None:
+        api.faults["list nodes"] = [500]
+
+    async def act(live: Live) -> None:
+        live.create("p", 2)
+        await live.filter("p")
+        live.api.faults["bind"] = [403]
+        assert "refused" in await live.bind("p", NODES[0].name)
+        await live.api.until(lambda: live.api.events)
+        assert live.api.events[0]["reason"] == "GpuBindRefused"
+        assert await live.bind("p", NODES[0].name) == ""
+
+    log = run(tmp_path, act, prepare=prepare)
+    (fault,) = [line for line in log.lines if line["event"] == "watch_fault"]
+    assert (fault["source"], fault["will_list"]) == ("nodes", True)
+
+
+def test_a_replica_takes_the_lease_before_it_binds(tmp_path):
+    """And gives it up at the end, when its binds are finished."""
+    leases: list[Any] = []
+
+    async def act(live: Live) -> None:
+        await live.place("p", 2, NODES[0].name)
+        lease = live.api.objects["leases"]["extender"]
+        assert url_of(lease["spec"]["holderIdentity"]) == "http://127.0.0.1:1"
+        assert live.api.n_lists["pods"] == 3
+        metrics = (await live.client.get("/metrics")).text
+        assert "coterie_extender_may_bind 1.0" in metrics
+        leases.append(live.api.objects["leases"])
+
+    log = run(tmp_path, act, lease="default/extender", replica_url="http://127.0.0.1:1")
+    assert log.events.count("lease_taken") == 1
+    assert leases[0]["extender"]["spec"]["holderIdentity"] == ""
+
+
+def test_a_follower_hands_binds_on(tmp_path):
+    """To whom the Lease names; if nobody is there, the scheduler is told."""
+
+    def prepare(api: FakeApi) -> None:
+        spec = {"holderIdentity": "https://127.0.0.1:1", "leaseDurationSeconds": 15}
+        api.put("leases", {"metadata": {"namespace": "default", "name": "extender"}, "spec": spec})
+
+    async def act(live: Live) -> None:
+        del live
+        base = f"https://127.0.0.1:{port[0]}"
+        async with httpx.AsyncClient(base_url=base, verify=tls.client, trust_env=False) as client:
+            sni = {"sni_hostname": HOST}
+            asked = {"PodNamespace": "d", "PodName": "p", "PodUID": "u", "Node": "n"}
+            answer = await client.post("/bind", json=asked, extensions=sni)
+            assert "no replica that may bind can be reached" in answer.json()["Error"]
+            hopped = {"Coterie-Forwarded-For": "https://b", "Coterie-Time-Left": "soon"}
+            answer = await client.post("/bind", json=asked, extensions=sni, headers=hopped)
+            assert "asked https://me" in answer.json()["Error"]
+
+    by = authority()
+    files = issue(tmp_path / "tls", by)
+    tls = Certificates(files)
+    port: list[int] = []
+    opened = wiring.open_sockets
+
+    def open_sockets(settings: Settings) -> wiring.Sockets:
+        sockets = opened(settings)
+        port.append(sockets.verbs.getsockname()[1])
+        return sockets
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wiring, "open_sockets", open_sockets)
+        run(
+            tmp_path,
+            act,
+            prepare=prepare,
+            lease="default/extender",
+            replica_url="https://me",
+            peer_name=HOST,
+            tls_cert=files.cert,
+            tls_key=files.key,
+            tls_client_ca=files.client_ca,
+            health_port=0,
+            http_timeout_s=1.0,
+        )
+
+
+def test_without_an_api_server_nothing_starts(tmp_path):
+    """A clear word instead of a guess."""
+
+    async def go() -> None:
+        settings = Settings(listen_port=0)
+        sockets = wiring.open_sockets(settings)
+        try:
+            await wiring.serve(settings, sockets, None, WatchedLog())
+        finally:
+            sockets.close()
+
+    del tmp_path
+    with pytest.raises(SettingsError, match="expected an embedded cluster or an API server"):
+        asyncio.run(go())

@@ -1,0 +1,273 @@
+"""The servers over real sockets: TLS that follows its files, plain health beside it, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from cryptography import x509
+from fastapi import FastAPI
+from starlette.responses import Response
+
+from extender import serving
+from extender.certificates import Certificates
+from extender.errors import SettingsError
+from extender.serving import GC_THRESHOLDS, Door, freeze, listen, run_until_signal
+from tests.unit.extender.pki import HOST, authority, issue
+from tests.unit.extender.shells import Log
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from starlette.requests import Request
+
+    from extender.certificates import TlsFiles
+
+SOON_S = 20.0
+
+
+class WatchedLog(Log):
+    """A log that can be waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turn = asyncio.Event()
+
+    def info(self, event: str, **fields: object) -> None:
+        """Take a line."""
+        super().info(event, **fields)
+        self._turn.set()
+
+    warning = info
+
+    async def until(self, n_lines: int) -> None:
+        """Wait for so many lines."""
+        async with asyncio.timeout(SOON_S):
+            while len(self.lines) < n_lines:
+                self._turn.clear()
+                await self._turn.wait()
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """On a free port."""
+    with listen("127.0.0.1", 0, setting="x") as made:
+        yield made
+
+
+@pytest.fixture
+def other_listener() -> Iterator[socket.socket]:
+    """On another one."""
+    with listen("127.0.0.1", 0, setting="x") as made:
+        yield made
+
+
+def hello(act: Callable[[], Awaitable[None]] | None = None) -> FastAPI:
+    """An application that says hello, after `act`."""
+    app = FastAPI()
+
+    async def handle(_request: Request) -> Response:
+        if act is not None:
+            await act()
+        return Response("hello")
+
+    app.add_route("/", handle, methods=["GET"])
+    return app
+
+
+def url(listener: socket.socket, scheme: str = "http") -> str:
+    """Where it listens."""
+    return f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/"
+
+
+def serve(
+    doors: list[Door], meanwhile: Callable[[], Awaitable[None]], log: Log, **more: Any
+) -> None:
+    """Serve until `meanwhile` has ended, then SIGTERM."""
+
+    async def act() -> None:
+        try:
+            await meanwhile()
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    async def go() -> None:
+        acting = asyncio.create_task(act())
+        async with asyncio.timeout(SOON_S):
+            await run_until_signal(doors, keep_alive_s=120, log=log, **more)
+        await acting
+
+    before = signal.getsignal(signal.SIGTERM)
+    asyncio.run(go())
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def client(certificates: Certificates | None = None) -> httpx.AsyncClient:
+    """A client, with a certificate if it has one."""
+    verify = True if certificates is None else certificates.client
+    return httpx.AsyncClient(verify=verify, trust_env=False, timeout=SOON_S)
+
+
+async def get(client: httpx.AsyncClient, where: str) -> httpx.Response:
+    """One request; the server's certificate is checked for its name, whatever the address."""
+    return await client.get(where, extensions={"sni_hostname": HOST})
+
+
+def shown(response: httpx.Response) -> int:
+    """Serial number of the certificate that the server showed on this connection."""
+    tls = response.extensions["network_stream"].get_extra_info("ssl_object")
+    return x509.load_der_x509_certificate(tls.getpeercert(binary_form=True)).serial_number
+
+
+def serial(files: TlsFiles) -> int:
+    """Serial number of the certificate in the file."""
+    return x509.load_pem_x509_certificate(files.cert.read_bytes()).serial_number
+
+
+def test_a_rotated_certificate_needs_no_restart(tmp_path, listener, monkeypatch):
+    """New connections see it, the scheduler's open one lives on."""
+
+    async def go() -> None:
+        async with client(mine) as scheduler, client(mine) as late:
+            first = await get(scheduler, where)
+            old = shown(first)
+            issue(tmp_path / "server", by)
+            await log.until(1)
+            again = await get(scheduler, where)
+            new = await get(late, where)
+            connections = [one.extensions["network_stream"] for one in (first, again)]
+            ports = {one.get_extra_info("client_addr")[1] for one in connections}
+            assert len(ports) == 1
+            assert (shown(again), shown(new)) == (old, serial(files))
+            assert shown(new) != old
+
+    monkeypatch.setattr(serving, "CERTIFICATES_EVERY_S", 0.01)
+    by, log = authority(), WatchedLog()
+    files = issue(tmp_path / "server", by)
+    mine = Certificates(issue(tmp_path / "client", by))
+    where = url(listener, "https")
+    serve([Door(hello(), listener, Certificates(files))], go, log)
+    assert log.events[0] == "certificates_changed"
+
+
+def test_a_broken_rotation_is_told_once(tmp_path, listener, monkeypatch):
+    """And ends when the files fit together again."""
+
+    async def go() -> None:
+        files.key.unlink()
+        await log.until(1)
+        for _ in range(10):
+            await asyncio.sleep(0.01)
+        assert log.events == ["certificates_unusable"]
+        issue(tmp_path, by)
+        await log.until(2)
+
+    monkeypatch.setattr(serving, "CERTIFICATES_EVERY_S", 0.01)
+    by, log = authority(), WatchedLog()
+    files = issue(tmp_path, by)
+    serve([Door(hello(), listener, Certificates(files))], go, log)
+    assert log.events[1] == "certificates_changed"
+
+
+def test_health_is_plain_beside_tls(tmp_path, listener, other_listener):
+    """The kubelet brings no certificate; nobody without one gets through the other door."""
+
+    async def go() -> None:
+        async with client() as kubelet:
+            assert (await get(kubelet, url(other_listener))).text == "hello"
+            with pytest.raises(httpx.TransportError):
+                await get(kubelet, url(listener))
+            with pytest.raises(httpx.TransportError):
+                await get(kubelet, url(listener, "https"))
+
+    certificates = Certificates(issue(tmp_path, authority()))
+    doors = [Door(hello(), listener, certificates), Door(hello(), other_listener)]
+    serve(doors, go, Log())
+
+
+def test_what_is_under_way_at_the_end_is_answered(listener):
+    """A bind that was written must be told."""
+
+    async def act() -> None:
+        began.set()
+        await may_end.wait()
+
+    async def go() -> None:
+        async with client() as scheduler:
+            call = asyncio.create_task(get(scheduler, url(listener)))
+            await began.wait()
+            os.kill(os.getpid(), signal.SIGTERM)
+            asyncio.get_running_loop().call_later(0.3, may_end.set)
+            assert (await call).text == "hello"
+
+    began, may_end = asyncio.Event(), asyncio.Event()
+    serve([Door(hello(act), listener)], go, Log())
+
+
+def test_what_runs_beside_ends_with_the_servers(listener):
+    """Cancelled, after the last request."""
+
+    async def beside() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    async def go() -> None:
+        await began.wait()
+
+    began = asyncio.Event()
+    ended: list[bool] = []
+    serve([Door(hello(), listener)], go, Log(), beside=beside)
+    assert ended == [True]
+
+
+def test_a_fault_beside_ends_the_servers(listener):
+    """A program whose state nobody keeps up must be started anew."""
+
+    async def beside() -> None:
+        msg = "bug"
+        raise RuntimeError(msg)
+
+    async def go() -> None:
+        await run_until_signal([Door(hello(), listener)], keep_alive_s=1, log=Log(), beside=beside)
+
+    with pytest.raises(RuntimeError, match="bug"):
+        asyncio.run(go())
+
+
+def test_an_address_that_cannot_be_had_is_told():
+    """By setting, address and port."""
+    with pytest.raises(SettingsError, match=r"setting health_port \(256\.0\.0\.1, port 1\)"):
+        listen("256.0.0.1", 1, setting="health_port")
+
+
+def test_ipv6_addresses_are_listened_on():
+    """Where the machine has them."""
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    try:
+        listener = listen("::1", 0, setting="x")
+    except SettingsError:
+        pytest.skip("no IPv6 address here")
+    with listener:
+        assert listener.family == socket.AF_INET6
+
+
+def test_what_is_there_is_passed_over_by_the_collector():
+    """Requests make garbage without cycles; collecting 5,000 nodes for it would take longer."""
+    before = gc.get_threshold()
+    try:
+        freeze()
+        assert gc.get_threshold() == GC_THRESHOLDS
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)

@@ -1,0 +1,137 @@
+"""An API server that says byte for byte what a test wants, and goes silent when it wants.
+
+Each connection serves one request after the other. A test's handler gets the request and returns
+the pieces of the answer: bytes are written and flushed one by one, `HANG` keeps the connection open
+without a word, `CUT` ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+
+class End(Enum):
+    """How a connection ends beside the ordinary way."""
+
+    HANG = 1
+    CUT = 2
+
+
+HANG, CUT = End.HANG, End.CUT
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A request as it came; header names are lower case."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+
+Handler = Any
+"""A function of `Heard` that returns the pieces, or a coroutine of them."""
+
+
+class RawServer:
+    """A listening server and what it heard."""
+
+    def __init__(self, handler: Handler) -> None:
+        self.handler = handler
+        self.heard: list[Heard] = []
+        self.url = ""
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        # What a client leaves in the middle is its right.
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            try:
+                while await self._answer(reader, writer):
+                    pass
+            finally:
+                self._open.discard(task)
+                writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        first, *lines = head.split("\r\n")
+        method, target, _ = first.split(" ")
+        headers = {
+            name.lower(): value for name, _, value in (one.partition(": ") for one in lines if one)
+        }
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        heard = Heard(method, target, headers, body)
+        self.heard.append(heard)
+        pieces: Any = self.handler(heard)
+        if asyncio.iscoroutine(pieces):
+            pieces = await pieces
+        for piece in pieces:
+            if piece is CUT:
+                return False
+            if piece is HANG:
+                await asyncio.get_running_loop().create_future()
+            else:
+                writer.write(piece)
+                await writer.drain()
+        return True
+
+    async def end(self) -> None:
+        """Leave all connections."""
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+
+@asynccontextmanager
+async def raw_server(
+    handler: Callable[[Heard], object], *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[RawServer]:
+    """A server on a free loopback port until the end of the block."""
+    server = RawServer(handler)
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls)
+    port = listening.sockets[0].getsockname()[1]
+    server.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+    try:
+        yield server
+    finally:
+        listening.close()
+        await server.end()
+        await listening.wait_closed()
+
+
+def answer(
+    body: bytes = b"{}", *, status: str = "200 OK", headers: Iterable[str] = ()
+) -> list[Any]:
+    """A whole answer."""
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
+    return ["\r\n".join(lines).encode() + body]
+
+
+def refused(code: int, reason: str, *headers: str) -> list[Any]:
+    """A refusal as the API server makes it."""
+    status = {"kind": "Status", "code": code, "reason": reason, "message": f"no: {reason}"}
+    return answer(json.dumps(status).encode(), status=f"{code} X", headers=headers)
+
+
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+STREAM_END = b"0\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    """One chunk of a stream."""
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"

@@ -1,0 +1,734 @@
+"""The agent as a whole: a simulated machine, a fake kubelet over real gRPC, a Node that it patches.
+
+What real kubelets do is tried in tests/cluster; here faults come when they are wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from prometheus_client import generate_latest
+
+from kube.errors import KubeError, Unreachable
+from kube.kubelet import TopologyManager
+from plugin.agent import Agent, AgentTools, Ending
+from plugin.health_watch import HealthTimes
+from plugin.kubelet_view import KubeletView
+from plugin.load_settings import load_settings
+from plugin.metrics import Metrics
+from plugin.pod_resources import PodResources
+from plugin.publisher import Pace, Publisher
+from plugin.reporting import Reporting, ReportingPace
+from plugin.simulated import SimulatedMachine
+from plugin.wiring import stock_rules
+from tests.fake_kubelet import AdmissionError, FakeKubelet
+from tests.unit.plugin.node_values import GPU, app, init, node_pod, sidecar
+from topology import names
+from topology.codec import decode_topology
+from topology.devices import (
+    DeviceHold,
+    TopologyManagerPolicy,
+    TopologyManagerScope,
+    decode_devices,
+)
+from topology.fit import ContainerRole
+
+NODE = "n1"
+SOON_S = 10.0
+
+
+def pod_json(pod):
+    """A pod as the kubelet lists it."""
+    by_role: dict[bool, list[dict[str, object]]] = {False: [], True: []}
+    for one in pod.containers:
+        entry = {
+            "name": one.name,
+            "resources": {"limits": {key: str(n) for key, n in one.devices.items()}},
+        }
+        if one.role is ContainerRole.SIDECAR:
+            entry["restartPolicy"] = "Always"
+        by_role[one.role is ContainerRole.APP].append(entry)
+    status = {"phase": pod.phase} | (
+        {"startTime": "2026-01-01T00:00:00Z"} if pod.is_started else {}
+    )
+    return {
+        "metadata": {
+            "uid": pod.uid,
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "annotations": dict(pod.annotations),
+        },
+        "spec": {
+            "initContainers": by_role[False],
+            "containers": by_role[True],
+        },
+        "status": status,
+    }
+
+
+class Api:
+    """The kubelet's HTTPS API and the API server, as far as the agent asks them."""
+
+    def __init__(self, kubelet):
+        self.kubelet = kubelet
+        self.trouble: Exception | None = None
+        self.n_asked = 0
+        self.annotations = {}
+        self.writes = []
+        self.manager: TopologyManager | KubeError = TopologyManager(
+            TopologyManagerPolicy.NONE, TopologyManagerScope.CONTAINER
+        )
+        self.n_learned = 0
+        self.changed = asyncio.Event()
+
+    async def pods(self, *, timeout_s=None):
+        """The list, of pods that are being admitted too."""
+        assert timeout_s is not None
+        self.n_asked += 1
+        if self.trouble is not None:
+            raise self.trouble
+        items = [pod_json(pod) for pod in self.kubelet.pods.values()]
+        return json.dumps({"kind": "PodList", "items": items}).encode()
+
+    async def topology_manager(self, *, timeout_s=None):
+        """How it is set."""
+        assert timeout_s is not None
+        self.n_learned += 1
+        if isinstance(self.manager, KubeError):
+            raise self.manager
+        return self.manager
+
+    async def annotate_node(self, name, annotations):
+        """Merge; what the Node carries then."""
+        assert name == NODE
+        if annotations:
+            self.writes.append(dict(annotations))
+        self.annotations.update(annotations)
+        self.changed.set()
+        self.changed = asyncio.Event()
+        return {key: value for key, value in self.annotations.items() if value is not None}
+
+
+class Log:
+    """Keeps what was logged."""
+
+    def __init__(self):
+        self.lines = []
+
+    def _note(self, event, **fields):
+        self.lines.append({"event": event, **fields})
+
+    debug = info = warning = _note
+
+    def of(self, event):
+        """The lines of one event."""
+        return [line for line in self.lines if line["event"] == event]
+
+
+class Node:
+    """A machine with its agent and its kubelet."""
+
+    def __init__(self, root, recording="dgx-1-v100", **flags):
+        self.faults = root / "faults.json"
+        simulated = {"simulate": recording, "simulate_faults": self.faults}
+        flags = {
+            "node_name": NODE,
+            **({} if "device_list_strategy" in flags else simulated),
+            "pod_resources_socket": root / "pod-resources" / "kubelet.sock",
+            "health_poll_s": 0.1,
+            "health_quiet_s": 0,
+            **flags,
+        }
+        if "mode" not in flags:
+            flags["kubelet_socket"] = str(root / "device-plugins" / "kubelet.sock")
+        self.loaded = load_settings(flags, {})
+        self.settings = self.loaded.settings
+        self.kubelet = FakeKubelet(root, affinity=lambda *_: None)
+        self.api = Api(self.kubelet)
+        self.log = Log()
+        self.metrics = Metrics()
+        self.reader = SimulatedMachine(recording, node_name=NODE, faults=self.faults)
+        self.agent: Any = None
+        self.task: Any = None
+
+    @property
+    def ids(self):
+        """The machine's device ids, in its order."""
+        return tuple(gpu.uuid for gpu in self.reader.read().gpus)
+
+    def make(self, book=None):
+        """A new agent, as the process would make it."""
+        view = KubeletView(
+            self.api,
+            PodResources(self.settings.pod_resources_socket),
+            self.settings.kubelet_places.checkpoint,
+        )
+        tools = AgentTools(self.reader, self.api, view, self.api, self.log, self.metrics)
+        rules = stock_rules(self.loaded)
+        self.agent = Agent(self.settings, rules, self.reader.read(), tools=tools, book=book)
+
+    def begin(self):
+        """Start a new agent."""
+        self.make()
+        self.task = asyncio.create_task(self.agent.run())
+
+    async def end(self):
+        """End it as by SIGTERM."""
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    @contextlib.asynccontextmanager
+    async def running(self, n_healthy=8):
+        """With a kubelet that knows all devices, and both annotations published."""
+        await self.kubelet.start()
+        self.begin()
+        try:
+            if self.agent.is_serving:
+                await self.kubelet.until_listed(GPU, n_healthy)
+            await self.until(lambda: names.DEVICES in self.api.annotations)
+            yield self
+        finally:
+            await self.end()
+            await self.kubelet.stop()
+            self.reader.close()
+
+    async def until(self, is_so):
+        """Wait for a write of the Node after which something is so."""
+        async with asyncio.timeout(SOON_S):
+            while not is_so():
+                if self.task.done():
+                    await self.task
+                with contextlib.suppress(TimeoutError):  # what is not written has no event
+                    await asyncio.wait_for(self.api.changed.wait(), 0.02)
+
+    def report(self):
+        """What `coterie.gpu/devices` says now."""
+        return decode_devices(self.api.annotations[names.DEVICES])
+
+    def break_machine(self, **faults):
+        """Have the machine fail in this way."""
+        self.faults.write_text(json.dumps(faults), encoding="utf-8")
+
+    def metric(self, line):
+        """Whether a sample has this value."""
+        return line in generate_latest(self.metrics.registry).decode().splitlines()
+
+
+@pytest.fixture
+def root(tmp_path_factory):
+    """A folder with a path short enough for unix sockets in it: 107 bytes at most (unix(7))."""
+    return tmp_path_factory.mktemp("a")
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch):
+    """The pauses that spare real kubelets and API servers, ten times shorter."""
+    pace = ReportingPace(soon_s=0.03, settled_s=0.3, idle_s=3.0, retry_s=0.3)
+    writes = Pace(coalesce_s=0.1, urgent_s=0.01)
+    monkeypatch.setattr("plugin.agent.Reporting", functools.partial(Reporting, pace=pace))
+    monkeypatch.setattr("plugin.agent.Publisher", functools.partial(Publisher, pace=writes))
+    times = functools.partial(HealthTimes, wait_s=0.1, settle_s=0.1, gap_s=0.5)
+    monkeypatch.setattr("plugin.agent.HealthTimes", times)
+    monkeypatch.setattr("plugin.simulated.STEP_S", 0.02)
+
+
+def given(got, container="main"):
+    """The ids that a container got."""
+    return set(got[container][GPU])
+
+
+def test_a_node_tells_its_topology_and_hands_out_what_was_planned(root):
+    """The whole promise on one node, and no write for a pod that gets its plan."""
+
+    async def go():
+        async with Node(root).running() as node:
+            topology = decode_topology(node.api.annotations[names.TOPOLOGY])
+            assert tuple(gpu.uuid for gpu in topology.gpus) == node.ids
+            assert node.report().policy is TopologyManagerPolicy.NONE
+            n_writes = len(node.api.writes)
+            planned = (node.ids[1], node.ids[6], node.ids[7])
+            got = await node.kubelet.admit(node_pod("a", app("main", 3), plan={"main": planned}))
+            assert given(got) == set(planned)
+            told = node.kubelet.given["uid-a", "main", GPU].response.envs
+            assert told["NVIDIA_VISIBLE_DEVICES"] == ",".join(planned)
+            await node.kubelet.admit(node_pod("b", app("main", 1), plan={"main": node.ids[:1]}))
+            await asyncio.sleep(0.5)  # a report that should not be written leaves no event
+            assert len(node.api.writes) == n_writes
+            assert node.agent.ready() == node.agent.live() == ""
+
+    asyncio.run(go())
+
+
+def test_several_containers_of_one_pod_get_their_own_sets(root):
+    """Init containers hand on, sidecars keep; later containers are known without a new look."""
+
+    async def go():
+        async with Node(root).running() as node:
+            ids = node.ids
+            plan = {"i": ids[:2], "s": ids[4:5], "x": ids[:2], "y": ids[6:8]}
+            pod = node_pod("a", sidecar("s", 1), init("i", 2), app("x", 2), app("y", 2), plan=plan)
+            got = await node.kubelet.admit(pod)
+            assert {name: given(got, name) for name in "xy"} == {
+                "x": set(ids[:2]),
+                "y": set(ids[6:8]),
+            }
+            assert node.report().holds == ()
+
+    asyncio.run(go())
+
+
+def test_a_pod_without_a_plan_gets_the_best_by_its_own_wish_and_is_reported(root):
+    """Somebody else bound it: the extender has to hear who has what."""
+
+    async def go():
+        async with Node(root).running() as node:
+            pod = node_pod("a", app("main", 4), annotations={names.AFFINITY: "nvlink"})
+            got = await node.kubelet.admit(pod)
+            assert given(got) in (set(node.ids[:4]), set(node.ids[4:]))
+            await node.until(lambda: node.report().holds)
+            hold = DeviceHold("uid-a", "default", "a", "main", GPU, tuple(sorted(given(got))))
+            assert node.report().holds == (hold,)
+            (told,) = node.log.of("difference")
+            assert told["kind"] == "no-plan"
+            assert node.metric('coterie_plugin_differences{kind="no-plan"} 1.0')
+            node.kubelet.end("uid-a")
+            await node.until(lambda: not node.report().holds)
+
+    asyncio.run(go())
+
+
+def test_a_plan_for_devices_that_do_not_exist_is_no_plan(root):
+    """Forged or stale: the pod gets something, and people hear of it."""
+
+    async def go():
+        async with Node(root).running() as node:
+            pod = node_pod("a", app("main", 2), plan={"main": ("GPU-x", "GPU-y")})
+            got = await node.kubelet.admit(pod)
+            assert len(given(got)) == 2
+            await node.until(lambda: node.report().holds)
+            (told,) = node.log.of("difference")
+            assert told["kind"] == "other-devices"
+            assert "GPU-x, GPU-y" in told["detail"]
+
+    asyncio.run(go())
+
+
+def test_a_bad_gpu_is_not_given_and_comes_back(root):
+    """It stays listed, the others are served, and the Node says why."""
+
+    async def go():
+        async with Node(root).running() as node:
+            bad = node.ids[2]
+            node.break_machine(lost=[2])
+            await node.kubelet.until_listed(GPU, 7)
+            await node.until(lambda: node.report().unhealthy)
+            assert [one.id for one in node.report().unhealthy] == [bad]
+            assert node.kubelet.unhealthy[GPU] == {bad}
+            required = {names.POLICY: "required", names.AFFINITY: "nvlink"}
+            plan = {"main": node.ids[:4]}
+            pod = node_pod("a", app("main", 4), plan=plan, annotations=required)
+            got = await node.kubelet.admit(pod)
+            assert bad not in given(got)
+            everything = node_pod("b", app("main", 4), plan={"main": node.ids[:4]})
+            with pytest.raises(AdmissionError):
+                await node.kubelet.admit(everything)
+            node.break_machine()
+            await node.kubelet.until_listed(GPU, 8)
+            await node.until(lambda: not node.report().unhealthy)
+
+    asyncio.run(go())
+
+
+def test_a_required_pod_whose_set_is_gone_fails_with_the_reason(root):
+    """Never silently on less: its controller makes a new one, which is planned anew."""
+
+    async def go():
+        async with Node(root).running() as node:
+            node.break_machine(lost=[0, 1, 2, 4, 5, 6])
+            await node.kubelet.until_listed(GPU, 2)
+            required = {names.POLICY: "required", names.AFFINITY: "switch"}
+            pod = node_pod("a", app("main", 2), plan={"main": node.ids[:2]}, annotations=required)
+            with pytest.raises(AdmissionError, match="what the pod requires cannot be had"):
+                await node.kubelet.admit(pod)
+            assert node.metric('coterie_plugin_choices_total{why="refused"} 1.0')
+
+    asyncio.run(go())
+
+
+def test_links_that_go_down_are_published(root):
+    """The topology is what is there now."""
+
+    async def go():
+        async with Node(root).running() as node:
+            before = node.api.annotations[names.TOPOLOGY]
+            node.break_machine(
+                links_down=[{"gpus": [0, 3], "n": 2}], xid=[{"gpu": 0, "code": 13, "at": 1}]
+            )
+            node.agent.see_reading(node.reader.read())
+            await node.until(lambda: node.api.annotations[names.TOPOLOGY] != before)
+            now = decode_topology(node.api.annotations[names.TOPOLOGY])
+            assert not now.links[0][3].is_up
+
+    asyncio.run(go())
+
+
+def test_a_kubelet_that_starts_anew_is_served_again(root):
+    """It wipes all sockets; those who ran keep what they have."""
+
+    async def go():
+        async with Node(root).running() as node:
+            await node.kubelet.admit(node_pod("a", app("main", 2), plan={"main": node.ids[:2]}))
+            await node.kubelet.kill()
+            await node.kubelet.start()
+            await node.kubelet.until_listed(GPU, 8)
+            planned = node.ids[2:4]
+            got = await node.kubelet.admit(node_pod("b", app("main", 2), plan={"main": planned}))
+            assert given(got) == set(planned)
+            assert len([s for s in node.log.of("standing") if s["phase"] == "registered"]) == 2
+
+    asyncio.run(go())
+
+
+def test_a_new_agent_goes_on_where_the_last_one_ended(root):
+    """Nothing is kept but what the kubelet and the Node tell."""
+
+    async def go():
+        async with Node(root).running() as node:
+            foreign = await node.kubelet.admit(node_pod("a", app("main", 2)))
+            await node.until(lambda: node.report().holds)
+            generation, n_writes = node.report().generation, len(node.api.writes)
+            await node.end()
+            node.begin()
+            await node.kubelet.until(lambda: GPU in node.kubelet.clients)
+            await node.kubelet.until_listed(GPU, 8)
+            planned = tuple(one for one in node.ids if one not in given(foreign))[:3]
+            got = await node.kubelet.admit(node_pod("b", app("main", 3), plan={"main": planned}))
+            assert given(got) == set(planned)
+            await node.until(lambda: node.agent.ready() == "")
+            assert node.report().generation == generation
+            assert len(node.api.writes) == n_writes
+
+    asyncio.run(go())
+
+
+def test_without_the_kubelets_list_pods_get_what_hurts_least(root):
+    """A plan cannot be known then; the pod must start all the same, and people must hear of it."""
+
+    async def go():
+        async with Node(root).running() as node:
+            node.api.trouble = Unreachable(0, "Unreachable", "no route")
+            planned = (node.ids[0], node.ids[7])
+            got = await node.kubelet.admit(node_pod("a", app("main", 2), plan={"main": planned}))
+            assert len(given(got)) == 2
+            assert node.metric('coterie_plugin_identity_seconds_count{how="blind"} 1.0')
+            told = node.log.of("kubelet_unread")
+            assert len(told) == 1
+            assert "no route" in told[0]["detail"]
+            node.api.trouble = None
+            await node.until(lambda: node.report().holds or given(got) == set(planned))
+
+    asyncio.run(go())
+
+
+def test_the_topology_managers_policy_decides_about_numa_nodes(root):
+    """Told only where the kubelet aligns: else it would take devices without asking."""
+
+    async def go():
+        node = Node(root)
+        node.api.manager = TopologyManager(
+            TopologyManagerPolicy.RESTRICTED, TopologyManagerScope.POD
+        )
+        async with node.running():
+            listed = node.kubelet.devices[GPU].values()
+            assert {one.topology.nodes[0].ID for one in listed} == {0, 1}
+            report = node.report()
+            assert (report.policy, report.scope) == (
+                TopologyManagerPolicy.RESTRICTED,
+                TopologyManagerScope.POD,
+            )
+
+    asyncio.run(go())
+
+
+def test_a_reporter_serves_nothing_and_tells_everything(root):
+    """Beside NVIDIA's plugin."""
+
+    async def go():
+        async with Node(root, mode="reporter").running() as node:
+            assert not node.kubelet.clients
+            assert names.TOPOLOGY in node.api.annotations
+            await node.until(lambda: node.agent.ready() == "")
+
+    asyncio.run(go())
+
+
+def test_other_resources_end_the_agent(root):
+    """Each resource has a server of its own, so the process makes a new agent."""
+
+    async def go():
+        async with Node(root, mig_strategy="mixed", recording="dgx-a100").running() as node:
+            node.break_machine(mig={"0": ["1g.10gb"] * 7})
+            node.agent.see_reading(node.reader.read())
+            assert await asyncio.wait_for(node.task, SOON_S) is Ending.OTHER_RESOURCES
+            node.begin()
+            await node.kubelet.until_listed("nvidia.com/mig-1g.10gb", 7)
+            await node.kubelet.until_listed(GPU, 7)
+
+    asyncio.run(go())
+
+
+def test_a_reload_ends_the_agent(root):
+    """SIGHUP, as NVIDIA's plugin has it."""
+
+    async def go():
+        async with Node(root).running() as node:
+            node.agent.reload()
+            assert await asyncio.wait_for(node.task, SOON_S) is Ending.RELOAD
+            node.begin()
+            await node.kubelet.until_listed(GPU, 8)
+
+    asyncio.run(go())
+
+
+def test_replicas_are_spread_over_gpus(root, tmp_path):
+    """Never one GPU twice in a set while there is another; such a node publishes no topology."""
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n"
+    )
+
+    async def go():
+        async with Node(root, config_file=str(file)).running(n_healthy=16) as node:
+            assert names.TOPOLOGY not in node.api.annotations
+            got = await node.kubelet.admit(node_pod("a", app("main", 8)))
+            assert {one.partition("::")[0] for one in given(got)} == set(node.ids)
+
+    asyncio.run(go())
+
+
+def test_a_machine_that_suits_no_figures_is_refused_at_the_start(root, tmp_path):
+    """Measured pairs of another machine would rank this one's."""
+    figures = tmp_path / "figures"
+    figures.write_text("0 9 50.0\n")
+    node = Node(root, measurements=figures)
+    with pytest.raises(Exception, match="expected figures of this machine's GPUs"):
+        node.make()
+    node.reader.close()
+
+
+def test_measured_figures_are_published_with_the_topology(root, tmp_path):
+    """The file that `measure` wrote."""
+    figures = tmp_path / "figures"
+    figures.write_text("0 1 50.0\n")
+
+    async def go():
+        async with Node(root, measurements=figures).running() as node:
+            told = decode_topology(node.api.annotations[names.TOPOLOGY]).measurement
+            assert told is not None
+            assert told.pairs[0].bandwidth_gbytes_per_s == 50.0
+
+    asyncio.run(go())
+
+
+def test_a_kubelet_that_tells_its_policy_late_is_asked_again(root, monkeypatch):
+    """By one question after another, however often it takes the registration."""
+    monkeypatch.setattr("plugin.agent._LEARN_FIRST_S", 0.05)
+    monkeypatch.setattr("plugin.agent._LEARN_CAP_S", 0.1)
+    wanted = TopologyManager(TopologyManagerPolicy.BEST_EFFORT, TopologyManagerScope.CONTAINER)
+
+    async def go():
+        node = Node(root)
+        node.api.manager = Unreachable(403, "Forbidden", "no right to nodes/configz")
+        async with node.running():
+            assert node.report().policy is None
+            assert all(not one.topology.nodes for one in node.kubelet.devices[GPU].values())
+            for _ in range(2):
+                await node.kubelet.kill()
+                await node.kubelet.start()
+                await node.kubelet.until_listed(GPU, 8)
+            n_asked, begun_s = node.api.n_learned, asyncio.get_running_loop().time()
+            await asyncio.sleep(0.5)
+            took_s = asyncio.get_running_loop().time() - begun_s
+            assert 0 < node.api.n_learned - n_asked <= took_s / 0.05
+            node.api.manager = wanted
+            await node.until(lambda: node.report().policy is TopologyManagerPolicy.BEST_EFFORT)
+            await node.kubelet.until(
+                lambda: all(one.topology.nodes for one in node.kubelet.devices[GPU].values())
+            )
+            assert [one["policy"] for one in node.log.of("topology_manager")] == ["best-effort"]
+
+    asyncio.run(go())
+
+
+def test_a_reading_that_does_not_suit_the_settings_changes_nothing(root, tmp_path):
+    """It is told, and what was served is served on."""
+    figures = tmp_path / "figures"
+    figures.write_text("0 7 50.0\n")
+
+    async def go():
+        async with Node(root, measurements=figures).running() as node:
+            with contextlib.closing(SimulatedMachine("4x-l40s", node_name=NODE)) as other:
+                node.agent.see_reading(other.read())
+            await node.until(lambda: node.log.of("reader_failed"))
+            (told,) = node.log.of("reader_failed")
+            assert told["what"] == "stock"
+            assert "expected figures of this machine's GPUs" in told["reason"]
+            await node.kubelet.admit(node_pod("a", app("main", 8)))
+            node.agent.see_reading(node.reader.read())
+            await node.until(lambda: len(node.log.of("machine_read")) == 2)
+
+    asyncio.run(go())
+
+
+def test_of_several_readings_the_latest_counts(root):
+    """A reading that comes while the stock is made is not lost."""
+
+    async def go():
+        async with Node(root).running() as node:
+            whole = node.reader.read()
+            node.break_machine(links_down=[{"gpus": [0, 3], "n": 2}])
+            broken = node.reader.read()
+            node.agent.see_reading(whole)
+            node.agent.see_reading(broken)
+            await node.until(
+                lambda: not decode_topology(node.api.annotations[names.TOPOLOGY]).links[0][3].is_up
+            )
+            assert len(node.log.of("machine_read")) == 2
+
+    asyncio.run(go())
+
+
+def test_devices_are_described_for_cdi_before_they_are_offered(root):
+    """A container that gets a name its runtime does not find would not start."""
+    (root / "driver" / "dev").mkdir(parents=True)
+    flags = {
+        "device_list_strategy": "cdi-cri",
+        "cdi_generator": "own",
+        "cdi_folder": root / "cdi",
+        "driver_root_ctr_path": root / "driver",
+    }
+
+    async def go():
+        async with Node(root, **flags).running() as node:
+            (file,) = (root / "cdi").iterdir()
+            described = {one["name"] for one in json.loads(file.read_text())["devices"]}
+            assert described == {*node.ids, "all"}
+            pod = node_pod("a", app("main", 1), plan={"main": node.ids[:1]})
+            await node.kubelet.admit(pod)
+            answer = node.kubelet.given["uid-a", "main", GPU].response
+            name = f"k8s.device-plugin.nvidia.com/gpu={node.ids[0]}"
+            assert [one.name for one in answer.cdi_devices] == [name]
+            file.unlink()
+            reading = node.reader.read()
+            lost = replace(reading.gpus[7], minor=None)
+            node.agent.see_reading(replace(reading, gpus=(*reading.gpus[:7], lost)))
+            await node.until(file.exists)
+            assert node.ids[7] in node.log.of("cdi_failed")[0]["reason"]
+            file.unlink()
+            file.mkdir()
+            (file / "in-the-way").touch()
+            node.agent.see_reading(reading)
+            await node.until(lambda: len(node.log.of("cdi_failed")) == 2)
+            assert str(root / "cdi") in node.log.of("cdi_failed")[1]["reason"]
+
+    asyncio.run(go())
+
+
+def test_a_loop_that_hangs_is_told(root, monkeypatch):
+    """The probe asks from another thread."""
+
+    async def go():
+        async with Node(root).running() as node:
+            assert node.agent.live() == ""
+            monkeypatch.setattr("plugin.agent.MAX_SILENCE_S", -1.0)
+            assert "no sign of life" in node.agent.live()
+
+    asyncio.run(go())
+
+
+# --- What a new agent, a new kubelet and a silent one must not change -----------------------------
+
+
+def test_what_is_known_to_be_wrong_outlives_the_agent(root):
+    """An XID that asks for a restart of the node is not over because other resources came."""
+
+    async def go():
+        async with Node(root).running() as node:
+            node.break_machine(xid=[{"gpu": 0, "code": 79, "at": 1}])
+            await node.kubelet.until_listed(GPU, 7)
+            book = node.agent.health
+            await node.end()
+            node.make(book)
+            node.task = asyncio.create_task(node.agent.run())
+            await node.kubelet.until(lambda: GPU in node.kubelet.clients)
+            await node.until(lambda: node.agent.ready() == "")
+            await node.kubelet.until_listed(GPU, 7)
+            assert node.kubelet.unhealthy[GPU] == {node.ids[0]}
+
+    asyncio.run(go())
+
+
+def test_a_gpu_that_is_lost_at_the_start_is_never_offered(root, monkeypatch):
+    """The first poll may take seconds where the driver is sick."""
+
+    async def go():
+        node = Node(root)
+        node.break_machine(lost=[2])
+        seen = []
+        listed = node.kubelet._listed
+
+        def note(resource, response):
+            seen.append({one.ID for one in response.devices if one.health == "Healthy"})
+            listed(resource, response)
+
+        monkeypatch.setattr(node.kubelet, "_listed", note)
+        async with node.running(n_healthy=7):
+            assert all(node.ids[2] not in healthy for healthy in seen)
+            assert len(node.api.writes) == 1
+
+    asyncio.run(go())
+
+
+def test_holds_stay_published_while_a_new_agent_is_blind(root):
+    """Devices that others have must not look free for a moment."""
+
+    async def go():
+        async with Node(root).running() as node:
+            await node.kubelet.admit(node_pod("a", app("main", 2)))
+            await node.until(lambda: node.report().holds)
+            holds, n_writes = node.report().holds, len(node.api.writes)
+            await node.end()
+            node.api.trouble = Unreachable(0, "Unreachable", "no route")
+            node.begin()
+            await node.kubelet.until_listed(GPU, 8)
+            assert "no plan can be known" in node.agent.ready()
+            node.agent.see_health({node.ids[7]: "bad"})
+            await node.until(lambda: node.report().unhealthy)
+            assert node.report().holds == holds
+            assert len(node.api.writes) == n_writes + 1
+
+    asyncio.run(go())
+
+
+def test_a_reporter_meets_every_new_kubelet(root):
+    """It has no registration that would tell of one."""
+
+    async def go():
+        node = Node(root, mode="reporter", kubelet_socket=str(root / "device-plugins/kubelet.sock"))
+        async with node.running():
+            await node.kubelet.kill()
+            node.api.annotations.clear()
+            node.api.manager = TopologyManager(
+                TopologyManagerPolicy.BEST_EFFORT, TopologyManagerScope.POD
+            )
+            await node.kubelet.start()
+            await node.until(lambda: names.TOPOLOGY in node.api.annotations)
+            await node.until(lambda: node.report().policy is TopologyManagerPolicy.BEST_EFFORT)
+
+    asyncio.run(go())

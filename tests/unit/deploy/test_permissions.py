@@ -1,0 +1,194 @@
+"""RBAC counted from the code: every request that the extender makes, not one permission more."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+
+from kube import watches
+from kube.errors import KubeError
+from kube.leases import Lease
+from kube.objects import ObjectKey
+from kube.reflector import Reflector, Source
+from kube.server import ApiServer, Binding, ObjectEvent
+from kube.transport import Transport
+from tests.cluster.manifests import DEPLOY, documents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EXTENDER = DEPLOY.parent / "extender"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LEASE = Lease("ns", "lease", "me", 15, NOW, NOW, 0)
+POD = ObjectKey("ns", "p", "u")
+EVENT = ObjectEvent(
+    about=POD,
+    is_warning=True,
+    reason="Reason",
+    message="text",
+    at=NOW,
+    component="coterie",
+    instance="me",
+)
+CALLS = {
+    "bind": lambda s: s.bind(Binding(POD, "1", "n", {})),
+    "get_pod": lambda s: s.get_pod("ns", "p"),
+    "get_allocatable": lambda s: s.get_allocatable("n"),
+    "list_pods_on": lambda s: s.list_pods_on("n"),
+    "list_pdbs": lambda s: s.list_pdbs(),
+    "annotate_pod": lambda s: s.annotate_pod("ns", "p", "u", {}),
+    "create_event": lambda s: s.create_event(EVENT),
+    "get_lease": lambda s: s.get_lease("ns", "lease"),
+    "create_lease": lambda s: s.create_lease(LEASE),
+    "update_lease": lambda s: s.update_lease(LEASE),
+}
+SOURCES: dict[str, Callable[[], Source[Any]]] = {
+    "nodes": watches.nodes,
+    "assigned_pods": lambda: watches.assigned_pods(["nvidia.com/gpu"]),
+    "nominated_pods": watches.nominated_pods,
+}
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+class Recorder:
+    """An API server that is empty, refuses every write and remembers what it was asked."""
+
+    def __init__(self):
+        self.seen = set()
+        self.is_watched = asyncio.Event()
+
+    async def answer(self, request):
+        """Answer as little as lets the caller end."""
+        permission = _permission(request.method, request.path, request.query)
+        self.seen.add(permission)
+        if permission[0] == "list":
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+        if permission[0] == "watch":
+            self.is_watched.set()
+        return web.json_response({"reason": "NotFound"}, status=404)
+
+
+class Nobody:
+    """A sink that is told everything and keeps nothing."""
+
+    async def replace(self, objects):
+        """Take all."""
+
+    def seen(self, one):
+        """Take one."""
+
+    def gone(self, key):
+        """Lose one."""
+
+    def unread(self, key, reason):
+        """Take none."""
+
+    def failed(self, fault):
+        """Take a failure."""
+
+
+def _permission(method, path, query):
+    """Verb, group and resource, as the API server reads a request (apiserver, RequestInfo)."""
+    parts = path.strip("/").split("/")
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+    if rest[0] == "namespaces" and len(rest) > 2:
+        rest = rest[2:]
+    resource, *more = rest  # then a name, then a subresource
+    read = "get" if more else ("watch" if query.get("watch") == "true" else "list")
+    return VERBS.get(method, read), group, "/".join([resource, *more[1:]])
+
+
+def granted(path, kind):
+    """All permissions that the roles of a file grant, one by one."""
+    return {
+        (verb, group, resource)
+        for role in documents(path)
+        if role["kind"] == kind
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+async def _ask(folder):
+    recorder = Recorder()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", recorder.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text(
+        json.dumps(
+            {
+                "clusters": [{"name": "c", "cluster": {"server": f"http://{host}:{port}"}}],
+                "users": [{"name": "u", "user": {}}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "c",
+            }
+        )
+    )
+    transport = await Transport.connect(kubeconfig)
+    try:
+        server = ApiServer(transport)
+        for call in CALLS.values():
+            with contextlib.suppress(KubeError):
+                await call(server)
+        for source in SOURCES.values():
+            recorder.is_watched.clear()
+            running = asyncio.ensure_future(Reflector(transport, source(), Nobody()).run())
+            await recorder.is_watched.wait()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+    finally:
+        await transport.close()
+        await runner.cleanup()
+    return recorder.seen
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    """What kube asks of an API server, all of it."""
+    return asyncio.run(_ask(tmp_path_factory.mktemp("kube")))
+
+
+def test_every_call_is_counted():
+    """A method or a source that the extender comes to use must not escape the count."""
+    methods = {
+        name
+        for name, _ in inspect.getmembers(ApiServer, inspect.iscoroutinefunction)
+        if not name.startswith("_")
+    }
+    named = {
+        node.attr
+        for path in EXTENDER.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+    }
+    assert methods & named == CALLS.keys()
+    assert set(watches.__all__) & named == SOURCES.keys()
+
+
+def test_roles_are_what_the_code_needs(asked):
+    """A permission too few fails in production; one too many is an attacker's."""
+    leases = {one for one in asked if one[2] == "leases"}
+    assert granted("service/rbac.yaml", "Role") == leases
+    assert granted("base/rbac.yaml", "ClusterRole") == asked - leases
+
+
+def test_leases_are_one_lease():
+    """Only creating cannot be bound to a name."""
+    role, _ = documents("service/rbac.yaml")
+    unnamed = [rule["verbs"] for rule in role["rules"] if "resourceNames" not in rule]
+    assert unnamed == [["create"]]

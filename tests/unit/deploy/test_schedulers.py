@@ -1,0 +1,132 @@
+"""What kube-scheduler is told must be one story in all modes, and fit what the extender is told."""
+
+from __future__ import annotations
+
+import itertools
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from tests.cluster.manifests import DEPLOY, Mode, documents, extender_settings, scheduler_config
+from topology.names import DEFAULT_RESOURCE
+
+NAME = "coterie-scheduler"
+WEIGHT = 20
+BLOCK = {
+    "filterVerb": "filter",
+    "prioritizeVerb": "prioritize",
+    "preemptVerb": "preempt",
+    "bindVerb": "bind",
+    "weight": WEIGHT,
+    "httpTimeout": "5s",
+    "nodeCacheCapable": True,
+    "ignorable": False,
+    "managedResources": [{"name": DEFAULT_RESOURCE, "ignoredByScheduler": False}],
+}
+IN_TREE = (3, 2, 2, 2, 2, 1, 1, 1)  # pkg/scheduler/apis/config/v1/default_plugins.go of v1.36.3
+
+
+def config(mode):
+    """The configuration as it stands in the file."""
+    (one,) = documents(f"{mode.value}/scheduler-config.yaml")
+    return one
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_extender_block_is_the_designs(mode):
+    """One wrong field makes the scheduler ignore us silently: every field is held."""
+    (extender,) = config(mode)["extenders"]
+    assert {
+        key: extender[key] for key in extender if key not in {"urlPrefix", "tlsConfig"}
+    } == BLOCK
+
+
+def test_weight_is_what_its_comment_says():
+    """A plugin's score counts 100 x its weight, ours 10 x weight for each of ten steps."""
+    step = 10 * WEIGHT
+    assert 10 * step > 100 * sum(IN_TREE) == 1400
+    assert [weight for weight in IN_TREE if 100 * weight > step] == [3]  # TaintToleration
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_only_gpu_pods_have_all_nodes_looked_at(mode):
+    """Below 100 % a required pod can fail though a node fits; for other pods it is wasted work."""
+    shares = {
+        one["schedulerName"]: one.get("percentageOfNodesToScore")
+        for one in config(mode)["profiles"]
+    }
+    others = {"default-scheduler": None} if mode is Mode.KUBEADM else {}
+    assert shares == {NAME: 100} | others
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_only_verified_tls_leaves_the_host(mode):
+    """Without caFile kube-scheduler would check no certificate, without a word."""
+    (extender,) = config(mode)["extenders"]
+    url = urlsplit(extender["urlPrefix"])
+    if mode is Mode.SERVICE:
+        assert url.scheme == "https"
+        assert extender["tlsConfig"].keys() == {"caFile", "certFile", "keyFile"}
+        assert "enableHTTPS" not in extender
+    else:
+        assert (url.scheme, url.hostname) == ("http", "127.0.0.1")
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_scheduler_and_extender_are_told_the_same(mode):
+    """Port, timeout and resources stand in two files, and must agree."""
+    (extender,) = config(mode)["extenders"]
+    told = extender_settings(mode)
+    assert told["listen_port"] == str(urlsplit(extender["urlPrefix"]).port)
+    assert f"{told['http_timeout_s']}s" == extender["httpTimeout"]
+    assert told["resources"].split(",") == [one["name"] for one in extender["managedResources"]]
+
+
+def test_peers_are_checked_for_the_services_name():
+    """A replica's certificate names the Service that the scheduler calls, not the pod's address."""
+    (extender,) = config(Mode.SERVICE)["extenders"]
+    assert extender_settings(Mode.SERVICE)["peer_name"] == urlsplit(extender["urlPrefix"]).hostname
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(Mode, 2)))
+def test_modes_differ_only_in_who_and_where(one, other):
+    """A value tuned in one mode and forgotten in another would be found by users only."""
+
+    def common(mode):
+        read = config(mode)
+        return {
+            key: value
+            for key, value in read.items()
+            if key not in {"clientConnection", "leaderElection", "profiles", "extenders"}
+        }
+
+    assert common(one) == common(other)
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_tests_replace_addresses_only(mode, tmp_path):
+    """What the cluster tests run must be what is shipped."""
+    made = yaml.safe_load(scheduler_config(mode, "http://there:1", kubeconfig=tmp_path))
+    shipped = config(mode)
+    shipped["extenders"][0]["urlPrefix"] = "http://there:1"
+    shipped.setdefault("clientConnection", {})["kubeconfig"] = str(tmp_path)
+    assert made == shipped
+
+
+@pytest.mark.parametrize("mode", [Mode.SECOND_SCHEDULER, Mode.SERVICE])
+def test_second_schedulers_have_a_lease_of_their_own(mode):
+    """With the cluster's own lease two schedulers would never work side by side."""
+    (role,) = [one for one in documents("scheduler/rbac.yaml") if one["kind"] == "Role"]
+    election = config(mode)["leaderElection"]
+    assert election["leaderElect"]
+    assert role["rules"][0]["resourceNames"] == [election["resourceName"]]
+    assert role["metadata"]["namespace"] == election["resourceNamespace"]
+
+
+def test_every_mode_has_a_folder():
+    """Those of deploy/ are the modes, what they share, the policy switched on last, the agent."""
+    shared = {"base", "scheduler", "scheduler-name", "scheduler-name-v1beta1"}
+    agent = {"plugin", "plugin-cdi", "plugin-reporter", "plugin-simulated"}
+    folders = {one.name for one in DEPLOY.iterdir() if one.is_dir()}
+    assert folders == {mode.value for mode in Mode} | shared | agent

@@ -1,0 +1,172 @@
+"""What the manifests promise about every container: locked down, probed, bounded, configured."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+
+from extender.settings import load_settings
+from tests.cluster.manifests import (
+    DEPLOY,
+    EXTENDER_FILES,
+    NAMESPACE,
+    Mode,
+    documents,
+    extender_settings,
+    pod_spec,
+)
+
+DEPLOYMENTS = ("scheduler/deployment.yaml", "service/extender.yaml")
+PATCHED = (*EXTENDER_FILES.values(), "scheduler/deployment.yaml")
+ROOT = DEPLOY.parent
+
+
+BY_ID = {
+    f"{path}:{container['name']}": container
+    for path in PATCHED
+    for container in pod_spec(path)["containers"]
+    if "image" in container
+}
+CONTAINERS = [pytest.param(container, id=name) for name, container in BY_ID.items()]
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_containers_are_locked_down(container):
+    """Whoever breaks into one finds no capability, nothing to write to and no way up."""
+    context = container["securityContext"]
+    assert context["allowPrivilegeEscalation"] is False
+    assert context["readOnlyRootFilesystem"] is True
+    assert context["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize("path", DEPLOYMENTS)
+def test_pods_are_no_root(path):
+    """The namespace enforces `restricted`, and a pod that falls short would never be made."""
+    context = pod_spec(path)["securityContext"]
+    assert context["runAsNonRoot"] is True
+    assert context["runAsUser"] > 0
+    assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+
+
+def test_sidecar_of_the_static_pod_is_no_root():
+    """The pod of kubeadm runs as root and sets no user: the container must."""
+    (_, container) = pod_spec(EXTENDER_FILES[Mode.KUBEADM])["containers"]
+    assert container["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"]["runAsUser"] > 0
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_probes_ask_different_things(container):
+    """A process that lives but is not synced must be left running: killed, it starts anew."""
+    live, ready = (container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness"))
+    assert (live["path"], ready["path"]) == ("/livez", "/readyz")
+    assert container["startupProbe"]["httpGet"] == live
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_no_container_is_throttled(container):
+    """All of them work inside the serial scheduling cycle: a CPU limit would cost pods/s."""
+    assert "cpu" in container["resources"]["requests"]
+    assert "memory" in container["resources"]["requests"]
+    assert "cpu" not in container["resources"].get("limits", {})
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_settings_are_the_extenders(mode, monkeypatch):
+    """A setting that the extender does not know would stop it at its start."""
+    for name, value in extender_settings(mode).items():
+        monkeypatch.setenv(
+            f"COTERIE_EXTENDER_{name.upper()}", value.replace("$(POD_IP)", "10.0.0.7")
+        )
+    settings = load_settings({})
+    assert settings.cluster is None
+    assert settings.listen_address == extender_settings(mode)["listen_address"]
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_plain_http_stays_on_loopback(mode):
+    """The verbs know no other authentication than certificates."""
+    told = extender_settings(mode)
+    assert (told["listen_address"] == "127.0.0.1") == ("tls_cert" not in told)
+
+
+def test_ports_are_where_the_probes_are():
+    """A probe of a port on which nobody listens kills a healthy container."""
+    for mode, path in EXTENDER_FILES.items():
+        told = extender_settings(mode)
+        due = int(told.get("health_port", told["listen_port"]))
+        (container,) = [one for one in pod_spec(path)["containers"] if "extender" in one["name"]]
+        named = {one["name"]: one["containerPort"] for one in container.get("ports", ())}
+        asked = {container[f"{kind}Probe"]["httpGet"]["port"] for kind in ("liveness", "readiness")}
+        assert {named.get(port, port) for port in asked} == {due}
+
+
+@pytest.mark.parametrize("mode", [Mode.SECOND_SCHEDULER, Mode.SERVICE])
+def test_policies_name_ports_that_are(mode):
+    """A network policy for a port that no container has shuts out whom it should let in."""
+    ports = {
+        port["name"]
+        for path in (EXTENDER_FILES[mode], "scheduler/deployment.yaml")
+        for container in pod_spec(path)["containers"]
+        for port in container.get("ports", ())
+    }
+    allowed = {
+        port["port"]
+        for policy in documents(f"{mode.value}/network-policy.yaml")
+        for rule in policy["spec"]["ingress"]
+        for port in rule["ports"]
+    }
+    assert allowed == ports
+
+
+EXTENDERS_OF = {mode.value: path for mode, path in EXTENDER_FILES.items()}
+
+
+@pytest.mark.parametrize("path", DEPLOYMENTS)
+def test_one_replica_is_left(path):
+    """Two replicas, at most one of them taken away on purpose, not both on one host."""
+    deployment, *others = documents(path)
+    (budget,) = [one for one in others if one["kind"] == "PodDisruptionBudget"]
+    labels = deployment["spec"]["selector"]["matchLabels"]
+    assert deployment["spec"]["replicas"] == 2
+    assert deployment["spec"]["template"]["metadata"]["labels"].items() >= labels.items()
+    assert budget["spec"] == {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
+    (spread,) = pod_spec(path)["topologySpreadConstraints"]
+    assert spread["labelSelector"]["matchLabels"] == labels
+
+
+@pytest.mark.parametrize("path", DEPLOYMENTS)
+def test_coteries_own_pods_need_no_coterie(path):
+    """They must start while no extender runs: no GPU, no scheduler of ours, and before others."""
+    spec = pod_spec(path)
+    assert "schedulerName" not in spec
+    assert "nvidia.com" not in str([one["resources"] for one in spec["containers"]])
+    assert spec["priorityClassName"] == "system-cluster-critical"
+
+
+def test_lease_of_the_replicas_is_the_one_they_may_write():
+    """A lease under a name that RBAC does not know means that nobody ever binds."""
+    role, _ = documents("service/rbac.yaml")
+    named = [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule]
+    namespace, _, name = extender_settings(Mode.SERVICE)["lease"].partition("/")
+    assert (namespace, named) == (NAMESPACE, [[name]])
+
+
+def test_image_holds_what_the_distribution_holds():
+    """A package that is missing in the image is found by the first who runs it."""
+    text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    shipped = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert re.findall(r"^COPY (\w+) /", text, re.MULTILINE) == shipped
+    assert re.findall(r"^COPY (\S+/\S+) ", text, re.MULTILINE) == ["requirements/run.txt"]
+    assert "--require-hashes" in text
+    (user,) = re.findall(r"^USER (\d+):", text, re.MULTILINE)
+    assert int(user) == pod_spec("service/extender.yaml")["securityContext"]["runAsUser"]
+
+
+def test_images_are_short_names():
+    """Where images come from is the reader's to say: no registry is made up."""
+    images = {container["image"] for container in BY_ID.values()}
+    assert images == {"coterie/extender", "coterie/extender:latest", "kube-scheduler"}

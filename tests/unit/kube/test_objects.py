@@ -1,0 +1,290 @@
+"""Nodes and pods, read from the API's JSON."""
+
+from __future__ import annotations
+
+import copy
+import json
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube.errors import Unreadable
+from kube.objects import (
+    ContainerDevices,
+    NodeFacts,
+    ObjectKey,
+    PodFacts,
+    pod_facts_reader,
+    read_allocatable,
+    read_key,
+    read_node,
+    read_pod,
+)
+
+GPU = "nvidia.com/gpu"
+READ_FACTS = pod_facts_reader((GPU, "amd.com/gpu"))
+
+NODE = {
+    "metadata": {
+        "name": "n1",
+        "uid": "u1",
+        "labels": {"topology.kubernetes.io/zone": "z1"},
+        "annotations": {"coterie.gpu/topology": "{t}", "coterie.gpu/devices": "{d}", "x": "y"},
+    },
+    "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]},
+    "status": {
+        "allocatable": {
+            "cpu": "128",
+            "memory": "1Ti",
+            "hugepages-1Gi": "0",
+            "requests.kubernetes.io/x": "x",
+            GPU: "8",
+            "nvidia.com/mig-1g.10gb": "4k",
+        }
+    },
+}
+
+POD = {
+    "metadata": {
+        "uid": "u1",
+        "namespace": "ns",
+        "name": "p1",
+        "resourceVersion": "7",
+        "labels": {"app": "a"},
+        "annotations": {"coterie.gpu/plan": "{p}"},
+    },
+    "spec": {
+        "nodeName": "n1",
+        "priority": 10,
+        "schedulingGates": [{"name": "g"}],
+        "containers": [{"name": "main"}],
+    },
+    "status": {
+        "phase": "Running",
+        "nominatedNodeName": "n2",
+        "containerStatuses": [
+            {
+                "name": "main",
+                "allocatedResourcesStatus": [
+                    {
+                        "name": GPU,
+                        "resources": [
+                            {"resourceID": "GPU-1", "health": "Healthy"},
+                            {"resourceID": "GPU-2", "health": "Unhealthy"},
+                        ],
+                    },
+                    {"name": "claim:c/r", "resources": [{"resourceID": "d/p/x"}]},
+                    {"name": "other.com/none"},
+                ],
+            },
+            {"name": "plain"},
+        ],
+    },
+}
+
+
+def changed(content, path, value):
+    """A copy in which one field differs; `None` leaves it out."""
+    made = copy.deepcopy(content)
+    *parents, last = path.split(".")
+    inner = made
+    for key in parents:
+        inner = inner[key]
+    if value is None:
+        del inner[last]
+    else:
+        inner[last] = value
+    return made
+
+
+def test_a_node_is_what_placement_asks_of_it():
+    """Extended resources only, annotations as they stand, the zone."""
+    assert read_node(NODE) == NodeFacts(
+        name="n1",
+        uid="u1",
+        zone="z1",
+        allocatable={GPU: 8, "nvidia.com/mig-1g.10gb": 4000},
+        topology="{t}",
+        devices="{d}",
+        has_soft_taint=False,
+    )
+
+
+def test_a_bare_node_is_a_node():
+    """A node that has just been registered has no status and no annotation yet."""
+    bare = read_node({"metadata": {"name": "n1", "uid": "u1"}})
+    assert bare == NodeFacts("n1", "u1", "", {}, None, None, has_soft_taint=False)
+
+
+def test_a_soft_taint_is_seen_among_others():
+    """It sways kube-scheduler's own scores, so that candidates must not be thinned out."""
+    taints = [{"effect": "NoExecute"}, {"effect": "PreferNoSchedule"}]
+    assert read_node(changed(NODE, "spec.taints", taints)).has_soft_taint
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("metadata.name", None, "metadata.name is absent or empty"),
+        ("metadata.uid", "", "metadata.uid is absent or empty"),
+        ("metadata.annotations", {"a": 1}, "annotations['a'] is 1"),
+        ("status.allocatable", {GPU: "500m"}, "allocatable['nvidia.com/gpu'] is '500m'"),
+        ("status.allocatable", {GPU: "many"}, "allocatable['nvidia.com/gpu'] is 'many'"),
+        ("status.allocatable", {GPU: []}, "allocatable['nvidia.com/gpu'] is []"),
+        ("spec.taints", [7], "taints[] is 7"),
+    ],
+)
+def test_a_node_that_lacks_what_we_need_is_told(path, value, message):
+    """The field is named: somebody has to find the writer."""
+    with pytest.raises(Unreadable) as caught:
+        read_node(changed(NODE, path, value))
+    assert message in str(caught.value)
+
+
+def test_all_that_a_node_can_give_is_read_exactly():
+    """Preemption asks whether the CPUs and the memory would suffice, too."""
+    content = {"status": {"allocatable": {"cpu": "3800m", "memory": "2Ki", GPU: 8}}}
+    assert read_allocatable(content) == {"cpu": Fraction(19, 5), "memory": 2048, GPU: 8}
+    assert read_allocatable({}) == {}
+    values: tuple[object, ...] = ("much", [], None)
+    for value in values:
+        with pytest.raises(Unreadable, match="expected a quantity"):
+            read_allocatable({"status": {"allocatable": {"cpu": value}}})
+
+
+def owner(spec_fields):
+    """An entry of managedFields that set the given fields of the spec."""
+    return {"manager": "m", "fieldsV1": {"f:spec": spec_fields}}
+
+
+ASKING = owner(
+    {"f:containers": {'k:{"name":"main"}': {"f:resources": {"f:limits": {f"f:{GPU}": {}}}}}}
+)
+NOT_ASKING = owner(
+    {"f:containers": {'k:{"name":"main"}': {"f:resources": {"f:limits": {"f:cpu": {}}}}}}
+)
+AS_INIT = owner(
+    {
+        "f:containers": {},
+        "f:initContainers": {'k:{"name":"i"}': {"f:resources": {"f:requests": {f"f:{GPU}": {}}}}},
+    }
+)
+FOR_THE_POD = owner({"f:containers": {}, "f:resources": {"f:limits": {f"f:{GPU}": {}}}})
+AS_A_NAME = owner({"f:containers": {}, "f:nodeSelector": {f"f:{GPU}": {}}})
+STATUS_ONLY = {"manager": "kubelet", "fieldsV1": {"f:status": {"f:phase": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("entries", "may_ask"),
+    [
+        pytest.param([ASKING], True, id="a container asks"),
+        pytest.param([NOT_ASKING], False, id="containers ask for other things"),
+        pytest.param([NOT_ASKING, ASKING], True, id="one of several writers asks"),
+        pytest.param([AS_INIT], True, id="an init container asks"),
+        pytest.param([FOR_THE_POD], True, id="the pod as a whole asks"),
+        pytest.param([AS_A_NAME], False, id="a label of that name asks for nothing"),
+        pytest.param([owner({"f:containers": 7})], False, id="fields of another shape"),
+        pytest.param(None, True, id="no managedFields prove nothing"),
+        pytest.param([], True, id="dropped managedFields prove nothing"),
+        pytest.param([STATUS_ONLY], True, id="whoever wrote the spec is not told"),
+        pytest.param([STATUS_ONLY, NOT_ASKING], False, id="the spec's writer is told"),
+        pytest.param([owner({"f:x": {f"f:{GPU}x": {}}})], True, id="no writer of containers"),
+    ],
+)
+def test_managed_fields_prove_that_a_pod_cannot_ask(entries, may_ask):
+    """Only proof spares the read of the whole pod."""
+    facts = READ_FACTS(changed(POD, "metadata.managedFields", entries) if entries else POD)
+    assert facts.may_ask == may_ask
+
+
+def test_facts_are_the_metadata():
+    """A plan and an allocation are texts here; their codec judges them."""
+    meta = {"metadata": POD["metadata"]}
+    assert READ_FACTS(meta) == PodFacts("u1", "ns", "p1", "7", "{p}", None, may_ask=True)
+    told = changed(meta, "metadata.annotations", {"coterie.gpu/allocated": "{a}"})
+    facts = READ_FACTS(told)
+    assert (facts.plan, facts.allocated) == (None, "{a}")
+
+
+@pytest.mark.parametrize("key", ["uid", "namespace", "name", "resourceVersion"])
+@pytest.mark.parametrize("read", [READ_FACTS, read_pod])
+def test_a_pod_without_identity_is_told(key, read):
+    """Every later step speaks of a pod by these."""
+    with pytest.raises(Unreadable, match=f"metadata.{key} is absent or empty"):
+        read(changed(POD, f"metadata.{key}", None))
+
+
+def test_a_pod_is_read_whole():
+    """Status, spec, and the body for who reads what it asks for."""
+    pod = read_pod(POD)
+    assert (pod.uid, pod.namespace, pod.name, pod.resource_version) == ("u1", "ns", "p1", "7")
+    assert (pod.node_name, pod.nominated_node, pod.phase) == ("n1", "n2", "Running")
+    assert (pod.is_deleting, pod.is_gated, pod.priority, pod.is_terminal) == (
+        False,
+        True,
+        10,
+        False,
+    )
+    assert (pod.labels, pod.annotations) == ({"app": "a"}, {"coterie.gpu/plan": "{p}"})
+    assert json.loads(pod.body) == POD
+
+
+def test_device_ids_are_those_of_the_device_plugin():
+    """Claims name devices of another kind; a resource without ids has none."""
+    assert read_pod(POD).devices == (
+        ContainerDevices("main", GPU, ("GPU-1", "GPU-2")),
+        ContainerDevices("main", "other.com/none", ()),
+    )
+
+
+def test_a_bare_pod_is_a_pod():
+    """A pod that has just been made has no node and no status."""
+    pod = read_pod({"metadata": POD["metadata"]})
+    assert (pod.node_name, pod.nominated_node, pod.phase, pod.devices) == (None, None, "", ())
+    assert (pod.is_gated, pod.priority) == (False, 0)
+
+
+@pytest.mark.parametrize(
+    ("phase", "is_terminal"),
+    [("Pending", False), ("Running", False), ("Succeeded", True), ("Failed", True)],
+)
+def test_a_pod_ends_in_two_ways(phase, is_terminal):
+    """Only then are its devices free; a deleted pod's are not yet."""
+    pod = read_pod(changed(POD, "status.phase", phase))
+    assert pod.is_terminal == is_terminal
+    assert read_pod(changed(POD, "metadata.deletionTimestamp", "2026-01-01T00:00:00Z")).is_deleting
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=2)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["metadata", "name", "uid", "spec", "status", "allocatable", "taints"]
+                ),
+                inner,
+            )
+        ),
+    )
+)
+def test_nothing_but_the_documented_error_escapes(content):
+    """A reader that raised anything else would end its watch."""
+    if not isinstance(content, dict):
+        return
+    read_key(content)
+    for read in (read_node, read_pod, READ_FACTS):
+        try:
+            read(content)
+        except Unreadable:
+            continue
+
+
+def test_a_key_is_read_from_anything():
+    """What cannot be read must still be told apart, and be forgotten when it goes."""
+    assert read_key(POD) == ObjectKey("ns", "p1", "u1")
+    assert read_key({"metadata": {"name": 7, "uid": "u"}}) == ObjectKey("", "", "u")
+    assert read_key({"metadata": []}) == ObjectKey("", "", "")

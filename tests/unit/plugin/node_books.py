@@ -1,0 +1,58 @@
+"""What an agent knows of its node, written down in a line."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import TYPE_CHECKING
+
+from plugin.books import NodeBooks, SharingRules, Stock
+from plugin.identity import Identified
+from plugin.inventory import Inventory
+from plugin.kubelet_view import Look
+from plugin.pod_resources import PodDevices
+from plugin.simulated import SimulatedMachine
+from plugin.stock import StockRules, take_stock
+from tests.unit.plugin.access_machines import machine
+from tests.unit.plugin.node_values import NODE, gpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from plugin.devices import Resource
+    from plugin.holdings import Holding
+    from plugin.node_pods import NodePod
+
+__all__ = ["books", "look", "simulated_stock", "who"]
+
+
+def books(*resources: Resource, sharing: SharingRules | None = None) -> NodeBooks:
+    """Books of four GPUs that nobody can rate, unless the test says otherwise."""
+    served = resources or (gpus("GPU-0", "GPU-1", "GPU-2", "GPU-3"),)
+    return NodeBooks(NODE, Stock(machine(), Inventory(served, None), None), sharing=sharing)
+
+
+@functools.cache
+def simulated_stock(recording: str = "dgx-1-v100") -> Stock:
+    """The stock of a recorded machine."""
+    with contextlib.closing(SimulatedMachine(recording, node_name=NODE)) as simulated:
+        return take_stock(simulated.read(), StockRules())
+
+
+def who(pod: NodePod, container: str = "main") -> Identified:
+    """This container of a pod."""
+    (one,) = [one for one in pod.containers if one.name == container]
+    return Identified(pod, one, ())
+
+
+def look(
+    *pods: NodePod,
+    listed: Iterable[NodePod] | None = None,
+    holdings: Iterable[Holding] = (),
+    recorded: Iterable[Holding] = (),
+    number: int = 0,
+) -> Look:
+    """A look; PodResources lists all pods unless the test says otherwise."""
+    named = pods if listed is None else listed
+    devices = PodDevices(frozenset((p.namespace, p.name) for p in named), tuple(holdings))
+    return Look(pods, devices, tuple(recorded), number=number)

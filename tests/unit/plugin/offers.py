@@ -1,0 +1,110 @@
+"""Offers, and an allocator that gives the first ids or what it is told to, for tests of gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from plugin.access import ContainerAccess
+from plugin.listing import ListedDevice, Listing
+from plugin.offer import Offer, Options
+from plugin.server import ResourceServer
+from tests.fake_kubelet import Client
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GPU = "nvidia.com/gpu"
+
+
+def ids(n: int) -> tuple[str, ...]:
+    """Ids of n devices."""
+    return tuple(f"GPU-{i}" for i in range(n))
+
+
+def listing(n: int) -> Listing:
+    """A list of n devices that are well."""
+    return Listing(ListedDevice(id_) for id_ in ids(n))
+
+
+class Obliging:
+    """Gives the first ids in order. `answers` come instead: a value, an error, or work to await."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[Any] = []
+
+    async def preferred(self, available, *, must_include, size):
+        """The first ids that do."""
+        self.asked.append((tuple(sorted(available)), tuple(sorted(must_include)), size))
+        others = sorted(set(available) - set(must_include))
+        return await self._answer((*sorted(must_include), *others)[:size])
+
+    async def allocate(self, containers):
+        """The ids, as a variable."""
+        self.asked.append(containers)
+        return await self._answer(
+            tuple(
+                ContainerAccess(env={"NVIDIA_VISIBLE_DEVICES": ",".join(sorted(one))})
+                for one in containers
+            )
+        )
+
+    async def pre_start(self, ids):
+        """Nothing."""
+        self.asked.append(ids)
+        return await self._answer(None)
+
+    async def _answer(self, usual: Any) -> Any:
+        answer = self.answers.pop(0) if self.answers else usual
+        if isinstance(answer, Exception):
+            raise answer
+        if callable(answer):
+            work: Any = answer()
+            return await work
+        return answer
+
+
+def offer(n: int = 4, *, allocator: Any = None, options: Options | None = None, name=GPU) -> Offer:
+    """An offer of n devices."""
+    return Offer(name, listing(n), allocator or Obliging(), options or Options())
+
+
+class Asked:
+    """An offer that is served until `end`, and a kubelet's client of it."""
+
+    def __init__(self, one: Offer, folder: Path, *, deadline_s: float) -> None:
+        self.offer = one
+        self.calls: list[Any] = []
+        self.server = ResourceServer(one, folder, on_call=self.calls.append, deadline_s=deadline_s)
+        self.client = Client(one.resource, self.server.path)
+        self._stack = contextlib.AsyncExitStack()
+
+    async def begin(self) -> None:
+        """Serve, and connect."""
+        await self._stack.enter_async_context(self.server.serving())
+        await self.client.connect(5.0)
+
+    async def end(self) -> None:
+        """Serve no longer."""
+        await self._stack.aclose()
+
+
+@contextlib.asynccontextmanager
+async def asked(folder, one, *, deadline_s=1.0):
+    """Serve an offer and connect to it."""
+    service = Asked(one, folder, deadline_s=deadline_s)
+    await service.begin()
+    try:
+        yield service
+    finally:
+        await service.end()
+        await service.client.close()
+
+
+async def until(is_so, within_s=5.0):
+    """Wait until something is so that tells nobody: a file, a state of another task."""
+    async with asyncio.timeout(within_s):
+        while not is_so():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.005)

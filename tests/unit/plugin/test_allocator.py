@@ -1,0 +1,296 @@
+"""The kubelet's calls, from the question who asks to what the container gets."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kube.kubelet import TopologyManager
+from plugin.access import AccessRules, ContainerAccess
+from plugin.admission_gate import AdmissionGate
+from plugin.allocator import AllocatorTools, How, ResourceAllocator
+from plugin.books import NodeBooks
+from plugin.choice import Chosen, Refusal, Why
+from plugin.errors import KubeletError
+from plugin.identity import Identified
+from plugin.offer import Refused
+from tests.unit.plugin.node_books import books, look, simulated_stock
+from tests.unit.plugin.node_values import GPU, NODE, app, gpus, holding, node_pod
+from topology.devices import TopologyManagerPolicy, TopologyManagerScope
+
+if TYPE_CHECKING:
+    from plugin.kubelet_view import Look
+
+STOCK = simulated_stock()
+IDS = tuple(device.id for device in STOCK.inventory.resources[0].devices)
+PAIR = node_pod("pair", app("main", 2), plan={"main": (IDS[0], IDS[7])})
+SILENT = KubeletError("the kubelet is silent")
+
+
+@dataclass
+class Node:
+    """A kubelet that answers one look after another, an allocator before it, and who is told."""
+
+    looks: list[Look | KubeletError]
+    books: NodeBooks = field(default_factory=lambda: NodeBooks(NODE, STOCK))
+    rules: AccessRules = field(default_factory=AccessRules)
+    resource: str = GPU
+    n_looks: int = 0
+    gate: AdmissionGate = field(default_factory=AdmissionGate)
+    asked_devices: list[bool | None] = field(default_factory=list)
+    ways: list[How] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+    told: list[tuple[str, Any, Any, Any]] = field(default_factory=list)
+
+    async def look(self, *, asks_devices=None):
+        """The next look, after some time."""
+        self.n_looks += 1
+        self.asked_devices.append(asks_devices)
+        assert self.gate.is_busy
+        await asyncio.sleep(0.001)
+        answer = self.looks.pop(0)
+        if isinstance(answer, KubeletError):
+            raise answer
+        return answer
+
+    def identified(self, how, duration_s):
+        """Note it; only a look takes time."""
+        assert duration_s >= (0.0 if how is How.KNOWN else 0.001)
+        self.ways.append(how)
+
+    def looked(self, trouble):
+        """Note it."""
+        self.troubles.append(trouble)
+
+    def answered(self, ask, who, found):
+        """Note it."""
+        self.told.append(("answered", ask, who, found))
+
+    def allocated(self, ask, who, found):
+        """Note it."""
+        self.told.append(("allocated", ask, who, found))
+
+    @property
+    def allocator(self):
+        """What is tried."""
+        tools = AllocatorTools(self.books, self, self, self.rules)
+        return ResourceAllocator(self.resource, tools)
+
+    def preferred(self, available=IDS, must_include=(), size=2) -> Any:
+        """GetPreferredAllocation."""
+        work = self.allocator.preferred(tuple(available), must_include=must_include, size=size)
+        return asyncio.run(work)
+
+    def allocate(self, *containers) -> Any:
+        """Allocate."""
+        return asyncio.run(self.allocator.allocate(containers))
+
+
+def visible(answer) -> list[str]:
+    """What each container sees."""
+    return [one.env["NVIDIA_VISIBLE_DEVICES"] for one in answer]
+
+
+# --- Who asks --------------------------------------------------------------------------------
+
+
+def test_a_pod_that_has_just_come_is_found_by_a_look():
+    """And gets its plan."""
+    node = Node([look(PAIR)])
+    assert node.preferred() == (IDS[0], IDS[7])
+    assert (node.ways, node.troubles) == ([How.ASKED], [""])
+    ((what, ask, who, found),) = node.told
+    assert (what, ask.size, who.pod, found.why) == ("answered", 2, PAIR, Why.PLANNED)
+
+
+def test_the_next_container_of_a_pod_is_known_without_a_look():
+    """The kubelet waits for each: what is certain is not asked again."""
+    plan = {"x": IDS[:2], "y": IDS[2:5]}
+    node = Node([look(node_pod("a", app("x", 2), app("y", 3), plan=plan))])
+    assert node.preferred() == IDS[:2]
+    node.allocate(IDS[:2])
+    assert node.preferred(IDS[2:], size=3) == IDS[2:5]
+    assert node.ways == [How.ASKED, How.KNOWN]
+    assert node.n_looks == 1
+
+
+def test_one_of_several_gets_one_of_their_plans():
+    """A swap of equal plans serves both."""
+    other = node_pod("twin", app("main", 2), plan={"main": (IDS[1], IDS[6])})
+    node = Node([look(PAIR, other)])
+    assert set(node.preferred()) in ({IDS[0], IDS[7]}, {IDS[1], IDS[6]})
+    assert node.ways == [How.AMBIGUOUS]
+    assert node.told[0][3].why is Why.SWAPPED
+
+
+def test_nobody_gets_what_hurts_least():
+    """A pod that nobody lists must start all the same."""
+    node = Node([look()])
+    found = node.preferred()
+    assert isinstance(found, tuple)
+    assert len(found) == 2
+    assert node.ways == [How.NOBODY]
+    assert node.told[0][3].why is Why.LEAST_HARM
+
+
+def test_a_kubelet_that_is_silent_fails_no_pod():
+    """It is told, and the pod gets what hurts least."""
+    node = Node([SILENT])
+    assert isinstance(node.preferred(), tuple)
+    assert (node.ways, node.troubles) == ([How.BLIND], [str(SILENT)])
+    assert node.told[0][2].reason == str(SILENT)
+
+
+def test_half_a_look_is_enough_to_find_the_plan():
+    """The trouble is told."""
+    node = Node([replace(look(PAIR), devices=None, trouble="no PodResources")])
+    assert node.preferred() == (IDS[0], IDS[7])
+    assert node.troubles == ["no PodResources"]
+
+
+# --- GetPreferredAllocation ------------------------------------------------------------------
+
+
+def test_what_cannot_be_is_refused_and_ends_the_pod():
+    """It is passed over from then on: its plan is free for others."""
+    node = Node([look(PAIR)])
+    node.books.see_unhealthy(dict.fromkeys(IDS[1:], "lost"))
+    found = node.preferred()
+    assert isinstance(found, Refused)
+    assert found.reason.startswith("too few available devices are well: asked for 2")
+    assert isinstance(node.told[0][3], Refusal)
+    assert node.books.view(is_fresh=True).refused == {"uid-pair"}
+    assert node.books.expected(GPU, IDS[:2]) is None
+
+
+# --- Allocate --------------------------------------------------------------------------------
+
+
+def test_what_was_answered_is_given_to_the_same_container():
+    """Without another look, in whatever order the kubelet names the devices."""
+    node = Node([look(PAIR)])
+    node.preferred()
+    assert visible(node.allocate((IDS[7], IDS[0]))) == [f"{IDS[0]},{IDS[7]}"]
+    assert (node.n_looks, node.ways) == (1, [How.ASKED])
+    what, ask, who, found = node.told[-1]
+    assert (what, ask.must_include, who.pod) == ("allocated", {IDS[0], IDS[7]}, PAIR)
+    assert found == Chosen((IDS[0], IDS[7]), Why.PLANNED)
+    assert node.books.view(is_fresh=True).grants == (holding(PAIR, "main", IDS[0], IDS[7]),)
+
+
+def test_an_allocate_without_a_question_is_identified_itself():
+    """The kubelet asks nothing where it takes all, or its Topology Manager decides."""
+    node = Node([look(PAIR)])
+    assert visible(node.allocate((IDS[0], IDS[7]))) == [f"{IDS[0]},{IDS[7]}"]
+    assert node.ways == [How.ASKED]
+    assert isinstance(node.told[0][2], Identified)
+
+
+def test_other_devices_than_answered_are_checked_anew():
+    """The kubelet may do otherwise; a pod that requires something starts on no less."""
+    required = {"coterie.gpu/policy": "required", "coterie.gpu/affinity": "nvlink"}
+    pod = node_pod("strict", app("main", 2), plan={"main": IDS[:2]}, annotations=required)
+    node = Node([look(pod), look(pod)])
+    node.preferred()
+    (refused,) = [node.allocate((IDS[0], IDS[5]))]
+    assert isinstance(refused, Refused)
+    assert refused.reason.startswith("what the pod requires cannot be had")
+    assert node.told[-1][3] == refused
+    assert node.books.view(is_fresh=True).refused == {"uid-strict"}
+    assert node.books.view(is_fresh=True).grants == ()
+
+
+def test_a_device_that_went_bad_is_not_given():
+    """Between the question and the Allocate: the pod would start on it."""
+    node = Node([look(PAIR)])
+    node.preferred()
+    node.books.see_unhealthy({IDS[7]: "XID 79"})
+    refused = node.allocate((IDS[0], IDS[7]))
+    assert isinstance(refused, Refused)
+    assert IDS[7] in refused.reason
+
+
+def test_containers_are_answered_in_their_order():
+    """The protocol allows several in one call."""
+    node = Node([look(), look()])
+    assert visible(node.allocate((IDS[3],), (IDS[1],))) == [IDS[3], IDS[1]]
+    assert len(node.books.view(is_fresh=True).grants) == 2
+
+
+def test_one_container_that_cannot_be_served_refuses_the_call():
+    """The kubelet fails the pod as a whole."""
+    node = Node([look(), look()])
+    node.books.see_unhealthy({IDS[1]: "XID 79"})
+    assert isinstance(node.allocate((IDS[3],), (IDS[1],), (IDS[2],)), Refused)
+    assert node.n_looks == 2
+
+
+def test_a_device_without_access_is_refused():
+    """A container that cannot open its GPU fails later and says less."""
+    known = books(gpus("GPU-0"))
+    lost = replace(known.stock.reading.gpus[0], minor=None)
+    reading = replace(known.stock.reading, gpus=(lost, *known.stock.reading.gpus[1:]))
+    known.stock = replace(known.stock, reading=reading)
+    pod = node_pod("a", app("main", 1))
+    node = Node([look(pod)], known, AccessRules(passes_device_nodes=True))
+    refused = node.allocate(("GPU-0",))
+    assert isinstance(refused, Refused)
+    assert "GPU-0" in refused.reason
+    assert node.told[-1][3] == refused
+    assert known.view(is_fresh=True).refused == {"uid-a"}
+    assert known.view(is_fresh=True).grants == ()
+
+
+def test_each_allocator_serves_its_own_resource():
+    """Ids of another resource are unknown to it."""
+    known = books(gpus("GPU-0"), gpus("GPU-1", resource="nvidia.com/gpu.shared"))
+    node = Node([look(), look()], known, resource="nvidia.com/gpu.shared")
+    assert visible(node.allocate(("GPU-1",))) == ["GPU-1"]
+    assert isinstance(node.allocate(("GPU-0",)), Refused)
+
+
+def test_nothing_is_made_ready_before_a_start():
+    """The option is never offered."""
+    assert asyncio.run(Node([]).allocator.pre_start(IDS[:1])) is None
+
+
+def test_what_is_given_is_an_access():
+    """The service makes messages of it."""
+    (access,) = Node([look(PAIR)]).allocate((IDS[0], IDS[7]))
+    assert isinstance(access, ContainerAccess)
+
+
+@pytest.mark.parametrize("how", How)
+def test_every_way_has_a_name_for_metrics(how):
+    """Labels are a closed set."""
+    assert how.value == how.name.lower()
+
+
+# --- What the kubelet must not be asked while it gives devices away ------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        pytest.param(TopologyManagerPolicy.NONE, [True, False], id="nothing is reserved yet"),
+        pytest.param(TopologyManagerPolicy.RESTRICTED, [False, False], id="aligned devices may be"),
+    ],
+)
+def test_pod_resources_is_never_asked_while_devices_are_reserved(policy, expected):
+    """The kubelet would forget the reservation where a pod has just ended, and give it twice."""
+    node = Node([look(PAIR), look(PAIR)])
+    node.books.topology_manager = TopologyManager(policy, TopologyManagerScope.CONTAINER)
+    node.preferred()
+    node.allocate((IDS[2], IDS[3]))
+    assert node.asked_devices == expected
+
+
+def test_what_a_living_pod_has_is_not_given_once_more():
+    """Others than we may have asked PodResources at the wrong moment."""
+    holder = node_pod("holder", app("main", 1), phase="Running", is_started=True)
+    held = [holding(holder, "main", IDS[0], has_uid=False)]
+    node = Node([look(PAIR, holder, holdings=held)])
+    assert IDS[0] not in node.preferred()

@@ -1,0 +1,324 @@
+"""Agents one after another in a process: what begins the next, and what ends all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from plugin import wiring
+from plugin.errors import NvmlError, ReadingError, SettingsError
+from plugin.inventory import MigStrategy
+from plugin.load_settings import load_settings
+from plugin.nvml_machine import NvmlMachine
+from plugin.simulated import SimulatedMachine
+from plugin.wiring import Running, open_reader, read_machine, run_agents, stock_rules
+from tests.fake_nvml import fake_of, installed
+from tests.unit.plugin.node_values import GPU
+from tests.unit.plugin.offers import until
+from topology.recordings import load_recording
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: u, user: {}}]
+"""
+"""Of an API server that nobody runs (port 9, discard)."""
+NO_DRIVER = 9
+"""NVML_ERROR_DRIVER_NOT_LOADED (nvml.h)."""
+
+
+@dataclass
+class Node:
+    """Settings of a node on which nobody answers, and the log of its agents."""
+
+    root: Path
+    flags: Mapping[str, object] = field(default_factory=dict)
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    running: Running = field(default_factory=Running)
+
+    def load(self):
+        """As the process loads them, for each round."""
+        kubeconfig = self.root / "kubeconfig"
+        if not kubeconfig.exists():
+            kubeconfig.write_text(KUBECONFIG)
+        flags = {
+            "node_name": "n1",
+            "simulate": "dgx-1-v100",
+            "kubeconfig": str(kubeconfig),
+            "kubelet_port": "9",
+            "kubelet_socket": str(self.root / "kubelet.sock"),
+            "pod_resources_socket": str(self.root / "pod-resources.sock"),
+            "metrics_address": "127.0.0.1",
+            "metrics_port": "0",
+            **self.flags,
+        }
+        return load_settings({k: v for k, v in flags.items() if v is not None}, {})
+
+    def _note(self, event, **fields):
+        self.lines.append({"event": event, **fields})
+
+    debug = info = warning = _note
+
+    def of(self, event):
+        """The lines of one event."""
+        return [line for line in self.lines if line["event"] == event]
+
+    @property
+    def is_listing(self) -> bool:
+        """Whether an agent runs that has read its machine."""
+        return self.running.agent is not None and bool(self.of("standing"))
+
+    def work(self):
+        """What is tried."""
+        return run_agents(self.load, running=self.running, log=self)
+
+    @contextlib.asynccontextmanager
+    async def started(self):
+        """With agents running, until the end of the block."""
+        task = asyncio.create_task(self.work())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def ask(self, path):
+        """Status and text of the last endpoint that was opened."""
+        port = self.of("listening")[-1]["port"]
+        async with httpx.AsyncClient() as client:
+            answer = await client.get(f"http://127.0.0.1:{port}{path}")
+        return answer.status_code, answer.text.strip()
+
+
+# --- The machine -----------------------------------------------------------------------------
+
+
+def test_the_settings_name_the_machine(root):
+    """A recording, or the real one with the folders that are set."""
+    simulated = open_reader(Node(root).load().settings)
+    assert isinstance(simulated, SimulatedMachine)
+    simulated.close()
+    real = open_reader(Node(root, {"simulate": None}).load().settings)
+    assert isinstance(real, NvmlMachine)
+    real.close()
+
+
+def test_a_recording_that_is_none_is_said(root):
+    """Before anything is opened."""
+    with pytest.raises(ReadingError, match="no-such"):
+        open_reader(Node(root, {"simulate": "no-such"}).load().settings)
+
+
+def test_the_drivers_library_is_looked_for_at_each_reading(root, monkeypatch):
+    """A driver container may put it there while we wait."""
+    loaded: list[Path] = []
+    monkeypatch.setattr(wiring, "preload", loaded.append)
+    settings = Node(root, {"simulate": None, "driver_root_ctr_path": str(root)}).load().settings
+    nvml = fake_of(load_recording("dgx-1-v100"))
+    with installed(nvml), contextlib.closing(open_reader(settings)) as reader:
+        assert len(read_machine(reader, settings).gpus) == 8
+        assert loaded == []
+        library = root / "usr" / "lib64" / "libnvidia-ml.so.1"
+        library.parent.mkdir(parents=True)
+        library.touch()
+        read_machine(reader, settings)
+        assert loaded == [library.resolve()]
+
+
+def test_a_library_that_is_none_is_a_machine_that_cannot_be_read(root):
+    """So that it may be waited for."""
+    library = root / "usr" / "lib64" / "libnvidia-ml.so.1"
+    library.parent.mkdir(parents=True)
+    library.write_text("no library")
+    settings = Node(root, {"simulate": None, "driver_root_ctr_path": str(root)}).load().settings
+    with (
+        contextlib.closing(open_reader(settings)) as reader,
+        pytest.raises(NvmlError, match="cannot be loaded"),
+    ):
+        read_machine(reader, settings)
+
+
+# --- Rules -----------------------------------------------------------------------------------
+
+
+def test_rules_are_those_of_the_settings(root):
+    """Each from its own place."""
+    figures = root / "figures"
+    figures.write_text("0 1 50.0\n")
+    flags = {"measurements": str(figures), "mig_strategy": "mixed", "resource_name": "x.y/gpu"}
+    rules = stock_rules(Node(root, flags).load())
+    assert (rules.strategy, rules.resource) == (MigStrategy.MIXED, "x.y/gpu")
+    assert rules.measurement is not None
+    assert rules.measurement.pairs[0].bandwidth_gbytes_per_s == 50.0
+    assert stock_rules(Node(root).load()).measurement is None
+
+
+def test_sharing_comes_from_the_file(root):
+    """It has no flag."""
+    file = root / "config.yaml"
+    file.write_text(
+        "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n"
+    )
+    rules = stock_rules(Node(root, {"config_file": str(file)}).load())
+    assert rules.sharing.replicas == {GPU: 2}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda _: None, id="absent"),
+        pytest.param(lambda path: path.mkdir(), id="a folder"),
+        pytest.param(lambda path: path.write_bytes(b"\xff\xfe"), id="no text"),
+        pytest.param(lambda path: path.write_text("0 1 fast\n"), id="no figures"),
+    ],
+)
+def test_figures_that_cannot_be_read_stop_the_start(root, make):
+    """Somebody wanted them: to go on without would place pods by guesses."""
+    path = root / "figures"
+    make(path)
+    node = Node(root, {"measurements": str(path)})
+    with pytest.raises(SettingsError, match=f"setting measurements: file {path}: "):
+        asyncio.run(node.work())
+    assert node.running.agent is None
+
+
+# --- One agent after another -----------------------------------------------------------------
+
+
+def test_a_reload_reads_settings_and_machine_anew(root):
+    """SIGHUP: another machine is served, at another port."""
+
+    async def go():
+        node = Node(root)
+        async with node.started():
+            await until(lambda: node.is_listing)
+            first = node.running.agent
+            assert await node.ask("/livez") == (200, "ok")
+            status, text = await node.ask("/readyz")
+            assert (status, text.partition(":")[0]) == (503, "no plan can be known")
+            node.flags = {"simulate": "8x-l4", "log_level": "debug"}
+            node.running.reload()
+            await until(lambda: len(node.of("machine_read")) == 2)
+            assert node.running.agent is not first
+            assert len(node.of("listening")) == 2
+            assert [one["simulate"] for one in node.of("effective_settings")] == [
+                "dgx-1-v100",
+                "8x-l4",
+            ]
+        assert node.running.agent is None
+        assert (node.running.live(), node.running.ready()) == ("", "no machine could be read yet")
+
+    asyncio.run(go())
+
+
+def test_other_resources_begin_an_agent_under_the_same_settings(root):
+    """MIG was switched on: a new resource needs its own server, and nothing else changes."""
+    faults = root / "faults.json"
+    flags = {
+        "simulate": "dgx-a100",
+        "simulate_faults": str(faults),
+        "mig_strategy": "mixed",
+    }
+
+    async def go():
+        node = Node(root, flags)
+        async with node.started():
+            await until(lambda: node.is_listing)
+            faults.write_text(json.dumps({"mig": {"0": ["1g.5gb"] * 7}}))
+            with contextlib.closing(open_reader(node.load().settings)) as reader:
+                assert node.running.agent is not None
+                node.running.agent.see_reading(reader.read())  # before its own time comes
+            mig = "nvidia.com/mig-1g.5gb"
+            await until(lambda: {one["resource"] for one in node.of("standing")} == {GPU, mig})
+            assert node.of("machine_read")[-1]["n_devices"] == {GPU: 7, mig: 7}
+            assert len(node.of("effective_settings")) == len(node.of("listening")) == 1
+
+    asyncio.run(go())
+
+
+def test_nobody_to_reload_is_no_fault():
+    """Between two agents, or before the first."""
+    Running().reload()
+
+
+def test_settings_without_effect_are_told(root):
+    """One line for each."""
+
+    async def go():
+        node = Node(root, {"mps_root": "/run/mps"})
+        async with node.started():
+            await until(lambda: node.is_listing)
+        assert "mps_root" in node.of("effective_settings")[1]["notes"]
+
+    asyncio.run(go())
+
+
+# --- What does not let it start --------------------------------------------------------------
+
+
+def test_a_machine_that_cannot_be_read_ends_it(root):
+    """By default, as NVIDIA's plugin: the pod restarts and people see it."""
+    nvml = fake_of(load_recording("dgx-1-v100"))
+    nvml.errors["nvmlInitWithFlags"] = NO_DRIVER
+    with installed(nvml), pytest.raises(NvmlError):
+        asyncio.run(Node(root, {"simulate": None}).work())
+
+
+def test_a_machine_that_cannot_be_read_is_waited_for(root, monkeypatch):
+    """Where that is set; the probe says what is missing."""
+    monkeypatch.setattr(wiring, "_READ_AGAIN_S", 0.02)
+    nvml = fake_of(load_recording("dgx-1-v100"))
+    nvml.errors["nvmlInitWithFlags"] = NO_DRIVER
+
+    async def go():
+        node = Node(root, {"simulate": None, "fail_on_init_error": "false"})
+        async with node.started():
+            await until(lambda: len(node.of("reader_failed")) > 1)
+            assert node.of("reader_failed")[0]["what"] == "read"
+            assert await node.ask("/readyz") == (503, "no machine could be read yet")
+            assert await node.ask("/livez") == (200, "ok")
+            nvml.errors.clear()
+            await until(lambda: node.is_listing)
+
+    with installed(nvml):
+        asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(None, id="absent"),
+        pytest.param("kind: Pod\n", id="something else"),
+    ],
+)
+def test_a_kubeconfig_that_is_none_stops_the_start(root, text):
+    """The message names the setting."""
+    path = root / "other"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(SettingsError, match="setting kubeconfig: "):
+        asyncio.run(Node(root, {"kubeconfig": str(path)}).work())
+
+
+def test_a_port_in_use_stops_the_start(root):
+    """Two agents on a node's network; nothing is left open."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        node = Node(root, {"metrics_port": str(taken.getsockname()[1])})
+        with pytest.raises(SettingsError, match="cannot listen on"):
+            asyncio.run(node.work())
