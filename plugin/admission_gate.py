@@ -10,7 +10,9 @@ in tests/cluster/test_kubelet_devices.py. Inside GetPreferredAllocation nothing 
 unless devices are aligned to NUMA nodes.
 
 So calls and questions take turns: a question of ours waits until the kubelet has been quiet for
-`QUIET_S`, and a call waits until the question that is under way has been answered.
+`QUIET_S`, and a call waits until the question that is under way has been answered. Others on the
+node ask too, exporters of metrics above all, whenever they like: what they bring about is seen at
+the next Allocate, which is refused (`plugin.allocator`).
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ sees of them (`plugin.access`). It decides none of that itself.
 
 An Allocate is checked like a question in which everything is fixed: the kubelet may have taken
 other devices than were answered, or none may have been asked for. So no container of a pod that
-requires something starts on less, and none on a device that is known to be bad.
+requires something starts on less, none on a device that is known to be bad, and none on one that
+another pod has, of which the kubelet has lost count (`plugin.admission_gate`).
 """
 
 from __future__ import annotations
@@ -24,15 +25,25 @@ from plugin.identity import Ambiguous, Ask, Identified, Nobody, identify
 from plugin.offer import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from plugin.access import AccessRules, ContainerAccess
     from plugin.admission_gate import AdmissionGate
     from plugin.books import NodeBooks
     from plugin.choice import Chosen
     from plugin.devices import Resource
+    from plugin.holdings import Holding
     from plugin.identity import Identity
     from plugin.kubelet_view import Look
 
-__all__ = ["AllocationWitness", "AllocatorTools", "How", "KubeletLook", "ResourceAllocator"]
+__all__ = [
+    "AllocationWitness",
+    "AllocatorTools",
+    "How",
+    "KubeletLook",
+    "KubeletWord",
+    "ResourceAllocator",
+]
 
 
 class How(Enum):
@@ -65,6 +76,14 @@ class KubeletLook(Protocol):
         ...
 
 
+class KubeletWord(KubeletLook, Protocol):
+    """What the allocator needs of it."""
+
+    async def still_held(self, holdings: Iterable[Holding]) -> tuple[Holding, ...]:
+        """What of these the kubelet counts as their pods' at this moment."""
+        ...
+
+
 class AllocationWitness(Protocol):
     """Who is told, on the event loop. Must not wait."""
 
@@ -90,7 +109,7 @@ class AllocatorTools:
     """What all allocators of a node share."""
 
     books: NodeBooks
-    kubelet: KubeletLook
+    kubelet: KubeletWord
     witness: AllocationWitness
     rules: AccessRules
 
@@ -149,6 +168,9 @@ class ResourceAllocator:
         found = choose(ask, who, books.supply(self._served(), who, ask))
         if isinstance(found, Refusal):
             return self._refuse(ask, who, Refused(str(found)))
+        others = books.held_by_others(self._resource, ids, who)
+        if others and (taken := await tools.kubelet.still_held(others)):
+            return self._refuse(ask, who, Refused(_taken(taken)))
         access = self._access(ids)
         if isinstance(access, Refused):
             return self._refuse(ask, who, access)
@@ -196,6 +218,14 @@ class ResourceAllocator:
     def _served(self) -> Resource:
         resources = self._tools.books.stock.inventory.resources
         return next(one for one in resources if one.name == self._resource)
+
+
+def _taken(holdings: Iterable[Holding]) -> str:
+    had = (
+        f"{', '.join(one.ids)} belongs to container {one.container} of {one.namespace}/{one.name}"
+        for one in holdings
+    )
+    return f"the kubelet gives devices away twice (Kubernetes 137534): {'; '.join(had)}"
 
 
 _HOW = {Identified: How.ASKED, Ambiguous: How.AMBIGUOUS, Nobody: How.NOBODY}

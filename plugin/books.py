@@ -216,6 +216,22 @@ class NodeBooks:
             steady=frozenset(d.id for d in self.devices) - self._ever_unwell,
         )
 
+    def held_by_others(
+        self, resource: str, ids: Iterable[str], who: Identity
+    ) -> tuple[Holding, ...]:
+        """Which of these devices were some other pod's when it was last heard of.
+
+        That pod may have ended since. What nobody known was given is left out.
+        """
+        asker = who.pod.uid if isinstance(who, Identified) else None
+        wanted = set(ids)
+        found = (
+            replace(one, ids=tuple(id_ for id_ in one.ids if id_ in wanted))
+            for one in dict.fromkeys((*self.holdings, *self._grants))
+            if one.resource == resource and one.uid not in {None, asker}
+        )
+        return tuple(one for one in found if one.ids)
+
     def supply(
         self, resource: Resource, who: Identity, ask: Ask, *, is_fresh: bool = False
     ) -> Supply:

@@ -1,14 +1,15 @@
 """What the kubelet says at this moment about its pods and their devices.
 
 What it answers: one look, the pod list and then PodResources and the checkpoint, within a time that
-a waiting kubelet can bear; or that it could not be had. It must never decide whose turn it is
-(`plugin.identity`), nor keep anything.
+a waiting kubelet can bear; or that it could not be had. Also, what pods still have of what they
+had. It must never decide whose turn it is (`plugin.identity`), nor keep anything.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import contextlib
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from kube.errors import KubeError
@@ -19,6 +20,7 @@ from plugin.holdings import is_over
 from plugin.node_pods import read_node_pods
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from plugin.holdings import Holding
@@ -44,6 +46,10 @@ class PodDevicesSource(Protocol):
 
     async def read(self) -> PodDevices:
         """Who has which devices. Raises `KubeletError`."""
+        ...
+
+    async def read_pod(self, namespace: str, name: str) -> tuple[Holding, ...]:
+        """What one pod has. Raises `KubeletError`."""
         ...
 
 
@@ -104,6 +110,27 @@ class KubeletView:
         told = "; ".join(one for one in (trouble, unread) if one)
         return Look(pods, devices, recorded, told, number)
 
+    async def still_held(self, holdings: Iterable[Holding]) -> tuple[Holding, ...]:
+        """What of these the kubelet counts as their pods' at this moment, ids and all.
+
+        May be asked while the kubelet waits for us. Nothing is still held by a pod that the kubelet
+        does not tell of: it has gone, or the kubelet cannot be asked for one pod, or not in time.
+        """
+        wanted = tuple(holdings)
+        pods = dict.fromkeys((one.namespace, one.name) for one in wanted)
+        had: list[Holding] = []
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                for namespace, name in pods:
+                    with contextlib.suppress(KubeletError):
+                        had += await self._devices.read_pod(namespace, name)
+        counted = {(*_place(one), id_) for one in had for id_ in one.ids}
+        kept = (
+            replace(one, ids=tuple(id_ for id_ in one.ids if (*_place(one), id_) in counted))
+            for one in wanted
+        )
+        return tuple(one for one in kept if one.ids)
+
     async def _read_pods(self) -> tuple[NodePod, ...]:
         try:
             return read_node_pods(await self._pods.pods(timeout_s=LOOK_S))
@@ -140,3 +167,7 @@ class KubeletView:
             return (), ""  # the kubelet has never given anything out
         except (OSError, CheckpointError) as error:
             return None, f"checkpoint {self._checkpoint}: {error}"
+
+
+def _place(holding: Holding) -> tuple[str, str, str, str]:
+    return (holding.namespace, holding.name, holding.container, holding.resource)

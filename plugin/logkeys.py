@@ -37,6 +37,7 @@ __all__ = [
     "N_FAILURES",
     "PHASE",
     "POD",
+    "PODS",
     "POD_UID",
     "POLICY",
     "READER_FAILED",
@@ -97,6 +98,7 @@ N_DEVICES = "n_devices"
 N_FAILURES = "n_failures"
 PHASE = "phase"
 POD = "pod"
+PODS = "pods"
 POD_UID = "pod_uid"
 POLICY = "policy"
 REASON = "reason"

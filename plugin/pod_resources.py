@@ -1,10 +1,13 @@
-"""Who really has which devices, asked of the kubelet (PodResources v1, List).
+"""Who really has which devices, asked of the kubelet (PodResources v1, List and Get).
 
-What it answers: the holdings of the pods that are on the node now. The kubelet's answer is the
-truth about what was given out, whatever was planned. It names pods by namespace and name, leaves
-init containers out unless they are sidecars, and repeats a device for each of its NUMA nodes
-(Kubernetes 1.36, cm/container_manager.go, containerDevicesFromResourceDeviceInstances); here each
-device stands once.
+What it answers: the holdings of the pods that are on the node now, or of one of them. The kubelet's
+answer is the truth about what was given out, whatever was planned. It names pods by namespace and
+name, leaves init containers out unless they are sidecars, and repeats a device for each of its NUMA
+nodes (Kubernetes 1.36, cm/container_manager.go, containerDevicesFromResourceDeviceInstances); here
+each device stands once.
+
+List has the kubelet count anew what is taken, which it must not while it gives something away
+(`plugin.admission_gate`); Get only reads (apis/podresources/server_v1.go, 1.36.3).
 
 It must never wait without end: the kubelet's sync loop may be waiting for us.
 """
@@ -15,7 +18,8 @@ import asyncio
 import random
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import grpc
 import grpc.aio
@@ -27,12 +31,15 @@ from plugin.holdings import Holding
 from plugin.pb import podresources_v1_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
 __all__ = ["PodDevices", "PodResources", "PodResourcesTiming"]
 
 _LIST = "/v1.PodResourcesLister/List"
+_GET = "/v1.PodResourcesLister/Get"
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 _CHANNEL_OPTIONS = (
     # Else a new channel inherits how long an older one to the same address waits after a refusal.
     ("grpc.use_local_subchannel_pool", 1),
@@ -68,6 +75,15 @@ class PodResourcesTiming:
 _TIMING = PodResourcesTiming()
 
 
+@dataclass(frozen=True, slots=True)
+class _Method(Generic[Request, Response]):
+    """A method by its path, and its messages."""
+
+    path: str
+    write: Callable[[Request], bytes]
+    read: Callable[[bytes], Response]
+
+
 class PodResources:
     """Asks at the kubelet's PodResources socket.
 
@@ -91,10 +107,38 @@ class PodResources:
 
         Raises `KubeletError` where the kubelet does not answer in time, or not at all.
         """
+        method = _Method(
+            _LIST,
+            pb.ListPodResourcesRequest.SerializeToString,
+            pb.ListPodResourcesResponse.FromString,
+        )
+        response = await self._ask(method, pb.ListPodResourcesRequest())
+        pods = frozenset((pod.namespace, pod.name) for pod in response.pod_resources)
+        return PodDevices(pods, _holdings(response.pod_resources))
+
+    async def read_pod(self, namespace: str, name: str) -> tuple[Holding, ...]:
+        """What the kubelet counts as one pod's. May be asked at any time.
+
+        Raises `KubeletError` as `read` does, where there is no such pod, and on a kubelet that does
+        not answer this (before 1.34 unless its feature gate KubeletPodResourcesGet is set).
+        """
+        method = _Method(
+            _GET,
+            pb.GetPodResourcesRequest.SerializeToString,
+            pb.GetPodResourcesResponse.FromString,
+        )
+        request = pb.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
+        response = await self._ask(method, request)
+        return _holdings([response.pod_resources])
+
+    async def _ask(self, method: _Method[Request, Response], request: Request) -> Response:
         target = f"unix:{self._path}"
         async with grpc.aio.insecure_channel(target, options=_CHANNEL_OPTIONS) as channel:
+            call = channel.unary_unary(
+                method.path, request_serializer=method.write, response_deserializer=method.read
+            )
             try:
-                response = await self._list(channel)
+                return await self._answer(partial(call, request))
             except grpc.aio.AioRpcError as error:
                 msg = (
                     f"PodResources at {self._path}: "
@@ -102,23 +146,16 @@ class PodResources:
                     f"expected the pods' devices within {self._timing.deadline_s:g} s"
                 )
                 raise KubeletError(msg) from error
-        pods = frozenset((pod.namespace, pod.name) for pod in response.pod_resources)
-        return PodDevices(pods, _holdings(response))
 
-    async def _list(self, channel: grpc.aio.Channel) -> pb.ListPodResourcesResponse:
+    async def _answer(self, call: Callable[..., Awaitable[Response]]) -> Response:
         """Ask until the kubelet does not refuse because too many ask, or the time is up."""
         timing = self._timing
         backoff = Backoff(first_s=timing.first_delay_s, cap_s=timing.cap_delay_s, draw=self._draw)
         clock = asyncio.get_running_loop().time
         until_s = clock() + timing.deadline_s
-        call = channel.unary_unary(
-            _LIST,
-            request_serializer=pb.ListPodResourcesRequest.SerializeToString,
-            response_deserializer=pb.ListPodResourcesResponse.FromString,
-        )
         while True:
             try:
-                return await call(pb.ListPodResourcesRequest(), timeout=until_s - clock())
+                return await call(timeout=until_s - clock())
             except grpc.aio.AioRpcError as error:
                 delay_s = backoff.next_s()
                 is_refused = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -127,9 +164,9 @@ class PodResources:
             await asyncio.sleep(delay_s)
 
 
-def _holdings(response: pb.ListPodResourcesResponse) -> tuple[Holding, ...]:
+def _holdings(pods: Iterable[pb.PodResources]) -> tuple[Holding, ...]:
     ids: defaultdict[tuple[str, str, str, str], set[str]] = defaultdict(set)
-    for pod in response.pod_resources:
+    for pod in pods:
         for container in pod.containers:
             for devices in container.devices:
                 key = (pod.namespace, pod.name, container.name, devices.resource_name)

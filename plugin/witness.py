@@ -210,8 +210,8 @@ def _asked(ask: Ask, who: Identity) -> dict[str, object]:
         fields[logkeys.POD_UID] = who.pod.uid
         fields[logkeys.CONTAINER] = who.container.name
     elif isinstance(who, Ambiguous):
-        names = [f"{one.pod.namespace}/{one.pod.name}" for one in who.candidates]
-        fields[logkeys.DETAIL] = f"one of {', '.join(names)}"
+        names = (f"{one.pod.namespace}/{one.pod.name}" for one in who.candidates)
+        fields[logkeys.PODS] = list(dict.fromkeys(names))
     else:
         fields[logkeys.DETAIL] = who.reason
     return fields

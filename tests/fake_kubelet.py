@@ -29,7 +29,7 @@ from tests.fake_device_manager import AdmissionError, Affinity, Client, Endpoint
 from topology.fit import ContainerRole
 
 if TYPE_CHECKING:
-    from plugin.node_pods import PodContainer
+    from plugin.node_pods import NodePod, PodContainer
 
 __all__ = ["AdmissionError", "Client", "FakeKubelet", "RateLimit"]
 
@@ -107,7 +107,10 @@ class FakeKubelet(FakeDeviceManager):
         await self._serve(
             self.pod_resources,
             "v1.PodResourcesLister",
-            {"List": _unary(self._list, pr.ListPodResourcesRequest, pr.ListPodResourcesResponse)},
+            {
+                "List": _unary(self._list, pr.ListPodResourcesRequest, pr.ListPodResourcesResponse),
+                "Get": _unary(self._get, pr.GetPodResourcesRequest, pr.GetPodResourcesResponse),
+            },
         )
         self._note("started")
 
@@ -198,20 +201,29 @@ class FakeKubelet(FakeDeviceManager):
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
         self._collect()
         return pr.ListPodResourcesResponse(
-            pod_resources=[
-                pr.PodResources(
-                    name=pod.name,
-                    namespace=pod.namespace,
-                    containers=[
-                        pr.ContainerResources(
-                            name=container.name, devices=self._held(pod.uid, container)
-                        )
-                        for container in pod.containers
-                        if container.role is not ContainerRole.INIT
-                    ],
-                )
-                for pod in self.pods.values()
-            ]
+            pod_resources=[self._told(pod) for pod in self.pods.values()]
+        )
+
+    async def _get(self, request: pr.GetPodResourcesRequest, context) -> pr.GetPodResourcesResponse:
+        """Read what is noted, and no more (apis/podresources/server_v1.go)."""
+        if not self.limit.allow():
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        wanted = (request.pod_namespace, request.pod_name)
+        found = [pod for pod in self.pods.values() if (pod.namespace, pod.name) == wanted]
+        if not found:
+            told = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
+            await context.abort(grpc.StatusCode.UNKNOWN, told)
+        return pr.GetPodResourcesResponse(pod_resources=self._told(found[0]))
+
+    def _told(self, pod: NodePod) -> pr.PodResources:
+        return pr.PodResources(
+            name=pod.name,
+            namespace=pod.namespace,
+            containers=[
+                pr.ContainerResources(name=container.name, devices=self._held(pod.uid, container))
+                for container in pod.containers
+                if container.role is not ContainerRole.INIT
+            ],
         )
 
     def _held(self, uid: str, container: PodContainer) -> list[pr.ContainerDevices]:

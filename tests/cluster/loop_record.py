@@ -4,6 +4,10 @@ What it answers: for each container that asked for GPUs three lists of ids, from
 that do not know of each other: the plan on the pod (extender), PodResources (kubelet), and
 `NVIDIA_VISIBLE_DEVICES` as the container's own program found it. It also tells whether two
 containers ever held one GPU at a time, and how each pod that failed did. It judges nothing else.
+
+It must never have the kubelets do what they would not do without it: PodResources is asked for one
+pod at a time, never for a list (plugin/admission_gate.py), and who has what at one moment is read
+from their checkpoints, which they write after each allocation.
 """
 
 from __future__ import annotations
@@ -12,13 +16,15 @@ import json
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc
 import httpx
 
+from plugin.checkpoint import read_checkpoint
 from tests.cluster.real_pods import has_ended
-from tests.cluster.stub_plugin import VARIABLE, holders
+from tests.cluster.stub_plugin import VARIABLE, held_by
 from tests.cluster.workload import PODS, RESOURCE
 from topology import names
 from topology.plan import decode_plan
@@ -32,7 +38,9 @@ if TYPE_CHECKING:
 __all__ = ["ContainerRecord", "LoopRecord", "Verdict"]
 
 _SAMPLE_EVERY_S = 0.15
-"""The kubelet answers 100 questions a second, for everybody together."""
+_AGAIN_EVERY = 5
+"""In so many samples pods are asked for again of which it is known what they have: the kubelet
+answers 100 questions a second and 10 at once, for everybody together."""
 _RETRY_S = 0.2
 
 
@@ -182,17 +190,44 @@ class LoopRecord:
                 self._seen[meta["uid"], container] = ids
 
     def _sample(self, node: KubeletNode) -> None:
-        while not self._ends.wait(_SAMPLE_EVERY_S):
-            try:
-                held = holders(node)
-            except grpc.RpcError:
-                continue  # the kubelet is being restarted, or has been asked too much
-            owner: dict[str, tuple[str, str]] = {}
-            for (pod, container), ids in held.items():
-                self._held.setdefault((node.name, pod, container), set()).add(ids)
-                for one in ids:
-                    if (other := owner.setdefault(one, (pod, container))) != (pod, container):
-                        self.shared.append(f"{one} on {node.name}: {other} and {(pod, container)}")
+        for number in count():
+            if self._ends.wait(_SAMPLE_EVERY_S):
+                return
+            self._find_shared(node)
+            for pod in list(self.pods.values()):
+                if pod["spec"].get("nodeName") != node.name or has_ended(pod):
+                    continue
+                name = pod["metadata"]["name"]
+                if number % _AGAIN_EVERY == 0 or not self._is_known(pod):
+                    self._ask(node, name)
+
+    def _is_known(self, pod: Mapping[str, Any]) -> bool:
+        name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+        keeping = [container for container, is_init, _ in _asking(pod) if not is_init]
+        return all((node, name, container) in self._held for container in keeping)
+
+    def _ask(self, node: KubeletNode, pod: str) -> None:
+        try:
+            held = held_by(node, pod)
+        except grpc.RpcError:
+            return  # it has gone; the kubelet is being restarted, or has been asked too much
+        for container, ids in held.items():
+            self._held.setdefault((node.name, pod, container), set()).add(ids)
+
+    def _find_shared(self, node: KubeletNode) -> None:
+        try:
+            entries = read_checkpoint(node.checkpoint.read_bytes())
+        except FileNotFoundError:
+            return  # nothing was ever given out
+        owners: dict[str, str] = {}
+        for entry in entries:
+            pod = self.pods.get(entry.uid)
+            if pod is None or (entry.container, True) in {one[:2] for one in _asking(pod)}:
+                continue  # plain init containers hand on what they had
+            owner = f"{pod['metadata']['name']}/{entry.container}"
+            for one in entry.ids:
+                if (other := owners.setdefault(one, owner)) != owner:
+                    self.shared.append(f"{one} on {node.name}: {other} and {owner}")
 
 
 def _asking(pod: Mapping[str, Any]) -> Iterable[tuple[str, bool, int]]:

@@ -23,11 +23,11 @@ from tests.cluster.workload import RESOURCE
 from topology.devices import DevicesReport, decode_devices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tests.cluster.control_plane import ControlPlane
     from tests.cluster.kubelet_node import NodeTools
-    from tests.cluster.loop_record import Verdict
+    from tests.cluster.loop_record import ContainerRecord, Verdict
 
 __all__ = ["RECORDING", "LoopStage", "loop_stage"]
 
@@ -99,13 +99,28 @@ class LoopStage:
         return decode_devices(text) if text else DevicesReport()
 
     def reported(self, *kinds: str) -> set[str]:
-        """The pods of which an agent has said that they differ from their plan, so or at all."""
+        """The pods of which an agent has said that they differ from their plan, so or at all.
+
+        Of a substitute for one of several pods that might be asking it names all.
+        """
         told = [event for agent in self.agents.values() for event in agent.events()]
         different = [one for one in told if one.get("event") == "difference"]
         if kinds:
             different = [one for one in different if one["kind"] in kinds]
         replaced = [one for one in told if one.get("why") == "substitute"]
-        return {str(one["pod"]).rpartition("/")[2] for one in (*different, *replaced)}
+        named = [str(one["pod"]) for one in (*different, *replaced) if "pod" in one]
+        named += [str(name) for one in replaced for name in one.get("pods", ())]
+        return {name.rpartition("/")[2] for name in named}
+
+    def untold(self, containers: Iterable[ContainerRecord]) -> list[ContainerRecord]:
+        """Those of which no agent has said anything: neither their pod is named, nor their devices.
+
+        Where the kubelet was too slow to say who asks, what was given is all that can be told.
+        """
+        named = self.reported()
+        told = [event for agent in self.agents.values() for event in agent.events("allocated")]
+        to_somebody = [tuple(sorted(one["ids"])) for one in told if "pod" not in one]
+        return [one for one in containers if one.pod not in named and one.seen not in to_somebody]
 
     def until(self, is_so: Callable[[], bool], *, within_s: float = _SOON_S) -> float:
         """Wait until that is so; how long it took. Raises `TimeoutError`."""

@@ -11,9 +11,10 @@ import queue
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 from plugin.pb import podresources_v1_pb2 as resources_pb
@@ -23,14 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from google.protobuf.message import Message
-
     from tests.cluster.kubelet_node import KubeletNode
 
-__all__ = ["VARIABLE", "Asked", "StubPlugin", "holders", "register"]
+__all__ = ["VARIABLE", "Asked", "StubPlugin", "held_by", "holders", "register"]
 
 VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 _SERVICE = "v1beta1.DevicePlugin"
+Answer = TypeVar("Answer", bound=Message)
 _DEADLINE_S = 15.0
 """More than the 10 s that the kubelet itself gives a new plugin."""
 
@@ -244,21 +244,41 @@ def register(kubelet_socket: Path, endpoint: str, resource: str) -> None:
 
 
 def holders(node: KubeletNode, resource: str = RESOURCE) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Who has which devices, as PodResources tells: by pod and container, ids sorted."""
+    """Who has which devices, as PodResources tells: by pod and container, ids sorted.
+
+    That question has the kubelet count anew: asked in the middle of an allocation, it may have a
+    device given away twice (plugin/admission_gate.py).
+    """
+    request = resources_pb.ListPodResourcesRequest()
+    answer = _pod_resources(node, "List", request, resources_pb.ListPodResourcesResponse)
+    return {
+        (pod.name, container): ids
+        for pod in answer.pod_resources
+        for container, ids in _devices(pod, resource).items()
+    }
+
+
+def held_by(node: KubeletNode, pod: str, resource: str = RESOURCE) -> dict[str, tuple[str, ...]]:
+    """What one pod's containers have, as PodResources tells; changes nothing in the kubelet."""
+    request = resources_pb.GetPodResourcesRequest(pod_name=pod, pod_namespace="default")
+    answer = _pod_resources(node, "Get", request, resources_pb.GetPodResourcesResponse)
+    return _devices(answer.pod_resources, resource)
+
+
+def _pod_resources(node: KubeletNode, verb: str, request: Message, kind: type[Answer]) -> Answer:
     with grpc.insecure_channel(f"unix:{node.pod_resources_socket}") as channel:
-        call: grpc.UnaryUnaryMultiCallable[
-            resources_pb.ListPodResourcesRequest, resources_pb.ListPodResourcesResponse
-        ] = channel.unary_unary(
-            "/v1.PodResourcesLister/List",
+        call: grpc.UnaryUnaryMultiCallable[Message, Answer] = channel.unary_unary(
+            f"/v1.PodResourcesLister/{verb}",
             request_serializer=_written,
-            response_deserializer=resources_pb.ListPodResourcesResponse.FromString,
+            response_deserializer=kind.FromString,
         )
-        answer = call(resources_pb.ListPodResourcesRequest(), timeout=_DEADLINE_S)
-    found: dict[tuple[str, str], set[str]] = {}
-    for pod in answer.pod_resources:
-        for container in pod.containers:
-            for devices in container.devices:
-                if devices.resource_name == resource:
-                    ids = found.setdefault((pod.name, container.name), set())
-                    ids.update(devices.device_ids)
-    return {who: tuple(sorted(ids)) for who, ids in found.items()}
+        return call(request, timeout=_DEADLINE_S)
+
+
+def _devices(pod: resources_pb.PodResources, resource: str) -> dict[str, tuple[str, ...]]:
+    found: dict[str, set[str]] = {}
+    for container in pod.containers:
+        for devices in container.devices:
+            if devices.resource_name == resource:
+                found.setdefault(container.name, set()).update(devices.device_ids)
+    return {container: tuple(sorted(ids)) for container, ids in found.items()}

@@ -44,6 +44,8 @@ class Node:
     ways: list[How] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
     told: list[tuple[str, Any, Any, Any]] = field(default_factory=list)
+    kept: frozenset[str] = frozenset()
+    """Devices that the kubelet counts as those of whoever had them before."""
 
     async def look(self, *, asks_devices=None):
         """The next look, after some time."""
@@ -55,6 +57,10 @@ class Node:
         if isinstance(answer, KubeletError):
             raise answer
         return answer
+
+    async def still_held(self, holdings):
+        """Those of `kept`."""
+        return tuple(one for one in holdings if self.kept.issuperset(one.ids))
 
     def identified(self, how, duration_s):
         """Note it; only a look takes time."""
@@ -294,3 +300,26 @@ def test_what_a_living_pod_has_is_not_given_once_more():
     held = [holding(holder, "main", IDS[0], has_uid=False)]
     node = Node([look(PAIR, holder, holdings=held)])
     assert IDS[0] not in node.preferred()
+
+
+HOLDER = node_pod("holder", app("main", 1), phase="Running", is_started=True)
+
+
+def test_what_the_kubelet_gives_away_twice_is_refused():
+    """It decides alone where devices are aligned, and says at the same time who has them."""
+    noted = [holding(HOLDER, "main", IDS[0])]
+    node = Node([look(HOLDER, PAIR, recorded=noted)], kept=frozenset({IDS[0]}))
+    refused = node.allocate((IDS[0], IDS[7]))
+    assert refused == Refused(
+        "the kubelet gives devices away twice (Kubernetes 137534): "
+        f"{IDS[0]} belongs to container main of default/holder"
+    )
+    assert node.told[-1][3] == refused
+    assert node.books.view(is_fresh=True).refused == {"uid-pair"}
+    assert [one.ids for one in node.books.holdings] == [(IDS[0],)]
+
+
+def test_what_came_back_is_given_again():
+    """Books are behind: nobody told that the pod has ended."""
+    node = Node([look(HOLDER, PAIR, recorded=[holding(HOLDER, "main", IDS[0])])])
+    assert visible(node.allocate((IDS[0], IDS[7]))) == [f"{IDS[0]},{IDS[7]}"]

@@ -306,3 +306,17 @@ def test_sharing_is_as_set():
     assert (found.shared_policy, found.is_one_only) == (SharedPolicy.PACKED, True)
     default = supply(books())
     assert (default.shared_policy, default.is_one_only) == (SharedPolicy.DISTRIBUTED, False)
+
+
+def test_others_hold_what_was_seen_or_given_and_is_asked_for():
+    """One's own is handed on, and what nobody known was given is nobody's."""
+    known = books()
+    known.see(look(A, B, holdings=[holding(A, "main", "GPU-0", "GPU-1", has_uid=False)]))
+    known.gave(GPU, ["GPU-2"], who(B))
+    known.gave(GPU, ["GPU-3"], Nobody("nobody knows"))
+    every = ["GPU-1", "GPU-2", "GPU-3"]
+    seen, given = holding(A, "main", "GPU-1"), holding(B, "main", "GPU-2")
+    assert known.held_by_others(GPU, every, Nobody("")) == (seen, given)
+    assert known.held_by_others(GPU, every, who(A)) == (given,)
+    assert known.held_by_others(GPU, ["GPU-3"], who(A)) == ()
+    assert known.held_by_others(MIG, every, who(A)) == ()

@@ -60,6 +60,10 @@ class Kubelet:
         """Who has what."""
         return await self._answer("devices")
 
+    async def read_pod(self, namespace, name):
+        """What that pod has."""
+        return await self._answer(f"{namespace}/{name}")
+
 
 def look(pods, devices):
     """What a look tells, or its error."""
@@ -197,3 +201,43 @@ def test_during_a_call_pod_resources_is_asked_as_told_alone(tmp_path, asks_devic
     assert found.recorded == (holding(POD, "main", "GPU-0"),)
     assert found.trouble == ""
     assert kubelet.asked == ["pods", "devices"][: 1 + is_asked]
+
+
+# --- What pods still have ---------------------------------------------------------------------
+
+
+def still_held(answers, *holdings):
+    """What of that is still held, and which pods were asked for."""
+    kubelet = Kubelet(PODS, DEVICES)
+    kubelet.answers |= answers
+    view = KubeletView(kubelet, kubelet, NOWHERE)
+    return asyncio.run(view.still_held(holdings)), kubelet.asked
+
+
+def test_what_a_pod_still_has_is_told_by_the_kubelet_about_that_pod():
+    """Each pod is asked for once; what else it has is nobody's matter."""
+    first, second = holding(POD, "main", "x", "y"), holding(POD, "side", "z")
+    told = (
+        holding(POD, "main", "y", "w", has_uid=False),
+        holding(POD, "other", "x", has_uid=False),
+    )
+    found, asked = still_held({"default/a": told}, first, second)
+    assert found == (holding(POD, "main", "y"),)
+    assert asked == ["default/a"]
+
+
+def test_who_cannot_be_asked_for_holds_nothing():
+    """It has gone, or the kubelet is too old to be asked for one pod."""
+    gone = KubeletError("pod a in namespace default not found")
+    other = node_pod("b")
+    had = holding(other, "main", "y")
+    answers = {"default/a": gone, "default/b": (holding(other, "main", "y", has_uid=False),)}
+    found, asked = still_held(answers, holding(POD, "main", "x"), had)
+    assert found == (had,)
+    assert asked == ["default/a", "default/b"]
+
+
+def test_a_kubelet_that_does_not_tell_in_time_is_not_waited_for(monkeypatch):
+    """It waits for us meanwhile."""
+    monkeypatch.setattr("plugin.kubelet_view.LOOK_S", 0.05)
+    assert still_held({"default/a": None}, holding(POD, "main", "x")) == ((), ["default/a"])

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import socket
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -46,23 +47,44 @@ class Kubelet:
         self.code = code
         self.n_asked = 0
 
-    async def _list(self, _request, context):
+    async def _count(self, context):
         self.n_asked += 1
         if self.n_asked <= self.n_refused:
             await context.abort(self.code, "rejected by rate limit")
+
+    async def _list(self, _request, context):
+        await self._count(context)
         return self.answer
+
+    async def _get(self, request, context):
+        await self._count(context)
+        wanted = (request.pod_namespace, request.pod_name)
+        for one in self.answer.pod_resources:
+            if (one.namespace, one.name) == wanted:
+                return pb.GetPodResourcesResponse(pod_resources=one)
+        namespace, name = wanted
+        return await context.abort(
+            grpc.StatusCode.UNKNOWN, f"pod {name} in namespace {namespace} not found"
+        )
 
     @contextlib.asynccontextmanager
     async def serving(self):
         """Serve."""
-        method = grpc.unary_unary_rpc_method_handler(
-            self._list,
-            pb.ListPodResourcesRequest.FromString,
-            pb.ListPodResourcesResponse.SerializeToString,
-        )
+        methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            "List": grpc.unary_unary_rpc_method_handler(
+                self._list,
+                pb.ListPodResourcesRequest.FromString,
+                pb.ListPodResourcesResponse.SerializeToString,
+            ),
+            "Get": grpc.unary_unary_rpc_method_handler(
+                self._get,
+                pb.GetPodResourcesRequest.FromString,
+                pb.GetPodResourcesResponse.SerializeToString,
+            ),
+        }
         server = grpc.aio.server()
         server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler("v1.PodResourcesLister", {"List": method}),)
+            (grpc.method_handlers_generic_handler("v1.PodResourcesLister", methods),)
         )
         server.add_insecure_port(f"unix:{self.path}")
         await server.start()
@@ -72,17 +94,22 @@ class Kubelet:
             await server.stop(None)
 
 
-def holdings(kubelet, **timing):
-    """What is found."""
+def asked(kubelet, question, **timing):
+    """What a client of this kubelet's is told."""
 
     async def go():
         async with kubelet.serving():
             client = PodResources(
                 kubelet.path, timing=PodResourcesTiming(**timing), draw=lambda: 0.0
             )
-            return (await client.read()).holdings
+            return await question(client)
 
     return asyncio.run(go())
+
+
+def holdings(kubelet, **timing):
+    """What is found of all pods."""
+    return asked(kubelet, lambda client: client.read(), **timing).holdings
 
 
 @pytest.fixture
@@ -112,6 +139,24 @@ def test_each_container_and_resource_is_one_holding(path):
         Holding("a", "q", "side", GPU, ("GPU-3",)),
         Holding("b", "p", "main", GPU, ("GPU-1", "GPU-2")),
     )
+
+
+def test_one_pod_is_told_of_alone(path):
+    """That question changes nothing in the kubelet, so that it may be asked at any time."""
+    kubelet = Kubelet(
+        path,
+        pod("a", "p", main=[devices(GPU, "GPU-1", "GPU-0")]),
+        pod("b", "p", main=[devices(GPU, "GPU-2")]),
+        n_refused=1,
+    )
+    found = asked(kubelet, lambda client: client.read_pod("a", "p"))
+    assert found == (Holding("a", "p", "main", GPU, ("GPU-0", "GPU-1")),)
+
+
+def test_a_pod_that_is_not_there_is_an_error(path):
+    """Older kubelets say so of every pod, in other words and with the same status."""
+    with pytest.raises(KubeletError, match="UNKNOWN: pod p in namespace a not found"):
+        asked(Kubelet(path), lambda client: client.read_pod("a", "p"))
 
 
 def test_a_node_without_pods_has_no_holdings(path):

@@ -134,7 +134,7 @@ CASES = [
         (
             "debug",
             "answered",
-            ASKED | {"detail": "one of default/a, default/b", "ids": ["x", "y"], "why": "swapped"},
+            ASKED | {"pods": ["default/a", "default/b"], "ids": ["x", "y"], "why": "swapped"},
         ),
         'choices_total{why="swapped"} 1.0',
         id="answered to one of several",
