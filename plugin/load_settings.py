@@ -158,10 +158,12 @@ def _check_together(settings: Settings, by_hand: Collection[str]) -> None:
             "setting simulate_faults is for a simulated machine, expected `simulate` beside it",
         ),
         (
-            s.simulate is not None and (rules.passes_device_nodes or rules.has_cdi),
+            s.simulate is not None
+            and (rules.passes_device_nodes or rules.has_cdi)
+            and s.host_dev_root == Path("/"),
             (
                 "settings pass_device_specs, device_list_strategy: a simulated machine has no "
-                "device nodes, expected neither device specs nor CDI"
+                "device nodes, expected neither device specs nor CDI, or a dev_root of its own"
             ),
         ),
         (

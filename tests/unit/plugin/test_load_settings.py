@@ -181,6 +181,10 @@ def test_faults_of_the_file(tmp_path, text, message):
         ({"simulate_faults": "/f"}, "expected `simulate` beside it"),
         ({"simulate": "8x-l4", "pass_device_specs": True}, "has no device nodes"),
         ({"simulate": "8x-l4", "device_list_strategy": "envvar,cdi-cri"}, "has no device nodes"),
+        (
+            {"simulate": "8x-l4", "driver_root": "/d", "dev_root": "/", "pass_device_specs": True},
+            "or a dev_root of its own",
+        ),
         ({"kubelet_insecure": True, "kubelet_ca": "/ca"}, "kubelet_insecure takes any"),
         ({"kubelet_insecure": True, "kubelet_server_name": "n"}, "kubelet_insecure takes any"),
         ({"topology_manager_scope": "pod"}, "expected topology_manager_policy beside it"),
@@ -200,6 +204,8 @@ def test_contradictions_stop_the_start(flags, message):
     [
         {"mode": "reporter"},
         {"simulate": "8x-l4", "simulate_faults": "/f", "device_list_strategy": "volume-mounts"},
+        {"simulate": "8x-l4", "dev_root": "/nodes", "pass_device_specs": True},
+        {"simulate": "8x-l4", "driver_root": "/nodes", "device_list_strategy": "cdi-cri"},
         {"kubelet_insecure": True},
         {"kubelet_ca": "/ca", "kubelet_server_name": "n"},
         {"topology_manager_scope": "pod", "topology_manager_policy": "none"},
