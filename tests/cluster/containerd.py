@@ -38,7 +38,8 @@ _RUNS_WITHIN_S = 300
 # until its runtime has a network configuration.
 _NETWORK = '{"cniVersion": "0.4.0", "name": "lo", "plugins": [{"type": "loopback"}]}'
 # `restrict_oom_score_adj`: without CAP_SYS_RESOURCE runc could not protect the sandbox, and fails
-# with "can't get final child's PID from pipe". `native` works on any file system.
+# with "can't get final child's PID from pipe". `native` works on any file system. /run is the
+# node's own, so that its CDI specifications are too; those in /etc/cdi would be the machine's.
 _CONFIG = """\
 version = 3
 root = "{folder}/data"
@@ -63,7 +64,7 @@ stream_server_address = "127.0.0.1"
 [plugins."io.containerd.cri.v1.runtime"]
 restrict_oom_score_adj = true
 disable_apparmor = true
-cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]
+cdi_spec_dirs = ["/var/run/cdi"]
 
 [plugins."io.containerd.cri.v1.runtime".cni]
 bin_dirs = ["{folder}/network"]

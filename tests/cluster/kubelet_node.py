@@ -11,6 +11,7 @@ import json
 import ssl
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import httpx
@@ -24,7 +25,6 @@ from tests.cluster.processes import Program, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from tests.cluster.build import NodePrograms
     from tests.cluster.control_plane import ControlPlane
@@ -36,6 +36,7 @@ _STARTS_WITHIN_S = 120.0
 _TIMEOUT_S = 5.0
 _TELLS_WITHIN_S = 30.0
 _POLL_S = 0.02
+_CDI = Path("/var/run/cdi")
 _STATES = {
     "cpuManagerPolicy": "cpu_manager_state",
     "memoryManagerPolicy": "memory_manager_state",
@@ -175,6 +176,12 @@ class KubeletNode:
     def pod_resources_socket(self) -> Path:
         """Where the kubelet tells who has which device."""
         return self.space.kubelet / "pod-resources" / "kubelet.sock"
+
+    @property
+    def cdi(self) -> Path:
+        """The folder of CDI specifications; it is there once somebody has written one."""
+        seen = _CDI.resolve()  # /var/run is a link, which would lead out of the node
+        return Path(f"/proc/{self.containerd.pid}/root") / seen.relative_to("/")
 
     @property
     def tells_devices(self) -> bool:

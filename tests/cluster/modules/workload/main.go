@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -24,13 +25,30 @@ var prefixes = []string{"NVIDIA_", "CUDA_", "COTERIE_"}
 // What is told of a container, as its first line of output.
 type report struct {
 	Environment map[string]string `json:"environment"`
-	// Names below the folder by which NVIDIA's runtime takes devices as mounts.
+	// Paths below the folder by which NVIDIA's runtime takes devices as mounts.
 	Mounted []string `json:"mounted"`
-	// Names in /dev, without those that every container has.
-	Devices []string `json:"devices"`
+	// What is in /dev, without what every container has.
+	Devices []device `json:"devices"`
+}
+
+// A device node as the container sees it.
+type device struct {
+	// Below /dev.
+	Path string `json:"path"`
+	// Major and minor number: two nodes may have the name of one device.
+	Number string `json:"number"`
+	// Whether it may be read and written here, be there a driver or none.
+	Usable bool `json:"usable"`
 }
 
 const mounts = "/var/run/nvidia-container-devices"
+
+// What every container has in /dev (OCI runtime-spec, config-linux.md, "Default Devices"), and the
+// console that the kernel may bring.
+var everywhere = map[string]bool{
+	"null": true, "zero": true, "full": true, "random": true, "urandom": true, "tty": true,
+	"console": true, "ptmx": true, "pts/ptmx": true,
+}
 
 func main() {
 	runs := flag.Bool("run", false, "tell what was given, then run")
@@ -70,7 +88,7 @@ func main() {
 }
 
 func look() report {
-	found := report{Environment: map[string]string{}, Mounted: []string{}, Devices: []string{}}
+	found := report{Environment: map[string]string{}, Mounted: []string{}, Devices: []device{}}
 	for _, variable := range os.Environ() {
 		name, value, _ := strings.Cut(variable, "=")
 		for _, prefix := range prefixes {
@@ -81,19 +99,41 @@ func look() report {
 	}
 	found.Mounted = append(found.Mounted, list(mounts)...)
 	for _, path := range list("/dev") {
-		if strings.HasPrefix(path, "nvidia") {
-			found.Devices = append(found.Devices, path)
+		if one, is := node(path); is && !everywhere[path] {
+			found.Devices = append(found.Devices, one)
 		}
 	}
 	return found
 }
 
-// The names in a folder, sorted; none where it is not there.
+// The paths below a folder that are no folders, sorted; none where it is not there.
 func list(folder string) []string {
-	paths, _ := filepath.Glob(filepath.Join(folder, "*"))
-	names := make([]string, 0, len(paths))
-	for _, path := range paths {
-		names = append(names, filepath.Base(path))
+	paths := []string{}
+	filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			below, _ := filepath.Rel(folder, path)
+			paths = append(paths, below)
+		}
+		return nil
+	})
+	return paths
+}
+
+// What that path of /dev is, and whether it is a device node at all.
+func node(path string) (device, bool) {
+	full := filepath.Join("/dev", path)
+	info, err := os.Lstat(full)
+	if err != nil || info.Mode()&fs.ModeDevice == 0 {
+		return device{}, false
 	}
-	return names
+	number := info.Sys().(*syscall.Stat_t).Rdev
+	// The layout of dev_t that user space has (glibc, sysdeps/unix/sysv/linux/sys/sysmacros.h).
+	major := number>>8&0xfff | number>>32&^0xfff
+	minor := number&0xff | number>>12&^0xff
+	file, err := os.OpenFile(full, os.O_RDWR|syscall.O_NONBLOCK, 0)
+	if err == nil {
+		file.Close()
+	}
+	// Without a driver the kernel says ENXIO to whoever may.
+	return device{path, fmt.Sprintf("%d:%d", major, minor), !os.IsPermission(err)}, true
 }
