@@ -16,43 +16,39 @@ In the mode `reporter` nothing is served; the rest is the same.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from dataclasses import dataclass, replace
 from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from kube.errors import KubeError
 from plugin import logkeys
 from plugin.allocator import AllocatorTools, ResourceAllocator
 from plugin.books import NodeBooks, SharingRules
-from plugin.cdi import cdi_documents
-from plugin.cdi_files import open_cdi_files
-from plugin.dev_files import find_dev_root, look
-from plugin.errors import CdiError, KubeletError, PluginError
+from plugin.errors import PluginError
 from plugin.health import HealthBook
 from plugin.health_watch import HealthTimes, HealthWatch
+from plugin.kubelet_alignment import AlignmentInquiry
 from plugin.kubelet_socket import KubeletSocket
 from plugin.listing import ListedDevice, Listing
 from plugin.memory import give_back
 from plugin.offer import Offer
+from plugin.open_access import open_access
 from plugin.publisher import Publisher, PublisherTools
 from plugin.registration import Phase, Registration
 from plugin.reporting import Reporting
 from plugin.server import ResourceServer
 from plugin.settings import Mode
 from plugin.stock import take_stock, topology_text
+from plugin.stocktaking import Stocktaking
 from plugin.witness import Witness
-from topology.errors import TopologyError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from kube.kubelet import TopologyManager
     from plugin.books import Stock
-    from plugin.device_nodes import PresentNodes
     from plugin.devices import Device
+    from plugin.kubelet_alignment import TopologyManagerSource
     from plugin.kubelet_view import KubeletView
     from plugin.machine import MachineReader, MachineReading
     from plugin.metrics import Metrics
@@ -63,19 +59,12 @@ if TYPE_CHECKING:
     from plugin.witness import Logger
     from topology.devices import DevicesReport
 
-__all__ = ["Agent", "AgentTools", "Ending", "TopologyManagerSource"]
+__all__ = ["Agent", "AgentTools", "Ending"]
 
-_HERE = Path("/")
 BEAT_S = 1.0
 """Between two signs of life of the loop."""
 MAX_SILENCE_S = 10.0
 """A loop that gave none for so long hangs: every call of the kubelet's has a deadline of 1 s."""
-_ANSWER_S = 0.5
-_STOCK_AGAIN_S = 10.0
-"""Between tries to serve what the machine has become, where that did not work."""
-_LEARN_FIRST_S = 1.0
-_LEARN_CAP_S = 60.0
-"""Delays between questions for the Topology Manager to a kubelet that does not answer."""
 
 
 class Ending(Enum):
@@ -85,14 +74,6 @@ class Ending(Enum):
     """Somebody asked for it."""
     OTHER_RESOURCES = "other resources"
     """The machine offers other resources now: each needs a server of its own."""
-
-
-class TopologyManagerSource(Protocol):
-    """What is needed of `kube.kubelet` beside the pods."""
-
-    async def topology_manager(self, *, timeout_s: float | None = None) -> TopologyManager:
-        """How the Topology Manager is set. Raises `KubeError`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +105,6 @@ class Agent:
         Raises `PluginError` where settings and machine do not suit each other.
         """
         self._settings = settings
-        self._rules = rules
         self._tools = tools
         stock = take_stock(reading, rules)
         sharing = SharingRules(rules.sharing, settings.shared_devices_allocation_policy)
@@ -156,11 +136,12 @@ class Agent:
         self._phases: dict[str, Phase] = {}
         self._ended: asyncio.Future[Ending] | None = None
         self._beat_s = time.monotonic()
-        self._side_work: set[asyncio.Task[None]] = set()
-        self._learning: asyncio.Task[None] | None = None
-        self._latest = reading
-        self._newer = asyncio.Event()
-        self._is_taking_stock = False
+        self._stocktaking = Stocktaking(
+            reading, rules, prepare=self._open_access, serve=self._serve, log=tools.log
+        )
+        self._inquiry = AlignmentInquiry(
+            tools.kubelet_settings, on_told=self._align, on_trouble=self._witness.looked
+        )
 
     @property
     def is_serving(self) -> bool:
@@ -196,12 +177,11 @@ class Agent:
         self._ended = asyncio.get_running_loop().create_future()
         give_back()
         self._describe()
-        await self._learn(tries=1)
-        await self._look()
+        await self._inquiry.ask()
+        await self._reporting.look()  # which pods are there before any of ours
         self._books.begin_registration()
         self._relist()
-        if self.is_serving:
-            self._books.present = await self._open_access(self._books.stock)
+        await self._open_access(self._books.stock)
         work = [
             self._beat(),
             self._watch.run(),
@@ -213,10 +193,13 @@ class Agent:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(one) for one in work]
                 ending = await self._ended
-                for task in (*tasks, *self._side_work):
+                for task in tasks:
                     task.cancel()
         except ExceptionGroup as errors:
             raise _first_of_ours(errors) from errors
+        finally:
+            self._stocktaking.stop()
+            self._inquiry.stop()
         return ending
 
     # --- HealthView ---
@@ -234,11 +217,7 @@ class Agent:
 
     def see_reading(self, reading: MachineReading) -> None:
         """Make the stock anew, in a thread; the latest reading counts."""
-        self._latest = reading
-        self._newer.set()
-        if not self._is_taking_stock:
-            self._is_taking_stock = True
-            self._beside(self._take_stock())
+        self._stocktaking.see(reading)
 
     # --- parts ---
 
@@ -260,33 +239,10 @@ class Agent:
         ]
         return Registration(servers, settings.kubelet_places.socket, on_change=self._stands)
 
-    async def _open_access(self, stock: Stock) -> PresentNodes:
-        """Find the device nodes that containers need, and describe the devices for CDI."""
-        present = await asyncio.to_thread(self._find_nodes)
-        if self._settings.access_rules.has_cdi:
-            made = cdi_documents(
-                stock.devices,
-                stock.reading,
-                present,
-                strategy=self._settings.device_id_strategy,
-                dev_root=str(self._settings.host_dev_root),
-            )
-            for reason in made.left_out:
-                self._tools.log.warning(logkeys.CDI_FAILED, **{logkeys.REASON: reason})
-            # nvidia-ctk is another program, and may take its time.
-            rules = self._settings.cdi_rules
-            await asyncio.to_thread(lambda: open_cdi_files(rules).write(made.documents))
-        return present
-
-    def _find_nodes(self) -> PresentNodes:
-        settings = self._settings
-        return look(
-            find_dev_root(settings.driver_root_ctr_path, _HERE),
-            settings.proc_root,
-            extras=settings.extras,
-            imex_channels=settings.imex_channel_ids,
-            is_imex_required=settings.imex_required,
-        )
+    async def _open_access(self, stock: Stock) -> None:
+        if self.is_serving:
+            log = self._tools.log
+            self._books.present = await open_access(stock, self._settings, log=log)
 
     async def _beat(self) -> None:
         while True:
@@ -307,15 +263,8 @@ class Agent:
                 self._books.begin_registration()
                 self._meet_kubelet()
 
-    async def _take_stock(self) -> None:
-        """Serve what the latest reading says, as soon as containers can be given it."""
-        try:
-            while (stock := await self._stock_of_latest()) is None:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_STOCK_AGAIN_S):
-                        await self._newer.wait()
-        finally:
-            self._is_taking_stock = False
+    def _serve(self, stock: Stock) -> None:
+        """Serve what the machine is now, in place of what it was."""
         if [one.name for one in stock.inventory.resources] != list(self._listings):
             self._end(Ending.OTHER_RESOURCES)
             return
@@ -326,54 +275,7 @@ class Agent:
         self._watch.tell()
         self._reporting.check_soon()
 
-    async def _stock_of_latest(self) -> Stock | None:
-        """None where it cannot be served: what was served stays."""
-        while True:
-            self._newer.clear()
-            reading = self._latest
-            try:
-                stock = await asyncio.to_thread(take_stock, reading, self._rules)
-                if self.is_serving:
-                    self._books.present = await self._open_access(stock)
-            except CdiError as error:
-                self._tools.log.warning(logkeys.CDI_FAILED, **{logkeys.REASON: str(error)})
-                return None
-            except (PluginError, TopologyError) as error:
-                reason = {logkeys.WHAT: "stock", logkeys.REASON: str(error)}
-                self._tools.log.warning(logkeys.READER_FAILED, **reason)
-                return None
-            if reading is self._latest:
-                return stock
-
-    async def _look(self) -> None:
-        """Learn which pods are there before any of ours."""
-        since = self._books.grants
-        try:
-            look = await self._tools.kubelet.look()
-        except KubeletError as error:
-            self._witness.looked(str(error))
-        else:
-            self._witness.looked(look.trouble)
-            self._books.see(look, since=since)
-
-    async def _learn(self, *, tries: int | None = None) -> None:
-        """Ask the kubelet how it aligns, until it answers or so often; settings stand in."""
-        delay_s = _LEARN_FIRST_S
-        while tries is None or tries > 0:
-            try:
-                found = await self._tools.kubelet_settings.topology_manager(timeout_s=_ANSWER_S)
-            except KubeError as error:
-                self._witness.looked(str(error))
-            else:
-                self._manage(found)
-                return
-            if tries is not None:
-                tries -= 1
-                continue
-            await asyncio.sleep(delay_s)
-            delay_s = min(2 * delay_s, _LEARN_CAP_S)
-
-    def _manage(self, found: TopologyManager) -> None:
+    def _align(self, found: TopologyManager) -> None:
         if found == self._books.topology_manager:
             return
         self._books.topology_manager = found
@@ -392,9 +294,7 @@ class Agent:
 
     def _meet_kubelet(self) -> None:
         """It may be another kubelet than before: set otherwise, on a Node that was made anew."""
-        if self._learning is not None:
-            self._learning.cancel()
-        self._learning = self._beside(self._learn())
+        self._inquiry.begin()
         self._publisher.look_again()
         self._reporting.check_soon()
 
@@ -430,12 +330,6 @@ class Agent:
         notes = [*reading.notes, *inventory.notes]
         told = {logkeys.N_DEVICES: n_devices, logkeys.NOTES: notes}
         self._tools.log.info(logkeys.MACHINE_READ, **told)
-
-    def _beside(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(work)
-        self._side_work.add(task)
-        task.add_done_callback(self._side_work.discard)
-        return task
 
     def _end(self, ending: Ending) -> None:
         if self._ended is not None and not self._ended.done():

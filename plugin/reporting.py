@@ -108,12 +108,25 @@ class Reporting:
         """Something happened."""
         self._wanted.set()
 
+    async def look(self) -> bool:
+        """Look now, without waiting for quiet, and note what is seen; False: not all of it was."""
+        since = self._books.grants
+        try:
+            look = await self._kubelet.look()
+        except KubeletError as error:
+            self._witness.looked(str(error))
+            return False
+        self._witness.looked(look.trouble)
+        self._books.see(look, since=since)
+        return not look.trouble
+
     async def run(self) -> None:
         """Look and report until cancelled; the first time at once."""
         pace = self._pace
         delays_s = [pace.settled_s]
         while True:
-            is_seen = await self._look()
+            await self._kubelet.gate.quiet(pace.patience_s)
+            is_seen = await self.look()
             self._report()
             pause_s = (delays_s.pop() if delays_s else pace.idle_s) if is_seen else pace.retry_s
             if await self._wanted_within(pause_s):
@@ -128,18 +141,6 @@ class Reporting:
         except TimeoutError:
             return False
         return True
-
-    async def _look(self) -> bool:
-        await self._kubelet.gate.quiet(self._pace.patience_s)
-        since = self._books.grants
-        try:
-            look = await self._kubelet.look()
-        except KubeletError as error:
-            self._witness.looked(str(error))
-            return False
-        self._witness.looked(look.trouble)
-        self._books.see(look, since=since)
-        return not look.trouble
 
     def _report(self) -> None:
         books = self._books

@@ -19,6 +19,7 @@ from kube.errors import KubeError, Unreachable
 from kube.kubelet import TopologyManager
 from plugin.agent import Agent, AgentTools, Ending
 from plugin.health_watch import HealthTimes
+from plugin.kubelet_alignment import AlignmentInquiry, InquiryPace
 from plugin.kubelet_view import KubeletView
 from plugin.load_settings import load_settings
 from plugin.metrics import Metrics
@@ -538,8 +539,9 @@ def test_measured_figures_are_published_with_the_topology(root, tmp_path):
 
 def test_a_kubelet_that_tells_its_policy_late_is_asked_again(root, monkeypatch):
     """By one question after another, however often it takes the registration."""
-    monkeypatch.setattr("plugin.agent._LEARN_FIRST_S", 0.05)
-    monkeypatch.setattr("plugin.agent._LEARN_CAP_S", 0.1)
+    pace = InquiryPace(first_s=0.05, cap_s=0.1)
+    inquiry = functools.partial(AlignmentInquiry, pace=pace)
+    monkeypatch.setattr("plugin.agent.AlignmentInquiry", inquiry)
     wanted = TopologyManager(TopologyManagerPolicy.BEST_EFFORT, TopologyManagerScope.CONTAINER)
 
     async def go():
