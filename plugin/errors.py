@@ -10,6 +10,7 @@ known") are values, never exceptions. gRPC codes are known in `plugin.service` a
     ├── RegistrationError  the kubelet did not take the registration
     ├── KubeletError       the kubelet could not be asked (pods, configuration, PodResources)
     ├── CheckpointError    the kubelet's checkpoint cannot be read
+    ├── ProgramError       a program that cannot be run, or says that it failed
     ├── CdiError           a CDI specification that cannot be made or written
     └── MeasurementError   a benchmark run that yields no bandwidth
 """
@@ -23,6 +24,7 @@ __all__ = [
     "MeasurementError",
     "NvmlError",
     "PluginError",
+    "ProgramError",
     "ReadingError",
     "RegistrationError",
     "SettingsError",
@@ -59,6 +61,10 @@ class KubeletError(PluginError):
 
 class CheckpointError(PluginError):
     """The kubelet's checkpoint cannot be read."""
+
+
+class ProgramError(PluginError):
+    """A program that cannot be run, or says that it failed."""
 
 
 class CdiError(PluginError):

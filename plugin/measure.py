@@ -11,15 +11,14 @@ NCCL_DEBUG=VERSION, so that NCCL tells its version.
 
 from __future__ import annotations
 
-import os
 import shlex
-import subprocess
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from plugin.errors import MeasurementError
-from plugin.nccl_output import last_line, read_all_reduce
+from plugin.errors import MeasurementError, ProgramError
+from plugin.nccl_output import read_all_reduce
+from plugin.programs import run_program
 from topology.errors import quote
 from topology.measurement import MeasuredPair, MeasuredSet, Measurement
 
@@ -111,27 +110,8 @@ def _run(benchmark: Benchmark, uuids: list[str], gpus: tuple[int, ...]) -> BusBa
     words = benchmark.words(len(gpus))
     visible = {"CUDA_VISIBLE_DEVICES": ",".join(uuids), "NCCL_DEBUG": "VERSION"}
     try:
-        done = subprocess.run(  # noqa: S603 - the owner's own command, no shell between
-            words,
-            env={**os.environ, **visible},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=benchmark.timeout_s,
-            check=False,
-        )
-    except OSError as error:
-        msg = f"benchmark {quote(words[0])} cannot be started: {error.strerror}"
-        raise MeasurementError(msg) from error
-    except subprocess.TimeoutExpired as error:
-        msg = f"benchmark on GPUs {gpus}: no end after {benchmark.timeout_s:g} s"
-        raise MeasurementError(msg) from error
-    if done.returncode != 0:
-        said = quote(last_line(done.stdout + "\n" + done.stderr))
-        msg = f"benchmark on GPUs {gpus} ended with {done.returncode}, expected 0: {said}"
-        raise MeasurementError(msg)
-    try:
-        return read_all_reduce(done.stdout + done.stderr)
-    except MeasurementError as error:
+        printed = run_program(words, timeout_s=benchmark.timeout_s, variables=visible)
+        return read_all_reduce(printed)
+    except (ProgramError, MeasurementError) as error:
         msg = f"benchmark on GPUs {gpus}: {error}"
         raise MeasurementError(msg) from error

@@ -13,14 +13,14 @@ turned into those of the host.
 from __future__ import annotations
 
 import shutil
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.cdi import CDI_VENDOR, GPU_CLASS
 from plugin.device_nodes import IdStrategy
-from plugin.errors import CdiError
+from plugin.errors import CdiError, ProgramError
+from plugin.programs import run_program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["DriverRoots", "NvidiaCtk", "find_nvidia_ctk"]
 
 PROGRAM = "nvidia-ctk"
-MAX_SAID = 300
-"""Characters of the tool's own words that a message repeats."""
 TIMEOUT_S = 60.0
 """It starts NVML and looks for some hundred files; NVML alone can take 30 s on a machine that is
 not well (k8s-device-plugin issue 774)."""
@@ -99,32 +97,11 @@ class NvidiaCtk:
         )
 
     def _run(self, arguments: Sequence[str]) -> None:
-        shown = f"{PROGRAM} {' '.join(arguments[:2])}"
         try:
-            done = subprocess.run(  # noqa: S603 - settings of the owner, no shell between
-                [str(self.program), *arguments],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=self.timeout_s,
-                check=False,
-            )
-        except OSError as error:
-            msg = f"{self.program} cannot be started: {error.strerror}"
+            run_program([str(self.program), *arguments], timeout_s=self.timeout_s)
+        except ProgramError as error:
+            msg = f"{PROGRAM} {' '.join(arguments[:2])}: {error}"
             raise CdiError(msg) from error
-        except subprocess.TimeoutExpired as error:
-            msg = f"{shown}: no end after {self.timeout_s:g} s"
-            raise CdiError(msg) from error
-        if done.returncode != 0:
-            msg = f"{shown} ended with {done.returncode}, expected 0: {_reason(done)}"
-            raise CdiError(msg)
-
-
-def _reason(done: subprocess.CompletedProcess[str]) -> str:
-    """The end of the last line that was said: there stands what it began with."""
-    last = (done.stderr or done.stdout).strip().rpartition("\n")[2]
-    return last[-MAX_SAID:]
 
 
 def find_nvidia_ctk() -> Path | None:

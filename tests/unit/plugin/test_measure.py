@@ -80,7 +80,7 @@ def test_each_set_runs_alone_with_its_gpus_visible(benchmark_file, tmp_path):
         pytest.param(
             "print('no NCCL here', file=sys.stderr); sys.exit(3)",
             {},
-            r"GPUs \(0, 1\) ended with 3, expected 0: 'no NCCL here'",
+            r"GPUs \(0, 1\): ended with 3, expected 0: 'no NCCL here'",
             id="failed",
         ),
         pytest.param("print('hello')", {}, r"GPUs \(0, 1\): benchmark's output", id="no table"),

@@ -130,10 +130,10 @@ def test_paths_are_turned_into_those_of_the_host(tmp_path, roots, moves):
     [
         (
             "#!/bin/sh\necho one >&2\necho 'no NVML' >&2\nexit 3\n",
-            "ended with 3, expected 0: no NVML$",
+            "ended with 3, expected 0: 'no NVML'$",
         ),
-        ("#!/bin/sh\necho said\nexit 1\n", "ended with 1, expected 0: said$"),
-        (f"#!/bin/sh\necho {'x' * 400}end >&2\nexit 1\n", ": x{297}end$"),
+        ("#!/bin/sh\necho said\nexit 1\n", "ended with 1, expected 0: 'said'$"),
+        (f"#!/bin/sh\necho {'x' * 400}end >&2\nexit 1\n", ": 'x{297}end'$"),
         ("#!/bin/sh\n", "left no specification of class gpu"),
         ("#!/no/such/shell\n", "cannot be started"),
     ],
