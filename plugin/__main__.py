@@ -20,7 +20,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import structlog
 import typer
 
 from plugin import logkeys
@@ -33,6 +32,7 @@ from plugin.measure import (
     all_pairs,
     measure,
 )
+from plugin.memory import import_without
 from plugin.options import go_booleans, takes_settings
 from plugin.reading_json import reading_json, reading_text
 from plugin.wiring import Running, open_reader, read_machine, run_agents
@@ -169,6 +169,9 @@ def _read(loaded: LoadedSettings) -> MachineReading:
 
 def _logger(level: str) -> Logger:
     """JSON lines on standard error."""
+    with import_without("rich"):  # it would colour tracebacks for people
+        import structlog  # noqa: PLC0415 - as above
+
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import subprocess
 import sys
 
 import pytest
 
-from plugin.memory import give_back
+from plugin.memory import give_back, import_without
 
 PROGRAM = """
 import resource
@@ -39,3 +40,30 @@ def test_other_c_libraries_keep_theirs(monkeypatch):
     """Musl has no such function; that is no fault."""
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
     give_back()
+
+
+AGENT = """
+import sys
+import plugin.__main__ as program
+program._logger("info").info("here")
+print([name for name in ("networkx", "rich", "httpx") if name in sys.modules])
+import rich.console
+"""
+
+
+def test_the_agent_does_without_what_it_never_uses():
+    """A library that only looks nice is a twentieth of its memory; who needs it still can."""
+    done = subprocess.run(
+        [sys.executable, "-c", AGENT], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "[]\n"
+    assert '"event": "here"' in done.stderr
+
+
+def test_what_is_imported_already_stays():
+    """Nobody else loses it."""
+    with import_without("ctypes"):
+        assert importlib.import_module("ctypes") is ctypes
+    with import_without("this"), pytest.raises(ImportError):
+        importlib.import_module("this")
+    assert "this" not in sys.modules
