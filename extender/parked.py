@@ -25,8 +25,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
+from extender.node_numbers import NodeNumbers
 from extender.rating import Rating
 
 if TYPE_CHECKING:
@@ -159,35 +158,6 @@ class _Sight:
         return self._snapshots[key]
 
 
-class _Numbers:
-    """Small numbers of nodes, so that sets of them are masks."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._names: list[str] = []
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def mask(self, names: Iterable[str]) -> int:
-        """The mask of some nodes; a name not met before gets the next number."""
-        numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in names]
-        if len(self._names) < len(self._numbers):
-            self._names = list(self._numbers)
-        bits = np.zeros(len(self._names), dtype=np.uint8)
-        bits[numbers] = 1
-        return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
-
-    def latest(self, mask: int) -> list[str]:
-        """The names in a mask, at most `MAX_HOPES`, those numbered last."""
-        found: list[str] = []
-        while mask and len(found) < MAX_HOPES:
-            number = mask.bit_length() - 1
-            mask ^= 1 << number
-            found.append(self._names[number])
-        return found[::-1]
-
-
 class Parked:
     """The rejected pods of one engine."""
 
@@ -198,7 +168,7 @@ class Parked:
         self._pods: dict[str, ParkedPod] = {}
         self._groups: dict[Shape, _Group] = {}
         self._homes: dict[str, tuple[Shape, _Key]] = {}
-        self._numbers = _Numbers()
+        self._numbers = NodeNumbers()
 
     # What filter tells.
 
@@ -258,7 +228,7 @@ class Parked:
                     masks[id(snapshot)] = self._fitting(cohort.asker, names, snapshot)
                 hopeful = masks[id(snapshot)] & ~cohort.left_out
                 if hopeful:
-                    cohort.hope(self._numbers.latest(hopeful), now_s)
+                    cohort.hope(self._numbers.latest(hopeful, at_most=MAX_HOPES), now_s)
                     group.next_s = min(group.next_s, now_s + self._wake_after_s)
 
     def due(self, cluster: Cluster, now_s: float) -> tuple[Wake, ...]:
@@ -392,7 +362,7 @@ class Parked:
         """
         if len(self._numbers) <= 2 * n_nodes + SPARE_NUMBERS:
             return
-        self._numbers = _Numbers()
+        self._numbers = NodeNumbers()
         self._pods = {uid: replace(pod, woken_for=0) for uid, pod in self._pods.items()}
         for shape, group in self._groups.items():
             cohorts, group.cohorts = group.cohorts, {}
