@@ -90,7 +90,7 @@ class ResourceServer:
         private = self.path.with_name(f".{secrets.token_hex(4)}.sock")
         try:
             server.add_insecure_port(f"unix:{private}")
-            await server.start()
+            await _start_whole(server)
             private.rename(self.path)
             status = self.path.stat()
         except (RuntimeError, OSError) as error:
@@ -106,3 +106,13 @@ class ResourceServer:
             status = self.path.stat()
             if (status.st_dev, status.st_ino) == own:
                 self.path.unlink()
+
+
+async def _start_whole(server: grpc.aio.Server) -> None:
+    """Start, and be cancelled only afterwards: grpc cannot stop a server that is half started."""
+    starting = asyncio.ensure_future(server.start())
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await asyncio.wait([starting])
+        raise

@@ -86,6 +86,26 @@ def test_what_a_killed_plugin_left_is_replaced(root, kind):
     asyncio.run(go())
 
 
+@pytest.mark.parametrize("n_steps", range(8))
+def test_it_may_be_ended_while_it_starts(root, n_steps):
+    """SIGTERM comes whenever it likes; what is half begun is ended too, and leaves nothing."""
+
+    async def serve():
+        async with server(root).serving():
+            await asyncio.Event().wait()
+
+    async def go():
+        serving = asyncio.ensure_future(serve())
+        for _ in range(n_steps):
+            await asyncio.sleep(0)
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+
+    asyncio.run(go())
+    assert files(root) == []
+
+
 def test_an_old_plugin_that_ends_leaves_its_successors_socket(root):
     """In an upgrade both live for a while; gRPC alone would remove the path, whosever it is."""
 
