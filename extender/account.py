@@ -13,7 +13,8 @@ The rules, each before the next:
    device the pod met first has it; the other one is *contested* and keeps the rest.
 3. A pod whose devices nobody can name is *unlocated*: it has as many as it asks for, any that are
    free; where they run out, none. A node with such a pod is count-only: the kubelet gave the pod
-   devices, and nobody knows which.
+   devices, and nobody knows which. Not so a pod without a plan of which the node's report says that
+   it runs without devices: what it has is in that report too, mostly nothing.
 4. A nomination claims, of what is then free and healthy, the set that the core would choose: the
    highest priority first, then the pod met first.
 """
@@ -112,8 +113,9 @@ def make_account(
     reported: dict[str, list[_Named]] = {}
     for hold in node.report.holds:
         reported.setdefault(hold.uid, []).append(hold)
+    lacking = {one.uid for one in node.report.missing if one.resource == node.resource}
     wishes = [
-        _wish(node, pod, reported.pop(pod.uid, ()))
+        _wish(node, pod, reported.pop(pod.uid, ()), is_lacking=pod.uid in lacking)
         for pod in sorted(pods, key=lambda pod: pod.number)
     ]
     account = Account()
@@ -150,7 +152,9 @@ class _Wish:
         return Tenure.ASSUMED if self.pod.stage is PodStage.ASSUMED else Tenure.BOUND
 
 
-def _wish(node: NodeRecord, pod: PodRecord, reported: Iterable[_Named]) -> _Wish:
+def _wish(
+    node: NodeRecord, pod: PodRecord, reported: Iterable[_Named], *, is_lacking: bool
+) -> _Wish:
     plan, body = pod.home_plan, pod.body
     real = _by_container(node, () if body is None else body.devices)
     real |= _by_container(node, reported)
@@ -160,6 +164,8 @@ def _wish(node: NodeRecord, pod: PodRecord, reported: Iterable[_Named]) -> _Wish
         return _Wish(pod, 0, planned, len(plan.ids) - planned.bit_count())
     real_ids = {one for ids in real.values() for one in ids}
     held = mask_of(real_ids, node.positions)
+    if plan is None and is_lacking:
+        return _Wish(pod, held, 0, 0)
     if plan is None:
         size = 0 if body is None else body.size(node.resource)
         return _Wish(pod, held, 0, max(0, size - held.bit_count()), is_opaque)

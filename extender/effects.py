@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    from topology.devices import MissingDevices
     from topology.plan import ContainerPlan
 
-__all__ = ["Agreement", "Conflict", "Effect", "Mismatch", "NodeProblem", "Probe"]
+__all__ = ["Agreement", "Conflict", "Effect", "Mismatch", "Missing", "NodeProblem", "Probe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,17 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """These containers of a pod run without the devices they ask for. Told once for each set."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    missing: tuple[MissingDevices, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NodeProblem:
     """What a node says about itself cannot be used as it stands; `detail` is a sentence."""
 
@@ -77,4 +89,4 @@ class NodeProblem:
     detail: str
 
 
-Effect: TypeAlias = "Probe | Mismatch | Agreement | Conflict | NodeProblem"
+Effect: TypeAlias = "Probe | Mismatch | Agreement | Conflict | Missing | NodeProblem"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from extender.effects import Agreement, Conflict, Mismatch, NodeProblem
+from extender.effects import Agreement, Conflict, Mismatch, Missing, NodeProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,6 +32,7 @@ _KINDS: dict[type, str] = {
     Mismatch: "mismatch",
     Agreement: "agreement",
     Conflict: "conflict",
+    Missing: "missing",
     NodeProblem: "node_problem",
 }
 

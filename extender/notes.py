@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from extender.answers import Outcome, Verb
-from extender.effects import Conflict, Mismatch, NodeProblem
+from extender.effects import Conflict, Mismatch, Missing, NodeProblem
 from extender.reasons import Reason
 from kube.objects import ObjectKey
 from topology.errors import CodecError
@@ -36,6 +36,7 @@ class EventReason(Enum):
     BIND_REFUSED = "GpuBindRefused"
     ALLOCATED_OTHERWISE = "GpusAllocatedOtherwise"
     PLAN_CONFLICT = "GpuPlanConflict"
+    MISSING = "GpusMissing"
     NODE_PROBLEM = "GpuNodeProblem"
     PLACED = "GpusPlaced"
 
@@ -87,6 +88,18 @@ def notes_of_effect(effect: object) -> Iterator[Note]:
                 f"have ({', '.join(effect.owners)})"
             )
             yield Note(about, EventReason.PLAN_CONFLICT, message)
+        case Missing():
+            about = ObjectKey(effect.namespace, effect.name, effect.uid)
+            lacking = "; ".join(
+                f"{one.resource} for container {one.container}" for one in effect.missing
+            )
+            # What to do comes before the list: a long message is cut at its end.
+            message = (
+                f"the pod runs without GPUs that it asks for: node {effect.node} started it before "
+                "its kubelet knew of them; delete the pod, and its controller makes a new one "
+                f"({lacking})"
+            )
+            yield Note(about, EventReason.MISSING, message)
         case NodeProblem():
             # kubectl looks for a node's events by its name as the uid too, as the kubelet writes.
             about = ObjectKey("", effect.node, effect.node)

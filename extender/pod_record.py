@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kube.objects import ContainerDevices, PodObject
+    from topology.devices import MissingDevices
 
 __all__ = ["PodBody", "PodRecord", "PodStage", "kept_plan", "read_body", "read_plan"]
 
@@ -66,7 +67,8 @@ class PodRecord:
     `plan_hash` is that of the plan's text as a watch showed it. `deadline_s` is there until a watch
     has shown the pod. `is_lost`: nobody can name its devices. `was_probed`: a reading in full was
     asked for since they were last known. `told` is the hash of the last `coterie.gpu/allocated`
-    text, `contested` the ids of the last conflict: neither is told twice.
+    text, `contested` the ids of the last conflict, `missing` what it ran without: none of these is
+    told twice.
     """
 
     __slots__ = (
@@ -76,6 +78,7 @@ class PodRecord:
         "is_doubted",
         "is_guess",
         "is_lost",
+        "missing",
         "name",
         "namespace",
         "number",
@@ -103,6 +106,7 @@ class PodRecord:
         self.was_probed = False
         self.told: int | None = None
         self.contested: tuple[str, ...] = ()
+        self.missing: tuple[MissingDevices, ...] = ()
 
     @property
     def home(self) -> str | None:

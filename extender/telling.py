@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from extender.effects import Agreement, Conflict, Mismatch
+from extender.effects import Agreement, Conflict, Mismatch, Missing
 from extender.pod_record import PodStage
 from topology.plan import encode_allocation
 
@@ -26,6 +26,7 @@ def tell_pod(book: PodBook, node: NodeRecord, account: Account, pod: PodRecord) 
     _probe(book, node, account, pod)
     _tell_conflict(book, node, account, pod)
     _tell_mismatch(book, node, account, pod)
+    _tell_missing(book, node, pod)
 
 
 def _probe(book: PodBook, node: NodeRecord, account: Account, pod: PodRecord) -> None:
@@ -65,3 +66,10 @@ def _tell_mismatch(book: PodBook, node: NodeRecord, account: Account, pod: PodRe
         planned = pod.plan.containers
         told = Mismatch(pod.namespace, pod.name, pod.uid, node.name, planned, given, text)
         book.effects[told] = None
+
+
+def _tell_missing(book: PodBook, node: NodeRecord, pod: PodRecord) -> None:
+    missing = tuple(one for one in node.report.missing if one.uid == pod.uid)
+    if missing and missing != pod.missing:
+        book.effects[Missing(pod.namespace, pod.name, pod.uid, node.name, missing)] = None
+    pod.missing = missing

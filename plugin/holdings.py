@@ -12,16 +12,20 @@ so its hold is as planned as long as it lies within its pod's plan (design of Co
 PodResources lists no plain init containers, and names pods by namespace and name alone: uids come
 from the kubelet's pod list, or with the holdings from its checkpoint. A holding of no listed pod is
 left out: its pod has just come or gone, and the next look will tell.
+
+That a container runs without the devices it asks for is in the report too, where the caller says
+that it lasts: the agent may write nothing on pods, so that the extender has to tell the user.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from plugin.plans import plan_problem, planned_ids, pod_plan
-from topology.devices import DeviceHold, DevicesReport, UnhealthyDevice
+from topology.devices import DeviceHold, DevicesReport, MissingDevices, UnhealthyDevice
 from topology.fit import ContainerRole
 
 if TYPE_CHECKING:
@@ -45,6 +49,10 @@ __all__ = [
 _OVER = frozenset({"Succeeded", "Failed"})
 """The phases that end a pod (k8s.io/api core/v1, PodPhase)."""
 _RUNNING = "Running"
+_MAX_MISSING = 100
+"""Containers without devices in a report: some 60 KB of it (names of Kubernetes' full length). A
+hold takes a device, so that their number is bounded; that of these is not, and a report that no
+annotation can hold would not tell of bad devices either. Log and metric tell of all."""
 _HAZARD = (
     "it started before the kubelet knew that resource; delete the pod, and its controller makes a "
     "new one"
@@ -157,13 +165,14 @@ class Mismatch:
 def device_report(
     occupancy: Occupancy,
     *,
+    lasting: Iterable[Mismatch],
     unhealthy: Mapping[str, str],
     policy: TopologyManagerPolicy | None,
     scope: TopologyManagerScope | None,
-    generation: int,
 ) -> DevicesReport:
-    """What the plans cannot tell. `unhealthy` gives reasons by device id.
+    """What the plans cannot tell, without a generation. `unhealthy` gives reasons by device id.
 
+    Of the mismatches that last those of pods without devices are told, the first so many.
     Equal facts give equal reports, in whatever order they came.
     """
     holds = (
@@ -179,11 +188,11 @@ def device_report(
         if not _is_as_planned(pod, container, resource=resource, ids=ids, node=occupancy.node)
     )
     return DevicesReport(
-        generation=generation,
         unhealthy=tuple(UnhealthyDevice(one, unhealthy[one]) for one in sorted(unhealthy)),
         holds=tuple(holds),
         policy=policy,
         scope=scope,
+        missing=_missing(lasting),
     )
 
 
@@ -202,6 +211,20 @@ def mismatches(occupancy: Occupancy) -> tuple[Mismatch, ...]:
             held = tuple(sorted(ids))
             found.append(Mismatch(kind, pod, container, resource, planned, held))
     return (*found, *_deviceless(occupancy))
+
+
+def _missing(lasting: Iterable[Mismatch]) -> tuple[MissingDevices, ...]:
+    bare = (one for one in lasting if one.kind is MismatchKind.NO_DEVICES)
+    return tuple(
+        MissingDevices(
+            uid=one.pod.uid,
+            namespace=one.pod.namespace,
+            name=one.pod.name,
+            container=one.container,
+            resource=one.resource,
+        )
+        for one in islice(bare, _MAX_MISSING)
+    )
 
 
 def _deviceless(occupancy: Occupancy) -> Iterator[Mismatch]:

@@ -134,7 +134,7 @@ class _Wanted:
         """The report, as it is to be beside the one that is there."""
         if self.devices is None or there is None or not self.keeps_holds:
             return self.devices
-        return replace(self.devices, holds=there.holds)
+        return replace(self.devices, holds=there.holds, missing=there.missing)
 
 
 _PACE = Pace()
@@ -172,9 +172,9 @@ class Publisher:
     ) -> None:
         """Have the Node carry these, soon; None: not to carry the annotation at all.
 
-        The report's own generation does not matter; with `keeps_holds` nor do its holds where the
-        Node carries a report already: those stay. Raises `CodecError` for a report that no
-        annotation could hold.
+        The report's own generation does not matter; with `keeps_holds` nor does what it says of
+        containers (`holds`, `missing`) where the Node carries a report already: that stays. Raises
+        `CodecError` for a report that no annotation could hold.
         """
         if devices is not None:
             encode_devices(replace(devices, generation=_MAX_GENERATION))

@@ -5,8 +5,9 @@ second time when the kubelet has had time to settle, and now and then without an
 topology and report on. What is in the report `plugin.holdings` decides; whether it is written,
 `plugin.publisher`. What differs from the plans is told once, when it begins.
 
-Where the kubelet cannot be looked at, or does not tell who has which devices, the holds that are
-published stay, and the rest is published all the same: a bad GPU must not wait for it.
+Where the kubelet cannot be looked at, or does not tell who has which devices, what is published of
+containers (holds, and who runs without) stays, and the rest is published all the same: a bad GPU
+must not wait for it.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class ReportSink(Protocol):
     """Where reports go."""
 
     def __call__(self, report: DevicesReport, *, keeps_holds: bool) -> None:
-        """Have this published; with `keeps_holds` the holds that are published stay.
+        """Have this published; with `keeps_holds` what is published of containers stays.
 
         Raises `TopologyError` for a report that cannot be.
         """
@@ -151,12 +152,13 @@ class Reporting:
             holdings=books.holdings,
         )
         manager = books.topology_manager
+        found = self._lasting(mismatches(occupancy)) if books.knows_holdings else []
         report = device_report(
             occupancy,
+            lasting=found,
             unhealthy=books.unhealthy,
             policy=None if manager is None else manager.policy,
             scope=None if manager is None else manager.scope,
-            generation=0,
         )
         try:
             self._publish(report, keeps_holds=not books.knows_holdings)
@@ -164,7 +166,6 @@ class Reporting:
             self._witness.unpublished(str(error))
         if not books.knows_holdings:
             return
-        found = self._lasting(mismatches(occupancy))
         for mismatch in found:
             if _key(mismatch) not in self._told:
                 self._witness.differs(mismatch)

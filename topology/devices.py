@@ -1,17 +1,18 @@
 """The text of the node annotation `coterie.gpu/devices`: what the plans on pods cannot tell.
 
 What it answers: how a node's agent says which devices are bad, who holds devices without a plan or
-other than planned, and what the kubelet's Topology Manager would allow; and how a reader gets the
-very same value back. It never says what a plan says already, so that the normal life of a pod
-changes nothing here. It must never guess: text that is no report of major version 1 raises
-`CodecError`, and nothing else does.
+other than planned, who runs without the devices it asks for, and what the kubelet's Topology
+Manager would allow; and how a reader gets the very same value back. It never says what a plan says
+already, so that the normal life of a pod changes nothing here. It must never guess: text that is no
+report of major version 1 raises `CodecError`, and nothing else does.
 
 The text is compact JSON. Unknown keys are ignored (a later minor version may add some).
 
-    v            "1.0": major.minor
+    v            major.minor: "1.1" with `missing`, else "1.0": what it says alone changes a text
     generation   grows with every report of this agent
     unhealthy    [{id, reason}]; a device that is not here is healthy
     holds        [{uid, namespace, name, container, resource, ids}]
+    missing      [{uid, namespace, name, container, resource}] of containers that run without any
     policy       none, best-effort, restricted or single-numa-node; absent where it is unknown
     scope        container or pod; absent where it is unknown
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DeviceHold",
     "DevicesReport",
+    "MissingDevices",
     "TopologyManagerPolicy",
     "TopologyManagerScope",
     "UnhealthyDevice",
@@ -45,6 +47,8 @@ __all__ = [
 ]
 
 _TITLE = "devices text"
+_MINOR_OF_MISSING = 1
+"""The minor version that brought `missing`."""
 
 
 class TopologyManagerPolicy(Enum):
@@ -91,6 +95,20 @@ class DeviceHold:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingDevices:
+    """One container runs without the devices of a resource that it asks for.
+
+    What its pod has of that resource all the same, the holds of the same report and its plan tell.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    container: str
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
 class DevicesReport:
     """What a node's agent reports; holds of no plan, or of other devices than planned.
 
@@ -103,11 +121,16 @@ class DevicesReport:
     holds: tuple[DeviceHold, ...] = ()
     policy: TopologyManagerPolicy | None = None
     scope: TopologyManagerScope | None = None
+    missing: tuple[MissingDevices, ...] = ()
 
     def __post_init__(self) -> None:
         _check_once((one.id for one in self.unhealthy), "unhealthy device")
         _check_once(
             ((one.uid, one.container, one.resource) for one in self.holds), "hold (uid, container)"
+        )
+        _check_once(
+            ((one.uid, one.container, one.resource) for one in self.missing),
+            "missing (uid, container)",
         )
 
 
@@ -126,14 +149,17 @@ def encode_devices(report: DevicesReport) -> str:
     >>> encode_devices(DevicesReport(3, (UnhealthyDevice("GPU-1", "XID 79"),)))
     '{"v":"1.0","generation":3,"unhealthy":[{"id":"GPU-1","reason":"XID 79"}]}'
     """
+    minor = _MINOR_OF_MISSING if report.missing else names.SCHEMA_MINOR
     body: dict[str, object] = {
-        "v": f"{names.SCHEMA_MAJOR}.{names.SCHEMA_MINOR}",
+        "v": f"{names.SCHEMA_MAJOR}.{minor}",
         "generation": report.generation,
     }
     if report.unhealthy:
         body["unhealthy"] = [{"id": one.id, "reason": one.reason} for one in report.unhealthy]
     if report.holds:
-        body["holds"] = [_hold_body(one) for one in report.holds]
+        body["holds"] = [_container_body(one) | {"ids": list(one.ids)} for one in report.holds]
+    if report.missing:
+        body["missing"] = [_container_body(one) for one in report.missing]
     if report.policy is not None:
         body["policy"] = report.policy.value
     if report.scope is not None:
@@ -153,27 +179,27 @@ def decode_devices(text: str) -> DevicesReport:
     return read_text(text, _TITLE, _read_report)
 
 
-def _hold_body(hold: DeviceHold) -> dict[str, object]:
+def _container_body(one: DeviceHold | MissingDevices) -> dict[str, object]:
     return {
-        "uid": hold.uid,
-        "namespace": hold.namespace,
-        "name": hold.name,
-        "container": hold.container,
-        "resource": hold.resource,
-        "ids": list(hold.ids),
+        "uid": one.uid,
+        "namespace": one.namespace,
+        "name": one.name,
+        "container": one.container,
+        "resource": one.resource,
     }
 
 
 def _read_report(root: Field) -> DevicesReport:
     check_version(root.need("v"))
     unhealthy, holds = root.get("unhealthy"), root.get("holds")
-    policy, scope = root.get("policy"), root.get("scope")
+    missing, policy, scope = root.get("missing"), root.get("policy"), root.get("scope")
     return DevicesReport(
         generation=root.need("generation").integer(),
         unhealthy=() if unhealthy is None else tuple(map(_read_unhealthy, unhealthy.items())),
         holds=() if holds is None else tuple(map(_read_hold, holds.items())),
         policy=None if policy is None else policy.choice(TopologyManagerPolicy),
         scope=None if scope is None else scope.choice(TopologyManagerScope),
+        missing=() if missing is None else tuple(map(_read_missing, missing.items())),
     )
 
 
@@ -189,4 +215,14 @@ def _read_hold(field: Field) -> DeviceHold:
         container=field.need("container").text(),
         resource=field.need("resource").text(),
         ids=tuple(one.text() for one in field.need("ids").items()),
+    )
+
+
+def _read_missing(field: Field) -> MissingDevices:
+    return MissingDevices(
+        uid=field.need("uid").text(),
+        namespace=field.need("namespace").text(),
+        name=field.need("name").text(),
+        container=field.need("container").text(),
+        resource=field.need("resource").text(),
     )

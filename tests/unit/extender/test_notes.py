@@ -7,16 +7,19 @@ from dataclasses import replace
 import pytest
 
 from extender.answers import Answer, Outcome, Verb
-from extender.effects import Conflict, Mismatch, NodeProblem, Probe
+from extender.effects import Conflict, Mismatch, Missing, NodeProblem, Probe
 from extender.notes import EventReason, Note, notes_of_answer, notes_of_effect
 from extender.reasons import Reason
 from kube.objects import ObjectKey
+from kube.server import MAX_EVENT_MESSAGE
+from topology.devices import MissingDevices
 from topology.plan import ContainerPlan, Plan, encode_plan
 
 POD = ObjectKey("ns", "p", "u1")
 ANSWER = Answer(Verb.FILTER, Outcome.OK, b"", 1, pod="ns/p", pod_uid="u1", node="n1")
 BIND = replace(ANSWER, verb=Verb.BIND)
 MAIN = ContainerPlan("main", "nvidia.com/gpu", ("GPU-0", "GPU-1"))
+BARE = MissingDevices("u1", "ns", "p", "main", "nvidia.com/gpu")
 PLAN = encode_plan(Plan("n1", (MAIN,), MAIN.ids, 7, 99.44))
 ALONE = encode_plan(Plan("n1", (ContainerPlan("main", "nvidia.com/gpu", ("GPU-0",)),), (), 7, 0.0))
 
@@ -132,6 +135,17 @@ def test_a_plan_that_cannot_be_read_is_no_fault():
             id="plans that overlap",
         ),
         pytest.param(
+            Missing("ns", "p", "u1", "n1", (BARE, replace(BARE, container="log"))),
+            Note(
+                POD,
+                EventReason.MISSING,
+                "the pod runs without GPUs that it asks for: node n1 started it before its kubelet "
+                "knew of them; delete the pod, and its controller makes a new one (nvidia.com/gpu "
+                "for container main; nvidia.com/gpu for container log)",
+            ),
+            id="no devices, which no plan tells",
+        ),
+        pytest.param(
             NodeProblem("n1", "topology cannot be read"),
             Note(ObjectKey("", "n1", "n1"), EventReason.NODE_PROBLEM, "topology cannot be read"),
             id="a node",
@@ -142,6 +156,14 @@ def test_a_plan_that_cannot_be_read_is_no_fault():
 def test_effects_are_told(effect, note):
     """On whom they concern."""
     assert list(notes_of_effect(effect)) == ([] if note is None else [note])
+
+
+def test_what_to_do_is_read_however_many_containers_there_are():
+    """The API server takes no more than 1024 characters, and the end is cut."""
+    many = tuple(replace(BARE, container=f"{i:063d}") for i in range(100))
+    (note,) = notes_of_effect(Missing("ns", "p", "u1", "n" * 253, many))
+    assert len(note.message) > MAX_EVENT_MESSAGE
+    assert "delete the pod, and its controller makes" in note.message[:MAX_EVENT_MESSAGE]
 
 
 def test_only_a_placement_is_good_news():

@@ -32,6 +32,7 @@ from tests.unit.plugin.node_values import (
 )
 from topology.devices import (
     DevicesReport,
+    MissingDevices,
     TopologyManagerPolicy,
     TopologyManagerScope,
     UnhealthyDevice,
@@ -57,8 +58,8 @@ def on_node(*pods, holdings=(), resources=(GPU, MIG)) -> Occupancy:
 
 def report(occupancy: Occupancy, **known) -> DevicesReport:
     """The report on it."""
-    known = {"unhealthy": {}, "policy": None, "scope": None, "generation": 1, **known}
-    return device_report(occupancy, **known)
+    nothing: dict[str, Any] = {"lasting": (), "unhealthy": {}, "policy": None, "scope": None}
+    return device_report(occupancy, **{**nothing, **known})
 
 
 def told(occupancy: Occupancy) -> list[tuple[str, str, str]]:
@@ -165,15 +166,13 @@ def test_only_what_plans_cannot_tell_is_reported(pods, holdings, expected):
 
 
 def test_the_other_facts_are_passed_on():
-    """Bad devices with their reasons, sorted; what the kubelet aligns; the generation."""
+    """Bad devices with their reasons, sorted; what the kubelet aligns. Who writes it numbers it."""
     known = {
         "unhealthy": {"b": "XID 79", "a": "lost"},
         "policy": TopologyManagerPolicy.RESTRICTED,
         "scope": TopologyManagerScope.POD,
-        "generation": 7,
     }
     assert report(on_node(), **known) == DevicesReport(
-        generation=7,
         unhealthy=(UnhealthyDevice("a", "lost"), UnhealthyDevice("b", "XID 79")),
         policy=TopologyManagerPolicy.RESTRICTED,
         scope=TopologyManagerScope.POD,
@@ -260,6 +259,35 @@ def test_a_pod_that_runs_without_its_devices_is_told_of(pod, is_told):
     assert [one.kind for one in found] == [MismatchKind.NO_DEVICES] * is_told
     assert mismatches(on_node(pod, resources=("other/gpu",))) == ()
     assert mismatches(on_node(pod, holdings=[holding(pod, "main", "a")])) != found or not is_told
+
+
+def test_a_report_tells_who_runs_without_devices():
+    """By the names of which the extender makes its Event; other differences are holds."""
+    bare = node_pod("bare", app("main", 2), sidecar("log", 1), **RUNNING)
+    occupancy = on_node(bare, FREE, holdings=[holding(FREE, "main", "d", "e")])
+    made = report(occupancy, lasting=mismatches(occupancy))
+    assert made.missing == (
+        MissingDevices("uid-bare", "default", "bare", "main", GPU),
+        MissingDevices("uid-bare", "default", "bare", "log", GPU),
+    )
+    assert [one.name for one in made.holds] == ["free"]
+    assert report(occupancy).missing == ()
+
+
+def test_nobody_can_fill_the_report_with_pods_without_devices():
+    """They take no device, so that their number has no end; a bad GPU must be told all the same."""
+    long = "n" * 253
+    pods = [
+        node_pod(f"{number:03d}{long}", *(app(f"c{i}", 1) for i in range(20)), **RUNNING)
+        for number in range(110)
+    ]
+    occupancy = on_node(*pods)
+    made = report(occupancy, lasting=mismatches(occupancy), unhealthy={"a": "XID 79"})
+    assert len(made.missing) == 100
+    assert {one.name[:3] for one in made.missing} == {"000", "001", "002", "003", "004"}
+    text = encode_devices(made)
+    assert len(text) < 64 * 1024
+    assert [one.id for one in decode_devices(text).unhealthy] == ["a"]
 
 
 @given(chance=st.randoms(use_true_random=False), n_pods=st.integers(0, 6))

@@ -16,6 +16,7 @@ from topology import names
 from topology.devices import (
     DeviceHold,
     DevicesReport,
+    MissingDevices,
     TopologyManagerPolicy,
     UnhealthyDevice,
     decode_devices,
@@ -279,6 +280,24 @@ def test_what_is_taken_back_in_time_is_not_written():
         await scene.written("topology", REPORT)
 
     assert play(act).publisher.n_writes == 1
+
+
+def test_what_nobody_knows_of_containers_stays():
+    """Without a look at the kubelet: holds, and who runs without devices; health is news."""
+    bare = MissingDevices("v", "ns", "q", "main", "nvidia.com/gpu")
+    known = replace(HELD, missing=(bare,))
+
+    async def act(scene):
+        await scene.written("topology", known)
+        scene.publisher.publish("topology", DevicesReport(), keeps_holds=True)
+        await scene.clock.move(5)
+        assert (scene.publisher.is_published, scene.publisher.n_writes) == (True, 1)
+        scene.publisher.publish("topology", SICK, keeps_holds=True)
+        await scene.clock.move(5)
+
+    report = play(act).node.report
+    assert (report.holds, report.missing) == (HELD.holds, (bare,))
+    assert report.unhealthy == SICK.unhealthy
 
 
 def test_health_does_not_wait():

@@ -19,6 +19,7 @@ from tests.unit.plugin.node_values import app, holding, init, node_pod
 from tests.unit.plugin.virtual_time import run_at_once
 from topology.devices import (
     DevicesReport,
+    MissingDevices,
     TopologyManagerPolicy,
     TopologyManagerScope,
     UnhealthyDevice,
@@ -236,6 +237,30 @@ def test_the_kubelets_record_tells_what_init_containers_have():
 def test_holds_that_nobody_knows_stay_published(looks, expected):
     """A report that empties them would free, for a moment, what others have."""
     assert Node(looks).run(5.5).keeps == expected
+
+
+RUNNING = replace(FREE, phase="Running", is_started=True)
+BARE = MissingDevices("uid-free", "default", "free", "main", "nvidia.com/gpu")
+
+
+def test_who_runs_without_devices_is_reported_for_as_long_as_it_lives():
+    """The extender tells the user of it; the agent may write nothing on pods."""
+    node = Node([look(RUNNING), look(RUNNING), look()]).run(35.0)
+    assert [report.missing for report in node.reports] == [(BARE,), (BARE,), ()]
+
+
+def test_where_nobody_knows_who_lives_it_is_reported_at_the_second_look():
+    """What is told at the first one may be a pod that has just ended."""
+    ended = node_pod("ended", phase="Succeeded")
+    node = Node([look(RUNNING, ended)]).run(5.0)
+    assert [report.missing for report in node.reports] == [(), (BARE,)]
+    assert [len(counts) for counts in node.counts] == [len(NONE)] * 2
+
+
+def test_a_look_that_tells_no_devices_reports_nobody_without():
+    """Everybody would seem to be; what is published of them stays."""
+    node = Node([Look((RUNNING,), None, trouble="silent")]).run(1.0)
+    assert ([report.missing for report in node.reports], node.keeps) == ([()], [True])
 
 
 def test_without_devices_nobody_is_said_to_run_without_any():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from topology.devices import (
     DeviceHold,
     DevicesReport,
+    MissingDevices,
     TopologyManagerPolicy,
     TopologyManagerScope,
     UnhealthyDevice,
@@ -34,6 +36,12 @@ REPORT_TEXT = (
     '["GPU-b","GPU-c"]}],"policy":"single-numa-node","scope":"pod"}'
 )
 
+MISSING = MissingDevices("u2", "default", "early", "main", GPU)
+MISSING_TEXT = (
+    '{"v":"1.1","generation":3,"missing":[{"uid":"u2","namespace":"default","name":"early",'
+    '"container":"main","resource":"nvidia.com/gpu"}],"policy":"none"}'
+)
+
 _words = st.text(st.characters(codec="utf-8"), max_size=12)
 _ids = st.lists(_words, min_size=1, max_size=5, unique=True).map(tuple)
 reports = st.builds(
@@ -49,6 +57,11 @@ reports = st.builds(
     ).map(tuple),
     policy=st.none() | st.sampled_from(TopologyManagerPolicy),
     scope=st.none() | st.sampled_from(TopologyManagerScope),
+    missing=st.lists(
+        st.builds(MissingDevices, _words, _words, _words, _words, _words),
+        max_size=4,
+        unique_by=lambda x: (x.uid, x.container, x.resource),
+    ).map(tuple),
 )
 
 
@@ -62,6 +75,24 @@ def test_the_text_is_the_documented_one() -> None:
     """Other programs read this text: a change of form must be seen in review."""
     assert encode_devices(REPORT) == REPORT_TEXT
     assert decode_devices(REPORT_TEXT) == REPORT
+
+
+def test_containers_that_run_without_devices_have_a_text_of_their_own() -> None:
+    """Of a later minor version, which says so; on any other node the text is what it always was."""
+    report = DevicesReport(3, policy=TopologyManagerPolicy.NONE, missing=(MISSING,))
+    assert encode_devices(report) == MISSING_TEXT
+    assert decode_devices(MISSING_TEXT) == report
+    assert encode_devices(replace(report, missing=())) == (
+        '{"v":"1.0","generation":3,"policy":"none"}'
+    )
+
+
+@given(report=reports)
+def test_a_reader_that_does_not_know_them_reads_the_rest(report: DevicesReport) -> None:
+    """It ignores the key, as any that it does not know, and takes any minor version."""
+    body = json.loads(encode_devices(report))
+    assert body["v"] == ("1.1" if body.pop("missing", None) else "1.0")
+    assert decode_devices(json.dumps(body)) == replace(report, missing=())
 
 
 def test_later_minor_versions_and_their_new_keys_are_read() -> None:
@@ -100,6 +131,8 @@ def test_containers_of_one_pod_may_hold_the_same_device() -> None:
             id="device twice",
         ),
         pytest.param({"holds": [7]}, "holds[0] is 7, expected an object", id="hold type"),
+        pytest.param({"missing": "all"}, "missing is 'all', expected an array", id="missing type"),
+        pytest.param({"missing": [{}]}, "missing[0] has no uid, expected one", id="missing uid"),
         pytest.param({"policy": "lax"}, "policy is 'lax', expected one of: none", id="policy"),
         pytest.param({"scope": 1}, "scope is 1, expected one of: container, pod", id="scope"),
     ],
@@ -134,6 +167,23 @@ def test_one_container_holds_one_set_of_a_resource() -> None:
     """Two answers to one question are no answer."""
     with pytest.raises(InvalidTopology, match="is given 2 times, expected once"):
         DevicesReport(holds=(HOLD, HOLD))
+
+
+@pytest.mark.parametrize("key", ["uid", "namespace", "name", "container", "resource"])
+def test_a_container_without_devices_is_named_in_full(key: str) -> None:
+    """The user is told by these words."""
+    body = json.loads(MISSING_TEXT)
+    body["missing"][0][key] = 7
+    with pytest.raises(CodecError, match=rf"missing\[0\]\.{key} is 7, expected a string"):
+        decode_devices(json.dumps(body))
+
+
+def test_a_container_runs_without_a_resource_once() -> None:
+    """Of two resources it may lack both."""
+    other = replace(MISSING, resource="nvidia.com/mig-1g.5gb")
+    assert DevicesReport(missing=(MISSING, other)).missing == (MISSING, other)
+    with pytest.raises(InvalidTopology, match=r"missing \(uid, container\) .* given 2 times"):
+        DevicesReport(missing=(MISSING, MISSING))
 
 
 def test_a_report_that_no_annotation_can_hold_is_refused_when_written() -> None:
