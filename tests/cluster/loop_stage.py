@@ -1,7 +1,8 @@
 """A stage on which the loop is closed: real kubelets as nodes, extender, scheduler, agents, Jobs.
 
 What it answers: all programs of a scenario, started as on a real cluster, and a run of Jobs with
-the verdict on what each container got.
+the verdict on what each container got. Extender and agents are who deploy/ says, with no right
+more.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tests.cluster.agent_account import agent_kubeconfig, deploy_agent
 from tests.cluster.agent_process import AgentProcess, start_agent
 from tests.cluster.kubelet_node import KubeletNode
 from tests.cluster.loop_jobs import JobMix, job_manifests
@@ -23,7 +25,8 @@ from tests.cluster.workload import RESOURCE
 from topology.devices import DevicesReport, decode_devices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from tests.cluster.control_plane import ControlPlane
     from tests.cluster.kubelet_node import NodeTools
@@ -44,6 +47,8 @@ class LoopStage:
     plane: ControlPlane
     nodes: tuple[KubeletNode, ...]
     cast: Cast
+    agent_users: Mapping[str, Path]
+    """The kubeconfig of each node's agent."""
     agents: dict[str, AgentProcess] = field(default_factory=dict)
     """The agents that were started last, by node."""
 
@@ -55,7 +60,7 @@ class LoopStage:
         self.stop_agents()
         for node in self.nodes:
             self.agents[node.name] = start_agent(
-                node, self.plane.admin, RECORDING, *flags, name=name
+                node, self.agent_users[node.name], RECORDING, *flags, name=name
             )
         if "--mode=reporter" not in flags:
             self.until_known()
@@ -148,6 +153,7 @@ def loop_stage(
 ) -> Iterator[LoopStage]:
     """Nodes of these names, extender, scheduler and the controller of Jobs; agents come later."""
     with ExitStack() as stack:
+        deploy_agent(control_plane)
         nodes = tuple(
             stack.enter_context(KubeletNode(control_plane, name, tools, numa_nodes=2))
             for name in names
@@ -155,4 +161,5 @@ def loop_stage(
         cast = start_cast(control_plane)
         stack.callback(cast.stop)
         start_job_controller(control_plane)
-        yield LoopStage(control_plane, nodes, cast)
+        users = {name: agent_kubeconfig(control_plane, name) for name in names}
+        yield LoopStage(control_plane, nodes, cast, users)
