@@ -51,6 +51,7 @@ class ContainerRecord:
     `held` is None for init containers, of which PodResources does not tell.
     """
 
+    node: str
     pod: str
     container: str
     is_init: bool
@@ -70,7 +71,9 @@ class Verdict:
     """A whole run."""
 
     containers: tuple[ContainerRecord, ...]
-    """Those of pods that succeeded."""
+    """Those of pods that succeeded on real nodes."""
+    simulated: tuple[ContainerRecord, ...]
+    """Those of pods that succeeded on other nodes, where the plan is all that there is."""
     failures: Mapping[str, int]
     """Pods that did not, by reason."""
     shared: tuple[str, ...]
@@ -91,7 +94,9 @@ class Verdict:
         n_planned, n_astray = len(self.planned), len(self.astray)
         kept = f"{n_planned - n_astray} of {n_planned} planned containers got their plan"
         unplanned = len(self.containers) - n_planned
-        return f"{kept}; {unplanned} without a plan; pods failed: {dict(self.failures) or 'none'}"
+        failed = f"pods failed: {dict(self.failures) or 'none'}"
+        ran = Counter(one.node for one in (*self.containers, *self.simulated))
+        return f"{kept}; {unplanned} without a plan; {failed}; containers: {dict(ran)}"
 
 
 @dataclass
@@ -132,7 +137,13 @@ class LoopRecord:
                 failures[status.get("reason") or "its container failed"] += 1
             if status.get("phase") == "Succeeded":
                 containers += self._containers(pod)
-        return Verdict(tuple(containers), failures, tuple(self.shared))
+        real = {node.name for node in self.nodes}
+        return Verdict(
+            containers=tuple(one for one in containers if one.node in real),
+            simulated=tuple(one for one in containers if one.node not in real),
+            failures=failures,
+            shared=tuple(self.shared),
+        )
 
     def _containers(self, pod: Mapping[str, Any]) -> Iterable[ContainerRecord]:
         text = pod["metadata"].get("annotations", {}).get(names.PLAN)
@@ -143,6 +154,7 @@ class LoopRecord:
             if len(own) != 1:
                 self.shared.append(f"{name}/{container} changed hands: {sorted(own)}")
             yield ContainerRecord(
+                node=pod["spec"]["nodeName"],
                 pod=name,
                 container=container,
                 is_init=is_init,

@@ -2,7 +2,7 @@
 
 What it answers: all programs of a scenario, started as on a real cluster, and a run of Jobs with
 the verdict on what each container got. Extender and agents are who deploy/ says, with no right
-more.
+more; simulated nodes may stand beside the real ones.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.cluster.loop_jobs import JobMix, job_manifests
 from tests.cluster.loop_record import LoopRecord
 from tests.cluster.loop_run import clear_jobs, run_jobs, start_job_controller
 from tests.cluster.nodes import node_path
+from tests.cluster.simulated_nodes import simulated_nodes
 from tests.cluster.stage import Cast, start_cast
 from tests.cluster.workload import RESOURCE
 from topology.devices import DevicesReport, decode_devices
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from extender.cluster import ClusterSpec, EmbeddedNode
     from tests.cluster.control_plane import ControlPlane
     from tests.cluster.kubelet_node import NodeTools
     from tests.cluster.loop_record import ContainerRecord, Verdict
@@ -71,6 +73,14 @@ class LoopStage:
             agent.program.stop()
         self.agents.clear()
 
+    @contextmanager
+    def beside(self, spec: ClusterSpec) -> Iterator[tuple[EmbeddedNode, ...]]:
+        """Simulated nodes of that description, which the extender can plan on."""
+        with simulated_nodes(self.plane, spec) as nodes:
+            for node in nodes:
+                self.until(partial(self._has_topology, node.name))
+            yield nodes
+
     def until_known(self) -> None:
         """Wait until the extender can plan on every node."""
         for node in self.nodes:
@@ -78,8 +88,14 @@ class LoopStage:
 
     def known(self, node: KubeletNode) -> dict[str, Any]:
         """What the extender knows of the node; empty where it does not."""
+        return self._known(node.name)
+
+    def _known(self, node: str) -> dict[str, Any]:
         nodes = self.cast.extender.get("/state/nodes").json()["nodes"]
-        return dict(nodes.get(node.name, {}))
+        return dict(nodes.get(node, {}))
+
+    def _has_topology(self, node: str) -> bool:
+        return self._known(node).get("topology") is not None
 
     def _is_known(self, node: KubeletNode) -> bool:
         """Whether the extender can plan there: it has the topology, and the devices are there."""
@@ -137,10 +153,10 @@ class LoopStage:
             time.sleep(_LOOK_EVERY_S)
         return time.monotonic() - began
 
-    def run(self, mix: JobMix) -> Verdict:
+    def run(self, mix: JobMix, *, burst: int = 20) -> Verdict:
         """Run Jobs to their end, and clear them away."""
         with LoopRecord(self.plane, self.nodes) as record:
-            took_s = run_jobs(self.plane, job_manifests(mix))
+            took_s = run_jobs(self.plane, job_manifests(mix), burst=burst)
             verdict = record.verdict()
         print(f"{mix.prefix}: {mix.n_jobs} Jobs in {took_s:.0f} s: {verdict.told()}")  # noqa: T201 - the figures
         clear_jobs(self.plane)

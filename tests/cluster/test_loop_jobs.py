@@ -14,6 +14,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from extender.cluster import parse_cluster
 from tests.cluster.loop_jobs import JobMix
 from tests.cluster.loop_stage import loop_stage
 from tests.cluster.stub_plugin import StubPlugin
@@ -22,7 +23,15 @@ from topology.codec import decode_topology
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.slow]
 
-N_JOBS = 200
+N_JOBS = 300
+BURST = 80
+SIMULATED = parse_cluster(
+    "2x dgx-1-v100, 1x dgx-h100, 1x hgx-h200, 1x summit, 1x 4x-a100-sxm, 1x 8x-a6000-bridged, "
+    "1x 8x-l4"
+)
+"""Eight nodes beside the two real ones, of other makes but for two."""
+N_REAL = 100
+"""So many containers with a plan must have run on the real ones."""
 N_ALONE = 30
 N_KILLED = 60
 REFUSALS = {"UnexpectedAdmissionError", "TopologyAffinityError"}
@@ -37,14 +46,24 @@ def stage(control_plane, node_tools):
 
 
 def test_every_container_gets_what_was_planned(stage):
-    """The promise of it all: the set that was scored is the set that is allocated."""
+    """The promise of it all: the set that was scored is the set that is allocated.
+
+    Simulated nodes have no kubelet that could go its own way: their Jobs have plans and complete.
+    """
     stage.start_agents()
     before = [stage.annotation(node, names.DEVICES) for node in stage.nodes]
-    verdict = stage.run(JobMix(N_JOBS, seed=1, prefix="job"))
+    with stage.beside(SIMULATED) as simulated:
+        verdict = stage.run(JobMix(N_JOBS, seed=1, prefix="job"), burst=BURST)
     assert verdict.failures == {}
     assert verdict.shared == ()
     assert verdict.astray == ()
-    assert len(verdict.planned) == len(verdict.containers) >= N_JOBS
+    assert len(verdict.planned) == len(verdict.containers) >= N_REAL
+    there = {node.name: set(node.ids) for node in simulated}
+    assert {one.node for one in verdict.simulated} == there.keys()
+    for one in verdict.simulated:
+        assert len(one.planned) == one.size
+        assert set(one.planned) <= there[one.node]
+    assert len(verdict.containers) + len(verdict.simulated) >= N_JOBS
     assert before == [stage.annotation(node, names.DEVICES) for node in stage.nodes]
     assert stage.reported() == set()
 
