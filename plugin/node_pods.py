@@ -24,14 +24,14 @@ from topology.errors import quote
 from topology.fit import ContainerRole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 __all__ = ["NodePod", "PodContainer", "read_node_pods"]
 
 
 @dataclass(frozen=True, slots=True)
 class PodContainer:
-    """A container and what it asks for: devices by extended resource name, those above 0 only."""
+    """A container and what it asks plugins for: devices by resource name, those above 0 only."""
 
     name: str
     role: ContainerRole
@@ -89,6 +89,7 @@ def _read_pod(content: Mapping[str, object]) -> NodePod:
     uid, namespace, name = (_needed(meta, key) for key in ("uid", "namespace", "name"))
     try:
         status = object_at(content, "status")
+        claimed = _claimed(object_at(status, "extendedResourceClaimStatus"))
         return NodePod(
             uid=uid,
             namespace=namespace,
@@ -97,14 +98,27 @@ def _read_pod(content: Mapping[str, object]) -> NodePod:
             is_deleting=meta.get("deletionTimestamp") is not None,
             is_started=status.get("startTime") is not None,
             annotations=texts_at(meta, "annotations"),
-            containers=tuple(_read_containers(object_at(content, "spec"))),
+            containers=tuple(_read_containers(object_at(content, "spec"), claimed)),
         )
     except Unreadable as error:
         msg = f"pod {quote(f'{namespace}/{name}')}: {error}"
         raise Unreadable(msg) from error
 
 
-def _read_containers(spec: Mapping[str, object]) -> Iterator[PodContainer]:
+def _claimed(status: Mapping[str, object]) -> Collection[tuple[str, str]]:
+    """Containers and their resources that come from a ResourceClaim: no plugin is asked for those.
+
+    (cm/devicemanager/manager.go, `isDRAExtendedResource`.)
+    """
+    return {
+        (text_at(one, "containerName"), text_at(one, "resourceName"))
+        for one in objects_at(status, "requestMappings")
+    }
+
+
+def _read_containers(
+    spec: Mapping[str, object], claimed: Collection[tuple[str, str]]
+) -> Iterator[PodContainer]:
     """Init containers first: so the kubelet admits them (cm/topologymanager/scope_container.go).
 
     An init container that is always restarted is a sidecar (core/v1 types.go,
@@ -112,15 +126,19 @@ def _read_containers(spec: Mapping[str, object]) -> Iterator[PodContainer]:
     """
     for one in objects_at(spec, "initContainers"):
         is_sidecar = text_at(one, "restartPolicy") == "Always"
-        yield _read_container(one, ContainerRole.SIDECAR if is_sidecar else ContainerRole.INIT)
+        role = ContainerRole.SIDECAR if is_sidecar else ContainerRole.INIT
+        yield _read_container(one, role, claimed)
     for one in objects_at(spec, "containers"):
-        yield _read_container(one, ContainerRole.APP)
+        yield _read_container(one, ContainerRole.APP, claimed)
 
 
-def _read_container(content: Mapping[str, object], role: ContainerRole) -> PodContainer:
+def _read_container(
+    content: Mapping[str, object], role: ContainerRole, claimed: Collection[tuple[str, str]]
+) -> PodContainer:
     name = _needed(content, "name")
     limits = object_at(object_at(content, "resources"), "limits")
-    return PodContainer(name, role, dict(_devices(name, limits)))
+    devices = {key: n for key, n in _devices(name, limits) if (name, key) not in claimed}
+    return PodContainer(name, role, devices)
 
 
 def _devices(container: str, limits: Mapping[str, object]) -> Iterator[tuple[str, int]]:

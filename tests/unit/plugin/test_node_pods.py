@@ -112,6 +112,22 @@ def test_devices_are_extended_resources_in_limits(resources, devices):
     assert found.containers[0].devices == devices
 
 
+def test_devices_from_a_claim_are_asked_of_nobody():
+    """The kubelet passes over what DRA serves, container by container and resource by resource."""
+    both = {GPU: "2", "example.com/nic": "1"}
+    mapping = {"containerName": "main", "resourceName": GPU, "requestName": "container-0-request-0"}
+    (found,) = read(
+        pod(
+            spec={"containers": [container("main", both), container("other", both)]},
+            status={"extendedResourceClaimStatus": {"requestMappings": [mapping]}},
+        )
+    )
+    assert [one.devices for one in found.containers] == [
+        {"example.com/nic": 1},
+        {GPU: 2, "example.com/nic": 1},
+    ]
+
+
 @pytest.mark.parametrize(
     "unknown",
     [
