@@ -10,6 +10,7 @@ import json
 
 import pytest
 
+from tests.cluster.agent_account import agent_kubeconfig
 from tests.cluster.agent_process import start_agent
 from tests.cluster.kubelet_node import KubeletNode
 from tests.cluster.loop_stage import RECORDING, loop_stage
@@ -153,16 +154,37 @@ def test_a_plan_for_gpus_that_do_not_exist_is_replaced_and_reported(stage, node,
     assert told(pods.get("misled")) == given
 
 
+def events(stage, pod, reason):
+    """The Events of that reason on a pod."""
+    chosen = {"fieldSelector": f"involvedObject.name={pod},reason={reason}"}
+    path = "/api/v1/namespaces/default/events"
+    return stage.plane.client.get(path, params=chosen).json()["items"]
+
+
 def test_a_pod_that_runs_without_its_gpus_is_told_of(stage, node_tools, pods):
-    """Facts 11.1, the hazard: it started before the kubelet had ever heard of the resource."""
+    """Facts 11.1, the hazard: it started before the kubelet had ever heard of the resource.
+
+    By the agent's log and report, and to whoever asks kubectl about the pod; it counts for nothing.
+    """
     with KubeletNode(stage.plane, "bare", node_tools) as bare:
         pods.create(real_pod("without", real_container("main", 2), nodeName="bare"))
         pod = pods.until("without", is_running)
         assert seen(bare, pod) == set()
-        agent = start_agent(bare, stage.plane.admin, RECORDING)
+        agent = start_agent(bare, agent_kubeconfig(stage.plane, "bare"), RECORDING)
         stage.until(lambda: agent.events("difference") != [])
         (event,) = agent.events("difference")
         assert (event["kind"], event["pod"]) == ("no-devices", "default/without")
         assert "runs without the nvidia.com/gpu it asks for" in event["detail"]
+        stage.until(lambda: "GpusMissing" in stage.plane.kubectl("describe", "pod", "without"))
+        (told,) = events(stage, "without", "GpusMissing")
+        assert (told["type"], told["source"]["component"]) == ("Warning", EXTENDER)
+        assert told["involvedObject"]["uid"] == pod["metadata"]["uid"]
+        assert "node bare started it before its kubelet knew of them" in told["message"]
+        assert "delete the pod, and its controller makes a new one" in told["message"]
+        assert [one.name for one in stage.report(bare).missing] == ["without"]
+        stage.until(lambda: stage.known(bare).get("topology") is not None)
+        known = stage.known(bare)
+        assert (len(known["free"]), known["unlocated"]) == (8, [])
         pods.delete("without")
+        stage.until(lambda: stage.report(bare).missing == ())
     stage.plane.kubectl("delete", "node", "bare")
