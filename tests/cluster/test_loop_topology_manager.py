@@ -98,9 +98,9 @@ def test_what_the_kubelet_gives_twice_is_refused_by_the_agent(stage):
     pods, agent = RealPods(stage.plane), stage.agents[node.name]
 
     def run(name, size, **fields):
-        grace = {"terminationGracePeriodSeconds": 10}
         main = real_container("main", size, **fields)
-        pods.create(real_pod(name, main, nodeName=node.name, **grace))
+        pod = real_pod(name, main, nodeName=node.name, terminationGracePeriodSeconds=10)
+        pods.create(pod)
         return pods.until(name, is_settled)
 
     assert is_running(run("first-node", 4))
