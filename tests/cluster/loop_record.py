@@ -75,7 +75,7 @@ class Verdict:
     simulated: tuple[ContainerRecord, ...]
     """Those of pods that succeeded on other nodes, where the plan is all that there is."""
     failures: Mapping[str, int]
-    """Pods that did not, by reason."""
+    """Pods that did not, by the reason that the pod gives, else its container."""
     shared: tuple[str, ...]
     """GPUs that two containers held at one time, in words."""
 
@@ -134,7 +134,7 @@ class LoopRecord:
         for pod in self.pods.values():
             status = pod["status"]
             if status.get("phase") == "Failed":
-                failures[status.get("reason") or "its container failed"] += 1
+                failures[_why(status)] += 1
             if status.get("phase") == "Succeeded":
                 containers += self._containers(pod)
         real = {node.name for node in self.nodes}
@@ -240,6 +240,14 @@ class LoopRecord:
             for one in entry.ids:
                 if (other := owners.setdefault(one, owner)) != owner:
                     self.shared.append(f"{one} on {node.name}: {other} and {owner}")
+
+
+def _why(status: Mapping[str, Any]) -> str:
+    if "reason" in status:
+        return str(status["reason"])
+    told = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+    ends = [one["state"]["terminated"] for one in told if "terminated" in one.get("state", {})]
+    return ", ".join(one.get("reason", "?") for one in ends if one["exitCode"]) or "?"
 
 
 def _asking(pod: Mapping[str, Any]) -> Iterable[tuple[str, bool, int]]:

@@ -36,6 +36,9 @@ N_ALONE = 30
 N_KILLED = 60
 REFUSALS = {"UnexpectedAdmissionError", "TopologyAffinityError"}
 """Why a kubelet refuses a pod for its devices."""
+CUT_OFF = {"StartError", "ContainerStatusUnknown"}
+"""What becomes of a container whose kubelet is killed while it has the runtime start it, in the
+words of containerd (internal/cri/server/helpers.go, 2.2) and of pkg/kubelet/container."""
 
 
 @pytest.fixture(scope="module")
@@ -115,5 +118,5 @@ def test_jobs_complete_while_everything_is_killed(stage):
         killer.join()
     print({what: kills.count(what) for what in kills})  # noqa: T201 - what was done
     assert verdict.shared == ()
-    assert set(verdict.failures) <= REFUSALS
+    assert set(verdict.failures) <= REFUSALS | CUT_OFF
     assert stage.untold(verdict.astray) == []

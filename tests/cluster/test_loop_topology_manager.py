@@ -24,7 +24,7 @@ from topology.plan import decode_plan
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.slow]
 
-N_JOBS = 20
+N_JOBS = 14
 FILLINGS = (
     ((1,), (2,), (4,), (1,)),
     ((2,), (2,), (3,), (1,)),
@@ -125,12 +125,24 @@ def test_what_the_kubelet_gives_twice_is_refused_by_the_agent(stage):
 
 
 def configure(stage, policy, scope):
-    """Restart the kubelet so, and wait until the agent has told it."""
+    """Restart the kubelet so; wait until the agent has told it, and pods run there again."""
     (node,) = stage.nodes
+    agent = stage.agents[node.name]
+    n_before = len(registrations(agent))
     node.restart_kubelet(topologyManagerPolicy=policy.value, topologyManagerScope=scope.value)
+    stage.until(lambda: len(registrations(agent)) > n_before)
     told = {"policy": policy.value, "scope": scope.value}
     learned_s = stage.until(lambda: stage.known(node)["topology_manager"] == told)
     print(f"{policy.value}, {scope.value}: known after {learned_s:.1f} s")  # noqa: T201
+    pods = RealPods(stage.plane)
+    pods.create(real_pod("probe", real_container("main", 4), schedulerName=SCHEDULER))
+    pods.until("probe", is_running)
+    pods.delete("probe")
+
+
+def registrations(agent):
+    """How often a kubelet has taken the agent's devices."""
+    return [one for one in agent.events("standing") if one["phase"] == "registered"]
 
 
 def fill(stage, prefix, filling, is_one_by_one):
