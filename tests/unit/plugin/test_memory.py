@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import subprocess
 import sys
@@ -36,10 +37,31 @@ def test_freed_memory_leaves_the_process():
     assert int(done.stdout) > 10_000_000
 
 
+FROZEN = """
+import gc
+from plugin.memory import give_back
+
+before = len(gc.get_objects())
+give_back()
+print(before > 1000, len(gc.get_objects()) < 100)
+"""
+
+
+def test_the_collector_leaves_alone_what_lasts():
+    """In a process of its own, as above."""
+    done = subprocess.run(
+        [sys.executable, "-c", FROZEN], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "True True\n"
+
+
 def test_other_c_libraries_keep_theirs(monkeypatch):
     """Musl has no such function; that is no fault."""
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
-    give_back()
+    try:
+        give_back()
+    finally:
+        gc.unfreeze()
 
 
 AGENT = """
