@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-import uvicorn
 from fastapi import FastAPI
 from starlette.responses import Response
+
+from benchmarks.bare_server import serve
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -37,16 +38,7 @@ def create_echo() -> FastAPI:
 
 def main(port: Annotated[int, typer.Option(help="TCP port on 127.0.0.1.")]) -> None:
     """Serve until killed."""
-    uvicorn.run(
-        create_echo(),
-        host="127.0.0.1",
-        port=port,
-        access_log=False,
-        lifespan="off",
-        log_config=None,
-        server_header=False,
-        timeout_keep_alive=120,
-    )
+    serve(create_echo(), port)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import node_topologies
+from tests.unit.topology.edited_text import edited
 from topology.codec import decode_topology, encode_topology
 from topology.digest import topology_digest
 from topology.errors import CodecError
@@ -205,20 +206,6 @@ def test_the_least_text_is_one_gpu_of_which_nothing_is_known() -> None:
     assert least == NodeTopology(gpus=(Gpu(),), links=((NO_LINK,),), pcie=((X,),))
 
 
-def _edited(path: str, value: object) -> str:
-    """Return PAIR's text with one member replaced; the path is `a.0.b`, value None removes it."""
-    body = json.loads(PAIR_TEXT)
-    *parents, last = [int(step) if step.isdigit() else step for step in path.split(".")]
-    place = body
-    for step in parents:
-        place = place[step]
-    if value is None:
-        del place[last]
-    else:
-        place[last] = value
-    return json.dumps(body)
-
-
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
@@ -289,7 +276,7 @@ def _edited(path: str, value: object) -> str:
 def test_a_wrong_member_is_refused_by_name(path: str, value: object, message: str) -> None:
     """Whoever wrote the annotation must learn which member is wrong and what it should be."""
     with pytest.raises(CodecError) as caught:
-        decode_topology(_edited(path, value))
+        decode_topology(edited(PAIR_TEXT, path, value))
     assert str(caught.value).startswith("topology text: ")
     assert message in str(caught.value)
 

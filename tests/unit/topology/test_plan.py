@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.topology.edited_text import edited
 from topology.errors import CodecError
 from topology.plan import ContainerPlan, Plan, decode_plan, encode_plan
 
@@ -71,20 +72,6 @@ def test_unknown_fields_are_ignored_and_the_priority_may_be_absent() -> None:
     assert decode_plan(json.dumps(body)).priority == 0
 
 
-def _edited(path: str, value: object) -> str:
-    """Return the text with one member replaced (None removes it); the path is `a.0.b`."""
-    body = json.loads(TWO_TEXT)
-    *parents, last = [int(step) if step.isdigit() else step for step in path.split(".")]
-    place = body
-    for step in parents:
-        place = place[step]
-    if value is None:
-        del place[last]
-    else:
-        place[last] = value
-    return json.dumps(body)
-
-
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
@@ -107,10 +94,10 @@ def _edited(path: str, value: object) -> str:
 def test_a_wrong_member_is_refused_by_name(path: str, value: object, message: str | None) -> None:
     """Whoever wrote the annotation must learn which member is wrong and what it should be."""
     if message is None:
-        assert decode_plan(_edited(path, value)) != TWO
+        assert decode_plan(edited(TWO_TEXT, path, value)) != TWO
         return
     with pytest.raises(CodecError) as caught:
-        decode_plan(_edited(path, value))
+        decode_plan(edited(TWO_TEXT, path, value))
     assert str(caught.value).startswith("plan text: ")
     assert message in str(caught.value)
 
