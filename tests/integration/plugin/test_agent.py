@@ -588,15 +588,20 @@ def test_a_reading_that_does_not_suit_the_settings_changes_nothing(root, tmp_pat
     asyncio.run(go())
 
 
-def test_of_several_readings_the_latest_counts(root):
-    """A reading that comes while the stock is made is not lost."""
+def test_of_several_readings_the_latest_counts(root, tmp_path):
+    """A reading that comes while the stock is made is not lost.
+
+    The broken one is another machine's: the agent's own would be read again by its watch.
+    """
+    faults = tmp_path / "faults.json"
+    faults.write_text(json.dumps({"links_down": [{"gpus": [0, 3], "n": 2}]}), encoding="utf-8")
 
     async def go():
         async with Node(root).running() as node:
-            whole = node.reader.read()
-            node.break_machine(links_down=[{"gpus": [0, 3], "n": 2}])
-            broken = node.reader.read()
-            node.agent.see_reading(whole)
+            twin = SimulatedMachine("dgx-1-v100", node_name=NODE, faults=faults)
+            with contextlib.closing(twin):
+                broken = twin.read()
+            node.agent.see_reading(node.reader.read())
             node.agent.see_reading(broken)
             await node.until(
                 lambda: not decode_topology(node.api.annotations[names.TOPOLOGY]).links[0][3].is_up
