@@ -10,16 +10,21 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from extender.one_write import OneWriteProtocol
+
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.types import ASGIApp
 
 __all__ = ["serve"]
 
 
-def serve(app: FastAPI, port: int) -> None:
+def serve(app: ASGIApp, port: int) -> None:
     """Serve until killed."""
     uvicorn.run(
         app,
+        http=OneWriteProtocol,
+        ws="none",
+        proxy_headers=False,
         host="127.0.0.1",
         port=port,
         access_log=False,

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from fastapi import FastAPI
-from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from extender import logkeys
 from extender.answers import Outcome, Verb
+from extender.calls import Calls, Reply
 from extender.embedded_engine import EmbeddedEngine
 from extender.live_verbs import Hop
 from extender.peer import FORWARDED_FOR, TIME_LEFT
@@ -30,8 +30,12 @@ from kube.errors import KubeError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
     from extender.answers import Answer
     from extender.binder import Bound
+    from extender.calls import Call, Handler
     from extender.desk import Desk
     from extender.embedded import EmbeddedCluster
     from extender.log import Logger
@@ -87,26 +91,28 @@ class Dependencies:
     on_answer: Callable[[Answer, str | None], None] | None = None
 
 
-def create_app(deps: Dependencies) -> FastAPI:
+def create_app(deps: Dependencies) -> ASGIApp:
     """Make the application; it starts nothing."""
     app = FastAPI(title="Coterie extender", openapi_url=None)
-    for verb in (Verb.FILTER, Verb.PRIORITIZE, Verb.EXPLAIN):
-        app.add_route(f"/{verb.value}", _verb_route(verb, deps), methods=["POST"])
+    calls = {
+        f"/{verb.value}": _at_once(verb, deps)
+        for verb in (Verb.FILTER, Verb.PRIORITIZE, Verb.EXPLAIN)
+    }
     _add_health_routes(app, deps)
     app.add_route("/state", _state(deps), methods=["GET"])
     if deps.verbs is not None:
-        for verb, act in ((Verb.BIND, deps.verbs.bind), (Verb.PREEMPT, deps.verbs.preempt)):
-            app.add_route(f"/{verb.value}", _waiting_route(verb, act, deps), methods=["POST"])
+        calls[f"/{Verb.BIND.value}"] = _waiting(Verb.BIND, deps.verbs.bind, deps)
+        calls[f"/{Verb.PREEMPT.value}"] = _waiting(Verb.PREEMPT, deps.verbs.preempt, deps)
         app.add_route("/state/nodes", _state_nodes(deps), methods=["GET"])
         route = _explain_pod(deps.verbs, deps)
         app.add_route("/explain/{namespace}/{name}", route, methods=["GET"])
     elif isinstance(deps.desk.engine, EmbeddedEngine):
-        app.add_route(f"/{Verb.BIND.value}", _verb_route(Verb.BIND, deps), methods=["POST"])
+        calls[f"/{Verb.BIND.value}"] = _at_once(Verb.BIND, deps)
         cluster = deps.desk.engine.cluster
         app.add_route("/embedded/state", _embedded_state(cluster), methods=["GET"])
         app.add_route("/embedded/pods/{uid}", _embedded_pod(cluster), methods=["GET"])
         app.add_route("/embedded/pods/{uid}", _end_route(deps), methods=["DELETE"])
-    return app
+    return Calls(calls, app, body_limit_bytes=deps.body_limit_bytes)
 
 
 def create_health_app(deps: Dependencies) -> FastAPI:
@@ -123,43 +129,80 @@ def _add_health_routes(app: FastAPI, deps: Dependencies) -> None:
     app.add_route("/metrics", _metrics(deps), methods=["GET"])
 
 
-_Handler: TypeAlias = "Callable[[Request], Awaitable[Response]]"
-
-
-def _verb_route(verb: Verb, deps: Dependencies) -> _Handler:
-    async def handle(request: Request) -> Response:
-        body = await _body_or_response(verb, request, deps)
-        return body if isinstance(body, Response) else _answer(verb, body, deps)
+def _at_once(verb: Verb, deps: Dependencies) -> Handler:
+    async def handle(call: Call) -> Reply:
+        if call.body is None:
+            return _too_large(verb, deps)
+        return _answer(verb, call.body, deps)
 
     return handle
 
 
-def _waiting_route(
+def _waiting(
     verb: Verb, act: Callable[[bytes, Hop | None], Awaitable[Bound]], deps: Dependencies
-) -> _Handler:
-    async def handle(request: Request) -> Response:
-        body = await _body_or_response(verb, request, deps)
-        if isinstance(body, Response):
-            return body
+) -> Handler:
+    async def handle(call: Call) -> Reply:
+        if call.body is None:
+            return _too_large(verb, deps)
         start_s = deps.timer()
-        bound = await act(body, _hop(request))
+        bound = await act(call.body, _hop(call))
         if verb is Verb.BIND:
             deps.metrics.observe_bind(bound.own_s)
         _tell(deps, bound.answer, deps.timer() - start_s, bound)
-        return _respond(bound.answer)
+        return _reply(bound.answer)
 
     return handle
 
 
-def _end_route(deps: Dependencies) -> _Handler:
+def _hop(call: Call) -> Hop | None:
+    """Whether another replica handed the call on; a header that is no number leaves no time."""
+    by = call.header(FORWARDED_FOR)
+    if by is None:
+        return None
+    try:
+        left_s = float(call.header(TIME_LEFT) or "0")
+    except ValueError:
+        left_s = 0.0
+    return Hop(by, left_s)
+
+
+def _answer(verb: Verb, body: bytes, deps: Dependencies) -> Reply:
+    start_s = deps.timer()
+    answer = deps.desk.answer(verb, body, deps.clock())
+    _tell(deps, answer, deps.timer() - start_s)
+    return _reply(answer)
+
+
+def _too_large(verb: Verb, deps: Dependencies) -> Reply:
+    detail = f"request body is too large, expected at most {deps.body_limit_bytes} bytes"
+    answer = deps.desk.engine.failure(verb, Reason.TOO_LARGE, detail)
+    _tell(deps, answer, 0.0)
+    return _reply(answer)
+
+
+def _reply(answer: Answer) -> Reply:
+    status = 200
+    if answer.outcome is Outcome.FAILED and answer.verb not in _IN_BAND:
+        status = _STATUS.get(answer.reason, 400) if answer.reason else 400
+    return Reply(status, answer.body)
+
+
+_Route: TypeAlias = "Callable[[Request], Awaitable[Response]]"
+
+
+def _end_route(deps: Dependencies) -> _Route:
     async def handle(request: Request) -> Response:
         uid: str = request.path_params["uid"]
-        return _answer(Verb.END, uid.encode(), deps)
+        return _response(_answer(Verb.END, uid.encode(), deps))
 
     return handle
 
 
-def _explain_pod(verbs: Verbs, deps: Dependencies) -> _Handler:
+def _response(reply: Reply) -> Response:
+    return Response(reply.body, status_code=reply.status, media_type=_JSON)
+
+
+def _explain_pod(verbs: Verbs, deps: Dependencies) -> _Route:
     async def handle(request: Request) -> Response:
         namespace, name = request.path_params["namespace"], request.path_params["name"]
         try:
@@ -168,28 +211,9 @@ def _explain_pod(verbs: Verbs, deps: Dependencies) -> _Handler:
             return _json({"error": str(error)}, status=502)
         if pod is None:
             return _json({"error": f"pod {namespace}/{name} is not there"}, status=404)
-        return _answer(Verb.EXPLAIN, pod, deps)
+        return _response(_answer(Verb.EXPLAIN, pod, deps))
 
     return handle
-
-
-def _hop(request: Request) -> Hop | None:
-    """Whether another replica handed the call on; a header that is no number leaves no time."""
-    by = request.headers.get(FORWARDED_FOR)
-    if by is None:
-        return None
-    try:
-        left_s = float(request.headers.get(TIME_LEFT, "0"))
-    except ValueError:
-        left_s = 0.0
-    return Hop(by, left_s)
-
-
-def _answer(verb: Verb, body: bytes, deps: Dependencies) -> Response:
-    start_s = deps.timer()
-    answer = deps.desk.answer(verb, body, deps.clock())
-    _tell(deps, answer, deps.timer() - start_s)
-    return _respond(answer)
 
 
 def _tell(deps: Dependencies, answer: Answer, seconds: float, bound: Bound | None = None) -> None:
@@ -197,13 +221,6 @@ def _tell(deps: Dependencies, answer: Answer, seconds: float, bound: Bound | Non
     _log(deps, answer, seconds, bound)
     if deps.on_answer is not None:
         deps.on_answer(answer, bound.plan_text if bound else None)
-
-
-def _respond(answer: Answer) -> Response:
-    status = 200
-    if answer.outcome is Outcome.FAILED and answer.verb not in _IN_BAND:
-        status = _STATUS.get(answer.reason, 400) if answer.reason else 400
-    return Response(answer.body, status_code=status, media_type=_JSON)
 
 
 def _log(deps: Dependencies, answer: Answer, seconds: float, bound: Bound | None) -> None:
@@ -229,38 +246,11 @@ def _log(deps: Dependencies, answer: Answer, seconds: float, bound: Bound | None
     deps.log.info(logkeys.ANSWERED, **told)
 
 
-async def _body_or_response(verb: Verb, request: Request, deps: Dependencies) -> bytes | Response:
-    """The whole body, or what to answer where there is none to act on."""
-    try:
-        body = await _body(request, deps.body_limit_bytes)
-    except ClientDisconnect:
-        return Response(status_code=400)
-    if body is not None:
-        return body
-    detail = f"request body is too large, expected at most {deps.body_limit_bytes} bytes"
-    answer = deps.desk.engine.failure(verb, Reason.TOO_LARGE, detail)
-    _tell(deps, answer, 0.0)
-    return _respond(answer)
-
-
-async def _body(request: Request, limit: int) -> bytes | None:
-    """The whole body, or None where it is larger than `limit` (read to its end, not kept)."""
-    chunks: list[bytes] = []
-    n_bytes = 0
-    async for chunk in request.stream():
-        n_bytes += len(chunk)
-        if n_bytes <= limit:
-            chunks.append(chunk)
-        else:
-            chunks.clear()
-    return b"".join(chunks) if n_bytes <= limit else None
-
-
 async def _livez(_request: Request) -> Response:
     return Response("ok", media_type="text/plain")
 
 
-def _readyz(deps: Dependencies) -> _Handler:
+def _readyz(deps: Dependencies) -> _Route:
     async def handle(_request: Request) -> Response:
         if deps.is_ready():
             return Response("ok", media_type="text/plain")
@@ -269,14 +259,14 @@ def _readyz(deps: Dependencies) -> _Handler:
     return handle
 
 
-def _metrics(deps: Dependencies) -> _Handler:
+def _metrics(deps: Dependencies) -> _Route:
     async def handle(_request: Request) -> Response:
         return Response(deps.metrics.render(), media_type="text/plain; version=0.0.4")
 
     return handle
 
 
-def _state(deps: Dependencies) -> _Handler:
+def _state(deps: Dependencies) -> _Route:
     async def handle(_request: Request) -> Response:
         cluster = deps.desk.engine.cluster
         return _json(
@@ -295,21 +285,21 @@ def _state(deps: Dependencies) -> _Handler:
     return handle
 
 
-def _state_nodes(deps: Dependencies) -> _Handler:
+def _state_nodes(deps: Dependencies) -> _Route:
     async def handle(_request: Request) -> Response:
         return _json(deps.desk.engine.cluster.as_json())
 
     return handle
 
 
-def _embedded_state(cluster: EmbeddedCluster) -> _Handler:
+def _embedded_state(cluster: EmbeddedCluster) -> _Route:
     async def handle(_request: Request) -> Response:
         return _json(cluster.as_json())
 
     return handle
 
 
-def _embedded_pod(cluster: EmbeddedCluster) -> _Handler:
+def _embedded_pod(cluster: EmbeddedCluster) -> _Route:
     async def handle(request: Request) -> Response:
         pod = cluster.bound(request.path_params["uid"])
         if pod is None:

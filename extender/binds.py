@@ -79,8 +79,9 @@ class _Phase(Enum):
 class _Bind:
     """One bind call under way, or one whose outcome is not known yet.
 
-    `version` is the pod's in the latest write; `plan` is None for a pod without GPUs. From
-    `ends_s` on another call may take over, should nobody have ended this one.
+    `version` is the pod's in the latest write; `plan` is None for a pod without GPUs, `machine` the
+    kind of the plan's node. From `ends_s` on another call may take over, should nobody have ended
+    this one.
     """
 
     bind_id: int
@@ -92,6 +93,7 @@ class _Bind:
     phase: _Phase = _Phase.UNSEEN
     request: PodRequest | None = None
     plan: Plan | None = None
+    machine: str = ""
     version: str = ""
     n_writes: int = 0
     n_replans: int = 0
@@ -238,7 +240,8 @@ class Binds:
         if refused is not None:
             return self._fail(bind, Reason.LEDGER, refused.detail)
         free = tuple(one for i, one in enumerate(view.ids) if view.free >> i & 1)
-        planned = replace(bind, request=request, plan=plan, version=version)
+        machine = view.kind.name
+        planned = replace(bind, request=request, plan=plan, machine=machine, version=version)
         return self._write(planned, PlannedFrom(snapshot.generation, free), now_s)
 
     def _write(self, bind: _Bind, planned_from: PlannedFrom | None, now_s: float) -> WriteBinding:
@@ -305,7 +308,13 @@ class Binds:
         is_intact = earlier.plan is None or self._is_intact(bind.uid, earlier.plan)
         if earlier.node != bind.node or not is_intact:
             return self._leave(bind, Reason.OUTCOME_UNKNOWN)
-        same = replace(bind, request=earlier.request, plan=earlier.plan, version=earlier.version)
+        same = replace(
+            bind,
+            request=earlier.request,
+            plan=earlier.plan,
+            machine=earlier.machine,
+            version=earlier.version,
+        )
         return self._write(same, None, now_s)
 
     def _found_bound(self, bind: _Bind, pod: wire.Pod, node: str, now_s: float) -> Answer:
@@ -349,16 +358,18 @@ class Binds:
         return self._placed(bind)
 
     def _placed(self, bind: _Bind) -> Answer:
-        """Success of a binding that this extender wrote."""
-        said = self._said(bind, Outcome.OK, wire.encode_bind())
+        """Success of a binding that this extender wrote.
+
+        It tells the generation that was planned from. The newer one could only be told by settling
+        what the next reader settles anyway, together with what the watch shows by then.
+        """
         request, plan = bind.request, bind.plan
         if request is None or plan is None:
-            return said
-        view = self._cluster.snapshot.nodes.get(bind.node)
+            return self._said(bind, Outcome.OK, wire.encode_bind(), self._generation)
         return replace(
-            said,
+            self._said(bind, Outcome.OK, wire.encode_bind(), plan.generation),
             placed_gbytes_per_s=plan.score_gbytes_per_s,
-            machine=view.kind.name if view is not None else "",
+            machine=bind.machine,
             size_gpus=request.size_gpus,
         )
 
@@ -366,7 +377,8 @@ class Binds:
         """The pod has a node already, by whomever."""
         if node == bind.node:
             self._end(bind)
-            return replace(self._said(bind, Outcome.OK, wire.encode_bind()), detail="again")
+            said = self._said(bind, Outcome.OK, wire.encode_bind(), self._generation)
+            return replace(said, detail="again")
         detail = f"bound to node {node}, expected {quote(bind.node)}"
         return self._error(bind, Reason.BOUND_ELSEWHERE, f"{bind.title}: {detail}")
 
@@ -402,16 +414,15 @@ class Binds:
     def _error(self, bind: _Bind, reason: Reason, text: str) -> Answer:
         self._end(bind)
         failed = failure(Verb.BIND, reason, text, self._generation)
-        return replace(
-            self._said(bind, Outcome.FAILED, failed.body), reason=reason, detail=failed.detail
-        )
+        said = self._said(bind, Outcome.FAILED, failed.body, failed.generation)
+        return replace(said, reason=reason, detail=failed.detail)
 
-    def _said(self, bind: _Bind, outcome: Outcome, body: bytes) -> Answer:
+    def _said(self, bind: _Bind, outcome: Outcome, body: bytes, generation: int) -> Answer:
         return Answer(
             Verb.BIND,
             outcome,
             body,
-            self._generation,
+            generation,
             pod=f"{bind.namespace}/{bind.name}",
             pod_uid=bind.uid,
             node=bind.node,

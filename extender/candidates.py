@@ -14,11 +14,14 @@ with the best node first.
 
 from __future__ import annotations
 
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from extender.snapshot import ClusterSnapshot
@@ -59,10 +62,6 @@ def draw(
     return _in_turn([queue for _, queue in sorted(queues)], limit)
 
 
-def _in_turn(queues: list[list[int]], limit: int) -> list[int]:
-    drawn: list[int] = []
-    depth = 0
-    while len(drawn) < limit and any(len(queue) > depth for queue in queues):
-        drawn.extend(queue[depth] for queue in queues if len(queue) > depth)
-        depth += 1
-    return drawn[:limit]
+def _in_turn(queues: Sequence[Sequence[int]], limit: int) -> list[int]:
+    in_turn = (one for turn in zip_longest(*queues) for one in turn if one is not None)
+    return list(islice(in_turn, limit))

@@ -14,7 +14,6 @@ What it must never do: know HTTP (`extender.app`), read a clock, or log.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender import wire
@@ -157,8 +156,8 @@ class Engine:
         if request.shape is None:
             self.parked.forget(request.uid)
             body = wire.encode_filter([json.dumps(name) for name in names])
-            said = self._said(Verb.FILTER, request, body)
-            return replace(said, n_nodes=len(names), n_named=len(names))
+            n_nodes = len(names)
+            return self._said(Verb.FILTER, request, body, n_nodes=n_nodes, n_named=n_nodes)
         filtered = filter_nodes(
             request,
             names,
@@ -172,10 +171,12 @@ class Engine:
             failed_json=filtered.failed_json,
             unresolvable_json=filtered.unresolvable_json,
         )
-        return replace(
-            self._said(Verb.FILTER, request, body),
-            outcome=Outcome.OK if filtered.n_feasible else Outcome.REFUSED,
+        return self._said(
+            Verb.FILTER,
+            request,
+            body,
             reason=filtered.main_reason,
+            is_refusal=filtered.n_feasible == 0,
             n_nodes=len(names),
             n_named=len(filtered.names_json),
         )
@@ -210,8 +211,9 @@ class Engine:
         else:
             snapshot = self.cluster.snapshot_for(request)
             entries = prioritize_nodes(request, names, snapshot, rater=self._rater)
-        said = self._said(Verb.PRIORITIZE, request, wire.encode_prioritize(entries))
-        return replace(said, n_nodes=len(names), n_named=len(entries))
+        body = wire.encode_prioritize(entries)
+        n_nodes, n_named = len(names), len(entries)
+        return self._said(Verb.PRIORITIZE, request, body, n_nodes=n_nodes, n_named=n_named)
 
     def _read(self, verb: Verb, body: bytes, now_s: float) -> tuple[PodRequest, list[str]] | Answer:
         """Read what filter and prioritize are asked, or answer at once what is wrong with it."""
@@ -278,14 +280,27 @@ class Engine:
         detail = f"{Reason.STALE.value}: not synced, or last heard of over {bound_s} s ago"
         return self.failure(verb, Reason.STALE, detail)
 
-    def _said(self, verb: Verb, request: PodRequest, body: bytes) -> Answer:
+    def _said(  # noqa: PLR0913 - what there is to say
+        self,
+        verb: Verb,
+        request: PodRequest,
+        body: bytes,
+        *,
+        reason: Reason | None = None,
+        is_refusal: bool = False,
+        n_nodes: int = 0,
+        n_named: int = 0,
+    ) -> Answer:
         return Answer(
             verb,
-            Outcome.OK,
+            Outcome.REFUSED if is_refusal else Outcome.OK,
             body,
             self.cluster.snapshot.generation,
+            reason,
             pod=request.full_name,
             pod_uid=request.uid,
+            n_nodes=n_nodes,
+            n_named=n_named,
             warnings=request.warnings,
         )
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from extender.errors import MalformedPod, UserError
@@ -168,20 +169,29 @@ def _size(container: Container, resource: str) -> int:
 
 
 def _count(container: str, resource: str, quantity: str | float) -> int:
-    msg = (
-        f"container {quote(container)} asks for {quote(quantity)} of {resource}, "
-        f"expected a whole number 0..{MAX_COUNT}"
-    )
-    match = _QUANTITY.fullmatch(str(quantity))
-    if match is None:
+    n_devices = _whole(str(quantity))
+    if n_devices is None:
+        msg = (
+            f"container {quote(container)} asks for {quote(quantity)} of {resource}, "
+            f"expected a whole number 0..{MAX_COUNT}"
+        )
         raise MalformedPod(msg)
+    return n_devices
+
+
+@lru_cache(maxsize=1024)
+def _whole(quantity: str) -> int | None:
+    """The number 0..`MAX_COUNT` that a quantity is; None where it is none."""
+    match = _QUANTITY.fullmatch(quantity)
+    if match is None:
+        return None
     number, exponent, suffix = match.groups()
     if suffix is not None and suffix not in _SUFFIXES:
-        raise MalformedPod(msg)
+        return None
     scale = _SUFFIXES[suffix] if suffix else Fraction(10) ** int(exponent or 0)
     value = Fraction(number) * scale
     if not 0 <= value <= MAX_COUNT or value.denominator != 1:
-        raise MalformedPod(msg)
+        return None
     return int(value)
 
 

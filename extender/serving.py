@@ -19,6 +19,7 @@ import uvicorn
 
 from extender import logkeys
 from extender.errors import SettingsError
+from extender.one_write import OneWriteProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -111,6 +112,9 @@ def _config(door: Door, *, keep_alive_s: int) -> uvicorn.Config:
 
     return uvicorn.Config(
         door.app,
+        http=OneWriteProtocol,
+        ws="none",
+        proxy_headers=False,
         access_log=False,
         lifespan="off",
         log_config=None,

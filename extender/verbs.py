@@ -76,7 +76,9 @@ def filter_nodes(
         return _refuse_all(request, node_names, snapshot, asked)
     positions, numbers = asked.positions, asked.state_ids
     if len(ranks) < len(asked.ratings):
-        is_fitting = np.isin(numbers, list(ranks))
+        fits = np.zeros(len(snapshot.state_numbers), dtype=np.bool_)
+        fits[list(ranks)] = True
+        is_fitting = fits[numbers]
         positions, numbers = positions[is_fitting], numbers[is_fitting]
     n_feasible = len(positions)
     named: list[int] = []

@@ -14,17 +14,21 @@ from fastapi import FastAPI
 from starlette.responses import Response
 
 from benchmarks.bare_server import serve
+from extender.calls import Calls, Reply
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from extender.calls import Call
 
 __all__ = ["create_trivial"]
 
-_JSON = "application/json"
+_BODY_LIMIT_BYTES = 16 * 1024 * 1024
 
 
-async def _filter(request: Request) -> Response:
-    args = json.loads(await request.body())
+async def _filter(call: Call) -> Reply:
+    args = json.loads(call.body or b"")
     told = {
         "Nodes": None,
         "NodeNames": args["NodeNames"],
@@ -32,26 +36,25 @@ async def _filter(request: Request) -> Response:
         "FailedAndUnresolvableNodes": {},
         "Error": "",
     }
-    return Response(json.dumps(told), media_type=_JSON)
+    return Reply(200, json.dumps(told).encode())
 
 
-async def _prioritize(request: Request) -> Response:
-    args = json.loads(await request.body())
+async def _prioritize(call: Call) -> Reply:
+    args = json.loads(call.body or b"")
     scores = [{"Host": name, "Score": 0} for name in args["NodeNames"]]
-    return Response(json.dumps(scores), media_type=_JSON)
+    return Reply(200, json.dumps(scores).encode())
 
 
 async def _ready(_request: Request) -> Response:
     return Response("ok", media_type="text/plain")
 
 
-def create_trivial() -> FastAPI:
+def create_trivial() -> ASGIApp:
     """Make the application: filter, prioritize and a readiness probe."""
     app = FastAPI(title="trivial", openapi_url=None)
-    app.add_route("/filter", _filter, methods=["POST"])
-    app.add_route("/prioritize", _prioritize, methods=["POST"])
     app.add_route("/readyz", _ready, methods=["GET"])
-    return app
+    calls = {"/filter": _filter, "/prioritize": _prioritize}
+    return Calls(calls, app, body_limit_bytes=_BODY_LIMIT_BYTES)
 
 
 def main(port: Annotated[int, typer.Option(help="TCP port on 127.0.0.1.")]) -> None:

@@ -1,0 +1,102 @@
+"""kube-scheduler's calls on their short way: from ASGI to a handler and back, nothing between.
+
+What it answers: POST on the paths it was given, with a body of bounded size; everything else is the
+other application's. Three such calls are made for each pod, so what a web framework adds to each
+(middlewares, routing, request and response objects) is paid thousands of times a minute.
+
+Every answer carries Content-Length, so that the connection lives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["Call", "Calls", "Handler", "Reply"]
+
+_JSON = (b"content-type", b"application/json")
+_NOT_POST = 405, b'{"error":"expected POST"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What was sent. `body` is None where it was larger than the limit.
+
+    `headers` are in the order sent, with names in lower case.
+    """
+
+    body: bytes | None
+    headers: tuple[tuple[bytes, bytes], ...]
+
+    def header(self, name: str) -> str | None:
+        """The first header of that name, in any case; None where there is none."""
+        wanted = name.lower().encode("latin-1")
+        return next((text.decode("latin-1") for key, text in self.headers if key == wanted), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What to say: a status and a JSON text."""
+
+    status: int
+    body: bytes
+
+
+Handler: TypeAlias = "Callable[[Call], Awaitable[Reply]]"
+
+
+class Calls:
+    """An ASGI application: `handlers` by path, and the application for everything else.
+
+    `body_limit_bytes` bounds what is kept of a body; the rest of it is read all the same, since
+    kube-scheduler reads no answer before it has sent everything.
+    """
+
+    def __init__(
+        self, handlers: Mapping[str, Handler], other: ASGIApp, *, body_limit_bytes: int
+    ) -> None:
+        self._handlers = dict(handlers)
+        self._other = other
+        self._limit = body_limit_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        handler = self._handlers.get(scope["path"]) if scope["type"] == "http" else None
+        if handler is None:
+            await self._other(scope, receive, send)
+        elif scope["method"] != "POST":
+            await _send(send, Reply(*_NOT_POST), (b"allow", b"POST"))
+        else:
+            call = await self._receive(scope, receive)
+            if call is not None:
+                await _send(send, await handler(call))
+
+    async def _receive(self, scope: Scope, receive: Receive) -> Call | None:
+        """Read a request to its end; None where the caller hung up before."""
+        chunks: list[bytes] = []
+        n_bytes = 0
+        while True:
+            message: Message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            chunk: bytes = message.get("body", b"")
+            n_bytes += len(chunk)
+            if n_bytes <= self._limit:
+                chunks.append(chunk)
+            else:
+                chunks.clear()
+            if not message.get("more_body", False):
+                body = b"".join(chunks) if n_bytes <= self._limit else None
+                return Call(body, tuple(scope["headers"]))
+
+
+async def _send(send: Send, reply: Reply, *more: tuple[bytes, bytes]) -> None:
+    length = (b"content-length", b"%d" % len(reply.body))
+    headers = [_JSON, length, *more]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
