@@ -34,7 +34,8 @@ from topology.errors import (
     TopologyError,
     quote,
 )
-from topology.importers import FileFormat, import_text
+from topology.importers.detect import FileFormat
+from topology.importers.dispatch import import_text
 from topology.listing import (
     Grid,
     Note,

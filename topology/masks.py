@@ -28,16 +28,14 @@ class MaskIndex:
     """Facts of every mask of n GPUs.
 
     - `masks`: int64[2**n], 0, 1, 2 ...
-    - `size`: int64[2**n], number of members.
-    - `lowest`: int64[2**n], index of the lowest member; 0 for the empty mask.
+    - `size`: int16[2**n], number of members.
     - `by_size[k]`: int64[C(n, k)], the masks of k members, in order of preference of their ids: the
       set whose sorted ids come first stands first.
     """
 
     n: int
     masks: NDArray[np.int64]
-    size: NDArray[np.int64]
-    lowest: NDArray[np.int64]
+    size: NDArray[np.int16]
     by_size: tuple[NDArray[np.int64], ...]
 
 
@@ -50,15 +48,14 @@ def mask_index(n: int) -> MaskIndex:
     """
     masks = np.arange(1 << n, dtype=np.int64)
     bits = (masks[:, None] >> np.arange(n)) & 1
-    size = bits.sum(axis=1)
-    lowest = np.where(masks > 0, np.argmax(bits, axis=1), 0)
+    size = bits.sum(axis=1, dtype=np.int16)
     # Reading the bits from GPU 0 on as a binary number orders sets by their sorted ids, last first.
     reading = (bits << np.arange(n - 1, -1, -1)).sum(axis=1)
     order = np.argsort(-reading, kind="stable")
     by_size = tuple(order[size[order] == k] for k in range(n + 1))
-    for array in (masks, size, lowest, *by_size):
+    for array in (masks, size, *by_size):
         array.setflags(write=False)
-    return MaskIndex(n, masks, size, lowest, by_size)
+    return MaskIndex(n, masks, size, by_size)
 
 
 def gpus_of(mask: int) -> tuple[int, ...]:

@@ -112,8 +112,9 @@ def _extend(
     if above + 1 < 2 * d:
         return
     shift = low + 1
-    upper = mask_index(above)
-    wide = upper.masks[upper.size + 1 >= 2 * d]
+    # The index of fewer GPUs is the beginning of the index of n.
+    index, n_upper = mask_index(n), 1 << above
+    wide = index.masks[:n_upper][index.size[:n_upper] + 1 >= 2 * d]
     base = (wide << shift) | (1 << low)
     found = np.maximum(best[base], best[wide << shift])
     for others in combinations(range(above), d - 1):

@@ -50,13 +50,14 @@ __all__ = ["VALUE_CLASS_GAP", "MachineTables", "build_tables", "with_raw_figures
 VALUE_CLASS_GAP = 0.10
 """Values of one size closer than this are equal: the median error of the value model over all sets
 of the three measured nodes stays below it (`benchmarks fidelity`)."""
+_ERRORS = np.array([STATED_ERROR[limit] for limit in sorted(STATED_ERROR)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MachineTables:
     """One machine type. Arrays are indexed by mask (length 2**n) and never written again.
 
-    - `value` float64, GB/s at `message_bytes`; `floor` float64, the same less the stated error.
+    - `value` float64, GB/s at `message_bytes`.
     - `value_class` int32, 0 is the best class of its size.
     - `order` int32: (value class, sums of the tie-break) of a mask within its size, lower is
       better; equal masks are equal up to the remainder. `tie` int32: raw sums, value, lowest ids.
@@ -72,7 +73,6 @@ class MachineTables:
     demand: Demand
     message_bytes: int
     value: NDArray[np.float64]
-    floor: NDArray[np.float64]
     value_class: NDArray[np.int32]
     order: NDArray[np.int32]
     tie: NDArray[np.int32]
@@ -97,6 +97,12 @@ class MachineTables:
     def all_gpus(self) -> int:
         """Mask of all GPUs."""
         return (1 << self.topology.n_gpus) - 1
+
+    @property
+    def floor(self) -> NDArray[np.float64]:
+        """`value` less the stated error, float64; made anew each time, since few pods set one."""
+        floor: NDArray[np.float64] = self.value * (1 - _ERRORS[self.limit])
+        return floor
 
 
 def build_tables(
@@ -133,14 +139,12 @@ def build_tables(
     value_class = _classes(value, index.size)
     closeness = _mean_closeness(topology)
     is_uniform = _uniform(topology)
-    errors = np.array([STATED_ERROR[limit] for limit in sorted(STATED_ERROR)])
     return MachineTables(
         topology=topology,
         capacities=capacities,
         demand=demand,
         message_bytes=message_bytes,
         value=value,
-        floor=value * (1 - errors[table.limit]),
         value_class=value_class,
         order=_ranks(index.size, value_class, -class_sum, -closeness),
         tie=_total_order(index.by_size, raw_sum, value),
@@ -171,7 +175,7 @@ def with_raw_figures(tables: MachineTables, topology: NodeTopology) -> MachineTa
     return replace(tables, topology=topology, raw_sum=raw_sum, tie=tie)
 
 
-def _classes(value: NDArray[np.float64], size: NDArray[np.int64]) -> NDArray[np.int32]:
+def _classes(value: NDArray[np.float64], size: NDArray[np.int16]) -> NDArray[np.int32]:
     by_size_and_value = np.lexsort((-value, size))
     sorted_value, sorted_size = value[by_size_and_value], size[by_size_and_value]
     is_first = np.ones(len(value), dtype=np.bool_)
@@ -185,7 +189,7 @@ def _classes(value: NDArray[np.float64], size: NDArray[np.int64]) -> NDArray[np.
     return classes
 
 
-def _ranks(*keys: NDArray[np.float64] | NDArray[np.int64] | NDArray[np.int32]) -> NDArray[np.int32]:
+def _ranks(*keys: NDArray[np.float64] | NDArray[np.int16] | NDArray[np.int32]) -> NDArray[np.int32]:
     """Dense ranks by several keys, the first the most significant; equal keys share a rank."""
     order = np.lexsort(keys[::-1])
     changes = np.zeros(len(order), dtype=np.bool_)

@@ -19,7 +19,8 @@ import pytest
 
 from topology.codec import decode_topology, encode_topology
 from topology.errors import ImportFormatError
-from topology.importers import FileFormat, detect_format, import_text
+from topology.importers.detect import FileFormat, detect_format
+from topology.importers.dispatch import import_text
 from topology.model import PcieLevel
 
 pytestmark = pytest.mark.shared

@@ -10,7 +10,7 @@ import pytest
 
 from topology import cli
 from topology.codec import decode_topology
-from topology.importers import FileFormat
+from topology.importers.detect import FileFormat
 from topology.model import NO_LINK, UNKNOWN_LINK, Gpu, Nic, NodeTopology, PcieLevel
 from topology.recordings import load_recording, recording_names
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from topology.codec import encode_topology
 from topology.errors import ImportFormatError
-from topology.importers import FileFormat, detect_format, import_text
-from topology.importers.dispatch import MAX_CHARACTERS
+from topology.importers.detect import FileFormat, detect_format
+from topology.importers.dispatch import MAX_CHARACTERS, import_text
 from topology.model import NO_LINK, AcceleratorLink, Gpu, LinkKind, NodeTopology, PcieLevel
 
 PAIR = NodeTopology(
