@@ -34,7 +34,6 @@ from plugin.measure import (
 )
 from plugin.memory import import_without
 from plugin.options import go_booleans, takes_settings
-from plugin.reading_json import reading_json, reading_text
 from plugin.wiring import Running, open_reader, read_machine, run_agents
 from topology.measurement_file import write_measurement
 
@@ -70,6 +69,11 @@ def run(flags: Mapping[str, object]) -> None:
 @takes_settings
 def discover(flags: Mapping[str, object], *, json: Json = False) -> None:
     """Tell what is read of this machine: GPUs, links, NICs, and what could not be read."""
+    from plugin.reading_json import (  # noqa: PLC0415 - only here, the agent's memory is counted
+        reading_json,
+        reading_text,
+    )
+
     reading = _read(_load_here(flags))
     typer.echo(reading_json(reading) if json else reading_text(reading))
 
