@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["OneWriteProtocol"]
+__all__ = ["JoinedWrites", "OneWriteProtocol"]
 
 
 class OneWriteProtocol(HttpToolsProtocol):
@@ -23,11 +23,11 @@ class OneWriteProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin on a connection."""
-        joined = _JoinedWrites(transport, self.loop)
+        joined = JoinedWrites(transport, self.loop)
         super().connection_made(cast("asyncio.Transport", joined))
 
 
-class _JoinedWrites:
+class JoinedWrites:
     """A transport that holds the first write of a turn back for the second, or the turn's end."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
