@@ -27,12 +27,12 @@ anew from what is free now.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender import wire
 from extender.answers import Answer, Outcome, Verb, failure
+from extender.bind_call import BindCall, Phase, why_barred
 from extender.errors import MalformedPod, UserError, WireError
 from extender.rating import Refusal
 from extender.reasons import Reason
@@ -42,7 +42,7 @@ from extender.transitions import DeviceState
 from extender.verbs import plan_bind
 from topology import names
 from topology.errors import CodecError, quote
-from topology.plan import decode_plan, encode_plan
+from topology.plan import decode_plan
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -65,50 +65,6 @@ and those end by the clock."""
 _GONE = frozenset({Reason.POD_GONE, Reason.POD_RECREATED, Reason.POD_DELETED})
 
 
-class _Phase(Enum):
-    """Where a bind stands: writing, or reading the pod, and why."""
-
-    UNSEEN = "unseen"
-    UNSETTLED = "unsettled"
-    WRITING = "writing"
-    CONFLICT = "conflict"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class _Bind:
-    """One bind call under way, or one whose outcome is not known yet.
-
-    `version` is the pod's in the latest write; `plan` is None for a pod without GPUs, `machine` the
-    kind of the plan's node. From `ends_s` on another call may take over, should nobody have ended
-    this one.
-    """
-
-    bind_id: int
-    namespace: str
-    name: str
-    uid: str
-    node: str
-    ends_s: float
-    phase: _Phase = _Phase.UNSEEN
-    request: PodRequest | None = None
-    plan: Plan | None = None
-    machine: str = ""
-    version: str = ""
-    n_writes: int = 0
-    n_replans: int = 0
-
-    @property
-    def title(self) -> str:
-        return f"pod {self.namespace}/{self.name} ({self.uid})"
-
-    @property
-    def annotations(self) -> dict[str, str]:
-        if self.plan is None or not self.plan.containers:
-            return {}
-        return {names.PLAN: encode_plan(self.plan)}
-
-
 class Binds:
     """The binds under way over one cluster."""
 
@@ -119,8 +75,8 @@ class Binds:
         self._rules = rules
         self._rater = rater
         self._remembered = remembered
-        self._under_way: dict[str, _Bind] = {}
-        self._unsettled: dict[str, _Bind] = {}
+        self._under_way: dict[str, BindCall] = {}
+        self._unsettled: dict[str, BindCall] = {}
         self._n_begun = 0
 
     @property
@@ -146,7 +102,7 @@ class Binds:
         except WireError as error:
             return failure(Verb.BIND, Reason.MALFORMED, str(error), self._generation)
         self._n_begun += 1
-        bind = _Bind(
+        bind = BindCall(
             bind_id=self._n_begun,
             namespace=args.pod_namespace,
             name=args.pod_name,
@@ -164,10 +120,10 @@ class Binds:
         if other is not None:
             self._leave(other, Reason.UNDER_WAY)
         if bind.uid in self._unsettled:
-            return self._read(bind, _Phase.UNSETTLED)
+            return self._read(bind, Phase.UNSETTLED)
         request = self._remembered.recall(bind.uid, f"{bind.namespace}/{bind.name}")
         if request is None:
-            return self._read(bind, _Phase.UNSEEN)
+            return self._read(bind, Phase.UNSEEN)
         return self._place(bind, request, now_s)
 
     def read(self, step: ReadPod, body: bytes | None, now_s: float) -> Answer | Step:
@@ -183,7 +139,7 @@ class Binds:
             return self._undo(bind, Reason.POD_RECREATED, detail)
         if pod.spec.node_name:
             return self._found_bound(bind, pod, pod.spec.node_name, now_s)
-        barred = _barred(pod)
+        barred = why_barred(pod)
         if barred is not None:
             return self._undo(bind, barred)
         return self._found_unbound(bind, pod, now_s)
@@ -200,19 +156,19 @@ class Binds:
         if written.result is WriteResult.REJECTED:
             return self._undo(bind, Reason.WRITE_REFUSED, written.detail)
         is_conflict = written.result is WriteResult.CONFLICT
-        return self._read(bind, _Phase.CONFLICT if is_conflict else _Phase.UNKNOWN)
+        return self._read(bind, Phase.CONFLICT if is_conflict else Phase.UNKNOWN)
 
     def abandon(self, step: Step, detail: str) -> Answer:
         """Nobody will finish the step. What may still come true stays assumed."""
         bind = self._current(step)
         if bind is None:
             return self._taken_over(step)
-        is_writing = bind.phase is _Phase.WRITING
+        is_writing = bind.phase is Phase.WRITING
         return self._leave(bind, Reason.OUTCOME_UNKNOWN if is_writing else Reason.NOT_READ, detail)
 
-    def _pod(self, bind: _Bind, body: bytes | None) -> wire.Pod | Answer:
+    def _pod(self, bind: BindCall, body: bytes | None) -> wire.Pod | Answer:
         if body is None:
-            is_unseen = bind.phase is _Phase.UNSEEN
+            is_unseen = bind.phase is Phase.UNSEEN
             return self._undo(bind, Reason.UNKNOWN_POD if is_unseen else Reason.POD_GONE)
         try:
             return wire.decode(wire.Pod, body)
@@ -221,7 +177,7 @@ class Binds:
 
     # Planning and writing.
 
-    def _place(self, bind: _Bind, request: PodRequest, now_s: float) -> Answer | Step:
+    def _place(self, bind: BindCall, request: PodRequest, now_s: float) -> Answer | Step:
         """Plan from what is free now, assume, write."""
         version = request.resource_version
         if request.shape is None:
@@ -244,10 +200,12 @@ class Binds:
         planned = replace(bind, request=request, plan=plan, machine=machine, version=version)
         return self._write(planned, PlannedFrom(snapshot.generation, free), now_s)
 
-    def _write(self, bind: _Bind, planned_from: PlannedFrom | None, now_s: float) -> WriteBinding:
+    def _write(
+        self, bind: BindCall, planned_from: PlannedFrom | None, now_s: float
+    ) -> WriteBinding:
         if bind.plan is not None:
             self._cluster.renew(bind.uid, deadline_s=now_s + self._rules.assume_s)
-        bind = replace(bind, phase=_Phase.WRITING, n_writes=bind.n_writes + 1)
+        bind = replace(bind, phase=Phase.WRITING, n_writes=bind.n_writes + 1)
         self._unsettled.pop(bind.uid, None)
         self._under_way[bind.uid] = bind
         return WriteBinding(
@@ -261,7 +219,7 @@ class Binds:
             planned_from,
         )
 
-    def _write_again(self, bind: _Bind, pod: wire.Pod, now_s: float) -> Answer | Step:
+    def _write_again(self, bind: BindCall, pod: wire.Pod, now_s: float) -> Answer | Step:
         """The pod as it is now: the same plan where it still holds, else another."""
         request = self._parse(bind, pod)
         if isinstance(request, Answer):
@@ -285,17 +243,17 @@ class Binds:
 
     # What a read pod tells.
 
-    def _found_unbound(self, bind: _Bind, pod: wire.Pod, now_s: float) -> Answer | Step:
-        if bind.phase is _Phase.CONFLICT:
+    def _found_unbound(self, bind: BindCall, pod: wire.Pod, now_s: float) -> Answer | Step:
+        if bind.phase is Phase.CONFLICT:
             if bind.n_writes >= MAX_WRITES:
                 return self._undo(bind, Reason.POD_CHANGED)
             return self._write_again(bind, pod, now_s)
-        if bind.phase is _Phase.UNKNOWN:
-            if _is_dead(bind, pod):
+        if bind.phase is Phase.UNKNOWN:
+            if bind.is_dead(pod):
                 return self._undo(bind, Reason.OUTCOME_UNKNOWN, "it was not, and changed since")
             return self._leave(bind, Reason.OUTCOME_UNKNOWN)
         earlier = self._unsettled.get(bind.uid)
-        if earlier is not None and not _is_dead(earlier, pod) and now_s < earlier.ends_s:
+        if earlier is not None and not earlier.is_dead(pod) and now_s < earlier.ends_s:
             return self._write_earlier(bind, earlier, now_s)
         if earlier is not None:
             self._forget(earlier)
@@ -303,7 +261,7 @@ class Binds:
         request = self._parse(bind, pod)
         return request if isinstance(request, Answer) else self._place(bind, request, now_s)
 
-    def _write_earlier(self, bind: _Bind, earlier: _Bind, now_s: float) -> Answer | Step:
+    def _write_earlier(self, bind: BindCall, earlier: BindCall, now_s: float) -> Answer | Step:
         """An earlier call's write may yet come true: no other plan may be written beside it."""
         is_intact = earlier.plan is None or self._is_intact(bind.uid, earlier.plan)
         if earlier.node != bind.node or not is_intact:
@@ -317,7 +275,7 @@ class Binds:
         )
         return self._write(same, None, now_s)
 
-    def _found_bound(self, bind: _Bind, pod: wire.Pod, node: str, now_s: float) -> Answer:
+    def _found_bound(self, bind: BindCall, pod: wire.Pod, node: str, now_s: float) -> Answer:
         """Take over what the pod says it has; the watch will say the same."""
         text = (pod.metadata.annotations or {}).get(names.PLAN)
         mine = self._writer(bind)
@@ -339,7 +297,7 @@ class Binds:
         if plan.node == node and self._cluster.assume(request, plan, deadline_s=deadline_s) is None:
             self._cluster.confirm(request.uid)
 
-    def _parse(self, bind: _Bind, pod: wire.Pod) -> PodRequest | Answer:
+    def _parse(self, bind: BindCall, pod: wire.Pod) -> PodRequest | Answer:
         try:
             request = parse_pod(pod, self._rules.resources)
         except UserError as error:
@@ -351,13 +309,13 @@ class Binds:
 
     # Ending.
 
-    def _accepted(self, bind: _Bind) -> Answer:
+    def _accepted(self, bind: BindCall) -> Answer:
         self._under_way.pop(bind.uid, None)
         if bind.plan is not None:
             self._cluster.confirm(bind.uid)
         return self._placed(bind)
 
-    def _placed(self, bind: _Bind) -> Answer:
+    def _placed(self, bind: BindCall) -> Answer:
         """Success of a binding that this extender wrote.
 
         It tells the generation that was planned from. The newer one could only be told by settling
@@ -373,7 +331,7 @@ class Binds:
             size_gpus=request.size_gpus,
         )
 
-    def _bound(self, bind: _Bind, node: str) -> Answer:
+    def _bound(self, bind: BindCall, node: str) -> Answer:
         """The pod has a node already, by whomever."""
         if node == bind.node:
             self._end(bind)
@@ -382,7 +340,7 @@ class Binds:
         detail = f"bound to node {node}, expected {quote(bind.node)}"
         return self._error(bind, Reason.BOUND_ELSEWHERE, f"{bind.title}: {detail}")
 
-    def _undo(self, bind: _Bind, reason: Reason, detail: str = "") -> Answer:
+    def _undo(self, bind: BindCall, reason: Reason, detail: str = "") -> Answer:
         """Nothing was bound and nothing will be: forget the plan."""
         self._forget(self._writer(bind))
         self._unsettled.pop(bind.uid, None)
@@ -390,7 +348,7 @@ class Binds:
             self._remembered.forget(bind.uid)
         return self._fail(bind, reason, detail)
 
-    def _leave(self, bind: _Bind, reason: Reason, detail: str = "") -> Answer:
+    def _leave(self, bind: BindCall, reason: Reason, detail: str = "") -> Answer:
         """What was written may come true: keep the plan for the next call."""
         if bind.n_writes > 0:
             self._unsettled[bind.uid] = bind
@@ -398,26 +356,26 @@ class Binds:
                 del self._unsettled[next(iter(self._unsettled))]
         return self._fail(bind, reason, detail)
 
-    def _writer(self, bind: _Bind) -> _Bind:
+    def _writer(self, bind: BindCall) -> BindCall:
         """The bind that wrote last for this pod: this one, else an earlier one not settled."""
         return bind if bind.n_writes > 0 else self._unsettled.get(bind.uid, bind)
 
-    def _forget(self, bind: _Bind) -> None:
+    def _forget(self, bind: BindCall) -> None:
         if bind.plan is not None and bind.n_writes > 0:
             self._cluster.forget(bind.uid)
 
-    def _fail(self, bind: _Bind, reason: Reason, detail: str = "") -> Answer:
+    def _fail(self, bind: BindCall, reason: Reason, detail: str = "") -> Answer:
         title = f"{bind.title} on node {quote(bind.node)}"
         text = ": ".join(filter(None, (title, reason.value, detail)))
         return self._error(bind, reason, text)
 
-    def _error(self, bind: _Bind, reason: Reason, text: str) -> Answer:
+    def _error(self, bind: BindCall, reason: Reason, text: str) -> Answer:
         self._end(bind)
         failed = failure(Verb.BIND, reason, text, self._generation)
         said = self._said(bind, Outcome.FAILED, failed.body, failed.generation)
         return replace(said, reason=reason, detail=failed.detail)
 
-    def _said(self, bind: _Bind, outcome: Outcome, body: bytes, generation: int) -> Answer:
+    def _said(self, bind: BindCall, outcome: Outcome, body: bytes, generation: int) -> Answer:
         return Answer(
             Verb.BIND,
             outcome,
@@ -430,12 +388,12 @@ class Binds:
             warnings=bind.request.warnings if bind.request is not None else (),
         )
 
-    def _end(self, bind: _Bind) -> None:
+    def _end(self, bind: BindCall) -> None:
         current = self._under_way.get(bind.uid)
         if current is not None and current.bind_id == bind.bind_id:
             del self._under_way[bind.uid]
 
-    def _current(self, step: Step) -> _Bind | None:
+    def _current(self, step: Step) -> BindCall | None:
         """The bind that the step belongs to; None where another call has taken over."""
         bind = self._under_way.get(step.uid)
         return bind if bind is not None and bind.bind_id == step.bind_id else None
@@ -444,22 +402,10 @@ class Binds:
         text = f"pod {step.namespace}/{step.name} ({step.uid}): {Reason.UNDER_WAY.value}"
         return failure(Verb.BIND, Reason.UNDER_WAY, text, self._generation)
 
-    def _read(self, bind: _Bind, phase: _Phase) -> ReadPod:
+    def _read(self, bind: BindCall, phase: Phase) -> ReadPod:
         self._under_way[bind.uid] = replace(bind, phase=phase)
         return ReadPod(bind.bind_id, bind.namespace, bind.name, bind.uid, bind.node)
 
     @property
     def _generation(self) -> int:
         return self._cluster.snapshot.generation
-
-
-def _barred(pod: wire.Pod) -> Reason | None:
-    """Why the API server will bind this pod to no node, if so."""
-    if pod.metadata.deletion_timestamp is not None:
-        return Reason.POD_DELETED
-    return Reason.POD_GATED if pod.spec.scheduling_gates else None
-
-
-def _is_dead(bind: _Bind, pod: wire.Pod) -> bool:
-    """Whether the latest write cannot come true any more: its precondition fails for good."""
-    return bool(bind.version) and pod.metadata.resource_version != bind.version

@@ -50,8 +50,9 @@ class JoinedWrites:
         self._transport.close()
 
     def _flush(self) -> None:
-        if self._held is not None:
-            held, self._held = self._held, None
+        held, self._held = self._held, None
+        # The connection may have been lost since: uvloop raises where one writes all the same.
+        if held is not None and not self._transport.is_closing():
             self._transport.write(held)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the transport's own methods

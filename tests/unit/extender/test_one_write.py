@@ -25,6 +25,10 @@ class Wire:
         """Take the end."""
         self.told.append("close")
 
+    def is_closing(self) -> bool:
+        """Whether it has ended."""
+        return "close" in self.told
+
     def get_extra_info(self, name: str) -> str:
         """Something that is only handed on."""
         return f"{name}?"
@@ -73,6 +77,16 @@ def test_what_is_held_goes_before_the_end():
         joined.close()
 
     assert told(act) == [b"last", "close"]
+
+
+def test_nothing_is_written_to_a_connection_that_is_lost():
+    """The caller hung up between an answer's head and its body."""
+
+    def act(joined: JoinedWrites, wire: Wire) -> None:
+        joined.write(b"head")
+        wire.close()
+
+    assert told(act) == ["close"]
 
 
 def test_everything_else_is_the_transports_own():
