@@ -27,6 +27,9 @@ def _enter_package(name: str) -> None:
     package.__spec__ = spec
     package.__path__ = spec.submodule_search_locations
     sys.modules[name] = package
+    parent, _, child = name.rpartition(".")
+    if parent:
+        setattr(sys.modules[parent], child, package)
 
 
 _enter_package("kubernetes")

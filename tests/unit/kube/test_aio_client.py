@@ -11,7 +11,7 @@ import pytest
 
 from kube import aio_client
 
-HEAVY = ("requests", "requests_oauthlib", "websocket")
+HEAVY = ("requests", "requests_oauthlib", "urllib3", "websocket")
 TELL = "import json, sys; print(json.dumps([name for name in {} if name in sys.modules]))"
 
 
@@ -22,7 +22,7 @@ TELL = "import json, sys; print(json.dumps([name for name in {} if name in sys.m
         pytest.param("import kube.transport, kubernetes.client", [], id="a part of it afterwards"),
         pytest.param(
             "import kubernetes, kube.transport; kubernetes.client.CoreV1Api",
-            ["requests", "requests_oauthlib", "websocket"],
+            ["requests", "requests_oauthlib", "urllib3", "websocket"],
             id="somebody wants all of it",
         ),
     ],
