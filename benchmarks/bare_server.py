@@ -6,30 +6,27 @@ in what they do, not in how they are served.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
-import uvicorn
+import structlog
+import uvloop
 
-from extender.one_write import OneWriteProtocol
+from extender.serving import Door, listen, run_until_signal
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-__all__ = ["serve"]
+__all__ = ["BODY_LIMIT_BYTES", "serve"]
+
+BODY_LIMIT_BYTES = 16 * 1024 * 1024
+"""More than any request of the benchmarks has."""
+_KEEP_ALIVE_S = 120
 
 
 def serve(app: ASGIApp, port: int) -> None:
-    """Serve until killed."""
-    uvicorn.run(
-        app,
-        http=OneWriteProtocol,
-        ws="none",
-        proxy_headers=False,
-        host="127.0.0.1",
-        port=port,
-        access_log=False,
-        lifespan="off",
-        log_config=None,
-        server_header=False,
-        timeout_keep_alive=120,
-    )
+    """Serve until SIGTERM."""
+    door = Door(app, listen("127.0.0.1", port, setting="port"))
+    log = structlog.get_logger()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run_until_signal([door], keep_alive_s=_KEEP_ALIVE_S, log=log))

@@ -1,7 +1,7 @@
 """The least that an HTTP extender could do: read a body and send the same bytes back.
 
-What it answers: what FastAPI, uvicorn and the loopback cost alone, so that the extender's latency
-can be told as a ratio within one run. Served exactly as the extender is.
+What it answers: what uvicorn and the loopback cost alone, so that the extender's latency can be
+told as a ratio within one run. Served exactly as the extender's verbs are.
 """
 
 from __future__ import annotations
@@ -12,28 +12,31 @@ import typer
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from benchmarks.bare_server import serve
+from benchmarks.bare_server import BODY_LIMIT_BYTES, serve
+from extender.calls import Calls, Reply
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from extender.calls import Call
 
 __all__ = ["create_echo"]
 
 
-async def _echo(request: Request) -> Response:
-    return Response(await request.body(), media_type="application/json")
+async def _echo(call: Call) -> Reply:
+    return Reply(200, call.body or b"")
 
 
 async def _live(_request: Request) -> Response:
     return Response("ok", media_type="text/plain")
 
 
-def create_echo() -> FastAPI:
+def create_echo() -> ASGIApp:
     """Make the application: every POST to /echo is answered with its own body."""
     app = FastAPI(title="echo", openapi_url=None)
-    app.add_route("/echo", _echo, methods=["POST"])
     app.add_route("/livez", _live, methods=["GET"])
-    return app
+    return Calls({"/echo": _echo}, app, body_limit_bytes=BODY_LIMIT_BYTES)
 
 
 def main(port: Annotated[int, typer.Option(help="TCP port on 127.0.0.1.")]) -> None:

@@ -5,8 +5,9 @@ field (filter, bind) failures are told there, with 200. Prioritize has none; its
 status, which the scheduler treats as "no scores". Every answer carries Content-Length, so that the
 connection lives.
 
-Handlers of filter and prioritize read the body and then never wait: everything they need is in
-memory. Bind and preempt wait for the API server (`extender.live_verbs`).
+kube-scheduler's calls come on a way of their own (`extender.calls`), what people and Prometheus ask
+through FastAPI. Filter and prioritize never wait: everything they need is in memory. Bind and
+preempt wait for the API server (`extender.live_verbs`).
 """
 
 from __future__ import annotations

@@ -6,17 +6,19 @@ about both. It decides nothing (`extender.binds`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from extender.reasons import Reason
+from extender.steps import WriteBinding
 from topology import names
 from topology.plan import encode_plan
 
 if TYPE_CHECKING:
     from extender import wire
     from extender.request import PodRequest
+    from extender.steps import PlannedFrom
     from topology.plan import Plan
 
 __all__ = ["BindCall", "Phase", "why_barred"]
@@ -66,6 +68,29 @@ class BindCall:
         if self.plan is None or not self.plan.containers:
             return {}
         return {names.PLAN: encode_plan(self.plan)}
+
+    def writing_as(self, earlier: BindCall) -> BindCall:
+        """This call, about to write what an earlier one wrote."""
+        return replace(
+            self,
+            request=earlier.request,
+            plan=earlier.plan,
+            machine=earlier.machine,
+            version=earlier.version,
+        )
+
+    def write_step(self, planned_from: PlannedFrom | None) -> WriteBinding:
+        """The step that writes it."""
+        return WriteBinding(
+            self.bind_id,
+            self.namespace,
+            self.name,
+            self.uid,
+            self.version,
+            self.node,
+            self.annotations,
+            planned_from,
+        )
 
     def is_dead(self, pod: wire.Pod) -> bool:
         """Whether the latest write cannot come true any more: its precondition fails for good."""

@@ -208,16 +208,7 @@ class Binds:
         bind = replace(bind, phase=Phase.WRITING, n_writes=bind.n_writes + 1)
         self._unsettled.pop(bind.uid, None)
         self._under_way[bind.uid] = bind
-        return WriteBinding(
-            bind.bind_id,
-            bind.namespace,
-            bind.name,
-            bind.uid,
-            bind.version,
-            bind.node,
-            bind.annotations,
-            planned_from,
-        )
+        return bind.write_step(planned_from)
 
     def _write_again(self, bind: BindCall, pod: wire.Pod, now_s: float) -> Answer | Step:
         """The pod as it is now: the same plan where it still holds, else another."""
@@ -266,14 +257,7 @@ class Binds:
         is_intact = earlier.plan is None or self._is_intact(bind.uid, earlier.plan)
         if earlier.node != bind.node or not is_intact:
             return self._leave(bind, Reason.OUTCOME_UNKNOWN)
-        same = replace(
-            bind,
-            request=earlier.request,
-            plan=earlier.plan,
-            machine=earlier.machine,
-            version=earlier.version,
-        )
-        return self._write(same, None, now_s)
+        return self._write(bind.writing_as(earlier), None, now_s)
 
     def _found_bound(self, bind: BindCall, pod: wire.Pod, node: str, now_s: float) -> Answer:
         """Take over what the pod says it has; the watch will say the same."""

@@ -175,8 +175,8 @@ class Engine:
             Verb.FILTER,
             request,
             body,
+            outcome=Outcome.OK if filtered.n_feasible else Outcome.REFUSED,
             reason=filtered.main_reason,
-            is_refusal=filtered.n_feasible == 0,
             n_nodes=len(names),
             n_named=len(filtered.names_json),
         )
@@ -286,14 +286,14 @@ class Engine:
         request: PodRequest,
         body: bytes,
         *,
+        outcome: Outcome = Outcome.OK,
         reason: Reason | None = None,
-        is_refusal: bool = False,
         n_nodes: int = 0,
         n_named: int = 0,
     ) -> Answer:
         return Answer(
             verb,
-            Outcome.REFUSED if is_refusal else Outcome.OK,
+            outcome,
             body,
             self.cluster.snapshot.generation,
             reason,

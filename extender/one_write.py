@@ -41,8 +41,8 @@ class JoinedWrites:
             self._held = data
             self._loop.call_soon(self._flush)
         else:
-            held, self._held = self._held, None
-            self._transport.write(held + data)
+            self._held += data
+            self._flush()
 
     def close(self) -> None:
         """Write what is held, and close."""

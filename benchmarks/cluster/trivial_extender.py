@@ -13,7 +13,7 @@ import typer
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from benchmarks.bare_server import serve
+from benchmarks.bare_server import BODY_LIMIT_BYTES, serve
 from extender.calls import Calls, Reply
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from extender.calls import Call
 
 __all__ = ["create_trivial"]
-
-_BODY_LIMIT_BYTES = 16 * 1024 * 1024
 
 
 async def _filter(call: Call) -> Reply:
@@ -54,7 +52,7 @@ def create_trivial() -> ASGIApp:
     app = FastAPI(title="trivial", openapi_url=None)
     app.add_route("/readyz", _ready, methods=["GET"])
     calls = {"/filter": _filter, "/prioritize": _prioritize}
-    return Calls(calls, app, body_limit_bytes=_BODY_LIMIT_BYTES)
+    return Calls(calls, app, body_limit_bytes=BODY_LIMIT_BYTES)
 
 
 def main(port: Annotated[int, typer.Option(help="TCP port on 127.0.0.1.")]) -> None:

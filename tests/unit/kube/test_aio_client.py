@@ -28,7 +28,7 @@ TELL = "import json, sys; print(json.dumps([name for name in {} if name in sys.m
     ],
 )
 def test_the_other_half_stays_out_unless_it_is_asked_for(first, expected):
-    """It would be 7 MiB on every node."""
+    """It would be 9 MiB on every node."""
     done = subprocess.run(
         [sys.executable, "-c", f"{first}; {TELL.format(HEAVY)}"],
         capture_output=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from fractions import Fraction
 
@@ -22,6 +21,7 @@ from kube.objects import (
     read_node,
     read_pod,
 )
+from tests.edited_text import edited
 
 GPU = "nvidia.com/gpu"
 READ_FACTS = pod_facts_reader((GPU, "amd.com/gpu"))
@@ -87,16 +87,7 @@ POD = {
 
 def changed(content, path, value):
     """A copy in which one field differs; `None` leaves it out."""
-    made = copy.deepcopy(content)
-    *parents, last = path.split(".")
-    inner = made
-    for key in parents:
-        inner = inner[key]
-    if value is None:
-        del inner[last]
-    else:
-        inner[last] = value
-    return made
+    return json.loads(edited(json.dumps(content), path, value))
 
 
 def test_a_node_is_what_placement_asks_of_it():

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.edited_text import edited
 from tests.strategies import node_topologies
-from tests.unit.topology.edited_text import edited
 from topology.codec import decode_topology, encode_topology
 from topology.digest import topology_digest
 from topology.errors import CodecError

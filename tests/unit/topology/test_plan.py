@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.topology.edited_text import edited
+from tests.edited_text import edited
 from topology.errors import CodecError
 from topology.plan import ContainerPlan, Plan, decode_plan, encode_plan
 
