@@ -11,17 +11,18 @@ since the engine looks first.
 
 Where a kubelet aligns to NUMA nodes, binds to one node take turns: it confines each pod by what
 those before it have left, so the order in which plans were made must be that in which they are
-written. Elsewhere any number runs side by side.
+written. It decides by what is free when it admits. A pod that ends after a plan was made may thus
+have turned the planned pod to other GPUs, and nobody knows until the node's agent has told: the
+next bind to that node rests until then (`REST_S`). Elsewhere any number runs side by side.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
-from weakref import WeakValueDictionary
 
 from extender.answers import Answer
 from extender.steps import ReadPod, WriteBinding, WriteResult, Written
@@ -48,6 +49,12 @@ to look."""
 LEAST_S = 0.02
 """With less time than this a request is not begun: a round trip to an API server takes some
 milliseconds."""
+REST_S = 2.0
+"""From a binding until it is known which GPUs the pod really got, where that may differ from its
+plan: some 0.5 s until the kubelet has admitted it, 0.5 s until the agent has looked and written
+(plugin.reporting, plugin.publisher), and as much again for a node that is busy."""
+REST_SHARE = 0.5
+"""Share of a bind's time that it may rest at most."""
 _TOO_BUSY = 429
 
 
@@ -56,6 +63,10 @@ class BindDesk(Protocol):
 
     def turn_of(self, body: bytes) -> str | None:
         """The node where this bind must await its turn; None where it need not."""
+        ...
+
+    def n_ended(self, node: str) -> int:
+        """How many pods ended on the node so far."""
         ...
 
     def begin_bind(self, body: bytes, now_s: float) -> Answer | Step:
@@ -118,8 +129,8 @@ class Binder:
         self._tools = tools
         self._total_s = total_s
         self._running: set[asyncio.Task[Bound]] = set()
-        # By node, as long as somebody has the turn or awaits it.
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # By node, as long as somebody has the turn or awaits it, or may have to rest.
+        self._lanes: dict[str, _Lane] = {}
 
     async def bind(self, body: bytes, *, at_most_s: float = math.inf) -> Bound:
         """Answer a bind call; `at_most_s` is another bound on its time."""
@@ -134,14 +145,34 @@ class Binder:
         node = self._tools.desk.turn_of(body)
         if node is None:
             return await bind.run(body)
-        turn = self._turns.setdefault(node, asyncio.Lock())
-        async with turn:
-            return await bind.run(body)
+        for name in [name for name, lane in self._lanes.items() if self._is_idle(lane)]:
+            del self._lanes[name]
+        lane = self._lanes.setdefault(node, _Lane())
+        async with lane.turn:
+            if lane.n_ended != self._tools.desk.n_ended(node):
+                await bind.rest(until_s=lane.bound_s + REST_S)
+            n_ended = self._tools.desk.n_ended(node)
+            bound = await bind.run(body)
+            if bound.plan_text is not None:
+                lane.bound_s, lane.n_ended = self._tools.timer(), n_ended
+            return bound
+
+    def _is_idle(self, lane: _Lane) -> bool:
+        return not lane.turn.locked() and self._tools.timer() >= lane.bound_s + REST_S
 
     async def drain(self) -> None:
         """Wait for the binds that are under way; each ends within its time."""
         while self._running:
             await asyncio.wait(self._running)
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Binds to one node that aligns: when the last was written, and who had ended before it."""
+
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    bound_s: float = -math.inf
+    n_ended: int = 0
 
 
 class _Bind:
@@ -161,6 +192,12 @@ class _Bind:
             said = await self._take(said)
         own_s = self._tools.timer() - began_s - self._remote_s
         return Bound(said, own_s, self._plan_text)
+
+    async def rest(self, *, until_s: float) -> None:
+        """Let time pass, but not more than there is to spare."""
+        rest_s = min(until_s - self._tools.timer(), self._left_s * REST_SHARE)
+        if rest_s > 0:
+            await self._tools.sleep(rest_s)
 
     async def _take(self, step: Step) -> Answer | Step:
         """Take one step; whatever happens, the engine hears of it exactly once."""

@@ -172,6 +172,10 @@ class LiveDesk(Desk):
             return None
         return node if self.cluster.aligns(node) else None
 
+    def n_ended(self, node: str) -> int:
+        """How many pods ended on the node so far: what they had, its kubelet may give again."""
+        return self.cluster.n_ended(node)
+
     def begin_bind(self, body: bytes, now_s: float) -> Answer | Step:
         """A bind call came: answer it, or say what to do first."""
         output = self.engine.begin_bind(body, now_s)

@@ -101,6 +101,7 @@ class LiveCluster:
             self._ledger.remove_node(name)
             self._notes.pop(name, None)
             self._claimed.pop(name, None)
+            del self._book.n_ended[name]
             self._is_restructured = True
 
     def replace_nodes(self, nodes: Iterable[NodeFacts]) -> None:
@@ -225,6 +226,10 @@ class LiveCluster:
         """Whether the node's kubelet confines what is planned there; settles nothing."""
         node = self._nodes.get(name)
         return node is not None and node.machine is not None and manager_of(node.report) is not None
+
+    def n_ended(self, name: str) -> int:
+        """How many pods ended on the node since it is known; settles nothing."""
+        return self._book.n_ended[name]
 
     def counts(self) -> Mapping[DeviceState, int]:
         """Number of devices in each state."""

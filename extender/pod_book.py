@@ -21,6 +21,7 @@ The rules:
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,10 @@ LOOK_AGAIN_S = 10.0
 
 
 class PodBook:
-    """The pods. `touched` are the nodes that inputs concerned, `effects` what is to be done."""
+    """The pods. `touched` are the nodes that inputs concerned, `effects` what is to be done.
+
+    `n_ended` counts by node the pods that ended there since it was last known.
+    """
 
     def __init__(self, resources: Sequence[str]) -> None:
         self._resources = tuple(resources)
@@ -55,6 +59,7 @@ class PodBook:
         self._nominated: dict[str, dict[str, Nomination]] = {}
         self.touched: dict[str, None] = {}
         self.effects: dict[Effect, None] = {}
+        self.n_ended: Counter[str] = Counter()
 
     # Reading.
 
@@ -122,6 +127,8 @@ class PodBook:
         pod = self._pods.pop(uid, None)
         if pod is not None:
             self._unseen.pop(uid, None)
+            if pod.stage is not PodStage.ASSUMED and pod.home is not None:
+                self.n_ended[pod.home] += 1
             self._leave(pod, pod.home)
             self._touch_nomination(uid)
 

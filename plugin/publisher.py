@@ -65,10 +65,11 @@ class Pace:
 
     coalesce_s: float = 1.0
     """From a change until it is written: what comes meanwhile is written with it. Events of a
-    machine come in bursts, and nobody places pods by this report within the second."""
+    machine come in bursts, and nobody waits for these within the second."""
     urgent_s: float = 0.1
-    """The same for a device that turns bad or well again, and for the first write: until then the
-    extender plans with it, or does not. A GPU that falls off the bus raises several events."""
+    """The same for what the next plan stands on: a device that turns bad or well again, one that a
+    container has and no plan says so, and the first write. A GPU that falls off the bus raises
+    several events."""
     first_delay_s: float = 1.0
     cap_delay_s: float = 60.0
     """Delays between tries where a later one may work: with thousands of nodes and an API server
@@ -182,7 +183,7 @@ class Publisher:
         wanted = _Wanted(topology, plain, keeps_holds)
         if wanted == self._wanted:
             return
-        if self._wanted is None or _unhealthy(wanted) != _unhealthy(self._wanted):
+        if self._wanted is None or _is_urgent(wanted, self._wanted):
             self._is_urgent.set()
         self._wanted = wanted
         self._changed.set()
@@ -292,6 +293,17 @@ def _report(annotations: Mapping[str, str]) -> DevicesReport | None:
         return None
 
 
+def _is_urgent(wanted: _Wanted, before: _Wanted) -> bool:
+    """Whether a plan that is made now would go astray. What is held no more can wait."""
+    has_new_holds = not _held(wanted) <= _held(before)
+    return has_new_holds or _unhealthy(wanted) != _unhealthy(before)
+
+
 def _unhealthy(wanted: _Wanted) -> frozenset[str]:
     devices = wanted.devices
     return frozenset() if devices is None else frozenset(one.id for one in devices.unhealthy)
+
+
+def _held(wanted: _Wanted) -> frozenset[str]:
+    holds = () if wanted.devices is None else wanted.devices.holds
+    return frozenset(device_id for hold in holds for device_id in hold.ids)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extender.answers import Answer, Outcome, Verb
-from extender.binder import Binder, BindTools, Bound
+from extender.binder import REST_S, Binder, BindTools, Bound
 from extender.steps import ReadPod, WriteBinding, WriteResult, Written
 from kube.errors import Conflict, KubeError, Malformed, NotFound, Unanswered
 from tests.unit.extender.shells import BUSY, DOWN, FORBIDDEN, FakeTime, backoff, pod_object
@@ -32,9 +32,13 @@ class Desk:
     def __init__(self, *steps: Step) -> None:
         self.steps = list(steps)
         self.heard: list[Any] = []
+        self.ended = 0
 
     def turn_of(self, body: bytes) -> str | None:
         return body.decode() if body.startswith(b"turn") else None
+
+    def n_ended(self, node: str) -> int:
+        return self.ended if node else 0
 
     def begin_bind(self, body: bytes, now_s: float) -> Answer | Step:
         self.heard.append((body, now_s))
@@ -266,13 +270,57 @@ def test_binds_to_a_node_that_aligns_take_turns(bodies, n_at_once):
     async def go() -> None:
         binder = Binder(tools(desk, api), total_s=4.0)
         await asyncio.gather(*map(binder.bind, bodies))
-        assert not binder._turns, "who waits for nobody is forgotten"
+        await time.sleep(REST_S)
+        await binder.bind(b"turn-3")
+        assert set(binder._lanes) == {"turn-3"}, "who waits for nobody is forgotten"
 
     running: list[int] = []
     most: list[int] = []
-    desk, api = Desk(WRITE, WRITE, WRITE), Counting(FakeTime())
+    time = FakeTime()
+    desk, api = Desk(WRITE, WRITE, WRITE), Counting(time)
     asyncio.run(go())
     assert (len(most), max(most)) == (3, n_at_once)
+
+
+@pytest.mark.parametrize(
+    ("body", "gap_s", "n_ended", "at_most_s", "begins_s"),
+    [
+        pytest.param(b"turn-1", 0.5, 1, 60.0, 100 + REST_S, id="a pod ended"),
+        pytest.param(b"turn-1", 0.5, 0, 60.0, 100.5, id="none did"),
+        pytest.param(b"turn-1", 3.0, 1, 60.0, 103.0, id="all is told by now"),
+        pytest.param(b"turn-1", 0.5, 1, 1.0, 101.0, id="half of the time there is"),
+        pytest.param(b"body", 0.5, 1, 60.0, 100.5, id="no Topology Manager"),
+    ],
+)
+def test_a_bind_rests_where_the_one_before_may_have_gone_astray(
+    body, gap_s, n_ended, at_most_s, begins_s
+):
+    """What ended after a plan was made may have turned the planned pod to other GPUs."""
+
+    async def go() -> None:
+        binder = Binder(tools(desk, Api(time, None, None)), total_s=10.0)
+        await binder.bind(body)
+        desk.ended = n_ended
+        await time.sleep(gap_s)
+        await binder.bind(body, at_most_s=at_most_s)
+
+    time, desk = FakeTime(), Desk(WRITE, WRITE)
+    asyncio.run(go())
+    assert [one[1] for one in desk.heard if one[0] == body] == [100.0, pytest.approx(begins_s)]
+
+
+def test_no_bind_rests_for_one_that_wrote_nothing():
+    """It was bound already, or could not be: there is no plan that went astray."""
+
+    async def go() -> None:
+        binder = Binder(tools(desk, Api(time)), total_s=4.0)
+        await binder.bind(b"turn-1")
+        desk.ended = 1
+        await binder.bind(b"turn-1")
+
+    time, desk = FakeTime(), Desk()
+    asyncio.run(go())
+    assert time() == 100.0
 
 
 def test_a_fault_of_our_own_is_told_to_the_engine_too():

@@ -229,6 +229,21 @@ class TestLive:
         cluster = live(node_)
         assert LiveDesk(Engine(cluster, RULES), cluster).turn_of(body) == expected
 
+    def test_pods_that_end_are_counted_where_they_were(self):
+        """A binding that came to nothing had no devices; a node that comes back begins anew."""
+        cluster = live(node("n1", devices=report(policy=SINGLE)), node("n2"))
+        desk = LiveDesk(Engine(cluster, RULES), cluster)
+        cluster.see_pod(facts("first", plan_of("n1", *ids("n1", 1))))
+        desk.lose_pod("first")
+        desk.lose_pod("first")
+        assert (desk.n_ended("n1"), desk.n_ended("n2")) == (1, 0)
+        plan = plan_of("n1", *ids("n1", 1))
+        assert cluster.assume(wish("second"), plan, deadline_s=9.0) is None
+        cluster.forget("second")
+        assert desk.n_ended("n1") == 1
+        desk.lose_node("n1")
+        assert desk.n_ended("n1") == 0
+
     def test_fewer_free_devices_may_be_a_gain(self):
         """The kubelet turns to the next NUMA node: who was refused is looked at again."""
         cluster = live(node("n1", devices=report(policy=BEST_EFFORT)), node("n2"))

@@ -271,12 +271,12 @@ def test_changes_that_come_together_are_one_write():
 
 
 def test_what_is_taken_back_in_time_is_not_written():
-    """A hold that began and ended within the second concerns nobody."""
+    """A hold that began and ended within a moment concerns nobody."""
 
     async def act(scene):
         await scene.written("topology", REPORT)
         scene.publisher.publish("topology", HELD)
-        await scene.clock.move(0.5)
+        await scene.clock.move(PACE.urgent_s / 2)
         await scene.written("topology", REPORT)
 
     assert play(act).publisher.n_writes == 1
@@ -314,6 +314,22 @@ def test_health_does_not_wait():
 
     scene = play(act)
     assert scene.node.wrote[1] == (names.TOPOLOGY, names.DEVICES)
+
+
+def test_a_device_that_no_plan_gave_away_does_not_wait():
+    """Until it is told, the next pod may be planned onto it. What is free again is no hurry."""
+
+    async def act(scene):
+        await scene.written("topology", REPORT)
+        scene.publisher.publish("topology", HELD)
+        await scene.clock.move(PACE.urgent_s)
+        assert scene.publisher.n_writes == 2
+        scene.publisher.publish("topology", REPORT)
+        await scene.clock.move(PACE.coalesce_s / 2)
+        assert scene.publisher.n_writes == 2
+        await scene.clock.move(PACE.coalesce_s / 2)
+
+    assert play(act).publisher.n_writes == 3
 
 
 def test_a_reason_alone_is_no_hurry():
