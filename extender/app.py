@@ -131,7 +131,7 @@ def _add_health_routes(app: FastAPI, deps: Dependencies) -> None:
 
 
 def _at_once(verb: Verb, deps: Dependencies) -> Handler:
-    async def handle(call: Call) -> Reply:
+    def handle(call: Call) -> Reply:
         if call.body is None:
             return _too_large(verb, deps)
         return _answer(verb, call.body, deps)

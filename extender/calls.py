@@ -1,8 +1,9 @@
-"""kube-scheduler's calls on their short way: from ASGI to a handler and back, nothing between.
+"""kube-scheduler's calls on their short way: a path, a body of bounded size, a handler, a reply.
 
 What it answers: POST on the paths it was given, with a body of bounded size; everything else is the
 other application's. Three such calls are made for each pod, so what a web framework adds to each
-(middlewares, routing, request and response objects) is paid thousands of times a minute.
+(middlewares, routing, request and response objects) is paid thousands of times a minute. Most come
+here without ASGI even (`extender.call_protocol`).
 
 Every answer carries Content-Length, so that the connection lives.
 """
@@ -47,7 +48,8 @@ class Reply:
     body: bytes
 
 
-Handler: TypeAlias = "Callable[[Call], Awaitable[Reply]]"
+Handler: TypeAlias = "Callable[[Call], Reply | Awaitable[Reply]]"
+"""A reply at once, or one to wait for."""
 
 
 class Calls:
@@ -61,8 +63,13 @@ class Calls:
         self, handlers: Mapping[str, Handler], other: ASGIApp, *, body_limit_bytes: int
     ) -> None:
         self._handlers = dict(handlers)
+        self._by_url = {path.encode("ascii"): handler for path, handler in handlers.items()}
         self._other = other
-        self._limit = body_limit_bytes
+        self.body_limit_bytes = body_limit_bytes
+
+    def handler_at(self, url: bytes) -> Handler | None:
+        """Who answers calls on a path, as it was sent; None also for one that is written oddly."""
+        return self._by_url.get(url)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -74,7 +81,8 @@ class Calls:
         else:
             call = await self._receive(scope, receive)
             if call is not None:
-                await _send(send, await handler(call))
+                said = handler(call)
+                await _send(send, said if isinstance(said, Reply) else await said)
 
     async def _receive(self, scope: Scope, receive: Receive) -> Call | None:
         """Read a request to its end; None where the caller hung up before."""
@@ -86,12 +94,12 @@ class Calls:
                 return None
             chunk: bytes = message.get("body", b"")
             n_bytes += len(chunk)
-            if n_bytes <= self._limit:
+            if n_bytes <= self.body_limit_bytes:
                 chunks.append(chunk)
             else:
                 chunks.clear()
             if not message.get("more_body", False):
-                body = b"".join(chunks) if n_bytes <= self._limit else None
+                body = b"".join(chunks) if n_bytes <= self.body_limit_bytes else None
                 return Call(body, tuple(scope["headers"]))
 
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, cast
 import uvicorn
 
 from extender import logkeys
+from extender.call_protocol import CallProtocol
 from extender.errors import SettingsError
-from extender.one_write import OneWriteProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -112,7 +112,7 @@ def _config(door: Door, *, keep_alive_s: int) -> uvicorn.Config:
 
     return uvicorn.Config(
         door.app,
-        http=OneWriteProtocol,
+        http=CallProtocol,
         ws="none",
         proxy_headers=False,
         access_log=False,
