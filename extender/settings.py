@@ -103,7 +103,9 @@ class Settings(BaseSettings):
             ge=0,
             le=20_000,
             description="Most nodes that filter names; 0 names all that fit (needed where another "
-            "filter extender follows). 100 is kube-scheduler's own minFeasibleNodesToFind.",
+            "filter extender follows). 100 is kube-scheduler's own minFeasibleNodesToFind. With 1 "
+            "kube-scheduler scores nothing and asks less, so that more pods a second are placed, "
+            "and its other scores (images, default spreading) have no say.",
         ),
     ] = 100
     demand: Annotated[

@@ -47,6 +47,11 @@ class Arm(Enum):
     NONE = "no extender"
     TRIVIAL = "trivial extender"
     COTERIE = "Coterie"
+    ONE_CANDIDATE = "Coterie, candidate_limit 1"
+
+
+_COTERIE = {Arm.COTERIE: (), Arm.ONE_CANDIDATE: ("--candidate-limit", "1")}
+"""The arms whose extender is Coterie's, with the flags in which they differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +145,9 @@ class Stage:
         name = f"extender-{self._n_started}"
         if arm is Arm.NONE:
             return None
-        if arm is Arm.COTERIE:
-            return self.plane.start_extender(
-                self.plane.admin, "--log-level", "warning", name=name, port=port
-            )
+        if arm in _COTERIE:
+            flags = ("--log-level", "warning", *_COTERIE[arm])
+            return self.plane.start_extender(self.plane.admin, *flags, name=name, port=port)
         command = [sys.executable, "-m", "benchmarks.cluster.trivial_extender", "--port", str(port)]
         return self.plane.start_program(name, command, f"http://127.0.0.1:{port}/readyz")
 
