@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.cluster.stage import Arm
+
 ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.cluster
@@ -33,6 +35,6 @@ def test_each_benchmark_runs_and_keeps_its_tables(tmp_path):
     ]
     assert all(table["rows"] for one in tables.values() for table in one)
     arms = [row[0] for row in tables["cluster-throughput"][0]["rows"]]
-    assert arms == ["no extender", "trivial extender", "Coterie"]
+    assert arms == [arm.value for arm in Arm]
     left_out = [row[2] for row in tables["cluster-placement"][0]["rows"]]
     assert left_out == [0, 0, 0]

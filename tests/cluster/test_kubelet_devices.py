@@ -279,8 +279,8 @@ def test_a_kubelet_that_starts_removes_sockets_and_asks_for_nothing_twice(node, 
         # The number of the file may well be the same again: file systems reuse it at once.
         print(f"same inode: {after.st_ino == before.st_ino}")  # noqa: T201 - what happens
         assert after.st_ctime_ns != before.st_ctime_ns
-        left = {path.name for path in node.device_plugins.iterdir()}
-        assert left == {"kubelet.sock", "kubelet_internal_checkpoint"}
+        left = {path.name for path in node.device_plugins.iterdir() if path.is_socket()}
+        assert left == {"kubelet.sock"}
         assert devices.now() == (0, 0)
         assert plugin.streams == 1
         plugin.stop()
