@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["create_echo"]
 
 
-async def _echo(call: Call) -> Reply:
+def _echo(call: Call) -> Reply:
     return Reply(200, call.body or b"")
 
 

@@ -13,11 +13,12 @@ sends without reading what it is answered.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from extender.calls import Call, Calls, Reply
+from extender.calls import Body, Call, Calls, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CallProtocol"]
 
+_TYPE_AND_LENGTH = b"content-type: application/json\r\ncontent-length: "
 _FAULT = Reply(500, b'{"error":"internal error"}')
 
 
@@ -41,20 +43,18 @@ class CallProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Begin on a request: a plain call here, everything else with uvicorn."""
-        handler = self._plain_handler()
-        if handler is None:
+        cycle = self._plain_call()
+        if cycle is None:
             super().on_headers_complete()
-            return
-        parser: Any = self.parser
-        is_last = parser.get_http_version() == "1.0" or not parser.should_keep_alive()
-        # In the place of uvicorn's own: it asks that one when it ends connections and queues.
-        self.cycle = _CallCycle(handler, keep_alive=not is_last)  # type: ignore[assignment]
+        else:
+            # In the place of uvicorn's own: it asks that one when it ends connections and queues.
+            self.cycle = cycle  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body."""
         cycle = self.cycle
         if isinstance(cycle, _CallCycle):
-            cycle.take(body, self._limit)
+            cycle.received.take(body)
         else:
             super().on_body(body)
 
@@ -65,7 +65,7 @@ class CallProtocol(HttpToolsProtocol):
             super().on_message_complete()
             return
         try:
-            said = cycle.handler(Call(cycle.body, tuple(self.headers)))
+            said = cycle.handler(Call(cycle.received.whole, tuple(self.headers)))
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets an answer
             self._fail(cycle, error)
             return
@@ -78,19 +78,19 @@ class CallProtocol(HttpToolsProtocol):
 
     # Inside.
 
-    @property
-    def _limit(self) -> int:
-        return 0 if self._calls is None else self._calls.body_limit_bytes
-
-    def _plain_handler(self) -> Handler | None:
-        """Who answers the request whose head was read, if it is a plain call."""
+    def _plain_call(self) -> _CallCycle | None:
+        """The request whose head was read, if it is a plain call."""
         if self._calls is None or self.flow.write_paused or self.expect_100_continue:
             return None
         is_answered: bool = getattr(self.cycle, "response_complete", True)
         parser: Any = self.parser
         if not is_answered or parser.get_method() != b"POST" or parser.should_upgrade():
             return None
-        return self._calls.handler_at(self.url)
+        handler = self._calls.handler_at(self.url)
+        if handler is None:
+            return None
+        keep_alive = parser.get_http_version() != "1.0" and parser.should_keep_alive()
+        return _CallCycle(handler, Body(self._calls.body_limit_bytes), keep_alive=keep_alive)
 
     async def _await(self, cycle: _CallCycle, said: Awaitable[Reply]) -> None:
         try:
@@ -103,7 +103,7 @@ class CallProtocol(HttpToolsProtocol):
             self._answer(cycle, reply)
 
     def _fail(self, cycle: _CallCycle, error: BaseException) -> None:
-        self.logger.error("Exception in a handler\n", exc_info=error)
+        self.logger.error("Exception in a handler", exc_info=error)
         cycle.keep_alive = False
         self._answer(cycle, _FAULT)
 
@@ -123,50 +123,26 @@ class CallProtocol(HttpToolsProtocol):
         self.on_response_complete()
 
 
-_TYPE_AND_LENGTH = b"content-type: application/json\r\ncontent-length: "
-
-
 class _CallCycle:
     """One plain call; has what uvicorn's protocol asks of its own `RequestResponseCycle`."""
 
     __slots__ = (
-        "_chunks",
-        "_n_bytes",
         "disconnected",
         "handler",
         "keep_alive",
         "message_event",
+        "received",
         "response_complete",
     )
 
-    def __init__(self, handler: Handler, *, keep_alive: bool) -> None:
+    def __init__(self, handler: Handler, received: Body, *, keep_alive: bool) -> None:
         self.handler = handler
+        self.received = received
         self.keep_alive = keep_alive
         self.disconnected = False
         self.response_complete = False
         self.message_event = _NOBODY_WAITS
-        self._chunks: list[bytes] | None = []
-        self._n_bytes = 0
-
-    @property
-    def body(self) -> bytes | None:
-        """All of the body; None where it was larger than the limit."""
-        return None if self._chunks is None else b"".join(self._chunks)
-
-    def take(self, chunk: bytes, limit_bytes: int) -> None:
-        """Take a piece; beyond the limit nothing is kept."""
-        self._n_bytes += len(chunk)
-        if self._n_bytes > limit_bytes:
-            self._chunks = None
-        elif self._chunks is not None:
-            self._chunks.append(chunk)
 
 
-class _NoEvent:
-    """An event that nobody waits for."""
-
-    def set(self) -> None:
-        """Do nothing."""
-
-
-_NOBODY_WAITS = _NoEvent()
+_NOBODY_WAITS = asyncio.Event()
+"""uvicorn wakes its own cycles by one each."""

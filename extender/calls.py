@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Call", "Calls", "Handler", "Reply"]
+__all__ = ["Body", "Call", "Calls", "Handler", "Reply"]
 
 _JSON = (b"content-type", b"application/json")
 _NOT_POST = 405, b'{"error":"expected POST"}'
@@ -48,6 +48,29 @@ class Reply:
     body: bytes
 
 
+class Body:
+    """A body that comes in pieces; beyond the limit nothing of it is kept."""
+
+    __slots__ = ("_chunks", "_n_left")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._chunks: list[bytes] = []
+        self._n_left = limit_bytes
+
+    @property
+    def whole(self) -> bytes | None:
+        """All of it; None where it was larger than the limit."""
+        return None if self._n_left < 0 else b"".join(self._chunks)
+
+    def take(self, chunk: bytes) -> None:
+        """Take the next piece."""
+        self._n_left -= len(chunk)
+        if self._n_left < 0:
+            self._chunks.clear()
+        else:
+            self._chunks.append(chunk)
+
+
 Handler: TypeAlias = "Callable[[Call], Reply | Awaitable[Reply]]"
 """A reply at once, or one to wait for."""
 
@@ -63,13 +86,12 @@ class Calls:
         self, handlers: Mapping[str, Handler], other: ASGIApp, *, body_limit_bytes: int
     ) -> None:
         self._handlers = dict(handlers)
-        self._by_url = {path.encode("ascii"): handler for path, handler in handlers.items()}
         self._other = other
         self.body_limit_bytes = body_limit_bytes
 
     def handler_at(self, url: bytes) -> Handler | None:
         """Who answers calls on a path, as it was sent; None also for one that is written oddly."""
-        return self._by_url.get(url)
+        return self._handlers.get(url.decode("latin-1"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -86,21 +108,14 @@ class Calls:
 
     async def _receive(self, scope: Scope, receive: Receive) -> Call | None:
         """Read a request to its end; None where the caller hung up before."""
-        chunks: list[bytes] = []
-        n_bytes = 0
+        body = Body(self.body_limit_bytes)
         while True:
             message: Message = await receive()
             if message["type"] == "http.disconnect":
                 return None
-            chunk: bytes = message.get("body", b"")
-            n_bytes += len(chunk)
-            if n_bytes <= self.body_limit_bytes:
-                chunks.append(chunk)
-            else:
-                chunks.clear()
+            body.take(message.get("body", b""))
             if not message.get("more_body", False):
-                body = b"".join(chunks) if n_bytes <= self.body_limit_bytes else None
-                return Call(body, tuple(scope["headers"]))
+                return Call(body.whole, tuple(scope["headers"]))
 
 
 async def _send(send: Send, reply: Reply, *more: tuple[bytes, bytes]) -> None:

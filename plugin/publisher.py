@@ -183,7 +183,7 @@ class Publisher:
         wanted = _Wanted(topology, plain, keeps_holds)
         if wanted == self._wanted:
             return
-        if self._wanted is None or _is_urgent(wanted, self._wanted):
+        if self._wanted is None or _cannot_wait(wanted, self._wanted):
             self._is_urgent.set()
         self._wanted = wanted
         self._changed.set()
@@ -293,7 +293,7 @@ def _report(annotations: Mapping[str, str]) -> DevicesReport | None:
         return None
 
 
-def _is_urgent(wanted: _Wanted, before: _Wanted) -> bool:
+def _cannot_wait(wanted: _Wanted, before: _Wanted) -> bool:
     """Whether a plan that is made now would go astray. What is held no more can wait."""
     has_new_holds = not _held(wanted) <= _held(before)
     return has_new_holds or _unhealthy(wanted) != _unhealthy(before)

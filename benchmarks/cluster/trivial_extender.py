@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["create_trivial"]
 
 
-async def _filter(call: Call) -> Reply:
+def _filter(call: Call) -> Reply:
     args = json.loads(call.body or b"")
     told = {
         "Nodes": None,
@@ -37,7 +37,7 @@ async def _filter(call: Call) -> Reply:
     return Reply(200, json.dumps(told).encode())
 
 
-async def _prioritize(call: Call) -> Reply:
+def _prioritize(call: Call) -> Reply:
     args = json.loads(call.body or b"")
     scores = [{"Host": name, "Score": 0} for name in args["NodeNames"]]
     return Reply(200, json.dumps(scores).encode())
