@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
 
 SOON_S = 30.0
 REGISTERED_WITHIN_S = 1.0
-"""After the kubelet's socket appears: a figure of the issue that asks for this plugin."""
+"""After the kubelet's socket appears: the goal, as in benchmarks/node."""
 
 
 @pytest.fixture(scope="module")

@@ -229,7 +229,7 @@ def test_a_plugin_that_is_told_to_go_finishes_the_pod_under_admission(root):
 
 
 def test_without_preferred_allocation_the_kubelet_chooses_at_random(root):
-    """What happens to a plan when the call is switched off: the comparison of the issue."""
+    """What happens to a plan when the call is switched off: the comparison to stand beside."""
 
     async def go():
         options = Options(is_preferred_allocation_available=False)
@@ -344,7 +344,7 @@ def test_a_killed_kubelet_has_us_again_within_a_second_of_its_start(root):
 
 
 def test_calls_are_quick(root):
-    """The gRPC part of a call is a small part of the 10 ms that the issue allows (p99)."""
+    """The gRPC part of a call is a small part of the 10 ms that are the goal (p99)."""
 
     async def go():
         async with Node(root, n=16).running() as node:
