@@ -98,6 +98,23 @@ class Account:
     )
     claims: tuple[Claim, ...] = ()
 
+    @property
+    def claimed(self) -> int:
+        """The mask of all that is kept for nominated pods, while claims are still made as well."""
+        mask = 0
+        for share in self.shares.values():
+            if share.tenure is Tenure.CLAIMED:
+                mask |= share.mask
+        return mask
+
+    def has_gained(self, before: Account | None, free_before: int) -> bool:
+        """Whether a pod may have a device that it might not; a claim is free for its own pod."""
+        had = {} if before is None else {claim.uid: claim.mask for claim in before.claims}
+        gained = self.free & ~free_before
+        for claim in self.claims:
+            gained |= claim.mask & ~(free_before | had.get(claim.uid, 0))
+        return gained != 0
+
 
 def make_account(
     node: NodeRecord,

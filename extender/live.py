@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from extender.account import Tenure, make_account
+from extender.account import make_account
 from extender.alignment import let_go, take
 from extender.effects import NodeProblem
 from extender.kinds import Kinds
@@ -91,7 +91,7 @@ class LiveCluster:
         if old is None or old.ids != node.ids:
             self._ledger.remove_node(node.name)
             self._ledger.add_node(node.name, node.ids)
-        self._is_restructured |= old is None or _frame(old) != _frame(node)
+        self._is_restructured |= old is None or old.frame != node.frame
         self._nodes[node.name] = node
         self._book.touched[node.name] = None
 
@@ -334,7 +334,7 @@ class LiveCluster:
         if old is None or old.kind is not view.kind or old.ids != view.ids:
             if view.free or account.claims:
                 self._freed.add(node.name)
-        elif _has_gained(account, self._notes.get(node.name), old.free):
+        elif account.has_gained(self._notes.get(node.name), old.free):
             self._freed.add(node.name)
         elif view.kind.manager is not None and view.state != old.state:
             # With less free the kubelet may turn to other NUMA nodes, where a pod is better off.
@@ -363,7 +363,7 @@ class LiveCluster:
             self._snapshot = make_snapshot(
                 [views.get(name) or old.nodes[name] for name in self._nodes],
                 generation=generation,
-                has_soft_taints=any(_frame(node)[1] for node in self._nodes.values()),
+                has_soft_taints=any(node.frame[1] for node in self._nodes.values()),
             )
         elif changed or generation != old.generation:
             self._snapshot = old.with_views(changed, generation)
@@ -383,7 +383,7 @@ class LiveCluster:
             kind=self._kinds.kind(label, node.resource, machine, manager_of(node.report)),
             ids=node.ids,
             free=account.free,
-            reserved=_claimed(account),
+            reserved=account.claimed,
         )
 
     def _free_for(self, request: PodRequest, name: str) -> int:
@@ -411,29 +411,6 @@ class LiveCluster:
         return node_json(node, view, note, self._ledger.states(node.name), self._book.name_of)
 
 
-def _frame(node: NodeRecord) -> tuple[str, bool]:
-    """What of a node stands in the frame of a snapshot. Taints matter where GPUs are served."""
-    return node.zone, node.has_soft_taint and node.resource != ""
-
-
 def _is_same(view: NodeView, old: NodeView | None) -> bool:
     """Whether nothing of a node changed but its frame."""
     return old is not None and view.state == old.state and view.ids == old.ids
-
-
-def _claimed(account: Account) -> int:
-    """The mask of all that is kept for nominated pods, while claims are still made as well."""
-    mask = 0
-    for share in account.shares.values():
-        if share.tenure is Tenure.CLAIMED:
-            mask |= share.mask
-    return mask
-
-
-def _has_gained(account: Account, before: Account | None, free_before: int) -> bool:
-    """Whether a device is free for a pod for which it was not; a claim is free for its own pod."""
-    had = {} if before is None else {claim.uid: claim.mask for claim in before.claims}
-    gained = account.free & ~free_before
-    for claim in account.claims:
-        gained |= claim.mask & ~(free_before | had.get(claim.uid, 0))
-    return gained != 0

@@ -73,6 +73,11 @@ class NodeRecord:
     fingerprint: int
     positions: Mapping[str, int] = field(repr=False)
 
+    @property
+    def frame(self) -> tuple[str, bool]:
+        """What stands in the frame of a snapshot: zone and taint, which matters where GPUs are."""
+        return self.zone, self.has_soft_taint and self.resource != ""
+
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
