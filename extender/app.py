@@ -77,7 +77,8 @@ class Dependencies:
 
     `verbs` is None over an embedded cluster, which answers bind at once. `is_ready` says whether
     to be asked at all, `unready_because` why not. `on_answer` is shown each answer, with the plan
-    that a bind wrote.
+    that a bind wrote. `logs_answers` False: the log drops what is INFO, so answers are not put into
+    words for it.
     """
 
     desk: Desk
@@ -90,6 +91,7 @@ class Dependencies:
     unready_because: Callable[[], str] = lambda: "state is not fresh"
     verbs: Verbs | None = None
     on_answer: Callable[[Answer, str | None], None] | None = None
+    logs_answers: bool = True
 
 
 def create_app(deps: Dependencies) -> ASGIApp:
@@ -219,7 +221,8 @@ def _explain_pod(verbs: Verbs, deps: Dependencies) -> _Route:
 
 def _tell(deps: Dependencies, answer: Answer, seconds: float, bound: Bound | None = None) -> None:
     deps.metrics.observe(answer, seconds)
-    _log(deps, answer, seconds, bound)
+    if deps.logs_answers:
+        _log(deps, answer, seconds, bound)
     if deps.on_answer is not None:
         deps.on_answer(answer, bound.plan_text if bound else None)
 

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from extender.answers import Answer
+    from extender.answers import Answer, Verb
     from extender.engine import Engine
+    from extender.reasons import Reason
 
 __all__ = ["Metrics"]
 
@@ -87,13 +88,14 @@ class Metrics:
             "remembered_ratings", "Node states rated for pod shapes and remembered."
         )
         self._machines: set[str] = set()
+        self._series: dict[tuple[Verb, Outcome, Reason | None], tuple[Histogram, Counter]] = {}
         ProcessCollector(registry=self._registry)
 
     def observe(self, answer: Answer, seconds: float) -> None:
         """Count one answer."""
-        reason = answer.reason.label if answer.reason else ""
-        self._seconds.labels(answer.verb.value).observe(seconds)
-        self._answers.labels(answer.verb.value, answer.outcome.value, reason).inc()
+        times, n_answers = self._of(answer)
+        times.observe(seconds)
+        n_answers.inc()
         if answer.n_replans:
             self._replans.inc(answer.n_replans)
         if answer.placed_gbytes_per_s and answer.outcome is Outcome.OK:
@@ -120,6 +122,16 @@ class Metrics:
         self._nodes.set(len(cluster.snapshot.nodes))
         self._ratings.set(self._engine.n_ratings)
         return generate_latest(self._registry)
+
+    def _of(self, answer: Answer) -> tuple[Histogram, Counter]:
+        """The series that an answer counts in, kept: their look-up makes text of each label."""
+        kind = answer.verb, answer.outcome, answer.reason
+        series = self._series.get(kind)
+        if series is None:
+            verb, reason = answer.verb.value, answer.reason.label if answer.reason else ""
+            count = self._answers.labels(verb, answer.outcome.value, reason)
+            series = self._series[kind] = self._seconds.labels(verb), count
+        return series
 
     def _machine(self, name: str) -> str:
         if name not in self._machines:

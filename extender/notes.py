@@ -59,18 +59,16 @@ def notes_of_answer(answer: Answer, plan_text: str | None = None) -> Iterator[No
     """What an answer is worth telling; `plan_text` is the plan that was bound, if any."""
     if not answer.pod_uid:
         return
-    namespace, _, name = answer.pod.partition("/")
-    about = ObjectKey(namespace, name, answer.pod_uid)
     if answer.verb is Verb.FILTER:
         if answer.reason is Reason.INVALID_REQUEST:
-            yield Note(about, EventReason.INVALID_REQUEST, answer.detail)
+            yield Note(_pod_of(answer), EventReason.INVALID_REQUEST, answer.detail)
         for warning in answer.warnings:
-            yield Note(about, EventReason.UNSUPPORTED, warning)
+            yield Note(_pod_of(answer), EventReason.UNSUPPORTED, warning)
     elif answer.verb is Verb.BIND:
         if answer.reason is Reason.WRITE_REFUSED:
-            yield Note(about, EventReason.BIND_REFUSED, answer.detail)
+            yield Note(_pod_of(answer), EventReason.BIND_REFUSED, answer.detail)
         if answer.outcome is Outcome.OK and plan_text is not None:
-            yield Note(about, EventReason.PLACED, _placed(answer, plan_text))
+            yield Note(_pod_of(answer), EventReason.PLACED, _placed(answer, plan_text))
 
 
 def notes_of_effect(effect: object) -> Iterator[Note]:
@@ -106,6 +104,11 @@ def notes_of_effect(effect: object) -> Iterator[Note]:
             yield Note(about, EventReason.NODE_PROBLEM, effect.detail)
         case _:
             return
+
+
+def _pod_of(answer: Answer) -> ObjectKey:
+    namespace, _, name = answer.pod.partition("/")
+    return ObjectKey(namespace, name, answer.pod_uid)
 
 
 def _placed(answer: Answer, plan_text: str) -> str:

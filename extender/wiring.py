@@ -36,6 +36,8 @@ __all__ = ["Sockets", "make_certificates", "open_sockets", "serve"]
 
 HEALTH_ADDRESS = "0.0.0.0"  # noqa: S104 - the kubelet and Prometheus come from elsewhere
 """Where the plain health routes are: on all addresses, which is what a probe of a pod needs."""
+_WITH_ANSWERS = frozenset({"debug", "info"})
+"""Levels at which answers are logged; they are INFO."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ async def _serve_embedded(
         timer=time.perf_counter,
         body_limit_bytes=settings.body_limit_bytes,
         is_ready=lambda: engine.is_ready(clock()),
+        logs_answers=settings.log_level in _WITH_ANSWERS,
     )
     freeze()
     _tell_listening(sockets, log)
@@ -126,6 +129,7 @@ async def _serve_live(
         unready_because=lambda: live.unready_because,
         verbs=live.verbs,
         on_answer=live.on_answer,
+        logs_answers=settings.log_level in _WITH_ANSWERS,
     )
     # Again when the state is complete: until then much of what is allocated lives on.
     freeze()

@@ -43,7 +43,13 @@ class Log:
 class Served:
     """An application, its log, and calls to it."""
 
-    def __init__(self, engine: EmbeddedEngine, decisions: io.StringIO | None = None) -> None:
+    def __init__(
+        self,
+        engine: EmbeddedEngine,
+        decisions: io.StringIO | None = None,
+        *,
+        logs_answers: bool = True,
+    ) -> None:
         self.engine = engine
         self.log = Log()
         self.ended: list[DecisionLogError] = []
@@ -61,6 +67,7 @@ class Served:
                 timer=lambda: next(ticks) * 0.001,
                 body_limit_bytes=LIMIT,
                 is_ready=lambda: engine.is_ready(1000.0),
+                logs_answers=logs_answers,
             )
         )
 
@@ -210,6 +217,14 @@ def test_decisions_are_logged_with_stable_keys(served):
         "generation": served.engine.cluster.snapshot.generation,
         "ms": 1.0,
     }
+
+
+def test_a_log_that_takes_no_decisions_gets_none():
+    """They are counted all the same."""
+    served = Served(engine(), logs_answers=False)
+    served.post("filter", args(pod(2), NODES))
+    assert served.log.lines == []
+    assert 'verb="filter"} 1.0' in served.call("GET", "/metrics").text
 
 
 def test_what_is_recorded_replays():
