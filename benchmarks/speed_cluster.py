@@ -9,13 +9,12 @@ random, and as many full nodes as it takes to hold `n_pods` pods. It measures no
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.load import MACHINES
-from benchmarks.wire_client import binding, pod, question
+from benchmarks.wire_client import binding, names_list, pod, question
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +61,7 @@ class Filler:
         """Bind one pod; returns its uid."""
         self._n_made += 1
         uid = f"fill-{self._n_made}"
-        self._connection.ask("/filter", question(pod(uid, 1), json.dumps([node])))
+        self._connection.ask("/filter", question(pod(uid, 1), names_list([node])))
         self._connection.ask("/bind", binding(uid, node))
         self.n_pods += 1
         return uid

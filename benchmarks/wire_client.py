@@ -25,12 +25,15 @@ __all__ = [
     "Connection",
     "binding",
     "free_port",
+    "names_list",
     "pod",
     "question",
     "resident_mib",
     "serve",
 ]
 
+_GO = (",", ":")
+"""JSON's separators as Go's encoding/json writes them: without white space."""
 DEADLINE_S = 120.0
 """Longest time that a server may take to be ready: thousands of nodes are laid out first."""
 
@@ -60,8 +63,14 @@ def pod(uid: str, size: int, annotations: dict[str, str] | None = None) -> dict[
 
 
 def question(asked: dict[str, Any], names_json: str) -> bytes:
-    """Encode ExtenderArgs; `names_json` is the JSON list of node names, made once."""
-    return f'{{"Pod":{json.dumps(asked)},"Nodes":null,"NodeNames":{names_json}}}'.encode()
+    """Encode ExtenderArgs; `names_json` is `names_list` of the node names, made once."""
+    told = json.dumps(asked, separators=_GO)
+    return f'{{"Pod":{told},"Nodes":null,"NodeNames":{names_json}}}'.encode()
+
+
+def names_list(names: Sequence[str]) -> str:
+    """Encode node names, as the last field of ExtenderArgs."""
+    return json.dumps(names, separators=_GO)
 
 
 def binding(uid: str, node: str) -> bytes:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from extender.node_record import mask_of
@@ -133,9 +134,9 @@ def make_account(
     lacking = {one.uid for one in node.report.missing if one.resource == node.resource}
     wishes = [
         _wish(node, pod, reported.pop(pod.uid, ()), is_lacking=pod.uid in lacking)
-        for pod in sorted(pods, key=lambda pod: pod.number)
+        for pod in sorted(pods, key=_NUMBER)
     ]
-    account = Account()
+    account = Account(shares={}, unlocated={}, contested={}, given={})
     taken = _hold(account, node, wishes, reported)
     taken = _plan(account, wishes, taken)
     account.free = (1 << len(node.ids)) - 1 & ~taken & ~node.unhealthy
@@ -143,6 +144,8 @@ def make_account(
     _claim(account, nominations, choose)
     return account
 
+
+_NUMBER: Callable[[PodRecord], int] = attrgetter("number")
 
 _Named: TypeAlias = "ContainerDevices | DeviceHold"
 """Both name a container, a resource and ids."""
@@ -170,11 +173,12 @@ class _Wish:
 
 
 def _wish(
-    node: NodeRecord, pod: PodRecord, reported: Iterable[_Named], *, is_lacking: bool
+    node: NodeRecord, pod: PodRecord, reported: Sequence[_Named], *, is_lacking: bool
 ) -> _Wish:
     plan, body = pod.home_plan, pod.body
-    real = _by_container(node, () if body is None else body.devices)
-    real |= _by_container(node, reported)
+    real = {} if body is None else _by_container(node, body.devices)
+    if reported:
+        real |= _by_container(node, reported)
     is_opaque = body is not None and body.is_opaque
     if plan is not None and not real:
         planned = mask_of(plan.ids, node.positions)

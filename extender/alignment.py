@@ -10,19 +10,18 @@ of them, and the ledger has a pod on one node only.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from extender.account import Share, Tenure
 from extender.transitions import DeviceState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from extender.account import Account
     from extender.ledger import Ledger
     from extender.node_record import NodeRecord
 
-__all__ = ["let_go", "take"]
+__all__ = ["Standing", "let_go", "take"]
 
 _TENURES = {
     DeviceState.CLAIMED: Tenure.CLAIMED,
@@ -36,18 +35,31 @@ _TENURES = {
 _SICK = frozenset(state for state in DeviceState if state.value.endswith("unhealthy"))
 
 
-def let_go(ledger: Ledger, node: str, account: Account) -> None:
-    """Release what pods have on the node and the account does not say, or says otherwise."""
-    for uid, share in _shares(ledger, node).items():
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the ledger says of a node: who has what, and the mask of the devices that are bad."""
+
+    shares: dict[str, Share]
+    sick: int
+
+
+def let_go(ledger: Ledger, node: str, account: Account) -> Standing:
+    """Release what pods have on the node and the account does not say, or says otherwise.
+
+    Returns what is left, for `take`.
+    """
+    standing = _standing(ledger, node)
+    for uid, share in tuple(standing.shares.items()):
         wanted = account.shares.get(uid)
         if wanted is None or not (_is_same(share, wanted) or _is_confirmed(share, wanted)):
             ledger.release(uid)
+            del standing.shares[uid]
+    return standing
 
 
-def take(ledger: Ledger, node: NodeRecord, account: Account) -> None:
+def take(ledger: Ledger, node: NodeRecord, account: Account, standing: Standing) -> None:
     """Take what the account says and the ledger does not, and set the devices' health."""
-    had = _shares(ledger, node.name)
-    sick = sum(1 << i for i, (_, state, _) in enumerate(ledger.states(node.name)) if state in _SICK)
+    had, sick = standing.shares, standing.sick
     wanted = {
         uid: share
         for uid, share in account.shares.items()
@@ -66,26 +78,29 @@ def take(ledger: Ledger, node: NodeRecord, account: Account) -> None:
 
 
 def _take(ledger: Ledger, node: NodeRecord, uid: str, share: Share, *, is_assumed: bool) -> None:
-    ids = _ids(node, share.mask)
     if share.tenure is Tenure.HELD:
-        ledger.hold(uid, node.name, ids)
+        ledger.hold(uid, node.name, _ids(node, share.mask))
     elif share.tenure is Tenure.CLAIMED:
-        ledger.claim(uid, node.name, ids)
+        ledger.claim(uid, node.name, _ids(node, share.mask))
     else:
         if not is_assumed:
+            ids = _ids(node, share.mask)
             ledger.assume(uid, node.name, ids, deadline_s=share.deadline_s)
         if share.tenure is Tenure.BOUND:
             ledger.confirm(uid)
 
 
-def _shares(ledger: Ledger, node: str) -> Mapping[str, Share]:
-    """Who has what now."""
-    shares: dict[str, Share] = {}
+def _standing(ledger: Ledger, node: str) -> Standing:
+    masks: dict[str, int] = {}
+    tenures: dict[str, Tenure] = {}
+    sick = 0
     for i, (_, state, owner) in enumerate(ledger.states(node)):
         if owner is not None:
-            had = shares.get(owner)
-            shares[owner] = Share((had.mask if had else 0) | 1 << i, _TENURES[state])
-    return shares
+            masks[owner] = masks.get(owner, 0) | 1 << i
+            tenures[owner] = _TENURES[state]
+        if state in _SICK:
+            sick |= 1 << i
+    return Standing({uid: Share(mask, tenures[uid]) for uid, mask in masks.items()}, sick)
 
 
 def _is_same(share: Share, other: Share) -> bool:
@@ -99,4 +114,4 @@ def _is_confirmed(share: Share, wanted: Share) -> bool:
 
 
 def _ids(node: NodeRecord, mask: int) -> tuple[str, ...]:
-    return tuple(one for i, one in enumerate(node.ids) if mask >> i & 1)
+    return tuple([one for i, one in enumerate(node.ids) if mask >> i & 1])

@@ -62,6 +62,7 @@ MAX_WRITES = 2
 MAX_UNSETTLED = 10_000
 """Binds without a known outcome that are remembered; beyond it only their assumptions are left,
 and those end by the clock."""
+_SUCCESS = wire.encode_bind()
 _GONE = frozenset({Reason.POD_GONE, Reason.POD_RECREATED, Reason.POD_DELETED})
 
 
@@ -181,7 +182,7 @@ class Binds:
         """Plan from what is free now, assume, write."""
         version = request.resource_version
         if request.shape is None:
-            bare = replace(bind, request=request, plan=None, version=version)
+            bare = bind.writing(request, None, machine="", version=version)
             return self._write(bare, None, now_s)
         if not self._cluster.snapshot.is_fresh(now_s, self._rules.staleness_bound_s):
             return self._fail(bind, Reason.STALE)
@@ -195,9 +196,9 @@ class Binds:
         refused = self._cluster.assume(request, plan, deadline_s=now_s + self._rules.assume_s)
         if refused is not None:
             return self._fail(bind, Reason.LEDGER, refused.detail)
-        free = tuple(one for i, one in enumerate(view.ids) if view.free >> i & 1)
+        free = tuple([one for i, one in enumerate(view.ids) if view.free >> i & 1])
         machine = view.kind.name
-        planned = replace(bind, request=request, plan=plan, machine=machine, version=version)
+        planned = bind.writing(request, plan, machine=machine, version=version)
         return self._write(planned, PlannedFrom(snapshot.generation, free), now_s)
 
     def _write(
@@ -205,7 +206,6 @@ class Binds:
     ) -> WriteBinding:
         if bind.plan is not None:
             self._cluster.renew(bind.uid, deadline_s=now_s + self._rules.assume_s)
-        bind = replace(bind, phase=Phase.WRITING, n_writes=bind.n_writes + 1)
         self._unsettled.pop(bind.uid, None)
         self._under_way[bind.uid] = bind
         return bind.write_step(planned_from)
@@ -217,7 +217,8 @@ class Binds:
             return request
         is_same = bind.request is not None and bind.request.shape == request.shape
         if is_same and (bind.plan is None or self._is_intact(bind.uid, bind.plan)):
-            changed = replace(bind, request=request, version=request.resource_version)
+            version = request.resource_version
+            changed = bind.writing(request, bind.plan, machine=bind.machine, version=version)
             return self._write(changed, None, now_s)
         self._forget(bind)
         again = replace(bind, plan=None, n_replans=bind.n_replans + 1)
@@ -257,7 +258,10 @@ class Binds:
         is_intact = earlier.plan is None or self._is_intact(bind.uid, earlier.plan)
         if earlier.node != bind.node or not is_intact:
             return self._leave(bind, Reason.OUTCOME_UNKNOWN)
-        return self._write(bind.writing_as(earlier), None, now_s)
+        same = bind.writing(
+            earlier.request, earlier.plan, machine=earlier.machine, version=earlier.version
+        )
+        return self._write(same, None, now_s)
 
     def _found_bound(self, bind: BindCall, pod: wire.Pod, node: str, now_s: float) -> Answer:
         """Take over what the pod says it has; the watch will say the same."""
@@ -307,19 +311,27 @@ class Binds:
         """
         request, plan = bind.request, bind.plan
         if request is None or plan is None:
-            return self._said(bind, Outcome.OK, wire.encode_bind(), self._generation)
-        return replace(
-            self._said(bind, Outcome.OK, wire.encode_bind(), plan.generation),
+            return self._said(bind, Outcome.OK, _SUCCESS, self._generation)
+        return Answer(
+            Verb.BIND,
+            Outcome.OK,
+            _SUCCESS,
+            plan.generation,
+            pod=f"{bind.namespace}/{bind.name}",
+            pod_uid=bind.uid,
+            node=bind.node,
             placed_gbytes_per_s=plan.score_gbytes_per_s,
             machine=bind.machine,
             size_gpus=request.size_gpus,
+            n_replans=bind.n_replans,
+            warnings=request.warnings,
         )
 
     def _bound(self, bind: BindCall, node: str) -> Answer:
         """The pod has a node already, by whomever."""
         if node == bind.node:
             self._end(bind)
-            said = self._said(bind, Outcome.OK, wire.encode_bind(), self._generation)
+            said = self._said(bind, Outcome.OK, _SUCCESS, self._generation)
             return replace(said, detail="again")
         detail = f"bound to node {node}, expected {quote(bind.node)}"
         return self._error(bind, Reason.BOUND_ELSEWHERE, f"{bind.title}: {detail}")

@@ -15,7 +15,7 @@ with the best node first.
 from __future__ import annotations
 
 from itertools import islice, zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,42 +24,84 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extender.snapshot import ClusterSnapshot
+    from extender.frame import Frame
 
-__all__ = ["draw"]
+__all__ = ["draw", "sort_keys"]
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_GOLDEN = 0x9E3779B97F4A7C15
 """2^64 / golden ratio, odd: Fibonacci hashing (Knuth, TAOCP 3, 6.4)."""
-_HASH_BITS = 47
-"""Bits of the hash in a sort key; above them stands the place, below 65,536 (there are no more
-different ranks among nodes than states), and the sign stays free."""
+_KEY_BITS = 63
+"""Bits of a sort key, without the sign: from the highest, a node's zone, its place, a hash, and its
+position. Places and positions are numbers below that of the nodes; the hash has what is left."""
 
 
-def draw(
-    snapshot: ClusterSnapshot,
+def sort_keys(zones: Sequence[int], hashes: Sequence[int]) -> NDArray[np.int64]:
+    """Sort keys int64[n] of a frame's nodes, with all in the first place and before any pod.
+
+    `zones` are numbers from 0, `hashes` of 64 bits.
+    """
+    layout = _Layout.of(len(zones), 1 + max(zones, default=0))
+    keys = [
+        zone << layout.zone_at | _top(one, layout.n_hash_bits) << layout.hash_at | position
+        for position, (zone, one) in enumerate(zip(zones, hashes, strict=True))
+    ]
+    return np.array(keys, dtype=np.int64)
+
+
+def draw(  # noqa: PLR0913 - what a draw depends on
+    frame: Frame,
     positions: NDArray[np.int64],
+    numbers: NDArray[np.int64],
     places: NDArray[np.int64],
     *,
     limit: int,
     pod_hash: int,
-) -> list[int]:
+) -> NDArray[np.int64]:
     """Draw at most `limit` of the nodes at `positions`; gives their positions.
 
-    `places` holds the place of each one's rank, 0 the best, equal for equal ranks. Nodes whose
-    place and hash are equal (one in 10^7 draws from 5,000) keep the order of `positions`. O(n) for
-    each zone.
+    `numbers` are the nodes' state numbers, `places` by state number holds the place of its rank, 0
+    the best, equal for equal ranks. `pod_hash` is any number. O(n log n).
     """
-    hashed = (snapshot.ties[positions] ^ np.uint64(pod_hash)) * _GOLDEN
-    keys = (places << _HASH_BITS) | (hashed >> np.uint64(64 - _HASH_BITS)).astype(np.int64)
-    zone_ids = snapshot.zone_ids[positions]
-    queues: list[tuple[int, list[int]]] = []
-    for zone in np.flatnonzero(np.bincount(zone_ids)).tolist():
-        members = np.flatnonzero(zone_ids == zone)
-        if len(members) > limit:
-            members = members[np.argpartition(keys[members], limit - 1)[:limit]]
-        members = members[np.argsort(keys[members], kind="stable")]
-        queues.append((int(keys[members[0]]), positions[members].tolist()))
-    return _in_turn([queue for _, queue in sorted(queues)], limit)
+    layout = _Layout.of(len(frame.sort_keys), frame.n_zones)
+    own = _top(pod_hash * _GOLDEN, layout.n_hash_bits) << layout.hash_at
+    keys = (places << layout.place_at)[numbers] | (frame.sort_keys[positions] ^ own)
+    keys.sort()
+    zones = [zone << layout.zone_at for zone in range(1, frame.n_zones)]
+    ends: list[int] = [*keys.searchsorted(zones).tolist(), len(keys)]
+    queues: list[list[int]] = []
+    begin = 0
+    for end in ends:
+        if begin < end:
+            queues.append(keys[begin : min(end, begin + limit)].tolist())
+        begin = end
+    below_zone = (1 << layout.zone_at) - 1
+    queues.sort(key=lambda queue: queue[0] & below_zone)
+    drawn = np.array(_in_turn(queues, limit), dtype=np.int64)
+    drawn &= (1 << layout.hash_at) - 1
+    return drawn
+
+
+class _Layout(NamedTuple):
+    """At which bit each part of a sort key begins; the position begins at 0."""
+
+    zone_at: int
+    place_at: int
+    hash_at: int
+
+    @property
+    def n_hash_bits(self) -> int:
+        return self.place_at - self.hash_at
+
+    @staticmethod
+    def of(n_nodes: int, n_zones: int) -> _Layout:
+        n_bits = n_nodes.bit_length()
+        zone_at = _KEY_BITS - n_zones.bit_length()
+        return _Layout(zone_at, zone_at - n_bits, n_bits)
+
+
+def _top(number: int, n_bits: int) -> int:
+    """The highest bits of a number of 64."""
+    return (number & (1 << 64) - 1) >> 64 - n_bits
 
 
 def _in_turn(queues: Sequence[Sequence[int]], limit: int) -> list[int]:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from extender.request import is_packed
@@ -71,14 +71,17 @@ class Rank:
     speed_gbytes_per_s: float
     remainder_cost_gpus: float
     n_free: int
+    key: tuple[bool, tuple[int, int] | tuple[()], int, float, int] = field(
+        init=False, repr=False, compare=False
+    )
+    """Sort key, without the caller's tie-break."""
 
-    @property
-    def key(self) -> tuple[bool, tuple[int, int] | tuple[()], int, float, int]:
-        """Sort key, without the caller's tie-break."""
+    def __post_init__(self) -> None:
         speed = self.speed_gbytes_per_s
         speed_class = math.floor(math.log(speed) / math.log1p(EQUAL)) if speed > 0 else 0
         remainder = round(self.remainder_cost_gpus, _ROUNDING)
-        return (not self.step, self.step, -speed_class, remainder, self.n_free)
+        key = (not self.step, self.step, -speed_class, remainder, self.n_free)
+        object.__setattr__(self, "key", key)
 
 
 def unranked(n_free: int) -> Rank:

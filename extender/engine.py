@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from extender import wire
 from extender.answers import Answer, Outcome, Verb, failure
+from extender.asked import PlainReader, Question, locate
 from extender.binds import Binds
 from extender.errors import ExtenderError, MalformedPod, UserError, WireError
 from extender.explain import explain_bound, explain_pod
@@ -32,6 +33,7 @@ from extender.verbs import filter_nodes, prioritize_nodes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from extender.asked import AskedNodes
     from extender.parked import Wake
     from extender.preempt import NodesRead, ReadNodes
     from extender.request import PodRequest
@@ -54,6 +56,7 @@ class Engine:
         self._cluster = cluster
         self.rules = rules
         self._rater = Rater(loss_bounds=rules.loss_bounds)
+        self._reader = PlainReader(rules.resources)
         self._remembered = Remembered()
         self.parked = Parked(self._rater, wake_after_s=rules.wake_after_s)
         self.binds = Binds(cluster, rules, rater=self._rater, remembered=self._remembered)
@@ -148,24 +151,26 @@ class Engine:
         return self.parked.due(self.cluster, now_s)
 
     def _filter(self, body: bytes, now_s: float) -> Answer:
-        asked = self._read(Verb.FILTER, body, now_s)
-        if isinstance(asked, Answer):
-            return asked
-        request, names = asked
+        read = self._read(Verb.FILTER, body, now_s)
+        if isinstance(read, Answer):
+            return read
+        request, asked = read.request, read.nodes
         self._remembered.remember(request)
         if request.shape is None:
             self.parked.forget(request.uid)
+            names = asked.names(self.cluster.snapshot.frame)
             body = wire.encode_filter([json.dumps(name) for name in names])
-            n_nodes = len(names)
-            return self._said(Verb.FILTER, request, body, n_nodes=n_nodes, n_named=n_nodes)
+            return self._said(Verb.FILTER, request, body, n_nodes=len(asked), n_named=len(asked))
+        snapshot = self.cluster.snapshot_for(request)
         filtered = filter_nodes(
             request,
-            names,
-            self.cluster.snapshot_for(request),
+            asked,
+            snapshot,
             rater=self._rater,
             candidate_limit=self.rules.candidate_limit,
         )
-        self._park(request, names, filtered.main_reason, now_s)
+        self._park(request, asked, filtered.main_reason, now_s)
+        self._reader.expect(request, filtered.names_json, filtered.positions, snapshot.frame)
         body = wire.encode_filter(
             filtered.names_json,
             failed_json=filtered.failed_json,
@@ -177,12 +182,12 @@ class Engine:
             body,
             outcome=Outcome.OK if filtered.n_feasible else Outcome.REFUSED,
             reason=filtered.main_reason,
-            n_nodes=len(names),
+            n_nodes=len(asked),
             n_named=len(filtered.names_json),
         )
 
     def _park(
-        self, request: PodRequest, names: Sequence[str], reason: Reason | None, now_s: float
+        self, request: PodRequest, asked: AskedNodes, reason: Reason | None, now_s: float
     ) -> None:
         """Remember a pod for which filter named no node, and why; None: it may be bound now."""
         if reason is None or not request.uid:
@@ -199,24 +204,33 @@ class Engine:
             request.priority,
             retry=request.retry,
         )
-        self.parked.park(pod, request, asked=names, known=self.cluster.snapshot.positions)
+        frame = self.cluster.snapshot.frame
+        names = asked.names(frame)
+        self.parked.park(pod, request, asked=names, known=frame.positions)
 
     def _prioritize(self, body: bytes, now_s: float) -> Answer:
-        asked = self._read(Verb.PRIORITIZE, body, now_s)
-        if isinstance(asked, Answer):
-            return asked
-        request, names = asked
+        read = self._read(Verb.PRIORITIZE, body, now_s)
+        if isinstance(read, Answer):
+            return read
+        request, asked = read.request, read.nodes
         if request.shape is None:
+            names = asked.names(self.cluster.snapshot.frame)
             entries = [wire.score_head(name) + wire.score_tail(0) for name in names]
         else:
             snapshot = self.cluster.snapshot_for(request)
-            entries = prioritize_nodes(request, names, snapshot, rater=self._rater)
+            entries = prioritize_nodes(request, asked, snapshot, rater=self._rater)
         body = wire.encode_prioritize(entries)
-        n_nodes, n_named = len(names), len(entries)
+        n_nodes, n_named = len(asked), len(entries)
         return self._said(Verb.PRIORITIZE, request, body, n_nodes=n_nodes, n_named=n_named)
 
-    def _read(self, verb: Verb, body: bytes, now_s: float) -> tuple[PodRequest, list[str]] | Answer:
+    def _read(self, verb: Verb, body: bytes, now_s: float) -> Question | Answer:
         """Read what filter and prioritize are asked, or answer at once what is wrong with it."""
+        is_ready = self.is_ready(now_s)
+        read = self._reader.read(body, self.cluster.snapshot.frame) if is_ready else None
+        return self._read_fields(verb, body, now_s) if read is None else read
+
+    def _read_fields(self, verb: Verb, body: bytes, now_s: float) -> Question | Answer:
+        """The same, field by field."""
         try:
             args = wire.decode(wire.ExtenderArgs, body)
         except WireError as error:
@@ -226,7 +240,9 @@ class Engine:
         if not self.is_ready(now_s):
             return self._stale(verb)
         request = self._parse(verb, args.pod, args.node_names, now_s)
-        return request if isinstance(request, Answer) else (request, args.node_names)
+        if isinstance(request, Answer):
+            return request
+        return Question(request, locate(args.node_names, self.cluster.snapshot.frame))
 
     def _parse(
         self, verb: Verb, pod: wire.Pod, names: Sequence[str], now_s: float

@@ -227,7 +227,7 @@ class Ledger:
         entry = self._nodes[node]
         for i in positions:
             state, owner = entry.states[i], entry.owners[i]
-            is_foreign = owner not in {None, uid} and event is not DeviceEvent.HOLD
+            is_foreign = owner is not None and owner != uid and event is not DeviceEvent.HOLD
             if is_foreign or (state, event) not in TRANSITIONS:
                 by = f" by pod {owner}" if owner else ""
                 detail = f"{event.value} for pod {uid}: device {entry.ids[i]} is {state.value}{by}"
@@ -239,7 +239,7 @@ class Ledger:
         displaced = self._displace(uid, entry, positions)
         for i in positions:
             self._set(entry, i, TRANSITIONS[entry.states[i], event], uid)
-        self._pods[uid] = Holding(uid, node, tuple(entry.ids[i] for i in positions), deadline_s)
+        self._pods[uid] = Holding(uid, node, tuple([entry.ids[i] for i in positions]), deadline_s)
         self.generation += 1
         return Applied(tuple(dict.fromkeys((*touched, node))), displaced)
 

@@ -30,7 +30,7 @@ from extender.node_record import BY_COUNT, NodeReader, fingerprint, mask_of
 from extender.pod_book import PodBook
 from extender.pod_record import PodStage
 from extender.rating import Rater, Refusal
-from extender.snapshot import make_snapshot, make_view
+from extender.snapshot import make_snapshot, make_view, with_masks
 from extender.state import BoundPod
 from extender.state_json import node_json
 from extender.telling import tell_pod
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from extender.account import Account
+    from extender.alignment import Standing
     from extender.effects import Effect
     from extender.node_record import NodeRecord
     from extender.pod_record import PodRecord
@@ -63,10 +64,10 @@ class LiveCluster:
     def __init__(self, resources: Sequence[str], *, demand: Demand) -> None:
         self._kinds = Kinds(demand)
         self._reader = NodeReader(resources, self._kinds)
-        self._book = PodBook(resources)
         self._rater = Rater()
         self._ledger = Ledger()
         self._nodes: dict[str, NodeRecord] = {}
+        self._book = PodBook(resources, self._nodes)
         # Accounts of the nodes on which something is claimed, contested or unlocated.
         self._notes: dict[str, Account] = {}
         self._claimed: dict[str, None] = {}
@@ -206,7 +207,10 @@ class LiveCluster:
         strictly lower priority have claimed. The same object as `snapshot` where nothing differs.
         """
         snapshot = self.snapshot
-        own, names = self._ledger.holding(request.uid), dict(self._claimed)
+        own = self._ledger.holding(request.uid)
+        if own is None and not self._claimed:
+            return snapshot
+        names = dict(self._claimed)
         if own is not None:
             names[own.node] = None
         masks = {name: self._free_for(request, name) for name in names}
@@ -254,20 +258,17 @@ class LiveCluster:
         """
         self._settle()
         known, node = self._book.get(request.uid), self._nodes.get(plan.node)
-        title = f"{DeviceEvent.ASSUME.value} for pod {request.uid}"
         if known is not None and known.stage is not PodStage.ASSUMED:
-            detail = f"{title}: its binding is {known.stage.value} already"
-            return Refused(request.uid, known.stage.value, DeviceEvent.ASSUME, detail)
+            stage = known.stage.value
+            return _refused(request, request.uid, stage, f"its binding is {stage} already")
         if node is None:
-            detail = f"{title}: node {plan.node} is not known"
-            return Refused(plan.node, "unknown", DeviceEvent.ASSUME, detail)
+            return _refused(request, plan.node, "unknown", f"node {plan.node} is not known")
         free = self._free_for(request, plan.node)
         for one in plan.ids:
             if not mask_of((one,), node.positions) & free:
                 states = {id_: state.value for id_, state, _ in self._ledger.states(node.name)}
                 state = states.get(one, "unknown")
-                detail = f"{title}: device {one} of node {node.name} is {state}"
-                return Refused(one, state, DeviceEvent.ASSUME, detail)
+                return _refused(request, one, state, f"device {one} of node {node.name} is {state}")
         self._book.assume(request, plan, resource=node.resource, deadline_s=deadline_s)
         return None
 
@@ -308,29 +309,23 @@ class LiveCluster:
         if not (self._book.touched or self._is_restructured):
             return
         touched, self._book.touched = self._book.touched, {}
-        accounts: dict[str, Account] = {}
+        changed: list[tuple[NodeRecord, Account, Standing]] = []
         for name in touched:
-            node = self._nodes.get(name)
+            node, pods = self._nodes.get(name), self._book.at_home(name)
             if node is not None:
-                accounts[name] = make_account(
-                    node,
-                    self._book.at_home(name),
-                    self._book.nominated_to(name),
-                    partial(self._choose, node),
-                )
+                nominations = self._book.nominated_to(name)
+                account = make_account(node, pods, nominations, partial(self._choose, node))
+                changed.append((node, account, let_go(self._ledger, name, account)))
             elif self._is_synced:
-                self._look_for(self._book.at_home(name))
-        for name, account in accounts.items():
-            let_go(self._ledger, name, account)
-        views = {name: self._settle_node(self._nodes[name], it) for name, it in accounts.items()}
-        self._show(views)
+                self._look_for(pods)
+        self._show({one[0].name: self._settle_node(*one) for one in changed})
         if self._kinds.is_crowded:
             machines = (node.machine for node in self._nodes.values())
             self._kinds.keep(one for one in machines if one is not None)
 
-    def _settle_node(self, node: NodeRecord, account: Account) -> NodeView:
-        take(self._ledger, node, account)
-        old, view = self._snapshot.nodes.get(node.name), self._view(node, account)
+    def _settle_node(self, node: NodeRecord, account: Account, left: Standing) -> NodeView:
+        take(self._ledger, node, account, left)
+        old, view = self._shown(node.name), self._view(node, account)
         if old is None or old.kind is not view.kind or old.ids != view.ids:
             if view.free or account.claims:
                 self._freed.add(node.name)
@@ -353,7 +348,7 @@ class LiveCluster:
 
     def _show(self, views: Mapping[str, NodeView]) -> None:
         old = self._snapshot
-        changed = [view for name, view in views.items() if not _is_same(view, old.nodes.get(name))]
+        changed = [view for name, view in views.items() if not _is_same(view, self._shown(name))]
         if (changed or self._is_restructured) and self._ledger.generation == old.generation:
             # A kind or a zone changed, which is no concern of the ledger.
             self._ledger.generation += 1
@@ -377,14 +372,19 @@ class LiveCluster:
         label, machine = node.label, node.machine
         if account.unlocated and machine is not None:
             label, machine = BY_COUNT, None
+        kind = self._kinds.kind(label, node.resource, machine, manager_of(node.report))
+        free, reserved = account.free, account.claimed
+        old = self._shown(node.name)
+        if old is not None and old.kind is kind and old.ids == node.ids and old.zone == node.zone:
+            return with_masks(old, free=free, reserved=reserved)
         return make_view(
-            node.name,
-            zone=node.zone,
-            kind=self._kinds.kind(label, node.resource, machine, manager_of(node.report)),
-            ids=node.ids,
-            free=account.free,
-            reserved=account.claimed,
+            node.name, zone=node.zone, kind=kind, ids=node.ids, free=free, reserved=reserved
         )
+
+    def _shown(self, name: str) -> NodeView | None:
+        """The node as the snapshot has it, None where it is new."""
+        position = self._snapshot.positions.get(name)
+        return None if position is None else self._snapshot.views[position]
 
     def _free_for(self, request: PodRequest, name: str) -> int:
         """The mask of what a pod may have on a node."""
@@ -409,6 +409,11 @@ class LiveCluster:
     def _node_json(self, node: NodeRecord) -> dict[str, object]:
         view, note = self._snapshot.nodes[node.name], self._notes.get(node.name)
         return node_json(node, view, note, self._ledger.states(node.name), self._book.name_of)
+
+
+def _refused(request: PodRequest, subject: str, state: str, detail: str) -> Refused:
+    event = DeviceEvent.ASSUME
+    return Refused(subject, state, event, f"{event.value} for pod {request.uid}: {detail}")
 
 
 def _is_same(view: NodeView, old: NodeView | None) -> bool:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from extender.account import Nomination
 from extender.effects import Probe
 from extender.pod_record import PodBody, PodRecord, PodStage, kept_plan, read_body, read_plan
+from topology.plan import encode_plan
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -46,11 +47,13 @@ LOOK_AGAIN_S = 10.0
 class PodBook:
     """The pods. `touched` are the nodes that inputs concerned, `effects` what is to be done.
 
-    `n_ended` counts by node the pods that ended there since it was last known.
+    `n_ended` counts by node the pods that ended there since it was last known. `nodes` are those
+    that are known, now and later: the book looks into it.
     """
 
-    def __init__(self, resources: Sequence[str]) -> None:
+    def __init__(self, resources: Sequence[str], nodes: Mapping[str, object]) -> None:
         self._resources = tuple(resources)
+        self._nodes = nodes
         self._numbers = count(1)
         self._pods: dict[str, PodRecord] = {}
         self._unseen: dict[str, PodRecord] = {}
@@ -110,12 +113,15 @@ class PodBook:
             if pod.is_lost or pod.is_guess:
                 self.probe(pod)
             return
-        home = pod.home
+        home, is_expected = pod.home, self._is_expected(pod, facts, plan_hash)
         pod.told = None if facts.allocated is None else hash(facts.allocated)
-        pod.plan, pod.plan_hash = read_plan(facts.plan), plan_hash
+        if pod.plan is None or pod.plan_hash != plan_hash:
+            pod.plan, pod.plan_hash = read_plan(facts.plan), plan_hash
         pod.was_probed = pod.is_doubted = False
         pod.stage, pod.deadline_s = PodStage.SEEN, None
         self._unseen.pop(pod.uid, None)
+        if is_expected:
+            return
         if pod.is_guess and pod.plan is not None:
             pod.body, pod.is_guess = None, False
         self._move(pod, home)
@@ -209,7 +215,7 @@ class PodBook:
         pod = PodRecord(request.uid, request.namespace, request.name, number)
         pod.stage, pod.deadline_s = PodStage.ASSUMED, deadline_s
         if plan.containers:
-            pod.plan = kept_plan(plan)
+            pod.plan, pod.plan_hash = kept_plan(plan), hash(encode_plan(plan))
         else:
             pod.body, pod.is_guess = PodBody(plan.node, ((resource, len(plan.ids)),)), True
         self._add(pod)
@@ -265,6 +271,21 @@ class PodBook:
         self.effects[Probe(pod.namespace, pod.name, pod.uid)] = None
 
     # Inside.
+
+    def _is_expected(self, pod: PodRecord, facts: PodFacts, plan_hash: int | None) -> bool:
+        """Whether a watch shows what was confirmed: nothing follows from it for the pod's node.
+
+        Not so where something else is to be told or looked for at each sign of change.
+        """
+        return (
+            pod.stage is PodStage.ACCEPTED
+            and pod.plan is not None
+            and pod.plan_hash == plan_hash
+            and pod.home in self._nodes
+            and not pod.is_lost
+            and pod.told is None
+            and facts.allocated is None
+        )
 
     def _add(self, pod: PodRecord) -> PodRecord:
         self._pods[pod.uid] = pod

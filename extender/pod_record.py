@@ -64,7 +64,8 @@ class PodRecord:
 
     `is_guess`: its body is where a binding by count would put it, which nobody has confirmed.
     `is_doubted`: its binding was accepted, but no watch has shown it in time.
-    `plan_hash` is that of the plan's text as a watch showed it. `deadline_s` is there until a watch
+    `plan_hash` is that of the plan's text as a watch showed it, or else as the binding writes it.
+    `deadline_s` is there until a watch
     has shown the pod. `is_lost`: nobody can name its devices. `was_probed`: a reading in full was
     asked for since they were last known. `told` is the hash of the last `coterie.gpu/allocated`
     text, `contested` the ids of the last conflict, `missing` what it ran without: none of these is

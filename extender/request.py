@@ -12,7 +12,7 @@ what the API server lets through and cannot be meant.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -49,12 +49,20 @@ rounding makes a whole number."""
 class Shape:
     """All that decides which set a pod gets on a given node: equal shapes share their answers.
 
-    `requests` carry the position of the container as its name, so that names do not matter.
+    `requests` carry the position of the container as its name, so that names do not matter. Shapes
+    are keys that are looked up with each call: the hash is kept.
     """
 
     resource: str
     requests: tuple[ContainerRequest, ...]
     policy: PlacementPolicy
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.resource, self.requests, self.policy)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +101,12 @@ def parse_pod(pod: Pod, resources: Sequence[str]) -> PodRequest:
     """
     meta = pod.metadata
     asked = [
-        (resource, ContainerRequest(name=one.name, size=size, role=role))
+        (resource, one.name, size, role)
         for one, role in _containers(pod)
         for resource in resources
         if (size := _size(one, resource)) > 0
     ]
-    found = sorted({resource for resource, _ in asked})
+    found = sorted({resource for resource, _, _, _ in asked})
     if len(found) > 1:
         msg = f"pod {_title(pod)} asks for {' and '.join(found)}, expected one GPU resource"
         raise UserError(msg)
@@ -115,21 +123,17 @@ def parse_pod(pod: Pod, resources: Sequence[str]) -> PodRequest:
             priority=priority,
             resource_version=version,
         )
-    requests = tuple(request for _, request in asked)
-    policy = _policy(pod, requests)
+    requests = tuple(
+        ContainerRequest(name=str(i), size=size, role=role)
+        for i, (_, _, size, role) in enumerate(asked)
+    )
+    containers = tuple(name for _, name, _, _ in asked)
     return PodRequest(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
-        shape=Shape(
-            resource=found[0],
-            requests=tuple(
-                ContainerRequest(name=str(i), size=one.size, role=one.role)
-                for i, one in enumerate(requests)
-            ),
-            policy=policy,
-        ),
-        containers=tuple(request.name for request in requests),
+        shape=Shape(found[0], requests, _policy(pod, requests, containers)),
+        containers=containers,
         size_gpus=pod_size(requests),
         nominated_node=nominated or None,
         has_soft_wishes=has_soft_wishes,
@@ -195,15 +199,19 @@ def _whole(quantity: str) -> int | None:
     return int(value)
 
 
-def _policy(pod: Pod, requests: Sequence[ContainerRequest]) -> PlacementPolicy:
+def _policy(
+    pod: Pod, requests: Sequence[ContainerRequest], containers: Sequence[str]
+) -> PlacementPolicy:
     annotations = pod.metadata.annotations or {}
     try:
         policy = parse_policy(annotations)
     except PolicyError as error:
         msg = f"pod {_title(pod)}: {error}"
         raise UserError(msg) from error
-    single = next((one.name for one in requests if one.size == 1), None)
-    if policy.min_bandwidth_gbytes_per_s is not None and single is not None:
+    if policy.min_bandwidth_gbytes_per_s is None:
+        return policy
+    single = next((name for i, name in enumerate(containers) if requests[i].size == 1), None)
+    if single is not None:
         msg = (
             f"pod {_title(pod)}: annotation {names.MIN_BANDWIDTH} is "
             f"{quote(annotations[names.MIN_BANDWIDTH])} but container {quote(single)} asks for "

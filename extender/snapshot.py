@@ -8,27 +8,25 @@ Nodes of one kind with the same devices free are alike to every pod: they share 
 verbs rate each state once. Where the kubelet's Topology Manager has a say, what is claimed counts
 in the state too: the kubelet knows of no claim, and confines a pod by all that it has free.
 
-What the verbs need of every node asked about lies in arrays by node position, so that 5,000 nodes
-cost a few array operations and not 5,000 turns of a loop.
+The names and zones of the nodes stand in its frame (`extender.frame`), which changes less often.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from hashlib import blake2b
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from extender.wire import score_head
+from extender.frame import make_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from extender.frame import Frame
     from topology.numa_hints import TopologyManager
     from topology.select import Machine
 
@@ -40,6 +38,7 @@ __all__ = [
     "make_snapshot",
     "make_view",
     "with_free",
+    "with_masks",
 ]
 
 _KIND_BITS = 32
@@ -76,7 +75,7 @@ class NodeKind:
 class NodeView:
     """One node. `free` has bit i set where device i may be given away; ids in device order.
 
-    `state` is equal for nodes that are alike to every pod. `host_json` is the name as JSON.
+    `state` is equal for nodes that are alike to every pod.
     `reserved` are devices that are kept for others, though the kubelet has them free; 0 for a kind
     without a Topology Manager, where that makes no difference.
     """
@@ -87,7 +86,6 @@ class NodeView:
     ids: tuple[str, ...]
     free: int
     state: int
-    host_json: str
     reserved: int = 0
 
 
@@ -104,14 +102,22 @@ def make_view(  # noqa: PLR0913 - all that a view is made of
     if kind.manager is None:
         reserved = 0
     state = _state(kind, free, reserved << len(ids))
-    return NodeView(name, zone, kind, ids, free, state, json.dumps(name), reserved)
+    return NodeView(name, zone, kind, ids, free, state, reserved)
 
 
 def with_free(view: NodeView, free: int) -> NodeView:
     """The same node with other devices free; none of them is reserved any more."""
-    reserved = view.reserved & ~free
+    return with_masks(view, free=free, reserved=view.reserved & ~free)
+
+
+def with_masks(view: NodeView, *, free: int, reserved: int) -> NodeView:
+    """The same node with other devices free and reserved; the same object where nothing differs."""
+    if view.kind.manager is None:
+        reserved = 0
+    if free == view.free and reserved == view.reserved:
+        return view
     state = _state(view.kind, free, reserved << len(view.ids))
-    return replace(view, free=free, reserved=reserved, state=state)
+    return NodeView(view.name, view.zone, view.kind, view.ids, free, state, reserved)
 
 
 def _state(kind: NodeKind, free: int, reserved_above: int) -> int:
@@ -137,28 +143,28 @@ class _Nodes(Mapping[str, NodeView]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterSnapshot:
-    """All nodes, by position 0..n-1. `generation` is the ledger's.
+    """All nodes of a frame, by their positions. `generation` is the ledger's.
 
-    Static: `positions` by name, `zone_ids` int64[n], `ties` uint64[n] (a hash of each name),
-    `score_heads` (each node's part of a prioritize answer), `has_soft_taints` (some node carries a
-    PreferNoSchedule taint). Per moment: `views` and `state_ids` int64[n], small numbers that are
-    equal for equal states; `state_numbers` maps a view's state to its number.
+    `state_ids` int64[n] are small numbers that are equal for equal states; `state_numbers` maps a
+    view's state to its number, `samples` has a view of each number, which no node need have now.
 
     `observed_at_s` is when the feed last heard from its source, None for a feed inside this
     process, which cannot lag. `is_synced` is False until the feed has seen everything once.
     """
 
-    positions: Mapping[str, int]
-    zone_ids: NDArray[np.int64]
-    ties: NDArray[np.uint64]
-    score_heads: Sequence[str]
-    has_soft_taints: bool
+    frame: Frame
     views: Sequence[NodeView]
     state_ids: NDArray[np.int64]
     state_numbers: Mapping[int, int]
+    samples: Sequence[NodeView]
     generation: int
     is_synced: bool = True
     observed_at_s: float | None = None
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """Positions by name."""
+        return self.frame.positions
 
     @property
     def nodes(self) -> Mapping[str, NodeView]:
@@ -176,50 +182,57 @@ class ClusterSnapshot:
         views = (self.views[self.positions[name]] for name in changed)
         return self.with_views([with_free(view, changed[view.name]) for view in views], generation)
 
-    def with_views(self, changed: Iterable[NodeView], generation: int) -> ClusterSnapshot:
+    def with_views(self, changed: Sequence[NodeView], generation: int) -> ClusterSnapshot:
         """The same cluster with other views of some of its nodes, in the same zones."""
-        views = list(self.views)
-        state_ids = self.state_ids.copy()
-        numbers = dict(self.state_numbers)
+        views, state_ids = self.views, self.state_ids
+        numbers, samples = self.state_numbers, self.samples
+        if changed:
+            views, state_ids = self._views_with(changed), state_ids.copy()
         for view in changed:
-            position = self.positions[view.name]
-            views[position] = view
-            state_ids[position] = numbers.setdefault(view.state, len(numbers))
+            number = numbers.get(view.state)
+            if number is None:
+                number = len(numbers)
+                numbers, samples = {**numbers, view.state: number}, (*samples, view)
+            state_ids[self.positions[view.name]] = number
         if len(numbers) > 2 * len(views) + _SPARE_STATES:
-            numbers, state_ids = _number_states(views)
-        return replace(
-            self,
-            views=views,
-            state_ids=state_ids,
-            state_numbers=numbers,
-            generation=generation,
+            numbers, samples, state_ids = _number_states(views)
+        return ClusterSnapshot(
+            self.frame,
+            views,
+            state_ids,
+            numbers,
+            samples,
+            generation,
+            self.is_synced,
+            self.observed_at_s,
         )
+
+    def _views_with(self, changed: Sequence[NodeView]) -> Sequence[NodeView]:
+        views = list(self.views)
+        for view in changed:
+            views[self.positions[view.name]] = view
+        return views
 
 
 def make_snapshot(
     views: Sequence[NodeView], *, generation: int = 0, has_soft_taints: bool = False
 ) -> ClusterSnapshot:
     """Make the first snapshot of a cluster; the views' names are different."""
-    zones = {zone: i for i, zone in enumerate(sorted({view.zone for view in views}))}
-    numbers, state_ids = _number_states(views)
-    return ClusterSnapshot(
-        positions={view.name: i for i, view in enumerate(views)},
-        zone_ids=np.array([zones[view.zone] for view in views], dtype=np.int64),
-        ties=np.array([_hash(view.name) for view in views], dtype=np.uint64),
-        score_heads=tuple(score_head(view.name) for view in views),
+    frame = make_frame(
+        [view.name for view in views],
+        [view.zone for view in views],
         has_soft_taints=has_soft_taints,
-        views=tuple(views),
-        state_ids=state_ids,
-        state_numbers=numbers,
-        generation=generation,
     )
+    numbers, samples, state_ids = _number_states(views)
+    return ClusterSnapshot(frame, tuple(views), state_ids, numbers, samples, generation)
 
 
-def _number_states(views: Sequence[NodeView]) -> tuple[dict[int, int], NDArray[np.int64]]:
-    numbers: dict[int, int] = {}
-    ids = [numbers.setdefault(view.state, len(numbers)) for view in views]
-    return numbers, np.array(ids, dtype=np.int64)
-
-
-def _hash(name: str) -> int:
-    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
+def _number_states(
+    views: Sequence[NodeView],
+) -> tuple[Mapping[int, int], Sequence[NodeView], NDArray[np.int64]]:
+    samples: dict[int, NodeView] = {}
+    for view in views:
+        samples.setdefault(view.state, view)
+    numbers = {state: number for number, state in enumerate(samples)}
+    ids = np.array([numbers[view.state] for view in views], dtype=np.int64)
+    return numbers, tuple(samples.values()), ids

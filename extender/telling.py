@@ -40,7 +40,7 @@ def _probe(book: PodBook, node: NodeRecord, account: Account, pod: PodRecord) ->
 
 def _tell_conflict(book: PodBook, node: NodeRecord, account: Account, pod: PodRecord) -> None:
     mask = account.contested.get(pod.uid, 0)
-    ids = tuple(one for i, one in enumerate(node.ids) if mask >> i & 1)
+    ids = tuple(one for i, one in enumerate(node.ids) if mask >> i & 1) if mask else ()
     if ids and ids != pod.contested:
         owners = tuple(
             book.name_of(uid) or uid for uid, share in account.shares.items() if share.mask & mask
@@ -69,7 +69,7 @@ def _tell_mismatch(book: PodBook, node: NodeRecord, account: Account, pod: PodRe
 
 
 def _tell_missing(book: PodBook, node: NodeRecord, pod: PodRecord) -> None:
-    missing = tuple(one for one in node.report.missing if one.uid == pod.uid)
+    missing = tuple([one for one in node.report.missing if one.uid == pod.uid])
     if missing and missing != pod.missing:
         book.effects[Missing(pod.namespace, pod.name, pod.uid, node.name, missing)] = None
     pod.missing = missing

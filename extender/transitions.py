@@ -31,6 +31,9 @@ __all__ = ["OWNED", "TRANSITIONS", "DeviceEvent", "DeviceState"]
 class DeviceState(Enum):
     """State of one device id. The *_UNHEALTHY states are in use and bad."""
 
+    # Enum's own hashes the member's name, by a call in Python: each look-up in a table makes two.
+    __hash__ = object.__hash__
+
     FREE = "free"
     CLAIMED = "claimed"
     ASSUMED = "assumed"
@@ -44,6 +47,8 @@ class DeviceState(Enum):
 
 class DeviceEvent(Enum):
     """What happens to one device id."""
+
+    __hash__ = object.__hash__
 
     CLAIM = "claim"
     ASSUME = "assume"

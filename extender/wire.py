@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 __all__ = [
+    "NO_NAMES",
     "BindingArgs",
     "Container",
     "ExtenderArgs",
@@ -48,11 +49,13 @@ __all__ = [
     "PreemptionArgs",
     "ResourceRequirements",
     "Victims",
+    "cut_names",
     "decode",
     "encode_bind",
     "encode_filter",
     "encode_preempt",
     "encode_prioritize",
+    "join_names",
     "reason_tail",
     "score_head",
     "score_tail",
@@ -236,6 +239,35 @@ _KINDS = {
 
 _SHOWN_BYTES = 320
 """Enough of a body for what a message repeats of it, whatever the characters."""
+
+
+NO_NAMES = b'"NodeNames":null}'
+"""Makes a whole request of what `cut_names` cut off before the names."""
+
+
+def cut_names(body: bytes) -> tuple[bytes, list[bytes]] | None:
+    """Cut a request of filter or prioritize into what stands before its names, and their JSON.
+
+    For bodies as Go's encoding/json writes them: the names last, without white space, at least one
+    of them. None for others. Nothing is checked: the body is what it seems to be if the first part
+    with `NO_NAMES` is a request, and each text is the JSON of a known name without its quotes.
+
+    >>> cut_names(b'{"Pod":{},"Nodes":null,"NodeNames":["n1","n2"]}')
+    (b'{"Pod":{},"Nodes":null,', [b'n1', b'n2'])
+    """
+    begin = body.find(_NAMES_BEGIN)
+    if begin < 0 or not body.endswith(_NAMES_END):
+        return None
+    names = body[begin + len(_NAMES_BEGIN) : -len(_NAMES_END)]
+    return body[:begin], names.split(b'","')
+
+
+def join_names(head: bytes, names_json: Iterable[str]) -> bytes:
+    """The request that `cut_names` would cut into this head and these names, given as strings."""
+    return b'%b"NodeNames":[%b]}' % (head, ",".join(names_json).encode())
+
+
+_NAMES_BEGIN, _NAMES_END = b'"NodeNames":["', b'"]}'
 
 
 def decode(model: type[W], body: bytes) -> W:

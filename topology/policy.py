@@ -140,8 +140,11 @@ def parse_policy(annotations: Mapping[str, str]) -> PlacementPolicy:
     Traceback (most recent call last):
     topology.errors.PolicyError: annotation coterie.gpu/affinity is 'nvlnk', expected one of: ...
     """
-    for key in sorted(annotations):
-        if key.startswith(names.PREFIX) and key not in _KNOWN_KEYS:
+    own = sorted(key for key in annotations if key.startswith(names.PREFIX))
+    if not own:
+        return DEFAULT_POLICY
+    for key in own:
+        if key not in _KNOWN_KEYS:
             known = ", ".join(names.USER_KEYS)
             msg = f"annotation {quote(key)} is not a key of Coterie, expected one of: {known}"
             raise PolicyError(msg)

@@ -137,7 +137,7 @@ def test_time_is_told_apart():
     """Two calls of 5 ms, 3 of them in the answer: 2 ms of HTTP; the rest is the answer's own."""
     asked = {"filter": _Asked([0.005], [0.005])}
     ((verb, n, total, http, decoding, rest),) = _parts(
-        asked, {"filter": (1.0, 4)}, {"filter": (1.006, 6)}, question(pod("u", 1), "[]")
+        asked, {"filter": (1.0, 4)}, {"filter": (1.006, 6)}, question(pod("u", 1), '["a"]')
     )
     assert (verb, n) == ("filter", 2)
     assert (total, http) == pytest.approx((5.0, 2.0))

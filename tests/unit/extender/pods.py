@@ -35,8 +35,9 @@ def pod(n_gpus: Any = None, *, uid: str = "u1", **annotations: str) -> dict[str,
 
 
 def args(pod: dict[str, Any], names: list[str] | None) -> bytes:
-    """An ExtenderArgs body."""
-    return json.dumps({"Pod": pod, "Nodes": None, "NodeNames": names}).encode()
+    """An ExtenderArgs body, spelled as Go spells it."""
+    content = {"Pod": pod, "Nodes": None, "NodeNames": names}
+    return json.dumps(content, separators=(",", ":")).encode()
 
 
 def binding(uid: str, node: str, **more: str) -> bytes:

@@ -24,10 +24,14 @@ def view(name: str, zone: str, free: int) -> NodeView:
 def drawn(views: list[NodeView], *, limit: int, pod: int = 7) -> list[NodeView]:
     """What is drawn from all of these nodes, in order."""
     costs = sorted(set(COSTS.values()))
-    places = np.array([costs.index(COSTS[one.free]) for one in views], dtype=np.int64)
+    snapshot = make_snapshot(views)
+    places = np.zeros(len(snapshot.state_numbers), dtype=np.int64)
+    for one in views:
+        places[snapshot.state_numbers[one.state]] = costs.index(COSTS[one.free])
     positions = np.arange(len(views), dtype=np.int64)
-    found = draw(make_snapshot(views), positions, places, limit=limit, pod_hash=pod)
-    return [views[i] for i in found]
+    numbers = snapshot.state_ids
+    found = draw(snapshot.frame, positions, numbers, places, limit=limit, pod_hash=pod)
+    return [views[i] for i in found.tolist()]
 
 
 def names(views: list[NodeView], *, limit: int, pod: int = 7) -> list[str]:

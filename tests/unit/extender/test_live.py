@@ -247,9 +247,9 @@ class TestNodes:
     def test_soft_taints_count_where_gpus_are_served(self):
         """A taint on a node that no GPU pod can use must not switch the candidate limit off."""
         cluster = live(node("n1"), node("n2", allocatable={}, has_soft_taint=True))
-        assert not cluster.snapshot.has_soft_taints
+        assert not cluster.snapshot.frame.has_soft_taints
         cluster.see_node(node("n1", has_soft_taint=True))
-        assert cluster.snapshot.has_soft_taints
+        assert cluster.snapshot.frame.has_soft_taints
 
 
 class TestHealth:
@@ -673,6 +673,41 @@ class TestBindings:
         assert cluster.snapshot is snapshot
         cluster.lose_pod("p")
         assert free(cluster, "n1") == "1111"
+
+    @pytest.mark.parametrize(
+        ("shown", "owned"),
+        [
+            pytest.param(("n1-0",), {"n1-0": ("bound", "p")}, id="the same"),
+            pytest.param(("n1-2",), {"n1-2": ("bound", "p")}, id="another plan"),
+        ],
+    )
+    def test_the_plan_that_a_watch_shows_counts(self, shown, owned):
+        """What was written is mostly what is shown, but the annotation is the record."""
+        cluster = live(node("n1"))
+        assert bind(cluster, "p", "n1", 0)
+        snapshot = cluster.snapshot
+        cluster.see_pod(facts("p", plan_of("n1", *shown)))
+        assert owners(cluster, "n1") == owned
+        assert (cluster.snapshot is snapshot) == (shown == ("n1-0",))
+
+    def test_a_confirmed_pod_that_is_shown_on_a_lost_node_is_read(self):
+        """Its node went before a watch showed the pod: it may be elsewhere."""
+        cluster = live(node("n1"))
+        assert bind(cluster, "p", "n1", 0)
+        assert cluster.take_effects() == ()
+        cluster.lose_node("n1")
+        cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
+        assert cluster.take_effects() == (probe("p"),)
+
+    def test_what_a_confirmed_pod_got_is_told_again_where_a_watch_does_not_show_it(self):
+        """The kubelet was quicker than the watch, and the user's text was not written yet."""
+        cluster = live(node("n1"))
+        assert bind(cluster, "p", "n1", 0)
+        cluster.see_node(node("n1", devices=report(holds=(hold("p", "n1-3"),))))
+        told = cluster.take_effects()
+        assert [type(one) for one in told] == [Mismatch]
+        cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
+        assert cluster.take_effects() == told
 
     @pytest.mark.parametrize(
         "order",

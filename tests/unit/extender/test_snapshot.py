@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,9 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender import snapshot as snapshot_module
-from extender.snapshot import NodeKind, make_snapshot, make_view
+from extender.snapshot import NodeKind, make_snapshot, make_view, with_masks
+from topology.devices import TopologyManagerPolicy, TopologyManagerScope
+from topology.numa_hints import TopologyManager
 
 KINDS = [NodeKind(i, f"kind-{i}", "nvidia.com/gpu", None) for i in range(2)]
+
+MANAGER = TopologyManager(TopologyManagerPolicy.RESTRICTED, TopologyManagerScope.POD)
 
 
 def snapshot(n_nodes: int = 3):
@@ -35,6 +40,35 @@ def test_a_change_leaves_the_old_snapshot_as_it_was():
     assert after.nodes["n0"] is before.nodes["n0"]
     assert after.positions is before.positions
     assert before.state_ids.tolist() == [0, 1, 0]
+
+
+def test_a_generation_alone_shares_everything_else():
+    """A binding that is confirmed changes no node."""
+    before = snapshot()
+    after = before.with_views([], 7)
+    assert (before.generation, after.generation) == (0, 7)
+    assert after.views is before.views
+    assert after.state_ids is before.state_ids
+
+
+@pytest.mark.parametrize(
+    ("manager", "masks", "is_same"),
+    [
+        pytest.param(None, (0xFF, 0), True, id="nothing differs"),
+        pytest.param(None, (0xFE, 0), False, id="other devices are free"),
+        pytest.param(None, (0xFF, 1), True, id="nobody cares what is reserved"),
+        pytest.param(MANAGER, (0xFF, 1), False, id="other devices are reserved"),
+    ],
+)
+def test_a_view_with_other_masks_is_the_view_made_of_them(manager, masks, is_same):
+    """What a node keeps is taken over, and nothing is made where nothing differs."""
+    kind = NodeKind(3, "kind", "nvidia.com/gpu", None, manager)
+    free, reserved = masks
+    make = partial(make_view, 'odd "name"', zone="z", kind=kind, ids=tuple("abcdefgh"))
+    view = make(free=0xFF)
+    other = with_masks(view, free=free, reserved=reserved)
+    assert (other is view) is is_same
+    assert asdict(other) == asdict(make(free=free, reserved=reserved))
 
 
 def test_nodes_are_a_mapping_in_order():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -56,6 +57,24 @@ def plans(draw: st.DrawFn) -> Plan:
 def test_any_plan_reads_back_as_itself(plan: Plan) -> None:
     """A restarted extender and the node's agent must see what was planned, not one fact less."""
     assert decode_plan(encode_plan(plan)) == plan
+
+
+@given(plan=plans())
+def test_the_text_is_what_a_json_library_writes(plan: Plan) -> None:
+    """It is put together by hand: compact, ASCII, whatever the names hold."""
+    text = encode_plan(plan)
+    assert json.dumps(json.loads(text), separators=(",", ":")) == text
+
+
+def test_plans_that_follow_each_other_have_their_own_texts() -> None:
+    """The latest text is remembered, for its own plan alone."""
+    other = replace(TWO, generation=8)
+    assert [encode_plan(one) for one in (TWO, TWO, other, TWO)] == [
+        TWO_TEXT,
+        TWO_TEXT,
+        TWO_TEXT.replace(":7,", ":8,"),
+        TWO_TEXT,
+    ]
 
 
 def test_the_text_is_the_documented_one() -> None:
