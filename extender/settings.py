@@ -103,11 +103,11 @@ class Settings(BaseSettings):
             ge=0,
             le=20_000,
             description="Most nodes that filter names; 0 names all that fit (needed where another "
-            "filter extender follows). 100 is kube-scheduler's own minFeasibleNodesToFind. With 1 "
-            "kube-scheduler scores nothing and asks less, so that more pods a second are placed, "
-            "and its other scores (images, default spreading) have no say.",
+            "filter extender follows). The more there are, the more its other scores (images, "
+            "default spreading) choose among, and the more each pod costs. With 1 kube-scheduler "
+            "scores nothing and asks less, and those have no say.",
         ),
-    ] = 100
+    ] = 20
     demand: Annotated[
         str,
         Field(

@@ -47,7 +47,7 @@ def test_defaults_become_rules():
     """What decisions depend on is one value."""
     rules = load_settings(FLAGS).rules
     assert rules.resources == (DEFAULT_RESOURCE,)
-    assert rules.candidate_limit == 100
+    assert rules.candidate_limit == 20
     assert rules.loss_bounds == (0.02, 0.10, 0.30)
     assert rules.demand == DEFAULT_DEMAND
 
@@ -211,7 +211,7 @@ def test_files_that_are_no_settings_stop_the_start(tmp_path, text, message):
 
 def test_an_empty_file_is_no_settings_and_a_missing_one_is_an_error(tmp_path):
     """Whoever names a file wants it read."""
-    assert load_settings(FLAGS, file(tmp_path, "")).candidate_limit == 100
+    assert load_settings(FLAGS, file(tmp_path, "")).candidate_limit == 20
     with pytest.raises(SettingsError, match="cannot be read"):
         load_settings(FLAGS, tmp_path / "missing.yaml")
 
