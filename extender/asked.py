@@ -1,10 +1,10 @@
 """What filter and prioritize ask: a pod, and about which nodes.
 
 What it answers: the pod's request and the nodes' positions in the frame of the cluster.
-kube-scheduler asks about thousands of nodes by name, three times a pod, and on cores that others
-use as well every object touched is fetched from memory anew. So a body that is written as Go writes
-it is cut, not parsed: its names are compared as the bytes that they are, and the pod, which
-prioritize sends once more just after filter, is read once.
+kube-scheduler asks about thousands of nodes by name for each pod, and on cores that others use as
+well every object touched is fetched from memory anew. So a body that is written as Go writes it is
+cut, not parsed: its names are compared as the bytes that they are, and the pod, which prioritize
+sends once more just after filter, is read once.
 
 A body in which anything is odd (white space, an escaped or an unknown name, a pod that cannot be
 read) is left to whoever reads it field by field and says what is wrong.
