@@ -6,7 +6,7 @@ about both. It decides nothing (`extender.binds`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -73,20 +73,14 @@ class BindCall:
         self, request: PodRequest | None, plan: Plan | None, *, machine: str, version: str
     ) -> BindCall:
         """This call, about to write a plan, for the first time or once more."""
-        return BindCall(
-            bind_id=self.bind_id,
-            namespace=self.namespace,
-            name=self.name,
-            uid=self.uid,
-            node=self.node,
-            ends_s=self.ends_s,
+        return replace(
+            self,
             phase=Phase.WRITING,
             request=request,
             plan=plan,
             machine=machine,
             version=version,
             n_writes=self.n_writes + 1,
-            n_replans=self.n_replans,
         )
 
     def write_step(self, planned_from: PlannedFrom | None) -> WriteBinding:

@@ -312,19 +312,11 @@ class Binds:
         request, plan = bind.request, bind.plan
         if request is None or plan is None:
             return self._said(bind, Outcome.OK, _SUCCESS, self._generation)
-        return Answer(
-            Verb.BIND,
-            Outcome.OK,
-            _SUCCESS,
-            plan.generation,
-            pod=f"{bind.namespace}/{bind.name}",
-            pod_uid=bind.uid,
-            node=bind.node,
+        return replace(
+            self._said(bind, Outcome.OK, _SUCCESS, plan.generation),
             placed_gbytes_per_s=plan.score_gbytes_per_s,
             machine=bind.machine,
             size_gpus=request.size_gpus,
-            n_replans=bind.n_replans,
-            warnings=request.warnings,
         )
 
     def _bound(self, bind: BindCall, node: str) -> Answer:

@@ -1,4 +1,4 @@
-"""JSON objects: their text, and their fields with the types checked.
+"""Fields of JSON objects, with their types checked.
 
 What it answers: the value under a key, or `Unreadable` with the key's path, what stands there and
 what is needed. Absent and null are the same, as they are to the API server. Keys that nobody asks
@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, cast
 
-from pydantic_core import from_json, to_json
-
 from kube.errors import Unreadable
 from topology.errors import quote
 
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "as_object",
-    "encode_object",
     "list_at",
     "object_at",
     "objects_at",
@@ -36,28 +33,10 @@ _NO_OBJECT: Mapping[str, object] = {}
 def parse_object(text: str | bytes) -> Mapping[str, object]:
     """Read a JSON text that is one object. Raises `Unreadable`."""
     try:
-        return as_object(_parse(text), "body")
+        return as_object(json.loads(text), "body")
     except (ValueError, RecursionError) as error:
         msg = f"body is {quote(text[:100])}, expected JSON: {error}"
         raise Unreadable(msg) from error
-
-
-def _parse(text: str | bytes) -> object:
-    """Read a JSON text as `json` does, in two thirds of its time for what an API server sends."""
-    # `json` has the last word: it also reads lone surrogates, and nests as deep as Python calls.
-    try:
-        value: object = from_json(text)
-    except ValueError:
-        value = json.loads(text)
-    return value
-
-
-def encode_object(value: Mapping[str, object]) -> bytes:
-    """The JSON text of an object."""
-    try:
-        return to_json(value)
-    except ValueError:
-        return json.dumps(value).encode()  # which writes lone surrogates too
 
 
 def as_object(value: object, where: str) -> Mapping[str, object]:

@@ -245,8 +245,6 @@ def _may_ask(meta: Mapping[str, object], wanted: frozenset[str]) -> bool:
     owns_containers = False
     for entry in objects_at(meta, "managedFields"):
         spec = object_at(object_at(entry, "fieldsV1"), "f:spec")
-        if not spec:
-            continue  # most entries: who sets status or metadata
         owns_containers = owns_containers or "f:containers" in spec
         if _holds(spec, wanted):
             return True
@@ -258,13 +256,12 @@ def _holds(spec: Mapping[str, object], wanted: frozenset[str]) -> bool:
     owners = [spec]
     for kind in ("f:containers", "f:initContainers"):
         containers = _below(spec, kind)
-        owners += [_below(containers, key) for key in containers]
-    for owner in owners:
-        resources = _below(owner, "f:resources")
-        for kind in ("f:limits", "f:requests") if resources else ():
-            if not wanted.isdisjoint(_below(resources, kind)):
-                return True
-    return False
+        owners += (_below(containers, key) for key in containers)
+    return any(
+        not wanted.isdisjoint(_below(resources, kind))
+        for resources in (_below(owner, "f:resources") for owner in owners)
+        for kind in ("f:limits", "f:requests")
+    )
 
 
 def _below(fields: Mapping[str, object], key: str) -> Mapping[str, object]:

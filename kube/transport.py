@@ -5,7 +5,6 @@ It stands on the official client (`kubernetes.aio`): kubeconfig with its exec pl
 tokens that are read anew, authentication headers and TLS are the client's. Its types and errors,
 and aiohttp's, stop here. It never tries a request twice but for one case: after 401 the credentials
 are loaded anew, and since the server did not act on the first try, the second is the same request.
-Writes that must not be repeated pass the client's own way of sending by (`kube.exchange`).
 
 What it must never do: read a body, or repeat a credential in an error.
 """
@@ -15,18 +14,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import urllib.request
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
+import yaml
 
 from kube.aio_client import ApiClient, Configuration, config
-from kube.credentials import read_configuration
 from kube.errors import Unanswered, Unreachable, cut, refusal
-from kube.exchange import CONNECT_S, Exchange
-from kube.fields import encode_object
 from kube.lines import LineSplitter
 
 if TYPE_CHECKING:
@@ -55,15 +53,17 @@ MERGE_PATCH = "application/merge-patch+json"
 NOT_TRUSTED = "NotTrusted"
 """Reason of an `Unreachable` server with which no TLS connection could be agreed upon."""
 
+_CONNECT_S = 3.0
+"""A TCP and TLS handshake inside a data centre takes milliseconds; a lost SYN is sent again after
+one second."""
 _MAX_CONNECTIONS = 256
 """Binds of a burst and the watches beside each other, without waiting for a free connection."""
 _RENEW_EVERY_S = 5.0
 """Credentials that were refused are not loaded anew more often: an exec plugin is a process."""
 _MAX_REFUSAL_BYTES = 64 * 1024
-_SENT_ONCE = frozenset({"POST", "PATCH"})
-"""Methods with which nobody repeats a request (RFC 9110, 9.2.2)."""
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
-"""Followed by the client: who redirects has not acted."""
+
+
+_config: Any = config  # untyped
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,6 @@ class Transport:
         self._retired: list[Any] = []
         self._renewing = asyncio.Lock()
         self._renewed_at_s = -_RENEW_EVERY_S
-        self._exchange: Exchange | None = None
 
     @classmethod
     async def connect(
@@ -148,9 +147,7 @@ class Transport:
         """
 
         async def load() -> Configuration:
-            configuration = await read_configuration(
-                kubeconfig, context, n_connections=_MAX_CONNECTIONS
-            )
+            configuration = await _configuration(kubeconfig, context)
             if endpoint is not None:
                 _redirect(configuration, endpoint)
             return configuration
@@ -173,7 +170,10 @@ class Transport:
 
         Raises `KubeError`; `Unanswered` where the request may have been acted on.
         """
-        response = await self._send(request)
+        limits = aiohttp.ClientTimeout(
+            total=request.timeout_s, sock_connect=min(request.timeout_s, _CONNECT_S)
+        )
+        response = await self._send(request, limits)
         try:
             return await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -185,7 +185,10 @@ class Transport:
         Nothing received for `timeout_s` is an error: the other end may be gone without a word.
         Close the generator (`contextlib.aclosing`) to leave early. Raises `KubeError`.
         """
-        response = await self._send(request, is_stream=True)
+        limits = aiohttp.ClientTimeout(
+            total=None, sock_connect=_CONNECT_S, sock_read=request.timeout_s
+        )
+        response = await self._send(request, limits)
         splitter = LineSplitter()
         try:
             async for chunk in response.content.iter_any():
@@ -200,13 +203,15 @@ class Transport:
         if rest:
             yield [rest]
 
-    async def _send(self, request: Request, *, is_stream: bool = False) -> aiohttp.ClientResponse:
+    async def _send(
+        self, request: Request, limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
         """Send, and give back an answer of success whose body is not read yet."""
         client = self._client
-        response = await self._try(client, request, is_stream=is_stream)
+        response = await self._try(client, request, limits)
         if response.status == HTTPStatus.UNAUTHORIZED and await self._renew(client):
             response.close()
-            response = await self._try(self._client, request, is_stream=is_stream)
+            response = await self._try(self._client, request, limits)
         if response.ok:
             return response
         async with response:
@@ -216,9 +221,11 @@ class Transport:
         self,
         client: Any,  # noqa: ANN401 - the client is untyped
         request: Request,
-        *,
-        is_stream: bool,
+        limits: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
+        url = f"{self._url or client.configuration.host}{request.path}"
+        if request.query:
+            url = f"{url}?{urlencode(request.query, quote_via=quote)}"
         headers = {
             "Accept": request.accept,
             "Content-Type": request.content_type,
@@ -234,60 +241,15 @@ class Transport:
         except (config.ConfigException, OSError) as error:
             raise Unreachable(0, "NoCredentials", cut(str(error))) from error
         try:
-            return await self._hand_over(client, request, headers, is_stream=is_stream)
+            answer = await client.rest_client.request(
+                request.method, url, headers=headers, body=request.body, _request_timeout=limits
+            )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             reason = NOT_TRUSTED if isinstance(error, aiohttp.ClientSSLError) else "Unreachable"
             raise Unreachable(0, reason, _told(error)) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unanswered(error) from error
-
-    async def _hand_over(
-        self,
-        client: Any,  # noqa: ANN401 - the client is untyped
-        request: Request,
-        headers: dict[str, str],
-        *,
-        is_stream: bool,
-    ) -> aiohttp.ClientResponse:
-        """Send the short way where that will do, else as the client does."""
-        target = request.path
-        if request.query:
-            target = f"{target}?{urlencode(request.query, quote_via=quote)}"
-        if request.method in _SENT_ONCE and request.body is not None and not is_stream:
-            exchange = self._short_way(client)
-            if exchange is not None:
-                text = encode_object(request.body)
-                response = await exchange.send(
-                    request.method, target, headers, text, timeout_s=request.timeout_s
-                )
-                if response.status not in _REDIRECTS:
-                    return response
-                response.close()
-        answer = await client.rest_client.request(
-            request.method,
-            f"{self._server(client)}{target}",
-            headers=headers,
-            body=request.body,
-            _request_timeout=_limits(request, is_stream=is_stream),
-        )
         return cast("aiohttp.ClientResponse", answer.response)
-
-    def _short_way(self, client: Any) -> Exchange | None:  # noqa: ANN401 - the client is untyped
-        """The exchange over the client's session; None before that has sent its first request."""
-        session: aiohttp.ClientSession | None = client.rest_client.pool_manager
-        connector = None if session is None else session.connector
-        if session is None or connector is None or connector.closed:
-            return None
-        url, configuration = self._server(client), client.configuration
-        if configuration.proxy or "@" in url:  # a url with credentials is for the session to read
-            return None
-        if self._exchange is None or self._exchange.session is not session:
-            name = configuration.tls_server_name or None
-            self._exchange = Exchange(session, connector, url, server_name=name)
-        return self._exchange
-
-    def _server(self, client: Any) -> str:  # noqa: ANN401 - the client is untyped
-        return self._url or client.configuration.host
 
     async def _renew(self, refused: object) -> bool:
         """Load the credentials anew, once for all who were refused with the same; False: too soon.
@@ -315,14 +277,45 @@ class Transport:
             raise Unreachable(0, "BadConfiguration", msg) from error
 
 
-def _limits(request: Request, *, is_stream: bool) -> aiohttp.ClientTimeout:
-    if is_stream:
-        return aiohttp.ClientTimeout(
-            total=None, sock_connect=CONNECT_S, sock_read=request.timeout_s
-        )
-    return aiohttp.ClientTimeout(
-        total=request.timeout_s, sock_connect=min(request.timeout_s, CONNECT_S)
+async def _configuration(kubeconfig: Path | None, context: str | None) -> Configuration:
+    configuration = Configuration(
+        connection_pool_maxsize=_MAX_CONNECTIONS,
+        # The client's default also reads ~/.netrc, in a thread, before each request.
+        client_session_kwargs={"trust_env": False, "cookie_jar": aiohttp.DummyCookieJar()},
     )
+    # Go does not ask for RFC 5280's formalities either; CAs of real clusters lack some of them,
+    # and Python 3.13 would refuse those. Signatures, names and dates are checked all the same.
+    configuration.disable_strict_ssl_verification = True
+    try:
+        if kubeconfig is None:
+            _config.load_incluster_config(configuration)
+        else:
+            await _config.load_kube_config(
+                str(kubeconfig),
+                context=context,
+                client_configuration=configuration,
+                persist_config=False,
+            )
+    except (
+        config.ConfigException,
+        yaml.YAMLError,
+        OSError,
+        # What the client raises where a file is missing, empty, or no kubeconfig at all.
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+    ) as error:
+        where = "in-cluster configuration" if kubeconfig is None else f"kubeconfig {kubeconfig}"
+        # Errors of readers repeat what they read, which holds credentials; the client's own name
+        # the place by the whole entry.
+        is_told = isinstance(error, config.ConfigException | OSError)
+        told = str(error).partition("{")[0] if is_told else "unreadable"
+        raise Unreachable(0, "BadConfiguration", cut(f"{where}: {told}")) from error
+    if kubeconfig is not None:
+        _trim_token(configuration)
+        configuration.proxy = configuration.proxy or _proxy(configuration.host)
+    return configuration
 
 
 def _redirect(configuration: Configuration, endpoint: Endpoint) -> None:
@@ -332,6 +325,21 @@ def _redirect(configuration: Configuration, endpoint: Endpoint) -> None:
     configuration.proxy = None  # the one that leads to the API server
     if endpoint.ca_file is not None:
         configuration.ssl_ca_cert = str(endpoint.ca_file)
+
+
+def _trim_token(configuration: Configuration) -> None:
+    """Token files of people end with a newline, which no header may hold."""
+    token = configuration.api_key.get("BearerToken")
+    if token is not None:
+        configuration.api_key["BearerToken"] = token.strip()
+
+
+def _proxy(url: str) -> str | None:
+    """The proxy that the environment names, as for kubectl; inside a cluster none is wanted."""
+    parts = urlsplit(url)
+    if urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:

@@ -14,9 +14,9 @@ plan of another major version is refused, never guessed at.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import lru_cache
-from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING
 
 from topology import names
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from topology.fields import Field
 
 __all__ = ["ContainerPlan", "Plan", "decode_plan", "encode_allocation", "encode_plan"]
-
-
-_quoted = encode_basestring_ascii
-"""A text as a JSON string, the way `json.dumps` writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +69,12 @@ def encode_plan(plan: Plan) -> str:
     ... )
     '{"v":1,"node":"n1","containers":[{"name":"main","resource":"nvidia.com/gpu","ids":["GPU-0"]}],"generation":7,"score":0.0}'
     """
-    opening = _opening(plan.node, plan.containers)
-    priority = f',"priority":{plan.priority}' if plan.priority else ""
-    score = round(plan.score_gbytes_per_s, 3)
-    return f'{opening},"generation":{plan.generation},"score":{score}{priority}}}'
+    content = _content(plan.node, plan.containers)
+    content["generation"] = plan.generation
+    content["score"] = round(plan.score_gbytes_per_s, 3)
+    if plan.priority:
+        content["priority"] = plan.priority
+    return json.dumps(content, separators=(",", ":"))
 
 
 def encode_allocation(node: str, containers: Iterable[ContainerPlan]) -> str:
@@ -85,18 +83,17 @@ def encode_allocation(node: str, containers: Iterable[ContainerPlan]) -> str:
     >>> encode_allocation("n1", (ContainerPlan("main", "nvidia.com/gpu", ("GPU-1",)),))
     '{"v":1,"node":"n1","containers":[{"name":"main","resource":"nvidia.com/gpu","ids":["GPU-1"]}]}'
     """
-    return f"{_opening(node, containers)}}}"
+    return json.dumps(_content(node, containers), separators=(",", ":"))
 
 
-def _opening(node: str, containers: Iterable[ContainerPlan]) -> str:
-    """The object up to its containers; put together by hand in half the time of `json.dumps`."""
-    told = ",".join(map(_write_container, containers))
-    return f'{{"v":{names.SCHEMA_MAJOR},"node":{_quoted(node)},"containers":[{told}]'
-
-
-def _write_container(one: ContainerPlan) -> str:
-    ids = ",".join(map(_quoted, one.ids))
-    return f'{{"name":{_quoted(one.name)},"resource":{_quoted(one.resource)},"ids":[{ids}]}}'
+def _content(node: str, containers: Iterable[ContainerPlan]) -> dict[str, object]:
+    return {
+        "v": names.SCHEMA_MAJOR,
+        "node": node,
+        "containers": [
+            {"name": one.name, "resource": one.resource, "ids": list(one.ids)} for one in containers
+        ],
+    }
 
 
 def decode_plan(text: str) -> Plan:

@@ -1,15 +1,12 @@
-"""JSON objects and their fields."""
+"""Fields of JSON objects."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
 from kube.errors import Unreadable
 from kube.fields import (
     as_object,
-    encode_object,
     list_at,
     object_at,
     objects_at,
@@ -64,27 +61,3 @@ def test_a_text_must_be_one_object():
     for text in (b"", b"[]", b"{", b"\xff", b'{"a":' * 100_000):
         with pytest.raises(Unreadable, match="body is"):
             parse_object(text)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        pytest.param({"a": [1, -0.5, None, True, {"é": "x\n"}], "b": 10**30}, id="any value"),
-        pytest.param({"a": float("inf")}, id="what JSON has no word for"),
-        pytest.param({"a": "\ud800"}, id="half a character"),
-    ],
-)
-def test_texts_are_read_and_written_as_by_the_standard_library(value):
-    """Also what is no good JSON and the faster reader and writer refuse."""
-    assert parse_object(json.dumps(value)) == value
-    assert parse_object(json.dumps(value).encode()) == value
-    assert json.loads(encode_object(value)) == value
-
-
-def test_objects_nest_as_deep_as_ever():
-    """Deeper than the faster reader goes."""
-    depth = 500
-    value = parse_object(b'{"a":' * depth + b"1" + b"}" * depth)
-    for _ in range(depth - 1):
-        value = object_at(value, "a")
-    assert value == {"a": 1}

@@ -59,13 +59,6 @@ def test_any_plan_reads_back_as_itself(plan: Plan) -> None:
     assert decode_plan(encode_plan(plan)) == plan
 
 
-@given(plan=plans())
-def test_the_text_is_what_a_json_library_writes(plan: Plan) -> None:
-    """It is put together by hand: compact, ASCII, whatever the names hold."""
-    text = encode_plan(plan)
-    assert json.dumps(json.loads(text), separators=(",", ":")) == text
-
-
 def test_plans_that_follow_each_other_have_their_own_texts() -> None:
     """The latest text is remembered, for its own plan alone."""
     other = replace(TWO, generation=8)
