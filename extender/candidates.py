@@ -15,9 +15,11 @@ with the best node first.
 from __future__ import annotations
 
 from itertools import islice, zip_longest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from extender.frame import KeyLayout, highest_bits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,26 +28,10 @@ if TYPE_CHECKING:
 
     from extender.frame import Frame
 
-__all__ = ["draw", "sort_keys"]
+__all__ = ["draw"]
 
 _GOLDEN = 0x9E3779B97F4A7C15
 """2^64 / golden ratio, odd: Fibonacci hashing (Knuth, TAOCP 3, 6.4)."""
-_KEY_BITS = 63
-"""Bits of a sort key, without the sign: from the highest, a node's zone, its place, a hash, and its
-position. Places and positions are numbers below that of the nodes; the hash has what is left."""
-
-
-def sort_keys(zones: Sequence[int], hashes: Sequence[int]) -> NDArray[np.int64]:
-    """Sort keys int64[n] of a frame's nodes, with all in the first place and before any pod.
-
-    `zones` are numbers from 0, `hashes` of 64 bits.
-    """
-    layout = _Layout.of(len(zones), 1 + max(zones, default=0))
-    keys = [
-        zone << layout.zone_at | _top(one, layout.n_hash_bits) << layout.hash_at | position
-        for position, (zone, one) in enumerate(zip(zones, hashes, strict=True))
-    ]
-    return np.array(keys, dtype=np.int64)
 
 
 def draw(  # noqa: PLR0913 - what a draw depends on
@@ -62,8 +48,8 @@ def draw(  # noqa: PLR0913 - what a draw depends on
     `numbers` are the nodes' state numbers, `places` by state number holds the place of its rank, 0
     the best, equal for equal ranks. `pod_hash` is any number. O(n log n).
     """
-    layout = _Layout.of(len(frame.sort_keys), frame.n_zones)
-    own = _top(pod_hash * _GOLDEN, layout.n_hash_bits) << layout.hash_at
+    layout = KeyLayout.of(len(frame.sort_keys), frame.n_zones)
+    own = highest_bits(pod_hash * _GOLDEN, layout.n_hash_bits) << layout.hash_at
     keys = (places << layout.place_at)[numbers] | (frame.sort_keys[positions] ^ own)
     keys.sort()
     zones = [zone << layout.zone_at for zone in range(1, frame.n_zones)]
@@ -79,29 +65,6 @@ def draw(  # noqa: PLR0913 - what a draw depends on
     drawn = np.array(_in_turn(queues, limit), dtype=np.int64)
     drawn &= (1 << layout.hash_at) - 1
     return drawn
-
-
-class _Layout(NamedTuple):
-    """At which bit each part of a sort key begins; the position begins at 0."""
-
-    zone_at: int
-    place_at: int
-    hash_at: int
-
-    @property
-    def n_hash_bits(self) -> int:
-        return self.place_at - self.hash_at
-
-    @staticmethod
-    def of(n_nodes: int, n_zones: int) -> _Layout:
-        n_bits = n_nodes.bit_length()
-        zone_at = _KEY_BITS - n_zones.bit_length()
-        return _Layout(zone_at, zone_at - n_bits, n_bits)
-
-
-def _top(number: int, n_bits: int) -> int:
-    """The highest bits of a number of 64."""
-    return (number & (1 << 64) - 1) >> 64 - n_bits
 
 
 def _in_turn(queues: Sequence[Sequence[int]], limit: int) -> list[int]:

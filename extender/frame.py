@@ -11,11 +11,10 @@ import json
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from extender.candidates import sort_keys
 from extender.wire import score_head
 
 if TYPE_CHECKING:
@@ -23,7 +22,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Frame", "make_frame"]
+__all__ = ["Frame", "KeyLayout", "highest_bits", "make_frame", "sort_keys"]
+
+_KEY_BITS = 63
+"""Bits of a sort key, without the sign: from the highest, a node's zone, its place, a hash, and its
+position. Places and positions are numbers below that of the nodes; the hash has what is left."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,3 +87,41 @@ def make_frame(
 
 def _hash(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
+
+
+def sort_keys(zones: Sequence[int], hashes: Sequence[int]) -> NDArray[np.int64]:
+    """Sort keys int64[n] of a frame's nodes, with all in the first place and before any pod.
+
+    `zones` are numbers from 0, `hashes` of 64 bits.
+    """
+    layout = KeyLayout.of(len(zones), 1 + max(zones, default=0))
+    keys = [
+        zone << layout.zone_at | highest_bits(one, layout.n_hash_bits) << layout.hash_at | position
+        for position, (zone, one) in enumerate(zip(zones, hashes, strict=True))
+    ]
+    return np.array(keys, dtype=np.int64)
+
+
+class KeyLayout(NamedTuple):
+    """At which bit each part of a sort key begins; the position begins at 0."""
+
+    zone_at: int
+    place_at: int
+    hash_at: int
+
+    @property
+    def n_hash_bits(self) -> int:
+        """Bits left for the hash."""
+        return self.place_at - self.hash_at
+
+    @staticmethod
+    def of(n_nodes: int, n_zones: int) -> KeyLayout:
+        """The layout for so many nodes and zones."""
+        n_bits = n_nodes.bit_length()
+        zone_at = _KEY_BITS - n_zones.bit_length()
+        return KeyLayout(zone_at, zone_at - n_bits, n_bits)
+
+
+def highest_bits(number: int, n_bits: int) -> int:
+    """The highest bits of a number of 64."""
+    return (number & (1 << 64) - 1) >> 64 - n_bits

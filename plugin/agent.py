@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kube.kubelet import TopologyManager
-    from plugin.books import Stock
     from plugin.devices import Device
     from plugin.kubelet_alignment import TopologyManagerSource
     from plugin.kubelet_view import KubeletView
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     from plugin.publisher import NodeApi
     from plugin.registration import Standing
     from plugin.settings import Settings
-    from plugin.stock import StockRules
+    from plugin.stock import Stock, StockRules
     from plugin.witness import Logger
     from topology.devices import DevicesReport
 

@@ -26,14 +26,12 @@ if TYPE_CHECKING:
     from kube.kubelet import TopologyManager
     from plugin.devices import Device, Resource
     from plugin.identity import Ask, Identity
-    from plugin.inventory import Inventory
     from plugin.kubelet_view import Look
-    from plugin.machine import MachineReading
     from plugin.node_pods import NodePod
     from plugin.sharing import TimeSlicing
-    from topology.select import Machine
+    from plugin.stock import Stock
 
-__all__ = ["NodeBooks", "SharingRules", "Stock"]
+__all__ = ["NodeBooks", "SharingRules"]
 
 _NOBODY = ("", "")
 
@@ -44,24 +42,6 @@ class SharingRules:
 
     slicing: TimeSlicing = NO_SHARING
     policy: SharedPolicy = SharedPolicy.DISTRIBUTED
-
-
-@dataclass(frozen=True, slots=True)
-class Stock:
-    """The machine as it is served: its reading, the devices made of it, and their value.
-
-    `machine` rates the sets of the base resource, the first of `inventory`; None where no topology
-    is published.
-    """
-
-    reading: MachineReading
-    inventory: Inventory
-    machine: Machine | None
-
-    @property
-    def devices(self) -> tuple[Device, ...]:
-        """All devices of all resources."""
-        return tuple(d for resource in self.inventory.resources for d in resource.devices)
 
 
 class NodeBooks:

@@ -18,9 +18,9 @@ from plugin.cdi_files import open_cdi_files
 from plugin.dev_files import find_dev_root, look
 
 if TYPE_CHECKING:
-    from plugin.books import Stock
     from plugin.device_nodes import PresentNodes
     from plugin.settings import Settings
+    from plugin.stock import Stock
     from plugin.witness import Logger
 
 __all__ = ["open_access"]

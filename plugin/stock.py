@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from plugin.books import Stock
 from plugin.errors import SettingsError
 from plugin.inventory import MigStrategy, take_inventory
 from plugin.sharing import NO_SHARING
@@ -19,11 +18,14 @@ from topology.names import DEFAULT_RESOURCE
 from topology.select import build_machine
 
 if TYPE_CHECKING:
+    from plugin.devices import Device
+    from plugin.inventory import Inventory
     from plugin.machine import MachineReading
     from plugin.sharing import TimeSlicing
     from topology.measurement import Measurement
+    from topology.select import Machine
 
-__all__ = ["StockRules", "take_stock", "topology_text"]
+__all__ = ["Stock", "StockRules", "take_stock", "topology_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,24 @@ class StockRules:
     sharing: TimeSlicing = NO_SHARING
     resource: str = DEFAULT_RESOURCE
     measurement: Measurement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """The machine as it is served: its reading, the devices made of it, and their value.
+
+    `machine` rates the sets of the base resource, the first of `inventory`; None where no topology
+    is published.
+    """
+
+    reading: MachineReading
+    inventory: Inventory
+    machine: Machine | None
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """All devices of all resources."""
+        return tuple(d for resource in self.inventory.resources for d in resource.devices)
 
 
 def take_stock(reading: MachineReading, rules: StockRules) -> Stock:

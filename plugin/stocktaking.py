@@ -19,9 +19,8 @@ from topology.errors import TopologyError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from plugin.books import Stock
     from plugin.machine import MachineReading
-    from plugin.stock import StockRules
+    from plugin.stock import Stock, StockRules
     from plugin.witness import Logger
 
 __all__ = ["Stocktaking"]

@@ -6,13 +6,13 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING
 
-from plugin.books import NodeBooks, SharingRules, Stock
+from plugin.books import NodeBooks, SharingRules
 from plugin.identity import Identified
 from plugin.inventory import Inventory
 from plugin.kubelet_view import Look
 from plugin.pod_resources import PodDevices
 from plugin.simulated import SimulatedMachine
-from plugin.stock import StockRules, take_stock
+from plugin.stock import Stock, StockRules, take_stock
 from tests.unit.plugin.access_machines import machine
 from tests.unit.plugin.node_values import NODE, gpus
 

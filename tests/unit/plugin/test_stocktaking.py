@@ -19,8 +19,8 @@ from topology.errors import TopologyError
 from topology.model import MeasuredPair, Measurement
 
 if TYPE_CHECKING:
-    from plugin.books import Stock
     from plugin.machine import MachineReading
+    from plugin.stock import Stock
 
 FIGURES = Measurement(pairs=(MeasuredPair(0, 7, 50.0),))
 """Of a machine with eight GPUs."""
