@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 import uvloop
 
-from extender.serving import Door, listen, run_until_signal
+from extender.http.server import Door, listen, run_until_signal
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

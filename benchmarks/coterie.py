@@ -1,7 +1,7 @@
 """Coterie itself, behind the rivals' interface.
 
-What it answers: which set `topology.select` chooses on one node. Sensitive jobs ask for `nvlink`
-(or for nothing, where `sensitive` says so), the others for `none`.
+What it answers: which set `topology.select.selection` chooses on one node. Sensitive jobs ask for
+`nvlink` (or for nothing, where `sensitive` says so), the others for `none`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 
 from benchmarks.masks import mask_of
 from benchmarks.rivals.base import Rival
-from topology.outcome import Selected
-from topology.policy import DEFAULT_POLICY, Affinity, PlacementPolicy, Strength
-from topology.select import select_set
-from topology.tables import build_tables
+from topology.annotations import DEFAULT_POLICY, Affinity, PlacementPolicy, Strength
+from topology.select import Selected, build_tables, select_set
 
 if TYPE_CHECKING:
     from random import Random
 
     from topology.model import NodeTopology
-    from topology.tables import MachineTables
+    from topology.select import MachineTables
 
 __all__ = ["BEST", "NONE", "NVLINK", "NVLINK_REQUIRED", "Coterie", "CoterieNode"]
 

@@ -28,11 +28,9 @@ import numpy as np
 
 from benchmarks.masks import members
 from benchmarks.report import ResultTable
-from topology.links import DEFAULT_CONSTANTS, FITTED_MESSAGE_BYTES, ModelConstants
-from topology.model import PcieLevel
-from topology.remainder import Demand
-from topology.tables import build_tables
-from topology.value import STATED_ERROR
+from topology.model import DEFAULT_CONSTANTS, FITTED_MESSAGE_BYTES, ModelConstants, PcieLevel
+from topology.select import build_tables
+from topology.value import STATED_ERROR, Demand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 
     from benchmarks.measured import MeasuredMachine
     from benchmarks.report import Cell
-    from topology.tables import MachineTables
+    from topology.select import MachineTables
 
 __all__ = ["NEUTRAL", "Fidelity", "compare", "fit_constants", "rank_key", "run", "spearman"]
 
@@ -108,7 +106,7 @@ def spearman(first: Sequence[tuple[float, ...]], second: Sequence[tuple[float, .
 
 
 def rank_key(tables: MachineTables, mask: int) -> tuple[float, ...]:
-    """Order of preference across sizes: value, then the tie-breaks of `topology.tables`.
+    """Order of preference across sizes: value, then the tie-breaks of `topology.select.tables`.
 
     These are accelerator bandwidth per GPU, then mean PCIe closeness of the set's pairs.
     """

@@ -28,7 +28,7 @@ from benchmarks.node_choice import CoterieNodes, FleetPolicy, MachineType, MostA
 from benchmarks.report import ResultTable
 from benchmarks.rivals import NvidiaBestEffort, PlainKubelet
 from benchmarks.trace import RECORDINGS, TracePod, recording_of
-from topology.tables import build_tables
+from topology.select import build_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -24,12 +24,11 @@ from topology.model import (
     AcceleratorLink,
     Gpu,
     LinkKind,
-    MeasuredPair,
-    Measurement,
     NodeTopology,
     PcieLevel,
     SwitchFabric,
 )
+from topology.model.node_topology import MeasuredPair, Measurement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,7 +5,8 @@ policy (a sort key, least first), and which set the pod then gets there. States 
 
 - Most-allocated node: kube-scheduler's NodeResourcesFit with `MostAllocated` on the GPU resource;
   equal scores are drawn at random, as kube-scheduler does (schedule_one.go, selectHost).
-- Coterie's node: the extender's own comparison (`extender.compare`), then the node's order.
+- Coterie's node: the extender's own comparison (`extender.placement.node_order`), then the node's
+  order.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from extender.compare import rank_fit
-from extender.request import Shape
-from topology.fit import ContainerRequest, ContainerRole, PodFit, fit_pod
-from topology.names import DEFAULT_RESOURCE
-from topology.policy import DEFAULT_POLICY
+from extender.placement import rank_fit
+from extender.protocol import Shape
+from topology.annotations import DEFAULT_POLICY
+from topology.model import DEFAULT_RESOURCE
+from topology.select import ContainerRequest, ContainerRole, PodFit, fit_pod
 
 if TYPE_CHECKING:
     from random import Random
 
     from benchmarks.rivals import NodeChooser, Rival
+    from topology.annotations import PlacementPolicy
     from topology.model import NodeTopology
-    from topology.policy import PlacementPolicy
-    from topology.tables import MachineTables
+    from topology.select import MachineTables
 
 __all__ = ["CoterieNodes", "FleetPolicy", "MachineType", "MostAllocated", "NodeOrder", "SortKey"]
 

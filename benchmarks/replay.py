@@ -30,7 +30,7 @@ from benchmarks.measured import relabel_machine
 from benchmarks.queues import simulate
 from benchmarks.report import ResultTable
 from benchmarks.rivals import SET_RIVALS, MeasuredOracle
-from topology.graph import is_link_connected
+from topology.model.graph import is_link_connected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from benchmarks.queues import Job
     from benchmarks.report import Cell
     from benchmarks.rivals import NodeChooser, Rival
-    from topology.policy import PlacementPolicy
+    from topology.annotations import PlacementPolicy
 
 __all__ = ["run"]
 

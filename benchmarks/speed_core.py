@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING
 from benchmarks.load import MACHINES, percentiles
 from benchmarks.masks import mask_of
 from benchmarks.report import ResultTable
-from topology.fit import ContainerRequest, fit_pod
+from topology.annotations import Affinity, PlacementPolicy
 from topology.model import NO_LINK, AcceleratorLink, Gpu, LinkKind, NodeTopology, PcieLevel
-from topology.policy import Affinity, PlacementPolicy
 from topology.recordings import load_recording
-from topology.select import select_set
-from topology.tables import build_tables
+from topology.select import ContainerRequest, build_tables, fit_pod, select_set
 
 if TYPE_CHECKING:
     from benchmarks.load import Load

@@ -36,7 +36,7 @@ from benchmarks.wire_client import (
     resident_mib,
     serve,
 )
-from extender import wire
+from extender.protocol import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -128,11 +128,11 @@ def _decode_ms(body: bytes) -> float:
     seconds = []
     for _ in range(20):
         start = time.perf_counter()
-        cut = wire.cut_names(body)
+        cut = messages.cut_names(body)
         if cut is None:
             msg = "the request is not cut, expected it as Go writes it"
             raise BenchmarkError(msg)
-        wire.decode(wire.ExtenderArgs, cut[0] + wire.NO_NAMES)
+        messages.decode(messages.ExtenderArgs, cut[0] + messages.NO_NAMES)
         seconds.append(time.perf_counter() - start)
     return 1000 * median(seconds)
 

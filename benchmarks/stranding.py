@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from benchmarks.masks import subsets_of_size
 
 if TYPE_CHECKING:
-    from topology.tables import MachineTables
+    from topology.select import MachineTables
 
 __all__ = ["NEAR_BEST_LOSS", "Stranding"]
 

@@ -23,9 +23,9 @@ from benchmarks.node_choice import CoterieNodes, FleetPolicy, MachineType, MostA
 from benchmarks.report import ResultTable
 from benchmarks.rivals import NvidiaBestEffort
 from benchmarks.trace import TracePod
-from topology.policy import PlacementPolicy, Prefer
+from topology.annotations import PlacementPolicy, Prefer
 from topology.recordings import load_recording
-from topology.tables import build_tables
+from topology.select import build_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

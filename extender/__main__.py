@@ -26,13 +26,13 @@ import typer
 import uvloop
 
 from extender import logkeys, wiring
-from extender.answers import Outcome, Verb
-from extender.asking import ask
+from extender.config import CONFIG_VARIABLE, Settings, load_settings
+from extender.decision_log.replay import replay
 from extender.documents import as_json, read_yaml
-from extender.embedded_engine import make_engine
+from extender.embedded import make_engine
 from extender.errors import DocumentError, ExtenderError, SettingsError
-from extender.replay import replay
-from extender.settings import CONFIG_VARIABLE, Settings, load_settings
+from extender.http.client import ask
+from extender.protocol import Outcome, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

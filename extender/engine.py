@@ -3,12 +3,12 @@
 What it answers: the verbs, with what they need kept between calls: the rater's memory, the pods
 that filter has seen (bind names a pod by uid alone), those that it rejected, the binds under way.
 Time is an argument, and nothing waits for anybody, so the same calls in the same order give the
-same bytes: `extender.replay` does so.
+same bytes: `extender.decision_log.replay` does so.
 
-Bind and preempt need the API server and are therefore rows of steps (`extender.binds`,
-`extender.preempt`); the other verbs are answered at once.
+Bind and preempt need the API server and are therefore rows of steps (`extender.bind.state_machine`,
+`extender.preemption.state_machine`); the other verbs are answered at once.
 
-What it must never do: know HTTP (`extender.app`), read a clock, or log.
+What it must never do: know HTTP (`extender.http.routes`), read a clock, or log.
 """
 
 from __future__ import annotations
@@ -16,30 +16,33 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from extender import wire
-from extender.answers import Answer, Outcome, Verb, failure
-from extender.asked import PlainReader, Question, locate
-from extender.binds import Binds
+from extender.bind import Binds
 from extender.errors import ExtenderError, MalformedPod, UserError, WireError
 from extender.explain import explain_bound, explain_pod
-from extender.parked import Parked, ParkedPod
-from extender.preempt import Preemptions
-from extender.rating import Rater
-from extender.reasons import Reason
-from extender.remembered import Remembered
-from extender.request import parse_pod
-from extender.verbs import filter_nodes, prioritize_nodes
+from extender.placement import PlainReader, Question, Rater, filter_nodes, locate, prioritize_nodes
+from extender.preemption import Preemptions
+from extender.protocol import (
+    Answer,
+    Outcome,
+    Reason,
+    Remembered,
+    Verb,
+    failure,
+    messages,
+    parse_pod,
+)
+from extender.unschedulable import Parked, ParkedPod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from extender.asked import AskedNodes
-    from extender.parked import Wake
-    from extender.preempt import NodesRead, ReadNodes
-    from extender.request import PodRequest
+    from extender.bind import ReadPod, Step, WriteBinding, Written
+    from extender.placement import AskedNodes
+    from extender.preemption import NodesRead, ReadNodes
+    from extender.protocol import PodRequest
     from extender.rules import Rules
     from extender.state import Cluster
-    from extender.steps import ReadPod, Step, WriteBinding, Written
+    from extender.unschedulable import Wake
 
 __all__ = ["NEEDS_NAMES", "Engine"]
 
@@ -96,7 +99,7 @@ class Engine:
         """Tell the caller what is wrong, in-band where the verb has a field for it."""
         return failure(verb, reason, detail, self.cluster.snapshot.generation)
 
-    # Bind, step by step; see `extender.steps`.
+    # Bind, step by step; see `extender.bind.steps`.
 
     def begin_bind(self, body: bytes, now_s: float) -> Answer | Step:
         """A bind call came: answer it, or say what to do first."""
@@ -159,7 +162,7 @@ class Engine:
         if request.shape is None:
             self.parked.forget(request.uid)
             names = asked.names(self.cluster.snapshot.frame)
-            body = wire.encode_filter([json.dumps(name) for name in names])
+            body = messages.encode_filter([json.dumps(name) for name in names])
             return self._said(Verb.FILTER, request, body, n_nodes=len(asked), n_named=len(asked))
         snapshot = self.cluster.snapshot_for(request)
         filtered = filter_nodes(
@@ -171,7 +174,7 @@ class Engine:
         )
         self._park(request, asked, filtered.main_reason, now_s)
         self._reader.expect(request, filtered.names_json, filtered.positions, snapshot.frame)
-        body = wire.encode_filter(
+        body = messages.encode_filter(
             filtered.names_json,
             failed_json=filtered.failed_json,
             unresolvable_json=filtered.unresolvable_json,
@@ -215,11 +218,11 @@ class Engine:
         request, asked = read.request, read.nodes
         if request.shape is None:
             names = asked.names(self.cluster.snapshot.frame)
-            entries = [wire.score_head(name) + wire.score_tail(0) for name in names]
+            entries = [messages.score_head(name) + messages.score_tail(0) for name in names]
         else:
             snapshot = self.cluster.snapshot_for(request)
             entries = prioritize_nodes(request, asked, snapshot, rater=self._rater)
-        body = wire.encode_prioritize(entries)
+        body = messages.encode_prioritize(entries)
         n_nodes, n_named = len(asked), len(entries)
         return self._said(Verb.PRIORITIZE, request, body, n_nodes=n_nodes, n_named=n_named)
 
@@ -232,7 +235,7 @@ class Engine:
     def _read_fields(self, verb: Verb, body: bytes, now_s: float) -> Question | Answer:
         """The same, field by field."""
         try:
-            args = wire.decode(wire.ExtenderArgs, body)
+            args = messages.decode(messages.ExtenderArgs, body)
         except WireError as error:
             return self.failure(verb, Reason.MALFORMED, str(error))
         if args.node_names is None:
@@ -245,7 +248,7 @@ class Engine:
         return Question(request, locate(args.node_names, self.cluster.snapshot.frame))
 
     def _parse(
-        self, verb: Verb, pod: wire.Pod, names: Sequence[str], now_s: float
+        self, verb: Verb, pod: messages.Pod, names: Sequence[str], now_s: float
     ) -> PodRequest | Answer:
         try:
             return parse_pod(pod, self.rules.resources)
@@ -272,17 +275,19 @@ class Engine:
         return self._said(Verb.EXPLAIN, request, json.dumps(told).encode())
 
     def _refuse_pod(
-        self, meta: wire.ObjectMeta, names: Sequence[str], message: str, now_s: float
+        self, meta: messages.ObjectMeta, names: Sequence[str], message: str, now_s: float
     ) -> Answer:
         """A user's mistake is a reason on every node: the pod parks until somebody edits it."""
-        tail = wire.reason_tail(f"{Reason.INVALID_REQUEST.value}: {message}")
+        tail = messages.reason_tail(f"{Reason.INVALID_REQUEST.value}: {message}")
         reason = Reason.INVALID_REQUEST
         pod = ParkedPod(meta.uid, meta.namespace, meta.name, reason, now_s, now_s, None)
         self.parked.park(pod, None)
         return Answer(
             Verb.FILTER,
             Outcome.REFUSED,
-            wire.encode_filter((), unresolvable_json=[json.dumps(name) + tail for name in names]),
+            messages.encode_filter(
+                (), unresolvable_json=[json.dumps(name) + tail for name in names]
+            ),
             self.cluster.snapshot.generation,
             Reason.INVALID_REQUEST,
             message,
@@ -325,12 +330,12 @@ def _reason(error: ExtenderError) -> Reason:
     return Reason.INVALID_REQUEST if isinstance(error, UserError) else Reason.MALFORMED
 
 
-def _bare_pod(body: bytes) -> wire.Pod:
+def _bare_pod(body: bytes) -> messages.Pod:
     """A pod, alone or under "Pod" as in the scheduler's requests."""
     try:
-        return wire.decode(wire.Pod, body)
+        return messages.decode(messages.Pod, body)
     except WireError as error:
         try:
-            return wire.decode(wire.ExtenderArgs, body).pod
+            return messages.decode(messages.ExtenderArgs, body).pod
         except WireError:
             raise error from None

@@ -13,27 +13,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from extender.compare import scores
-from extender.rating import Rating
+from extender.placement import Rating, scores
 from extender.snapshot import with_free
-from topology import names
+from topology.annotations import decode_plan
 from topology.errors import CodecError
-from topology.masks import gpus_of
-from topology.outcome import Selected
-from topology.plan import decode_plan
-from topology.select import select_set
-from topology.value import Limit
+from topology.model import names
+from topology.select import Selected, select_set
+from topology.value import Limit, gpus_of
 
 if TYPE_CHECKING:
-    from extender.ledger import Ledger
-    from extender.parked import ParkedPod
-    from extender.rating import Rater, Refusal
-    from extender.request import PodRequest
+    from extender.placement import Rater, Refusal
+    from extender.protocol import Pod, PodRequest
     from extender.snapshot import ClusterSnapshot, NodeView
-    from extender.wire import Pod
-    from topology.fit import PodFit
-    from topology.plan import Plan
-    from topology.select import Machine
+    from extender.state import Ledger
+    from extender.unschedulable import ParkedPod
+    from topology.annotations import Plan
+    from topology.select import Machine, PodFit
 
 __all__ = ["Json", "explain_bound", "explain_pod"]
 

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from extender.errors import SettingsError
-from topology.remainder import Demand  # noqa: TC001 - pydantic reads Rules from the decision log
+from topology.value import Demand  # noqa: TC001 - pydantic reads Rules from the decision log
 
 __all__ = ["Rules"]
 

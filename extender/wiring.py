@@ -12,25 +12,24 @@ from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from extender import logkeys
-from extender.app import Dependencies, create_app, create_health_app
-from extender.certificates import Certificates, TlsFiles
 from extender.clocks import SteadyClock
-from extender.decisions import DecisionLog
-from extender.desk import Desk
-from extender.embedded_engine import make_engine
-from extender.live_extender import LiveExtender, connect, make_desk
-from extender.metrics import Metrics
-from extender.serving import Door, freeze, listen, run_until_signal
+from extender.decision_log import DecisionLog, Desk
+from extender.embedded import make_engine
+from extender.http.routes import Dependencies, create_app, create_health_app
+from extender.http.server import Door, freeze, listen, run_until_signal
+from extender.http.tls import Certificates, TlsFiles
+from extender.observe import Metrics
+from extender.runtime import LiveExtender, connect, make_desk
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from extender.cluster import ClusterSpec
+    from extender.config import Settings
+    from extender.embedded import ClusterSpec
     from extender.engine import Engine
     from extender.errors import DecisionLogError
     from extender.log import Logger
-    from extender.settings import Settings
 
 __all__ = ["Sockets", "make_certificates", "open_sockets", "serve"]
 

@@ -2,7 +2,7 @@
 
 What it answers: why a request was not answered as asked. Nobody else sees the client's own errors,
 nor HTTP: a refusal is its status, the API's reason and a detail cut to `MAX_DETAIL` characters. "Is
-absent" is a value where a reader may ask for something that is not there (`kube.server`).
+absent" is a value where a reader may ask for something that is not there (`kube.client.server`).
 
     KubeError                status, reason, detail, retry_after_s, fields
     ├── Unreachable          status 0: nothing was sent (refused, no route, no TLS, no credentials)

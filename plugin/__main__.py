@@ -23,24 +23,18 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from plugin import logkeys
+from plugin.config import go_booleans, takes_settings
+from plugin.config.load_settings import load_settings
 from plugin.errors import MeasurementError, PluginError, ReadingError, SettingsError
-from plugin.load_settings import load_settings
-from plugin.measure import (
-    DEFAULT_COMMAND,
-    DEFAULT_MESSAGE_BYTES,
-    Benchmark,
-    all_pairs,
-    measure,
-)
+from plugin.measure import DEFAULT_COMMAND, DEFAULT_MESSAGE_BYTES, Benchmark, all_pairs, measure
 from plugin.memory import import_without
-from plugin.options import go_booleans, takes_settings
 from plugin.wiring import Running, open_reader, read_machine, run_agents
-from topology.measurement_file import write_measurement
+from topology.model import write_measurement
 
 if TYPE_CHECKING:
-    from plugin.load_settings import LoadedSettings
+    from plugin.config import LoadedSettings
     from plugin.machine import MachineReading
-    from plugin.witness import Logger
+    from plugin.observe import Logger
 
 cli = typer.Typer(
     add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False
@@ -69,10 +63,8 @@ def run(flags: Mapping[str, object]) -> None:
 @takes_settings
 def discover(flags: Mapping[str, object], *, json: Json = False) -> None:
     """Tell what is read of this machine: GPUs, links, NICs, and what could not be read."""
-    from plugin.reading_json import (  # noqa: PLC0415 - only here, the agent's memory is counted
-        reading_json,
-        reading_text,
-    )
+    from plugin.observe import reading_text  # noqa: PLC0415 - only here, the agent's memory is counted
+    from plugin.observe.reading_json import reading_json  # noqa: PLC0415 - as above
 
     reading = _read(_load_here(flags))
     typer.echo(reading_json(reading) if json else reading_text(reading))

@@ -22,41 +22,39 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from plugin import logkeys
+from plugin.allocation import NodeBooks, SharingRules
 from plugin.allocator import AllocatorTools, ResourceAllocator
-from plugin.books import NodeBooks, SharingRules
+from plugin.config import Mode
+from plugin.deviceplugin import (
+    KubeletSocket,
+    ListedDevice,
+    Listing,
+    Offer,
+    Phase,
+    Registration,
+    ResourceServer,
+)
 from plugin.errors import PluginError
-from plugin.health import HealthBook
-from plugin.health_watch import HealthTimes, HealthWatch
-from plugin.kubelet_alignment import AlignmentInquiry
-from plugin.kubelet_socket import KubeletSocket
-from plugin.listing import ListedDevice, Listing
+from plugin.health import HealthBook, HealthTimes, HealthWatch
+from plugin.kubelet import AlignmentInquiry
+from plugin.machine import take_stock, topology_text
 from plugin.memory import give_back
-from plugin.offer import Offer
-from plugin.open_access import open_access
-from plugin.publisher import Publisher, PublisherTools
-from plugin.registration import Phase, Registration
-from plugin.reporting import Reporting
-from plugin.server import ResourceServer
-from plugin.settings import Mode
-from plugin.stock import take_stock, topology_text
-from plugin.stocktaking import Stocktaking
-from plugin.witness import Witness
+from plugin.observe import Witness
+from plugin.prepare_containers import open_access
+from plugin.publish import Publisher, PublisherTools, Reporting
+from plugin.rediscovery import Stocktaking
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kube.kubelet import TopologyManager
-    from plugin.devices import Device
-    from plugin.kubelet_alignment import TopologyManagerSource
-    from plugin.kubelet_view import KubeletView
-    from plugin.machine import MachineReader, MachineReading
-    from plugin.metrics import Metrics
-    from plugin.publisher import NodeApi
-    from plugin.registration import Standing
-    from plugin.settings import Settings
-    from plugin.stock import Stock, StockRules
-    from plugin.witness import Logger
-    from topology.devices import DevicesReport
+    from kube.client import TopologyManager
+    from plugin.config import Settings
+    from plugin.deviceplugin import Standing
+    from plugin.kubelet import KubeletView, TopologyManagerSource
+    from plugin.machine import Device, MachineReader, MachineReading, Stock, StockRules
+    from plugin.observe import Logger, Metrics
+    from plugin.publish import NodeApi
+    from topology.annotations import DevicesReport
 
 __all__ = ["Agent", "AgentTools", "Ending"]
 

@@ -1,13 +1,14 @@
 """Answers the kubelet's calls for one resource: whose container it is, and what it gets.
 
-What it answers: GetPreferredAllocation and Allocate, in the order: who asks (`plugin.identity`, by
-what is known, else by a look at the kubelet), which devices (`plugin.choice`), what the container
-sees of them (`plugin.access`). It decides none of that itself.
+What it answers: GetPreferredAllocation and Allocate, in the order: who asks
+(`plugin.allocation.pod_matching`, by what is known, else by a look at the kubelet), which devices
+(`plugin.allocation.preferred_allocation`), what the container sees of them
+(`plugin.nvidia.container.allocate_response`). It decides none of that itself.
 
 An Allocate is checked like a question in which everything is fixed: the kubelet may have taken
 other devices than were answered, or none may have been asked for. So no container of a pod that
 requires something starts on less, none on a device that is known to be bad, and none on one that
-another pod has, of which the kubelet has lost count (`plugin.admission_gate`).
+another pod has, of which the kubelet has lost count (`plugin.kubelet.admission_gate`).
 """
 
 from __future__ import annotations
@@ -17,24 +18,20 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from plugin.access import grant
-from plugin.choice import Refusal, choose
-from plugin.device_nodes import NoAccess
+from plugin.allocation import Ambiguous, Ask, Identified, Nobody, Refusal, choose, identify
+from plugin.deviceplugin import Refused
 from plugin.errors import KubeletError
-from plugin.identity import Ambiguous, Ask, Identified, Nobody, identify
-from plugin.offer import Refused
+from plugin.nvidia.container.allocate_response import grant
+from plugin.nvidia.container.device_nodes import NoAccess
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from plugin.access import AccessRules, ContainerAccess
-    from plugin.admission_gate import AdmissionGate
-    from plugin.books import NodeBooks
-    from plugin.choice import Chosen
-    from plugin.devices import Resource
-    from plugin.holdings import Holding
-    from plugin.identity import Identity
-    from plugin.kubelet_view import Look
+    from plugin.allocation import Chosen, Identity, NodeBooks
+    from plugin.kubelet import AdmissionGate, Look
+    from plugin.machine import Resource
+    from plugin.nvidia.container.allocate_response import AccessRules, ContainerAccess
+    from plugin.pods import Holding
 
 __all__ = [
     "AllocationWitness",
@@ -67,7 +64,7 @@ class How(Enum):
 
 
 class KubeletLook(Protocol):
-    """What is needed of `plugin.kubelet_view`."""
+    """What is needed of `plugin.kubelet.view`."""
 
     gate: AdmissionGate
 
@@ -115,7 +112,7 @@ class AllocatorTools:
 
 
 class ResourceAllocator:
-    """The `plugin.offer.Allocator` of one resource."""
+    """The `plugin.deviceplugin.offer.Allocator` of one resource."""
 
     def __init__(self, resource: str, tools: AllocatorTools) -> None:
         self._resource = resource

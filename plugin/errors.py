@@ -1,7 +1,7 @@
 """The exceptions of the node plugin.
 
 What it answers: which error a caller may see. Ordinary outcomes ("the set is not free", "no pod is
-known") are values, never exceptions. gRPC codes are known in `plugin.service` alone.
+known") are values, never exceptions. gRPC codes are known in `plugin.deviceplugin.service` alone.
 
     PluginError
     ├── SettingsError      an unknown or invalid setting

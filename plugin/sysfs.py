@@ -11,7 +11,7 @@ stable/sysfs-devices-node):
 - `bus/pci/devices/<id>` is a link into `devices/`, whose path is the PCI tree: the root bus
   (`pci0000:3a`), then every bridge, root port first, then the device. A device directly on the root
   bus, or with nothing above it but root ports that QEMU emulates, has been put there by a
-  hypervisor (`topology.importers.pcie_tree`): its place is hidden.
+  hypervisor (`topology.importers.xml.pcie_tree`): its place is hidden.
 - `numa_node` is -1 where the firmware does not tell.
 - RDMA ports are those of `class/infiniband`; network ports of `class/net` on PCI functions that
   have none of those come after them. Virtual functions (`physfn`) belong to their owners, and
@@ -25,9 +25,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from topology.importers.cpu_platform import x86_platform
-from topology.importers.nics import MAX_NICS, FoundNic
-from topology.importers.pcie_tree import PciPlace
+from topology.importers.xml.cpu_platform import x86_platform
+from topology.importers.xml.nics import MAX_NICS, FoundNic
+from topology.importers.xml.pcie_tree import PciPlace
 from topology.model import CpuPlatform, normalise_pci_bus_id
 
 __all__ = ["Sysfs"]

@@ -12,34 +12,29 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kube.client import ApiServer, Kubelet, Transport
 from kube.errors import KubeError
-from kube.kubelet import Kubelet
-from kube.server import ApiServer
-from kube.transport import Transport
 from plugin import logkeys
 from plugin.agent import Agent, AgentTools, Ending
-from plugin.dev_files import find_nvml
-from plugin.endpoint import Endpoint, serving
 from plugin.errors import ReadingError, SettingsError
-from plugin.kubelet_view import KubeletView
-from plugin.metrics import Metrics
-from plugin.nvml import preload
-from plugin.nvml_machine import NvmlMachine
-from plugin.pod_resources import PodResources
-from plugin.simulated import SimulatedMachine
-from plugin.stock import StockRules
+from plugin.kubelet import KubeletView, PodResources
+from plugin.machine import StockRules
+from plugin.nvidia.container.dev_files import find_nvml
+from plugin.nvidia.nvml.library import preload
+from plugin.nvidia.nvml.reader import NvmlMachine
+from plugin.observe import Endpoint, Metrics, serving
+from plugin.simulated.reader import SimulatedMachine
 from plugin.sysfs import Sysfs
 from topology.errors import TopologyError
-from topology.measurement_file import parse_measurement
+from topology.model import parse_measurement
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from plugin.config import LoadedSettings, Settings
     from plugin.health import HealthBook
-    from plugin.load_settings import LoadedSettings
     from plugin.machine import MachineReader, MachineReading
-    from plugin.settings import Settings
-    from plugin.witness import Logger
+    from plugin.observe import Logger
 
 __all__ = ["Running", "open_reader", "read_machine", "run_agents", "stock_rules"]
 

@@ -2,7 +2,7 @@
 
 Written from the contract, not from the code it judges: conditions come from the model's own
 matrices (networkx for connectivity), what is left behind from a recursion over disjoint sets. Only
-the value of one set is taken from `topology.value`, its definition. Slow; up to 10 GPUs.
+the value of one set is taken from `topology.value.set_value`, its definition. Slow; up to 10 GPUs.
 """
 
 from __future__ import annotations
@@ -14,20 +14,30 @@ from typing import TYPE_CHECKING
 
 import networkx as nx
 
-from topology.capacity import node_capacities
-from topology.gpu_models import find_gpu_model
-from topology.links import FITTED_MESSAGE_BYTES, REFERENCE_MESSAGE_BYTES
-from topology.masks import mask_of
-from topology.model import CpuPlatform, P2pAccess, PcieLevel
-from topology.policy import Affinity, NicRule, PlacementPolicy, Strength
-from topology.remainder import DEFAULT_DEMAND
-from topology.value import STATED_ERROR, Limit, set_value, start_up_cost
+from topology.annotations import Affinity, NicRule, PlacementPolicy, Strength
+from topology.model import (
+    FITTED_MESSAGE_BYTES,
+    REFERENCE_MESSAGE_BYTES,
+    CpuPlatform,
+    P2pAccess,
+    PcieLevel,
+    find_gpu_model,
+)
+from topology.value import (
+    DEFAULT_DEMAND,
+    STATED_ERROR,
+    Limit,
+    mask_of,
+    node_capacities,
+    start_up_cost,
+)
+from topology.value.set_value import set_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from topology.model import NodeTopology
-    from topology.tables import MachineTables
+    from topology.select import MachineTables
 
 __all__ = ["BruteForce", "SetFacts", "is_remainder_first"]
 

@@ -18,13 +18,13 @@ import grpc
 import grpc.aio
 
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
-from topology.fit import ContainerRole
+from topology.select import ContainerRole
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from plugin.node_pods import NodePod, PodContainer
+    from plugin.pods import NodePod, PodContainer
 
 __all__ = ["AdmissionError", "Affinity", "Client", "Endpoint", "FakeDeviceManager", "Given"]
 

@@ -26,10 +26,10 @@ import grpc.aio
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 from plugin.pb import podresources_v1_pb2 as pr
 from tests.fake_device_manager import AdmissionError, Affinity, Client, Endpoint, FakeDeviceManager
-from topology.fit import ContainerRole
+from topology.select import ContainerRole
 
 if TYPE_CHECKING:
-    from plugin.node_pods import NodePod, PodContainer
+    from plugin.pods import NodePod, PodContainer
 
 __all__ = ["AdmissionError", "Client", "FakeKubelet", "RateLimit"]
 

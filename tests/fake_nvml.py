@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml as _untyped  # type: ignore[import-untyped]  # nvidia-ml-py ships no types
 
-from topology.gpu_models import GA102_GENERATION, find_gpu_model
-from topology.model import LinkKind, P2pAccess, PcieLevel
+from topology.model import GA102_GENERATION, LinkKind, P2pAccess, PcieLevel, find_gpu_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hypothesis import strategies as st
 
+from topology.annotations import Affinity, NicRule, PlacementPolicy, Strength
 from topology.model import (
     NO_LINK,
     UNKNOWN_LINK,
@@ -24,7 +25,6 @@ from topology.model import (
     PcieLevel,
     SwitchFabric,
 )
-from topology.policy import Affinity, NicRule, PlacementPolicy, Strength
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,14 +12,12 @@ from topology.model import (
     CpuPlatform,
     Gpu,
     LinkKind,
-    MeasuredPair,
-    MeasuredSet,
-    Measurement,
     NodeTopology,
     P2pAccess,
     PcieLevel,
     SwitchFabric,
 )
+from topology.model.node_topology import MeasuredPair, MeasuredSet, Measurement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

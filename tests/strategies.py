@@ -12,22 +12,24 @@ from typing import TYPE_CHECKING, TypeVar
 from hypothesis import strategies as st
 
 from topology.model import (
-    MAX_MEASURED,
-    MIN_MEASURED,
     NO_LINK,
     UNKNOWN_LINK,
     AcceleratorLink,
     CpuPlatform,
     Gpu,
     LinkKind,
-    MeasuredPair,
-    MeasuredSet,
-    Measurement,
     Nic,
     NodeTopology,
     P2pAccess,
     PcieLevel,
     SwitchFabric,
+)
+from topology.model.node_topology import (
+    MAX_MEASURED,
+    MIN_MEASURED,
+    MeasuredPair,
+    MeasuredSet,
+    Measurement,
 )
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""Entry point of `python -m topology`; see `topology.cli`."""
+"""Entry point of `python -m topology`; see `topology.cli.commands`."""
 
-from topology.cli import main
+from topology.cli.commands import main
 
 if __name__ == "__main__":
     main()

@@ -1,8 +1,8 @@
 """The exceptions of the pure core.
 
 What it answers: which error a caller may see when it hands the core bad input. Ordinary outcomes
-("does not fit") are values (`topology.select`), never exceptions. Messages name the object, the
-value and what was expected; foreign text is cut to `MAX_QUOTED` characters.
+("does not fit") are values (`topology.select.selection`), never exceptions. Messages name the
+object, the value and what was expected; foreign text is cut to `MAX_QUOTED` characters.
 
     TopologyError
     ├── InvalidTopology   a model value contradicts itself

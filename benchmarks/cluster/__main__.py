@@ -28,7 +28,7 @@ from benchmarks.cluster.stage import Stage
 from benchmarks.cluster.throughput import Setting, compare
 from benchmarks.errors import BenchmarkError
 from benchmarks.report import read_environment, to_rich, write_results
-from extender.cluster import parse_cluster
+from extender.embedded import parse_cluster
 from tests.cluster.build import binaries
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.nodes import create_nodes

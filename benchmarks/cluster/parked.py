@@ -22,7 +22,7 @@ from benchmarks.cluster.rounds import spread, turned
 from benchmarks.cluster.stage import NAMESPACE, PODS, Arm, make_pod
 from benchmarks.errors import BenchmarkError
 from benchmarks.report import ResultTable
-from topology import names
+from topology.model import names
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -24,11 +24,9 @@ from benchmarks.cluster.binds import BindWatch
 from benchmarks.cluster.stage import NAMESPACE, PODS, Arm, make_pod
 from benchmarks.report import ResultTable
 from benchmarks.rivals import NvidiaBestEffort, PlainKubelet
-from topology import names
-from topology.codec import decode_topology
-from topology.digest import topology_digest
-from topology.masks import mask_index
-from topology.tables import build_tables
+from topology.model import decode_topology, names
+from topology.select import build_tables
+from topology.value import mask_index, topology_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from benchmarks.report import Cell
     from benchmarks.rivals import Rival
     from topology.model import NodeTopology
-    from topology.tables import MachineTables
+    from topology.select import MachineTables
 
 __all__ = ["Step", "place_all", "sequence"]
 

@@ -16,9 +16,8 @@ from benchmarks.cluster.rounds import spread
 from benchmarks.cluster.stage import Arm, make_pod
 from benchmarks.report import ResultTable
 from benchmarks.wire_client import resident_mib
-from topology import names
-from topology.codec import decode_topology
-from topology.plan import ContainerPlan, Plan, encode_plan
+from topology.annotations import ContainerPlan, Plan, encode_plan
+from topology.model import decode_topology, names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ import httpx
 from tests.cluster.api import Api, open_api
 from tests.cluster.manifests import Mode, scheduler_config
 from tests.cluster.processes import free_port
-from topology.names import DEFAULT_RESOURCE
+from topology.model import DEFAULT_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

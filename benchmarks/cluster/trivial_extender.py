@@ -14,13 +14,13 @@ from fastapi import FastAPI
 from starlette.responses import Response
 
 from benchmarks.bare_server import BODY_LIMIT_BYTES, serve
-from extender.calls import Calls, Reply
+from extender.http.asgi import Calls, Reply
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from extender.calls import Call
+    from extender.http.asgi import Call
 
 __all__ = ["create_trivial"]
 

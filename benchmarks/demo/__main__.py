@@ -33,9 +33,9 @@ from benchmarks.demo.timeline import play
 from benchmarks.errors import BenchmarkError
 from benchmarks.report import read_environment
 from benchmarks.rivals import NvidiaBestEffort, PlainKubelet
+from extender.config import load_settings
 from extender.errors import ExtenderError
-from extender.settings import load_settings
-from topology.names import DEFAULT_RESOURCE
+from topology.model import DEFAULT_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,7 +2,7 @@
 
 What it answers: per policy, how close the pods came to the best of their machines, who waited,
 what was stranded; and for which pods two policies differ most. All policies are judged by the same
-tables (the value model of `topology.value`); nothing here is measured bandwidth.
+tables (the value model of `topology.value.set_value`); nothing here is measured bandwidth.
 
 - Judged pods: two or more GPUs and not affinity `none` (their owners said bandwidth does not
   matter). Relative: GB/s of the set over GB/s of the best set of that size on the empty machine.
@@ -19,7 +19,7 @@ from statistics import fmean, harmonic_mean
 from typing import TYPE_CHECKING
 
 from benchmarks.stranding import Stranding
-from topology.levels import affinity_level
+from topology.select import affinity_level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,7 +4,8 @@ What it answers: the cluster in the extender's own words, and for every node the
 policies are judged alike. It places nothing.
 
 Every machine is one of `topology.recordings`; all offer `nvidia.com/gpu`, so AMD machines are left
-out. Node names and device ids are those of `extender.cluster`, the same in every process.
+out. Node names and device ids are those of `extender.embedded.spec`, the same in every
+process.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from extender.cluster import lay_out, parse_cluster
-from topology.tables import MachineTables, build_tables
+from extender.embedded import lay_out, parse_cluster
+from topology.select import MachineTables, build_tables
 
 if TYPE_CHECKING:
     from topology.model import NodeTopology

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from topology import names
-from topology.policy import Affinity, PlacementPolicy, parse_policy
+from topology.annotations import Affinity, PlacementPolicy, parse_policy
+from topology.model import names
 
 __all__ = ["NAMESPACE", "DemoPod", "draw_pods"]
 

@@ -21,15 +21,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from benchmarks.demo.kube_scheduler import choose_node, send_bind
 from benchmarks.errors import ServerFailed
 from benchmarks.masks import mask_of, members
-from extender.answers import Verb
-from extender.cluster import lay_out
-from extender.embedded import EmbeddedCluster
+from extender.bind import WriteBinding
+from extender.embedded import EmbeddedCluster, lay_out
 from extender.engine import Engine
-from extender.request import parse_pod
-from extender.steps import WriteBinding
-from extender.wire import Pod, decode
-from topology import names
-from topology.plan import ContainerPlan, Plan, encode_plan
+from extender.protocol import Pod, Verb, decode, parse_pod
+from topology.annotations import ContainerPlan, Plan, encode_plan
+from topology.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +35,7 @@ if TYPE_CHECKING:
     from benchmarks.demo.kube_scheduler import HttpDoor
     from benchmarks.demo.pods import DemoPod
     from benchmarks.rivals import Rival
-    from extender.cluster import ClusterSpec
+    from extender.embedded import ClusterSpec
     from extender.rules import Rules
 
 __all__ = ["ExtenderPolicy", "MostAllocatedPolicy", "Place", "Policy", "RivalOnCoterieNode"]

@@ -2,7 +2,7 @@
 
 What it answers: how the runs look to a reader, in figures and pictures. It refers to nothing
 outside itself, works in light and dark and on a phone, and computes no figure of its own
-(`benchmarks.demo.figures`); pictures of machines are `topology.draw`'s.
+(`benchmarks.demo.figures`); pictures of machines are `topology.draw.render`'s.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from markupsafe import Markup
 from benchmarks.demo.figures import has_affinity, relative_by_machine, show_percent
 from benchmarks.demo.pods import DURATION_MINUTES
 from benchmarks.masks import members
-from topology.draw import draw_topology
-from topology.scene import SET_COLOURS, compose_scene
-from topology.shapes import Text
+from topology.draw.render import draw_topology
+from topology.draw.scene import SET_COLOURS, compose_scene
+from topology.draw.shapes import Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

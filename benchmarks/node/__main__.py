@@ -26,8 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.node.calls import time_calls
 from benchmarks.report import ResultTable, read_environment, to_rich, write_results
-from plugin.server import endpoint_of
-from plugin.service import Verb
+from plugin.deviceplugin import Verb, endpoint_of
 from tests.cluster.agent_process import start_agent
 from tests.cluster.build import binaries, node_programs
 from tests.cluster.containerd import RuntimeMissing, find_runc
@@ -36,7 +35,7 @@ from tests.cluster.kubelet_node import KubeletNode, NodeTools
 from tests.cluster.node_space import SpaceRefused, check_machine
 from tests.cluster.real_pods import RealPods, is_running, real_container, real_pod
 from tests.cluster.versions import chosen_minor
-from topology.names import DEFAULT_RESOURCE
+from topology.model import DEFAULT_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

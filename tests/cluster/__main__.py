@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
 
-from extender.cluster import parse_cluster
+from extender.embedded import parse_cluster
 from extender.errors import ExtenderError
 from tests.cluster.build import BuildFailed, binaries, node_programs
 from tests.cluster.control_plane import CommandFailed

@@ -16,7 +16,7 @@ from tests.cluster.control_plane import CommandFailed
 from tests.cluster.credentials import kubeconfig
 from tests.cluster.manifests import DEPLOY, await_so, documents, pod_spec
 from tests.cluster.real_pods import real_container, real_pod_spec
-from topology import names
+from topology.model import names
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,8 +2,8 @@
 
 What it answers: the checker's question whether a waiting pod could have been placed, and the test's
 question whether a plan is the core's own best. It takes pods as the checker read them from etcd and
-nodes as they were laid out, and asks `topology.fit` or, where a kubelet aligns to NUMA nodes,
-`topology.admission` directly: nothing of the extender is between.
+nodes as they were laid out, and asks `topology.select.fit` or, where a kubelet aligns to NUMA
+nodes, `topology.topology_manager.admission` directly: nothing of the extender is between.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tests.cluster.checker import Role
-from topology.admission import Kubelet, fit_admitted
-from topology.fit import ContainerRequest, ContainerRole, PodFit, fit_pod
-from topology.policy import parse_policy
+from topology.annotations import parse_policy
 from topology.recordings import load_recording
-from topology.select import build_machine
+from topology.select import ContainerRequest, ContainerRole, PodFit, build_machine, fit_pod
+from topology.topology_manager import Kubelet, fit_admitted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from extender.cluster import EmbeddedNode
+    from extender.embedded.spec import EmbeddedNode
     from tests.cluster.checker import NodeState, PodState
-    from topology.policy import PlacementPolicy
+    from topology.annotations import PlacementPolicy
     from topology.select import Machine
 
 __all__ = ["Judge"]

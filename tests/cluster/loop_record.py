@@ -6,8 +6,8 @@ that do not know of each other: the plan on the pod (extender), PodResources (ku
 containers ever held one GPU at a time, and how each pod that failed did. It judges nothing else.
 
 It must never have the kubelets do what they would not do without it: PodResources is asked for one
-pod at a time, never for a list (plugin/admission_gate.py), and who has what at one moment is read
-from their checkpoints, which they write after each allocation.
+pod at a time, never for a list (plugin/kubelet/admission_gate.py), and who has what at one moment
+is read from their checkpoints, which they write after each allocation.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any, Self
 import grpc
 import httpx
 
-from plugin.checkpoint import read_checkpoint
+from plugin.pods import read_checkpoint
 from tests.cluster.real_pods import has_ended
 from tests.cluster.stub_plugin import VARIABLE, held_by
 from tests.cluster.workload import PODS, RESOURCE
-from topology import names
-from topology.plan import decode_plan
+from topology.annotations import decode_plan
+from topology.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

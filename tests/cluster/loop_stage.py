@@ -23,13 +23,14 @@ from tests.cluster.nodes import node_path
 from tests.cluster.simulated_nodes import simulated_nodes
 from tests.cluster.stage import Cast, start_cast
 from tests.cluster.workload import RESOURCE
-from topology.devices import DevicesReport, decode_devices
+from topology.annotations import DevicesReport, decode_devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from extender.cluster import ClusterSpec, EmbeddedNode
+    from extender.embedded import ClusterSpec
+    from extender.embedded.spec import EmbeddedNode
     from tests.cluster.control_plane import ControlPlane
     from tests.cluster.kubelet_node import NodeTools
     from tests.cluster.loop_record import ContainerRecord, Verdict

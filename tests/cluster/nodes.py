@@ -1,9 +1,9 @@
 """Nodes of a test cluster: created through the API, from recordings of real machines.
 
-What it answers: how a described cluster (`extender.cluster`) becomes Node objects that look as the
-node agent and the kubelet would have made them: allocatable devices, a zone, and the annotation
-`coterie.gpu/topology` with the device ids of that very node. The same description always makes the
-same nodes, ids included.
+What it answers: how a described cluster (`extender.embedded.spec`) becomes Node objects that
+look as the node agent and the kubelet would have made them: allocatable devices, a zone, and the
+annotation `coterie.gpu/topology` with the device ids of that very node. The same description always
+makes the same nodes, ids included.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from extender.cluster import EmbeddedNode, lay_out, parse_cluster
+from extender.embedded import lay_out, parse_cluster
 from tests.cluster.api import patiently
-from topology import names
-from topology.codec import encode_topology
-from topology.devices import DevicesReport, UnhealthyDevice, encode_devices
+from topology.annotations import DevicesReport, UnhealthyDevice, encode_devices
+from topology.model import encode_topology, names
 
 if TYPE_CHECKING:
-    from extender.cluster import ClusterSpec
+    from extender.embedded import ClusterSpec
+    from extender.embedded.spec import EmbeddedNode
     from tests.cluster.api import Api
 
 __all__ = [

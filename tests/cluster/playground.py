@@ -17,13 +17,14 @@ from tests.cluster.api import open_api
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.manifests import Mode, install, scheduler_config, send_gpu_pods
 from tests.cluster.nodes import create_nodes
-from topology.names import DEFAULT_RESOURCE
+from topology.model import DEFAULT_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from extender.cluster import ClusterSpec, EmbeddedNode
+    from extender.embedded import ClusterSpec
+    from extender.embedded.spec import EmbeddedNode
     from tests.cluster.build import Binaries
     from tests.cluster.extender_process import ExtenderProcess
     from tests.cluster.processes import Program

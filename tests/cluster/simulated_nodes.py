@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from extender.cluster import lay_out
+from extender.embedded import lay_out
 from tests.cluster.agent_account import agent_kubeconfig
 from tests.cluster.api import open_api
 from tests.cluster.nodes import node_manifest, node_path
@@ -23,7 +23,8 @@ from tests.cluster.stand_in import StandIn
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from extender.cluster import ClusterSpec, EmbeddedNode
+    from extender.embedded import ClusterSpec
+    from extender.embedded.spec import EmbeddedNode
     from tests.cluster.api import Api
     from tests.cluster.control_plane import ControlPlane
 

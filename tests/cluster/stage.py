@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from extender.cluster import lay_out
+from extender.embedded import lay_out
 from tests.cluster.api import open_api
 from tests.cluster.checker import Checker, FaultKind, Follower, current_revision
 from tests.cluster.judge import Judge
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping
     from pathlib import Path
 
-    from extender.cluster import ClusterSpec, EmbeddedNode
+    from extender.embedded import ClusterSpec
+    from extender.embedded.spec import EmbeddedNode
     from tests.cluster.api import Api
     from tests.cluster.checker import PodState
     from tests.cluster.control_plane import ControlPlane

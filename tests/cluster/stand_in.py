@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.cluster.api import ApiError, open_api, patiently
-from topology.devices import encode_devices
+from topology.annotations import encode_devices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tests.cluster.api import Api
-    from topology.devices import DevicesReport
+    from topology.annotations import DevicesReport
 
 __all__ = ["RUNS_S", "StandIn", "set_devices_report"]
 

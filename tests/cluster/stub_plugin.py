@@ -247,7 +247,7 @@ def holders(node: KubeletNode, resource: str = RESOURCE) -> dict[tuple[str, str]
     """Who has which devices, as PodResources tells: by pod and container, ids sorted.
 
     That question has the kubelet count anew: asked in the middle of an allocation, it may have a
-    device given away twice (plugin/admission_gate.py).
+    device given away twice (plugin/kubelet/admission_gate.py).
     """
     request = resources_pb.ListPodResourcesRequest()
     answer = _pod_resources(node, "List", request, resources_pb.ListPodResourcesResponse)

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from kube.server import ApiServer
-from kube.transport import Transport
-from plugin.publisher import Pace, Publisher, PublisherTools
+from kube.client import ApiServer, Transport
+from plugin.publish import Publisher, PublisherTools
+from plugin.publish.node_annotator import Pace
 from tests.cluster.control_plane import MASTERS, ControlPlane
 from tests.cluster.credentials import kubeconfig
 from tests.cluster.manifests import DEPLOY, await_so, render
-from topology import names
-from topology.devices import DevicesReport, TopologyManagerPolicy, decode_devices
+from topology.annotations import DevicesReport, TopologyManagerPolicy, decode_devices
+from topology.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from extender.cluster import ClusterSpec
+from extender.embedded import ClusterSpec
 from tests.cluster.stage import play, start_cast
 from tests.cluster.stand_in import set_devices_report
 from tests.cluster.workload import make_pod
-from topology.devices import DevicesReport, TopologyManagerPolicy
+from topology.annotations import DevicesReport, TopologyManagerPolicy
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

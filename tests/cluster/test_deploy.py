@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from kube.client import ApiServer, Binding, ObjectEvent, Transport
 from kube.errors import KubeError
-from kube.leases import Lease
-from kube.objects import ObjectKey
-from kube.server import ApiServer, Binding, ObjectEvent
-from kube.transport import Transport
+from kube.objects import Lease, ObjectKey
 from tests.cluster.control_plane import MASTERS, ControlPlane
 from tests.cluster.credentials import Authority
 from tests.cluster.manifests import (
@@ -32,9 +30,9 @@ from tests.cluster.manifests import (
     scheduler_config,
     send_gpu_pods,
 )
-from topology import names
+from topology.annotations import parse_policy
 from topology.errors import PolicyError
-from topology.policy import parse_policy
+from topology.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

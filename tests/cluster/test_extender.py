@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from extender.cluster import parse_cluster
-from extender.election import url_of
+from extender.embedded import parse_cluster
+from extender.ha.lease_rules import url_of
 from tests.cluster.manifests import ClientFiles, Mode, install, scheduler_config
 from tests.cluster.processes import free_port
 from tests.cluster.stage import Cast, Play, play

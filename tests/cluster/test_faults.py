@@ -39,7 +39,7 @@ N_PILED = 10
 N_WATCHES = 3
 """Of the extender: nodes, assigned pods, nominated pods."""
 WATCH_S = 34.0
-"""The longest that a watch lasts (`kube.reflector.Timing`), and a second."""
+"""The longest that a watch lasts (`kube.watch.reflector.Timing`), and a second."""
 N_LATE = 300
 """Fewest pods that arrive when everything has recovered."""
 

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 import yaml
 
-from extender.certificates import Certificates, TlsFiles
+from extender.http.tls import Certificates, TlsFiles
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.manifests import (
     DEPLOY,

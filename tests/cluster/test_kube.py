@@ -14,13 +14,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kube import watches
+from kube.client import ApiServer, Binding, ObjectEvent, Request, Transport
+from kube.client.transport import MERGE_PATCH
 from kube.errors import Conflict, Gone, KubeError, NotFound
-from kube.leases import Lease
-from kube.objects import ObjectKey
-from kube.reflector import Reflector, Timing
-from kube.server import ApiServer, Binding, ObjectEvent
-from kube.transport import MERGE_PATCH, Request, Transport
+from kube.objects import Lease, ObjectKey
+from kube.watch import Reflector, Timing, watches
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugin.simulated import SimulatedMachine
+from plugin.simulated.reader import SimulatedMachine
 from tests.cluster.agent_process import start_agent
 from tests.cluster.containerd import endpoint
 from tests.cluster.kubelet_node import KubeletNode

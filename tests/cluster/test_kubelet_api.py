@@ -9,19 +9,17 @@ import time
 
 import pytest
 
+from kube.client import Kubelet, TopologyManager, Transport, kubelet_endpoint
 from kube.errors import KubeError, Unreachable
-from kube.kubelet import Kubelet, TopologyManager, kubelet_endpoint
-from kube.transport import Transport
-from plugin.checkpoint import as_holdings, read_checkpoint
-from plugin.node_pods import read_node_pods
+from plugin.pods import as_holdings, read_checkpoint, read_node_pods
 from tests.cluster.credentials import Authority, kubeconfig
 from tests.cluster.kubelet_node import KubeletNode
 from tests.cluster.manifests import DEPLOY
 from tests.cluster.real_pods import RealPods, is_running, real_container, real_pod
 from tests.cluster.stub_plugin import StubPlugin, holders
 from tests.cluster.workload import RESOURCE
-from topology.devices import TopologyManagerPolicy, TopologyManagerScope
-from topology.fit import ContainerRole
+from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
+from topology.select import ContainerRole
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.slow]
 

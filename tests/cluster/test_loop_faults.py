@@ -23,9 +23,8 @@ from tests.cluster.real_pods import (
 )
 from tests.cluster.stub_plugin import VARIABLE, holders
 from tests.cluster.workload import RESOURCE, SCHEDULER, pod_path
-from topology import names
-from topology.codec import decode_topology
-from topology.plan import ContainerPlan, Plan, decode_plan, encode_plan
+from topology.annotations import ContainerPlan, Plan, decode_plan, encode_plan
+from topology.model import decode_topology, names
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.slow]
 

@@ -14,12 +14,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from extender.cluster import parse_cluster
+from extender.embedded import parse_cluster
 from tests.cluster.loop_jobs import JobMix
 from tests.cluster.loop_stage import loop_stage
 from tests.cluster.stub_plugin import StubPlugin
-from topology import names
-from topology.codec import decode_topology
+from topology.model import decode_topology, names
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.slow]
 

@@ -18,9 +18,8 @@ from tests.cluster.loop_stage import loop_stage
 from tests.cluster.real_pods import RealPods, is_failed, is_running, real_container, real_pod
 from tests.cluster.stub_plugin import VARIABLE, holders
 from tests.cluster.workload import SCHEDULER
-from topology import names
-from topology.devices import TopologyManagerPolicy, TopologyManagerScope
-from topology.plan import decode_plan
+from topology.annotations import TopologyManagerPolicy, TopologyManagerScope, decode_plan
+from topology.model import names
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.slow]
 

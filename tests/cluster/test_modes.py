@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from extender.cluster import lay_out, parse_cluster
+from extender.embedded import lay_out, parse_cluster
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.credentials import Authority
 from tests.cluster.manifests import (
@@ -22,7 +22,7 @@ from tests.cluster.manifests import (
 )
 from tests.cluster.nodes import node_manifest
 from tests.cluster.processes import free_port
-from topology import names
+from topology.model import names
 
 pytestmark = pytest.mark.cluster
 

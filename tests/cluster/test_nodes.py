@@ -9,16 +9,17 @@ from dataclasses import replace
 
 import pytest
 
-from extender.cluster import ClusterSpec, NodeGroup, lay_out, parse_cluster
+from extender.embedded import ClusterSpec, lay_out, parse_cluster
+from extender.embedded.spec import NodeGroup
 from tests.cluster.api import open_api
 from tests.cluster.checker import Change, Checker, FaultKind, Follower, current_revision
 from tests.cluster.judge import Judge
 from tests.cluster.nodes import FLEET, create_nodes, node_manifest, topology_text
 from tests.cluster.stand_in import StandIn
 from tests.cluster.workload import PODS, Mix, arrivals, make_pod, pod_path
-from topology.codec import decode_topology
-from topology.digest import topology_digest
+from topology.model import decode_topology
 from topology.recordings import load_recording
+from topology.value import topology_digest
 
 LONE = ClusterSpec(groups=[NodeGroup(count=1, machine="summit", name="lone")])
 MIX = Mix(n_pods=3000, pods_per_s=25, mean_run_s=30, seed=7)

@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugin.listing import ListedDevice
-from plugin.offer import Refused
-from plugin.pod_resources import PodResources
-from plugin.registration import Phase, Registration, Standing
-from plugin.server import ResourceServer
-from plugin.service import CallOutcome, Verb
+from plugin.deviceplugin import (
+    CallOutcome,
+    ListedDevice,
+    Phase,
+    Refused,
+    Registration,
+    ResourceServer,
+    Standing,
+    Verb,
+)
+from plugin.kubelet import PodResources
 from tests.cluster.kubelet_node import KubeletNode
 from tests.cluster.real_pods import RealPods, is_failed, is_running, real_container, real_pod
 from tests.cluster.workload import RESOURCE
@@ -27,7 +32,7 @@ from tests.unit.plugin.offers import Obliging, offer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from plugin.service import Call
+    from plugin.deviceplugin import Call
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
 

@@ -12,7 +12,7 @@ import json
 
 import pytest
 
-from extender.cluster import parse_cluster
+from extender.embedded import parse_cluster
 from tests.cluster.api import ApiError
 from tests.cluster.decision_log import assert_replays
 from tests.cluster.stage import play, start_cast

@@ -10,7 +10,7 @@ from copy import deepcopy
 import httpx
 import pytest
 
-from extender.cluster import parse_cluster
+from extender.embedded import parse_cluster
 from tests.cluster.checker import FaultKind
 from tests.cluster.nodes import node_manifest, node_path
 from tests.cluster.proxy import open_proxy, write_kubeconfig

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.cluster import parse_cluster
+from extender.embedded import parse_cluster
 from tests.cluster.stage import Cast, play, start_cast
 from tests.cluster.workload import make_pod, pod_path
-from topology import names
-from topology.plan import decode_plan
+from topology.annotations import decode_plan
+from topology.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,8 +1,9 @@
 """The Topology Manager of a real kubelet, and what Coterie believes of it.
 
-`topology.admission` says what a kubelet leaves to choose and what it refuses; it was read from the
-source. Here it is compared, call by call, with what the real one asks a plugin and does, for every
-policy and scope, on random pods and random free devices of a machine with two NUMA nodes.
+`topology.topology_manager.admission` says what a kubelet leaves to choose and what it refuses; it
+was read from the source. Here it is compared, call by call, with what the real one asks a plugin
+and does, for every policy and scope, on random pods and random free devices of a machine with two
+NUMA nodes.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import pytest
 from tests.cluster.kubelet_node import KubeletNode
 from tests.cluster.real_pods import RealPods, is_failed, is_running, real_container, real_pod
 from tests.cluster.stub_plugin import StubPlugin, holders
-from topology.admission import Admission, Kubelet, begin_admission
-from topology.devices import TopologyManagerPolicy, TopologyManagerScope
-from topology.fit import ContainerRequest, ContainerRole, pod_size
-from topology.numa_hints import NumaDevices, TopologyManager
-from topology.outcome import Unfit
+from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
+from topology.select import ContainerRequest, ContainerRole, Unfit, pod_size
+from topology.topology_manager import Kubelet, TopologyManager
+from topology.topology_manager.admission import Admission, begin_admission
+from topology.topology_manager.hints import NumaDevices
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.slow]
 

@@ -9,13 +9,13 @@ from collections import Counter
 import pytest
 from aiohttp import web
 
-from extender.cluster import parse_cluster
+from extender.embedded import parse_cluster
 from tests.cluster.nodes import ZONE, set_node_gpus
 from tests.cluster.proxy import open_proxy, write_kubeconfig
 from tests.cluster.stage import EXTENDER_USER, play, stand_by, start_cast
 from tests.cluster.stand_in import set_devices_report
 from tests.cluster.workload import RESOURCE, make_pod, pod_path
-from topology.devices import DevicesReport, UnhealthyDevice
+from topology.annotations import DevicesReport, UnhealthyDevice
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from extender.cluster import parse_cluster
+from extender.embedded import parse_cluster
 from tests.cluster.manifests import NAMESPACE
 from tests.cluster.stage import play, start_cast
 from tests.cluster.workload import SCHEDULER, make_pod

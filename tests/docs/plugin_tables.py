@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from plugin.config_file import NOT_OURS
-from plugin.load_settings import CONFIG_VARIABLE, other_names
-from plugin.nvidia_settings import SAME, NvidiaSettings
-from plugin.settings import ENV_PREFIX, Settings
+from plugin.config import Settings
+from plugin.config.config_file import NOT_OURS
+from plugin.config.load_settings import CONFIG_VARIABLE, other_names
+from plugin.config.settings import ENV_PREFIX
+from plugin.nvidia.settings import SAME, NvidiaSettings
 from tests.docs.settings_table import described, table
 
 INTRODUCTION = (

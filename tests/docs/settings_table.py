@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from extender.settings import CONFIG_VARIABLE, ENV_PREFIX, Settings
+from extender.config import CONFIG_VARIABLE, Settings
+from extender.config.settings import ENV_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from extender.answers import Verb
-from extender.cluster import lay_out, read_cluster
-from extender.settings import Settings
+from extender.config import Settings
+from extender.embedded import lay_out, read_cluster
+from extender.protocol import Verb
 from tests.docs.markdown import ROOT, blocks
-from topology import names
-from topology.policy import Affinity, NicRule, Prefer, Strength, parse_policy
+from topology.annotations import Affinity, NicRule, Prefer, Strength, parse_policy
+from topology.model import names
 
 if TYPE_CHECKING:
     from pathlib import Path

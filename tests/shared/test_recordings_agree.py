@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from topology.importers.dispatch import import_text
+from topology.importers import import_text
 from topology.model import AcceleratorLink, NodeTopology, PcieLevel
 from topology.recordings import load_recording
 

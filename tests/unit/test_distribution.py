@@ -101,4 +101,4 @@ def test_programs_can_be_started(target):
 def test_module_and_script_are_one_program():
     """`python -m topology` in a checkout and `coterie-topology` must never drift apart."""
     by_module = importlib.import_module("topology.__main__")
-    assert by_module.main is importlib.import_module("topology.cli").main
+    assert by_module.main is importlib.import_module("topology.cli.commands").main

@@ -1,6 +1,9 @@
-"""Somebody else's recordings of a node, one importer per format.
+"""Other people's recordings of a node, one importer per format: text to a `NodeTopology`.
 
-What it answers: the `NodeTopology` that a text records: `topology.importers.dispatch`
-(`import_text`) and `topology.importers.detect` (which format it is). Nothing is imported here, so
-that a program that needs one format does not hold the parsers of all.
+Reads no file and knows no cluster; what a source does not say stays unknown.
 """
+
+from topology.importers.detect import FileFormat
+from topology.importers.dispatch import import_text
+
+__all__ = ["FileFormat", "import_text"]

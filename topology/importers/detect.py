@@ -15,8 +15,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from topology.errors import ImportFormatError, quote
-from topology.importers.matrix import looks_like_matrix
-from topology.importers.smi_table import find_tables
+from topology.importers.tables.matrix import looks_like_matrix
+from topology.importers.tables.smi_table import find_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable

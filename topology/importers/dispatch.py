@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from topology.codec import decode_topology
 from topology.errors import ImportFormatError, TopologyError, quote
 from topology.importers.detect import FileFormat, detect_format
-from topology.importers.hwloc import import_hwloc_xml
-from topology.importers.matrix import import_matrix
-from topology.importers.nccl import import_nccl_xml
-from topology.importers.rocm import import_rocm_smi
-from topology.importers.smi import import_smi
+from topology.importers.tables.matrix import import_matrix
+from topology.importers.tables.rocm import import_rocm_smi
+from topology.importers.tables.smi import import_smi
+from topology.importers.xml.hwloc import import_hwloc_xml
+from topology.importers.xml.nccl import import_nccl_xml
+from topology.model import decode_topology
 from topology.recordings import parse_recording
 
 if TYPE_CHECKING:

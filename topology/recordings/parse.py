@@ -28,7 +28,6 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from topology.errors import ImportFormatError, InvalidTopology, quote
-from topology.fields import Field
 from topology.model import (
     MAX_GPUS,
     MAX_LINKS,
@@ -36,17 +35,16 @@ from topology.model import (
     UNKNOWN_LINK,
     AcceleratorLink,
     CpuPlatform,
+    Field,
     Gpu,
     LinkKind,
-    MeasuredPair,
-    MeasuredSet,
-    Measurement,
     Nic,
     NodeTopology,
     P2pAccess,
     PcieLevel,
     SwitchFabric,
 )
+from topology.model.node_topology import MeasuredPair, MeasuredSet, Measurement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

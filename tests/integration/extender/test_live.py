@@ -13,26 +13,25 @@ import httpx
 import pytest
 
 from extender import wiring
-from extender.certificates import Certificates
-from extender.cluster import lay_out, parse_cluster
-from extender.election import url_of
+from extender.config import Settings
+from extender.decision_log.replay import replay
+from extender.embedded import lay_out, parse_cluster
 from extender.errors import SettingsError
-from extender.replay import replay
-from extender.settings import Settings
+from extender.ha.lease_rules import url_of
+from extender.http.tls import Certificates
 from tests.cluster.nodes import node_manifest
 from tests.integration.extender.fake_api import FakeApi, fake_api
 from tests.integration.extender.test_serving import WatchedLog
 from tests.unit.extender.pki import HOST, authority, issue
 from tests.unit.extender.pods import GPU, container
-from topology import names
-from topology.devices import DeviceHold, DevicesReport, encode_devices
-from topology.plan import decode_plan
+from topology.annotations import DeviceHold, DevicesReport, decode_plan, encode_devices
+from topology.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from extender.cluster import EmbeddedNode
+    from extender.embedded.spec import EmbeddedNode
 
 NODES = lay_out(parse_cluster("2x dgx-1-v100, 1x 8x-l4"))
 SOON_S = 30.0

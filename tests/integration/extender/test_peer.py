@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from extender.certificates import Certificates
 from extender.errors import PeerError
-from extender.peer import FORWARDED_FOR, TIME_LEFT, Peer
+from extender.ha import FORWARDED_FOR, TIME_LEFT, Peer
+from extender.http.tls import Certificates
 from tests.unit.extender.pki import HOST, authority, issue
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from cryptography import x509
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from extender import serving
-from extender.certificates import Certificates
 from extender.errors import SettingsError
-from extender.serving import GC_THRESHOLDS, Door, freeze, listen, run_until_signal
+from extender.http import server
+from extender.http.server import GC_THRESHOLDS, Door, freeze, listen, run_until_signal
+from extender.http.tls import Certificates
 from tests.unit.extender.pki import HOST, authority, issue
 from tests.unit.extender.shells import Log
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from extender.certificates import TlsFiles
+    from extender.http.tls import TlsFiles
 
 SOON_S = 20.0
 
@@ -147,7 +147,7 @@ def test_a_rotated_certificate_needs_no_restart(tmp_path, listener, monkeypatch)
             assert (shown(again), shown(new)) == (old, serial(files))
             assert shown(new) != old
 
-    monkeypatch.setattr(serving, "CERTIFICATES_EVERY_S", 0.01)
+    monkeypatch.setattr(server, "CERTIFICATES_EVERY_S", 0.01)
     by, log = authority(), WatchedLog()
     files = issue(tmp_path / "server", by)
     mine = Certificates(issue(tmp_path / "client", by))
@@ -168,7 +168,7 @@ def test_a_broken_rotation_is_told_once(tmp_path, listener, monkeypatch):
         issue(tmp_path, by)
         await log.until(2)
 
-    monkeypatch.setattr(serving, "CERTIFICATES_EVERY_S", 0.01)
+    monkeypatch.setattr(server, "CERTIFICATES_EVERY_S", 0.01)
     by, log = authority(), WatchedLog()
     files = issue(tmp_path, by)
     serve([Door(hello(), listener, Certificates(files))], go, log)

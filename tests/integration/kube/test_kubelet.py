@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kube.client import Kubelet, Transport, kubelet_endpoint
 from kube.errors import KubeError, Unanswered, Unreachable
-from kube.kubelet import Kubelet, kubelet_endpoint
-from kube.transport import Transport
 from tests.cluster.credentials import Authority, kubeconfig
 from tests.integration.kube.raw_server import HANG, Heard, answer, raw_server, refused
 

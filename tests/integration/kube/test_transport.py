@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 import pytest
 import yaml
 
+from kube.client import METADATA, Request, Transport
 from kube.errors import Conflict, KubeError, Malformed, Unanswered, Unreachable
-from kube.transport import METADATA, Request, Transport
 from tests.cluster.credentials import Authority, kubeconfig
 from tests.integration.kube.raw_server import (
     CUT,

@@ -15,30 +15,29 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
+from kube.client import TopologyManager
 from kube.errors import KubeError, Unreachable
-from kube.kubelet import TopologyManager
 from plugin.agent import Agent, AgentTools, Ending
-from plugin.health_watch import HealthTimes
-from plugin.kubelet_alignment import AlignmentInquiry, InquiryPace
-from plugin.kubelet_view import KubeletView
-from plugin.load_settings import load_settings
-from plugin.metrics import Metrics
-from plugin.pod_resources import PodResources
-from plugin.publisher import Pace, Publisher
-from plugin.reporting import Reporting, ReportingPace
-from plugin.simulated import SimulatedMachine
+from plugin.config.load_settings import load_settings
+from plugin.health import HealthTimes
+from plugin.kubelet import AlignmentInquiry, KubeletView, PodResources
+from plugin.kubelet.topology_manager import InquiryPace
+from plugin.observe import Metrics
+from plugin.publish import Publisher, Reporting
+from plugin.publish.node_annotator import Pace
+from plugin.publish.report_loop import ReportingPace
+from plugin.simulated.reader import SimulatedMachine
 from plugin.wiring import stock_rules
 from tests.fake_kubelet import AdmissionError, FakeKubelet
 from tests.unit.plugin.node_values import GPU, app, init, node_pod, sidecar
-from topology import names
-from topology.codec import decode_topology
-from topology.devices import (
+from topology.annotations import (
     DeviceHold,
     TopologyManagerPolicy,
     TopologyManagerScope,
     decode_devices,
 )
-from topology.fit import ContainerRole
+from topology.model import decode_topology, names
+from topology.select import ContainerRole
 
 NODE = "n1"
 SOON_S = 10.0
@@ -236,7 +235,7 @@ def _at_once(monkeypatch):
     monkeypatch.setattr("plugin.agent.Publisher", functools.partial(Publisher, pace=writes))
     times = functools.partial(HealthTimes, wait_s=0.1, settle_s=0.1, gap_s=0.5)
     monkeypatch.setattr("plugin.agent.HealthTimes", times)
-    monkeypatch.setattr("plugin.simulated.STEP_S", 0.02)
+    monkeypatch.setattr("plugin.simulated.reader.STEP_S", 0.02)
 
 
 def given(got, container="main"):

@@ -12,17 +12,22 @@ from pathlib import Path
 
 import pytest
 
+from plugin.deviceplugin import (
+    Call,
+    CallOutcome,
+    ListedDevice,
+    Refused,
+    Registration,
+    ResourceServer,
+)
+from plugin.deviceplugin.offer import Options
+from plugin.deviceplugin.registration import Timing
 from plugin.errors import KubeletError
-from plugin.listing import ListedDevice
-from plugin.node_pods import NodePod, PodContainer
-from plugin.offer import Options, Refused
-from plugin.pod_resources import PodResources
-from plugin.registration import Registration, Timing
-from plugin.server import ResourceServer
-from plugin.service import Call, CallOutcome
+from plugin.kubelet import PodResources
+from plugin.pods import NodePod, PodContainer
 from tests.fake_kubelet import AdmissionError, FakeKubelet
 from tests.unit.plugin.offers import GPU, Obliging, ids, offer, until
-from topology.fit import ContainerRole
+from topology.select import ContainerRole
 
 ROOT = Path(__file__).resolve().parents[3]
 QUICK = Timing(look_every_s=0.01, first_delay_s=0.02, cap_delay_s=0.2, settle_s=0.01)

@@ -7,9 +7,8 @@ from collections import Counter
 import pytest
 
 from benchmarks.demo.pods import DURATION_MINUTES, MOST_REQUIRED, DemoPod, draw_pods
-from extender.request import parse_pod
-from extender.wire import Pod
-from topology.policy import Affinity, Strength
+from extender.protocol import Pod, parse_pod
+from topology.annotations import Affinity, Strength
 
 MIX = draw_pods(2000, seed=3)
 

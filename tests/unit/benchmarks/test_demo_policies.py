@@ -15,9 +15,9 @@ from benchmarks.demo.policies import ExtenderPolicy, MostAllocatedPolicy, Place,
 from benchmarks.demo.timeline import play
 from benchmarks.errors import ServerFailed
 from benchmarks.rivals import LowestIds, NvidiaBestEffort, PlainKubelet
-from extender.answers import Outcome, Verb
-from extender.embedded_engine import make_engine
-from extender.settings import load_settings
+from extender.config import load_settings
+from extender.embedded import make_engine
+from extender.protocol import Outcome, Verb
 
 FLEET = "2x dgx-1-v100, 1x 8x-a6000-bridged, 1x gb200-tray"
 NODES = lay_out_fleet(FLEET)

@@ -9,8 +9,8 @@ import pytest
 from benchmarks import fidelity
 from benchmarks.fidelity import NEUTRAL, compare, fit_constants, spearman
 from benchmarks.measured import MeasuredMachine, topology_from_labels
-from topology.links import DEFAULT_CONSTANTS, FITTED_MESSAGE_BYTES
-from topology.tables import build_tables
+from topology.model import DEFAULT_CONSTANTS, FITTED_MESSAGE_BYTES
+from topology.select import build_tables
 
 LABELS = [
     ["X", "NV1", "NV2", "SYS"],

@@ -11,7 +11,7 @@ from benchmarks.node_choice import CoterieNodes, FleetPolicy, MachineType, MostA
 from benchmarks.rivals import LowestIds
 from benchmarks.trace import TraceNode, TracePod, TracePods
 from topology.recordings import load_recording
-from topology.tables import build_tables
+from topology.select import build_tables
 
 
 @pytest.fixture(scope="module")

@@ -16,19 +16,18 @@ from benchmarks.speed_cluster import Filler, lay_out_cluster
 from benchmarks.speed_core import torus
 from benchmarks.speed_http import N_SHAPES, _Asked, _parts, _requests, _rows
 from benchmarks.wire_client import binding, free_port, pod, question, serve
-from extender import wire
-from extender.request import parse_pod
+from extender.protocol import messages, parse_pod
 from topology.recordings import load_recording
 
 
 def test_requests_are_what_the_extender_reads():
     """A question and a binding decode into the extender's own wire models."""
     body = question(pod("u1", 4, {"coterie.gpu/affinity": "nvlink"}), '["a","b"]')
-    asked = wire.decode(wire.ExtenderArgs, body)
+    asked = messages.decode(messages.ExtenderArgs, body)
     assert asked.node_names == ["a", "b"]
     request = parse_pod(asked.pod, ["nvidia.com/gpu"])
     assert (request.uid, request.size_gpus) == ("u1", 4)
-    bound = wire.decode(wire.BindingArgs, binding("u1", "a"))
+    bound = messages.decode(messages.BindingArgs, binding("u1", "a"))
     assert (bound.pod_uid, bound.node) == ("u1", "a")
     assert request.full_name == f"{bound.pod_namespace}/{bound.pod_name}"
 

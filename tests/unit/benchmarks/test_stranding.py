@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.stranding import Stranding
 from topology.recordings import load_recording
-from topology.tables import build_tables
+from topology.select import build_tables
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from benchmarks import streams
 from benchmarks.node_choice import CoterieNodes, MachineType
 from benchmarks.streams import BY_LOSS, BY_SPEED, broken_quads, ties
 from topology.recordings import load_recording
-from topology.tables import build_tables
+from topology.select import build_tables
 
 
 @pytest.fixture(scope="module")

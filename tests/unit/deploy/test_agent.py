@@ -11,14 +11,13 @@ import pytest
 import yaml
 from typer.main import get_group
 
-from kube.kubelet import Kubelet
-from kube.server import ApiServer
+from kube.client import ApiServer, Kubelet
 from plugin.__main__ import cli
-from plugin.load_settings import load_settings
-from plugin.settings import Mode
+from plugin.config import Mode
+from plugin.config.load_settings import load_settings
 from tests.cluster.manifests import DEPLOY, documents, pod_spec
 from tests.unit.kube.doors import ScriptedDoor
-from topology import names
+from topology.model import names
 from topology.recordings import load_recording
 
 PLUGIN = DEPLOY.parent / "plugin"
@@ -45,7 +44,7 @@ def used():
     """All names that the plugin's code asks of anything."""
     return {
         node.attr
-        for path in PLUGIN.glob("*.py")
+        for path in PLUGIN.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute)
     }

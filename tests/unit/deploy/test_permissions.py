@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from kube import watches
+from kube.client import ApiServer, Binding, ObjectEvent, Transport
 from kube.errors import KubeError
-from kube.leases import Lease
-from kube.objects import ObjectKey
-from kube.reflector import Reflector, Source
-from kube.server import ApiServer, Binding, ObjectEvent
-from kube.transport import Transport
+from kube.objects import Lease, ObjectKey
+from kube.watch import Reflector, watches
 from tests.cluster.manifests import DEPLOY, documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kube.watch.reflector import Source
 
 EXTENDER = DEPLOY.parent / "extender"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -172,7 +171,7 @@ def test_every_call_is_counted():
     }
     named = {
         node.attr
-        for path in EXTENDER.glob("*.py")
+        for path in EXTENDER.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute)
     }

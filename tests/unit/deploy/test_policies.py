@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.manifests import NAMESPACE, documents
-from topology import names
-from topology.policy import Affinity, NicRule, Prefer, Strength
+from topology.annotations import Affinity, NicRule, Prefer, Strength
+from topology.model import names
 
 if TYPE_CHECKING:
     from enum import Enum

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.cluster.manifests import DEPLOY, Mode, documents, extender_settings, scheduler_config
-from topology.names import DEFAULT_RESOURCE
+from topology.model import DEFAULT_RESOURCE
 
 NAME = "coterie-scheduler"
 WEIGHT = 20

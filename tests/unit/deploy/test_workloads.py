@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from extender.settings import load_settings
+from extender.config import load_settings
 from tests.cluster.manifests import (
     DEPLOY,
     EXTENDER_FILES,

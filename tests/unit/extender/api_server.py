@@ -10,11 +10,11 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from extender.steps import WriteResult, Written
+from extender.bind import WriteResult, Written
 from tests.unit.extender.pods import pod as make_pod
 
 if TYPE_CHECKING:
-    from extender.steps import ReadPod, WriteBinding
+    from extender.bind import ReadPod, WriteBinding
 
 
 @dataclass

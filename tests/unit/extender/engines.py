@@ -6,13 +6,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from extender.answers import Answer, Verb
-from extender.cluster import ClusterSpec, lay_out
-from extender.embedded import EmbeddedCluster
-from extender.embedded_engine import EmbeddedEngine
+from extender.embedded import ClusterSpec, EmbeddedCluster, EmbeddedEngine, lay_out
+from extender.protocol import Answer, Verb
 from extender.rules import Rules
 from tests.unit.extender.pods import GPU, args, binding, pod
-from topology.remainder import DEFAULT_DEMAND
+from topology.value import DEFAULT_DEMAND
 
 RULES = Rules(
     resources=(GPU,),

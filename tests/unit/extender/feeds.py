@@ -6,18 +6,23 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from extender import wire
-from extender.kinds import build_machine_type
-from extender.live import LiveCluster
-from extender.request import PodRequest, parse_pod
-from extender.verbs import plan_bind
+from extender.placement import plan_bind
+from extender.protocol import PodRequest, messages, parse_pod
+from extender.state import LiveCluster, build_machine_type
 from kube.objects import ContainerDevices, NodeFacts, PodFacts, PodObject
 from tests.unit.extender.pods import GPU, container
-from topology.codec import encode_topology
-from topology.devices import DeviceHold, DevicesReport, UnhealthyDevice, encode_devices
-from topology.plan import ContainerPlan, Plan, encode_plan
+from topology.annotations import (
+    ContainerPlan,
+    DeviceHold,
+    DevicesReport,
+    Plan,
+    UnhealthyDevice,
+    encode_devices,
+    encode_plan,
+)
+from topology.model import encode_topology
 from topology.recordings import load_recording
-from topology.remainder import DEFAULT_DEMAND
+from topology.value import DEFAULT_DEMAND
 
 MIG = "nvidia.com/mig-1g.10gb"
 MACHINE = load_recording("4x-a100-sxm")
@@ -139,7 +144,7 @@ def wish(uid: str, n_gpus: int = 1, *, priority: int = 0, **annotations: str) ->
     """What a pending pod asks for."""
     made = content(uid, n_gpus, **annotations)
     made["spec"]["priority"] = priority
-    return parse_pod(wire.Pod.model_validate(made), (GPU,))
+    return parse_pod(messages.Pod.model_validate(made), (GPU,))
 
 
 def choose(cluster: LiveCluster, request: PodRequest, name: str, rater: Any) -> Any:

@@ -12,20 +12,17 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from extender.answers import Answer, Outcome, Verb
-from extender.decisions import DecisionLog
-from extender.desk import LiveDesk
-from extender.effects import Probe
+from extender.bind import ReadPod, WriteBinding, WriteResult, Written
+from extender.decision_log import DecisionLog, LiveDesk
 from extender.engine import Engine
-from extender.live import LiveCluster
-from extender.steps import ReadPod, WriteBinding, WriteResult, Written
+from extender.protocol import Answer, Outcome, Verb
+from extender.state import LiveCluster, Probe
 from kube.objects import NodeFacts, PodFacts, read_pod
 from tests.unit.extender.api_server import FakeApiServer
 from tests.unit.extender.engines import RULES
 from tests.unit.extender.pods import GPU, args, binding
-from topology import names
-from topology.codec import encode_topology
-from topology.plan import decode_plan
+from topology.annotations import decode_plan
+from topology.model import encode_topology, names
 from topology.recordings import load_recording
 
 if TYPE_CHECKING:

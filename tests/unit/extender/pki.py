@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from extender.certificates import TlsFiles
+from extender.http.tls import TlsFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

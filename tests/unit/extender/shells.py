@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from kube.backoff import Backoff
 from kube.errors import KubeError, Unreachable
 from kube.objects import read_pod
-from topology import names
+from kube.watch import Backoff
+from topology.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable

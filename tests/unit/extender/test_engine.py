@@ -7,16 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from extender import wire
-from extender.answers import Outcome, Verb
-from extender.cluster import lay_out
+from extender.embedded import lay_out
 from extender.engine import NEEDS_NAMES
-from extender.reasons import Reason
-from extender.request import parse_pod
-from extender.transitions import DeviceState
+from extender.protocol import Outcome, Reason, Verb, messages, parse_pod
+from extender.state import DeviceState
 from tests.unit.extender.engines import ask, bind, engine, names, spec
 from tests.unit.extender.pods import GPU, args, binding, container, pod
-from topology import names as keys
+from topology.model import names as keys
 
 L4 = "8x-l4-0"
 V100 = ("dgx-1-v100-0", "dgx-1-v100-1")
@@ -531,6 +528,6 @@ def test_the_memory_of_ratings_is_bounded():
 def test_a_pod_without_gpus_is_never_rated():
     """Every node would look feasible to it by accident."""
     one = engine()
-    request = parse_pod(wire.decode(wire.Pod, json.dumps(pod()).encode()), (GPU,))
+    request = parse_pod(messages.decode(messages.Pod, json.dumps(pod()).encode()), (GPU,))
     with pytest.raises(ValueError, match="default/pod-u1 asks for no GPU"):
         one._rater.rate(request, ())

@@ -20,18 +20,19 @@ from typer.testing import CliRunner
 
 from extender import __main__ as program
 from extender import wiring
-from extender.answers import Verb
-from extender.certificates import Certificates
-from extender.decisions import DecisionLog
-from extender.embedded_engine import make_engine
-from extender.settings import ENV_PREFIX, Settings
+from extender.config import Settings
+from extender.config.settings import ENV_PREFIX
+from extender.decision_log import DecisionLog
+from extender.embedded import make_engine
+from extender.http.tls import Certificates
+from extender.protocol import Verb
 from extender.wiring import Sockets
 from tests.unit.extender.pki import HOST, authority, issue
 from tests.unit.extender.pods import args, binding, pod
 
 if TYPE_CHECKING:
+    from extender.http.server import Door
     from extender.log import Logger
-    from extender.serving import Door
 
 CLUSTER = "1x dgx-1-v100, 1x 8x-l4"
 

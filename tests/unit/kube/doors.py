@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kube.errors import Unanswered, refusal
 
 if TYPE_CHECKING:
-    from kube.transport import Request
+    from kube.client import Request
 
 
 NEXT = "next"

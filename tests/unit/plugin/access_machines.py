@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from plugin.device_nodes import CONTROL_NODES, Extra, PresentNodes
-from plugin.devices import Device
-from plugin.machine import GpuReading, MachineReading, MigInstance
+from plugin.machine import Device, GpuReading, MachineReading, MigInstance
+from plugin.nvidia.container.device_nodes import CONTROL_NODES, Extra, PresentNodes
 from topology.model import NO_LINK, UNKNOWN_LINK, Gpu, NodeTopology, PcieLevel
 
 INSTANCES = (

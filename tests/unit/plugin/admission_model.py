@@ -11,15 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from plugin.holdings import Holding
-from plugin.identity import Ask
-from topology.fit import ContainerRole
+from plugin.allocation import Ask
+from plugin.pods import Holding
+from topology.select import ContainerRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from random import Random
 
-    from plugin.node_pods import NodePod, PodContainer
+    from plugin.pods import NodePod, PodContainer
 
 __all__ = ["Kubelet", "Plugin", "Rejected"]
 

@@ -6,22 +6,20 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING
 
-from plugin.books import NodeBooks, SharingRules
-from plugin.identity import Identified
-from plugin.inventory import Inventory
-from plugin.kubelet_view import Look
-from plugin.pod_resources import PodDevices
-from plugin.simulated import SimulatedMachine
-from plugin.stock import Stock, StockRules, take_stock
+from plugin.allocation import Identified, NodeBooks, SharingRules
+from plugin.kubelet import Look
+from plugin.kubelet.pod_resources import PodDevices
+from plugin.machine import Stock, StockRules, take_stock
+from plugin.machine.inventory import Inventory
+from plugin.simulated.reader import SimulatedMachine
 from tests.unit.plugin.access_machines import machine
 from tests.unit.plugin.node_values import NODE, gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from plugin.devices import Resource
-    from plugin.holdings import Holding
-    from plugin.node_pods import NodePod
+    from plugin.machine import Resource
+    from plugin.pods import Holding, NodePod
 
 __all__ = ["books", "look", "simulated_stock", "who"]
 

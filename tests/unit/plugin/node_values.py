@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from plugin.devices import Device, Resource
-from plugin.holdings import Holding
-from plugin.machine import MigInstance
-from plugin.node_pods import NodePod, PodContainer
-from topology import names
-from topology.fit import ContainerRole
-from topology.plan import ContainerPlan, Plan, encode_plan
+from plugin.machine import Device, MigInstance, Resource
+from plugin.pods import Holding, NodePod, PodContainer
+from topology.annotations import ContainerPlan, Plan, encode_plan
+from topology.model import names
+from topology.select import ContainerRole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

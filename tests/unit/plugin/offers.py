@@ -6,10 +6,9 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from plugin.access import ContainerAccess
-from plugin.listing import ListedDevice, Listing
-from plugin.offer import Offer, Options
-from plugin.server import ResourceServer
+from plugin.deviceplugin import ListedDevice, Listing, Offer, ResourceServer
+from plugin.deviceplugin.offer import Options
+from plugin.nvidia.container.allocate_response import ContainerAccess
 from tests.fake_kubelet import Client
 
 if TYPE_CHECKING:

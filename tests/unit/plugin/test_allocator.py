@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kube.kubelet import TopologyManager
-from plugin.access import AccessRules, ContainerAccess
-from plugin.admission_gate import AdmissionGate
+from kube.client import TopologyManager
+from plugin.allocation import Chosen, Identified, NodeBooks, Refusal
+from plugin.allocation.preferred_allocation import Why
 from plugin.allocator import AllocatorTools, How, ResourceAllocator
-from plugin.books import NodeBooks
-from plugin.choice import Chosen, Refusal, Why
+from plugin.deviceplugin import Refused
 from plugin.errors import KubeletError
-from plugin.identity import Identified
-from plugin.offer import Refused
+from plugin.kubelet import AdmissionGate
+from plugin.nvidia.container.allocate_response import AccessRules, ContainerAccess
 from tests.unit.plugin.node_books import books, look, simulated_stock
 from tests.unit.plugin.node_values import GPU, NODE, app, gpus, holding, node_pod
-from topology.devices import TopologyManagerPolicy, TopologyManagerScope
+from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 
 if TYPE_CHECKING:
-    from plugin.kubelet_view import Look
+    from plugin.kubelet import Look
 
 STOCK = simulated_stock()
 IDS = tuple(device.id for device in STOCK.inventory.resources[0].devices)

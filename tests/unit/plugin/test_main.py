@@ -23,12 +23,12 @@ from typer.testing import CliRunner
 
 from plugin import __main__ as program
 from plugin.__main__ import cli
-from plugin.reading_json import reading_text
-from plugin.simulated import SimulatedMachine
+from plugin.observe import reading_text
+from plugin.simulated.reader import SimulatedMachine
 from plugin.wiring import Running
 from tests.fake_nvml import fake_of, installed, uuid_of
 from tests.unit.plugin.test_wiring import KUBECONFIG
-from topology.measurement_file import parse_measurement
+from topology.model import parse_measurement
 from topology.recordings import load_recording
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 
 from plugin.sysfs import Sysfs
 from tests.fake_sysfs import FakeSysfs
-from topology.importers.pcie_tree import PciPlace
+from topology.importers.xml.pcie_tree import PciPlace
 from topology.model import CpuPlatform
 
 ROOT_PORT, UPSTREAM, DOWNSTREAM = "0000:3a:00.0", "0000:3b:00.0", "0000:3c:04.0"

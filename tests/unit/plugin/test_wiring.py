@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from plugin import wiring
+from plugin.config.load_settings import load_settings
 from plugin.errors import NvmlError, ReadingError, SettingsError
-from plugin.inventory import MigStrategy
-from plugin.load_settings import load_settings
-from plugin.nvml_machine import NvmlMachine
-from plugin.simulated import SimulatedMachine
+from plugin.machine import MigStrategy
+from plugin.nvidia.nvml.reader import NvmlMachine
+from plugin.simulated.reader import SimulatedMachine
 from plugin.wiring import Running, open_reader, read_machine, run_agents, stock_rules
 from tests.fake_nvml import fake_of, installed
 from tests.unit.plugin.node_values import GPU

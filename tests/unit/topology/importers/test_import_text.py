@@ -8,11 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topology.codec import encode_topology
 from topology.errors import ImportFormatError
-from topology.importers.detect import FileFormat, detect_format
-from topology.importers.dispatch import MAX_CHARACTERS, import_text
-from topology.model import NO_LINK, AcceleratorLink, Gpu, LinkKind, NodeTopology, PcieLevel
+from topology.importers import FileFormat, import_text
+from topology.importers.detect import detect_format
+from topology.importers.dispatch import MAX_CHARACTERS
+from topology.model import (
+    NO_LINK,
+    AcceleratorLink,
+    Gpu,
+    LinkKind,
+    NodeTopology,
+    PcieLevel,
+    encode_topology,
+)
 
 PAIR = NodeTopology(
     gpus=(Gpu(model="NVIDIA A40"), Gpu(model="NVIDIA A40")),

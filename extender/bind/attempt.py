@@ -1,0 +1,107 @@
+"""One bind call under way, as a value.
+
+What it answers: what is known of the call and of what it wrote, and what the pod that was read says
+about both. It decides nothing (`extender.bind.state_machine`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from extender.bind.steps import WriteBinding
+from extender.protocol import Reason
+from topology.annotations import encode_plan
+from topology.model import names
+
+if TYPE_CHECKING:
+    from extender.bind.steps import PlannedFrom
+    from extender.protocol import PodRequest, messages
+    from topology.annotations import Plan
+
+__all__ = ["BindCall", "Phase", "why_barred"]
+
+
+class Phase(Enum):
+    """Where a bind stands: writing, or reading the pod, and why."""
+
+    UNSEEN = "unseen"
+    UNSETTLED = "unsettled"
+    WRITING = "writing"
+    CONFLICT = "conflict"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class BindCall:
+    """One bind call under way, or one whose outcome is not known yet.
+
+    `version` is the pod's in the latest write; `plan` is None for a pod without GPUs, `machine` the
+    kind of the plan's node. From `ends_s` on another call may take over, should nobody have ended
+    this one.
+    """
+
+    bind_id: int
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    ends_s: float
+    phase: Phase = Phase.UNSEEN
+    request: PodRequest | None = None
+    plan: Plan | None = None
+    machine: str = ""
+    version: str = ""
+    n_writes: int = 0
+    n_replans: int = 0
+
+    @property
+    def title(self) -> str:
+        """The pod, for messages."""
+        return f"pod {self.namespace}/{self.name} ({self.uid})"
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """What the binding writes on the pod: its plan, if its containers have one."""
+        if self.plan is None or not self.plan.containers:
+            return {}
+        return {names.PLAN: encode_plan(self.plan)}
+
+    def writing(
+        self, request: PodRequest | None, plan: Plan | None, *, machine: str, version: str
+    ) -> BindCall:
+        """This call, about to write a plan, for the first time or once more."""
+        return replace(
+            self,
+            phase=Phase.WRITING,
+            request=request,
+            plan=plan,
+            machine=machine,
+            version=version,
+            n_writes=self.n_writes + 1,
+        )
+
+    def write_step(self, planned_from: PlannedFrom | None) -> WriteBinding:
+        """The step that writes it."""
+        return WriteBinding(
+            self.bind_id,
+            self.namespace,
+            self.name,
+            self.uid,
+            self.version,
+            self.node,
+            self.annotations,
+            planned_from,
+        )
+
+    def is_dead(self, pod: messages.Pod) -> bool:
+        """Whether the latest write cannot come true any more: its precondition fails for good."""
+        return bool(self.version) and pod.metadata.resource_version != self.version
+
+
+def why_barred(pod: messages.Pod) -> Reason | None:
+    """Why the API server will bind this pod to no node, if so."""
+    if pod.metadata.deletion_timestamp is not None:
+        return Reason.POD_DELETED
+    return Reason.POD_GATED if pod.spec.scheduling_gates else None

@@ -1,0 +1,394 @@
+"""Bind as steps: what to do next for a pod that gets a node, until there is an answer.
+
+What it answers: a bind call, together with whoever does the I/O that a step asks for. It never
+waits, never reads a clock and never says success unless the API server accepted the binding.
+
+A bind call assumes its plan the moment it comes, then writes. The rules:
+
+1. Read first (`ReadPod`) where the pod was not seen in a filter call, or where an earlier write of
+   it may still come true.
+2. ACCEPTED confirms the plan. GONE and REJECTED are certain: nothing was written, the plan is
+   forgotten.
+3. After CONFLICT the pod itself tells which one it was. Bound to this node under this uid: success
+   (another call was quicker, or our own write whose answer was lost). Gone, re-created, being
+   deleted, gated, bound elsewhere: an error, the plan is forgotten. Merely changed: read anew,
+   fit checked anew, written once more with the version that was read.
+4. After UNKNOWN the pod is read too, but only a pod that is bound is an answer. An unbound one may
+   yet be bound by the write under way, unless its version has moved on: a write carries the version
+   as its precondition, so one with an older version cannot come true any more. Until then the plan
+   stays assumed, the caller gets an error, and the pod's next bind call begins with reading: the
+   same plan is written again, or, where it cannot come true any more, forgotten. No request is
+   under way for longer than an assumption is kept.
+5. A second call while the first is under way is refused; it plans nothing.
+
+A plan that was lost meanwhile (its node went, a device of it fell ill or was found taken) is made
+anew from what is free now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from extender.bind.attempt import BindCall, Phase, why_barred
+from extender.bind.steps import PlannedFrom, ReadPod, WriteBinding, WriteResult
+from extender.errors import MalformedPod, UserError, WireError
+from extender.placement import Refusal, plan_bind
+from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod
+from extender.state import DeviceState
+from topology.annotations import decode_plan
+from topology.errors import CodecError, quote
+from topology.model import names
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from extender.bind.steps import Step, Written
+    from extender.placement import Rater
+    from extender.protocol import PodRequest, Remembered
+    from extender.rules import Rules
+    from extender.state import Cluster
+    from topology.annotations import Plan
+
+__all__ = ["Binds"]
+
+MAX_WRITES = 2
+"""Writes in one bind call: a pod that changes faster than that is left to the next call."""
+MAX_UNSETTLED = 10_000
+"""Binds without a known outcome that are remembered; beyond it only their assumptions are left,
+and those end by the clock."""
+_SUCCESS = messages.encode_bind()
+_GONE = frozenset({Reason.POD_GONE, Reason.POD_RECREATED, Reason.POD_DELETED})
+
+
+class Binds:
+    """The binds under way over one cluster."""
+
+    def __init__(
+        self, cluster: Cluster, rules: Rules, *, rater: Rater, remembered: Remembered
+    ) -> None:
+        self._cluster = cluster
+        self._rules = rules
+        self._rater = rater
+        self._remembered = remembered
+        self._under_way: dict[str, BindCall] = {}
+        self._unsettled: dict[str, BindCall] = {}
+        self._n_begun = 0
+
+    @property
+    def n_unsettled(self) -> int:
+        """Binds whose writing may or may not have come true."""
+        return len(self._unsettled)
+
+    @property
+    def under_way(self) -> Collection[str]:
+        """Pods with a bind call under way: what is assumed for them must not end by the clock."""
+        return self._under_way.keys()
+
+    def ended(self, uid: str) -> None:
+        """The pod is no more."""
+        self._unsettled.pop(uid, None)
+
+    # The steps.
+
+    def begin(self, body: bytes, now_s: float) -> Answer | Step:
+        """A bind call came."""
+        try:
+            args = messages.decode(messages.BindingArgs, body)
+        except WireError as error:
+            return failure(Verb.BIND, Reason.MALFORMED, str(error), self._generation)
+        self._n_begun += 1
+        bind = BindCall(
+            bind_id=self._n_begun,
+            namespace=args.pod_namespace,
+            name=args.pod_name,
+            uid=args.pod_uid,
+            node=args.node,
+            ends_s=now_s + self._rules.assume_s,
+        )
+        bound = self._cluster.bound(bind.uid)
+        if bound is not None:
+            self._unsettled.pop(bind.uid, None)
+            return self._bound(bind, bound.node)
+        other = self._under_way.get(bind.uid)
+        if other is not None and now_s < other.ends_s:
+            return self._fail(bind, Reason.UNDER_WAY)
+        if other is not None:
+            self._leave(other, Reason.UNDER_WAY)
+        if bind.uid in self._unsettled:
+            return self._read(bind, Phase.UNSETTLED)
+        request = self._remembered.recall(bind.uid, f"{bind.namespace}/{bind.name}")
+        if request is None:
+            return self._read(bind, Phase.UNSEEN)
+        return self._place(bind, request, now_s)
+
+    def read(self, step: ReadPod, body: bytes | None, now_s: float) -> Answer | Step:
+        """The pod was read; None: there is none of that name."""
+        bind = self._current(step)
+        if bind is None:
+            return self._taken_over(step)
+        pod = self._pod(bind, body)
+        if isinstance(pod, Answer):
+            return pod
+        if pod.metadata.uid != bind.uid:
+            detail = f"its uid is {quote(pod.metadata.uid)}"
+            return self._undo(bind, Reason.POD_RECREATED, detail)
+        if pod.spec.node_name:
+            return self._found_bound(bind, pod, pod.spec.node_name, now_s)
+        barred = why_barred(pod)
+        if barred is not None:
+            return self._undo(bind, barred)
+        return self._found_unbound(bind, pod, now_s)
+
+    def written(self, step: WriteBinding, written: Written, _now_s: float) -> Answer | Step:
+        """The write ended."""
+        bind = self._current(step)
+        if bind is None:
+            return self._taken_over(step)
+        if written.result is WriteResult.ACCEPTED:
+            return self._accepted(bind)
+        if written.result is WriteResult.GONE:
+            return self._undo(bind, Reason.POD_GONE, written.detail)
+        if written.result is WriteResult.REJECTED:
+            return self._undo(bind, Reason.WRITE_REFUSED, written.detail)
+        is_conflict = written.result is WriteResult.CONFLICT
+        return self._read(bind, Phase.CONFLICT if is_conflict else Phase.UNKNOWN)
+
+    def abandon(self, step: Step, detail: str) -> Answer:
+        """Nobody will finish the step. What may still come true stays assumed."""
+        bind = self._current(step)
+        if bind is None:
+            return self._taken_over(step)
+        is_writing = bind.phase is Phase.WRITING
+        return self._leave(bind, Reason.OUTCOME_UNKNOWN if is_writing else Reason.NOT_READ, detail)
+
+    def _pod(self, bind: BindCall, body: bytes | None) -> messages.Pod | Answer:
+        if body is None:
+            is_unseen = bind.phase is Phase.UNSEEN
+            return self._undo(bind, Reason.UNKNOWN_POD if is_unseen else Reason.POD_GONE)
+        try:
+            return messages.decode(messages.Pod, body)
+        except WireError as error:
+            return self._leave(bind, Reason.NOT_READ, str(error))
+
+    # Planning and writing.
+
+    def _place(self, bind: BindCall, request: PodRequest, now_s: float) -> Answer | Step:
+        """Plan from what is free now, assume, write."""
+        version = request.resource_version
+        if request.shape is None:
+            bare = bind.writing(request, None, machine="", version=version)
+            return self._write(bare, None, now_s)
+        if not self._cluster.snapshot.is_fresh(now_s, self._rules.staleness_bound_s):
+            return self._fail(bind, Reason.STALE)
+        snapshot = self._cluster.snapshot_for(request)
+        view = snapshot.nodes.get(bind.node)
+        if view is None:
+            return self._fail(bind, Reason.UNKNOWN_NODE)
+        plan = plan_bind(request, view, rater=self._rater, generation=snapshot.generation)
+        if isinstance(plan, Refusal):
+            return self._fail(bind, plan.reason, plan.detail)
+        refused = self._cluster.assume(request, plan, deadline_s=now_s + self._rules.assume_s)
+        if refused is not None:
+            return self._fail(bind, Reason.LEDGER, refused.detail)
+        free = tuple([one for i, one in enumerate(view.ids) if view.free >> i & 1])
+        machine = view.kind.name
+        planned = bind.writing(request, plan, machine=machine, version=version)
+        return self._write(planned, PlannedFrom(snapshot.generation, free), now_s)
+
+    def _write(
+        self, bind: BindCall, planned_from: PlannedFrom | None, now_s: float
+    ) -> WriteBinding:
+        if bind.plan is not None:
+            self._cluster.renew(bind.uid, deadline_s=now_s + self._rules.assume_s)
+        self._unsettled.pop(bind.uid, None)
+        self._under_way[bind.uid] = bind
+        return bind.write_step(planned_from)
+
+    def _write_again(self, bind: BindCall, pod: messages.Pod, now_s: float) -> Answer | Step:
+        """The pod as it is now: the same plan where it still holds, else another."""
+        request = self._parse(bind, pod)
+        if isinstance(request, Answer):
+            return request
+        is_same = bind.request is not None and bind.request.shape == request.shape
+        if is_same and (bind.plan is None or self._is_intact(bind.uid, bind.plan)):
+            version = request.resource_version
+            changed = bind.writing(request, bind.plan, machine=bind.machine, version=version)
+            return self._write(changed, None, now_s)
+        self._forget(bind)
+        again = replace(bind, plan=None, n_replans=bind.n_replans + 1)
+        return self._place(again, request, now_s)
+
+    def _is_intact(self, uid: str, plan: Plan) -> bool:
+        """Whether the pod still has all of the plan's devices, and they are healthy."""
+        kept = {
+            one
+            for one, state, owner in self._cluster.ledger.states(plan.node)
+            if owner == uid and state is DeviceState.ASSUMED
+        }
+        return kept == set(plan.ids)
+
+    # What a read pod tells.
+
+    def _found_unbound(self, bind: BindCall, pod: messages.Pod, now_s: float) -> Answer | Step:
+        if bind.phase is Phase.CONFLICT:
+            if bind.n_writes >= MAX_WRITES:
+                return self._undo(bind, Reason.POD_CHANGED)
+            return self._write_again(bind, pod, now_s)
+        if bind.phase is Phase.UNKNOWN:
+            if bind.is_dead(pod):
+                return self._undo(bind, Reason.OUTCOME_UNKNOWN, "it was not, and changed since")
+            return self._leave(bind, Reason.OUTCOME_UNKNOWN)
+        earlier = self._unsettled.get(bind.uid)
+        if earlier is not None and not earlier.is_dead(pod) and now_s < earlier.ends_s:
+            return self._write_earlier(bind, earlier, now_s)
+        if earlier is not None:
+            self._forget(earlier)
+            del self._unsettled[bind.uid]
+        request = self._parse(bind, pod)
+        return request if isinstance(request, Answer) else self._place(bind, request, now_s)
+
+    def _write_earlier(self, bind: BindCall, earlier: BindCall, now_s: float) -> Answer | Step:
+        """An earlier call's write may yet come true: no other plan may be written beside it."""
+        is_intact = earlier.plan is None or self._is_intact(bind.uid, earlier.plan)
+        if earlier.node != bind.node or not is_intact:
+            return self._leave(bind, Reason.OUTCOME_UNKNOWN)
+        same = bind.writing(
+            earlier.request, earlier.plan, machine=earlier.machine, version=earlier.version
+        )
+        return self._write(same, None, now_s)
+
+    def _found_bound(self, bind: BindCall, pod: messages.Pod, node: str, now_s: float) -> Answer:
+        """Take over what the pod says it has; the watch will say the same."""
+        text = (pod.metadata.annotations or {}).get(names.PLAN)
+        mine = self._writer(bind)
+        self._unsettled.pop(bind.uid, None)
+        if mine.n_writes > 0 and mine.node == node and text == mine.annotations.get(names.PLAN):
+            return self._accepted(mine)
+        self._forget(mine)
+        self._adopt(pod, node, text, now_s)
+        return self._bound(bind, node)
+
+    def _adopt(self, pod: messages.Pod, node: str, text: str | None, now_s: float) -> None:
+        """Keep the devices of a plan that somebody else wrote, until the watch shows it."""
+        try:
+            request = parse_pod(pod, self._rules.resources)
+            plan = decode_plan(text or "")
+        except (MalformedPod, UserError, CodecError):
+            return
+        deadline_s = now_s + self._rules.assume_s
+        if plan.node == node and self._cluster.assume(request, plan, deadline_s=deadline_s) is None:
+            self._cluster.confirm(request.uid)
+
+    def _parse(self, bind: BindCall, pod: messages.Pod) -> PodRequest | Answer:
+        try:
+            request = parse_pod(pod, self._rules.resources)
+        except UserError as error:
+            return self._undo(bind, Reason.INVALID_REQUEST, str(error))
+        except MalformedPod as error:
+            return self._undo(bind, Reason.MALFORMED, str(error))
+        self._remembered.remember(request)
+        return request
+
+    # Ending.
+
+    def _accepted(self, bind: BindCall) -> Answer:
+        self._under_way.pop(bind.uid, None)
+        if bind.plan is not None:
+            self._cluster.confirm(bind.uid)
+        return self._placed(bind)
+
+    def _placed(self, bind: BindCall) -> Answer:
+        """Success of a binding that this extender wrote.
+
+        It tells the generation that was planned from. The newer one could only be told by settling
+        what the next reader settles anyway, together with what the watch shows by then.
+        """
+        request, plan = bind.request, bind.plan
+        if request is None or plan is None:
+            return self._said(bind, Outcome.OK, _SUCCESS, self._generation)
+        return replace(
+            self._said(bind, Outcome.OK, _SUCCESS, plan.generation),
+            placed_gbytes_per_s=plan.score_gbytes_per_s,
+            machine=bind.machine,
+            size_gpus=request.size_gpus,
+        )
+
+    def _bound(self, bind: BindCall, node: str) -> Answer:
+        """The pod has a node already, by whomever."""
+        if node == bind.node:
+            self._end(bind)
+            said = self._said(bind, Outcome.OK, _SUCCESS, self._generation)
+            return replace(said, detail="again")
+        detail = f"bound to node {node}, expected {quote(bind.node)}"
+        return self._error(bind, Reason.BOUND_ELSEWHERE, f"{bind.title}: {detail}")
+
+    def _undo(self, bind: BindCall, reason: Reason, detail: str = "") -> Answer:
+        """Nothing was bound and nothing will be: forget the plan."""
+        self._forget(self._writer(bind))
+        self._unsettled.pop(bind.uid, None)
+        if reason in _GONE:
+            self._remembered.forget(bind.uid)
+        return self._fail(bind, reason, detail)
+
+    def _leave(self, bind: BindCall, reason: Reason, detail: str = "") -> Answer:
+        """What was written may come true: keep the plan for the next call."""
+        if bind.n_writes > 0:
+            self._unsettled[bind.uid] = bind
+            if len(self._unsettled) > MAX_UNSETTLED:
+                del self._unsettled[next(iter(self._unsettled))]
+        return self._fail(bind, reason, detail)
+
+    def _writer(self, bind: BindCall) -> BindCall:
+        """The bind that wrote last for this pod: this one, else an earlier one not settled."""
+        return bind if bind.n_writes > 0 else self._unsettled.get(bind.uid, bind)
+
+    def _forget(self, bind: BindCall) -> None:
+        if bind.plan is not None and bind.n_writes > 0:
+            self._cluster.forget(bind.uid)
+
+    def _fail(self, bind: BindCall, reason: Reason, detail: str = "") -> Answer:
+        title = f"{bind.title} on node {quote(bind.node)}"
+        text = ": ".join(filter(None, (title, reason.value, detail)))
+        return self._error(bind, reason, text)
+
+    def _error(self, bind: BindCall, reason: Reason, text: str) -> Answer:
+        self._end(bind)
+        failed = failure(Verb.BIND, reason, text, self._generation)
+        said = self._said(bind, Outcome.FAILED, failed.body, failed.generation)
+        return replace(said, reason=reason, detail=failed.detail)
+
+    def _said(self, bind: BindCall, outcome: Outcome, body: bytes, generation: int) -> Answer:
+        return Answer(
+            Verb.BIND,
+            outcome,
+            body,
+            generation,
+            pod=f"{bind.namespace}/{bind.name}",
+            pod_uid=bind.uid,
+            node=bind.node,
+            n_replans=bind.n_replans,
+            warnings=bind.request.warnings if bind.request is not None else (),
+        )
+
+    def _end(self, bind: BindCall) -> None:
+        current = self._under_way.get(bind.uid)
+        if current is not None and current.bind_id == bind.bind_id:
+            del self._under_way[bind.uid]
+
+    def _current(self, step: Step) -> BindCall | None:
+        """The bind that the step belongs to; None where another call has taken over."""
+        bind = self._under_way.get(step.uid)
+        return bind if bind is not None and bind.bind_id == step.bind_id else None
+
+    def _taken_over(self, step: Step) -> Answer:
+        text = f"pod {step.namespace}/{step.name} ({step.uid}): {Reason.UNDER_WAY.value}"
+        return failure(Verb.BIND, Reason.UNDER_WAY, text, self._generation)
+
+    def _read(self, bind: BindCall, phase: Phase) -> ReadPod:
+        self._under_way[bind.uid] = replace(bind, phase=phase)
+        return ReadPod(bind.bind_id, bind.namespace, bind.name, bind.uid, bind.node)
+
+    @property
+    def _generation(self) -> int:
+        return self._cluster.snapshot.generation

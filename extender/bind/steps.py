@@ -1,0 +1,89 @@
+"""The steps of a bind between which somebody else does the I/O.
+
+What it answers: what the shell has to do next for a pod under bind (read the pod, write the
+Binding), and how the writing can end. Values only: `extender.bind.state_machine` decides which step
+comes next, `extender.execution.bind` (live) and `extender.embedded.state` do what a step says.
+Every step ends in one of `Engine.pod_read`, `Engine.binding_written` or `Engine.abandon`, exactly
+once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["PlannedFrom", "ReadPod", "Step", "WriteBinding", "WriteResult", "Written"]
+
+
+class WriteResult(Enum):
+    """How writing a Binding ended, as far as the extender was told.
+
+    ACCEPTED: 201. CONFLICT: 409, for one of many reasons that only the pod tells apart. GONE: 404,
+    no such pod. REJECTED: any other answer after which certainly nothing was written (the other
+    4xx, 429 among them). UNKNOWN: a timeout, a transport fault or a 5xx; it may have been written.
+    """
+
+    ACCEPTED = "accepted"
+    CONFLICT = "conflict"
+    GONE = "gone"
+    REJECTED = "rejected"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The end of a write; `detail` is the API server's message, for people."""
+
+    result: WriteResult
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPod:
+    """Read the pod by name, from the API server itself (a quorum read, no cache).
+
+    `bind_id` tells binds apart within one run.
+    """
+
+    bind_id: int
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFrom:
+    """What a plan was made from: the node's devices that this pod could have, in device order.
+
+    `generation` is the ledger's, as the plan says it.
+    """
+
+    generation: int
+    free: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBinding:
+    """Create the Binding of this pod to this node, with these annotations, in one request.
+
+    `uid` and `resource_version` are its preconditions; an empty `resource_version` is left out.
+    `planned_from` is None where no plan was made for this very write: the pod asks for no GPU, or
+    an earlier plan of this pod is written once more.
+    """
+
+    bind_id: int
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    node: str
+    annotations: Mapping[str, str]
+    planned_from: PlannedFrom | None = None
+
+
+Step: TypeAlias = "ReadPod | WriteBinding"

@@ -1,0 +1,436 @@
+"""How the extender is configured: flag over environment over file over default.
+
+What it answers: the effective settings, checked, or what is wrong with them. Unknown keys of the
+file and unknown `COTERIE_EXTENDER_*` variables stop the start: a misspelt setting must not be
+silently without effect. docs/configuration.md is generated from the fields below.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
+from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, SettingsConfigDict
+
+from extender.documents import read_yaml
+from extender.embedded import RESOURCE_NAME, parse_cluster, read_cluster
+from extender.error_text import first_fault
+from extender.errors import ClusterSpecError, DocumentError, SettingsError
+from extender.rules import Rules
+from kube.watch import Timing
+from topology.errors import TopologyError, quote
+from topology.model import DEFAULT_RESOURCE
+from topology.value import Demand
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic_settings import PydanticBaseSettingsSource
+
+    from extender.embedded import ClusterSpec
+
+__all__ = ["CONFIG_VARIABLE", "ENV_PREFIX", "Settings", "load_settings"]
+
+ENV_PREFIX = "COTERIE_EXTENDER_"
+CONFIG_VARIABLE = "COTERIE_EXTENDER_CONFIG"
+"""Names the settings file; the one variable of the prefix that is no setting."""
+
+_TIMING = Timing()
+HEARD_WITHIN_S = 1.1 * _TIMING.watch_s + _TIMING.margin_s
+"""Longest silence of an API server that is well: the longest watch, of which a bookmark tells the
+end, and the margin before a silent one counts as broken."""
+ASSUME_BINDS = 2
+"""Binds that a plan outlives at least: the scheduler may ask again for as long as one lasts."""
+
+_FILE = TypeAdapter(dict[str, Any])
+_FILE_SUFFIXES = (".yaml", ".yml", ".toml")
+_DEMAND = re.compile(r"[0-9]{1,3}(?::[0-9]{1,9}(?:\.[0-9]{1,9})?)?")
+
+
+class Settings(BaseSettings):
+    """All settings; see each field."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, extra="forbid", frozen=True)
+
+    cluster: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="Embedded cluster instead of a real one: machines and counts in one line "
+            "(`8x dgx-h100, 4x dgx-1-v100`), or the path of a file that ends in .yaml, .yml or "
+            ".toml. Without it the extender is live: it reads nodes and pods from an API server.",
+        ),
+    ] = None
+    kubeconfig: Annotated[
+        Path | None,
+        Field(
+            description="Kubeconfig file of the API server, its current context. Without it (and "
+            "without `cluster`) the service account of the pod that the extender runs in."
+        ),
+    ] = None
+    listen_address: Annotated[
+        str,
+        Field(
+            description="Address to listen on. Local by default: the wire has no authentication, "
+            "and kube-scheduler runs beside the extender."
+        ),
+    ] = "127.0.0.1"
+    listen_port: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=65535,
+            description="TCP port; 0 takes a free one, which the log event `listening` tells. "
+            "8888 as in Kubernetes' own extender examples.",
+        ),
+    ] = 8888
+    resources: Annotated[
+        tuple[str, ...],
+        NoDecode,
+        Field(
+            min_length=1,
+            description="Extended resources that Coterie places, comma-separated; the same as "
+            "`managedResources` in the scheduler's configuration. By default what NVIDIA's device "
+            "plugin registers.",
+        ),
+    ] = (DEFAULT_RESOURCE,)
+    candidate_limit: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=20_000,
+            description="Most nodes that filter names; 0 names all that fit (needed where another "
+            "filter extender follows). The more there are, the more its other scores (images, "
+            "default spreading) choose among, and the more each pod costs. With 1 kube-scheduler "
+            "scores nothing and asks less, and those have no say.",
+        ),
+    ] = 20
+    demand: Annotated[
+        str,
+        Field(
+            description="Set sizes expected to come, by which what is left behind is valued: "
+            "`size` or `size:weight`, comma-separated, ascending, sizes 1..512, weights above 0 "
+            "(default 1). The sizes that training jobs use, alike, since no demand is known yet.",
+        ),
+    ] = "1,2,3,4,8"
+    loss_bounds: Annotated[
+        tuple[Annotated[float, Field(gt=0, lt=1)], ...],
+        NoDecode,
+        Field(
+            min_length=1,
+            max_length=9,
+            description="Upper bounds of the loss classes, shares of the machine's best bandwidth "
+            "in 0..1, ascending, 1 to 9 of them; nodes within one class compare by what is left "
+            "behind. 2 % is below what NCCL runs differ by, 10 % is the gap between link classes, "
+            "above 30 % a set crosses to a slower kind of link.",
+        ),
+    ] = (0.02, 0.10, 0.30)
+    staleness_bound_s: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=3600,
+            description="Seconds, above 0 to 3600, after which state that its source has not "
+            "refreshed is not answered from; a live extender needs 41 or more, since a quiet API "
+            "server is heard every 33 s, and found gone 8 s later. The embedded cluster is never "
+            "stale. 60: with half as much again to spare.",
+        ),
+    ] = 60.0
+    http_timeout_s: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=600,
+            description="Seconds, above 0 to 600: `httpTimeout` of this extender in the "
+            "scheduler's configuration. A bind or preemption has 0.8 of it for everything that it "
+            "asks of the API server. 5 is kube-scheduler's default.",
+        ),
+    ] = 5.0
+    wake_after_s: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=300,
+            description="Seconds, above 0 to 300, that a pod which fits again is left to the "
+            "scheduler before the extender wakes it through an annotation. 0.5: its own retry "
+            "after a change that it saw takes less.",
+        ),
+    ] = 0.5
+    events: Annotated[
+        Literal["off", "warnings", "all"],
+        Field(
+            description="Which Events the extender writes on pods and nodes. `all` adds one for "
+            "each pod that was placed, with its GPUs and GB/s; by default only what somebody "
+            "should look at, since every Event is a write to etcd."
+        ),
+    ] = "warnings"
+    assume_s: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=3600,
+            description="Seconds, above 0 to 3600, that a plan is kept for a binding nobody "
+            "confirmed; a live extender needs more than twice `http_timeout_s`, so that none ends "
+            "under a bind. 30: six times kube-scheduler's default httpTimeout of 5 s.",
+        ),
+    ] = 30.0
+    keep_alive_s: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=3600,
+            description="Seconds, 1..3600, that an idle connection is kept. 120: kube-scheduler "
+            "drops idle connections after 90 s, and does not retry on one that we dropped first.",
+        ),
+    ] = 120
+    body_limit_bytes: Annotated[
+        int,
+        Field(
+            ge=65_536,
+            le=1 << 30,
+            description="Largest request body, bytes, 65536 to 1 GiB. 8 MiB: 5,000 node names of "
+            "253 characters and a pod of the largest size etcd stores are 3 MiB.",
+        ),
+    ] = 8 << 20
+    tls_cert: Annotated[
+        Path | None,
+        Field(
+            description="Server certificate, PEM, with its chain. With `tls_key` and "
+            "`tls_client_ca` the extender speaks TLS 1.2 or later only, to clients with a "
+            "certificate only. With `lease` it is shown to other replicas too, so that it must be "
+            "for both server and client. The three files are read again when they change."
+        ),
+    ] = None
+    tls_key: Annotated[Path | None, Field(description="Private key of `tls_cert`, PEM.")] = None
+    tls_client_ca: Annotated[
+        Path | None,
+        Field(description="Certificate authority of whoever may call: the scheduler, and peers."),
+    ] = None
+    health_port: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=65535,
+            description="TCP port for `/livez`, `/readyz` and `/metrics` in plain HTTP on all "
+            "addresses, for the kubelet and Prometheus, which bring no certificate and do not "
+            "reach a sidecar that listens on 127.0.0.1; 0 takes a free one. By default those "
+            "routes are on `listen_port` alone.",
+        ),
+    ] = None
+    lease: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}$",
+            description="`namespace/name` of the Lease through which replicas agree who binds. "
+            "Without it this is the only replica.",
+        ),
+    ] = None
+    lease_duration_s: Annotated[
+        int,
+        Field(
+            ge=2,
+            le=300,
+            description="Seconds, 2 to 300, after which a Lease that was not renewed may be taken "
+            "over; its holder stops binding at 2/3 of that. 15 as in Kubernetes' own components.",
+        ),
+    ] = 15
+    replica_url: Annotated[
+        str | None,
+        Field(
+            pattern=r"^https?://[^\s/#]{1,253}$",
+            description="Where the other replicas reach this one, such as `https://10.0.0.7:8888`; "
+            "needed with `lease`, and different for each replica.",
+        ),
+    ] = None
+    peer_name: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            description="Name that the certificates of the other replicas are checked for. By "
+            "default the host of their `replica_url`; with pod addresses, which no certificate "
+            "holds, the name of the Service.",
+        ),
+    ] = None
+    decision_log: Annotated[
+        Path | None,
+        Field(
+            description="File to append every decision to, for `replay`; off by default, since "
+            "5,000 node names make 100 KB a call."
+        ),
+    ] = None
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Field(description="Least level that is logged. `info` writes one line per decision."),
+    ] = "info"
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_no_truth_value(cls, value: object) -> object:
+        """No setting is one, and pydantic would take `true` for the number 1."""
+        if isinstance(value, bool):
+            msg = "expected no truth value (YAML reads true, yes and on as one)"
+            raise ValueError(msg)  # noqa: TRY004 - what pydantic turns into its own error
+        return value
+
+    @field_validator("resources", "loss_bounds", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(","))
+        return value
+
+    @field_validator("resources")
+    @classmethod
+    def _are_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) != len(value) or not all(re.fullmatch(RESOURCE_NAME, v) for v in value):
+            msg = "expected different extended resources, each domain/name"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("loss_bounds")
+    @classmethod
+    def _ascend(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if list(value) != sorted(set(value)):
+            msg = "expected ascending bounds"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("demand")
+    @classmethod
+    def _is_demand(cls, value: str) -> str:
+        if not all(_DEMAND.fullmatch(part) for part in value.split(",")):
+            msg = "expected size or size:weight, comma-separated, such as 1,2:0.5,4"
+            raise ValueError(msg)
+        try:
+            _demand(value)
+        except TopologyError as error:
+            raise ValueError(str(error)) from error
+        return value
+
+    @property
+    def rules(self) -> Rules:
+        """The part that decisions depend on."""
+        return Rules(
+            resources=self.resources,
+            candidate_limit=self.candidate_limit,
+            loss_bounds=self.loss_bounds,
+            demand=_demand(self.demand),
+            staleness_bound_s=self.staleness_bound_s,
+            assume_s=self.assume_s,
+            wake_after_s=self.wake_after_s,
+        )
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether callers need a certificate."""
+        return self.tls_cert is not None
+
+    def cluster_spec(self) -> ClusterSpec:
+        """The description of the embedded cluster. Raises `ClusterSpecError`."""
+        if self.cluster is None:
+            msg = "setting cluster is missing, expected an embedded cluster"
+            raise ClusterSpecError(msg)
+        if self.cluster.endswith(_FILE_SUFFIXES):
+            return read_cluster(Path(self.cluster))
+        return parse_cluster(self.cluster)
+
+
+def load_settings(flags: Mapping[str, object], config: Path | None = None) -> Settings:
+    """Put the effective settings together; `flags` holds only those that were given.
+
+    Raises `SettingsError`, naming the setting, its value and what was expected.
+    """
+    _check_environment()
+    from_file = {} if config is None else _read_file(config)
+
+    class Layered(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            del dotenv_settings, file_secret_settings
+            return init_settings, env_settings, InitSettingsSource(settings_cls, from_file)
+
+    try:
+        settings = Layered(**flags)  # type: ignore[arg-type]  # checked by pydantic, key by key
+    except ValidationError as error:
+        msg = f"setting {first_fault(error, whole='values')}"
+        raise SettingsError(msg) from error
+    _check_together(settings)
+    return settings
+
+
+def _check_together(settings: Settings) -> None:
+    """Refuse settings of which each is fine, but not beside the others."""
+    s = settings
+    tls = (s.tls_cert, s.tls_key, s.tls_client_ca)
+    is_partly_tls = None in tls and any(tls)
+    live_only = ("kubeconfig", "lease", "replica_url", "peer_name")
+    beside_cluster = [name for name in live_only if s.cluster and getattr(s, name) is not None]
+    scheme = "https" if s.has_tls else "http"
+    for is_wrong, msg in (
+        (is_partly_tls, "settings tls_cert, tls_key, tls_client_ca: expected all three or none"),
+        (
+            beside_cluster,
+            f"setting {', '.join(beside_cluster)} is for a live extender, expected no `cluster`",
+        ),
+        (
+            (s.lease is None) != (s.replica_url is None),
+            "settings lease, replica_url: expected both or none",
+        ),
+        (
+            s.replica_url is not None and not s.replica_url.startswith(f"{scheme}://"),
+            f"setting replica_url is {s.replica_url}, expected {scheme}:// (as the server speaks)",
+        ),
+        (
+            s.cluster is None and s.assume_s <= ASSUME_BINDS * s.http_timeout_s,
+            (
+                f"setting assume_s is {s.assume_s:g}, expected more than {ASSUME_BINDS} times "
+                f"http_timeout_s ({s.http_timeout_s:g})"
+            ),
+        ),
+        (
+            s.cluster is None and s.staleness_bound_s < HEARD_WITHIN_S,
+            (
+                f"setting staleness_bound_s is {s.staleness_bound_s:g}, expected "
+                f"{HEARD_WITHIN_S:g} or more: an API server may be quiet for as long"
+            ),
+        ),
+    ):
+        if is_wrong:
+            raise SettingsError(msg)
+
+
+def _check_environment() -> None:
+    known = {f"{ENV_PREFIX}{name}".upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
+    for name in sorted(os.environ):
+        if name.upper().startswith(ENV_PREFIX) and name.upper() not in known:
+            expected = ", ".join(sorted(known))
+            msg = f"environment variable {name} is no setting, expected one of: {expected}"
+            raise SettingsError(msg)
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        content = read_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, DocumentError) as error:
+        msg = f"settings file {path} cannot be read: {error}"
+        raise SettingsError(msg) from error
+    try:
+        return _FILE.validate_python({} if content is None else content)
+    except ValidationError as error:
+        msg = f"settings file {path} holds {quote(content)}, expected a mapping of settings"
+        raise SettingsError(msg) from error
+
+
+def _demand(text: str) -> Demand:
+    parts = [part.partition(":") for part in text.split(",")]
+    return Demand(tuple((int(size), float(weight or 1)) for size, _, weight in parts))

@@ -1,0 +1,221 @@
+"""The lines of a decision log: their form, and reading them.
+
+What it answers: what a line says, or what is wrong with it. JSON lines of five kinds:
+
+- `run` opens each run of the extender (a restart appends another): mode, rules, and for an embedded
+  cluster its description and the digest of each machine type
+- `feed` is one input of a live cluster, in the order in which it came: `what` names the method of
+  `extender.decision_log.gateway.LiveDesk`, `input` its argument
+- `call` is a verb: time, raw input, and the answer with its outcome and the ledger's generation
+- `step` is one step of a live bind or preemption: what came in, and what it led to (`output`: an
+  answer, a pod or nodes to read, or a Binding to write; where that plans anew with the devices that
+  were free and the generation)
+- `wakes` are the parked pods woken at one moment
+
+A crash may cut the line that it was writing. Such a line, directly before the next run's header or
+at the very end, ends its own run and no other. Anything else that is no line of a log is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from extender.bind import WriteResult
+from extender.embedded import ClusterSpec
+from extender.error_text import first_fault
+from extender.errors import DecisionLogError, SettingsError
+from extender.protocol import Verb
+from extender.rules import Rules
+from topology.errors import TopologyError, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = [
+    "VERSION",
+    "Call",
+    "Fed",
+    "Header",
+    "Line",
+    "StepTaken",
+    "Woken",
+    "read_lines",
+    "to_text",
+]
+
+VERSION = 2
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+
+class Header(_Line):
+    """Opens a run. `cluster` is None where the cluster is live."""
+
+    kind: Literal["run"] = "run"
+    v: Literal[2] = 2
+    mode: Literal["embedded", "live"]
+    cluster: ClusterSpec | None
+    machines: dict[str, str]
+    rules: Rules
+
+    @model_validator(mode="after")
+    def _is_of_its_mode(self) -> Header:
+        if (self.cluster is None) != (self.mode == "live"):
+            msg = f"mode is {self.mode}, expected a cluster exactly where it is embedded"
+            raise ValueError(msg)
+        return self
+
+
+class _Bytes(_Line):
+    """Raw input: as text where it is UTF-8, else as base64."""
+
+    input: str | None = None
+    input_base64: str | None = None
+
+    @field_validator("input_base64")
+    @classmethod
+    def _is_base64(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                base64.b64decode(value, validate=True)
+            except ValueError:
+                msg = f"input_base64 is {quote(value)}, expected base64"
+                raise ValueError(msg) from None
+        return value
+
+    @property
+    def body(self) -> bytes:
+        """The input as it came."""
+        if self.input_base64 is not None:
+            return base64.b64decode(self.input_base64)
+        return (self.input or "").encode()
+
+
+class Call(_Bytes):
+    """One call of a verb."""
+
+    kind: Literal["call"] = "call"
+    verb: Verb
+    at_s: float
+    outcome: str
+    generation: int
+    answer: str
+
+    @model_validator(mode="after")
+    def _has_input(self) -> Call:
+        if (self.input is None) == (self.input_base64 is None):
+            msg = "expected one of input and input_base64"
+            raise ValueError(msg)
+        return self
+
+
+class Fed(_Line):
+    """One input of a live cluster. Its `input` is checked by what it is."""
+
+    kind: Literal["feed"] = "feed"
+    what: str
+    input: Any
+
+
+class StepTaken(_Bytes):
+    """One step of a live bind or preemption. `what` names the method of the desk.
+
+    The first of a row has an input, `pod_read` has one where there was a pod; `binding_written` has
+    `result` and `detail`, `nodes_read` has `read`, what was abandoned has `detail`.
+    """
+
+    kind: Literal["step"] = "step"
+    what: Literal[
+        "begin_bind",
+        "pod_read",
+        "binding_written",
+        "abandon",
+        "begin_preempt",
+        "nodes_read",
+        "abandon_preempt",
+    ]
+    at_s: float
+    step_id: str = ""
+    result: WriteResult | None = None
+    detail: str = ""
+    read: Any = None
+    output: dict[str, Any]
+
+    @property
+    def body_or_none(self) -> bytes | None:
+        """The input as it came, None where there was none."""
+        return None if self.input is None and self.input_base64 is None else self.body
+
+
+class Woken(_Line):
+    """The pods to wake at one moment, by uid."""
+
+    kind: Literal["wakes"] = "wakes"
+    at_s: float
+    uids: list[str]
+
+
+Line = Header | Call | Fed | StepTaken | Woken
+_LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="kind")])
+_TAGS = ("run", "call", "feed", "step", "wakes")
+
+
+def to_text(body: bytes) -> dict[str, str]:
+    """Raw input as the members of a line."""
+    try:
+        return {"input": body.decode()}
+    except UnicodeDecodeError:
+        return {"input_base64": base64.b64encode(body).decode()}
+
+
+def read_lines(lines: Iterable[str]) -> Iterator[tuple[int, Line | None]]:
+    """Read the lines with their numbers from 1, None for one that a crash cut off.
+
+    Raises `DecisionLogError` for a line that is none of a log.
+    """
+    broken: tuple[int, str] | None = None
+    for number, text in enumerate(lines, 1):
+        line = _parse(number, text)
+        if broken is not None:
+            if not isinstance(line, Header):
+                raise _not_a_line(*broken)
+            yield broken[0], None
+        broken = (number, text) if line is None else None
+        if line is not None:
+            yield number, line
+    if broken is not None:
+        if broken[1].endswith("\n"):
+            raise _not_a_line(*broken)
+        yield broken[0], None
+
+
+def _parse(number: int, text: str) -> Line | None:
+    """Read one line; None where it is not JSON."""
+    try:
+        return _LINE.validate_json(text)
+    except ValidationError as error:
+        if error.errors(include_url=False)[0]["type"] == "json_invalid":
+            return None
+        msg = f"decision log line {number}: {first_fault(error, whole='line', tags=_TAGS)}"
+        raise DecisionLogError(msg) from error
+    except (SettingsError, TopologyError) as error:
+        msg = f"decision log line {number}: {error}"
+        raise DecisionLogError(msg) from error
+
+
+def _not_a_line(number: int, text: str) -> DecisionLogError:
+    msg = f"decision log line {number} is {quote(text)}, expected a line of version {VERSION}"
+    return DecisionLogError(msg)

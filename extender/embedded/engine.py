@@ -1,0 +1,84 @@
+"""The engine over an embedded cluster, which is its own API server.
+
+What it answers: every verb at once, also bind and preempt, whose steps the embedded cluster takes
+itself, and the end of a pod. How pods are bound is decided by the very code that a live cluster
+uses. Nobody can be evicted here: a preemption finds out nothing about the pods in its way.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from extender.bind import ReadPod
+from extender.embedded.spec import lay_out
+from extender.embedded.state import EmbeddedCluster
+from extender.engine import Engine
+from extender.protocol import Answer, Outcome, Reason, Verb
+from topology.errors import quote
+
+if TYPE_CHECKING:
+    from extender.embedded.spec import ClusterSpec
+    from extender.rules import Rules
+
+__all__ = ["EmbeddedEngine", "make_engine"]
+
+
+class EmbeddedEngine(Engine):
+    """The verbs over an embedded cluster."""
+
+    def __init__(self, cluster: EmbeddedCluster, rules: Rules) -> None:
+        super().__init__(cluster, rules)
+        self._embedded = cluster
+
+    @property
+    def cluster(self) -> EmbeddedCluster:
+        """The state that is decided from, and changed."""
+        return self._embedded
+
+    def answer(self, verb: Verb, body: bytes, now_s: float) -> Answer:
+        """Answer one call; `body` is the request as it came (for END, the pod's uid)."""
+        if verb is Verb.BIND:
+            return self._bind(body, now_s)
+        if verb is Verb.PREEMPT:
+            return self._preempt(body, now_s)
+        if verb is Verb.END:
+            return self._end_pod(body)
+        return super().answer(verb, body, now_s)
+
+    def _bind(self, body: bytes, now_s: float) -> Answer:
+        step = self.begin_bind(body, now_s)
+        while not isinstance(step, Answer):
+            if isinstance(step, ReadPod):
+                # A pod that is bound was answered for; of the others nothing is known here.
+                step = self.pod_read(step, None, now_s)
+            else:
+                step = self.binding_written(step, self.cluster.write_binding(step), now_s)
+        return step
+
+    def _preempt(self, body: bytes, now_s: float) -> Answer:
+        step = self.begin_preempt(body, now_s)
+        if isinstance(step, Answer):
+            return step
+        return self.abandon_preempt(step, "the embedded cluster has none", now_s)
+
+    def _end_pod(self, body: bytes) -> Answer:
+        uid = body.decode(errors="replace")
+        self.pod_ended(uid)
+        pod = self.cluster.end(uid)
+        if pod is None:
+            detail = f"pod {quote(uid)} is not bound, expected the uid of a bound pod"
+            return self.failure(Verb.END, Reason.UNKNOWN_POD, detail)
+        told = Answer(
+            Verb.END,
+            Outcome.OK,
+            json.dumps(pod.as_json()).encode(),
+            self.cluster.snapshot.generation,
+        )
+        return replace(told, pod=f"{pod.namespace}/{pod.name}", pod_uid=uid, node=pod.node)
+
+
+def make_engine(spec: ClusterSpec, rules: Rules) -> EmbeddedEngine:
+    """An engine over the described cluster, nothing placed. Raises `ClusterSpecError`."""
+    return EmbeddedEngine(EmbeddedCluster(lay_out(spec), demand=rules.demand), rules)

@@ -1,0 +1,173 @@
+"""Runs preemptions: reads what the engine's steps ask of the API server, within the time there is.
+
+What it answers: a preempt call, by running `begin_preempt` and then each reading to its end. It
+never chooses anything (`extender.preemption.state_machine`) and never takes more time than the
+scheduler waits: at the deadline the engine gets what was read until then.
+
+All nodes of a step are read at once. A node that cannot be read is left out; without the disruption
+budgets nobody is evicted but those whom the scheduler chose itself. The scheduler does not soon ask
+again (`extender.preemption.state_machine`), so a state that is not fresh is waited for, and what
+may work a little later is tried again, both as long as there is time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from extender.execution.bind import Bound
+from extender.preemption import NodeReading, NodesRead, read_resident, room_of
+from extender.protocol import Answer
+from kube.errors import KubeError, Malformed, Unreadable
+from kube.objects import parse_object
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from fractions import Fraction
+
+    from extender.preemption import ReadNodes
+    from kube.objects import DisruptionBudget, PodObject
+    from kube.watch import Backoff
+
+__all__ = ["NodeApi", "PreemptDesk", "PreemptTools", "Preempter"]
+
+ANSWER_SHARE = 0.9
+"""Share of the time there is in which must be read; the rest is for choosing victims, which takes
+some milliseconds for a node, and for the way back."""
+
+
+class PreemptDesk(Protocol):
+    """What the preempter needs of `extender.decision_log.gateway`."""
+
+    def begin_preempt(self, body: bytes, now_s: float) -> Answer | ReadNodes:
+        """A preempt call came."""
+        ...
+
+    def nodes_read(self, step: ReadNodes, read: NodesRead, now_s: float) -> Answer | ReadNodes:
+        """What was read."""
+        ...
+
+    def abandon_preempt(self, step: ReadNodes, detail: str, now_s: float) -> Answer:
+        """The step will not be finished."""
+        ...
+
+
+class NodeApi(Protocol):
+    """What the preempter needs of `kube.client.server`. Every method raises `KubeError`."""
+
+    async def get_allocatable(self, name: str) -> Mapping[str, Fraction] | None:
+        """What a node can give to pods; None where there is no such node."""
+        ...
+
+    async def list_pods_on(self, node: str) -> Sequence[PodObject]:
+        """All pods of a node."""
+        ...
+
+    async def list_pdbs(self) -> Sequence[DisruptionBudget]:
+        """All disruption budgets."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptTools:
+    """What a preemption stands on. `timer` is monotonic, `clock` the engine's time, in seconds.
+
+    `is_ready` says whether the state is fresh.
+    """
+
+    desk: PreemptDesk
+    api: NodeApi
+    is_ready: Callable[[], bool]
+    clock: Callable[[], float]
+    timer: Callable[[], float]
+    backoff: Callable[[], Backoff]
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+class Preempter:
+    """Runs preemptions; each has `total_s` for everything."""
+
+    def __init__(self, tools: PreemptTools, *, total_s: float) -> None:
+        self._tools = tools
+        self._total_s = total_s
+
+    async def preempt(self, body: bytes, *, at_most_s: float = math.inf) -> Bound:
+        """Answer a preempt call; `at_most_s` is another bound on its time."""
+        tools = self._tools
+        began_s = tools.timer()
+        deadline_s = began_s + ANSWER_SHARE * min(self._total_s, at_most_s)
+        while not tools.is_ready() and tools.timer() + _LOOK_S < deadline_s:
+            await tools.sleep(_LOOK_S)
+        remote_s = tools.timer() - began_s
+        said = tools.desk.begin_preempt(body, tools.clock())
+        while not isinstance(said, Answer):
+            before_s = tools.timer()
+            try:
+                read = await _Reading(tools).read(said, deadline_s - before_s)
+            except BaseException:
+                tools.desk.abandon_preempt(said, "interrupted", tools.clock())
+                raise
+            remote_s += tools.timer() - before_s
+            if isinstance(read, str):
+                said = tools.desk.abandon_preempt(said, read, tools.clock())
+            else:
+                said = tools.desk.nodes_read(said, read, tools.clock())
+        return Bound(said, tools.timer() - began_s - remote_s)
+
+
+class _Reading:
+    """The reading of one step: what has been found, and what went wrong."""
+
+    def __init__(self, tools: PreemptTools) -> None:
+        self._tools = tools
+        self._nodes: dict[str, NodeReading] = {}
+        self._budgets: tuple[DisruptionBudget, ...] | None = None
+        self._fault = ""
+
+    async def read(self, step: ReadNodes, left_s: float) -> NodesRead | str:
+        """Read nodes and budgets side by side; or say why nothing was read."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(left_s), asyncio.TaskGroup() as group:
+                group.create_task(self._patiently("disruption budgets", self._read_budgets))
+                for name in step.names:
+                    read = partial(self._read_node, name)
+                    group.create_task(self._patiently(f"node {name}", read))
+        if self._budgets is None:
+            return self._fault or _OUT_OF_TIME
+        found = tuple(self._nodes[name] for name in step.names if name in self._nodes)
+        return NodesRead(found, self._budgets, self._fault)
+
+    async def _patiently(self, what: str, read: Callable[[], Awaitable[None]]) -> None:
+        """Read, and read again while that may work."""
+        backoff = self._tools.backoff()
+        while True:
+            try:
+                await read()
+            except (KubeError, Unreadable) as error:
+                self._fault = f"{what}: {error}"
+                if isinstance(error, Malformed | Unreadable) or not error.is_transient:
+                    return
+                await self._tools.sleep(backoff.next_s(asked_s=error.retry_after_s))
+            else:
+                return
+
+    async def _read_budgets(self) -> None:
+        self._budgets = tuple(await self._tools.api.list_pdbs())
+
+    async def _read_node(self, name: str) -> None:
+        allocatable = await self._tools.api.get_allocatable(name)
+        if allocatable is None:
+            raise Unreadable(_GONE)
+        pods = await self._tools.api.list_pods_on(name)
+        residents = tuple(read_resident(parse_object(pod.body)) for pod in pods)
+        self._nodes[name] = NodeReading(name, room_of(allocatable), residents)
+
+
+_LOOK_S = 0.05
+"""Between two looks at whether the state is fresh."""
+_GONE = "it is gone"
+_OUT_OF_TIME = "no time left before the scheduler stops waiting"

@@ -1,0 +1,22 @@
+"""Which replica may write: the rules of the Lease, its loop, and forwarding to the leader.
+
+Knows replicas; knows nothing of what a call asks for.
+"""
+
+from extender.ha.forward import FORWARDED_FOR, TIME_LEFT, Peer
+from extender.ha.leader_routing import Hop, LiveVerbs, Quorum
+from extender.ha.lease_loop import Replicas, ReplicaTools
+from extender.ha.lease_rules import Election, identity_of
+
+__all__ = [
+    "FORWARDED_FOR",
+    "TIME_LEFT",
+    "Election",
+    "Hop",
+    "LiveVerbs",
+    "Peer",
+    "Quorum",
+    "ReplicaTools",
+    "Replicas",
+    "identity_of",
+]

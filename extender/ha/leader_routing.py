@@ -1,0 +1,122 @@
+"""The verbs that need somebody else: the API server, or the replica that may write.
+
+What it answers: bind and preempt on a live cluster. Where several replicas run, a call goes to the
+one that holds the Lease, once: what was forwarded is not forwarded again. Everything ends within
+the time that the scheduler waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from extender.errors import PeerError
+from extender.execution import Bound
+from extender.protocol import Answer, Outcome, Reason, Verb, messages
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from extender.engine import Engine
+    from extender.execution import Binder, Preempter
+    from extender.ha.forward import Peer
+    from extender.ha.lease_loop import Replicas
+    from kube.objects import PodObject
+
+__all__ = ["Hop", "LiveVerbs", "PodApi", "Quorum"]
+
+HOLDER_WAIT_SHARE = 0.5
+"""Share of the time there is in which a replica that may soon bind, or know who does, is waited
+for."""
+
+_BOUND = messages.encode_bind().replace(b" ", b"")
+
+
+class PodApi(Protocol):
+    """What is needed of `kube.client.server` to explain a pod."""
+
+    async def get_pod(self, namespace: str, name: str) -> PodObject | None:
+        """Read a pod; None where it is not there. Raises `KubeError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A call that another replica handed on to us, with the time that is left for it."""
+
+    by: str
+    left_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """The other replicas, and the way to them."""
+
+    replicas: Replicas
+    peer: Peer
+
+
+class LiveVerbs:
+    """Bind, preempt, and reading a pod, each within `total_s`."""
+
+    def __init__(  # noqa: PLR0913 - what the verbs stand on, each once
+        self,
+        engine: Engine,
+        api: PodApi,
+        *,
+        binder: Binder,
+        preempter: Preempter,
+        total_s: float,
+        timer: Callable[[], float],
+        quorum: Quorum | None = None,
+    ) -> None:
+        self._engine = engine
+        self._api = api
+        self._binder = binder
+        self._preempter = preempter
+        self._total_s = total_s
+        self._timer = timer
+        self._quorum = quorum
+
+    async def bind(self, body: bytes, hop: Hop | None = None) -> Bound:
+        """Answer a bind call."""
+        return await self._here_or_there(Verb.BIND, body, hop, self._binder.bind)
+
+    async def preempt(self, body: bytes, hop: Hop | None = None) -> Bound:
+        """Answer a preempt call."""
+        return await self._here_or_there(Verb.PREEMPT, body, hop, self._preempter.preempt)
+
+    async def read_pod(self, namespace: str, name: str) -> bytes | None:
+        """The JSON of a pod; None where it is not there. Raises `KubeError`."""
+        pod = await self._api.get_pod(namespace, name)
+        return None if pod is None else pod.body
+
+    async def _here_or_there(
+        self, verb: Verb, body: bytes, hop: Hop | None, here: Callable[..., Awaitable[Bound]]
+    ) -> Bound:
+        if self._quorum is None:
+            return await here(body)
+        total_s = self._total_s if hop is None else min(self._total_s, hop.left_s)
+        deadline_s = self._timer() + total_s
+        replicas = self._quorum.replicas
+        await replicas.settled(within_s=HOLDER_WAIT_SHARE * total_s)
+        left_s = deadline_s - self._timer()
+        if replicas.may_bind:
+            return await here(body, at_most_s=min(left_s, replicas.left_s))
+        holder = replicas.other_holder
+        if holder is None or hop is not None:
+            detail = f"{Reason.NO_HOLDER.value}: asked {replicas.identity}"
+            return Bound(self._engine.failure(verb, Reason.NO_HOLDER, detail), 0.0)
+        try:
+            answer = await self._quorum.peer.forward(holder, verb.value, body, timeout_s=left_s)
+        except PeerError as error:
+            detail = f"{Reason.NO_HOLDER.value}: {error}"
+            return Bound(self._engine.failure(verb, Reason.NO_HOLDER, detail), 0.0)
+        return Bound(self._forwarded(verb, answer, holder), 0.0)
+
+    def _forwarded(self, verb: Verb, body: bytes, holder: str) -> Answer:
+        """The holder's answer; what it says about itself is in the holder's own log."""
+        is_refused = verb is Verb.BIND and body.replace(b" ", b"") != _BOUND
+        outcome = Outcome.FAILED if is_refused else Outcome.OK
+        generation = self._engine.cluster.snapshot.generation
+        return Answer(verb, outcome, body, generation, detail=f"forwarded to {holder}")

@@ -1,0 +1,163 @@
+"""Runs the HTTP servers until SIGTERM, beside whatever else has to run.
+
+What it answers: nothing; it owns the sockets, the event loop, the signals and the collector of
+garbage. One loop runs everything. What runs beside the servers may end them by failing; when a
+signal ends them, what is under way is finished first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import uvicorn
+
+from extender import logkeys
+from extender.errors import SettingsError
+from extender.http.call_protocol import CallProtocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+    from ssl import SSLContext
+
+    from extender.http.tls import Certificates
+    from extender.log import Logger
+
+__all__ = ["GC_THRESHOLDS", "Door", "freeze", "listen", "run_until_signal"]
+
+GC_THRESHOLDS = (50_000, 50, 1_000)
+"""A request makes thousands of short-lived objects and no cycles, so collecting often is work for
+nothing: the state that lives on is frozen and what comes later is collected rarely. Measured at
+5,000 nodes on one connection: prioritize 2.0 ms (p99 3.2) of processor time, 2.6 ms (p99 4.7) with
+Python's defaults."""
+GRACE_S = 5
+"""Longest wait at the end for requests that are under way."""
+CERTIFICATES_EVERY_S = 10.0
+"""How often the certificate files are looked at; the kubelet updates mounted Secrets about once a
+minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """An application and the socket on which it is served, with TLS if there are certificates."""
+
+    app: Callable[..., Awaitable[None]]
+    listener: socket.socket
+    certificates: Certificates | None = None
+
+
+def listen(address: str, port: int, *, setting: str) -> socket.socket:
+    """Open a listening socket. Raises `SettingsError`, which names `setting`."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, port), family=family, backlog=128)
+    except OSError as error:
+        msg = f"setting {setting} ({address}, port {port}): cannot listen there: {error}"
+        raise SettingsError(msg) from error
+
+
+def freeze() -> None:
+    """Let the collector of garbage pass over all that is there now."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+async def run_until_signal(
+    doors: list[Door],
+    *,
+    keep_alive_s: int,
+    log: Logger,
+    beside: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT; the first door's requests are finished.
+
+    `beside` runs as long as the servers do, and is cancelled when they have ended. If it ends
+    first, the servers end and its exception is raised.
+    """
+    servers = [_Server(_config(door, keep_alive_s=keep_alive_s)) for door in doors]
+    tasks = [
+        asyncio.create_task(server.serve(sockets=[door.listener]))
+        for server, door in zip(servers, doors, strict=True)
+    ]
+    others = [
+        asyncio.create_task(_follow_files(door.certificates, log))
+        for door in doors
+        if door.certificates is not None
+    ]
+    if beside is not None:
+        others.append(asyncio.ensure_future(beside()))
+    with _signals(servers):
+        ended, _ = await asyncio.wait((*tasks, *others), return_when=asyncio.FIRST_COMPLETED)
+        for server in servers:
+            server.should_exit = True
+        await asyncio.wait(tasks)
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    for task in (*ended, *tasks):
+        task.result()
+
+
+def _config(door: Door, *, keep_alive_s: int) -> uvicorn.Config:
+    certificates = door.certificates
+
+    def tls(_config: uvicorn.Config, _default: Callable[[], SSLContext]) -> SSLContext:
+        return cast("Certificates", certificates).server
+
+    return uvicorn.Config(
+        door.app,
+        http=CallProtocol,
+        ws="none",
+        proxy_headers=False,
+        access_log=False,
+        lifespan="off",
+        log_config=None,
+        server_header=False,
+        timeout_keep_alive=keep_alive_s,
+        timeout_graceful_shutdown=GRACE_S,
+        ssl_context_factory=None if certificates is None else tls,
+    )
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves the signals alone: several of them run in one process."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+@contextlib.contextmanager
+def _signals(servers: list[_Server]) -> Generator[None]:
+    """Have the servers end on SIGTERM or SIGINT, and put the old handlers back afterwards."""
+
+    def end(_number: int, _frame: object) -> None:
+        for server in servers:
+            server.should_exit = True
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+async def _follow_files(certificates: Certificates, log: Logger) -> None:
+    told = ""
+    while True:
+        await asyncio.sleep(CERTIFICATES_EVERY_S)
+        try:
+            if certificates.reload():
+                log.info(logkeys.CERTIFICATES_CHANGED)
+                told = ""
+        except SettingsError as error:
+            if str(error) != told:
+                told = str(error)
+                log.warning(logkeys.CERTIFICATES_UNUSABLE, **{logkeys.DETAIL: told})

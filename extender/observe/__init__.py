@@ -1,0 +1,19 @@
+"""Prometheus metrics, and Events for users.
+
+Only observes: nothing that decides or serves depends on what is recorded here.
+"""
+
+from extender.observe.event_recorder import Reporter, ReporterTools
+from extender.observe.events import notes_of_answer, notes_of_effect
+from extender.observe.live_metrics import EffectCounts, LiveMetrics
+from extender.observe.metrics import Metrics
+
+__all__ = [
+    "EffectCounts",
+    "LiveMetrics",
+    "Metrics",
+    "Reporter",
+    "ReporterTools",
+    "notes_of_answer",
+    "notes_of_effect",
+]

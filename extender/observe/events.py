@@ -1,0 +1,125 @@
+"""What users and operators are told by Events, as values.
+
+What it answers: which answers and effects are worth an Event on the pod or the node, with which
+reason and sentence. The reasons are a closed set; a sentence is a function of what it tells of, so
+that the same thing is told once (`extender.observe.event_recorder`). What kube-scheduler tells by
+itself (its FailedScheduling holds our refusals and our bind errors word for word) is not told
+again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from extender.protocol import Outcome, Reason, Verb
+from extender.state import Conflict, Mismatch, Missing, NodeProblem
+from kube.objects import ObjectKey
+from topology.annotations import decode_plan
+from topology.errors import CodecError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from extender.protocol import Answer
+    from topology.annotations import ContainerPlan
+
+__all__ = ["EventReason", "Note", "notes_of_answer", "notes_of_effect"]
+
+
+class EventReason(Enum):
+    """Reason of an Event; the value is what `kubectl describe` shows."""
+
+    INVALID_REQUEST = "InvalidGpuRequest"
+    UNSUPPORTED = "UnsupportedGpuRequest"
+    BIND_REFUSED = "GpuBindRefused"
+    ALLOCATED_OTHERWISE = "GpusAllocatedOtherwise"
+    PLAN_CONFLICT = "GpuPlanConflict"
+    MISSING = "GpusMissing"
+    NODE_PROBLEM = "GpuNodeProblem"
+    PLACED = "GpusPlaced"
+
+    @property
+    def is_warning(self) -> bool:
+        """Whether somebody should look at it."""
+        return self is not EventReason.PLACED
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One Event to write; `about` is a pod, or a node where its namespace is empty."""
+
+    about: ObjectKey
+    reason: EventReason
+    message: str
+
+
+def notes_of_answer(answer: Answer, plan_text: str | None = None) -> Iterator[Note]:
+    """What an answer is worth telling; `plan_text` is the plan that was bound, if any."""
+    if not answer.pod_uid:
+        return
+    if answer.verb is Verb.FILTER:
+        if answer.reason is Reason.INVALID_REQUEST:
+            yield Note(_pod_of(answer), EventReason.INVALID_REQUEST, answer.detail)
+        for warning in answer.warnings:
+            yield Note(_pod_of(answer), EventReason.UNSUPPORTED, warning)
+    elif answer.verb is Verb.BIND:
+        if answer.reason is Reason.WRITE_REFUSED:
+            yield Note(_pod_of(answer), EventReason.BIND_REFUSED, answer.detail)
+        if answer.outcome is Outcome.OK and plan_text is not None:
+            yield Note(_pod_of(answer), EventReason.PLACED, _placed(answer, plan_text))
+
+
+def notes_of_effect(effect: object) -> Iterator[Note]:
+    """What an effect of the live state is worth telling."""
+    match effect:
+        case Mismatch():
+            about = ObjectKey(effect.namespace, effect.name, effect.uid)
+            planned, given = _devices(effect.planned), _devices(effect.containers)
+            message = f"node {effect.node} gave {given or 'no GPU'}, planned was {planned}"
+            yield Note(about, EventReason.ALLOCATED_OTHERWISE, message)
+        case Conflict():
+            about = ObjectKey(effect.namespace, effect.name, effect.uid)
+            message = (
+                f"the plan names {', '.join(effect.ids)} of node {effect.node}, which other pods "
+                f"have ({', '.join(effect.owners)})"
+            )
+            yield Note(about, EventReason.PLAN_CONFLICT, message)
+        case Missing():
+            about = ObjectKey(effect.namespace, effect.name, effect.uid)
+            lacking = "; ".join(
+                f"{one.resource} for container {one.container}" for one in effect.missing
+            )
+            # What to do comes before the list: a long message is cut at its end.
+            message = (
+                f"the pod runs without GPUs that it asks for: node {effect.node} started it before "
+                "its kubelet knew of them; delete the pod, and its controller makes a new one "
+                f"({lacking})"
+            )
+            yield Note(about, EventReason.MISSING, message)
+        case NodeProblem():
+            # kubectl looks for a node's events by its name as the uid too, as the kubelet writes.
+            about = ObjectKey("", effect.node, effect.node)
+            yield Note(about, EventReason.NODE_PROBLEM, effect.detail)
+        case _:
+            return
+
+
+def _pod_of(answer: Answer) -> ObjectKey:
+    namespace, _, name = answer.pod.partition("/")
+    return ObjectKey(namespace, name, answer.pod_uid)
+
+
+def _placed(answer: Answer, plan_text: str) -> str:
+    try:
+        plan = decode_plan(plan_text)
+    except CodecError as error:
+        return f"on node {answer.node}: {error}"
+    speed = plan.score_gbytes_per_s
+    told = f", {speed:.1f} GB/s all-reduce predicted" if speed else ""
+    return f"on node {plan.node}: {_devices(plan.containers)}{told}"
+
+
+def _devices(containers: Iterable[ContainerPlan]) -> str:
+    return "; ".join(f"{', '.join(one.ids)} for container {one.name}" for one in containers)

@@ -1,0 +1,24 @@
+"""Filter and prioritize: which nodes fit a pod, how good they are, which of them are named.
+
+A function of a snapshot and a pod; changes nothing and knows no HTTP.
+"""
+
+from extender.placement.filter_score import filter_nodes, plan_bind, prioritize_nodes
+from extender.placement.node_order import rank_fit, scores
+from extender.placement.rating import Rater, Rating, Refusal
+from extender.placement.request_reader import AskedNodes, PlainReader, Question, locate
+
+__all__ = [
+    "AskedNodes",
+    "PlainReader",
+    "Question",
+    "Rater",
+    "Rating",
+    "Refusal",
+    "filter_nodes",
+    "locate",
+    "plan_bind",
+    "prioritize_nodes",
+    "rank_fit",
+    "scores",
+]

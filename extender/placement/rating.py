@@ -1,0 +1,144 @@
+"""What one node state is worth to one pod shape, remembered.
+
+What it answers: the best sets of a pod on nodes of one kind with the same GPUs free, their rank, or
+why not. A cluster of thousands of nodes has few distinct states, and pods come in few shapes, so a
+bounded memory over both makes the request path a look-up. The memory never changes an answer: it is
+keyed by all that the answer depends on.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from extender.placement.node_order import DEFAULT_LOSS_BOUNDS, Rank, rank_fit, unranked
+from extender.protocol import Reason, from_unfit
+from topology.annotations import NicRule, Strength
+from topology.select import PodFit, fit_pod
+from topology.topology_manager import Kubelet, fit_admitted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from extender.protocol import PodRequest, Shape
+    from extender.snapshot import MachineType, NodeView
+    from topology.select import Unfit
+
+__all__ = ["Rater", "Rating", "Refusal"]
+
+MAX_ENTRIES = 65_536
+"""Ratings kept. One 16-GPU kind has 65,536 states, of which a cluster shows a fraction; at about
+0.6 KB each (measured) this bounds the memory to some 40 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """The node state can take the pod. `fit` is None where it has no usable topology."""
+
+    rank: Rank
+    fit: PodFit | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The node state cannot take the pod; `detail` is for people, never for the scheduler."""
+
+    reason: Reason
+    detail: str = ""
+
+
+class Rater:
+    """Rates node states for pod shapes; forgets the shapes used longest ago."""
+
+    def __init__(
+        self,
+        *,
+        loss_bounds: Sequence[float] = DEFAULT_LOSS_BOUNDS,
+        max_entries: int = MAX_ENTRIES,
+    ) -> None:
+        self._loss_bounds = tuple(loss_bounds)
+        self._max_entries = max_entries
+        self._by_shape: OrderedDict[Shape, dict[int, Rating | Refusal]] = OrderedDict()
+        self._n_entries = 0
+
+    @property
+    def n_entries(self) -> int:
+        """Number of ratings kept."""
+        return self._n_entries
+
+    def rate(self, request: PodRequest, views: Iterable[NodeView]) -> list[Rating | Refusal]:
+        """Rate nodes, in their order; the pod asks for GPUs.
+
+        Complexity: one look-up per node, one fit per state not seen lately. Raises `ValueError` for
+        a pod without GPUs.
+        """
+        if request.shape is None:
+            msg = f"pod {request.full_name} asks for no GPU, expected a shape"
+            raise ValueError(msg)
+        known = self._by_shape.get(request.shape, {})
+        ratings: list[Rating | Refusal] = []
+        for view in views:
+            rating = known.get(view.state)
+            if rating is None:
+                rating = self._rate(request.shape, request.size_gpus, view)
+                # A shape without ratings is not kept: only ratings are counted and trimmed.
+                self._by_shape.setdefault(request.shape, known)[view.state] = rating
+                self._n_entries += 1
+            ratings.append(rating)
+        if known:
+            self._by_shape.move_to_end(request.shape)
+        self._trim()
+        return ratings
+
+    def _trim(self) -> None:
+        while self._n_entries > self._max_entries:
+            _, shelf = self._by_shape.popitem(last=False)
+            self._n_entries -= len(shelf)
+
+    def _rate(self, shape: Shape, size_gpus: int, view: NodeView) -> Rating | Refusal:
+        kind, n_free = view.kind, view.free.bit_count()
+        if kind.resource != shape.resource:
+            return Refusal(Reason.OTHER_RESOURCE)
+        if kind.machine is None:
+            return _by_count(shape, size_gpus, n_free)
+        fit = _fit(kind.machine, shape, view)
+        if isinstance(fit, PodFit):
+            rank = rank_fit(fit, shape, n_free=n_free, loss_bounds=self._loss_bounds)
+            return Rating(rank, fit)
+        return Refusal(from_unfit(fit.reason), fit.detail)
+
+
+def _fit(machine: MachineType, shape: Shape, view: NodeView) -> PodFit | Unfit:
+    manager = view.kind.manager
+    if manager is None:
+        return fit_pod(
+            machine.selector,
+            available=view.free,
+            requests=shape.requests,
+            policy=shape.policy,
+        )
+    return fit_admitted(
+        machine.selector,
+        kubelet=Kubelet(manager, view.free | view.reserved),
+        available=view.free,
+        requests=shape.requests,
+        policy=shape.policy,
+    )
+
+
+def _by_count(shape: Shape, size_gpus: int, n_free: int) -> Rating | Refusal:
+    """A node without usable topology takes pods that do not insist, by count.
+
+    Whoever sets a floor asks for two GPUs or more (`extender.protocol.pod_request`).
+    """
+    policy = shape.policy
+    if (
+        policy.strength is Strength.REQUIRED
+        or policy.min_bandwidth_gbytes_per_s is not None
+        or policy.nic is NicRule.REQUIRED
+    ):
+        return Refusal(Reason.NO_TOPOLOGY)
+    if n_free < size_gpus:
+        return Refusal(Reason.NOT_ENOUGH_FREE)
+    return Rating(unranked(n_free), None)

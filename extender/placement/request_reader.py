@@ -1,0 +1,114 @@
+"""What filter and prioritize ask: a pod, and about which nodes.
+
+What it answers: the pod's request and the nodes' positions in the frame of the cluster.
+kube-scheduler asks about thousands of nodes by name for each pod, and on cores that others use as
+well every object touched is fetched from memory anew. So a body that is written as Go writes it is
+cut, not parsed: its names are compared as the bytes that they are, and the pod, which prioritize
+sends once more just after filter, is read once.
+
+A body in which anything is odd (white space, an escaped or an unknown name, a pod that cannot be
+read) is left to whoever reads it field by field and says what is wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from extender.errors import MalformedPod, UserError, WireError
+from extender.protocol import messages, parse_pod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from extender.protocol import PodRequest
+    from extender.snapshot import Frame
+
+__all__ = ["AskedNodes", "PlainReader", "Question", "locate"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AskedNodes:
+    """Nodes asked about: `positions` int64 of those that are known, in order.
+
+    `unknown` are the others: their places among all, ascending, and their names.
+    """
+
+    positions: NDArray[np.int64]
+    unknown: Sequence[tuple[int, str]] = ()
+
+    def __len__(self) -> int:
+        return len(self.positions) + len(self.unknown)
+
+    def names(self, frame: Frame) -> list[str]:
+        """All names, in order; `frame` is that in which they were looked up."""
+        positions: list[int] = self.positions.tolist()
+        names = [frame.names[i] for i in positions]
+        for place, name in self.unknown:
+            names.insert(place, name)
+        return names
+
+
+def locate(names: Sequence[str], frame: Frame) -> AskedNodes:
+    """Look up nodes by name."""
+    positions = frame.locate(names)
+    unknown = [(place, names[place]) for place in (positions < 0).nonzero()[0].tolist()]
+    return AskedNodes(positions[positions >= 0], unknown)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """A request of filter or prioritize."""
+
+    request: PodRequest
+    nodes: AskedNodes
+
+
+class PlainReader:
+    """Reads what kube-scheduler sends of pods with the `resources` that Coterie places."""
+
+    def __init__(self, resources: Sequence[str]) -> None:
+        self._resources = resources
+        self._pod: tuple[bytes, PodRequest] | None = None
+        self._next: tuple[bytes, Question, Frame] | None = None
+
+    def read(self, body: bytes, frame: Frame) -> Question | None:
+        """Read a request of filter or prioritize; None where anything is odd."""
+        if self._next is not None:
+            text, question, known = self._next
+            if body == text and known is frame:
+                return question
+        cut = messages.cut_names(body)
+        if cut is None:
+            return None
+        head, texts = cut
+        positions = frame.locate_json(texts)
+        if positions is None:
+            return None
+        if self._pod is None or self._pod[0] != head:
+            try:
+                pod = messages.decode(messages.ExtenderArgs, head + messages.NO_NAMES).pod
+                self._pod = head, parse_pod(pod, self._resources)
+            except (WireError, MalformedPod, UserError):
+                return None
+        return Question(self._pod[1], AskedNodes(positions))
+
+    def expect(
+        self,
+        request: PodRequest,
+        names_json: Sequence[str],
+        positions: NDArray[np.int64],
+        frame: Frame,
+    ) -> None:
+        """Filter named these nodes for the pod: prioritize comes next, and asks about the same."""
+        if self._pod is None or self._pod[1] is not request or len(names_json) < _LEAST_COMPARED:
+            return
+        body = messages.join_names(self._pod[0], names_json)
+        self._next = body, Question(request, AskedNodes(positions)), frame
+
+
+_LEAST_COMPARED = 2
+"""Nodes of which kube-scheduler compares what is left (schedule_one.go of 1.36, schedulePod)."""

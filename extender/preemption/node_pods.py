@@ -1,0 +1,237 @@
+"""The pods on a node and the room it has, as preemption weighs them.
+
+What it answers: what evicting a pod gives back beside its GPUs, what a pod needs beside them, and
+whether two pods may be in each other's way for another reason. It reads API JSON that the API
+server has let through; it never decides who has to go (`extender.preemption.victims`).
+
+What a pod takes is kube-scheduler's effective request (component-helpers v0.36.3,
+resource/helpers.go `PodRequests`): app containers and sidecars add up, an init container needs its
+own beside the sidecars before it, requests of the whole pod stand in for those of its containers,
+overhead comes on top, and a container that was resized takes the most of what it asked for, was
+allocated and has. In millicores for `cpu` and whole units of everything else, rounded up
+(scheduler/framework/types.go `Resource.Add`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from datetime import datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from kube.errors import Unreadable
+from kube.objects import list_at, object_at, objects_at, parse_quantity, text_at, texts_at, whole_at
+from topology.errors import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["PODS", "NodeReading", "Resident", "is_entangled", "read_resident", "room_of"]
+
+PODS = "pods"
+"""The resource of which every pod takes one (k8s.io/api core/v1, ResourcePods)."""
+
+_NOTHING = Fraction(0)
+_ENDED = frozenset({"Succeeded", "Failed"})
+_POD_LEVEL = frozenset({"cpu", "memory"})
+_HUGE_PAGES = "hugepages-"
+_LOCAL_VOLUMES = frozenset(
+    {"configMap", "downwardAPI", "emptyDir", "hostPath", "image", "name", "projected", "secret"}
+)
+"""Volumes that no node runs out of and no two pods compete for, and the key that all have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A pod that a node has, or is to have.
+
+    `started_s`: seconds since 1970 at which the kubelet saw it, None before that. `requests` in
+    millicores and units, `pods` among them. `ports`: (protocol, host port). `is_apart`: it has
+    required pod anti-affinity. `is_spread`: it has topology spread constraints that must hold.
+    `has_claims`: volumes or devices that are attached or claimed.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    priority: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    started_s: float | None = None
+    is_leaving: bool = False
+    has_ended: bool = False
+    requests: Mapping[str, int] = field(default_factory=dict[str, int])
+    ports: frozenset[tuple[str, int]] = frozenset()
+    is_apart: bool = False
+    is_spread: bool = False
+    has_claims: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """A node as the API server has it now: what it can hold, and its pods, ended ones too."""
+
+    name: str
+    room: Mapping[str, int]
+    residents: tuple[Resident, ...]
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """The pods that have not ended."""
+        return frozenset(one.uid for one in self.residents if not one.has_ended)
+
+
+def is_entangled(pod: Resident, other: Resident) -> bool:
+    """Whether `other` may keep `pod` off its node for another reason than what it takes.
+
+    Errs on the side of yes: ports of any address, anti-affinity against whomever, any claim.
+    """
+    return (
+        not pod.ports.isdisjoint(other.ports)
+        or pod.is_apart
+        or other.is_apart
+        or pod.is_spread
+        or (pod.has_claims and other.has_claims)
+    )
+
+
+def room_of(allocatable: Mapping[str, Fraction]) -> Mapping[str, int]:
+    """What a node can hold, in the units of `Resident.requests`.
+
+    >>> room_of({"cpu": Fraction(15, 2), "pods": Fraction(110)})
+    {'cpu': 7500, 'pods': 110}
+    """
+    return _whole(allocatable)
+
+
+def read_resident(content: Mapping[str, object]) -> Resident:
+    """Read a Pod. Raises `Unreadable`."""
+    meta, spec, status = (object_at(content, key) for key in ("metadata", "spec", "status"))
+    anti = object_at(object_at(spec, "affinity"), "podAntiAffinity")
+    volumes = objects_at(spec, "volumes")
+    spread = objects_at(spec, "topologySpreadConstraints")
+    return Resident(
+        uid=text_at(meta, "uid"),
+        namespace=text_at(meta, "namespace"),
+        name=text_at(meta, "name"),
+        priority=whole_at(spec, "priority"),
+        labels=texts_at(meta, "labels"),
+        started_s=_time(status, "startTime"),
+        is_leaving=meta.get("deletionTimestamp") is not None,
+        has_ended=text_at(status, "phase") in _ENDED,
+        requests=_requests(spec, status),
+        ports=frozenset(_ports(spec)),
+        is_apart=len(list_at(anti, "requiredDuringSchedulingIgnoredDuringExecution")) > 0,
+        is_spread=any(text_at(one, "whenUnsatisfiable") == "DoNotSchedule" for one in spread),
+        has_claims=len(list_at(spec, "resourceClaims")) > 0
+        or any(not _LOCAL_VOLUMES.issuperset(one) for one in volumes),
+    )
+
+
+def _time(parent: Mapping[str, object], key: str) -> float | None:
+    text = text_at(parent, key)
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError as error:
+        msg = f"{key} is {quote(text)}, expected a time as in RFC 3339"
+        raise Unreadable(msg) from error
+
+
+def _ports(spec: Mapping[str, object]) -> Iterator[tuple[str, int]]:
+    for kind in ("initContainers", "containers"):
+        for container in objects_at(spec, kind):
+            for port in objects_at(container, "ports"):
+                if number := whole_at(port, "hostPort"):
+                    yield text_at(port, "protocol") or "TCP", number
+
+
+# What a pod takes.
+
+
+def _requests(spec: Mapping[str, object], status: Mapping[str, object]) -> Mapping[str, int]:
+    statuses = _statuses(status)
+    total: dict[str, Fraction] = {}
+    for container in objects_at(spec, "containers"):
+        _add(total, _of_container(container, statuses))
+    sidecars: dict[str, Fraction] = {}
+    most: dict[str, Fraction] = {}
+    for container in objects_at(spec, "initContainers"):
+        if text_at(container, "restartPolicy") == "Always":
+            own = _of_container(container, statuses)
+            _add(sidecars, own)
+            _add(total, own)
+            _raise(most, sidecars)
+        else:
+            beside = dict(sidecars)
+            _add(beside, _asked(container))
+            _raise(most, beside)
+    _raise(total, most)
+    total |= {
+        resource: quantity
+        for resource, quantity in _asked(spec).items()
+        if resource in _POD_LEVEL or resource.startswith(_HUGE_PAGES)
+    }
+    _add(total, _quantities(object_at(spec, "overhead")))
+    return _whole(total) | {PODS: 1}
+
+
+def _statuses(status: Mapping[str, object]) -> Mapping[str, tuple[Mapping[str, object], bool]]:
+    """Status of each container, and whether the kubelet ruled out the size asked for."""
+    is_infeasible = any(
+        text_at(one, "type") == "PodResizePending" and text_at(one, "reason") == "Infeasible"
+        for one in objects_at(status, "conditions")
+    )
+    return {
+        text_at(one, "name"): (one, is_infeasible)
+        for key in ("containerStatuses", "initContainerStatuses")
+        for one in objects_at(status, key)
+    }
+
+
+def _of_container(
+    container: Mapping[str, object],
+    statuses: Mapping[str, tuple[Mapping[str, object], bool]],
+) -> Mapping[str, Fraction]:
+    """What a container takes that may be resized while it runs (`determineEffectiveRequests`)."""
+    asked = _asked(container)
+    status, is_infeasible = statuses.get(text_at(container, "name"), ({}, False))
+    if status.get("resources") is None:
+        return asked
+    taken = {} if is_infeasible else dict(asked)
+    _raise(taken, _asked(status))
+    _raise(taken, _quantities(object_at(status, "allocatedResources")))
+    return taken
+
+
+def _asked(parent: Mapping[str, object]) -> Mapping[str, Fraction]:
+    return _quantities(object_at(object_at(parent, "resources"), "requests"))
+
+
+def _quantities(content: Mapping[str, object]) -> Mapping[str, Fraction]:
+    found: dict[str, Fraction] = {}
+    for resource, value in content.items():
+        quantity = parse_quantity(value) if isinstance(value, str | int | float) else None
+        if quantity is None:
+            msg = f"{quote(resource)} is {quote(value)}, expected a quantity"
+            raise Unreadable(msg)
+        found[resource] = quantity
+    return found
+
+
+def _add(total: dict[str, Fraction], more: Mapping[str, Fraction]) -> None:
+    for resource, quantity in more.items():
+        total[resource] = total.get(resource, _NOTHING) + quantity
+
+
+def _raise(least: dict[str, Fraction], other: Mapping[str, Fraction]) -> None:
+    for resource, quantity in other.items():
+        least[resource] = max(least.get(resource, _NOTHING), quantity)
+
+
+def _whole(amounts: Mapping[str, Fraction]) -> dict[str, int]:
+    return {
+        resource: math.ceil(1000 * quantity if resource == "cpu" else quantity)
+        for resource, quantity in amounts.items()
+    }

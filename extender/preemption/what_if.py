@@ -1,0 +1,197 @@
+"""What room a pod would have on a node if others left, and how dear they are, as far as we know.
+
+What it answers: the free devices of a node once some pods are gone, whether a set of them satisfies
+the pod, and what evicting somebody costs; all from the ledger and the plans on pods. It must never
+choose who goes (`extender.preemption.victims` does, `extender.preemption.state_machine` names
+them), nor ask anybody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from extender.placement import Rating
+from extender.preemption.victims import PRIORITY_SHIFT
+from extender.protocol import messages
+from extender.snapshot import with_free
+from extender.state import DeviceState
+from topology.annotations import decode_plan
+from topology.errors import CodecError
+from topology.select import PodFit, fit_pod
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from extender.placement import Rater
+    from extender.protocol import PodRequest
+    from extender.snapshot import NodeView
+    from extender.state import Cluster
+
+__all__ = ["LOWEST", "Priorities", "Room", "Rooms", "settled"]
+
+_FREED = {
+    DeviceState.ASSUMED: True,
+    DeviceState.BOUND: True,
+    DeviceState.HELD: True,
+    DeviceState.ASSUMED_UNHEALTHY: False,
+    DeviceState.BOUND_UNHEALTHY: False,
+    DeviceState.HELD_UNHEALTHY: False,
+}
+"""States of devices in use: whether evicting their pod makes them free; a bad one stays bad."""
+_SETTLED = frozenset(_FREED) - {DeviceState.ASSUMED, DeviceState.ASSUMED_UNHEALTHY}
+"""States of devices whose pod the API server shows on the node."""
+LOWEST = -PRIORITY_SHIFT
+"""The lowest priority that a pod can have (int32)."""
+
+
+class Rooms:
+    """The nodes as one pod may use them."""
+
+    def __init__(self, cluster: Cluster, rater: Rater, request: PodRequest) -> None:
+        self._cluster = cluster
+        self._snapshot = cluster.snapshot_for(request)
+        self._rater = rater
+        self._request = request
+
+    def get(self, name: str) -> Room | None:
+        """A node that we know and that serves the pod's resource."""
+        view = self._snapshot.nodes.get(name)
+        shape = self._request.shape
+        if view is None or shape is None or view.kind.resource != shape.resource:
+            return None
+        places = {one: i for i, one in enumerate(view.ids)}
+        held: dict[str, int] = {}
+        for one, state, owner in self._cluster.ledger.states(name):
+            if owner is not None and owner != self._request.uid and state in _FREED:
+                held[owner] = held.get(owner, 0) | _FREED[state] << places[one]
+        return Room(view, view.free, held, self._rater, self._request)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """One node. `free`: mask of what the pod may have; `held`: what evicting a pod frees, by uid.
+
+    Of every pod that has devices, bad ones among them, but the one that asks.
+    """
+
+    view: NodeView
+    free: int
+    held: Mapping[str, int]
+    rater: Rater
+    request: PodRequest
+
+    @property
+    def has_machine(self) -> bool:
+        """Whether we know which devices lie where."""
+        return self.view.kind.machine is not None
+
+    def is_enough(self, uids: Sequence[str]) -> bool:
+        """Whether a set satisfies the pod once these are gone; counts are the scheduler's."""
+        if not self.has_machine:
+            return self.quality((1 << len(self.view.ids)) - 1) is not None
+        return self.quality(self.free_without(uids)) is not None
+
+    def may_do(self, uids: Sequence[str]) -> bool:
+        """Whether a set may satisfy the pod once some of these are gone.
+
+        Where the kubelet's Topology Manager has a say, fewer free devices may do although more do
+        not: it confines a pod by what is free.
+        """
+        if self.is_enough(uids):
+            return True
+        kind, shape = self.view.kind, self.request.shape
+        if kind.manager is None or kind.machine is None or shape is None:
+            return False
+        fit = fit_pod(
+            kind.machine.selector,
+            available=self.free_without(uids),
+            requests=shape.requests,
+            policy=shape.policy,
+        )
+        return isinstance(fit, PodFit)
+
+    def is_behind(self, given: Iterable[str]) -> bool:
+        """Whether the scheduler's victims would not do for its own count: it knows of more free.
+
+        Pods that have left, and of whose end we have not heard yet.
+        """
+        return self.free_without(given).bit_count() < self.request.size_gpus
+
+    def free_without(self, uids: Iterable[str]) -> int:
+        """Mask of the devices that the pod may have once these are gone."""
+        mask = self.free
+        for uid in uids:
+            mask |= self.held.get(uid, 0)
+        return mask
+
+    def without(self, gone: AbstractSet[str]) -> Room:
+        """The node as it is if these have left."""
+        held = {uid: mask for uid, mask in self.held.items() if uid not in gone}
+        return replace(self, free=self.free_without(gone), held=held)
+
+    def quality(self, free: int) -> tuple[object, ...] | None:
+        """How good the best set is if these devices are free; less is better."""
+        (rating,) = self.rater.rate(self.request, (with_free(self.view, free),))
+        return rating.rank.key if isinstance(rating, Rating) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Priorities:
+    """What is known of victims' priorities without asking anybody.
+
+    From the plans on pods, or from the pods themselves where the scheduler sent them whole.
+    """
+
+    cluster: Cluster
+    given: Mapping[str, messages.MetaVictims | messages.Victims]
+    own: int
+    known: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
+
+    def __post_init__(self) -> None:
+        for victims in self.given.values():
+            if isinstance(victims, messages.Victims):
+                for pod in victims.pods or ():
+                    self.known[pod.metadata.uid] = pod.spec.priority or 0
+
+    def of(self, uid: str) -> int | None:
+        """The pod's priority, None if it is not known."""
+        if uid not in self.known:
+            self.known[uid] = self._planned(uid)
+        return self.known[uid]
+
+    def is_too_high(self, uid: str) -> bool:
+        """Whether the pod is known to be as important as ours, or more."""
+        priority = self.of(uid)
+        return priority is not None and priority >= self.own
+
+    def cost(
+        self, victims: messages.MetaVictims | messages.Victims, *, unknown: int
+    ) -> tuple[int, int, int, int]:
+        """What the scheduler's victims cost, as far as it is known (`victims.Cost`)."""
+        known = [self.of(uid) for uid in victims.uids]
+        priorities = [unknown if one is None else one for one in known]
+        return (
+            victims.n_pdb_violations,
+            max(priorities, default=LOWEST),
+            sum(one + PRIORITY_SHIFT for one in priorities),
+            len(priorities),
+        )
+
+    def _planned(self, uid: str) -> int | None:
+        pod = self.cluster.bound(uid)
+        try:
+            return decode_plan(pod.plan_text or "").priority if pod is not None else None
+        except CodecError:
+            return None
+
+
+def settled(cluster: Cluster, names: Iterable[str]) -> frozenset[str]:
+    """The pods on these nodes that a reading will show unless they are gone."""
+    return frozenset(
+        owner
+        for name in names
+        for _, state, owner in cluster.ledger.states(name)
+        if owner is not None and state in _SETTLED
+    )

@@ -1,0 +1,29 @@
+"""What kube-scheduler and the extender say to each other, and the pod in it as one checked value.
+
+Knows the wire; knows no cluster and decides nothing.
+"""
+
+from extender.protocol.answers import Answer, Outcome, Verb, failure
+from extender.protocol.messages import Pod, decode, reason_tail, score_head, score_tail
+from extender.protocol.pod_request import PodRequest, Shape, is_packed, parse_pod
+from extender.protocol.reasons import Reason, from_unfit
+from extender.protocol.recent_pods import Remembered
+
+__all__ = [
+    "Answer",
+    "Outcome",
+    "Pod",
+    "PodRequest",
+    "Reason",
+    "Remembered",
+    "Shape",
+    "Verb",
+    "decode",
+    "failure",
+    "from_unfit",
+    "is_packed",
+    "parse_pod",
+    "reason_tail",
+    "score_head",
+    "score_tail",
+]

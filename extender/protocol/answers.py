@@ -1,0 +1,80 @@
+"""What comes out of the engine: one answer to one call.
+
+What it answers: the bytes for the caller, and beside them what shells log, count and tell users.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from extender.protocol import messages
+
+if TYPE_CHECKING:
+    from extender.protocol.reasons import Reason
+
+__all__ = ["Answer", "Outcome", "Verb", "failure"]
+
+
+class Verb(Enum):
+    """What can be asked and recorded; END is a pod's end on the embedded cluster."""
+
+    FILTER = "filter"
+    PRIORITIZE = "prioritize"
+    PREEMPT = "preempt"
+    BIND = "bind"
+    EXPLAIN = "explain"
+    END = "end"
+
+
+class Outcome(Enum):
+    """What became of a call.
+
+    REFUSED: answered as asked, but no node (or no set) for the pod. FAILED: the caller gets an
+    error.
+    """
+
+    OK = "ok"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer and what there is to say about it; `body` is JSON.
+
+    `n_nodes` counts the nodes asked about, `n_named` those named in the answer. Of a set that was
+    bound: `placed_gbytes_per_s` the predicted bandwidth (0: nothing to reduce), `machine` the kind
+    of its node, `size_gpus` the pod's GPUs. `n_replans` counts the plans that a bind made beyond
+    its first.
+    """
+
+    verb: Verb
+    outcome: Outcome
+    body: bytes
+    generation: int
+    reason: Reason | None = None
+    detail: str = ""
+    pod: str = ""
+    pod_uid: str = ""
+    node: str = ""
+    n_nodes: int = 0
+    n_named: int = 0
+    placed_gbytes_per_s: float | None = None
+    machine: str = ""
+    size_gpus: int = 0
+    n_replans: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+def failure(verb: Verb, reason: Reason, detail: str, generation: int) -> Answer:
+    """Tell the caller what is wrong, in-band where the verb has a field for it."""
+    if verb is Verb.FILTER:
+        body = messages.encode_filter((), error=detail)
+    elif verb is Verb.BIND:
+        body = messages.encode_bind(detail)
+    else:
+        body = json.dumps({"error": detail}).encode()
+    return Answer(verb, Outcome.FAILED, body, generation, reason, detail)

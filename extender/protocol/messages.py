@@ -1,0 +1,353 @@
+"""What kube-scheduler and an extender say to each other: the `extender/v1` JSON.
+
+What it answers: which fields we read from a request and how an answer is spelled. Go's field names
+exactly (`k8s.io/kube-scheduler/extender/v1/types.go`, Kubernetes 1.36: no json tags, so UpperCamel
+on the wire; `Pod` inside is ordinary camelCase API JSON without kind and apiVersion). Unknown
+fields are ignored, since every Kubernetes minor adds some; known fields with a wrong type are
+refused.
+
+What it must never do: interpret a pod (`extender.protocol.pod_request`) or decide anything.
+
+Traps that shape the answers (schedule_one.go, extender.go of 1.36): an answer without `NodeNames`
+rejects every node; a score that is not an integer silently disables prioritize; only a body with
+Content-Length and nothing behind the JSON value lets the connection live on.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
+
+from extender.error_text import first_fault
+from extender.errors import WireError
+from topology.errors import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "NO_NAMES",
+    "BindingArgs",
+    "Container",
+    "ExtenderArgs",
+    "MetaPod",
+    "MetaVictims",
+    "ObjectMeta",
+    "Pod",
+    "PodSpec",
+    "PodStatus",
+    "PreemptionArgs",
+    "ResourceRequirements",
+    "Victims",
+    "cut_names",
+    "decode",
+    "encode_bind",
+    "encode_filter",
+    "encode_preempt",
+    "encode_prioritize",
+    "join_names",
+    "reason_tail",
+    "score_head",
+    "score_tail",
+]
+
+
+class _Wire(BaseModel):
+    """Strict about types, lenient about fields that we do not read."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", populate_by_name=True)
+
+
+def _check_quantity(value: object, check: ValidatorFunctionWrapHandler) -> str | int | float:
+    """One fault for the whole union: which of its members was tried is nobody's concern."""
+    try:
+        quantity: str | int | float = check(value)
+    except ValidationError:
+        kind, message = "quantity", "Input should be a string or a number"
+        raise PydanticCustomError(kind, message) from None
+    return quantity
+
+
+_Quantity: TypeAlias = Annotated[str | int | float, WrapValidator(_check_quantity)]
+
+
+class ResourceRequirements(_Wire):
+    """Quantities as they stand: Kubernetes writes strings, JSON numbers are legal too."""
+
+    limits: dict[str, _Quantity] | None = None
+    requests: dict[str, _Quantity] | None = None
+
+
+class Container(_Wire):
+    """A container, init container or sidecar (an init container with restartPolicy Always)."""
+
+    name: str
+    restart_policy: str | None = Field(default=None, alias="restartPolicy")
+    resources: ResourceRequirements | None = None
+
+
+class _AffinityTerms(_Wire):
+    preferred: list[Any] | None = Field(
+        default=None, alias="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class _Affinity(_Wire):
+    node: _AffinityTerms | None = Field(default=None, alias="nodeAffinity")
+    pod: _AffinityTerms | None = Field(default=None, alias="podAffinity")
+    pod_anti: _AffinityTerms | None = Field(default=None, alias="podAntiAffinity")
+
+
+class _SpreadConstraint(_Wire):
+    when_unsatisfiable: str | None = Field(default=None, alias="whenUnsatisfiable")
+
+
+class PodSpec(_Wire):
+    """The part of v1.PodSpec that placement reads."""
+
+    node_name: str | None = Field(default=None, alias="nodeName")
+    priority: int | None = None
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = Field(default=None, alias="initContainers")
+    affinity: _Affinity | None = None
+    topology_spread_constraints: list[_SpreadConstraint] | None = Field(
+        default=None, alias="topologySpreadConstraints"
+    )
+    scheduling_gates: list[Any] | None = Field(default=None, alias="schedulingGates")
+
+    @property
+    def has_soft_wishes(self) -> bool:
+        """Whether kube-scheduler's own score plugins weigh nodes by preferred terms of this pod."""
+        spread = self.topology_spread_constraints or ()
+        if any(one.when_unsatisfiable == "ScheduleAnyway" for one in spread):
+            return True
+        if self.affinity is None:
+            return False
+        terms = (self.affinity.node, self.affinity.pod, self.affinity.pod_anti)
+        return any(term is not None and term.preferred for term in terms)
+
+
+class ObjectMeta(_Wire):
+    """The part of v1.ObjectMeta that placement reads."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    annotations: dict[str, str] | None = None
+    resource_version: str | None = Field(default=None, alias="resourceVersion")
+    deletion_timestamp: str | None = Field(default=None, alias="deletionTimestamp")
+
+
+class PodStatus(_Wire):
+    """The part of v1.PodStatus that placement reads."""
+
+    nominated_node_name: str | None = Field(default=None, alias="nominatedNodeName")
+
+
+class Pod(_Wire):
+    """v1.Pod as far as placement reads it."""
+
+    metadata: ObjectMeta
+    spec: PodSpec
+    status: PodStatus | None = None
+
+
+class ExtenderArgs(_Wire):
+    """Request of filter and prioritize; `node_names` is None without `nodeCacheCapable: true`."""
+
+    pod: Pod = Field(alias="Pod")
+    nodes: Any = Field(default=None, alias="Nodes")
+    node_names: list[str] | None = Field(default=None, alias="NodeNames")
+
+
+class MetaPod(_Wire):
+    """A victim by its uid."""
+
+    uid: str = Field(alias="UID", min_length=1)
+
+
+class MetaVictims(_Wire):
+    """Victims on one node as they are sent with `nodeCacheCapable: true`, most important first."""
+
+    pods: list[MetaPod] | None = Field(default=None, alias="Pods")
+    n_pdb_violations: int = Field(default=0, alias="NumPDBViolations")
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        """The victims, in the order given."""
+        return tuple(one.uid for one in self.pods or ())
+
+
+class Victims(_Wire):
+    """The same without `nodeCacheCapable`: whole pods."""
+
+    pods: list[Pod] | None = Field(default=None, alias="Pods")
+    n_pdb_violations: int = Field(default=0, alias="NumPDBViolations")
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        """The victims, in the order given."""
+        return tuple(one.metadata.uid for one in self.pods or ())
+
+
+class PreemptionArgs(_Wire):
+    """Request of preempt: for each node that evictions would help, whom kube-scheduler would evict.
+
+    Kubernetes sends one of the two maps and null for the other. Up to 1.37 no list of victims is
+    empty; from 1.38 one may be (nothing but an extender stands in the pod's way).
+    """
+
+    pod: Pod = Field(alias="Pod")
+    whole: dict[str, Victims | None] | None = Field(default=None, alias="NodeNameToVictims")
+    meta: dict[str, MetaVictims | None] | None = Field(default=None, alias="NodeNameToMetaVictims")
+
+    @property
+    def victims(self) -> Mapping[str, MetaVictims | Victims]:
+        """The victims by node, whichever way they were sent."""
+        sent: Mapping[str, MetaVictims | Victims | None] = self.meta or self.whole or {}
+        return {name: one or MetaVictims() for name, one in sent.items()}
+
+
+class BindingArgs(_Wire):
+    """Request of bind."""
+
+    pod_name: str = Field(alias="PodName")
+    pod_namespace: str = Field(alias="PodNamespace")
+    pod_uid: str = Field(alias="PodUID", min_length=1)
+    node: str = Field(alias="Node", min_length=1)
+
+
+W = TypeVar("W", bound=_Wire)
+
+_KINDS = {
+    field.alias or name: "a string" if field.annotation is str else "an object"
+    for model in (Container, Pod, ExtenderArgs, PreemptionArgs, MetaPod, BindingArgs)
+    for name, field in model.model_fields.items()
+    if field.is_required()
+}
+"""What the fields hold that must be there, by their name on the wire."""
+
+_SHOWN_BYTES = 320
+"""Enough of a body for what a message repeats of it, whatever the characters."""
+
+
+NO_NAMES = b'"NodeNames":null}'
+"""Makes a whole request of what `cut_names` cut off before the names."""
+
+
+def cut_names(body: bytes) -> tuple[bytes, list[bytes]] | None:
+    """Cut a request of filter or prioritize into what stands before its names, and their JSON.
+
+    For bodies as Go's encoding/json writes them: the names last, without white space, at least one
+    of them. None for others. Nothing is checked: the body is what it seems to be if the first part
+    with `NO_NAMES` is a request, and each text is the JSON of a known name without its quotes.
+
+    >>> cut_names(b'{"Pod":{},"Nodes":null,"NodeNames":["n1","n2"]}')
+    (b'{"Pod":{},"Nodes":null,', [b'n1', b'n2'])
+    """
+    begin = body.find(_NAMES_BEGIN)
+    if begin < 0 or not body.endswith(_NAMES_END):
+        return None
+    names = body[begin + len(_NAMES_BEGIN) : -len(_NAMES_END)]
+    return body[:begin], names.split(b'","')
+
+
+def join_names(head: bytes, names_json: Iterable[str]) -> bytes:
+    """The request that `cut_names` would cut into this head and these names, given as strings."""
+    return b'%b"NodeNames":[%b]}' % (head, ",".join(names_json).encode())
+
+
+_NAMES_BEGIN, _NAMES_END = b'"NodeNames":["', b'"]}'
+
+
+def decode(model: type[W], body: bytes) -> W:
+    """Read one request body.
+
+    Raises `WireError`, naming the first field that is wrong, its value and what was expected.
+    """
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        if first["type"] == "json_invalid":
+            shown = quote(body[:_SHOWN_BYTES].decode(errors="replace")) if body else "empty"
+            why = first["msg"].removeprefix("Invalid JSON: ")
+            msg = f"request body is {shown}, expected JSON: {why}"
+        else:
+            msg = f"request {first_fault(error, whole='body', kinds=_KINDS)}"
+        raise WireError(msg) from error
+
+
+def encode_filter(
+    names_json: Iterable[str],
+    *,
+    failed_json: Iterable[str] = (),
+    unresolvable_json: Iterable[str] = (),
+    error: str = "",
+) -> bytes:
+    """Write an ExtenderFilterResult of what is JSON already.
+
+    `names_json` are node names, the others a node's name and `reason_tail` of its reason.
+    """
+    return (
+        f'{{"Nodes":null,"NodeNames":[{",".join(names_json)}],'
+        f'"FailedNodes":{{{",".join(failed_json)}}},'
+        f'"FailedAndUnresolvableNodes":{{{",".join(unresolvable_json)}}},'
+        f'"Error":{json.dumps(error)}}}'
+    ).encode()
+
+
+def reason_tail(reason: str) -> str:
+    """The part of a failed node's member that does not depend on the node.
+
+    >>> '"n1"' + reason_tail("too small")
+    '"n1":"too small"'
+    """
+    return f":{json.dumps(reason)}"
+
+
+def score_head(name: str) -> str:
+    """The part of a HostPriority that depends on the node; made once for each node.
+
+    >>> score_head("n1") + score_tail(10)
+    '{"Host":"n1","Score":10}'
+    """
+    return f'{{"Host":{json.dumps(name)},"Score":'
+
+
+def score_tail(score: int) -> str:
+    """The rest of a HostPriority."""
+    return f"{score}}}"
+
+
+def encode_prioritize(entries: Iterable[str]) -> bytes:
+    """Write a HostPriorityList of entries that are JSON already."""
+    return f"[{','.join(entries)}]".encode()
+
+
+def encode_preempt(victims: Mapping[str, tuple[Iterable[str], int]]) -> bytes:
+    """Write an ExtenderPreemptionResult: uids and PDB violations by node; always the Meta form.
+
+    >>> encode_preempt({"n1": (("u1",), 0)})
+    b'{"NodeNameToMetaVictims":{"n1":{"Pods":[{"UID":"u1"}],"NumPDBViolations":0}}}'
+    """
+    nodes = {
+        name: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": n_violations}
+        for name, (uids, n_violations) in victims.items()
+    }
+    return json.dumps({"NodeNameToMetaVictims": nodes}, separators=(",", ":")).encode()
+
+
+def encode_bind(error: str = "") -> bytes:
+    """Write an ExtenderBindingResult; success is the empty error."""
+    return f'{{"Error":{json.dumps(error)}}}'.encode()

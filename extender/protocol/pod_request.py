@@ -1,0 +1,233 @@
+"""What a pod asks for: wire pod -> one checked value.
+
+What it answers: which resource, how many GPUs in each container and in which role, under which
+policy, on behalf of whom. It never looks at a node.
+
+Quantities are Kubernetes' (`4`, `"4"`, `"4000m"`, `"1k"`): an extended resource is a whole number,
+its limit equals its request, and a container that names only one of the two means both (API server,
+pkg/apis/core/validation, "must be equal"). `MalformedPod` says what is not so; `UserError` says
+what the API server lets through and cannot be meant.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from extender.errors import MalformedPod, UserError
+from topology.annotations import PlacementPolicy, is_remainder_first, parse_policy
+from topology.errors import PolicyError, quote
+from topology.model import names
+from topology.select import ContainerRequest, ContainerRole, pod_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from extender.protocol.messages import Container, Pod
+
+__all__ = ["MAX_COUNT", "PodRequest", "Shape", "is_packed", "parse_pod"]
+
+MAX_COUNT = 512
+"""Most GPUs that one container may ask for: the most devices a node may have (`topology.model`)."""
+
+_QUANTITY = re.compile(
+    r"([+-]?[0-9]{1,30}(?:\.[0-9]{0,30})?)(?:[eE]([+-]?[0-9]{1,3})|([a-zA-Z]{1,2}))?"
+)
+_SUFFIXES = {
+    **{suffix: Fraction(1, 1000**power) for power, suffix in enumerate("mun", 1)},
+    **{suffix: Fraction(1000**power) for power, suffix in enumerate("kMGTPE", 1)},
+    **{f"{suffix}i": Fraction(1024**power) for power, suffix in enumerate("KMGTPE", 1)},
+}
+"""Kubernetes quantity suffixes (apimachinery, pkg/api/resource/suffix.go); exact, so that no
+rounding makes a whole number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """All that decides which set a pod gets on a given node: equal shapes share their answers.
+
+    `requests` carry the position of the container as its name, so that names do not matter. Shapes
+    are keys that are looked up with each call: the hash is kept.
+    """
+
+    resource: str
+    requests: tuple[ContainerRequest, ...]
+    policy: PlacementPolicy
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.resource, self.requests, self.policy)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@dataclass(frozen=True, slots=True)
+class PodRequest:
+    """A pod's wish. `shape` is None for a pod without GPUs; `containers` names those with GPUs.
+
+    `size_gpus` is what a node must have free (`topology.select.fit.pod_size`). `priority` is the
+    pod's `spec.priority` (absent: 0); `resource_version` that of the pod as it was read, or empty;
+    `retry` its annotation `coterie.gpu/retry`, or empty.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    shape: Shape | None
+    containers: tuple[str, ...] = ()
+    size_gpus: int = 0
+    nominated_node: str | None = None
+    has_soft_wishes: bool = False
+    warnings: tuple[str, ...] = ()
+    priority: int = 0
+    resource_version: str = ""
+    retry: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """Namespace and name, as Kubernetes prints them."""
+        return f"{self.namespace}/{self.name}"
+
+
+def parse_pod(pod: Pod, resources: Sequence[str]) -> PodRequest:
+    """Read what a pod asks of the `resources` that Coterie places.
+
+    Raises `MalformedPod` for counts that no API server would have let through, `UserError` for
+    two of the resources in one pod and for annotations that cannot be meant.
+    """
+    meta = pod.metadata
+    asked = [
+        (resource, one.name, size, role)
+        for one, role in _containers(pod)
+        for resource in resources
+        if (size := _size(one, resource)) > 0
+    ]
+    found = sorted({resource for resource, _, _, _ in asked})
+    if len(found) > 1:
+        msg = f"pod {_title(pod)} asks for {' and '.join(found)}, expected one GPU resource"
+        raise UserError(msg)
+    has_soft_wishes = pod.spec.has_soft_wishes
+    nominated = pod.status.nominated_node_name if pod.status is not None else None
+    priority, version = pod.spec.priority or 0, meta.resource_version or ""
+    if not asked:
+        return PodRequest(
+            meta.uid,
+            meta.namespace,
+            meta.name,
+            None,
+            has_soft_wishes=has_soft_wishes,
+            priority=priority,
+            resource_version=version,
+        )
+    requests = tuple(
+        ContainerRequest(name=str(i), size=size, role=role)
+        for i, (_, _, size, role) in enumerate(asked)
+    )
+    containers = tuple(name for _, name, _, _ in asked)
+    return PodRequest(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        shape=Shape(found[0], requests, _policy(pod, requests, containers)),
+        containers=containers,
+        size_gpus=pod_size(requests),
+        nominated_node=nominated or None,
+        has_soft_wishes=has_soft_wishes,
+        warnings=_warnings(pod),
+        priority=priority,
+        resource_version=version,
+        retry=(meta.annotations or {}).get(names.RETRY, ""),
+    )
+
+
+def _title(pod: Pod) -> str:
+    return quote(f"{pod.metadata.namespace}/{pod.metadata.name}")
+
+
+def _containers(pod: Pod) -> Iterator[tuple[Container, ContainerRole]]:
+    """Init containers first, each kind in the order in which the kubelet admits them."""
+    for one in pod.spec.init_containers or ():
+        is_sidecar = one.restart_policy == "Always"
+        yield one, ContainerRole.SIDECAR if is_sidecar else ContainerRole.INIT
+    for one in pod.spec.containers or ():
+        yield one, ContainerRole.APP
+
+
+def _size(container: Container, resource: str) -> int:
+    if container.resources is None:
+        return 0
+    limit = (container.resources.limits or {}).get(resource)
+    request = (container.resources.requests or {}).get(resource)
+    sizes = [_count(container.name, resource, one) for one in (limit, request) if one is not None]
+    if len(set(sizes)) > 1:
+        msg = (
+            f"container {quote(container.name)}: limit of {resource} is {quote(limit)} and request "
+            f"is {quote(request)}, expected equal (an extended resource cannot be overcommitted)"
+        )
+        raise MalformedPod(msg)
+    return sizes[0] if sizes else 0
+
+
+def _count(container: str, resource: str, quantity: str | float) -> int:
+    n_devices = _whole(str(quantity))
+    if n_devices is None:
+        msg = (
+            f"container {quote(container)} asks for {quote(quantity)} of {resource}, "
+            f"expected a whole number 0..{MAX_COUNT}"
+        )
+        raise MalformedPod(msg)
+    return n_devices
+
+
+@lru_cache(maxsize=1024)
+def _whole(quantity: str) -> int | None:
+    """The number 0..`MAX_COUNT` that a quantity is; None where it is none."""
+    match = _QUANTITY.fullmatch(quantity)
+    if match is None:
+        return None
+    number, exponent, suffix = match.groups()
+    if suffix is not None and suffix not in _SUFFIXES:
+        return None
+    scale = _SUFFIXES[suffix] if suffix else Fraction(10) ** int(exponent or 0)
+    value = Fraction(number) * scale
+    if not 0 <= value <= MAX_COUNT or value.denominator != 1:
+        return None
+    return int(value)
+
+
+def _policy(
+    pod: Pod, requests: Sequence[ContainerRequest], containers: Sequence[str]
+) -> PlacementPolicy:
+    annotations = pod.metadata.annotations or {}
+    try:
+        policy = parse_policy(annotations)
+    except PolicyError as error:
+        msg = f"pod {_title(pod)}: {error}"
+        raise UserError(msg) from error
+    if policy.min_bandwidth_gbytes_per_s is None:
+        return policy
+    single = next((name for i, name in enumerate(containers) if requests[i].size == 1), None)
+    if single is not None:
+        msg = (
+            f"pod {_title(pod)}: annotation {names.MIN_BANDWIDTH} is "
+            f"{quote(annotations[names.MIN_BANDWIDTH])} but container {quote(single)} asks for "
+            "1 GPU, expected at least 2 (one GPU has nobody to talk to)"
+        )
+        raise UserError(msg)
+    return policy
+
+
+def _warnings(pod: Pod) -> tuple[str, ...]:
+    group = (pod.metadata.annotations or {}).get(names.GROUP)
+    if group is None:
+        return ()
+    return (f"annotation {names.GROUP} is {quote(group)}: not yet supported, placed as if without",)
+
+
+def is_packed(shape: Shape) -> bool:
+    """Whether the core puts what is left behind before the set's own value."""
+    return is_remainder_first(shape.policy, max(one.size for one in shape.requests))

@@ -1,0 +1,299 @@
+"""Wires a live extender together, and runs what stands beside its servers.
+
+What it answers: the parts that the routes need, made of settings. Everything runs on one event loop
+and nothing is started before `run`: the watches first, then probes, wake-ups, Events and, where
+there are replicas, the Lease. At the end binds under way are finished before the Lease is given up
+and the connections are closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import socket
+import time
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from extender import logkeys
+from extender.clocks import SteadyClock, boot_time
+from extender.decision_log import LiveDesk
+from extender.engine import Engine
+from extender.errors import SettingsError
+from extender.execution import Binder, BindTools, Preempter, PreemptTools, Waker
+from extender.ha import Election, LiveVerbs, Peer, Quorum, Replicas, ReplicaTools, identity_of
+from extender.http.server import freeze
+from extender.observe import (
+    EffectCounts,
+    LiveMetrics,
+    Reporter,
+    ReporterTools,
+    notes_of_answer,
+    notes_of_effect,
+)
+from extender.state import Agreement, LiveCluster, Mismatch, build_machine_type
+from extender.watch import (
+    Feed,
+    FeedTools,
+    NodeSink,
+    NodeTools,
+    NominatedSink,
+    PodSink,
+    Prober,
+    ProbeTools,
+    WatchLog,
+)
+from kube.client import ApiServer, Transport
+from kube.errors import KubeError
+from kube.watch import Backoff, Reflector, watches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from ssl import SSLContext
+
+    from extender.config import Settings
+    from extender.decision_log import DecisionLog
+    from extender.errors import DecisionLogError
+    from extender.log import Logger
+    from extender.protocol import Answer
+    from extender.state import Effect
+    from kube.objects import NodeFacts, PodFacts, PodObject
+
+__all__ = ["LiveExtender", "connect", "make_desk"]
+
+BIND_SHARE = 0.8
+"""Share of the scheduler's httpTimeout that a bind may take."""
+STALE = "state is not fresh: the API server was not heard within staleness_bound_s"
+USER_AGENT = "coterie-extender"
+
+
+async def connect(settings: Settings) -> Transport:
+    """Find the API server. Raises `SettingsError` where nobody said where it is."""
+    if settings.kubeconfig is not None and not settings.kubeconfig.is_file():
+        msg = f"setting kubeconfig {settings.kubeconfig}: there is no such file"
+        raise SettingsError(msg)
+    try:
+        return await Transport.connect(settings.kubeconfig, user_agent=USER_AGENT)
+    except KubeError as error:
+        if settings.kubeconfig is not None:
+            msg = f"setting kubeconfig {settings.kubeconfig} cannot be used: {error}"
+        else:
+            msg = (
+                "settings cluster, kubeconfig are missing and this is no pod of a cluster "
+                f"({error}), expected an embedded cluster or an API server"
+            )
+        raise SettingsError(msg) from error
+
+
+def make_desk(
+    settings: Settings,
+    open_log: Callable[[Engine], DecisionLog | None],
+    log_ended: Callable[[DecisionLogError], None],
+) -> LiveDesk:
+    """An engine over a live cluster of which nothing is known yet, and the way in to it."""
+    rules = settings.rules
+    cluster = LiveCluster(rules.resources, demand=rules.demand)
+    engine = Engine(cluster, rules)
+    return LiveDesk(engine, cluster, log=open_log(engine), log_ended=log_ended)
+
+
+class LiveExtender:
+    """A live extender. `client_tls` gives the context for calls to other replicas."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        desk: LiveDesk,
+        transport: Transport,
+        *,
+        log: Logger,
+        client_tls: Callable[[], SSLContext] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._desk = desk
+        self._transport = transport
+        self._log = log
+        self._api = ApiServer(transport)
+        self._watch_log = WatchLog(log)
+        self._effects = EffectCounts()
+        self.clock = SteadyClock()
+        self._prober = Prober(
+            ProbeTools(desk, self._api, self._changed, self._watch_log, _patient_backoff)
+        )
+        self._waker = Waker(desk, self._api, clock=self.clock, value=_retry_value, log=log)
+        self._reporter = self._make_reporter()
+        self._feed = Feed(
+            FeedTools(
+                desk=desk,
+                prober=self._prober,
+                take_effects=desk.cluster.take_effects,
+                on_effect=self._on_effect,
+                on_change=self._waker.look,
+                is_located=lambda uid: desk.cluster.bound(uid) is not None,
+                clock=self.clock,
+                log=log,
+            )
+        )
+        self._nodes, self._pods, self._nominated = self._make_watches()
+        total_s = BIND_SHARE * settings.http_timeout_s
+        tools = BindTools(desk, self._api, self.clock, time.monotonic, _quick_backoff)
+        self._binder = Binder(tools, total_s=total_s)
+        preempt_tools = PreemptTools(
+            desk, self._api, lambda: self.is_ready, self.clock, time.monotonic, _quick_backoff
+        )
+        preempter = Preempter(preempt_tools, total_s=total_s)
+        self._quorum = self._make_quorum(client_tls)
+        self.verbs = LiveVerbs(
+            desk.engine,
+            self._api,
+            binder=self._binder,
+            preempter=preempter,
+            total_s=total_s,
+            timer=time.monotonic,
+            quorum=self._quorum,
+        )
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the state is complete and fresh."""
+        return self._desk.engine.is_ready(self.clock())
+
+    @property
+    def unready_because(self) -> str:
+        """Why it is not."""
+        return self._feed.missing or STALE
+
+    @property
+    def metrics(self) -> LiveMetrics:
+        """What there is to tell beside what every extender tells."""
+        return LiveMetrics(
+            feed=self._feed,
+            prober=self._prober,
+            waker=self._waker,
+            reporter=self._reporter,
+            effects=self._effects,
+            timer=time.monotonic,
+            replicas=None if self._quorum is None else self._quorum.replicas,
+        )
+
+    def on_answer(self, answer: Answer, plan_text: str | None) -> None:
+        """Tell users of an answer, where that is worth an Event."""
+        told_plan = plan_text if self._settings.events == "all" else None
+        for note in notes_of_answer(answer, told_plan):
+            self._reporter.tell(note)
+
+    async def run(self) -> None:
+        """Run what stands beside the servers, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._feed.run((self._nodes, self._pods, self._nominated)))
+            tasks.create_task(self._waker.run())
+            tasks.create_task(self._reporter.run())
+            tasks.create_task(self._freeze_when_synced())
+            if self._quorum is not None:
+                tasks.create_task(self._quorum.replicas.run())
+
+    async def close(self) -> None:
+        """Finish the binds under way, give up the Lease, close the connections."""
+        await self._binder.drain()
+        if self._quorum is not None:
+            await self._quorum.replicas.release()
+            await self._quorum.peer.close()
+        await self._transport.close()
+
+    def _changed(self) -> None:
+        self._feed.changed()
+
+    async def _catch_up(self) -> None:
+        """Have all that was written before now, also of pods whose plan does not tell."""
+        await self._pods.relist()
+        await self._feed.all_read()
+
+    def _on_effect(self, effect: Effect) -> None:
+        """Something did not go as planned. With replicas the holder alone tells of it."""
+        self._effects.add(effect)
+        notes = tuple(notes_of_effect(effect))
+        for note in notes:
+            self._log.warning(
+                logkeys.STATE_TOLD,
+                **{
+                    logkeys.REASON: note.reason.value,
+                    logkeys.OBJECT: "/".join(filter(None, (note.about.namespace, note.about.name))),
+                    logkeys.DETAIL: note.message,
+                },
+            )
+        if isinstance(effect, Mismatch | Agreement):
+            self._reporter.annotate(effect)
+        if self._quorum is None or self._quorum.replicas.may_bind:
+            for note in notes:
+                self._reporter.tell(note)
+
+    async def _freeze_when_synced(self) -> None:
+        await self._feed.synced.wait()
+        freeze()
+
+    def _make_reporter(self) -> Reporter:
+        tools = ReporterTools(
+            api=self._api,
+            instance=socket.gethostname(),
+            now=_now,
+            timer=time.monotonic,
+            log=self._log,
+            backoff=_patient_backoff,
+        )
+        return Reporter(tools, level=self._settings.events)
+
+    def _make_watches(
+        self,
+    ) -> tuple[Reflector[NodeFacts], Reflector[PodFacts], Reflector[PodObject]]:
+        desk, log = self._desk, self._watch_log
+        resources, demand = desk.engine.rules.resources, desk.engine.rules.demand
+        build = partial(build_machine_type, demand=demand)
+        nodes = NodeSink(NodeTools(desk, desk.cluster, build, self._changed, log))
+        pods = PodSink(desk, changed=self._changed, listed=self._feed.listed, log=log)
+        nominated = NominatedSink(desk, changed=self._changed, log=log)
+        return (
+            Reflector(self._transport, watches.nodes(), nodes),
+            Reflector(self._transport, watches.assigned_pods(resources), pods),
+            Reflector(self._transport, watches.nominated_pods(), nominated),
+        )
+
+    def _make_quorum(self, client_tls: Callable[[], SSLContext] | None) -> Quorum | None:
+        settings = self._settings
+        if settings.lease is None or settings.replica_url is None:
+            return None
+        namespace, _, name = settings.lease.partition("/")
+        duration_s = settings.lease_duration_s
+        tools = ReplicaTools(
+            api=self._api,
+            catch_up=self._catch_up,
+            timer=boot_time,
+            wall=_now,
+            draw=random.random,
+            log=self._log,
+        )
+        url = settings.replica_url
+        identity = identity_of(url, secrets.token_hex(4))
+        election = Election(namespace, name, identity=identity, duration_s=duration_s)
+        replicas = Replicas(election, tools, duration_s=duration_s)
+        return Quorum(replicas, Peer(url, tls=client_tls, name=settings.peer_name))
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _retry_value() -> str:
+    """The time, to the microsecond: what no earlier wake-up of the pod has written."""
+    return _now().isoformat(timespec="microseconds")
+
+
+def _quick_backoff() -> Backoff:
+    """Inside a bind or a preemption, of which the scheduler waits for the end."""
+    return Backoff(first_s=0.1, cap_s=1.0, draw=random.random)
+
+
+def _patient_backoff() -> Backoff:
+    """For what nobody waits for."""
+    return Backoff(first_s=0.1, cap_s=30.0, draw=random.random)

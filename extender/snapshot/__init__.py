@@ -1,0 +1,30 @@
+"""The cluster at one moment, immutable, as every verb reads it.
+
+Knows nodes and machine types; knows no pod that waits and no watch.
+"""
+
+from extender.snapshot.cluster_snapshot import (
+    ClusterSnapshot,
+    MachineType,
+    NodeKind,
+    NodeView,
+    make_snapshot,
+    make_view,
+    with_free,
+    with_masks,
+)
+from extender.snapshot.node_index import Frame, KeyLayout, highest_bits
+
+__all__ = [
+    "ClusterSnapshot",
+    "Frame",
+    "KeyLayout",
+    "MachineType",
+    "NodeKind",
+    "NodeView",
+    "highest_bits",
+    "make_snapshot",
+    "make_view",
+    "with_free",
+    "with_masks",
+]

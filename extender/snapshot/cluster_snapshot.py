@@ -1,0 +1,239 @@
+"""The cluster at one moment, as the verbs see it.
+
+What it answers: for each node its kind (machine type and resource), its devices, which of them are
+free and where it stands. Immutable: a change makes a new snapshot that shares everything that did
+not change. It never learns anything by itself; a feed makes it.
+
+Nodes of one kind with the same devices free are alike to every pod: they share a *state*, and the
+verbs rate each state once. Where the kubelet's Topology Manager has a say, what is claimed counts
+in the state too: the kubelet knows of no claim, and confines a pod by all that it has free.
+
+The names and zones of the nodes stand in its frame (`extender.snapshot.node_index`), which changes
+less often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from extender.snapshot.node_index import make_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from extender.snapshot.node_index import Frame
+    from topology.select import Machine
+    from topology.topology_manager import TopologyManager
+
+__all__ = [
+    "ClusterSnapshot",
+    "MachineType",
+    "NodeKind",
+    "NodeView",
+    "make_snapshot",
+    "make_view",
+    "with_free",
+    "with_masks",
+]
+
+_KIND_BITS = 32
+"""Room in a state for the index of every kind ever made in this process: 4 billion."""
+_SPARE_STATES = 1024
+"""State numbers that may go out of use before they are handed out anew."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MachineType:
+    """A machine type: the digest of its topology, and what selects its sets."""
+
+    digest: str
+    selector: Machine
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeKind:
+    """What nodes share: the resource they serve, their machine type, how their kubelets align.
+
+    `machine` is None where the node has no usable topology; `manager` is None where the Topology
+    Manager confines nobody, or nobody told. `index` is unique among all kinds ever
+    made in this process: caches are keyed by it.
+    """
+
+    index: int
+    name: str
+    resource: str
+    machine: MachineType | None
+    manager: TopologyManager | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeView:
+    """One node. `free` has bit i set where device i may be given away; ids in device order.
+
+    `state` is equal for nodes that are alike to every pod.
+    `reserved` are devices that are kept for others, though the kubelet has them free; 0 for a kind
+    without a Topology Manager, where that makes no difference.
+    """
+
+    name: str
+    zone: str
+    kind: NodeKind
+    ids: tuple[str, ...]
+    free: int
+    state: int
+    reserved: int = 0
+
+
+def make_view(  # noqa: PLR0913 - all that a view is made of
+    name: str,
+    *,
+    zone: str,
+    kind: NodeKind,
+    ids: tuple[str, ...],
+    free: int,
+    reserved: int = 0,
+) -> NodeView:
+    """Make a node's view; `reserved` may be given for any kind."""
+    if kind.manager is None:
+        reserved = 0
+    state = _state(kind, free, reserved << len(ids))
+    return NodeView(name, zone, kind, ids, free, state, reserved)
+
+
+def with_free(view: NodeView, free: int) -> NodeView:
+    """The same node with other devices free; none of them is reserved any more."""
+    return with_masks(view, free=free, reserved=view.reserved & ~free)
+
+
+def with_masks(view: NodeView, *, free: int, reserved: int) -> NodeView:
+    """The same node with other devices free and reserved; the same object where nothing differs."""
+    if view.kind.manager is None:
+        reserved = 0
+    if free == view.free and reserved == view.reserved:
+        return view
+    state = _state(view.kind, free, reserved << len(view.ids))
+    return NodeView(view.name, view.zone, view.kind, view.ids, free, state, reserved)
+
+
+def _state(kind: NodeKind, free: int, reserved_above: int) -> int:
+    return (reserved_above | free) << _KIND_BITS | kind.index
+
+
+class _Nodes(Mapping[str, NodeView]):
+    """Views by name, in order of position."""
+
+    def __init__(self, positions: Mapping[str, int], views: Sequence[NodeView]) -> None:
+        self._positions = positions
+        self._views = views
+
+    def __getitem__(self, name: str) -> NodeView:
+        return self._views[self._positions[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._positions)
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterSnapshot:
+    """All nodes of a frame, by their positions. `generation` is the ledger's.
+
+    `state_ids` int64[n] are small numbers that are equal for equal states; `state_numbers` maps a
+    view's state to its number, `samples` has a view of each number, which no node need have now.
+
+    `observed_at_s` is when the feed last heard from its source, None for a feed inside this
+    process, which cannot lag. `is_synced` is False until the feed has seen everything once.
+    """
+
+    frame: Frame
+    views: Sequence[NodeView]
+    state_ids: NDArray[np.int64]
+    state_numbers: Mapping[int, int]
+    samples: Sequence[NodeView]
+    generation: int
+    is_synced: bool = True
+    observed_at_s: float | None = None
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """Positions by name."""
+        return self.frame.positions
+
+    @property
+    def nodes(self) -> Mapping[str, NodeView]:
+        """Views by name."""
+        return _Nodes(self.positions, self.views)
+
+    def is_fresh(self, now_s: float, bound_s: float) -> bool:
+        """Whether a refusal may be based on this: synced, and heard from within the bound."""
+        if not self.is_synced:
+            return False
+        return self.observed_at_s is None or now_s - self.observed_at_s <= bound_s
+
+    def with_free(self, changed: Mapping[str, int], generation: int) -> ClusterSnapshot:
+        """The same cluster with other free masks on some of its nodes."""
+        views = (self.views[self.positions[name]] for name in changed)
+        return self.with_views([with_free(view, changed[view.name]) for view in views], generation)
+
+    def with_views(self, changed: Sequence[NodeView], generation: int) -> ClusterSnapshot:
+        """The same cluster with other views of some of its nodes, in the same zones."""
+        views, state_ids = self.views, self.state_ids
+        numbers, samples = self.state_numbers, self.samples
+        if changed:
+            views, state_ids = self._views_with(changed), state_ids.copy()
+        for view in changed:
+            number = numbers.get(view.state)
+            if number is None:
+                number = len(numbers)
+                numbers, samples = {**numbers, view.state: number}, (*samples, view)
+            state_ids[self.positions[view.name]] = number
+        if len(numbers) > 2 * len(views) + _SPARE_STATES:
+            numbers, samples, state_ids = _number_states(views)
+        return ClusterSnapshot(
+            self.frame,
+            views,
+            state_ids,
+            numbers,
+            samples,
+            generation,
+            self.is_synced,
+            self.observed_at_s,
+        )
+
+    def _views_with(self, changed: Sequence[NodeView]) -> Sequence[NodeView]:
+        views = list(self.views)
+        for view in changed:
+            views[self.positions[view.name]] = view
+        return views
+
+
+def make_snapshot(
+    views: Sequence[NodeView], *, generation: int = 0, has_soft_taints: bool = False
+) -> ClusterSnapshot:
+    """Make the first snapshot of a cluster; the views' names are different."""
+    frame = make_frame(
+        [view.name for view in views],
+        [view.zone for view in views],
+        has_soft_taints=has_soft_taints,
+    )
+    numbers, samples, state_ids = _number_states(views)
+    return ClusterSnapshot(frame, tuple(views), state_ids, numbers, samples, generation)
+
+
+def _number_states(
+    views: Sequence[NodeView],
+) -> tuple[Mapping[int, int], Sequence[NodeView], NDArray[np.int64]]:
+    samples: dict[int, NodeView] = {}
+    for view in views:
+        samples.setdefault(view.state, view)
+    numbers = {state: number for number, state in enumerate(samples)}
+    ids = np.array([numbers[view.state] for view in views], dtype=np.int64)
+    return numbers, tuple(samples.values()), ids

@@ -1,0 +1,91 @@
+"""What the live state wants done or told, as values.
+
+What it answers: which pods to read in full, and what users and operators should hear of. The state
+itself does no I/O (`extender.state.cluster_state`); the feed and the reporter take these and act.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from topology.annotations import ContainerPlan, MissingDevices
+
+__all__ = ["Agreement", "Conflict", "Effect", "Mismatch", "Missing", "NodeProblem", "Probe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Read this pod in full and hand it to `see_foreign`; if it is not there, to `lose_pod`."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The kubelet gave a pod other devices than planned.
+
+    `text` is the annotation `coterie.gpu/allocated` that the pod should carry; `containers` is what
+    it says. Told once for each text, and not at all where the pod carries it already.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    planned: tuple[ContainerPlan, ...]
+    containers: tuple[ContainerPlan, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """A pod that carries `coterie.gpu/allocated` has the devices of its plan again."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def text(self) -> None:
+        """The annotation that the pod should carry: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A pod's plan names devices that `owners` (namespace/name) have: two live plans overlap.
+
+    The pod keeps the rest of its plan and gets these when they are free. Told once for each set.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    ids: tuple[str, ...]
+    owners: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """These containers of a pod run without the devices they ask for. Told once for each set."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    missing: tuple[MissingDevices, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProblem:
+    """What a node says about itself cannot be used as it stands; `detail` is a sentence."""
+
+    node: str
+    detail: str
+
+
+Effect: TypeAlias = "Probe | Mismatch | Agreement | Conflict | Missing | NodeProblem"

@@ -1,0 +1,136 @@
+"""The kinds of node: each machine type's tables once, and a small number for each kind.
+
+What it answers: the `NodeKind` of a node, so that nodes that are alike to every pod share tables,
+ratings and states. What no node uses any more is dropped now and then (`Kinds.keep`), since nodes
+come and go, and every new measurement or dead link makes another type. An index is never handed out
+again: caches are keyed by it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from extender.snapshot import MachineType, NodeKind
+from topology.select import MachineTables, build_machine, with_raw_figures
+from topology.value import topology_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from topology.model import NodeTopology
+    from topology.model.measurement import MeasuredPair, MeasuredSet
+    from topology.topology_manager import TopologyManager
+    from topology.value import Demand
+
+    _KindKey: TypeAlias = tuple[str, str, MachineType | None, TopologyManager | None]
+
+    _Raw: TypeAlias = tuple[str, tuple[MeasuredPair, ...], tuple[MeasuredSet, ...]]
+
+__all__ = ["Kinds", "build_machine_type"]
+
+MAX_RAW_TYPES, MAX_RAW_BYTES = 16_384, 64 << 20
+"""Bounds on machine types with a node's own raw figures, which break ties alone; further nodes
+share their machine type's. The second is what their figures may take in memory."""
+SPARE = 64
+"""Types and kinds without a node that are kept beside twice as many as have one: the tables of a
+machine type of 16 GPUs take some 4 MB."""
+MAX_OFFERED = 1024
+"""Machine types that are kept for nodes to come, built elsewhere and not asked for yet."""
+_RAW_BYTES_PER_SET = 12
+"""`tie` and `raw_sum` of `topology.select.tables.MachineTables`, for each mask."""
+
+
+def build_machine_type(topology: NodeTopology, demand: Demand) -> MachineType:
+    """Build the tables of a topology; for 16 GPUs that may take a second."""
+    return MachineType(topology_digest(topology), build_machine(topology, demand))
+
+
+class Kinds:
+    """Makes each machine type once, tables included, unless somebody offers it."""
+
+    def __init__(self, demand: Demand) -> None:
+        self._demand = demand
+        self._machines: dict[str, MachineType] = {}
+        self._raw: dict[_Raw, MachineType] = {}
+        self._raw_bytes = 0
+        self._kinds: dict[_KindKey, NodeKind] = {}
+        self._n_kinds = 0
+        self._offered: dict[str, None] = {}
+        self._room = SPARE
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether `keep` is due."""
+        return len(self._machines) + len(self._raw) + len(self._kinds) > self._room
+
+    def keep(self, machines: Iterable[MachineType]) -> None:
+        """Drop what belongs to none of these, nor to a node to come. O(types and kinds)."""
+        used = frozenset(machines)
+        digests = {one.digest for one in used} | self._offered.keys()
+        self._machines = {key: one for key, one in self._machines.items() if key in digests}
+        self._raw = {key: one for key, one in self._raw.items() if one in used}
+        self._raw_bytes = sum(_raw_bytes(one.selector.n_gpus) for one in self._raw.values())
+        self._kinds = {
+            key: one
+            for key, one in self._kinds.items()
+            if one.machine is None or one.machine in used
+        }
+        self._room = 2 * (len(self._machines) + len(self._raw) + len(self._kinds)) + SPARE
+
+    def offer(self, machine: MachineType) -> None:
+        """Take over a machine type built elsewhere for the same demand; the first one counts."""
+        if machine.digest not in self._machines:
+            self._machines[machine.digest] = machine
+            self._offered[machine.digest] = None
+            if len(self._offered) > MAX_OFFERED:
+                del self._offered[next(iter(self._offered))]
+
+    def has(self, digest: str) -> bool:
+        """Whether the tables of this machine type are there."""
+        return digest in self._machines
+
+    def machine(self, digest: str, topology: NodeTopology | None = None) -> MachineType:
+        """The machine type of a digest, with the raw figures that the node itself measured.
+
+        The topology may be left out where the machine type is there and nothing was measured.
+        Raises `KeyError` where it had to be given.
+        """
+        self._offered.pop(digest, None)
+        if topology is None:
+            return self._machines[digest]
+        if digest not in self._machines:
+            self._machines[digest] = build_machine_type(topology, self._demand)
+        shared = self._machines[digest]
+        measured = topology.measurement
+        if measured is None or not isinstance(shared.selector, MachineTables):
+            return shared
+        key = (digest, measured.pairs, measured.sets)
+        if key not in self._raw:
+            n_bytes = _raw_bytes(topology.n_gpus)
+            if len(self._raw) >= MAX_RAW_TYPES or self._raw_bytes + n_bytes > MAX_RAW_BYTES:
+                return shared
+            self._raw_bytes += n_bytes
+            self._raw[key] = MachineType(digest, with_raw_figures(shared.selector, topology))
+        return self._raw[key]
+
+    def kind(
+        self,
+        name: str,
+        resource: str,
+        machine: MachineType | None,
+        manager: TopologyManager | None = None,
+    ) -> NodeKind:
+        """The kind of nodes with this name, resource and machine type (None: by count).
+
+        `manager` is their kubelets' Topology Manager where it has a say; nodes by count have none,
+        since nobody knows which of their devices is where.
+        """
+        key = (name, resource, machine, None if machine is None else manager)
+        if key not in self._kinds:
+            self._kinds[key] = NodeKind(self._n_kinds, *key)
+            self._n_kinds += 1
+        return self._kinds[key]
+
+
+def _raw_bytes(n_gpus: int) -> int:
+    return _RAW_BYTES_PER_SET << n_gpus

@@ -1,0 +1,231 @@
+"""What a node says about itself, read once: resource, devices, machine type, health, holds.
+
+What it answers: `NodeFacts` -> a checked `NodeRecord`, with what is wrong put into sentences. It
+never guesses: text that cannot be read, or that does not go with the rest, makes the node
+*count-only* (no machine type, ids that only keep the count), never an error.
+
+What the state of an annotation means (both annotations):
+
+- absent: nothing is known; the node serves its resource by count;
+- a newer minor version: read, its new fields ignored;
+- broken, or of another major version: as if absent, and a problem that operators are told;
+- a topology whose GPUs have no UUID, or of fewer devices than are allocatable: it does not name
+  what the kubelet gives away, so no plan can; count-only, and told.
+
+The node's resource is the first of the configured ones of which more than 0 are allocatable. A node
+without any serves nothing: one whose plugin has not registered looks like that, and so does one
+that serves the resource through DRA.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from topology.annotations import DevicesReport, decode_devices
+from topology.errors import CodecError
+from topology.model import MAX_GPUS, decode_topology
+from topology.value import topology_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from extender.snapshot import MachineType
+    from extender.state.machine_types import Kinds
+    from kube.objects import NodeFacts
+    from topology.model import NodeTopology
+
+__all__ = ["BY_COUNT", "NodeReader", "NodeRecord", "fingerprint", "mask_of"]
+
+_SERVES_NOTHING = "serves no GPU resource"
+BY_COUNT = "by count"
+"""Label of nodes on which nobody knows which device is which."""
+_MAX_AHEAD = 8192
+"""Topologies remembered between `unbuilt` and `read` (1 KB each, and the text, which the caller has
+anyway): a whole list of nodes. Forgotten ones are read again."""
+_EMPTY_REPORT = DevicesReport()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeRecord:
+    """A node as it was last seen. `resource` is empty where it serves nothing.
+
+    `machine` is None where it is count-only, and `label` says so; then `ids` are placeholders, as
+    many as are allocatable, unless the topology names them and only the report is unreadable.
+    `positions` is the index of each id. `fingerprint` is equal for equal facts, within one process.
+    `problems` are sentences about what could not be used.
+    """
+
+    name: str
+    zone: str
+    resource: str
+    ids: tuple[str, ...]
+    machine: MachineType | None
+    label: str
+    has_soft_taint: bool
+    report: DevicesReport
+    unhealthy: int
+    problems: tuple[str, ...]
+    fingerprint: int
+    positions: Mapping[str, int] = field(repr=False)
+
+    @property
+    def frame(self) -> tuple[str, bool]:
+        """What stands in the frame of a snapshot: zone and taint, which matters where GPUs are."""
+        return self.zone, self.has_soft_taint and self.resource != ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What a topology's text comes to; the text itself is read again where more is wanted."""
+
+    digest: str
+    label: str
+    ids: tuple[str, ...]
+    n_gpus: int
+    is_measured: bool
+
+
+class NodeReader:
+    """Reads nodes; remembers for a while what it read ahead of `read`."""
+
+    def __init__(self, resources: Sequence[str], kinds: Kinds) -> None:
+        self._resources = tuple(resources)
+        self._kinds = kinds
+        self._ahead: dict[str, _Reading] = {}
+
+    def unbuilt(self, facts: NodeFacts) -> NodeTopology | None:
+        """The topology whose machine type `read` would have to build, None if there is none."""
+        text = facts.topology
+        if text is None:
+            return None
+        reading = self._ahead.get(text)
+        if reading is not None and self._kinds.has(reading.digest):
+            return None
+        try:
+            topology = decode_topology(text)
+        except CodecError:
+            return None
+        reading = _read_topology(topology)
+        if len(self._ahead) >= _MAX_AHEAD:
+            self._ahead.clear()
+        self._ahead[text] = reading
+        return None if self._kinds.has(reading.digest) else topology
+
+    def read(self, facts: NodeFacts) -> NodeRecord:
+        """Read a node; never raises."""
+        problems: list[str] = []
+        resource = next((one for one in self._resources if facts.allocatable.get(one, 0) > 0), "")
+        ids: tuple[str, ...] = ()
+        machine, label, report = None, _SERVES_NOTHING, _EMPTY_REPORT
+        if resource:
+            n_devices = facts.allocatable[resource]
+            ids, label = _placeholders(min(n_devices, MAX_GPUS)), BY_COUNT
+            if facts.topology is not None:
+                reading, machine = self._machine(facts.topology, n_devices, problems)
+                if reading is not None:
+                    ids, label = reading.ids, reading.label
+            report, is_told = _read_report(facts.devices, problems)
+            if not is_told:
+                # Which devices are bad is unknown, so none may be chosen by name.
+                machine, label = None, BY_COUNT
+        positions = {one: i for i, one in enumerate(ids)}
+        return NodeRecord(
+            name=sys.intern(facts.name),
+            zone=sys.intern(facts.zone),
+            resource=resource,
+            ids=ids,
+            machine=machine,
+            label=label,
+            has_soft_taint=facts.has_soft_taint,
+            report=report,
+            unhealthy=mask_of((one.id for one in report.unhealthy), positions),
+            problems=tuple(problems),
+            fingerprint=fingerprint(facts),
+            positions=positions,
+        )
+
+    def _machine(
+        self, text: str, n_devices: int, problems: list[str]
+    ) -> tuple[_Reading, MachineType] | tuple[None, None]:
+        """The machine type, if the topology names each device that the kubelet gives away."""
+        reading, topology = self._ahead.pop(text, None), None
+        if reading is None or reading.is_measured or not self._kinds.has(reading.digest):
+            try:
+                topology = decode_topology(text)
+            except CodecError as error:
+                problems.append(str(error))
+                return None, None
+            reading = _read_topology(topology)
+        n_named = len(reading.ids)
+        if n_named < reading.n_gpus:
+            problems.append(
+                f"topology: {n_named} of {reading.n_gpus} GPUs have a uuid, expected all"
+            )
+        elif n_devices > n_named:
+            problems.append(
+                f"topology: {n_named} GPUs, but {n_devices} devices are allocatable: expected "
+                "every device to be named"
+            )
+        else:
+            return reading, self._kinds.machine(reading.digest, topology)
+        return None, None
+
+
+def _read_topology(topology: NodeTopology) -> _Reading:
+    digest = topology_digest(topology)
+    return _Reading(
+        digest=digest,
+        label=_label(tuple(gpu.model for gpu in topology.gpus), digest[:8]),
+        ids=tuple(sys.intern(gpu.uuid) for gpu in topology.gpus if gpu.uuid is not None),
+        n_gpus=topology.n_gpus,
+        is_measured=topology.measurement is not None,
+    )
+
+
+def fingerprint(facts: NodeFacts) -> int:
+    """A number that is equal for equal facts, so that their texts need not be kept."""
+    allocatable = tuple(sorted(facts.allocatable.items()))
+    texts = (facts.topology, facts.devices)
+    return hash((facts.zone, facts.has_soft_taint, allocatable, texts))
+
+
+def mask_of(ids: Iterable[str], positions: Mapping[str, int]) -> int:
+    """Bits of the ids that the node has; others are left out.
+
+    >>> mask_of(["b", "x"], {"a": 0, "b": 1})
+    2
+    """
+    mask = 0
+    for one in ids:
+        position = positions.get(one)
+        if position is not None:
+            mask |= 1 << position
+    return mask
+
+
+def _read_report(text: str | None, problems: list[str]) -> tuple[DevicesReport, bool]:
+    """The report (empty where there is none), and whether nothing was said that we cannot read."""
+    if text is not None:
+        try:
+            return decode_devices(text), True
+        except CodecError as error:
+            problems.append(str(error))
+            return _EMPTY_REPORT, False
+    return _EMPTY_REPORT, True
+
+
+@lru_cache(maxsize=MAX_GPUS + 1)
+def _placeholders(count: int) -> tuple[str, ...]:
+    return tuple(f"device-{i}" for i in range(count))
+
+
+@lru_cache(maxsize=256)
+def _label(models: tuple[str | None, ...], digest: str) -> str:
+    """What people call the machine type; the digest tells one with a dead link from a whole one."""
+    counts = Counter("unknown GPU" if model is None else model for model in models)
+    named = " + ".join(f"{count}x {model}" for model, count in counts.items())
+    return f"{named} ({digest})"

@@ -1,0 +1,165 @@
+"""What is known of one pod: how sure its binding is, its plan, and what a reading in full told.
+
+What it answers: where a pod is at home and which devices it should have or has, as far as the API
+server says. A record is written by `extender.state.cluster_state` alone and read by
+`extender.state.accounting`. It never knows what other pods have.
+
+Tens of thousands of records live at a time, so texts are interned and a plan's ids are the node's.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from extender.errors import MalformedPod, WireError
+from extender.protocol import messages, parse_pod
+from topology.annotations import ContainerPlan, Plan, decode_plan
+from topology.errors import CodecError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kube.objects import ContainerDevices, PodObject
+    from topology.annotations import MissingDevices
+
+__all__ = ["PodBody", "PodRecord", "PodStage", "kept_plan", "read_body", "read_plan"]
+
+
+class PodStage(Enum):
+    """How sure the pod's binding is.
+
+    ASSUMED: under way, or its outcome is unknown. ACCEPTED: the API server accepted it, no watch
+    has shown it yet. SEEN: a watch has.
+    """
+
+    ASSUMED = "assumed"
+    ACCEPTED = "accepted"
+    SEEN = "seen"
+
+
+@dataclass(frozen=True, slots=True)
+class PodBody:
+    """What a reading in full told: the pod's node, and how many devices of which resource it asks.
+
+    `devices` are those that its status names (Kubernetes 1.36, some seconds after the containers
+    started). `is_opaque`: its spec could not be read, so that nobody knows what it has.
+    """
+
+    node: str
+    sizes: tuple[tuple[str, int], ...]
+    devices: tuple[ContainerDevices, ...] = ()
+    is_opaque: bool = False
+
+    def size(self, resource: str) -> int:
+        """How many devices of a resource it asks for."""
+        return dict(self.sizes).get(resource, 0)
+
+
+class PodRecord:
+    """One pod. `number` grows with every pod met: the order in which they came.
+
+    `is_guess`: its body is where a binding by count would put it, which nobody has confirmed.
+    `is_doubted`: its binding was accepted, but no watch has shown it in time.
+    `plan_hash` is that of the plan's text as a watch showed it, or else as the binding writes it.
+    `deadline_s` is there until a watch
+    has shown the pod. `is_lost`: nobody can name its devices. `was_probed`: a reading in full was
+    asked for since they were last known. `told` is the hash of the last `coterie.gpu/allocated`
+    text, `contested` the ids of the last conflict, `missing` what it ran without: none of these is
+    told twice.
+    """
+
+    __slots__ = (
+        "body",
+        "contested",
+        "deadline_s",
+        "is_doubted",
+        "is_guess",
+        "is_lost",
+        "missing",
+        "name",
+        "namespace",
+        "number",
+        "plan",
+        "plan_hash",
+        "stage",
+        "told",
+        "uid",
+        "was_probed",
+    )
+
+    def __init__(self, uid: str, namespace: str, name: str, number: int) -> None:
+        self.uid = uid
+        self.namespace = sys.intern(namespace)
+        self.name = name
+        self.number = number
+        self.stage = PodStage.SEEN
+        self.plan: Plan | None = None
+        self.plan_hash: int | None = None
+        self.body: PodBody | None = None
+        self.deadline_s: float | None = None
+        self.is_guess = False
+        self.is_doubted = False
+        self.is_lost = False
+        self.was_probed = False
+        self.told: int | None = None
+        self.contested: tuple[str, ...] = ()
+        self.missing: tuple[MissingDevices, ...] = ()
+
+    @property
+    def home(self) -> str | None:
+        """The node that the pod is on: what its spec said, else its plan; None if unknown."""
+        if self.body is not None:
+            return self.body.node
+        return None if self.plan is None else self.plan.node
+
+    @property
+    def home_plan(self) -> Plan | None:
+        """The plan, if it is one for the node that the pod is on."""
+        plan = self.plan
+        if plan is None or self.body is None or plan.node == self.body.node:
+            return plan
+        return None
+
+
+def read_plan(text: str | None) -> Plan | None:
+    """Read a plan for keeping; None where there is none that can be read."""
+    if text is None:
+        return None
+    try:
+        plan = decode_plan(text)
+    except CodecError:
+        return None
+    return kept_plan(plan)
+
+
+def kept_plan(plan: Plan) -> Plan:
+    """The same plan, sharing its texts with other plans."""
+    intern = sys.intern
+    containers = tuple(
+        ContainerPlan(intern(one.name), intern(one.resource), tuple(map(intern, one.ids)))
+        for one in plan.containers
+    )
+    ids = containers[0].ids if len(containers) == 1 else tuple(map(intern, plan.ids))
+    return Plan(
+        intern(plan.node), containers, ids, plan.generation, plan.score_gbytes_per_s, plan.priority
+    )
+
+
+def read_body(pod: PodObject, node: str, resources: Sequence[str]) -> PodBody:
+    """Read what an assigned pod asks for and has; never raises.
+
+    Its annotations do not matter here, right or wrong: it has its devices.
+    """
+    try:
+        whole = messages.decode(messages.Pod, pod.body)
+        bare = whole.model_copy(
+            update={"metadata": whole.metadata.model_copy(update={"annotations": None})}
+        )
+        sizes = ((one, parse_pod(bare, (one,)).size_gpus) for one in resources)
+        asked = tuple((resource, size) for resource, size in sizes if size)
+    except (MalformedPod, WireError):
+        return PodBody(sys.intern(node), (), pod.devices, is_opaque=True)
+    return PodBody(sys.intern(node), asked, pod.devices)

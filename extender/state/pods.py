@@ -1,0 +1,321 @@
+"""What is known of pods: assigned ones, those with a binding under way, and nominated ones.
+
+What it answers: which pods are at home on a node, which are nominated to it, and which nodes an
+input concerns. It knows nothing of devices (`extender.state.accounting`) and never says that a pod
+fits.
+
+The rules:
+
+- A pod is bound once the API server accepted its binding or a watch showed it. Until then its plan
+  is an assumption, which ends at its deadline, but only when the watches were heard of after that
+  and no call that might write it is under way: they would have shown a binding that came true.
+- A list may be older than a binding: a pod that no watch has shown yet is not gone because a list
+  lacks it. If none has at its deadline, it is read in full (`Probe`). A reading that was asked for
+  then and shows no node ends it: what was accepted is lost, as where the store was restored.
+- Where a binding by count is under way, its node is a guess. A watch that shows the pod does not
+  say where it is: its plan does, or else a reading in full, and until then the guess keeps the
+  count.
+- A pod that may ask for devices and has no plan that can be read is read in full, and again at each
+  sign of change as long as nobody can name its devices.
+- A nomination counts as long as nothing else is known of its pod.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import count
+from typing import TYPE_CHECKING
+
+from extender.state.accounting import Nomination
+from extender.state.effects import Probe
+from extender.state.pod_record import PodBody, PodRecord, PodStage, kept_plan, read_body, read_plan
+from topology.annotations import encode_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from extender.protocol import PodRequest
+    from extender.state.effects import Effect
+    from kube.objects import PodFacts, PodObject
+    from topology.annotations import Plan
+
+__all__ = ["LOOK_AGAIN_S", "PodBook"]
+
+LOOK_AGAIN_S = 10.0
+"""How long after it was probed a pod that no watch has shown is probed again."""
+
+
+class PodBook:
+    """The pods. `touched` are the nodes that inputs concerned, `effects` what is to be done.
+
+    `n_ended` counts by node the pods that ended there since it was last known. `nodes` are those
+    that are known, now and later: the book looks into it.
+    """
+
+    def __init__(self, resources: Sequence[str], nodes: Mapping[str, object]) -> None:
+        self._resources = tuple(resources)
+        self._nodes = nodes
+        self._numbers = count(1)
+        self._pods: dict[str, PodRecord] = {}
+        self._unseen: dict[str, PodRecord] = {}
+        self._homes: dict[str, dict[str, PodRecord]] = {}
+        self._nominations: dict[str, Nomination] = {}
+        self._nominated: dict[str, dict[str, Nomination]] = {}
+        self.touched: dict[str, None] = {}
+        self.effects: dict[Effect, None] = {}
+        self.n_ended: Counter[str] = Counter()
+
+    # Reading.
+
+    @property
+    def n_bound(self) -> int:
+        """Number of pods that are bound."""
+        n_assumed = sum(pod.stage is PodStage.ASSUMED for pod in self._unseen.values())
+        return len(self._pods) - n_assumed
+
+    def get(self, uid: str) -> PodRecord | None:
+        """A pod, or None."""
+        return self._pods.get(uid)
+
+    def at_home(self, node: str) -> Iterable[PodRecord]:
+        """The pods on a node, as far as is known."""
+        return self._homes.get(node, _NO_PODS).values()
+
+    def nominated_to(self, node: str) -> Iterator[Nomination]:
+        """The pods that are nominated to a node and of which nothing else is known."""
+        for uid, one in self._nominated.get(node, _NO_NOMINATIONS).items():
+            if uid not in self._pods:
+                yield one
+
+    def name_of(self, uid: str) -> str:
+        """Namespace and name of a pod; empty for one that nobody has told of."""
+        pod, one = self._pods.get(uid), self._nominations.get(uid)
+        if pod is not None:
+            return f"{pod.namespace}/{pod.name}"
+        return "" if one is None else one.request.full_name
+
+    def homes(self) -> Iterable[str]:
+        """The nodes that pods are on, known or not."""
+        return self._homes.keys()
+
+    # The feed.
+
+    def see(self, facts: PodFacts) -> None:
+        """An assigned pod, by its metadata."""
+        pod = self._pods.get(facts.uid)
+        plan_hash = None if facts.plan is None else hash(facts.plan)
+        if facts.plan is None and not facts.may_ask and (pod is None or pod.body is None):
+            self.lose(facts.uid)
+            return
+        if pod is None:
+            pod = self._add(PodRecord(facts.uid, facts.namespace, facts.name, next(self._numbers)))
+        elif pod.stage is PodStage.SEEN and pod.plan_hash == plan_hash:
+            pod.told = pod.told if facts.allocated is None else hash(facts.allocated)
+            if pod.is_lost or pod.is_guess:
+                self.probe(pod)
+            return
+        home, is_expected = pod.home, self._is_expected(pod, facts, plan_hash)
+        pod.told = None if facts.allocated is None else hash(facts.allocated)
+        if pod.plan is None or pod.plan_hash != plan_hash:
+            pod.plan, pod.plan_hash = read_plan(facts.plan), plan_hash
+        pod.was_probed = pod.is_doubted = False
+        pod.stage, pod.deadline_s = PodStage.SEEN, None
+        self._unseen.pop(pod.uid, None)
+        if is_expected:
+            return
+        if pod.is_guess and pod.plan is not None:
+            pod.body, pod.is_guess = None, False
+        self._move(pod, home)
+        if pod.home is None or pod.is_guess:
+            self.probe(pod)
+
+    def lose(self, uid: str) -> None:
+        """A pod ended, was deleted, or was never there."""
+        pod = self._pods.pop(uid, None)
+        if pod is not None:
+            self._unseen.pop(uid, None)
+            if pod.stage is not PodStage.ASSUMED and pod.home is not None:
+                self.n_ended[pod.home] += 1
+            self._leave(pod, pod.home)
+            self._touch_nomination(uid)
+
+    def replace(self, pods: Iterable[PodFacts]) -> None:
+        """A complete list of the assigned pods."""
+        listed = {facts.uid: facts for facts in pods}
+        gone = [
+            uid
+            for uid, pod in self._pods.items()
+            if pod.stage is PodStage.SEEN and uid not in listed
+        ]
+        for uid in gone:
+            self.lose(uid)
+        for facts in listed.values():
+            self.see(facts)
+
+    def read(self, pod: PodObject) -> None:
+        """A pod that we know, as a reading in full shows it."""
+        known = self._pods.get(pod.uid)
+        if known is None:
+            return
+        if pod.node_name is None:
+            if known.is_doubted:
+                self.lose(pod.uid)
+            return
+        if pod.is_terminal:
+            self.lose(pod.uid)
+            return
+        home = known.home
+        if known.stage is PodStage.ASSUMED:
+            known.stage = PodStage.ACCEPTED
+        known.body, known.is_guess = read_body(pod, pod.node_name, self._resources), False
+        # A sign of change may come before its devices are looked for: then it is read again.
+        known.is_lost = known.was_probed = True
+        self._move(known, home)
+
+    def nominate(self, request: PodRequest, node: str) -> None:
+        """A pending pod is nominated to a node."""
+        old = self._nominations.get(request.uid)
+        if old is not None and old.node == node and old.request == request:
+            return
+        self.end_nomination(request.uid)
+        if request.shape is not None:
+            number = next(self._numbers) if old is None else old.number
+            one = Nomination(request, node, number)
+            self._nominations[request.uid] = one
+            self._nominated.setdefault(node, {})[request.uid] = one
+            self.touched[node] = None
+
+    def end_nomination(self, uid: str) -> None:
+        """A pod is nominated no more."""
+        old = self._nominations.pop(uid, None)
+        if old is not None:
+            self.touched[old.node] = None
+            on_node = self._nominated[old.node]
+            del on_node[uid]
+            if not on_node:
+                del self._nominated[old.node]
+
+    def replace_nominated(self, nominated: Iterable[tuple[PodRequest, str]]) -> None:
+        """A complete list of the nominations."""
+        listed = {request.uid: (request, node) for request, node in nominated}
+        for uid in [uid for uid in self._nominations if uid not in listed]:
+            self.end_nomination(uid)
+        for request, node in listed.values():
+            self.nominate(request, node)
+
+    # Bindings.
+
+    def assume(self, request: PodRequest, plan: Plan, *, resource: str, deadline_s: float) -> None:
+        """A binding is under way; nobody but an assumption of the same pod is replaced.
+
+        A plan without containers keeps the count of devices alone.
+        """
+        old = self._pods.get(request.uid)
+        number = next(self._numbers) if old is None else old.number
+        self.lose(request.uid)
+        pod = PodRecord(request.uid, request.namespace, request.name, number)
+        pod.stage, pod.deadline_s = PodStage.ASSUMED, deadline_s
+        if plan.containers:
+            pod.plan, pod.plan_hash = kept_plan(plan), hash(encode_plan(plan))
+        else:
+            pod.body, pod.is_guess = PodBody(plan.node, ((resource, len(plan.ids)),)), True
+        self._add(pod)
+        self._unseen[pod.uid] = pod
+        self._move(pod, None)
+
+    def renew(self, uid: str, deadline_s: float) -> None:
+        """The binding under way is written once more."""
+        pod = self._unseen.get(uid)
+        if pod is not None and pod.stage is PodStage.ASSUMED and pod.deadline_s is not None:
+            pod.deadline_s = max(pod.deadline_s, deadline_s)
+
+    def confirm(self, uid: str) -> None:
+        """The API server accepted the binding."""
+        pod = self._pods.get(uid)
+        if pod is None:
+            return
+        pod.is_guess = False
+        if pod.stage is PodStage.ASSUMED:
+            pod.stage = PodStage.ACCEPTED
+            self._move(pod, pod.home)
+
+    def forget(self, uid: str) -> None:
+        """The binding certainly came to nothing; the pod may have got another node than that."""
+        pod = self._pods.get(uid)
+        if pod is None:
+            return
+        if pod.stage is PodStage.ASSUMED:
+            self.lose(uid)
+        elif pod.is_guess:
+            home = pod.home
+            pod.body, pod.is_guess = None, False
+            self._move(pod, home)
+
+    def expire(self, now_s: float, observed_at_s: float, under_way: Collection[str]) -> None:
+        """Time passed; up to when the watches were heard of; pods that are being bound."""
+        late = [
+            pod
+            for pod in self._unseen.values()
+            if pod.deadline_s is not None and pod.deadline_s <= min(now_s, observed_at_s)
+        ]
+        for pod in late:
+            if pod.stage is PodStage.ACCEPTED:
+                pod.is_doubted = True
+                self.probe(pod)
+                pod.deadline_s = now_s + LOOK_AGAIN_S
+            elif pod.uid not in under_way:
+                self.lose(pod.uid)
+
+    def probe(self, pod: PodRecord) -> None:
+        """Ask for a reading in full."""
+        pod.is_lost = pod.was_probed = True
+        self.effects[Probe(pod.namespace, pod.name, pod.uid)] = None
+
+    # Inside.
+
+    def _is_expected(self, pod: PodRecord, facts: PodFacts, plan_hash: int | None) -> bool:
+        """Whether a watch shows what was confirmed: nothing follows from it for the pod's node.
+
+        Not so where something else is to be told or looked for at each sign of change.
+        """
+        return (
+            pod.stage is PodStage.ACCEPTED
+            and pod.plan is not None
+            and pod.plan_hash == plan_hash
+            and pod.home in self._nodes
+            and not pod.is_lost
+            and pod.told is None
+            and facts.allocated is None
+        )
+
+    def _add(self, pod: PodRecord) -> PodRecord:
+        self._pods[pod.uid] = pod
+        self._touch_nomination(pod.uid)
+        return pod
+
+    def _move(self, pod: PodRecord, old_home: str | None) -> None:
+        """What is known of a pod changed; it may be at home elsewhere now."""
+        home = pod.home
+        if home != old_home:
+            self._leave(pod, old_home)
+        if home is not None:
+            self._homes.setdefault(home, {})[pod.uid] = pod
+            self.touched[home] = None
+
+    def _leave(self, pod: PodRecord, home: str | None) -> None:
+        if home is None:
+            return
+        self.touched[home] = None
+        on_node = self._homes[home]
+        del on_node[pod.uid]
+        if not on_node:
+            del self._homes[home]
+
+    def _touch_nomination(self, uid: str) -> None:
+        one = self._nominations.get(uid)
+        if one is not None:
+            self.touched[one.node] = None
+
+
+_NO_PODS: Mapping[str, PodRecord] = {}
+_NO_NOMINATIONS: Mapping[str, Nomination] = {}

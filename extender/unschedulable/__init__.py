@@ -1,0 +1,8 @@
+"""Pods that filter rejected, and which of them to requeue when devices come free.
+
+Knows what pods asked for; never selects GPUs and never refuses a pod itself.
+"""
+
+from extender.unschedulable.pool import Parked, ParkedPod, Wake
+
+__all__ = ["Parked", "ParkedPod", "Wake"]

@@ -1,0 +1,66 @@
+"""What the watches have to say to the log.
+
+What it answers: nothing; it logs. Complete lists and failed tries each have a line. An object that
+cannot be read has one per fault, however often it is seen: it stays broken over thousands of
+events, and a line for each would hide everything else.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from extender import logkeys
+
+if TYPE_CHECKING:
+    from extender.log import Logger
+    from kube.objects import ObjectKey
+    from kube.watch import Fault
+
+__all__ = ["WatchLog"]
+
+MAX_REMEMBERED = 10_000
+"""Faults of objects that are remembered as told."""
+
+
+class WatchLog:
+    """Writes the lines."""
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._told: OrderedDict[tuple[str, ObjectKey, str], None] = OrderedDict()
+
+    def listed(self, source: str, n_objects: int) -> None:
+        """A collection was listed in full."""
+        fields = {logkeys.SOURCE: source, logkeys.N_OBJECTS: n_objects}
+        self._log.info(logkeys.WATCH_LISTED, **fields)
+
+    def failed(self, fault: Fault) -> None:
+        """A list or watch failed and will be tried again."""
+        self._log.warning(
+            logkeys.WATCH_FAULT,
+            **{
+                logkeys.SOURCE: fault.source,
+                logkeys.DETAIL: str(fault.error),
+                logkeys.DELAY_S: round(fault.delay_s, 3),
+                logkeys.WILL_LIST: fault.will_list,
+            },
+        )
+
+    def unread(self, source: str, key: ObjectKey, reason: str) -> None:
+        """An object cannot be read, for this reason."""
+        fault = source, key, reason
+        if fault in self._told:
+            self._told.move_to_end(fault)
+            return
+        self._told[fault] = None
+        if len(self._told) > MAX_REMEMBERED:
+            self._told.popitem(last=False)
+        self._log.warning(
+            logkeys.OBJECT_UNREAD,
+            **{
+                logkeys.SOURCE: source,
+                logkeys.OBJECT: f"{key.namespace}/{key.name}" if key.namespace else key.name,
+                logkeys.DETAIL: reason,
+            },
+        )

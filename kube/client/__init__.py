@@ -1,0 +1,29 @@
+"""Requests to the API server and a kubelet: transport, the few writes, paged answers.
+
+The only package that sees the client library; knows no watch.
+"""
+
+from kube.client.kubelet import KUBELET_PORT, Kubelet, TopologyManager, kubelet_endpoint
+from kube.client.pages import Page, WatchEvent, read_event
+from kube.client.server import ApiServer, Binding, ObjectEvent
+from kube.client.transport import JSON, METADATA, METADATA_LIST, Door, Endpoint, Request, Transport
+
+__all__ = [
+    "JSON",
+    "KUBELET_PORT",
+    "METADATA",
+    "METADATA_LIST",
+    "ApiServer",
+    "Binding",
+    "Door",
+    "Endpoint",
+    "Kubelet",
+    "ObjectEvent",
+    "Page",
+    "Request",
+    "TopologyManager",
+    "Transport",
+    "WatchEvent",
+    "kubelet_endpoint",
+    "read_event",
+]

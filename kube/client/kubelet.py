@@ -1,0 +1,143 @@
+"""The HTTPS API of one node's kubelet.
+
+What it answers: the pods that this kubelet has now, the one that it is admitting among them, and
+how its Topology Manager is set. Who asks needs `get` on `nodes/pods` and `nodes/configz`
+(pkg/kubelet/server/auth.go, 1.36.3). Those rights exist from Kubernetes 1.33 on (feature gate
+KubeletFineGrainedAuthz); an older kubelet asks for `nodes/proxy` instead, which would let its owner
+run commands in every pod of every node, and which Coterie must never have.
+
+Every refusal is a `KubeError` that says what is missing. The certificate of a kubelet is signed by
+the cluster's authority only where the cluster is set up so (`serverTLSBootstrap`); else it is
+self-signed and names the host, never its address (cmd/kubelet/app/server.go, `InitializeTLS`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, TypeVar
+
+from kube.client.transport import NOT_TRUSTED, Endpoint, Request
+from kube.errors import KubeError, Malformed, Unreachable, Unreadable, cut
+from kube.objects import object_at, parse_object, text_at
+from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
+from topology.errors import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from enum import Enum
+    from pathlib import Path
+
+    from kube.client.transport import Door
+
+__all__ = ["KUBELET_PORT", "Kubelet", "TopologyManager", "kubelet_endpoint"]
+
+KUBELET_PORT = 10250
+"""(pkg/cluster/ports/ports.go, KubeletPort)."""
+_PODS = "/pods"
+_CONFIGZ = "/configz"
+_RIGHTS = {_PODS: "nodes/pods", _CONFIGZ: "nodes/configz"}
+_CONFIGURATION = "kubeletconfig"
+"""The name under which the kubelet puts its configuration (cmd/kubelet/app/server.go,
+`initConfigz`)."""
+
+E = TypeVar("E", bound="Enum")
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyManager:
+    """What the kubelet's Topology Manager aligns, and how strictly."""
+
+    policy: TopologyManagerPolicy
+    scope: TopologyManagerScope
+
+
+def kubelet_endpoint(
+    host: str,
+    *,
+    port: int = KUBELET_PORT,
+    ca_file: Path | None = None,
+    server_name: str | None = None,
+    is_verified: bool = True,
+) -> Endpoint:
+    """Where the kubelet of a node listens; see `Endpoint` for the rest.
+
+    >>> kubelet_endpoint("fd00::7").url
+    'https://[fd00::7]:10250'
+    """
+    name = f"[{host}]" if ":" in host else host
+    return Endpoint(f"https://{name}:{port}", ca_file, server_name, is_verified)
+
+
+class Kubelet:
+    """One kubelet, through a `Transport` that was connected to its endpoint.
+
+    `timeout_s` bounds every request that names no bound of its own.
+    """
+
+    def __init__(self, door: Door, *, timeout_s: float = 5.0) -> None:
+        self._door = door
+        self._timeout_s = timeout_s
+
+    async def pods(self, *, timeout_s: float | None = None) -> bytes:
+        """Read the pods, as the JSON of a v1.PodList (`plugin.pods.node_pods` reads it).
+
+        They are those that the kubelet wants to run, static ones among them; their status is the
+        API server's, as the kubelet last heard of it (pkg/kubelet/kubelet_getters.go, `GetPods`).
+        """
+        return await self._get(_PODS, timeout_s)
+
+    async def topology_manager(self, *, timeout_s: float | None = None) -> TopologyManager:
+        """Read how the Topology Manager is set; it stays so until the kubelet starts anew."""
+        body = await self._get(_CONFIGZ, timeout_s)
+        try:
+            found = object_at(parse_object(body), _CONFIGURATION)
+            return TopologyManager(
+                _choice(found, "topologyManagerPolicy", TopologyManagerPolicy),
+                _choice(found, "topologyManagerScope", TopologyManagerScope),
+            )
+        except Unreadable as error:
+            msg = cut(f"kubelet's {_CONFIGZ}: {error}")
+            raise Malformed(0, "Malformed", msg) from error
+
+    async def _get(self, path: str, timeout_s: float | None) -> bytes:
+        bound_s = self._timeout_s if timeout_s is None else timeout_s
+        try:
+            return await self._door.request(Request("GET", path, bound_s))
+        except KubeError as error:
+            advice = _advice(error, path)
+            if not advice:
+                raise
+            detail = f"kubelet's {path}: {advice} ({error.detail})"
+            raise type(error)(error.status, error.reason, detail) from error
+
+
+def _advice(error: KubeError, path: str) -> str:
+    """What to do about it; empty where nothing is known that helps."""
+    if isinstance(error, Unreachable) and error.reason == NOT_TRUSTED:
+        return (
+            "its certificate is not trusted: name the file of the authority that signed it, the "
+            "name that it bears if it is another, or say that it is not to be verified"
+        )
+    told: dict[int, str] = {
+        HTTPStatus.UNAUTHORIZED: (
+            "it does not know who asks: it must ask the API server about tokens "
+            "(authentication.webhook.enabled), and the credentials must be valid"
+        ),
+        HTTPStatus.FORBIDDEN: (
+            f"needs verb get on {_RIGHTS[path]}, a right that kubelets know from Kubernetes 1.33 on"
+        ),
+        HTTPStatus.NOT_FOUND: "it is not served (enableDebuggingHandlers of the kubelet)",
+    }
+    return told.get(error.status, "")
+
+
+def _choice(found: Mapping[str, object], key: str, members: type[E]) -> E:
+    """The kubelet fills in defaults before it tells, so absence is as strange as a new word."""
+    value = text_at(found, key)
+    chosen = next((member for member in members if member.value == value), None)
+    if chosen is None:
+        expected = ", ".join(str(member.value) for member in members)
+        msg = f"{key} is {quote(value)}, expected one of: {expected}"
+        raise Unreadable(msg)
+    return chosen

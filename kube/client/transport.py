@@ -1,0 +1,379 @@
+"""Bytes to and from the API server, or a kubelet.
+
+What it answers: what the server said to one request, and the lines of a stream that does not end.
+It stands on the official client (`kubernetes.aio`): kubeconfig with its exec plugins, in-cluster
+tokens that are read anew, authentication headers and TLS are the client's. Its types and errors,
+and aiohttp's, stop here. It never tries a request twice but for one case: after 401 the credentials
+are loaded anew, and since the server did not act on the first try, the second is the same request.
+
+What it must never do: read a body, or repeat a credential in an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import urllib.request
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Protocol, cast
+from urllib.parse import quote, urlencode, urlsplit
+
+import aiohttp
+import yaml
+
+from kube.client.aio_client import ApiClient, Configuration, config
+from kube.client.lines import LineSplitter
+from kube.errors import Unanswered, Unreachable, cut, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from pathlib import Path
+
+    from kube.errors import KubeError
+
+__all__ = [
+    "JSON",
+    "MERGE_PATCH",
+    "METADATA",
+    "METADATA_LIST",
+    "NOT_TRUSTED",
+    "Door",
+    "Endpoint",
+    "Request",
+    "Transport",
+]
+
+JSON = "application/json"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+"""(apiserver v0.36.3, pkg/endpoints/handlers/response.go.)"""
+MERGE_PATCH = "application/merge-patch+json"
+NOT_TRUSTED = "NotTrusted"
+"""Reason of an `Unreachable` server with which no TLS connection could be agreed upon."""
+
+_CONNECT_S = 3.0
+"""A TCP and TLS handshake inside a data centre takes milliseconds; a lost SYN is sent again after
+one second."""
+_MAX_CONNECTIONS = 256
+"""Binds of a burst and the watches beside each other, without waiting for a free connection."""
+_RENEW_EVERY_S = 5.0
+"""Credentials that were refused are not loaded anew more often: an exec plugin is a process."""
+_MAX_REFUSAL_BYTES = 64 * 1024
+
+
+_config: Any = config  # untyped
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. `path` is quoted already; `body` is sent as JSON.
+
+    `timeout_s` bounds everything: connecting, sending, and the answer's last byte. For a stream it
+    bounds the silence between two pieces.
+    """
+
+    method: str
+    path: str
+    timeout_s: float
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: Mapping[str, object] | None = None
+    accept: str = JSON
+    content_type: str = JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server beside the API server that takes the same credentials: the kubelet of a node.
+
+    `url` has no path. `ca_file` holds whom its certificate must be signed by; None: whoever signs
+    the API server's. `server_name` is the name in the certificate where it is not the url's host.
+    `is_verified` False: any certificate will do.
+    """
+
+    url: str
+    ca_file: Path | None = None
+    server_name: str | None = None
+    is_verified: bool = True
+
+
+class Door(Protocol):
+    """What the reflector and the API server's methods need of a transport."""
+
+    async def request(self, request: Request) -> bytes:
+        """Send, return the answer's body. Raises `KubeError`."""
+        ...
+
+    def lines(self, request: Request) -> AsyncGenerator[list[bytes], None]:
+        """Open a stream, return its lines in bundles as they arrive. Raises `KubeError`."""
+        ...
+
+
+class Transport:
+    """Connections to one server. Made by `connect`, ended by `close`."""
+
+    def __init__(
+        self,
+        load: Callable[[], Awaitable[Configuration]],
+        configuration: Configuration,
+        *,
+        user_agent: str,
+        url: str | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._load = load
+        self._url = url
+        self._user_agent = user_agent
+        self._monotonic = monotonic
+        self._client = self._open(configuration)
+        self._retired: list[Any] = []
+        self._renewing = asyncio.Lock()
+        self._renewed_at_s = -_RENEW_EVERY_S
+
+    @classmethod
+    async def connect(
+        cls,
+        kubeconfig: Path | None,
+        *,
+        context: str | None = None,
+        user_agent: str = "coterie",
+        endpoint: Endpoint | None = None,
+    ) -> Transport:
+        """Load the configuration of a kubeconfig file, or of the pod we run in if None.
+
+        With an `endpoint` its credentials are shown there, instead of to the API server. Nothing
+        is sent yet. Raises `Unreachable` for a configuration that cannot be used.
+        """
+
+        async def load() -> Configuration:
+            configuration = await _configuration(kubeconfig, context)
+            if endpoint is not None:
+                _redirect(configuration, endpoint)
+            return configuration
+
+        # Not in the configuration: with each token the client's own hook sets the address there to
+        # the API server's.
+        url = None if endpoint is None else endpoint.url
+        return cls(load, await load(), user_agent=user_agent, url=url)
+
+    async def close(self) -> None:
+        """End all connections; open streams end with an error."""
+        for client in (*self._retired, self._client):
+            await client.close()
+        self._retired.clear()
+        # Connections that were aborted are closed by the loop's next turn.
+        await asyncio.sleep(0)
+
+    async def request(self, request: Request) -> bytes:
+        """Send, return the answer's body.
+
+        Raises `KubeError`; `Unanswered` where the request may have been acted on.
+        """
+        limits = aiohttp.ClientTimeout(
+            total=request.timeout_s, sock_connect=min(request.timeout_s, _CONNECT_S)
+        )
+        response = await self._send(request, limits)
+        try:
+            return await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unanswered(error) from error
+
+    async def lines(self, request: Request) -> AsyncGenerator[list[bytes], None]:
+        """Open a stream, yield its lines in bundles as they arrive, end when the server ends it.
+
+        Nothing received for `timeout_s` is an error: the other end may be gone without a word.
+        Close the generator (`contextlib.aclosing`) to leave early. Raises `KubeError`.
+        """
+        limits = aiohttp.ClientTimeout(
+            total=None, sock_connect=_CONNECT_S, sock_read=request.timeout_s
+        )
+        response = await self._send(request, limits)
+        splitter = LineSplitter()
+        try:
+            async for chunk in response.content.iter_any():
+                lines = splitter.feed(chunk)
+                if lines:
+                    yield lines
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unanswered(error) from error
+        finally:
+            _abort(response)
+        rest = splitter.rest()
+        if rest:
+            yield [rest]
+
+    async def _send(
+        self, request: Request, limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        """Send, and give back an answer of success whose body is not read yet."""
+        client = self._client
+        response = await self._try(client, request, limits)
+        if response.status == HTTPStatus.UNAUTHORIZED and await self._renew(client):
+            response.close()
+            response = await self._try(self._client, request, limits)
+        if response.ok:
+            return response
+        async with response:
+            raise await _refusal(response)
+
+    async def _try(
+        self,
+        client: Any,  # noqa: ANN401 - the client is untyped
+        request: Request,
+        limits: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        url = f"{self._url or client.configuration.host}{request.path}"
+        if request.query:
+            url = f"{url}?{urlencode(request.query, quote_via=quote)}"
+        headers = {
+            "Accept": request.accept,
+            "Content-Type": request.content_type,
+            "User-Agent": self._user_agent,
+            # Inflating a page of a list keeps the loop for longer than reading it does, and costs
+            # the API server more than its bytes cost the network (docs/adr/0007-watches.md).
+            "Accept-Encoding": "identity",
+        }
+        try:
+            await client.update_params_for_auth(
+                headers, [], ["BearerToken"], request.path, request.method, None
+            )
+        except (config.ConfigException, OSError) as error:
+            raise Unreachable(0, "NoCredentials", cut(str(error))) from error
+        try:
+            answer = await client.rest_client.request(
+                request.method, url, headers=headers, body=request.body, _request_timeout=limits
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            reason = NOT_TRUSTED if isinstance(error, aiohttp.ClientSSLError) else "Unreachable"
+            raise Unreachable(0, reason, _told(error)) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unanswered(error) from error
+        return cast("aiohttp.ClientResponse", answer.response)
+
+    async def _renew(self, refused: object) -> bool:
+        """Load the credentials anew, once for all who were refused with the same; False: too soon.
+
+        Requests and streams of the old client run to their end; it is closed at the next renewal.
+        """
+        async with self._renewing:
+            if self._client is not refused:
+                return True
+            if self._monotonic() - self._renewed_at_s < _RENEW_EVERY_S:
+                return False
+            self._renewed_at_s = self._monotonic()
+            fresh = self._open(await self._load())
+            for client in self._retired:
+                await client.close()
+            self._retired = [self._client]
+            self._client = fresh
+            return True
+
+    def _open(self, configuration: Configuration) -> Any:  # noqa: ANN401 - the client is untyped
+        try:
+            return ApiClient(configuration)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            msg = cut(f"certificates of {self._url or configuration.host}: {error}")
+            raise Unreachable(0, "BadConfiguration", msg) from error
+
+
+async def _configuration(kubeconfig: Path | None, context: str | None) -> Configuration:
+    configuration = Configuration(
+        connection_pool_maxsize=_MAX_CONNECTIONS,
+        # The client's default also reads ~/.netrc, in a thread, before each request.
+        client_session_kwargs={"trust_env": False, "cookie_jar": aiohttp.DummyCookieJar()},
+    )
+    # Go does not ask for RFC 5280's formalities either; CAs of real clusters lack some of them,
+    # and Python 3.13 would refuse those. Signatures, names and dates are checked all the same.
+    configuration.disable_strict_ssl_verification = True
+    try:
+        if kubeconfig is None:
+            _config.load_incluster_config(configuration)
+        else:
+            await _config.load_kube_config(
+                str(kubeconfig),
+                context=context,
+                client_configuration=configuration,
+                persist_config=False,
+            )
+    except (
+        config.ConfigException,
+        yaml.YAMLError,
+        OSError,
+        # What the client raises where a file is missing, empty, or no kubeconfig at all.
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+    ) as error:
+        where = "in-cluster configuration" if kubeconfig is None else f"kubeconfig {kubeconfig}"
+        # Errors of readers repeat what they read, which holds credentials; the client's own name
+        # the place by the whole entry.
+        is_told = isinstance(error, config.ConfigException | OSError)
+        told = str(error).partition("{")[0] if is_told else "unreadable"
+        raise Unreachable(0, "BadConfiguration", cut(f"{where}: {told}")) from error
+    if kubeconfig is not None:
+        _trim_token(configuration)
+        configuration.proxy = configuration.proxy or _proxy(configuration.host)
+    return configuration
+
+
+def _redirect(configuration: Configuration, endpoint: Endpoint) -> None:
+    """Keep the credentials of a configuration, and show them to another server."""
+    configuration.tls_server_name = endpoint.server_name
+    configuration.verify_ssl = endpoint.is_verified
+    configuration.proxy = None  # the one that leads to the API server
+    if endpoint.ca_file is not None:
+        configuration.ssl_ca_cert = str(endpoint.ca_file)
+
+
+def _trim_token(configuration: Configuration) -> None:
+    """Token files of people end with a newline, which no header may hold."""
+    token = configuration.api_key.get("BearerToken")
+    if token is not None:
+        configuration.api_key["BearerToken"] = token.strip()
+
+
+def _proxy(url: str) -> str | None:
+    """The proxy that the environment names, as for kubectl; inside a cluster none is wanted."""
+    parts = urlsplit(url)
+    if urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """End a stream's connection: what is left of the stream, nobody will read.
+
+    Closing alone would first wait for the other end to agree (TLS), which may be gone.
+    """
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()
+
+
+async def _refusal(response: aiohttp.ClientResponse) -> KubeError:
+    body = b""
+    # What came before the connection broke is told all the same.
+    with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
+        async for piece in response.content.iter_any():
+            body += piece
+            if len(body) >= _MAX_REFUSAL_BYTES:
+                break
+    after = response.headers.get("Retry-After", "")
+    return refusal(
+        response.status,
+        response.reason or "",
+        body,
+        retry_after_s=float(after) if after.isdecimal() else None,
+    )
+
+
+def _unanswered(error: Exception) -> Unanswered:
+    reason = "Timeout" if isinstance(error, TimeoutError) else "ConnectionLost"
+    return Unanswered(0, reason, _told(error))
+
+
+def _told(error: Exception) -> str:
+    return cut(f"{type(error).__name__}: {error}")

@@ -1,0 +1,58 @@
+"""Kubernetes objects as the values that both programs need of them.
+
+Reads JSON; makes no request.
+"""
+
+from kube.objects.fields import (
+    as_object,
+    list_at,
+    object_at,
+    objects_at,
+    parse_object,
+    text_at,
+    texts_at,
+    whole_at,
+)
+from kube.objects.leases import Lease, read_lease, write_lease
+from kube.objects.objects import (
+    ContainerDevices,
+    NodeFacts,
+    ObjectKey,
+    PodFacts,
+    PodObject,
+    pod_facts_reader,
+    read_allocatable,
+    read_key,
+    read_node,
+    read_pod,
+)
+from kube.objects.policies import DisruptionBudget, read_budget
+from kube.objects.quantity import parse_quantity, parse_whole
+
+__all__ = [
+    "ContainerDevices",
+    "DisruptionBudget",
+    "Lease",
+    "NodeFacts",
+    "ObjectKey",
+    "PodFacts",
+    "PodObject",
+    "as_object",
+    "list_at",
+    "object_at",
+    "objects_at",
+    "parse_object",
+    "parse_quantity",
+    "parse_whole",
+    "pod_facts_reader",
+    "read_allocatable",
+    "read_budget",
+    "read_key",
+    "read_lease",
+    "read_node",
+    "read_pod",
+    "text_at",
+    "texts_at",
+    "whole_at",
+    "write_lease",
+]

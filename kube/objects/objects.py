@@ -1,0 +1,281 @@
+"""What we know of nodes and pods, as values, and how it is read from the API's JSON.
+
+What it answers: the few fields of a Node or Pod that placement needs. Readers are lenient to fields
+they do not know and strict about those they need: what cannot be read raises `Unreadable`, with the
+field named. Texts of annotations stay as they are: their own codecs judge them.
+
+`PodFacts` comes from a pod's metadata alone (`PartialObjectMetadata`), `PodObject` from the whole
+pod. Whether a pod asks for GPUs is in its spec, which metadata does not carry; but `managedFields`
+name every field that somebody set, so that metadata alone tells which pods cannot ask.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from kube.errors import Unreadable
+from kube.objects.fields import list_at, object_at, objects_at, text_at, texts_at, whole_at
+from kube.objects.quantity import parse_quantity, parse_whole
+from topology.errors import quote
+from topology.model import names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from fractions import Fraction
+
+__all__ = [
+    "ZONE_LABEL",
+    "ContainerDevices",
+    "NodeFacts",
+    "ObjectKey",
+    "PodFacts",
+    "PodObject",
+    "pod_facts_reader",
+    "read_allocatable",
+    "read_key",
+    "read_node",
+    "read_pod",
+]
+
+ZONE_LABEL = "topology.kubernetes.io/zone"
+"""Well-known label (k8s.io/api core/v1 well_known_labels.go, LabelTopologyZone)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectKey:
+    """Which object; `namespace` is empty for those that live in none."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A node, as far as placement asks.
+
+    `allocatable` holds the extended resources only, in devices. `topology` and `devices` are the
+    texts of `coterie.gpu/topology` and `coterie.gpu/devices`, None where absent. `has_soft_taint`:
+    some taint has the effect PreferNoSchedule.
+    """
+
+    name: str
+    uid: str
+    zone: str
+    allocatable: Mapping[str, int]
+    topology: str | None
+    devices: str | None
+    has_soft_taint: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """The metadata of a pod. `plan` and `allocated` are annotation texts, None where absent.
+
+    `may_ask` is False only where `managedFields` prove that no container names one of our
+    resources; without a plan such a pod needs no look at its spec.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+    plan: str | None
+    allocated: str | None
+    may_ask: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerDevices:
+    """The device ids that the kubelet says a container has of a resource (Kubernetes 1.36)."""
+
+    container: str
+    resource: str
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodObject:
+    """A whole pod. `body` is its JSON as bytes, for the reader of what it asks for.
+
+    `is_deleting`: it has a deletionTimestamp. `is_gated`: it has scheduling gates. `priority`:
+    spec.priority, 0 where absent. `devices`: `status.containerStatuses[].allocatedResourcesStatus`
+    in the status's order; entries of resource claims are left out, they name no device plugin's
+    devices.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+    node_name: str | None
+    nominated_node: str | None
+    phase: str
+    is_deleting: bool
+    is_gated: bool
+    priority: int
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    devices: tuple[ContainerDevices, ...]
+    body: bytes
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether its containers have stopped for good, so that its devices are free."""
+        return self.phase in {"Succeeded", "Failed"}
+
+
+def read_key(content: Mapping[str, object]) -> ObjectKey:
+    """Read which object this is; never raises, what cannot be read is empty."""
+    meta = content.get("metadata")
+    fields = cast("dict[str, object]", meta) if isinstance(meta, dict) else {}
+    namespace, name, uid = (fields.get(key) for key in ("namespace", "name", "uid"))
+    return ObjectKey(
+        namespace if isinstance(namespace, str) else "",
+        name if isinstance(name, str) else "",
+        uid if isinstance(uid, str) else "",
+    )
+
+
+def read_node(content: Mapping[str, object]) -> NodeFacts:
+    """Read a Node. Raises `Unreadable`."""
+    meta = object_at(content, "metadata")
+    annotations = texts_at(meta, "annotations")
+    taints = objects_at(object_at(content, "spec"), "taints")
+    return NodeFacts(
+        name=_needed(meta, "name"),
+        uid=_needed(meta, "uid"),
+        zone=texts_at(meta, "labels").get(ZONE_LABEL, ""),
+        allocatable=_extended(object_at(object_at(content, "status"), "allocatable")),
+        topology=annotations.get(names.TOPOLOGY),
+        devices=annotations.get(names.DEVICES),
+        has_soft_taint=any(text_at(one, "effect") == "PreferNoSchedule" for one in taints),
+    )
+
+
+def read_allocatable(content: Mapping[str, object]) -> Mapping[str, Fraction]:
+    """Read what a Node can give to pods, of every resource. Raises `Unreadable`."""
+    allocatable = object_at(object_at(content, "status"), "allocatable")
+    found: dict[str, Fraction] = {}
+    for resource, value in allocatable.items():
+        quantity = parse_quantity(value) if isinstance(value, str | int | float) else None
+        if quantity is None:
+            msg = f"allocatable[{quote(resource)}] is {quote(value)}, expected a quantity"
+            raise Unreadable(msg)
+        found[resource] = quantity
+    return found
+
+
+def pod_facts_reader(
+    resources: tuple[str, ...],
+) -> Callable[[Mapping[str, object]], PodFacts]:
+    """Make the reader of `PartialObjectMetadata` of pods, for the resources that we place."""
+    wanted = frozenset(f"f:{resource}" for resource in resources)
+
+    def read(content: Mapping[str, object]) -> PodFacts:
+        meta = object_at(content, "metadata")
+        annotations = texts_at(meta, "annotations")
+        return PodFacts(
+            uid=_needed(meta, "uid"),
+            namespace=_needed(meta, "namespace"),
+            name=_needed(meta, "name"),
+            resource_version=_needed(meta, "resourceVersion"),
+            plan=annotations.get(names.PLAN),
+            allocated=annotations.get(names.ALLOCATED),
+            may_ask=_may_ask(meta, wanted),
+        )
+
+    return read
+
+
+def read_pod(content: Mapping[str, object]) -> PodObject:
+    """Read a whole Pod. Raises `Unreadable`."""
+    meta, spec, status = (object_at(content, key) for key in ("metadata", "spec", "status"))
+    return PodObject(
+        uid=_needed(meta, "uid"),
+        namespace=_needed(meta, "namespace"),
+        name=_needed(meta, "name"),
+        resource_version=_needed(meta, "resourceVersion"),
+        node_name=text_at(spec, "nodeName") or None,
+        nominated_node=text_at(status, "nominatedNodeName") or None,
+        phase=text_at(status, "phase"),
+        is_deleting=meta.get("deletionTimestamp") is not None,
+        is_gated=len(list_at(spec, "schedulingGates")) > 0,
+        priority=whole_at(spec, "priority"),
+        labels=texts_at(meta, "labels"),
+        annotations=texts_at(meta, "annotations"),
+        devices=tuple(_devices(status)),
+        body=json.dumps(content, separators=(",", ":")).encode(),
+    )
+
+
+def _needed(meta: Mapping[str, object], key: str) -> str:
+    value = text_at(meta, key)
+    if not value:
+        msg = f"metadata.{key} is absent or empty, expected a string"
+        raise Unreadable(msg)
+    return value
+
+
+def _extended(allocatable: Mapping[str, object]) -> Mapping[str, int]:
+    """The extended resources: named with a domain that is not Kubernetes' own.
+
+    Kubernetes 1.36, pkg/apis/core/v1/helper/helpers.go, IsExtendedResourceName.
+    """
+    found: dict[str, int] = {}
+    for resource, quantity in allocatable.items():
+        if "/" not in resource or "kubernetes.io/" in resource:
+            continue
+        count = parse_whole(quantity) if isinstance(quantity, str | int | float) else None
+        if count is None:
+            msg = f"allocatable[{quote(resource)}] is {quote(quantity)}, expected a whole number"
+            raise Unreadable(msg)
+        found[resource] = count
+    return found
+
+
+def _may_ask(meta: Mapping[str, object], wanted: frozenset[str]) -> bool:
+    """Whether the spec may name one of our resources, by who set which field.
+
+    Proof that it does not needs an entry that owns the containers: managed fields that were dropped
+    on the way, or hold only status, prove nothing.
+    """
+    owns_containers = False
+    for entry in objects_at(meta, "managedFields"):
+        spec = object_at(object_at(entry, "fieldsV1"), "f:spec")
+        owns_containers = owns_containers or "f:containers" in spec
+        if _holds(spec, wanted):
+            return True
+    return not owns_containers
+
+
+def _holds(spec: Mapping[str, object], wanted: frozenset[str]) -> bool:
+    """Whether somebody set one of our resources, in a container or for the pod as a whole."""
+    owners = [spec]
+    for kind in ("f:containers", "f:initContainers"):
+        containers = _below(spec, kind)
+        owners += (_below(containers, key) for key in containers)
+    return any(
+        not wanted.isdisjoint(_below(resources, kind))
+        for resources in (_below(owner, "f:resources") for owner in owners)
+        for kind in ("f:limits", "f:requests")
+    )
+
+
+def _below(fields: Mapping[str, object], key: str) -> Mapping[str, object]:
+    below = fields.get(key)
+    return cast("dict[str, object]", below) if isinstance(below, dict) else {}
+
+
+def _devices(status: Mapping[str, object]) -> Iterator[ContainerDevices]:
+    """k8s.io/api v0.36.3, core/v1 types.go: ContainerStatus, ResourceStatus, ResourceHealth."""
+    for container in objects_at(status, "containerStatuses"):
+        name = text_at(container, "name")
+        for resource in objects_at(container, "allocatedResourcesStatus"):
+            resource_name = text_at(resource, "name")
+            if resource_name.startswith("claim:"):
+                continue
+            ids = tuple(text_at(one, "resourceID") for one in objects_at(resource, "resources"))
+            yield ContainerDevices(name, resource_name, ids)

@@ -1,0 +1,48 @@
+"""The collections that the extender keeps up to date.
+
+What it answers: what is listed and watched, in which form. Bytes decide: a pod's metadata are a
+fraction of the pod (docs/adr/0007-watches.md), and selectors act on the whole object at the server,
+so that a pod which ends leaves the collection without its status ever being sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kube.objects import NodeFacts, PodFacts, PodObject, pod_facts_reader, read_node, read_pod
+from kube.watch.reflector import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["assigned_pods", "nodes", "nominated_pods"]
+
+
+_NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+def nodes() -> Source[NodeFacts]:
+    """All nodes, whole: `status.allocatable` is not in the metadata."""
+    return Source("nodes", "/api/v1/nodes", read_node, page_size=250)
+
+
+def assigned_pods(resources: Sequence[str]) -> Source[PodFacts]:
+    """The metadata of all pods that have a node and have not ended; `resources` that we place."""
+    return Source(
+        "assigned_pods",
+        "/api/v1/pods",
+        pod_facts_reader(tuple(resources)),
+        field_selector=f"spec.nodeName!=,{_NOT_ENDED}",
+        is_metadata=True,
+        page_size=500,
+    )
+
+
+def nominated_pods() -> Source[PodObject]:
+    """Pods that wait for a node that the scheduler has named, whole: what do they claim there."""
+    return Source(
+        "nominated_pods",
+        "/api/v1/pods",
+        read_pod,
+        field_selector=f"spec.nodeName=,status.nominatedNodeName!=,{_NOT_ENDED}",
+    )

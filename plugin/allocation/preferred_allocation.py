@@ -1,0 +1,251 @@
+"""Which devices a container gets: the answer to GetPreferredAllocation.
+
+What it answers: exactly `size` of the available ids, with all that must be included; or a refusal
+with its reason. It must never find out who asks (`plugin.allocation.pod_matching`), nor know how
+well devices are (`Supply.unhealthy` says). Deterministic: where all else is equal, the machine's
+order decides.
+
+Rules, first match decides (design of Coterie, section 5):
+
+1. What cannot be: too few devices that are well, or one that must be included and is not; more than
+   one part of shared devices where that is forbidden (failRequestsGreaterThanOne). Refused.
+2. The plan, where all its devices can be had and it still serves what the pod requires: a link may
+   have gone down since.
+3. Otherwise the best set by the core under the pod's policy; of a container that nobody knows, the
+   set that hurts others least. Devices planned for others that wait are left alone where that
+   leaves a set.
+4. What a pod *requires* is never silently lessened: a required affinity or NIC, or a minimum
+   bandwidth, that no set serves, or that nobody can tell of, is refused. A *preferred* pod gets a
+   lesser set and a note.
+
+Where it can be one of several containers, the first plan that can be had is taken (a swap of equal
+plans serves all), else a set that serves all that any of them requires.
+
+Devices without links between them, replicas of shared GPUs and MIG instances, are counted instead
+(`plugin.allocation.packing`): pods cannot require anything of two or more of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from plugin.allocation.best_set import (
+    LEAST_HARM,
+    BestSet,
+    NoSet,
+    find_best_set,
+    knows,
+    requires,
+    serves,
+    told,
+)
+from plugin.allocation.packing import Stock, pack
+from plugin.allocation.pod_matching import Ambiguous, Identified
+from plugin.machine import SharedPolicy
+from topology.annotations import DEFAULT_POLICY, PlacementPolicy, parse_policy
+from topology.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from plugin.allocation.pod_matching import Ask, Identity
+    from plugin.machine import Resource
+    from topology.select import Machine
+
+__all__ = ["Chosen", "Refusal", "RefusalReason", "Supply", "Why", "choose"]
+
+
+class Why(Enum):
+    """Why these devices."""
+
+    PLANNED = "planned"
+    """They are the plan's."""
+    SWAPPED = "swapped"
+    """They are the plan of one of several containers that may be asking."""
+    SUBSTITUTE = "substitute"
+    """The plan cannot be had; the best of what is there, by the pod's own policy."""
+    BEST = "best"
+    """There is no plan; the best of what is there, by the pod's own policy."""
+    LEAST_HARM = "least-harm"
+    """Nobody knows who asks; what others need least."""
+
+
+class RefusalReason(Enum):
+    """Why there is no answer; constant sentences, for metrics too."""
+
+    TOO_FEW = "too few available devices are well"
+    MUST_INCLUDE = "a device that must be included cannot be given"
+    ONE_ONLY = "a container may have one part of a shared device only"
+    REQUIRED = "what the pod requires cannot be had"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The answer, in the machine's order. `notes` say where it is less than wished for."""
+
+    ids: tuple[str, ...]
+    why: Why
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """There is none; the pod fails for good. `detail` says what was asked and found."""
+
+    reason: RefusalReason
+    detail: str
+
+    def __str__(self) -> str:
+        """One sentence for people."""
+        return f"{self.reason.value}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """One resource of the node at this moment.
+
+    `machine` is the machine type of a topology whose GPUs are the resource's devices (by uuid);
+    None where there is none. `unhealthy` are ids that are not to be given, whatever the kubelet
+    knows of them yet. `reserved` are those planned for others that wait. `busy_gpus` are uuids of
+    physical GPUs of which anything is held, of any resource.
+    """
+
+    resource: Resource
+    machine: Machine | None = None
+    unhealthy: frozenset[str] = frozenset()
+    reserved: frozenset[str] = frozenset()
+    busy_gpus: frozenset[str] = frozenset()
+    shared_policy: SharedPolicy = SharedPolicy.DISTRIBUTED
+    is_one_only: bool = False
+
+
+def choose(ask: Ask, who: Identity, supply: Supply) -> Chosen | Refusal:
+    """Choose the devices to answer with. O(candidates) selections of the core."""
+    known = {device.id for device in supply.resource.devices}
+    usable = (ask.available & known) - supply.unhealthy
+    impossible = _impossible(ask, usable, supply)
+    if impossible is not None:
+        return impossible
+    candidates = _candidates(who)
+    wishes = [_wish(one) for one in candidates]
+    policies = [policy for policy, _ in wishes] or [LEAST_HARM]
+    notes = [note for _, note in wishes if note]
+    for one in candidates:
+        problem = _plan_problem(one, ask, usable, supply=supply, policies=policies)
+        if one.planned and not problem:
+            why = Why.PLANNED if len(candidates) == 1 else Why.SWAPPED
+            return Chosen(_ordered(one.planned, supply), why, tuple(notes))
+        notes += [f"plan of {_name(one)} cannot be kept: {problem}"] if problem else []
+    found = _without_plan(ask, usable, supply, policies)
+    if isinstance(found, NoSet):
+        return Refusal(RefusalReason.REQUIRED, "; ".join((found.detail, *notes)))
+    if not candidates:
+        why = Why.LEAST_HARM
+    else:
+        why = Why.SUBSTITUTE if any(one.planned for one in candidates) else Why.BEST
+    return Chosen(_ordered(found.ids, supply), why, (*notes, *found.lacks))
+
+
+def _impossible(ask: Ask, usable: frozenset[str], supply: Supply) -> Refusal | None:
+    is_shared = any(device.replica is not None for device in supply.resource.devices)
+    if supply.is_one_only and is_shared and ask.size > 1:
+        return Refusal(RefusalReason.ONE_ONLY, f"asked for {ask.size}, expected 1")
+    lost = sorted(ask.must_include - usable)
+    if lost:
+        return Refusal(RefusalReason.MUST_INCLUDE, f"{', '.join(lost)} is unwell or unknown")
+    if len(ask.must_include) > ask.size:
+        detail = f"{len(ask.must_include)} must be among {ask.size}"
+        return Refusal(RefusalReason.MUST_INCLUDE, detail)
+    if len(usable) < ask.size:
+        return Refusal(RefusalReason.TOO_FEW, f"asked for {ask.size}, {len(usable)} are")
+    return None
+
+
+def _candidates(who: Identity) -> tuple[Identified, ...]:
+    if isinstance(who, Identified):
+        return (who,)
+    return who.candidates if isinstance(who, Ambiguous) else ()
+
+
+def _wish(one: Identified) -> tuple[PlacementPolicy, str]:
+    """A pod's policy; the default, and why, where its annotations cannot be read."""
+    try:
+        return parse_policy(one.pod.annotations), ""
+    except PolicyError as error:
+        return DEFAULT_POLICY, f"pod {one.pod.namespace}/{one.pod.name} placed by default: {error}"
+
+
+def _plan_problem(
+    one: Identified,
+    ask: Ask,
+    usable: frozenset[str],
+    *,
+    supply: Supply,
+    policies: Sequence[PlacementPolicy],
+) -> str:
+    """Why a plan cannot be kept; empty where it can, or there is none."""
+    planned = frozenset(one.planned)
+    missing = ", ".join(sorted(planned - usable))
+    others = ", ".join(sorted(ask.must_include - planned))
+    if not planned:
+        return ""
+    if missing:
+        return f"{missing} cannot be had"
+    if len(planned) != ask.size:
+        return f"it names {len(planned)} devices, the kubelet asks for {ask.size}"
+    if others:
+        return f"the kubelet gives {others} in any case"
+    machine = _machine(supply, usable)
+    if machine is None or all(serves(planned, policy, machine) for policy in policies):
+        return ""
+    return "it no longer serves what is required"
+
+
+def _name(one: Identified) -> str:
+    return f"{one.pod.namespace}/{one.pod.name} container {one.container.name}"
+
+
+def _without_plan(
+    ask: Ask, usable: frozenset[str], supply: Supply, policies: Sequence[PlacementPolicy]
+) -> BestSet | NoSet:
+    spared = usable - supply.reserved | ask.must_include
+    areas = [area for area in dict.fromkeys((spared, usable)) if len(area) >= ask.size]
+    required = [policy for policy in policies if requires(policy, ask.size)]
+    machine = _machine(supply, usable)
+    if machine is not None and (required or not _is_counted(supply.resource)):
+        return find_best_set(
+            machine, areas, must_include=ask.must_include, size=ask.size, policies=policies
+        )
+    if required:
+        return NoSet(f"{told(required[0])}: how these devices are connected is unknown")
+    stock = Stock(
+        devices=supply.resource.devices,
+        usable=areas[0],
+        held=_held(ask, supply),
+        busy_gpus=supply.busy_gpus,
+    )
+    ids = pack(stock, must_include=ask.must_include, size=ask.size, policy=supply.shared_policy)
+    return BestSet(frozenset(ids), ())
+
+
+def _machine(supply: Supply, usable: frozenset[str]) -> Machine | None:
+    """The machine type, if it knows all these devices."""
+    is_known = supply.machine is not None and knows(supply.machine, usable)
+    return supply.machine if is_known else None
+
+
+def _is_counted(resource: Resource) -> bool:
+    return any(one.replica is not None or one.instance is not None for one in resource.devices)
+
+
+def _held(ask: Ask, supply: Supply) -> frozenset[str]:
+    """What others have of the resource: neither available nor unwell."""
+    known = {device.id for device in supply.resource.devices}
+    return frozenset(known - ask.available - supply.unhealthy)
+
+
+def _ordered(ids: Iterable[str], supply: Supply) -> tuple[str, ...]:
+    chosen = set(ids)
+    return tuple(device.id for device in supply.resource.devices if device.id in chosen)

@@ -1,0 +1,295 @@
+"""Keeps resources registered with the kubelet.
+
+What it answers: nothing; while `run` lasts, each resource is served and the kubelet knows of it
+whenever there is a kubelet. The kubelet forgets us in two ways and never comes back by itself: it
+starts anew (its socket is replaced), or its watch of our devices ends. Either way:
+
+    wait for the kubelet's socket ──▶ serve ──▶ register ──▶ the kubelet watches ──▶ registered
+      ▲                                            │ refused, no answer, no watch          │
+      ├──────────────── pause, growing ◀───────────┘                                       │
+      └──────────────── pause ◀── serve no longer ◀── watch ended, or socket replaced ─────┘
+
+A pause ends early when a new socket appears. The kubelet asks us for our options while it answers
+the registration, so we serve first (plugin/v1beta1/server.go, Register).
+
+A pause has a part that never ends early, since the kubelet tells watches apart by the resource's
+name alone: where it notices the end of one after the resource was registered anew, it hangs up on
+the new one (plugin/v1beta1/handler.go, runClient; mended after 1.36). An old plugin that ends after
+its successor has registered does that to the successor in any case; it sees its watch end, and
+comes back.
+
+It must never end by itself, spin, or take a kubelet's refusal for final: the refused may be welcome
+to the next kubelet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, NoReturn
+
+import grpc
+import grpc.aio
+
+from kube.errors import cut
+from kube.watch import Backoff
+from plugin.deviceplugin.kubelet_socket import LOOK_EVERY_S, KubeletSocket
+from plugin.errors import RegistrationError
+from plugin.pb import deviceplugin_v1beta1_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+    from pathlib import Path
+
+    from plugin.deviceplugin.kubelet_socket import Mark
+    from plugin.deviceplugin.server import ResourceServer
+
+__all__ = ["Phase", "Registration", "Standing", "Timing"]
+
+_VERSION = "v1beta1"
+"""The one version there is (k8s.io/kubelet v0.36.3, pkg/apis/deviceplugin/v1beta1/constants.go)."""
+_ENDED = "the kubelet ended its watch"
+_REPLACED = "the kubelet's socket was replaced"
+_REGISTER = "/v1beta1.Registration/Register"
+_CHANNEL_OPTIONS = (
+    # Channels to one address share their connection, and how long it waits after a refusal. A
+    # kubelet that has just come back must not be waited for as one that is gone.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class Phase(Enum):
+    """How a resource stands with the kubelet."""
+
+    WAITING = "waiting"
+    """There is no socket of a kubelet."""
+    FAILED = "failed"
+    """The registration failed; it will be tried again."""
+    REGISTERED = "registered"
+    """The kubelet watches the devices."""
+    LOST = "lost"
+    """It was registered and is no longer; it will be again."""
+    UNWANTED = "unwanted"
+    """It is served, and by the settings no kubelet is told of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A change in how a resource stands; `detail` says why, `delay_s` how long until the next try.
+
+    A new kubelet may be tried sooner.
+    """
+
+    resource: str
+    phase: Phase
+    detail: str = ""
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long things may take, in seconds."""
+
+    look_every_s: float = LOOK_EVERY_S
+    """Between two looks at the kubelet's socket."""
+    register_s: float = 12.0
+    """For a registration. The kubelet tries for 10 s to reach us before it answers (plugin/v1beta1/
+    client.go, dial)."""
+    watch_s: float = 5.0
+    """From the kubelet's answer to the begin of its watch, which follows at once."""
+    first_delay_s: float = 0.1
+    cap_delay_s: float = 5.0
+    """Pauses. The cap decides for how long a node offers no GPU once what was wrong is mended."""
+    settle_s: float = 0.05
+    """The part of a pause that never ends early: ample for what the kubelet does in a few lines
+    when a watch ends."""
+    steady_s: float = 10.0
+    """A registration that lasted this long is no part of a row of failures."""
+
+
+_TIMING = Timing()
+
+
+class Registration:
+    """Keeps what `servers` offer registered at the kubelet whose socket is at `socket`.
+
+    `socket` None: serve, and register nowhere. The sockets of the servers have to lie in the folder
+    of the kubelet's: it looks for them beside its own.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[ResourceServer],
+        socket: Path | None,
+        *,
+        on_change: Callable[[Standing], None],
+        timing: Timing = _TIMING,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._servers = tuple(servers)
+        self._path = socket
+        self._on_change = on_change
+        self._timing = timing
+        self._draw = draw
+
+    async def run(self) -> None:
+        """Serve and keep registered until cancelled; then the kubelet sees every watch end."""
+        async with asyncio.TaskGroup() as group:
+            if self._path is None:
+                for server in self._servers:
+                    group.create_task(self._serve_alone(server))
+                await asyncio.Event().wait()
+            else:
+                socket = KubeletSocket(self._path, look_every_s=self._timing.look_every_s)
+                for server in self._servers:
+                    group.create_task(self._keep(server, socket))
+                await socket.watch()
+
+    async def _serve_alone(self, server: ResourceServer) -> NoReturn:
+        backoff = self._backoff()
+        while True:
+            try:
+                async with server.serving():
+                    self._tell(server, Phase.UNWANTED)
+                    await asyncio.Event().wait()
+            except RegistrationError as error:
+                delay_s = backoff.next_s()
+                self._tell(server, Phase.FAILED, str(error), delay_s)
+                await asyncio.sleep(delay_s)
+
+    async def _keep(self, server: ResourceServer, socket: KubeletSocket) -> NoReturn:
+        timing = self._timing
+        backoff = self._backoff()
+        clock = asyncio.get_running_loop().time
+        last: Mark | None = None
+        while True:
+            mark = await self._present(server, socket)
+            if mark != last:
+                # Another kubelet: what went wrong with the one before does not count.
+                backoff.reset()
+                last = mark
+            try:
+                async with server.serving() as service:
+                    await self._enter(server, service.began, socket, mark)
+                    self._tell(server, Phase.REGISTERED)
+                    since_s = clock()
+                    is_ended = await _done_before_replaced(service.ended.wait(), socket, mark)
+            except RegistrationError as error:
+                phase, detail = Phase.FAILED, str(error)
+            else:
+                phase, detail = Phase.LOST, _ENDED if is_ended else _REPLACED
+                if clock() - since_s >= timing.steady_s:
+                    backoff.reset()
+            delay_s = backoff.next_s()
+            self._tell(server, phase, detail, delay_s)
+            await asyncio.sleep(timing.settle_s)
+            await _pause(socket, mark, delay_s)
+
+    async def _present(self, server: ResourceServer, socket: KubeletSocket) -> Mark:
+        if socket.look() is None:
+            self._tell(server, Phase.WAITING, f"no socket at {socket.path}")
+        return await socket.other_than(None)
+
+    async def _enter(
+        self, server: ResourceServer, began: asyncio.Event, socket: KubeletSocket, mark: Mark
+    ) -> None:
+        """Register, and wait for the kubelet's watch.
+
+        A kubelet that starts meanwhile may have removed our socket from its folder, and tries for
+        10 s to reach us there: its new socket tells us not to wait for that.
+        """
+
+        async def enter() -> None:
+            await self._register(server, socket.path)
+            await self._watched(server, began)
+
+        if not await _done_before_replaced(enter(), socket, mark):
+            msg = f"{server.offer.resource}: {_REPLACED} while we registered, expected it to stay"
+            raise RegistrationError(msg)
+
+    async def _register(self, server: ResourceServer, path: Path) -> None:
+        """Tell the kubelet. It has asked us for our options when this returns."""
+        options = server.offer.options
+        request = pb.RegisterRequest(
+            version=_VERSION,
+            endpoint=server.path.name,
+            resource_name=server.offer.resource,
+            options=pb.DevicePluginOptions(
+                pre_start_required=options.is_pre_start_required,
+                get_preferred_allocation_available=options.is_preferred_allocation_available,
+            ),
+        )
+        async with grpc.aio.insecure_channel(f"unix:{path}", options=_CHANNEL_OPTIONS) as channel:
+            register = channel.unary_unary(
+                _REGISTER,
+                request_serializer=pb.RegisterRequest.SerializeToString,
+                response_deserializer=pb.Empty.FromString,
+            )
+            try:
+                await register(request, timeout=self._timing.register_s)
+            except grpc.aio.AioRpcError as error:
+                msg = f"{server.offer.resource}: {self._refusal(server, path, error)}"
+                raise RegistrationError(msg) from error
+
+    def _refusal(self, server: ResourceServer, path: Path, error: grpc.aio.AioRpcError) -> str:
+        expected = {
+            grpc.StatusCode.UNAVAILABLE: "a kubelet to listen there",
+            grpc.StatusCode.DEADLINE_EXCEEDED: f"an answer within {self._timing.register_s:g} s",
+        }.get(
+            error.code(),
+            f"it to speak {_VERSION}, to take the name and to reach {server.path.name} in its "
+            "folder",
+        )
+        said = cut(f"{error.code().name}: {error.details()}")
+        return f"the kubelet at {path} did not take the registration ({said}), expected {expected}"
+
+    async def _watched(self, server: ResourceServer, began: asyncio.Event) -> None:
+        try:
+            async with asyncio.timeout(self._timing.watch_s):
+                await began.wait()
+        except TimeoutError as error:
+            msg = (
+                f"{server.offer.resource}: the kubelet took the registration and asks for no "
+                f"devices, expected ListAndWatch within {self._timing.watch_s:g} s"
+            )
+            raise RegistrationError(msg) from error
+
+    def _backoff(self) -> Backoff:
+        timing = self._timing
+        return Backoff(first_s=timing.first_delay_s, cap_s=timing.cap_delay_s, draw=self._draw)
+
+    def _tell(
+        self, server: ResourceServer, phase: Phase, detail: str = "", delay_s: float = 0.0
+    ) -> None:
+        self._on_change(Standing(server.offer.resource, phase, detail, delay_s))
+
+
+async def _done_before_replaced(
+    work: Coroutine[object, object, object], socket: KubeletSocket, mark: Mark
+) -> bool:
+    """Do the work, but only until the socket is another one. Whether it was done before that."""
+    if socket.look() not in {mark, None}:
+        work.close()
+        return False
+    working = asyncio.ensure_future(work)
+    replacing = asyncio.ensure_future(socket.other_than(mark))
+    try:
+        await asyncio.wait((working, replacing), return_when=asyncio.FIRST_COMPLETED)
+        if replacing.done():
+            return False
+        working.result()
+        return True
+    finally:
+        working.cancel()
+        replacing.cancel()
+        await asyncio.gather(working, replacing, return_exceptions=True)
+
+
+async def _pause(socket: KubeletSocket, mark: Mark, at_most_s: float) -> None:
+    """Wait, but no longer than until the socket is another one."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(at_most_s):
+            await socket.other_than(mark)

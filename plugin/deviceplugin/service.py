@@ -1,0 +1,340 @@
+"""The kubelet's questions about one resource, as values, and our answers as messages.
+
+What it answers: the five calls of the device plugin API v1beta1, by asking an `Allocator`. It
+alone knows gRPC's status codes. Every error here fails a pod for good (the kubelet's
+devicemanager/manager.go; reason UnexpectedAdmissionError), so few things are one:
+
+    INVALID_ARGUMENT     a device that is not listed, a size that cannot be had
+    FAILED_PRECONDITION  the allocator refuses
+    DEADLINE_EXCEEDED    the allocator gives no answer in time; says where it waits
+    INTERNAL             the allocator fails
+
+The kubelet sets no deadline for GetPreferredAllocation and Allocate, and makes both calls in the
+loop that starts every pod of the node (devicemanager/endpoint.go): the deadline here keeps a plugin
+that hangs from halting the node.
+
+It must never choose a device, nor know of sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from types import CoroutineType
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import grpc
+
+from kube.errors import cut
+from plugin.deviceplugin.messages import access_message, listing_message
+from plugin.deviceplugin.offer import Refused
+from plugin.errors import PluginError
+from plugin.pb import deviceplugin_v1beta1_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
+
+    from grpc.aio import ServicerContext
+
+    from plugin.deviceplugin.offer import Offer
+
+__all__ = [
+    "DEADLINE_S",
+    "Call",
+    "CallOutcome",
+    "DevicePluginService",
+    "Verb",
+]
+
+DEADLINE_S = 1.0
+"""For a whole GetPreferredAllocation or Allocate: both hold up every pod of the node."""
+_PRE_START_DEADLINE_S = 25.0
+"""The kubelet itself waits for 30 s (constants.go, KubeletPreStartContainerRPCTimeoutInSecs), and
+holds up nobody else meanwhile; ours comes first, since it says what hung."""
+_FOLLOWS_WITHIN_S = 0.2
+"""Allocate follows GetPreferredAllocation, and one container the other, with nothing in between: a
+millisecond, or far more on a machine that is busy."""
+_SERVICE = "v1beta1.DevicePlugin"
+
+T = TypeVar("T")
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+class Verb(Enum):
+    """The calls that an allocator answers."""
+
+    PREFERRED = "GetPreferredAllocation"
+    ALLOCATE = "Allocate"
+    PRE_START = "PreStartContainer"
+
+
+class CallOutcome(Enum):
+    """How a call ended."""
+
+    OK = "ok"
+    INVALID = "invalid"
+    REFUSED = "refused"
+    LATE = "late"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that has been answered; `detail` says why where the outcome is not OK."""
+
+    resource: str
+    verb: Verb
+    outcome: CallOutcome
+    duration_s: float
+    detail: str = ""
+
+
+_CODES = {
+    CallOutcome.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
+    CallOutcome.REFUSED: grpc.StatusCode.FAILED_PRECONDITION,
+    CallOutcome.LATE: grpc.StatusCode.DEADLINE_EXCEEDED,
+    CallOutcome.FAILED: grpc.StatusCode.INTERNAL,
+}
+
+
+class _Unanswerable(Exception):
+    """The call ends without an answer."""
+
+    def __init__(self, outcome: CallOutcome, detail: str) -> None:
+        super().__init__(detail)
+        self.outcome = outcome
+        self.detail = detail
+
+
+class DevicePluginService:
+    """Serves one resource on one gRPC server; of no use for a second one.
+
+    `began` is set when the kubelet (whoever asks first) watches the devices, `ended` when it has
+    stopped to: the kubelet never asks a second time by itself.
+    """
+
+    def __init__(
+        self, offer: Offer, *, on_call: Callable[[Call], None], deadline_s: float = DEADLINE_S
+    ) -> None:
+        self._resource = offer.resource
+        self._listing = offer.listing
+        self._allocator = offer.allocator
+        self._options = offer.options
+        self._on_call = on_call
+        self._deadlines_s = {
+            Verb.PREFERRED: deadline_s,
+            Verb.ALLOCATE: deadline_s,
+            Verb.PRE_START: _PRE_START_DEADLINE_S,
+        }
+        self._n_under_way = 0
+        self._ended_s = -_FOLLOWS_WITHIN_S
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+        self.began = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        """What a server is given."""
+        return grpc.method_handlers_generic_handler(
+            _SERVICE,
+            {
+                "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(
+                    self._get_options,
+                    pb.Empty.FromString,
+                    pb.DevicePluginOptions.SerializeToString,
+                ),
+                "ListAndWatch": grpc.unary_stream_rpc_method_handler(
+                    self._list_and_watch,
+                    pb.Empty.FromString,
+                    pb.ListAndWatchResponse.SerializeToString,
+                ),
+                Verb.PREFERRED.value: grpc.unary_unary_rpc_method_handler(
+                    self._answering(Verb.PREFERRED, self._preferred),
+                    pb.PreferredAllocationRequest.FromString,
+                    pb.PreferredAllocationResponse.SerializeToString,
+                ),
+                Verb.ALLOCATE.value: grpc.unary_unary_rpc_method_handler(
+                    self._answering(Verb.ALLOCATE, self._allocate),
+                    pb.AllocateRequest.FromString,
+                    pb.AllocateResponse.SerializeToString,
+                ),
+                Verb.PRE_START.value: grpc.unary_unary_rpc_method_handler(
+                    self._answering(Verb.PRE_START, self._pre_start),
+                    pb.PreStartContainerRequest.FromString,
+                    pb.PreStartContainerResponse.SerializeToString,
+                ),
+            },
+        )
+
+    async def idle(self) -> None:
+        """Wait until no call of the allocator's is under way, nor likely to follow the last one.
+
+        The kubelet hangs up on a plugin whose watch ends, and fails a pod for which it has asked
+        half of its questions.
+        """
+        clock = asyncio.get_running_loop().time
+        while True:
+            await self._is_idle.wait()
+            rest_s = self._ended_s + _FOLLOWS_WITHIN_S - clock()
+            if rest_s <= 0:
+                return
+            await asyncio.sleep(rest_s)
+
+    async def _get_options(self, _request: pb.Empty, _context: object) -> pb.DevicePluginOptions:
+        return pb.DevicePluginOptions(
+            pre_start_required=self._options.is_pre_start_required,
+            get_preferred_allocation_available=self._options.is_preferred_allocation_available,
+        )
+
+    async def _list_and_watch(
+        self, _request: pb.Empty, _context: object
+    ) -> AsyncIterator[pb.ListAndWatchResponse]:
+        """Send the whole list at once and after each change, until the caller or the server ends.
+
+        Both ends arrive as a cancellation (grpc.aio).
+        """
+        is_first = not self.began.is_set()
+        self.began.set()
+        try:
+            devices = self._listing.devices
+            while True:
+                yield listing_message(devices)
+                devices = await self._listing.changed_from(devices)
+        finally:
+            if is_first:
+                self.ended.set()
+
+    def _answering(
+        self, verb: Verb, answer: Callable[[Request], Coroutine[object, object, Response]]
+    ) -> Callable[[Request, ServicerContext[Request, Response]], Awaitable[Response]]:
+        """Make a gRPC method of a function that may raise `_Unanswerable`."""
+
+        async def method(request: Request, context: ServicerContext[Request, Response]) -> Response:
+            clock = asyncio.get_running_loop().time
+            began_s = clock()
+            with self._under_way():
+                try:
+                    response = await self._in_time(verb, answer(request))
+                except _Unanswerable as error:
+                    outcome, detail = error.outcome, cut(f"{verb.value}: {error}")
+                else:
+                    self._on_call(Call(self._resource, verb, CallOutcome.OK, clock() - began_s))
+                    return response
+                self._on_call(Call(self._resource, verb, outcome, clock() - began_s, detail))
+            return await context.abort(_CODES[outcome], f"{self._resource}: {detail}")
+
+        return method
+
+    @contextmanager
+    def _under_way(self) -> Generator[None]:
+        self._n_under_way += 1
+        self._is_idle.clear()
+        try:
+            yield
+        finally:
+            self._n_under_way -= 1
+            self._ended_s = asyncio.get_running_loop().time()
+            if not self._n_under_way:
+                self._is_idle.set()
+
+    async def _in_time(self, verb: Verb, work: Coroutine[object, object, T]) -> T:
+        """Do the work, but no longer than the deadline, even if it will not be cancelled."""
+        deadline_s = self._deadlines_s[verb]
+        task = asyncio.create_task(work, name=f"{verb.value} of {self._resource}")
+        try:
+            await asyncio.wait((task,), timeout=deadline_s)
+            if not task.done():
+                msg = f"no answer within {deadline_s:g} s, waited in {_where(task.get_coro())}"
+                raise _Unanswerable(CallOutcome.LATE, msg)
+            return task.result()
+        except PluginError as error:
+            raise _Unanswerable(CallOutcome.FAILED, str(error)) from error
+        finally:
+            if not task.done():
+                task.cancel()
+                task.add_done_callback(_forget)
+
+    async def _preferred(
+        self, request: pb.PreferredAllocationRequest
+    ) -> pb.PreferredAllocationResponse:
+        responses: list[pb.ContainerPreferredAllocationResponse] = []
+        for one in request.container_requests:
+            available, must_include = self._available(one), tuple(one.must_include_deviceIDs)
+            size = one.allocation_size
+            self._must_list(must_include)
+            _must_be_possible(available, must_include, size)
+            found = await self._allocator.preferred(available, must_include=must_include, size=size)
+            responses.append(pb.ContainerPreferredAllocationResponse(deviceIDs=_granted(found)))
+        return pb.PreferredAllocationResponse(container_responses=responses)
+
+    async def _allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
+        containers = tuple(tuple(one.devices_ids) for one in request.container_requests)
+        for ids in containers:
+            self._must_list(ids)
+        found = _granted(await self._allocator.allocate(containers))
+        return pb.AllocateResponse(container_responses=[access_message(one) for one in found])
+
+    async def _pre_start(
+        self, request: pb.PreStartContainerRequest
+    ) -> pb.PreStartContainerResponse:
+        ids = tuple(request.devices_ids)
+        self._must_list(ids)
+        _granted(await self._allocator.pre_start(ids))
+        return pb.PreStartContainerResponse()
+
+    def _available(self, one: pb.ContainerPreferredAllocationRequest) -> tuple[str, ...]:
+        """What may be chosen from, without what is not listed.
+
+        The kubelet's picture may be older than the list, and a device that has gone meanwhile is no
+        reason to fail a pod that can have others.
+        """
+        listed = self._listing.ids
+        return tuple(id_ for id_ in one.available_deviceIDs if id_ in listed)
+
+    def _must_list(self, ids: Sequence[str]) -> None:
+        unknown = sorted(set(ids) - self._listing.ids)
+        if unknown:
+            n_listed = len(self._listing.devices)
+            msg = f"unknown devices {', '.join(unknown)}, expected some of the {n_listed} listed"
+            raise _Unanswerable(CallOutcome.INVALID, msg)
+
+
+def _must_be_possible(available: Sequence[str], must_include: Sequence[str], size: int) -> None:
+    missing = sorted(set(must_include) - set(available))
+    if missing:
+        msg = f"must_include names {', '.join(missing)}, expected available devices alone"
+        raise _Unanswerable(CallOutcome.INVALID, msg)
+    least = max(1, len(must_include))
+    if not least <= size <= len(available):
+        msg = (
+            f"allocation_size is {size}, expected {least} (must_include) "
+            f"to {len(available)} (available and listed)"
+        )
+        raise _Unanswerable(CallOutcome.INVALID, msg)
+
+
+def _granted(found: T | Refused) -> T:
+    if isinstance(found, Refused):
+        raise _Unanswerable(CallOutcome.REFUSED, found.reason)
+    return found
+
+
+def _where(coroutine: object) -> str:
+    """Name the functions in which suspended work waits, outermost first, without asyncio's own."""
+    names: list[str] = []
+    while isinstance(coroutine, CoroutineType):
+        frame = coroutine.cr_frame
+        module = str(frame.f_globals.get("__name__")) if frame is not None else ""
+        if module != __name__ and not module.startswith("asyncio"):
+            names.append(f"{module}.{coroutine.__qualname__}")
+        coroutine = cast("object", coroutine.cr_await)
+    return " > ".join(names) or "nothing of ours"
+
+
+def _forget(task: asyncio.Task[object]) -> None:
+    """Take what became of work that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()

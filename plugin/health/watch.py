@@ -1,0 +1,279 @@
+"""Keeps an eye on the machine: what becomes unhealthy, what recovers, which links changed.
+
+What it answers: nothing; it asks a `MachineReader` in a worker thread, one call at a time, and
+tells its `HealthView` on the event loop: the devices that are unhealthy, at every change, and the
+machine's reading, where it is another. What is unhealthy `plugin.health.book` decides.
+
+- `wait` is called again and again, each time for `wait_s`; a call cannot be broken off, so that is
+  also how long cancelling may take.
+- `faults` is asked every `poll_s`, as there are machines that tell of no events, and GPUs that are
+  lost without one; and after an event that counts, but for that reason never sooner than `settle_s`
+  after the last time.
+- `read` is called every `reread_s`, and `settle_s` after an event that counts or where other GPUs
+  are at fault (links go down with a GPU, and an XID may tell of a link), but for that reason never
+  sooner than `gap_s` after the last time.
+
+A reader that fails is asked again, after growing delays (`MAX_DELAY_S`); what was known stays.
+After `N_SILENT` failed polls in a row, or when a call does not come back within `deadline_s`, the
+whole machine counts as unhealthy until a poll succeeds.
+
+Idle it wakes up 1.25 times a second for `wait`, 0.2 times for `faults`, and once in five minutes
+for `read`: at well under 1 ms of CPU for each of the first two that is some 0.1 % of a core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from plugin.errors import PluginError
+from plugin.health.book import HealthBook
+from plugin.machine import EventKind
+from topology.errors import TopologyError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from plugin.machine import Device, GpuEvent, MachineReader, MachineReading
+
+__all__ = ["HealthLog", "HealthTimes", "HealthView", "HealthWatch"]
+
+T = TypeVar("T")
+
+N_SILENT = 3
+"""Failed polls in a row after which the machine cannot be asked: some three seconds, which a
+driver that is loaded anew may need. NVIDIA's plugin gives up at the first error, for good."""
+FIRST_DELAY_S = 1.0
+"""Before a reader that failed is asked again; doubled with each failure in a row."""
+MAX_DELAY_S = 5.0
+"""Longest such delay: NVIDIA's plugin asks every five seconds, however things are."""
+GIVE_UP_S = 1.0
+"""How long cancelling waits for a call that is under way."""
+
+READER_ERRORS = (PluginError, TopologyError, OSError)
+"""What a machine that cannot be read may raise; anything else is a fault of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthTimes:
+    """When to look; all in seconds.
+
+    - `wait_s` 0.8: cancelling takes less than a second.
+    - `poll_s` 5: the rhythm of NVIDIA's plugin (k8s-device-plugin v0.20.0, health.go:121).
+    - `reread_s` 300: some 3,100 NVML calls on 8 GPUs, tens of milliseconds where a call takes ten
+      microseconds; MIG that was set up anew and links that came back are seen that late.
+    - `settle_s` 1: the links of a GPU that fails do not all go down in the same instant.
+    - `gap_s` 5: a storm of errors may cost as much as a reading every five seconds.
+    - `deadline_s` 60: reading the links of 8 GPUs took 30 s on one machine
+      (k8s-device-plugin issue 774).
+    """
+
+    wait_s: float = 0.8
+    poll_s: float = 5.0
+    reread_s: float = 300.0
+    settle_s: float = 1.0
+    gap_s: float = 5.0
+    deadline_s: float = 60.0
+
+
+class HealthView(Protocol):
+    """Whom the watch tells. All is called on the event loop and must not wait."""
+
+    def devices(self) -> Iterable[Device]:
+        """The devices that are served now."""
+        ...
+
+    def see_health(self, unhealthy: Mapping[str, str]) -> None:
+        """Devices that are not to be given away: reason by id. Called when it is another map."""
+        ...
+
+    def see_reading(self, reading: MachineReading) -> None:
+        """The machine was read and is not as it was; `see_health` follows before anything else."""
+        ...
+
+
+class HealthLog(Protocol):
+    """What the watch has to say to the log."""
+
+    def gpu_event(self, event: GpuEvent, *, counts: bool) -> None:
+        """Something happened to a GPU; `counts` where it makes devices unhealthy."""
+        ...
+
+    def reader_failed(self, what: str, reason: str, *, n_failures: int) -> None:
+        """A call of the reader failed, for the n-th time in a row."""
+        ...
+
+    def reader_works(self, what: str) -> None:
+        """A call that had failed works again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Tools:
+    reader: MachineReader
+    view: HealthView
+    log: HealthLog
+    clock: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]]
+
+
+class HealthWatch:
+    """`run` watches until cancelled. `reading` is what `view` knows of the machine already.
+
+    Nobody else may call the reader meanwhile; it may be closed when `run` has ended.
+    """
+
+    def __init__(  # noqa: PLR0913 - the three doors, what is known, and what tests replace
+        self,
+        reader: MachineReader,
+        view: HealthView,
+        *,
+        log: HealthLog,
+        reading: MachineReading,
+        book: HealthBook | None = None,
+        times: HealthTimes | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._tools = _Tools(reader, view, log, clock, sleep)
+        self._times = times or HealthTimes()
+        self._book = book or HealthBook()
+        self._reading = reading
+        self._lost = frozenset(gpu.uuid for gpu in reading.gpus if gpu.fault is not None)
+        self._unhealthy: Mapping[str, str] = {}
+        self._failures: Counter[str] = Counter()
+        self._poll_at_s = self._last_poll_s = self._last_read_s = clock()
+        self._read_at_s = clock() + self._times.reread_s
+
+    @property
+    def book(self) -> HealthBook:
+        """What is known to be wrong, for whoever watches the same machine next."""
+        return self._book
+
+    @property
+    def unhealthy(self) -> Mapping[str, str]:
+        """What was told last: reason by device id."""
+        return self._unhealthy
+
+    async def run(self) -> None:
+        """Watch until cancelled; the first poll is made at once."""
+        while True:
+            now_s = self._tools.clock()
+            if now_s >= self._poll_at_s:
+                await self._poll()
+            if now_s >= self._read_at_s:
+                await self._read()
+            await self._wait()
+
+    def tell(self) -> None:
+        """Tell who is unhealthy, if that is new. Call it when other devices are served."""
+        unhealthy = self._book.unhealthy(self._tools.view.devices())
+        if unhealthy != self._unhealthy:
+            self._unhealthy = unhealthy
+            self._tools.view.see_health(unhealthy)
+
+    # --- the three questions ---
+
+    async def _wait(self) -> None:
+        events = await self._ask("wait", self._tools.reader.wait, self._times.wait_s)
+        if events is None:
+            self._poll_soon()  # an event may have been missed
+            await self._tools.sleep(self._delay_s("wait"))
+            return
+        for event in events:
+            counts = self._book.counts(event)
+            self._tools.log.gpu_event(event, counts=counts)
+            self._book = self._book.after_event(event, self._tools.clock())
+            if counts or event.kind is EventKind.LOST_EVENTS:
+                self._poll_soon()
+                self._reread_soon()
+        self.tell()
+
+    async def _poll(self) -> None:
+        faults = await self._ask("faults", self._tools.reader.faults)
+        now_s = self._last_poll_s = self._tools.clock()
+        if faults is None:
+            self._poll_at_s = now_s + self._delay_s("faults")
+            if self._failures["faults"] >= N_SILENT:
+                self._book = self._book.after_silence("the machine's GPUs cannot be asked")
+        else:
+            self._poll_at_s = now_s + self._times.poll_s
+            lost = frozenset(faults)
+            if lost != self._lost:
+                self._lost = lost
+                self._reread_soon()
+            self._book = self._book.after_poll(faults, now_s)
+        self.tell()
+
+    async def _read(self) -> None:
+        reading = await self._ask("read", self._tools.reader.read)
+        self._last_read_s = self._tools.clock()
+        delay_s = self._times.reread_s if reading is not None else self._delay_s("read")
+        self._read_at_s = self._last_read_s + delay_s
+        if reading is not None and reading != self._reading:
+            self._reading = reading
+            self._tools.view.see_reading(reading)
+            self.tell()
+
+    # --- when ---
+
+    def _poll_soon(self) -> None:
+        soonest_s = self._last_poll_s + self._times.settle_s
+        self._poll_at_s = min(self._poll_at_s, max(soonest_s, self._tools.clock()))
+
+    def _reread_soon(self) -> None:
+        soonest_s = self._last_read_s + self._times.gap_s
+        settled_s = self._tools.clock() + self._times.settle_s
+        self._read_at_s = min(self._read_at_s, max(soonest_s, settled_s))
+
+    def _delay_s(self, what: str) -> float:
+        """The delay after this many failures in a row: 1 s, 2 s, 4 s, then `MAX_DELAY_S`."""
+        doublings = min(self._failures[what] - 1, 30)  # any delay is at its cap by then
+        return min(FIRST_DELAY_S * (1 << doublings), MAX_DELAY_S)
+
+    # --- the thread ---
+
+    async def _ask(self, what: str, call: Callable[..., T], *args: float) -> T | None:
+        """What the reader answers; None where it failed."""
+        try:
+            answer = await self._in_thread(what, call, *args)
+        except READER_ERRORS as error:
+            self._failures[what] += 1
+            n_failures = self._failures[what]
+            self._tools.log.reader_failed(what, str(error), n_failures=n_failures)
+            return None
+        if self._failures.pop(what, 0):
+            self._tools.log.reader_works(what)
+        return answer
+
+    async def _in_thread(self, what: str, call: Callable[..., T], *args: float) -> T:
+        """Run a call in a thread, to its end even where we are cancelled (up to `GIVE_UP_S`)."""
+        running = asyncio.ensure_future(asyncio.to_thread(call, *args))
+        try:
+            done, _ = await asyncio.wait({running}, timeout=self._times.deadline_s)
+            if not done:
+                self._fall_silent(what)
+                await asyncio.wait({running})
+        except asyncio.CancelledError:
+            await asyncio.wait({running}, timeout=GIVE_UP_S)
+            running.add_done_callback(_drop)
+            raise
+        return running.result()
+
+    def _fall_silent(self, what: str) -> None:
+        """A call does not come back: nothing may be given away that nobody can ask about."""
+        reason = f"the driver does not answer ({what}, {self._times.deadline_s:g} s)"
+        self._failures[what] += 1
+        self._tools.log.reader_failed(what, reason, n_failures=self._failures[what])
+        self._book = self._book.after_silence(reason)
+        self.tell()
+        self._poll_soon()
+
+
+def _drop(call: asyncio.Future[T]) -> None:
+    """Take note of how a call ended that nobody waits for any more."""
+    if not call.cancelled():
+        call.exception()

@@ -1,0 +1,174 @@
+"""Who really has which devices, asked of the kubelet (PodResources v1, List and Get).
+
+What it answers: the holdings of the pods that are on the node now, or of one of them. The kubelet's
+answer is the truth about what was given out, whatever was planned. It names pods by namespace and
+name, leaves init containers out unless they are sidecars, and repeats a device for each of its NUMA
+nodes (Kubernetes 1.36, cm/container_manager.go, containerDevicesFromResourceDeviceInstances); here
+each device stands once.
+
+List has the kubelet count anew what is taken, which it must not while it gives something away
+(`plugin.kubelet.admission_gate`); Get only reads (apis/podresources/server_v1.go, 1.36.3).
+
+It must never wait without end: the kubelet's sync loop may be waiting for us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import grpc
+import grpc.aio
+
+from kube.errors import cut
+from kube.watch import Backoff
+from plugin.errors import KubeletError
+from plugin.pb import podresources_v1_pb2 as pb
+from plugin.pods import Holding
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+    from pathlib import Path
+
+__all__ = ["PodDevices", "PodResources", "PodResourcesTiming"]
+
+_LIST = "/v1.PodResourcesLister/List"
+_GET = "/v1.PodResourcesLister/Get"
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+_CHANNEL_OPTIONS = (
+    # Else a new channel inherits how long an older one to the same address waits after a refusal.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PodDevices:
+    """One answer. `pods` names (namespace, name) all that were listed, with devices or without.
+
+    `holdings` are ordered by namespace, pod, container and resource.
+    """
+
+    pods: frozenset[tuple[str, str]]
+    holdings: tuple[Holding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodResourcesTiming:
+    """How long things may take, in seconds.
+
+    The kubelet lets all its clients together ask 100 times a second, and 10 times at once
+    (apis/podresources/constants.go), so that a refused try is worth another one soon.
+    """
+
+    deadline_s: float = 0.8
+    """For everything. Below the deadline of a call of the kubelet's, which may wait for this."""
+    first_delay_s: float = 0.02
+    cap_delay_s: float = 0.1
+    """Between tries that the kubelet refuses because too many ask."""
+
+
+_TIMING = PodResourcesTiming()
+
+
+@dataclass(frozen=True, slots=True)
+class _Method(Generic[Request, Response]):
+    """A method by its path, and its messages."""
+
+    path: str
+    write: Callable[[Request], bytes]
+    read: Callable[[bytes], Response]
+
+
+class PodResources:
+    """Asks at the kubelet's PodResources socket.
+
+    Each question has a connection of its own: that costs half a millisecond, and a kubelet that has
+    come back is known at once.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        timing: PodResourcesTiming = _TIMING,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._path = path
+        self._timing = timing
+        self._draw = draw
+
+    async def read(self) -> PodDevices:
+        """All pods that the kubelet lists, and every container's devices.
+
+        Raises `KubeletError` where the kubelet does not answer in time, or not at all.
+        """
+        method = _Method(
+            _LIST,
+            pb.ListPodResourcesRequest.SerializeToString,
+            pb.ListPodResourcesResponse.FromString,
+        )
+        response = await self._ask(method, pb.ListPodResourcesRequest())
+        pods = frozenset((pod.namespace, pod.name) for pod in response.pod_resources)
+        return PodDevices(pods, _holdings(response.pod_resources))
+
+    async def read_pod(self, namespace: str, name: str) -> tuple[Holding, ...]:
+        """What the kubelet counts as one pod's. May be asked at any time.
+
+        Raises `KubeletError` as `read` does, where there is no such pod, and on a kubelet that does
+        not answer this (before 1.34 unless its feature gate KubeletPodResourcesGet is set).
+        """
+        method = _Method(
+            _GET,
+            pb.GetPodResourcesRequest.SerializeToString,
+            pb.GetPodResourcesResponse.FromString,
+        )
+        request = pb.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
+        response = await self._ask(method, request)
+        return _holdings([response.pod_resources])
+
+    async def _ask(self, method: _Method[Request, Response], request: Request) -> Response:
+        target = f"unix:{self._path}"
+        async with grpc.aio.insecure_channel(target, options=_CHANNEL_OPTIONS) as channel:
+            call = channel.unary_unary(
+                method.path, request_serializer=method.write, response_deserializer=method.read
+            )
+            try:
+                return await self._answer(partial(call, request))
+            except grpc.aio.AioRpcError as error:
+                msg = (
+                    f"PodResources at {self._path}: "
+                    f"{cut(f'{error.code().name}: {error.details()}')}, "
+                    f"expected the pods' devices within {self._timing.deadline_s:g} s"
+                )
+                raise KubeletError(msg) from error
+
+    async def _answer(self, call: Callable[..., Awaitable[Response]]) -> Response:
+        """Ask until the kubelet does not refuse because too many ask, or the time is up."""
+        timing = self._timing
+        backoff = Backoff(first_s=timing.first_delay_s, cap_s=timing.cap_delay_s, draw=self._draw)
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + timing.deadline_s
+        while True:
+            try:
+                return await call(timeout=until_s - clock())
+            except grpc.aio.AioRpcError as error:
+                delay_s = backoff.next_s()
+                is_refused = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                if not is_refused or clock() + delay_s >= until_s:
+                    raise
+            await asyncio.sleep(delay_s)
+
+
+def _holdings(pods: Iterable[pb.PodResources]) -> tuple[Holding, ...]:
+    ids: defaultdict[tuple[str, str, str, str], set[str]] = defaultdict(set)
+    for pod in pods:
+        for container in pod.containers:
+            for devices in container.devices:
+                key = (pod.namespace, pod.name, container.name, devices.resource_name)
+                ids[key].update(devices.device_ids)
+    return tuple(Holding(*key, tuple(sorted(found))) for key, found in sorted(ids.items()) if found)

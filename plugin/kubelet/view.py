@@ -1,0 +1,170 @@
+"""What the kubelet says at this moment about its pods and their devices.
+
+What it answers: one look, the pod list and then PodResources and the checkpoint, within a time that
+a waiting kubelet can bear; or that it could not be had. Also, what pods still have of what they
+had. It must never decide whose turn it is (`plugin.allocation.pod_matching`), nor keep anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from kube.errors import KubeError
+from plugin.errors import CheckpointError, KubeletError
+from plugin.kubelet.admission_gate import AdmissionGate
+from plugin.pods import as_holdings, is_over, read_checkpoint, read_node_pods
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from plugin.kubelet.pod_resources import PodDevices
+    from plugin.pods import Holding, NodePod
+
+__all__ = ["KubeletView", "Look", "PodDevicesSource", "PodSource"]
+
+LOOK_S = 0.7
+"""Longest look. Below the second within which a call of the kubelet's is to be answered."""
+
+
+class PodSource(Protocol):
+    """What is needed of `kube.client.kubelet`."""
+
+    async def pods(self, *, timeout_s: float | None = None) -> bytes:
+        """The pods as JSON. Raises `KubeError`."""
+        ...
+
+
+class PodDevicesSource(Protocol):
+    """What is needed of `plugin.kubelet.pod_resources`."""
+
+    async def read(self) -> PodDevices:
+        """Who has which devices. Raises `KubeletError`."""
+        ...
+
+    async def read_pod(self, namespace: str, name: str) -> tuple[Holding, ...]:
+        """What one pod has. Raises `KubeletError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look; `number` grows with the time at which looks began.
+
+    `devices` is None where PodResources was not asked or did not answer; `recorded` are what the
+    kubelet's checkpoint says is held, with uids and of init containers too, and None where it
+    cannot be read. `trouble` says what is missing, and why.
+    """
+
+    pods: tuple[NodePod, ...]
+    devices: PodDevices | None
+    recorded: tuple[Holding, ...] | None = None
+    trouble: str = ""
+    number: int = 0
+
+    @property
+    def tells_holdings(self) -> bool:
+        """Whether it tells who has which devices."""
+        return self.devices is not None or self.recorded is not None
+
+
+class KubeletView:
+    """Looks at one kubelet."""
+
+    def __init__(
+        self,
+        pods: PodSource,
+        devices: PodDevicesSource,
+        checkpoint: Path,
+        *,
+        gate: AdmissionGate | None = None,
+    ) -> None:
+        self.gate = gate or AdmissionGate()
+        """Keeps questions for PodResources apart from calls of the kubelet's."""
+        self._pods = pods
+        self._devices = devices
+        self._checkpoint = checkpoint
+        self._n_looks = 0
+
+    async def look(self, *, asks_devices: bool | None = None) -> Look:
+        """Ask for the pods, then for their devices, which are named by namespace and name alone.
+
+        In this order a pod that takes another one's name meanwhile is not given its devices. Raises
+        `KubeletError` where there is no pod list: devices tell no plan.
+
+        PodResources is asked as `asks_devices` says; None: where no call of the kubelet's is near.
+        """
+        self._n_looks += 1
+        number = self._n_looks
+        until_s = asyncio.get_running_loop().time() + LOOK_S
+        pods = await self._read_pods()
+        may_ask = not self.gate.is_busy if asks_devices is None else asks_devices
+        devices, trouble = await self._read_devices(until_s) if may_ask else (None, "")
+        recorded, unread = await asyncio.to_thread(self._read_checkpoint, pods, devices)
+        told = "; ".join(one for one in (trouble, unread) if one)
+        return Look(pods, devices, recorded, told, number)
+
+    async def still_held(self, holdings: Iterable[Holding]) -> tuple[Holding, ...]:
+        """What of these the kubelet counts as their pods' at this moment, ids and all.
+
+        May be asked while the kubelet waits for us. Nothing is still held by a pod that the kubelet
+        does not tell of: it has gone, or the kubelet cannot be asked for one pod, or not in time.
+        """
+        wanted = tuple(holdings)
+        pods = dict.fromkeys((one.namespace, one.name) for one in wanted)
+        had: list[Holding] = []
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                for namespace, name in pods:
+                    with contextlib.suppress(KubeletError):
+                        had += await self._devices.read_pod(namespace, name)
+        counted = {(*_place(one), id_) for one in had for id_ in one.ids}
+        kept = (
+            replace(one, ids=tuple(id_ for id_ in one.ids if (*_place(one), id_) in counted))
+            for one in wanted
+        )
+        return tuple(one for one in kept if one.ids)
+
+    async def _read_pods(self) -> tuple[NodePod, ...]:
+        try:
+            return read_node_pods(await self._pods.pods(timeout_s=LOOK_S))
+        except KubeError as error:
+            msg = f"the kubelet's pods cannot be read: {error}"
+            raise KubeletError(msg) from error
+
+    async def _read_devices(self, until_s: float) -> tuple[PodDevices | None, str]:
+        try:
+            with self.gate.question():
+                async with asyncio.timeout_at(until_s):
+                    return await self._devices.read(), ""
+        except TimeoutError:
+            return None, f"PodResources: no answer within the {LOOK_S:g} s of a look"
+        except KubeletError as error:
+            return None, str(error)
+
+    def _read_checkpoint(
+        self, pods: tuple[NodePod, ...], devices: PodDevices | None
+    ) -> tuple[tuple[Holding, ...] | None, str]:
+        """What the file tells of pods that are there.
+
+        It may be behind, and tell of pods that are gone or rejected: of those that have ended, and
+        that PodResources no longer lists, nothing is taken.
+        """
+        living = [
+            pod
+            for pod in pods
+            if not is_over(pod) and (devices is None or (pod.namespace, pod.name) in devices.pods)
+        ]
+        try:
+            return as_holdings(read_checkpoint(self._checkpoint.read_bytes()), living), ""
+        except FileNotFoundError:
+            return (), ""  # the kubelet has never given anything out
+        except (OSError, CheckpointError) as error:
+            return None, f"checkpoint {self._checkpoint}: {error}"
+
+
+def _place(holding: Holding) -> tuple[str, str, str, str]:
+    return (holding.namespace, holding.name, holding.container, holding.resource)

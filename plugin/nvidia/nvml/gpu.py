@@ -1,0 +1,327 @@
+"""Asks NVML everything about one GPU.
+
+What it answers: the `RawGpu` of a handle, with as few calls as tell it, and whether a GPU answers
+at all. It must never ask about two GPUs (`plugin.nvidia.nvml.reader`), nor interpret what it is
+told.
+
+Method:
+
+- Three questions show whether a GPU lives: its uuid, its memory (which the driver has to be asked
+  for, where NVML may know name and PCI id by heart) and the recovery action that the driver wants.
+  Any error there that is not "cannot tell" is a fault of this GPU.
+- All else is a fault only where NVML says that the GPU is gone; else the value stays unknown. That
+  a driver does not know a call is noted once, and so is every error that nobody expects.
+- Link states: from Hopper on by field, all in one call, as NCCL does (NVIDIA/nccl 5067397c,
+  src/graph/xml.cc:951-963, NVML_FI_DEV_NVLINK_GET_STATE for compute capability 9.0 on); before, by
+  nvmlDeviceGetNvLinkState while it answers. A link that sleeps is up: it wakes when it is used.
+- Far ends are asked one by one, unless the count of links to switches is that of the links up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from plugin.errors import NvmlError
+from plugin.machine import MigInstance
+from plugin.nvidia.nvml.library import Field, NvmlCode, fault_text
+from plugin.nvidia.nvml.mig_profile import mig_profile
+from plugin.nvidia.nvml.raw_machine import RawGpu, RawLink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from plugin.nvidia.nvml.library import Handle, Nvml
+    from plugin.sysfs import Sysfs
+
+__all__ = ["LIBRARY_GONE_CODES", "QUIET_CODES", "FarEnds", "GpuAsker", "recovery_fault"]
+
+T = TypeVar("T")
+FarEnds = dict[tuple[str, int], RawLink]
+"""By uuid and link: where a link ends does not change while the driver runs, only its state."""
+
+CANNOT_TELL_CODES = frozenset(
+    {
+        NvmlCode.INVALID_ARGUMENT,
+        NvmlCode.NOT_SUPPORTED,
+        NvmlCode.NO_PERMISSION,
+        NvmlCode.NOT_FOUND,
+        NvmlCode.FUNCTION_NOT_FOUND,
+        NvmlCode.NO_DATA,
+        NvmlCode.ARGUMENT_VERSION_MISMATCH,
+        NvmlCode.DEPRECATED,
+        NvmlCode.NOT_READY,
+    }
+)
+"""Codes that say that NVML has no such value here, for us or at all; the GPU may be well."""
+QUIET_CODES = frozenset(
+    {NvmlCode.INVALID_ARGUMENT, NvmlCode.NOT_SUPPORTED, NvmlCode.NOT_FOUND, NvmlCode.NO_DATA}
+)
+"""Those that are ordinary: a product without the feature."""
+GONE_CODES = frozenset({NvmlCode.GPU_IS_LOST, NvmlCode.RESET_REQUIRED, NvmlCode.GPU_NOT_FOUND})
+"""Codes that speak of the GPU itself, whatever was asked."""
+
+LIBRARY_GONE_CODES = frozenset(
+    {NvmlCode.UNINITIALIZED, NvmlCode.DRIVER_NOT_LOADED, NvmlCode.LIB_RM_VERSION_MISMATCH}
+)
+"""Codes that speak of the driver, not of a GPU: handles are void."""
+
+_HOPPER = 9
+"""Major compute capability from which NCCL reads link states by field."""
+_UP_STATES = frozenset({1, 2})
+"""NVML_NVLINK_STATE_ACTIVE and _SLEEP; 0 is inactive, 3 active with its traffic disabled."""
+_TYPE_GPU = 0
+_TYPE_NPU = 1
+_TYPE_SWITCH = 2
+"""NVML_NVLINK_DEVICE_TYPE_* (nvml.h)."""
+
+_RECOVERY_ACTIONS = {
+    1: "reset of the GPU",
+    2: "reboot of the node",
+    3: "end of peer-to-peer traffic",
+    4: "end of its work, then a reset",
+    6: "reset of its PCIe bus",
+    7: "reboot of the system",
+}
+"""NVML_GPU_RECOVERY_ACTION_* (nvml.h; docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt, "Error
+Recovery and Response Flags") for which no new work should start. 0 is none; 5, recovery of the IMEX
+domain, is about other nodes."""
+
+
+def recovery_fault(action: int | None) -> str | None:
+    """Why the driver wants no new work on a GPU; None where it wants nothing, or nobody told.
+
+    >>> recovery_fault(1), recovery_fault(0)
+    ('the driver asks for a reset of the GPU', None)
+    """
+    wanted = _RECOVERY_ACTIONS.get(action or 0)
+    return None if wanted is None else f"the driver asks for a {wanted}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """What one call for fields told; `states` by link, of those that were told."""
+
+    n_links: int | None
+    n_switch_links: int | None
+    n_c2c_links: int | None
+    recovery_action: int | None
+    states: Mapping[int, int]
+
+
+class GpuAsker:
+    """Asks about GPUs one after the other; `notes` gathers what people should know, once each.
+
+    `far_ends` are those that are known already; it adds what it learns, for the next one.
+    """
+
+    def __init__(self, nvml: Nvml, sysfs: Sysfs, far_ends: FarEnds) -> None:
+        self._nvml = nvml
+        self._sysfs = sysfs
+        self._far_ends = far_ends
+        self._notes: dict[str, None] = {}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be read, and why."""
+        return tuple(self._notes)
+
+    def fault_of(self, handle: Handle) -> str | None:
+        """Why a GPU cannot be used now: two calls.
+
+        Raises `NvmlError` where the library lost its driver; so does `ask`.
+        """
+        try:
+            self._alive(lambda: self._nvml.memory_bytes(handle))
+            wanted = ((Field.GPU_RECOVERY_ACTION, 0),)
+            told = self._alive(lambda: self._nvml.fields(handle, wanted))
+        except NvmlError as error:
+            return _fault(error)
+        return None if told is None else recovery_fault(told[0])
+
+    def ask(self, index: int, handle: Handle, uuid: str) -> RawGpu:
+        """Everything; where the GPU fails on the way, what it told until then and its fault."""
+        gpu = RawGpu(index=index, uuid=uuid)
+        try:
+            for part in (self._identity, self._condition, self._mig):
+                gpu = part(handle, gpu)
+        except NvmlError as error:
+            return replace(gpu, fault=_fault(error))
+        return gpu
+
+    def judge(self, error: NvmlError) -> None:
+        """Note an error that was met elsewhere, unless it is an ordinary one."""
+        if error.code not in QUIET_CODES:
+            self.note(f"NVML did not tell: {error}")
+
+    def note(self, text: str) -> None:
+        """Add a note, if it is a new one."""
+        self._notes[text] = None
+
+    # --- parts ---
+
+    def _identity(self, handle: Handle, gpu: RawGpu) -> RawGpu:
+        nvml = self._nvml
+        bus_id = self._try(lambda: nvml.bus_id(handle))
+        place = None if bus_id is None else self._sysfs.place(bus_id)
+        numa_node = None if bus_id is None else self._sysfs.numa_node(bus_id)
+        if numa_node is None:
+            nodes = self._try(lambda: nvml.memory_nodes(handle)) or ()
+            numa_node = nodes[0] if len(nodes) == 1 else None
+        name = self._try(lambda: nvml.name(handle)) or ""
+        return replace(
+            gpu,
+            pci_bus_id=bus_id,
+            model=name.strip() or None,
+            minor=self._try(lambda: nvml.minor(handle)),
+            numa_node=numa_node,
+            place=None if place is None else replace(place, numa_node=numa_node),
+        )
+
+    def _condition(self, handle: Handle, gpu: RawGpu) -> RawGpu:
+        memory = self._alive(lambda: self._nvml.memory_bytes(handle))
+        fields = self._fields(handle)
+        gpu = replace(
+            gpu,
+            memory_bytes=memory,
+            n_c2c_links=fields.n_c2c_links,
+            fabric=self._try(lambda: self._nvml.fabric(handle)),
+            fault=recovery_fault(fields.recovery_action),
+        )
+        states = self._link_states(handle, fields)
+        if states is None:
+            return gpu
+        up = tuple(link for link, is_up in states.items() if is_up)
+        version = self._try(lambda: self._nvml.link_version(handle, up[0])) if up else None
+        is_switched = bool(up) and fields.n_switch_links == len(up)
+        return replace(
+            gpu,
+            n_links=len(states),
+            links=tuple(
+                RawLink(far_type=_TYPE_SWITCH) if is_switched else self._far_end(handle, gpu, link)
+                for link in up
+            ),
+            link_version=version,
+        )
+
+    def _fields(self, handle: Handle) -> _Fields:
+        links = range(self._nvml.MAX_LINKS)
+        wanted = (
+            (Field.NVLINK_LINK_COUNT, 0),
+            (Field.NVSWITCH_CONNECTED_LINK_COUNT, 0),
+            (Field.C2C_LINK_COUNT, 0),
+            (Field.GPU_RECOVERY_ACTION, 0),
+            *((Field.NVLINK_GET_STATE, link) for link in links),
+        )
+        told = self._alive(lambda: self._nvml.fields(handle, wanted))
+        if told is None:
+            return _Fields(None, None, None, None, {})
+        n_links, n_switch_links, n_c2c_links, action, *states = told
+        return _Fields(
+            n_links=n_links,
+            n_switch_links=n_switch_links,
+            n_c2c_links=n_c2c_links,
+            recovery_action=action,
+            states={link: state for link, state in enumerate(states) if state is not None},
+        )
+
+    def _link_states(self, handle: Handle, fields: _Fields) -> Mapping[int, bool] | None:
+        """Whether each link is up, by link; {} where there is none, None where nobody tells."""
+        if fields.states:
+            capability = self._try(lambda: self._nvml.compute_capability(handle))
+            if capability is not None and capability[0] >= _HOPPER:
+                return {link: state in _UP_STATES for link, state in fields.states.items()}
+        states: dict[int, bool] = {}
+        for link in range(self._nvml.MAX_LINKS):
+            if len(states) == fields.n_links:
+                break
+            try:
+                states[link] = self._nvml.link_state(handle, link)
+            except NvmlError as error:
+                if error.code == NvmlCode.NOT_SUPPORTED and fields.n_links:
+                    continue  # a link that this product was sold without
+                if error.code in {NvmlCode.NOT_SUPPORTED, NvmlCode.INVALID_ARGUMENT}:
+                    break  # past the last
+                self._judge(error, is_vital=False)
+                return None
+        return states
+
+    def _far_end(self, handle: Handle, gpu: RawGpu, link: int) -> RawLink:
+        known = self._far_ends.get((gpu.uuid, link))
+        if known is not None:
+            return known
+        far_type = self._try(lambda: self._nvml.far_type(handle, link))
+        bus_id = None
+        if far_type not in {_TYPE_NPU, _TYPE_SWITCH}:
+            bus_id = self._try(lambda: self._nvml.far_bus_id(handle, link))
+        far_end = RawLink(
+            far_type=far_type,
+            far_bus_id=bus_id,
+            far_class=None if bus_id is None else self._sysfs.pci_class(bus_id),
+        )
+        if far_type in {_TYPE_GPU, _TYPE_NPU, _TYPE_SWITCH}:
+            self._far_ends[gpu.uuid, link] = far_end
+        return far_end
+
+    def _mig(self, handle: Handle, gpu: RawGpu) -> RawGpu:
+        if not self._try(lambda: self._nvml.is_mig_enabled(handle)):
+            return gpu
+        instances: list[MigInstance] = []
+        for index in range(self._try(lambda: self._nvml.max_mig_devices(handle)) or 0):
+            instance = self._mig_instance(handle, index, gpu)
+            if instance is not None:
+                instances.append(instance)
+        return replace(gpu, is_mig_enabled=True, instances=tuple(instances))
+
+    def _mig_instance(self, handle: Handle, index: int, gpu: RawGpu) -> MigInstance | None:
+        nvml = self._nvml
+        mig = self._try(lambda: nvml.mig_device(handle, index))
+        if mig is None:
+            return None
+        uuid = self._try(lambda: nvml.uuid(mig))
+        ids = self._try(lambda: nvml.mig_ids(mig))
+        shape = self._try(lambda: nvml.mig_shape(mig))
+        name = self._try(lambda: nvml.name(mig))
+        profile = mig_profile(name, shape, gpu_memory_bytes=gpu.memory_bytes)
+        if uuid is None or ids is None or profile is None:
+            self.note(f"MIG device {index} of {gpu.uuid} tells no uuid, ids or profile; left out")
+            return None
+        return MigInstance(
+            uuid=uuid,
+            profile=profile,
+            index=index,
+            gpu_instance=ids[0],
+            compute_instance=ids[1],
+            memory_mib=None if shape is None else shape.memory_mib or None,
+        )
+
+    # --- errors ---
+
+    def _try(self, ask: Callable[[], T]) -> T | None:
+        """An answer; None where NVML has none. Raises `NvmlError` where GPU or driver is gone."""
+        try:
+            return ask()
+        except NvmlError as error:
+            self._judge(error, is_vital=False)
+            return None
+
+    def _alive(self, ask: Callable[[], T]) -> T | None:
+        """As `_try`, but any unexpected error is a fault of the GPU."""
+        try:
+            return ask()
+        except NvmlError as error:
+            self._judge(error, is_vital=True)
+            return None
+
+    def _judge(self, error: NvmlError, *, is_vital: bool) -> None:
+        is_expected = error.code in CANNOT_TELL_CODES
+        is_gone = error.code in GONE_CODES | LIBRARY_GONE_CODES
+        if is_gone or (is_vital and not is_expected):
+            raise error
+        self.judge(error)
+
+
+def _fault(error: NvmlError) -> str:
+    if error.code in LIBRARY_GONE_CODES:
+        raise error
+    return fault_text(error)

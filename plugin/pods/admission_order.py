@@ -1,0 +1,124 @@
+"""Which container of a pod waits for devices, and what the pod has so far.
+
+What it answers: for one pod, from what is known of its devices, whose turn it is among its
+containers (`next_turn`), and which devices planned for pods that still wait are not for others
+(`reserved_ids`). It must never decide which pod is being admitted
+(`plugin.allocation.pod_matching`).
+
+The kubelet serves a pod's containers in order, init containers first, and of one container the
+resources in random order (topologymanager/scope_container.go, `Admit`; devicemanager/manager.go,
+`allocateContainerResources`, 1.36.3). So every container before the last one that has devices has
+been served, whatever is known of it. What plain init containers have is handed on: each container
+takes of that first; a sidecar or app container keeps what it takes (`Allocate` there,
+`devicesToReuse`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from plugin.pods.plans import planned_ids
+from topology.select import ContainerRole
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from plugin.pods.node_pods import NodePod, PodContainer
+
+__all__ = ["PodHoldings", "Turn", "next_turn", "reserved_ids", "turns_again"]
+
+PodHoldings: TypeAlias = "Mapping[tuple[str, str], frozenset[str]]"
+"""What one pod has: ids by container and resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A container of a pod that lacks devices.
+
+    `lacks` counts devices by resource. `reusable` are, by resource, those that earlier init
+    containers hand on to it; `kept` all others that the pod has.
+    """
+
+    pod: NodePod
+    container: PodContainer
+    lacks: Mapping[str, int]
+    reusable: Mapping[str, frozenset[str]]
+    kept: frozenset[str]
+
+    def handed_on(self, resource: str) -> frozenset[str]:
+        """The devices of a resource that the container takes before it gets any others."""
+        return self.reusable.get(resource, frozenset())
+
+
+def next_turn(pod: NodePod, held: PodHoldings, resources: Collection[str]) -> Turn | None:
+    """Whose turn it is among a pod's containers; None where all have what they ask for.
+
+    `resources` are those that this plugin serves.
+    """
+    served = {container for container, _ in held}
+    last = max((i for i, one in enumerate(pod.containers) if one.name in served), default=0)
+    turns = _turns(pod, pod.containers[last:], held, resources)
+    return next(turns, None)
+
+
+def turns_again(pod: NodePod, held: PodHoldings, resources: Collection[str]) -> tuple[Turn, ...]:
+    """Every container of a running pod that lacks devices: each starts again when it happens to.
+
+    What init containers hand on then is at most `reusable`: the kubelet forgets it when another pod
+    is admitted in between.
+    """
+    return tuple(_turns(pod, pod.containers, held, resources))
+
+
+def _turns(
+    pod: NodePod,
+    containers: Iterable[PodContainer],
+    held: PodHoldings,
+    resources: Collection[str],
+) -> Iterator[Turn]:
+    for container in containers:
+        lacks = {
+            resource: count
+            for resource, count in container.devices.items()
+            if resource in resources and (container.name, resource) not in held
+        }
+        if lacks:
+            reusable = _reusable(pod, held, container)
+            handed = frozenset[str]().union(*reusable.values())
+            kept = frozenset[str]().union(*held.values()) - handed
+            yield Turn(pod, container, lacks, reusable, kept)
+
+
+def _reusable(
+    pod: NodePod, held: PodHoldings, container: PodContainer
+) -> dict[str, frozenset[str]]:
+    handed: dict[str, frozenset[str]] = {}
+    for one in pod.containers[: pod.containers.index(container)]:
+        for (name, resource), ids in held.items():
+            if name == one.name:
+                so_far = handed.get(resource, frozenset())
+                is_handed_on = one.role is ContainerRole.INIT
+                handed[resource] = so_far | ids if is_handed_on else so_far - ids
+    return handed
+
+
+def reserved_ids(
+    turns: Iterable[Turn], *, node: str, asker: tuple[str, PodContainer] | None = None
+) -> frozenset[str]:
+    """Devices planned for containers that still wait, other than the one that asks.
+
+    `turns` are those of pods that wait; `asker` is a pod's uid and its container. An init container
+    may well have what its own pod's later containers get, so that nothing of its own pod is kept
+    from it.
+    """
+    reserved: set[str] = set()
+    for turn in turns:
+        waiting = turn.pod.containers[turn.pod.containers.index(turn.container) :]
+        if asker is not None and turn.pod.uid == asker[0]:
+            is_init = asker[1].role is ContainerRole.INIT
+            waiting = () if is_init else tuple(one for one in waiting if one != asker[1])
+        for container in waiting:
+            for resource in container.devices:
+                reserved.update(planned_ids(turn.pod, container.name, resource=resource, node=node))
+    return frozenset(reserved)

@@ -1,0 +1,106 @@
+"""The device manager's own record: which container has which devices, by the uid of its pod.
+
+What it answers: the entries of the file `kubelet_internal_checkpoint` in the kubelet's folder of
+device plugins (pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go, 1.36.3), which the kubelet
+replaces at each allocation. It tells what PodResources does not: the devices of plain init
+containers, and the uid of the pod. It must never touch the file itself.
+
+The record may be behind: entries of pods that are gone stay until the next allocation makes the
+kubelet look (manager.go, `UpdateAllocatedDevices`). Its checksum is not verified: it is a hash over
+how Go prints the structures in the kubelet's memory (pkg/util/hash, `DeepHashObject`), which
+nobody else can print. So only the form is checked here, and anything else raises `CheckpointError`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kube.errors import Unreadable
+from kube.objects import as_object, list_at, object_at, objects_at, parse_object, text_at
+from plugin.errors import CheckpointError
+from plugin.pods.holdings import Holding
+from topology.errors import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from plugin.pods.node_pods import NodePod
+
+__all__ = ["CHECKPOINT_FILE", "CheckpointEntry", "as_holdings", "read_checkpoint"]
+
+CHECKPOINT_FILE = "kubelet_internal_checkpoint"
+"""(pkg/kubelet/cm/devicemanager/types.go, kubeletDeviceManagerCheckpoint)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointEntry:
+    """The devices of one resource that the container of a pod was given; `ids` are sorted."""
+
+    uid: str
+    container: str
+    resource: str
+    ids: tuple[str, ...]
+
+
+def read_checkpoint(body: bytes) -> tuple[CheckpointEntry, ...]:
+    """Read the file's content, in its order. Raises `CheckpointError`.
+
+    The devices stand by NUMA node, -1 for those without one; a device that is near several nodes
+    stands under each.
+
+    >>> read_checkpoint(
+    ...     b'{"Data":{"PodDeviceEntries":[{"PodUID":"u1","ContainerName":"main",'
+    ...     b'"ResourceName":"nvidia.com/gpu","DeviceIDs":{"0":["GPU-1"],"1":["GPU-0","GPU-1"]},'
+    ...     b'"AllocResp":"aWdub3JlZA=="}],"RegisteredDevices":{}},"Checksum":7}'
+    ... )[0].ids
+    ('GPU-0', 'GPU-1')
+    """
+    try:
+        data = as_object(parse_object(body).get("Data"), "Data")
+        return tuple(_read_entry(one) for one in objects_at(data, "PodDeviceEntries"))
+    except Unreadable as error:
+        msg = f"checkpoint of the device manager: {error}"
+        raise CheckpointError(msg) from error
+
+
+def as_holdings(entries: Iterable[CheckpointEntry], pods: Iterable[NodePod]) -> tuple[Holding, ...]:
+    """Name the pods of the entries, which tell uids alone.
+
+    Entries of pods that the kubelet no longer has are left out: nobody holds those devices.
+    """
+    known = {pod.uid: pod for pod in pods}
+    return tuple(
+        Holding(pod.namespace, pod.name, one.container, one.resource, one.ids, one.uid)
+        for one in entries
+        if (pod := known.get(one.uid)) is not None
+    )
+
+
+def _read_entry(content: Mapping[str, object]) -> CheckpointEntry:
+    by_numa_node = object_at(content, "DeviceIDs")
+    ids = sorted({_id(one) for key in by_numa_node for one in list_at(by_numa_node, key)})
+    if not ids:
+        msg = f"DeviceIDs is {quote(by_numa_node)}, expected at least one id"
+        raise Unreadable(msg)
+    return CheckpointEntry(
+        uid=_needed(content, "PodUID"),
+        container=_needed(content, "ContainerName"),
+        resource=_needed(content, "ResourceName"),
+        ids=tuple(ids),
+    )
+
+
+def _id(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        msg = f"device id is {quote(value)}, expected a string"
+        raise Unreadable(msg)
+    return value
+
+
+def _needed(content: Mapping[str, object], key: str) -> str:
+    value = text_at(content, key)
+    if not value:
+        msg = f"{key} is absent or empty, expected a string"
+        raise Unreadable(msg)
+    return value

@@ -1,0 +1,267 @@
+"""Who really has which devices, and what of that the plans on pods do not tell.
+
+What it answers: the value `Holding`; the report that goes to the node's annotation
+(`device_report`); and what people should hear of (`mismatches`). It must never say in the report
+what a plan says already: the normal life of a pod changes nothing there, and costs no write.
+
+A hold is told where its pod has no plan for the container, or where the devices are others. A plain
+init container is the exception: the kubelet serves it from what earlier ones left, in random order
+(devicemanager/manager.go, `devicesToAllocate`, 1.36.3), and what it has stays with its pod anyway;
+so its hold is as planned as long as it lies within its pod's plan (design of Coterie, section 3).
+
+PodResources lists no plain init containers, and names pods by namespace and name alone: uids come
+from the kubelet's pod list, or with the holdings from its checkpoint. A holding of no listed pod is
+left out: its pod has just come or gone, and the next look will tell.
+
+That a container runs without the devices it asks for is in the report too, where the caller says
+that it lasts: the agent may write nothing on pods, so that the extender has to tell the user.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from plugin.pods.plans import plan_problem, planned_ids, pod_plan
+from topology.annotations import DeviceHold, DevicesReport, MissingDevices, UnhealthyDevice
+from topology.select import ContainerRole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from plugin.pods.admission_order import PodHoldings
+    from plugin.pods.node_pods import NodePod
+    from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
+
+__all__ = [
+    "Holding",
+    "HoldingBook",
+    "Mismatch",
+    "MismatchKind",
+    "Occupancy",
+    "device_report",
+    "is_over",
+    "mismatches",
+]
+
+_OVER = frozenset({"Succeeded", "Failed"})
+"""The phases that end a pod (k8s.io/api core/v1, PodPhase)."""
+_RUNNING = "Running"
+_MAX_MISSING = 100
+"""Containers without devices in a report: some 60 KB of it (names of Kubernetes' full length). A
+hold takes a device, so that their number is bounded; that of these is not, and a report that no
+annotation can hold would not tell of bad devices either. Log and metric tell of all."""
+_HAZARD = (
+    "it started before the kubelet knew that resource; delete the pod, and its controller makes a "
+    "new one"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """The devices that one container has of one resource.
+
+    `uid` is None where the source does not tell it (PodResources names pods by namespace and name).
+    `ids` are sorted.
+    """
+
+    namespace: str
+    name: str
+    container: str
+    resource: str
+    ids: tuple[str, ...]
+    uid: str | None = None
+
+
+class HoldingBook:
+    """Holdings by pod, in the form {(container, resource): ids}.
+
+    A holding without uid belongs to the pod of its namespace and name. Where several holdings name
+    one container and resource, their ids are joined.
+    """
+
+    __slots__ = ("_by_name", "_by_uid")
+
+    def __init__(self, holdings: Iterable[Holding]) -> None:
+        self._by_uid: dict[str, dict[tuple[str, str], frozenset[str]]] = {}
+        self._by_name: dict[tuple[str, str], dict[tuple[str, str], frozenset[str]]] = {}
+        for one in holdings:
+            if one.uid is None:
+                entry = self._by_name.setdefault((one.namespace, one.name), {})
+            else:
+                entry = self._by_uid.setdefault(one.uid, {})
+            key = (one.container, one.resource)
+            entry[key] = entry.get(key, frozenset()) | frozenset(one.ids)
+
+    def of(self, pod: NodePod) -> PodHoldings:
+        """What a pod has."""
+        named = self._by_name.get((pod.namespace, pod.name), {})
+        own = self._by_uid.get(pod.uid, {})
+        keys = dict.fromkeys((*named, *own))
+        return {key: named.get(key, frozenset()) | own.get(key, frozenset()) for key in keys}
+
+
+def is_over(pod: NodePod) -> bool:
+    """Whether a pod has ended, so that the kubelet counts its devices as free."""
+    return pod.phase in _OVER
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Pods and holdings of one node; `holdings` were read after `pods`.
+
+    Of `holdings` those of `resources` count.
+    """
+
+    node: str
+    resources: frozenset[str]
+    pods: tuple[NodePod, ...]
+    holdings: tuple[Holding, ...]
+
+
+class MismatchKind(Enum):
+    """In which way plan and reality differ."""
+
+    OTHER_DEVICES = "other-devices"
+    """A container has other devices than planned."""
+    NO_PLAN = "no-plan"
+    """A container has devices and no plan for them: another scheduler bound its pod."""
+    BAD_PLAN = "bad-plan"
+    """A pod's plan cannot be used."""
+    NO_DEVICES = "no-devices"
+    """A container runs without the devices it asks for: the kubelet drops a resource that nobody
+    registered, and starts the pod as if it had not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One such difference; `container` and `resource` are empty where it concerns a whole pod."""
+
+    kind: MismatchKind
+    pod: NodePod
+    container: str = ""
+    resource: str = ""
+    planned: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """One sentence for people."""
+        where = f"pod {self.pod.namespace}/{self.pod.name}"
+        if self.container:
+            where += f" container {self.container}"
+        planned, held = ", ".join(self.planned), ", ".join(self.held)
+        what = {
+            MismatchKind.OTHER_DEVICES: f"has {held}, planned were {planned}",
+            MismatchKind.NO_PLAN: f"has {held} without a plan",
+            MismatchKind.BAD_PLAN: f"carries a plan that cannot be used: {self.detail}",
+            MismatchKind.NO_DEVICES: f"runs without the {self.resource} it asks for: {_HAZARD}",
+        }
+        return f"{where} {what[self.kind]}"
+
+
+def device_report(
+    occupancy: Occupancy,
+    *,
+    lasting: Iterable[Mismatch],
+    unhealthy: Mapping[str, str],
+    policy: TopologyManagerPolicy | None,
+    scope: TopologyManagerScope | None,
+) -> DevicesReport:
+    """What the plans cannot tell, without a generation. `unhealthy` gives reasons by device id.
+
+    Of the mismatches that last those of pods without devices are told, the first so many.
+    Equal facts give equal reports, in whatever order they came.
+    """
+    holds = (
+        DeviceHold(
+            uid=pod.uid,
+            namespace=pod.namespace,
+            name=pod.name,
+            container=container,
+            resource=resource,
+            ids=tuple(sorted(ids)),
+        )
+        for pod, container, resource, ids in _holds(occupancy)
+        if not _is_as_planned(pod, container, resource=resource, ids=ids, node=occupancy.node)
+    )
+    return DevicesReport(
+        unhealthy=tuple(UnhealthyDevice(one, unhealthy[one]) for one in sorted(unhealthy)),
+        holds=tuple(holds),
+        policy=policy,
+        scope=scope,
+        missing=_missing(lasting),
+    )
+
+
+def mismatches(occupancy: Occupancy) -> tuple[Mismatch, ...]:
+    """What people should hear of, in a stable order."""
+    node = occupancy.node
+    found = [
+        Mismatch(MismatchKind.BAD_PLAN, pod, detail=problem)
+        for pod in _living(occupancy)
+        if (problem := plan_problem(pod, node)) is not None
+    ]
+    for pod, container, resource, ids in _holds(occupancy):
+        if not _is_as_planned(pod, container, resource=resource, ids=ids, node=node):
+            planned = planned_ids(pod, container, resource=resource, node=node)
+            kind = MismatchKind.OTHER_DEVICES if planned else MismatchKind.NO_PLAN
+            held = tuple(sorted(ids))
+            found.append(Mismatch(kind, pod, container, resource, planned, held))
+    return (*found, *_deviceless(occupancy))
+
+
+def _missing(lasting: Iterable[Mismatch]) -> tuple[MissingDevices, ...]:
+    bare = (one for one in lasting if one.kind is MismatchKind.NO_DEVICES)
+    return tuple(
+        MissingDevices(
+            uid=one.pod.uid,
+            namespace=one.pod.namespace,
+            name=one.pod.name,
+            container=one.container,
+            resource=one.resource,
+        )
+        for one in islice(bare, _MAX_MISSING)
+    )
+
+
+def _deviceless(occupancy: Occupancy) -> Iterator[Mismatch]:
+    """Containers that run without what they ask for; those that init containers are not told of."""
+    book = HoldingBook(occupancy.holdings)
+    for pod in _living(occupancy):
+        if pod.phase != _RUNNING or pod.is_deleting:
+            continue
+        held = book.of(pod)
+        for container in pod.containers:
+            for resource in sorted(container.devices.keys() & occupancy.resources):
+                is_told_of = container.role is not ContainerRole.INIT
+                if is_told_of and not held.get((container.name, resource)):
+                    yield Mismatch(MismatchKind.NO_DEVICES, pod, container.name, resource)
+
+
+def _living(occupancy: Occupancy) -> list[NodePod]:
+    pods = (pod for pod in occupancy.pods if not is_over(pod))
+    return sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid))
+
+
+def _holds(occupancy: Occupancy) -> Iterator[tuple[NodePod, str, str, frozenset[str]]]:
+    """Pod, container, resource and ids of every hold that counts, sorted."""
+    book = HoldingBook(occupancy.holdings)
+    for pod in _living(occupancy):
+        for (container, resource), ids in sorted(book.of(pod).items()):
+            if resource in occupancy.resources and ids:
+                yield pod, container, resource, ids
+
+
+def _is_as_planned(
+    pod: NodePod, container: str, *, resource: str, ids: frozenset[str], node: str
+) -> bool:
+    plan = pod_plan(pod, node)
+    if plan is None:
+        return False
+    roles = {one.name: one.role for one in pod.containers}
+    if roles.get(container) is ContainerRole.INIT:
+        return ids <= set(plan.ids)
+    return ids == frozenset(planned_ids(pod, container, resource=resource, node=node))

@@ -1,0 +1,174 @@
+"""The pods of this node, as the kubelet lists them.
+
+What it answers: the few fields of a pod that tell which of its containers waits for devices. It
+never decides whose turn it is (`plugin.allocation.pod_matching`).
+
+What is read is the answer to GET /pods, a v1.PodList as JSON (pkg/kubelet/server/server.go,
+`getPods`, 1.36.3). Fields that we do not need may be anything; one that we need and that is not
+what the API promises raises `KubeletError`, for the whole list: with a pod left out in silence its
+devices would be somebody else's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic_core import from_json
+
+from kube.errors import Unreadable
+from kube.objects import as_object, object_at, objects_at, parse_whole, text_at, texts_at
+from plugin.errors import KubeletError
+from topology.errors import quote
+from topology.select import ContainerRole
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+__all__ = ["NodePod", "PodContainer", "read_node_pods"]
+
+
+@dataclass(frozen=True, slots=True)
+class PodContainer:
+    """A container and what it asks plugins for: devices by resource name, those above 0 only."""
+
+    name: str
+    role: ContainerRole
+    devices: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePod:
+    """A pod of this node.
+
+    `containers` in the kubelet's order: init containers and sidecars as they stand, then the
+    others. `phase` is the API's. `is_started`: status.startTime is set, so the kubelet has taken it
+    in and the API server knows. `annotations` as they are.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    phase: str
+    is_deleting: bool
+    is_started: bool
+    annotations: Mapping[str, str]
+    containers: tuple[PodContainer, ...]
+
+
+def read_node_pods(body: bytes) -> tuple[NodePod, ...]:
+    """Read the kubelet's answer, in its order. Raises `KubeletError`.
+
+    50 pods of 10 KB take about 3 ms, most of it in the decoder: pydantic's, since the standard
+    library's takes half as long again, and all of it counts against an answer to the kubelet.
+
+    >>> read_node_pods(b'{"kind":"PodList","items":null}')
+    ()
+    """
+    try:
+        content = as_object(from_json(body), "body")
+        _check_kind(content)
+        return tuple(_read_pod(one) for one in objects_at(content, "items"))
+    except (ValueError, Unreadable) as error:
+        is_json = isinstance(error, Unreadable)
+        told = str(error) if is_json else f"body is {quote(body[:100])}, expected JSON: {error}"
+        msg = f"kubelet's pods: {told}"
+        raise KubeletError(msg) from error
+
+
+def _check_kind(content: Mapping[str, object]) -> None:
+    kind = text_at(content, "kind")
+    if kind != "PodList":
+        msg = f"kind is {quote(kind)}, expected 'PodList'"
+        raise Unreadable(msg)
+
+
+def _read_pod(content: Mapping[str, object]) -> NodePod:
+    meta = object_at(content, "metadata")
+    uid, namespace, name = (_needed(meta, key) for key in ("uid", "namespace", "name"))
+    try:
+        status = object_at(content, "status")
+        claimed = _claimed(object_at(status, "extendedResourceClaimStatus"))
+        return NodePod(
+            uid=uid,
+            namespace=namespace,
+            name=name,
+            phase=text_at(status, "phase"),
+            is_deleting=meta.get("deletionTimestamp") is not None,
+            is_started=status.get("startTime") is not None,
+            annotations=texts_at(meta, "annotations"),
+            containers=tuple(_read_containers(object_at(content, "spec"), claimed)),
+        )
+    except Unreadable as error:
+        msg = f"pod {quote(f'{namespace}/{name}')}: {error}"
+        raise Unreadable(msg) from error
+
+
+def _claimed(status: Mapping[str, object]) -> Collection[tuple[str, str]]:
+    """Containers and their resources that come from a ResourceClaim: no plugin is asked for those.
+
+    (cm/devicemanager/manager.go, `isDRAExtendedResource`.)
+    """
+    return {
+        (text_at(one, "containerName"), text_at(one, "resourceName"))
+        for one in objects_at(status, "requestMappings")
+    }
+
+
+def _read_containers(
+    spec: Mapping[str, object], claimed: Collection[tuple[str, str]]
+) -> Iterator[PodContainer]:
+    """Init containers first: so the kubelet admits them (cm/topologymanager/scope_container.go).
+
+    An init container that is always restarted is a sidecar (core/v1 types.go,
+    ContainerRestartPolicyAlways).
+    """
+    for one in objects_at(spec, "initContainers"):
+        is_sidecar = text_at(one, "restartPolicy") == "Always"
+        role = ContainerRole.SIDECAR if is_sidecar else ContainerRole.INIT
+        yield _read_container(one, role, claimed)
+    for one in objects_at(spec, "containers"):
+        yield _read_container(one, ContainerRole.APP, claimed)
+
+
+def _read_container(
+    content: Mapping[str, object], role: ContainerRole, claimed: Collection[tuple[str, str]]
+) -> PodContainer:
+    name = _needed(content, "name")
+    limits = object_at(object_at(content, "resources"), "limits")
+    devices = {key: n for key, n in _devices(name, limits) if (name, key) not in claimed}
+    return PodContainer(name, role, devices)
+
+
+def _devices(container: str, limits: Mapping[str, object]) -> Iterator[tuple[str, int]]:
+    """Extended resources in `limits`, which is what the device manager goes by.
+
+    (pkg/kubelet/cm/devicemanager/manager.go, `allocateContainerResources`;
+    pkg/apis/core/v1/helper/helpers.go, `IsExtendedResourceName`.)
+    """
+    for resource, quantity in limits.items():
+        if "/" not in resource or "kubernetes.io/" in resource:
+            continue
+        count = _count(quantity)
+        if count is None:
+            msg = (
+                f"container {quote(container)}: limits[{quote(resource)}] is {quote(quantity)}, "
+                "expected a whole number"
+            )
+            raise Unreadable(msg)
+        if count > 0:
+            yield resource, count
+
+
+def _count(quantity: object) -> int | None:
+    if isinstance(quantity, str) and len(quantity) == 1 and quantity in "0123456789":
+        return int(quantity)  # as nearly all are, at a tenth of the time
+    return parse_whole(quantity) if isinstance(quantity, str | int | float) else None
+
+
+def _needed(content: Mapping[str, object], key: str) -> str:
+    value = text_at(content, key)
+    if not value:
+        msg = f"{key} is absent or empty, expected a string"
+        raise Unreadable(msg)
+    return value

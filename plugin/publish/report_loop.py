@@ -1,0 +1,200 @@
+"""Keeps the Node's annotations true: looks at what the kubelet gave, and has the rest published.
+
+What it answers: nothing; `run` looks soon after each Allocate and each change of the machine, a
+second time when the kubelet has had time to settle, and now and then without any reason, and hands
+topology and report on. What is in the report `plugin.pods.holdings` decides; whether it is
+written, `plugin.publish.node_annotator`. What differs from the plans is told once, when it begins.
+
+Where the kubelet cannot be looked at, or does not tell who has which devices, what is published of
+containers (holds, and who runs without) stays, and the rest is published all the same: a bad GPU
+must not wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from plugin.errors import KubeletError
+from plugin.pods import MismatchKind, Occupancy, device_report, mismatches
+from topology.errors import TopologyError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from plugin.allocation import NodeBooks
+    from plugin.allocator import KubeletLook
+    from plugin.pods import Mismatch, NodePod
+    from topology.annotations import DevicesReport
+
+__all__ = ["ReportSink", "ReportWitness", "Reporting", "ReportingPace"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportingPace:
+    """When to look, in seconds."""
+
+    soon_s: float = 0.3
+    """After an Allocate: the containers of a pod are served within this, and are one look then."""
+    settled_s: float = 3.0
+    """The second look: by then the kubelet has rejected what it rejects, and told its status."""
+    idle_s: float = 30.0
+    """Between looks for no reason: pods that end are no event here, and a hold without a plan that
+    is gone gives its devices back to the extender when the report says so."""
+    patience_s: float = 5.0
+    """For the kubelet to give nothing away; then PodResources is left out of the look."""
+    retry_s: float = 5.0
+    """After a look that failed."""
+
+
+class ReportWitness(Protocol):
+    """Who is told, on the event loop."""
+
+    def looked(self, trouble: str) -> None:
+        """Take note of a look at the kubelet; `trouble` says what it did not tell, and why."""
+        ...
+
+    def unpublished(self, reason: str) -> None:
+        """Take note of a report that cannot be published; what was published before stays."""
+        ...
+
+    def differs(self, mismatch: Mismatch) -> None:
+        """Take note of a difference between plan and reality that has begun."""
+        ...
+
+    def differences(self, counts: Mapping[str, int]) -> None:
+        """Take note of how many there are now, by kind."""
+        ...
+
+
+class ReportSink(Protocol):
+    """Where reports go."""
+
+    def __call__(self, report: DevicesReport, *, keeps_holds: bool) -> None:
+        """Have this published; with `keeps_holds` what is published of containers stays.
+
+        Raises `TopologyError` for a report that cannot be.
+        """
+        ...
+
+
+_PACE = ReportingPace()
+
+
+class Reporting:
+    """`publish` gets every report, also one that says what the last one said."""
+
+    def __init__(
+        self,
+        books: NodeBooks,
+        kubelet: KubeletLook,
+        *,
+        publish: ReportSink,
+        witness: ReportWitness,
+        pace: ReportingPace = _PACE,
+    ) -> None:
+        self._books = books
+        self._kubelet = kubelet
+        self._publish = publish
+        self._witness = witness
+        self._pace = pace
+        self._wanted = asyncio.Event()
+        self._told: frozenset[tuple[str, ...]] = frozenset()
+        self._bare: set[tuple[str, ...]] = set()
+
+    def check_soon(self) -> None:
+        """Something happened."""
+        self._wanted.set()
+
+    async def look(self) -> bool:
+        """Look now, without waiting for quiet, and note what is seen; False: not all of it was."""
+        since = self._books.grants
+        try:
+            look = await self._kubelet.look()
+        except KubeletError as error:
+            self._witness.looked(str(error))
+            return False
+        self._witness.looked(look.trouble)
+        self._books.see(look, since=since)
+        return not look.trouble
+
+    async def run(self) -> None:
+        """Look and report until cancelled; the first time at once."""
+        pace = self._pace
+        delays_s = [pace.settled_s]
+        while True:
+            await self._kubelet.gate.quiet(pace.patience_s)
+            is_seen = await self.look()
+            self._report()
+            pause_s = (delays_s.pop() if delays_s else pace.idle_s) if is_seen else pace.retry_s
+            if await self._wanted_within(pause_s):
+                await asyncio.sleep(pace.soon_s)
+                self._wanted.clear()
+                delays_s = [pace.settled_s]
+
+    async def _wanted_within(self, pause_s: float) -> bool:
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._wanted.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _report(self) -> None:
+        books = self._books
+        occupancy = Occupancy(
+            node=books.node,
+            resources=frozenset(one.name for one in books.stock.inventory.resources),
+            pods=self._living(),
+            holdings=books.holdings,
+        )
+        manager = books.topology_manager
+        found = self._lasting(mismatches(occupancy)) if books.knows_holdings else []
+        report = device_report(
+            occupancy,
+            lasting=found,
+            unhealthy=books.unhealthy,
+            policy=None if manager is None else manager.policy,
+            scope=None if manager is None else manager.scope,
+        )
+        try:
+            self._publish(report, keeps_holds=not books.knows_holdings)
+        except TopologyError as error:
+            self._witness.unpublished(str(error))
+        if not books.knows_holdings:
+            return
+        for mismatch in found:
+            if _key(mismatch) not in self._told:
+                self._witness.differs(mismatch)
+        self._told = frozenset(map(_key, found))
+        counts = Counter(one.kind.value for one in found)
+        self._witness.differences({kind.value: counts[kind.value] for kind in MismatchKind})
+
+    def _living(self) -> tuple[NodePod, ...]:
+        """The pods that PodResources lists, where that tells who lives.
+
+        The phases of the kubelet's list are the API server's, so that a pod which has just ended
+        looks as if it ran without its devices.
+        """
+        pods, active = self._books.pods or (), self._books.active
+        if active is None:
+            return pods
+        return tuple(pod for pod in pods if (pod.namespace, pod.name) in active)
+
+    def _lasting(self, found: tuple[Mismatch, ...]) -> list[Mismatch]:
+        """Where nobody knows who lives, of pods without devices those that were so before.
+
+        A pod that really runs without them does so for as long as it lives.
+        """
+        bare = {_key(one) for one in found if one.kind is MismatchKind.NO_DEVICES}
+        before, self._bare = self._bare, bare
+        if self._books.active is not None:
+            return list(found)
+        return [one for one in found if _key(one) not in bare or _key(one) in before]
+
+
+def _key(mismatch: Mismatch) -> tuple[str, ...]:
+    """What makes two mismatches the same one, however the pod changes otherwise."""
+    return (mismatch.pod.uid, str(mismatch))

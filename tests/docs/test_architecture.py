@@ -1,0 +1,55 @@
+"""docs/architecture.md shows the packages as they describe themselves."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from tests.docs.markdown import ROOT, section
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = ROOT / "docs" / "architecture.md"
+PROGRAMS = ("topology", "kube", "extender", "plugin")
+
+
+def described(folder: Path) -> tuple[str, str]:
+    """What a package is, and what it must not know: the two paragraphs of its docstring."""
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    first, _, second = text.partition("\n\n")
+    return " ".join(first.split()), " ".join(second.split())
+
+
+def packages(root: str) -> list[Path]:
+    """The folders of modules under a top-level package, generated ones left out."""
+    return sorted(
+        path.parent for path in (ROOT / root).glob("*/**/__init__.py") if path.parent.name != "pb"
+    )
+
+
+def rendered() -> str:
+    """One table per program."""
+    parts: list[str] = []
+    for root in PROGRAMS:
+        rows = [
+            f"| `{path.relative_to(ROOT).as_posix()}` | {' | '.join(described(path))} |\n"
+            for path in packages(root)
+        ]
+        head = "| package | what it is | what it knows, and what not |\n|---|---|---|\n"
+        parts.append(f"\n### `{root}/`\n\n{described(ROOT / root)[0]}\n\n{head}{''.join(rows)}")
+    return "".join(parts) + "\n"
+
+
+def test_packages_are_generated(check_golden):
+    """A package that comes or goes must show on the page; `make golden` rewrites it."""
+    before, _, after = section(PAGE.read_text(encoding="utf-8"), "packages")
+    check_golden(PAGE, before + rendered() + after)
+
+
+def test_every_package_says_what_it_is_and_what_it_must_not_know():
+    """A stranger finds the room by these two sentences."""
+    lacking = [
+        str(path) for root in PROGRAMS for path in packages(root) if not all(described(path))
+    ]
+    assert lacking == []

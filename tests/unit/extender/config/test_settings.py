@@ -1,0 +1,240 @@
+"""Settings: precedence, and that nothing unknown or invalid starts."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from pydantic import ValidationError
+
+from extender.config import Settings, load_settings
+from extender.config.settings import ENV_PREFIX
+from extender.errors import ClusterSpecError, SettingsError
+from topology.model import DEFAULT_RESOURCE
+from topology.value import DEFAULT_DEMAND
+
+FLAGS = {"cluster": "1x 8x-l4"}
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch):
+    """No setting of the machine that runs the tests may count."""
+    for name in list(os.environ):
+        if name.upper().startswith(ENV_PREFIX):
+            monkeypatch.delenv(name)
+
+
+def file(tmp_path, text):
+    """A settings file."""
+    path = tmp_path / "extender.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_flag_over_environment_over_file_over_default(tmp_path, monkeypatch):
+    """The documented order, each layer seen to win over the next."""
+    path = file(tmp_path, "candidate_limit: 1\nlisten_port: 1\nassume_s: 1\ncluster: 1x 8x-t4\n")
+    monkeypatch.setenv("COTERIE_EXTENDER_CANDIDATE_LIMIT", "2")
+    monkeypatch.setenv("COTERIE_EXTENDER_LISTEN_PORT", "2")
+    settings = load_settings(FLAGS | {"candidate_limit": 3}, path)
+    assert settings.candidate_limit == 3
+    assert settings.listen_port == 2
+    assert settings.assume_s == 1.0
+    assert settings.keep_alive_s == 120
+    assert settings.cluster == "1x 8x-l4"
+
+
+def test_defaults_become_rules():
+    """What decisions depend on is one value."""
+    rules = load_settings(FLAGS).rules
+    assert rules.resources == (DEFAULT_RESOURCE,)
+    assert rules.candidate_limit == 20
+    assert rules.loss_bounds == (0.02, 0.10, 0.30)
+    assert rules.demand == DEFAULT_DEMAND
+
+
+def test_weights_may_have_decimals():
+    """A share of a size need not be whole."""
+    rules = load_settings(FLAGS | {"demand": "2:0.5,4:12.25"}).rules
+    assert rules.demand.sizes == ((2, 0.5), (4, 12.25))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "resources: 'a.com/x, b.com/y'\nloss_bounds: '0.1,0.5'\ndemand: '2:3,4'\n",
+        "resources: [a.com/x, b.com/y]\nloss_bounds: [0.1, 0.5]\ndemand: '2:3.0,4:1'\n",
+    ],
+    ids=["as text", "as lists"],
+)
+def test_lists_may_be_text_or_lists(tmp_path, text):
+    """Environment and flags have only text."""
+    rules = load_settings(FLAGS, file(tmp_path, text)).rules
+    assert rules.resources == ("a.com/x", "b.com/y")
+    assert rules.loss_bounds == (0.1, 0.5)
+    assert rules.demand.sizes == ((2, 3.0), (4, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"cluster": ""}, "setting cluster is ''"),
+        (FLAGS | {"candidate_limit": -1}, "setting candidate_limit is -1"),
+        (FLAGS | {"listen_port": "many"}, "setting listen_port is 'many'"),
+        (FLAGS | {"resources": "gpu"}, "expected different extended resources, each domain/name"),
+        (FLAGS | {"resources": "a/b,a/b"}, "expected different extended resources"),
+        (
+            FLAGS | {"resources": "a/"},
+            "setting resources is 'a/': expected different extended resources",
+        ),
+        (FLAGS | {"resources": "/gpu"}, "expected different extended resources"),
+        (FLAGS | {"resources": "a/b/c"}, "expected different extended resources"),
+        (FLAGS | {"resources": "A_B.com/gpu"}, "expected different extended resources"),
+        (FLAGS | {"loss_bounds": "0.3,0.1"}, "expected ascending bounds"),
+        (FLAGS | {"loss_bounds": "2"}, "setting loss_bounds.0 is '2'"),
+        (FLAGS | {"demand": "4,2"}, "setting demand is '4,2'"),
+        (FLAGS | {"demand": "4:0"}, "setting demand is '4:0'"),
+        (FLAGS | {"demand": "1:1.2.3"}, "setting demand is '1:1.2.3'"),
+        (FLAGS | {"demand": "x"}, "setting demand is 'x': expected size or size:weight, comma-"),
+        (
+            FLAGS | {"demand": "1:."},
+            "setting demand is '1:.': expected size or size:weight, comma-",
+        ),
+        (FLAGS | {"demand": "1,"}, "setting demand is '1,': expected size or size:weight, comma-"),
+        (FLAGS | {"log_level": "loud"}, "setting log_level is 'loud'"),
+        (FLAGS | {"colour": "red"}, "setting colour is 'red', expected no such key"),
+    ],
+)
+def test_invalid_and_unknown_settings_stop_the_start(flags, message):
+    """By name, value and expectation."""
+    with pytest.raises(SettingsError) as caught:
+        load_settings(flags)
+    assert message in str(caught.value)
+
+
+TLS = {"tls_cert": "c", "tls_key": "k", "tls_client_ca": "a"}
+REPLICA = {"lease": "ns/name", "replica_url": "https://10.0.0.7:8443"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        pytest.param(
+            {"tls_cert": "c", "tls_key": "k"}, "expected all three or none", id="half of TLS"
+        ),
+        pytest.param(
+            FLAGS | {"kubeconfig": "k", "peer_name": "n"},
+            "setting kubeconfig, peer_name is for a live extender",
+            id="two clusters",
+        ),
+        pytest.param({"lease": "ns/name"}, "lease, replica_url: expected both", id="no URL"),
+        pytest.param(TLS | {"replica_url": "https://a"}, "expected both or none", id="no Lease"),
+        pytest.param(REPLICA, "expected http:// (as the server speaks)", id="TLS for the others"),
+        pytest.param(
+            TLS | REPLICA | {"replica_url": "http://a"}, "expected https://", id="no TLS for them"
+        ),
+        pytest.param({"lease": "name"}, "setting lease is 'name'", id="a Lease without namespace"),
+        pytest.param(REPLICA | {"replica_url": "a:1"}, "setting replica_url is 'a:1'", id="no URL"),
+        pytest.param({"events": "some"}, "setting events is 'some'", id="no such level"),
+    ],
+)
+def test_settings_that_exclude_each_other_stop_the_start(flags, message):
+    """Each is fine by itself."""
+    with pytest.raises(SettingsError) as caught:
+        load_settings(flags)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        pytest.param(
+            {"assume_s": 10.0},
+            r"setting assume_s is 10, expected more than 2 times http_timeout_s \(5\)",
+            id="assume_s",
+        ),
+        pytest.param(
+            {"staleness_bound_s": 40.9},
+            "setting staleness_bound_s is 40.9, expected 41 or more",
+            id="staleness_bound_s",
+        ),
+    ],
+)
+def test_times_of_a_live_extender_fit_each_other(flags, message):
+    """A plan that ends under its bind is given away; a bound below a quiet watch stops placing."""
+    with pytest.raises(SettingsError, match=message):
+        load_settings(flags)
+    assert load_settings(flags | {"cluster": "1x dgx-h100"}) is not None
+
+
+def test_a_live_extender_needs_no_settings():
+    """In a pod, the service account says where the API server is."""
+    settings = load_settings({})
+    assert (settings.cluster, settings.kubeconfig, settings.has_tls) == (None, None, False)
+    with pytest.raises(ClusterSpecError, match="setting cluster is missing"):
+        settings.cluster_spec()
+
+
+def test_replicas_over_tls_are_one_set_of_settings():
+    """As deploy/service has them."""
+    settings = load_settings(TLS | REPLICA | {"health_port": 0, "peer_name": "coterie.svc"})
+    assert settings.has_tls
+    assert settings.lease_duration_s == 15
+
+
+def test_unknown_environment_names_stop_the_start(monkeypatch):
+    """A misspelt variable must not be silently without effect; case does not matter."""
+    monkeypatch.setenv("Coterie_Extender_Candidate_Limits", "5")
+    with pytest.raises(SettingsError, match="Coterie_Extender_Candidate_Limits is no setting"):
+        load_settings(FLAGS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("colour: red", "setting colour is 'red'"),
+        ("- a", "expected a mapping of settings"),
+        ("a: [", "cannot be read"),
+        ("[" * 3000, "cannot be read: nested too deeply"),
+        ("&a [*a]", "expected a mapping of settings"),
+        ("2026-11-21: x", "expected a mapping of settings"),
+        ("candidate_limit: true", "setting candidate_limit is True: expected no truth value"),
+        ("assume_s: no", "setting assume_s is False: expected no truth value"),
+        ("candidate_limit: 1\ncandidate_limit: 2", "key 'candidate_limit' is given twice"),
+    ],
+)
+def test_files_that_are_no_settings_stop_the_start(tmp_path, text, message):
+    """Unknown keys included."""
+    with pytest.raises(SettingsError) as caught:
+        load_settings(FLAGS, file(tmp_path, text))
+    assert message in str(caught.value)
+
+
+def test_an_empty_file_is_no_settings_and_a_missing_one_is_an_error(tmp_path):
+    """Whoever names a file wants it read."""
+    assert load_settings(FLAGS, file(tmp_path, "")).candidate_limit == 20
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load_settings(FLAGS, tmp_path / "missing.yaml")
+
+
+def test_a_cluster_is_a_line_or_a_file(tmp_path):
+    """Told apart by the ending."""
+    path = tmp_path / "c.yml"
+    path.write_text("groups: [{machine: 8x-l4, count: 2}]")
+    assert load_settings({"cluster": str(path)}).cluster_spec().groups[0].count == 2
+    assert load_settings(FLAGS).cluster_spec().groups[0].count == 1
+    with pytest.raises(ClusterSpecError):
+        load_settings({"cluster": "1x pdp-11"}).cluster_spec()
+
+
+def test_settings_are_frozen():
+    """Nobody changes them behind the log's back."""
+    settings = load_settings(FLAGS)
+    with pytest.raises(ValidationError):
+        settings.listen_port = 1  # type: ignore[misc]  # that it is refused is the test
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_every_setting_says_what_it_is(name):
+    """Unit, range and why that default; the table in the documentation is made of these."""
+    assert Settings.model_fields[name].description

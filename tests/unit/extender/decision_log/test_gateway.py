@@ -1,0 +1,542 @@
+"""The way in to a live engine: everything passes on, and a log of it gives the same answers."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from extender.bind import ReadPod, WriteBinding, WriteResult, Written
+from extender.decision_log import DecisionLog, Desk, LiveDesk
+from extender.decision_log.replay import recorded_plans, replay
+from extender.embedded import make_engine
+from extender.engine import Engine
+from extender.errors import DecisionLogError
+from extender.preemption import NodeReading, NodesRead, ReadNodes
+from extender.preemption.node_pods import Resident
+from extender.protocol import Answer, Outcome, Reason, Verb
+from extender.state import LiveCluster
+from extender.unschedulable import Wake
+from kube.objects import DisruptionBudget
+from kube.objects.policies import Operator, Requirement
+from tests.unit.extender.engines import RULES, spec
+from tests.unit.extender.feeds import MACHINE, facts, free, ids, node, owners, plan_of, whole
+from tests.unit.extender.pods import GPU, args, binding, pod
+from topology.annotations import encode_plan
+from topology.model import names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NODES = ["n1", "n2"]
+
+
+class Scene:
+    """Two nodes of four GPUs, and the log of what they go through."""
+
+    def __init__(self) -> None:
+        self.file = io.StringIO()
+        cluster = LiveCluster(RULES.resources, demand=RULES.demand)
+        engine = Engine(cluster, RULES)
+        self.log = DecisionLog(self.file, None, engine)
+        self.ended: list[DecisionLogError] = []
+        self.desk = LiveDesk(engine, cluster, log=self.log, log_ended=self.ended.append)
+        self.desk.replace_nodes(node(name) for name in NODES)
+        self.desk.replace_pods(())
+        self.desk.replace_nominated(())
+        self.desk.set_freshness(is_synced=True, observed_at_s=0.0)
+
+    @property
+    def lines(self) -> list[str]:
+        """The log so far."""
+        return self.file.getvalue().splitlines(keepends=True)
+
+    def filter(self, n_gpus: int | None, uid: str, *asked: str, **more: Any) -> Answer:
+        """A filter call at 1 s."""
+        body = args(pod(n_gpus, uid=uid, **more), list(asked or NODES))
+        return self.desk.answer(Verb.FILTER, body, 1.0)
+
+    def pass_time(self, now_s: float) -> None:
+        """The watches are heard of, and what is over ends."""
+        self.desk.set_freshness(is_synced=True, observed_at_s=now_s)
+        self.desk.expire(now_s)
+
+    def bind(self, n_gpus: int, uid: str, on: str) -> Answer:
+        """Filter, and bind with success."""
+        self.filter(n_gpus, uid, on)
+        step = self.desk.begin_bind(binding(uid, on), 1.0)
+        assert isinstance(step, WriteBinding)
+        answer = self.desk.binding_written(step, Written(WriteResult.ACCEPTED), 1.0)
+        assert isinstance(answer, Answer)
+        return answer
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """Nothing placed yet."""
+    return Scene()
+
+
+def nominated(uid: str, on: str | None, n_gpus: int = 2, **changes: Any) -> Any:
+    """A pending pod that waits for a node."""
+    pending: dict[str, Any] = {"nominated_node": on, "phase": "Pending", "node_name": None}
+    return replace(whole(uid, None, n_gpus), **(pending | changes))
+
+
+def test_a_bound_pod_is_known_before_the_watch_shows_it(scene):
+    """The next pod must not be planned onto its devices meanwhile."""
+    answer = scene.bind(2, "u1", "n1")
+    assert (answer.outcome, answer.size_gpus) == (Outcome.OK, 2)
+    assert answer.machine
+    again = scene.desk.begin_bind(binding("u1", "n1"), 2.0)
+    assert (again.outcome, again.detail) == (Outcome.OK, "again")
+    assert free(scene.desk.cluster, "n1").count("1") == 2
+
+
+def test_the_feed_reaches_the_cluster(scene):
+    """Nodes and pods come and go."""
+    desk, cluster = scene.desk, scene.desk.cluster
+    desk.see_pod(facts("a", plan_of("n1", *ids("n1", 0, 1))))
+    assert free(cluster, "n1") == "0011"
+    desk.lose_pod("a")
+    assert free(cluster, "n1") == "1111"
+    desk.see_pod(facts("b"))
+    desk.see_foreign(whole("b", "n2", 1, *ids("n2", 3)))
+    assert free(cluster, "n2") == "1110"
+    desk.see_node(node("n3"))
+    desk.lose_node("n2")
+    assert list(cluster.snapshot.nodes) == ["n1", "n3"]
+    desk.replace_pods([facts("c", plan_of("n1", *ids("n1", 0, 1, 2, 3)))])
+    assert free(cluster, "n1") == "0000"
+
+
+def test_a_nomination_keeps_devices_for_its_pod(scene):
+    """Its own filter call sees them free, another pod's does not."""
+    desk = scene.desk
+    desk.see_nominated(nominated("u1", "n1", 4))
+    assert scene.filter(4, "u2", "n1").outcome is Outcome.REFUSED
+    assert scene.filter(4, "u1", "n1").outcome is Outcome.OK
+    scores = json.loads(desk.answer(Verb.PRIORITIZE, args(pod(4, uid="u1"), ["n1"]), 1.0).body)
+    assert scores[0]["Score"] > 0
+    desk.lose_nominated("u1")
+    assert scene.filter(4, "u2", "n1").outcome is Outcome.OK
+    desk.replace_nominated([nominated("u3", "n1", 4), nominated("u4", None)])
+    assert scene.filter(4, "u2", "n1").outcome is Outcome.REFUSED
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        pytest.param(nominated("u1", None), id="nominated no more"),
+        pytest.param(nominated("u1", "n1", node_name="n1"), id="bound"),
+        pytest.param(nominated("u1", "n1", is_deleting=True), id="being deleted"),
+        pytest.param(nominated("u1", "n1", phase="Failed"), id="ended"),
+        pytest.param(nominated("u1", "n1", 0), id="asks for no GPU"),
+        pytest.param(nominated("u1", "n1", body=b"[]"), id="no pod"),
+    ],
+)
+def test_a_pod_that_waits_for_nothing_has_no_nomination(scene, spoilt):
+    """What was claimed for it is free again."""
+    scene.desk.see_nominated(nominated("u1", "n1", 4))
+    scene.desk.see_nominated(spoilt)
+    assert free(scene.desk.cluster, "n1") == "1111"
+
+
+def test_a_pod_that_the_watch_shows_bound_is_parked_no_more(scene):
+    """Another replica bound it."""
+    scene.filter(8, "u1")
+    scene.filter(8, "u2")
+    assert scene.desk.engine.parked.n_pods == 2
+    scene.desk.see_pod(facts("u1"))
+    scene.desk.replace_pods([facts("u2")])
+    assert scene.desk.engine.parked.n_pods == 0
+
+
+def test_a_pod_that_fits_again_is_woken(scene):
+    """What frees devices is seen after the scheduler acted on it; half a second later we wake."""
+    scene.bind(4, "u1", "n1")
+    scene.desk.wakes(1.0)
+    assert scene.filter(4, "u2", "n1").outcome is Outcome.REFUSED
+    scene.desk.lose_pod("u1")
+    assert scene.desk.wakes(2.0) == ()
+    assert scene.desk.wakes(2.5) == (Wake("default", "pod-u2", "u2", ""),)
+    scene.desk.sleep_on("u2")
+    assert scene.desk.wakes(9.0) == ()
+
+
+def test_explain_tells_since_when_a_pod_waits_and_why(scene):
+    """Of a pod that filter rejected."""
+    scene.filter(4, "u2", "ghost")
+    body = json.dumps(pod(4, uid="u2")).encode()
+    told = json.loads(scene.desk.answer(Verb.EXPLAIN, body, 5.0).body)
+    assert told["parked"] == {
+        "reason": Reason.UNKNOWN_NODE.value,
+        "reason_label": "unknown_node",
+        "since_s": 1.0,
+        "last_asked_s": 1.0,
+        "n_wakes": 0,
+    }
+
+
+PDB = DisruptionBudget(
+    "default", "b", (Requirement("app", Operator.IN, frozenset({"x"})),), 1, frozenset({"p"})
+)
+
+
+def preempting(scene: Scene) -> ReadNodes:
+    """A preempt call that has to read: full of pods of lower priority."""
+    for uid in ("a", "b", "c", "d"):
+        scene.bind(1, uid, "n1")
+    want = pod(2, uid="want", affinity="nvlink", policy="required")
+    want["spec"]["priority"] = 1000
+    victims = {"n1": {"Pods": [], "NumPDBViolations": 0}}
+    body = {"Pod": want, "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
+    step = scene.desk.begin_preempt(json.dumps(body).encode(), 3.0)
+    assert isinstance(step, ReadNodes)
+    return step
+
+
+def test_a_preemption_reads_and_names_victims(scene):
+    """Through the same door, and with all that was read in the log."""
+    step = preempting(scene)
+    residents = tuple(
+        Resident(uid, "default", f"pod-{uid}", requests={"pods": 1, GPU: 1}, labels={"app": "x"})
+        for uid in ("a", "b", "c", "d")
+    )
+    reading = NodeReading("n1", {"pods": 110, GPU: 4}, residents)
+    answer = scene.desk.nodes_read(step, NodesRead((reading,), (PDB,)), 3.1)
+    assert isinstance(answer, Answer)
+    assert answer.outcome is Outcome.OK
+    assert len(json.loads(answer.body)["NodeNameToMetaVictims"]["n1"]["Pods"]) == 2
+    assert replay(scene.lines).difference is None
+
+
+def busy() -> Scene:
+    """A run with every kind of input and answer."""
+    scene = Scene()
+    desk = scene.desk
+    desk.see_node(node("n3", topology=None))
+    desk.lose_node("n3")
+    desk.see_nominated(nominated("u9", "n2", 1))
+    scene.bind(2, "u1", "n1")
+    desk.see_pod(facts("u1", plan_of("n1", *ids("n1", 0, 1))))
+    desk.abandon_preempt(preempting_again(scene), "late", 3.0)
+    scene.filter(4, "u2")
+    step = desk.begin_bind(binding("u3", "n2"), 4.0)
+    assert isinstance(step, ReadPod)
+    step = desk.pod_read(step, json.dumps(pod(1, uid="u3")).encode(), 4.1)
+    assert isinstance(step, WriteBinding)
+    step = desk.binding_written(step, Written(WriteResult.UNKNOWN, "timeout"), 4.2)
+    assert isinstance(step, ReadPod)
+    desk.abandon(step, "out of time", 4.3)
+    step = desk.begin_bind(binding("u3", "n2"), 5.0)
+    assert isinstance(step, ReadPod)
+    desk.pod_read(step, None, 5.1)
+    desk.see_foreign(whole("u4", "n2", 1, *ids("n2", 3)))
+    desk.wakes(6.0)
+    for uid in ("u1", "x", "y"):
+        desk.lose_pod(uid)
+    desk.wakes(7.0)
+    desk.wakes(8.0)
+    desk.sleep_on("u2")
+    desk.lose_nominated("u9")
+    desk.set_freshness(is_synced=True, observed_at_s=100.0)
+    desk.expire(100.0)
+    desk.answer(Verb.PRIORITIZE, b"\xff", 9.0)
+    return scene
+
+
+def try_again(scene: Scene, now_s: float) -> Any:
+    """The bind call of u1 once more; it reads the pod first, which is as it was."""
+    scene.pass_time(now_s)
+    step = scene.desk.begin_bind(binding("u1", "n1"), now_s)
+    assert isinstance(step, ReadPod)
+    return scene.desk.pod_read(step, json.dumps(pod(4, uid="u1")).encode(), now_s)
+
+
+def lose_answer(scene: Scene, step: WriteBinding, now_s: float) -> None:
+    """Nobody hears how the write ended, and the pod cannot be read."""
+    read = scene.desk.binding_written(step, Written(WriteResult.UNKNOWN, "timeout"), now_s)
+    assert isinstance(read, ReadPod)
+    scene.desk.abandon(read, "out of time", now_s)
+
+
+def test_a_plan_that_is_written_again_is_kept_for_its_full_time_again(scene):
+    """The write may come true long after the first one, and its devices must be there then."""
+    scene.filter(4, "u1", "n1")
+    step = scene.desk.begin_bind(binding("u1", "n1"), 1.0)
+    assert isinstance(step, WriteBinding)
+    lose_answer(scene, step, 2.0)
+    step = try_again(scene, 28.0)
+    assert isinstance(step, WriteBinding)
+    lose_answer(scene, step, 30.0)
+    scene.pass_time(57.0)
+    assert len(owners(scene.desk.cluster, "n1")) == 4
+    assert replay(scene.lines).difference is None
+    scene.pass_time(58.0)
+    assert owners(scene.desk.cluster, "n1") == {}
+
+
+def test_no_assumption_ends_under_a_bind(scene):
+    """However long the call takes: what it writes at last is what is kept."""
+    scene.filter(4, "u1", "n1")
+    step = scene.desk.begin_bind(binding("u1", "n1"), 1.0)
+    assert isinstance(step, WriteBinding)
+    scene.pass_time(500.0)
+    assert len(owners(scene.desk.cluster, "n1")) == 4
+    lose_answer(scene, step, 500.0)
+    scene.pass_time(501.0)
+    assert owners(scene.desk.cluster, "n1") == {}
+    assert replay(scene.lines).difference is None
+
+
+def preempting_again(scene: Scene) -> ReadNodes:
+    """A preemption after all of n1 is taken."""
+    scene.bind(1, "x", "n1")
+    scene.bind(1, "y", "n1")
+    want = pod(2, uid="want", affinity="nvlink", policy="required")
+    want["spec"]["priority"] = 1000
+    victims = {"n1": {"Pods": [], "NumPDBViolations": 0}}
+    body = {"Pod": want, "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
+    step = scene.desk.begin_preempt(json.dumps(body).encode(), 3.0)
+    assert isinstance(step, ReadNodes)
+    return step
+
+
+def test_a_live_run_replays_byte_for_byte():
+    """Over a restart in the middle of the file as well, and cut off at any line."""
+    lines = busy().lines
+    found = replay([*lines, *lines])
+    assert found.difference is None
+    assert found.n_calls > 2 * 15
+    assert replay([*lines[:30], '{"kind":"fe']).cut == (31,)
+
+
+def test_what_the_log_does_not_hold_changes_nothing():
+    """People and scrapers read at any moment; a replay knows nothing of them."""
+    scene = Scene()
+    reads: list[Callable[[], object]] = [
+        lambda: scene.desk.cluster.snapshot,
+        scene.desk.cluster.as_json,
+        scene.desk.cluster.take_effects,
+        lambda: scene.desk.answer(Verb.EXPLAIN, json.dumps(pod(2)).encode(), 1.0),
+    ]
+    for i in range(12):
+        scene.desk.see_pod(facts(f"p{i % 3}", plan_of("n1", *ids("n1", i % 4))))
+        reads[i % 4]()
+        scene.desk.lose_pod(f"p{(i + 1) % 3}")
+        scene.filter(1 + i % 4, f"u{i}")
+    assert replay(scene.lines).difference is None
+
+
+def test_a_plan_can_be_traced_to_what_was_free():
+    """A checker makes the best set of these devices again, and compares."""
+    scene = Scene()
+    scene.bind(2, "u1", "n1")
+    scene.bind(1, "u2", "n1")
+    first, second = recorded_plans(scene.lines)
+    assert (first.uid, first.node, first.free) == ("u1", "n1", ids("n1"))
+    assert first.text is not None
+    plan = json.loads(first.text)
+    assert plan["generation"] == first.generation < second.generation
+    assert set(second.free) == set(ids("n1")) - set(plan["containers"][0]["ids"])
+
+
+def embedded_header() -> str:
+    """The first line of another kind of run."""
+    file = io.StringIO()
+    DecisionLog(file, spec(), make_engine(spec(), RULES))
+    return file.getvalue()
+
+
+def at(lines: list[str], what: str, /, **fields: object) -> list[str]:
+    """The log with the first line of `what` changed."""
+    changed = list(lines)
+    for i, line in enumerate(lines):
+        content = json.loads(line)
+        if content.get("what") == what:
+            changed[i] = json.dumps(content | fields) + "\n"
+            return changed
+    msg = f"no line of {what}"
+    raise AssertionError(msg)
+
+
+@pytest.mark.parametrize(
+    ("what", "fields", "differs"),
+    [
+        ("binding_written", {"output": {"end": "failed"}}, "end"),
+        ("begin_bind", {"output": {"next": "read"}}, "next"),
+    ],
+)
+def test_a_step_that_goes_otherwise_is_shown(what, fields, differs):
+    """By line and by the member that differs."""
+    difference = replay(at(busy().lines, what, **fields)).difference
+    assert difference is not None
+    assert difference.what == differs
+
+
+def test_a_wake_that_goes_otherwise_is_shown():
+    """Who was woken is an answer as well."""
+    lines = [line.replace('"uids":["u2"]', '"uids":[]') for line in busy().lines]
+    difference = replay(lines).difference
+    assert difference is not None
+    assert (difference.what, difference.recorded, difference.replayed) == ("uids", "[]", "['u2']")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        pytest.param(
+            lambda lines: at(lines, "see_pod", what="see_ghost"),
+            "what is 'see_ghost', expected one of: expire",
+            id="an unknown input",
+        ),
+        pytest.param(
+            lambda lines: at(lines, "see_pod", what="nodes_read"),
+            "what is 'nodes_read', expected one of",
+            id="an input that belongs to a step",
+        ),
+        pytest.param(
+            lambda lines: at(lines, "see_pod", input={"uid": 5}),
+            "input of see_pod: uid is 5, expected a string",
+            id="an input of another form",
+        ),
+        pytest.param(
+            lambda lines: at(lines, "binding_written", step_id="bind-99"),
+            "binding_written of 'bind-99', expected such a step",
+            id="a step that never was",
+        ),
+        pytest.param(
+            lambda lines: at(lines, "binding_written", what="pod_read"),
+            "pod_read of 'bind-1', expected such a step",
+            id="another step than was asked for",
+        ),
+        pytest.param(
+            lambda lines: at(lines, "abandon_preempt", what="abandon"),
+            "abandon of 'preempt-1', expected such a step",
+            id="another verb's step",
+        ),
+        pytest.param(
+            lambda lines: [line.replace('"verb":"filter"', '"verb":"bind"') for line in lines],
+            "bind is not answered at once",
+            id="a verb that is no call here",
+        ),
+        pytest.param(
+            lambda lines: [embedded_header(), *lines[1:]],
+            "line 2 is one of a live cluster, expected an embedded one's",
+            id="live inputs in an embedded run",
+        ),
+        pytest.param(
+            lambda lines: [lines[0].replace('"mode":"live"', '"mode":"embedded"')],
+            "expected a cluster exactly where it is embedded",
+            id="a mode without its cluster",
+        ),
+    ],
+)
+def test_a_live_log_that_makes_no_sense_is_refused(spoil, message):
+    """By the line, and short."""
+    with pytest.raises(DecisionLogError) as caught:
+        replay(spoil(busy().lines))
+    assert message in str(caught.value)
+
+
+def fail(_text: str) -> int:
+    """Write to a disk that is full."""
+    msg = "No space left on device"
+    raise OSError(msg)
+
+
+def test_a_log_that_cannot_be_written_ends_once_and_placing_goes_on(scene, monkeypatch):
+    """The disk is full: whoever runs the extender is told, the pods are not."""
+    monkeypatch.setattr(scene.file, "write", fail)
+    assert scene.bind(1, "u1", "n1").outcome is Outcome.OK
+    assert scene.bind(1, "u2", "n1").outcome is Outcome.OK
+    (error,) = scene.ended
+    assert "No space left on device" in str(error)
+
+
+def test_nobody_needs_to_be_told_that_a_log_ended(monkeypatch):
+    """A benchmark that records has nobody to tell."""
+    scene = Scene()
+    monkeypatch.setattr(scene.file, "write", fail)
+    engine = make_engine(spec(), RULES)
+    desk = Desk(engine, log=scene.log)
+    assert desk.answer(Verb.END, b"u1", 1.0).outcome is Outcome.FAILED
+
+
+def test_without_a_log_nothing_is_recorded():
+    """The normal case: inputs are coalesced and nothing is encoded."""
+    cluster = LiveCluster(RULES.resources, demand=RULES.demand)
+    desk = LiveDesk(Engine(cluster, RULES), cluster)
+    desk.see_node(node("n1"))
+    desk.set_freshness(is_synced=True, observed_at_s=0.0)
+    assert desk.engine.is_ready(1.0)
+    assert desk.wakes(1.0) == ()
+
+
+def test_a_bound_pod_is_explained_by_what_it_has(scene):
+    """Its plan, its devices, what they are worth, and what it could have now."""
+    desk = scene.desk
+    scene.bind(1, "u0", "n1")
+    plan = plan_of("n1", *ids("n1", 1, 2))
+    desk.see_pod(facts("u1", plan))
+    content = pod(2, uid="u1")
+    content["spec"]["nodeName"] = "n1"
+    content["metadata"]["annotations"][names.PLAN] = encode_plan(plan)
+    told = json.loads(desk.answer(Verb.EXPLAIN, json.dumps(content).encode(), 2.0).body)
+    bound = told["bound"]
+    assert "nodes" not in told
+    assert (bound["node"], bound["plan"]) == ("n1", encode_plan(plan))
+    assert [one["id"] for one in bound["devices"]] == list(ids("n1", 1, 2))
+    assert {one["state"] for one in bound["devices"]} == {"bound"}
+    assert bound["has_what_was_planned"] is True
+    (only,) = bound["containers"]
+    assert (only["name"], only["ids"]) == ("main", list(ids("n1", 1, 2)))
+    assert only["gbytes_per_s"] > 0
+    assert bound["could_have"]["fits"] is True
+    assert owners(desk.cluster, "n1")["n1-1"] == ("bound", "u1")
+    assert MACHINE.n_gpus == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"node": "ghost"}, {"machine": None, "could_have": None}, id="unknown node"),
+        pytest.param(
+            {"text": "{}"},
+            {"has_what_was_planned": None, "containers": None},
+            id="a plan that cannot be read",
+        ),
+        pytest.param(
+            {"text": None}, {"plan": None, "has_what_was_planned": None}, id="no plan at all"
+        ),
+        pytest.param(
+            {"text": encode_plan(plan_of("n1", "elsewhere"))},
+            {"has_what_was_planned": False, "containers": None},
+            id="devices that the node has not",
+        ),
+        pytest.param({"n_gpus": None}, {"could_have": None}, id="no GPU asked for"),
+        pytest.param(
+            {"n_gpus": 9},
+            {"could_have": {"fits": False, "reason_label": "too_few_gpus"}},
+            id="could not be placed here now",
+        ),
+    ],
+)
+def test_what_is_not_known_of_a_bound_pod_is_not_guessed(scene, changes, expected):
+    """Each gap is told as a gap."""
+    content = pod(changes.get("n_gpus", 2), uid="u1")
+    content["spec"]["nodeName"] = changes.get("node", "n1")
+    text = changes.get("text", encode_plan(plan_of("n1", *ids("n1", 0, 1))))
+    if text is not None:
+        content["metadata"]["annotations"][names.PLAN] = text
+    told = json.loads(scene.desk.answer(Verb.EXPLAIN, json.dumps(content).encode(), 2.0).body)
+    for key, value in expected.items():
+        found = told["bound"][key]
+        if isinstance(value, dict):
+            assert value.items() <= found.items()
+        else:
+            assert found == value

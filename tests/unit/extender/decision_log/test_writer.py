@@ -1,0 +1,216 @@
+"""The decision log and its replay."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from extender.decision_log import DecisionLog
+from extender.decision_log.replay import Replayed, replay
+from extender.embedded import make_engine
+from extender.errors import DecisionLogError
+from extender.protocol import Verb
+from tests.unit.extender.engines import RULES, spec
+from tests.unit.extender.pods import args, binding, pod
+
+if TYPE_CHECKING:
+    from extender.engine import Engine
+
+CLUSTER = spec({"count": 3, "machine": "dgx-1-v100"}, {"count": 2, "machine": "8x-l4"})
+
+
+def recorded(n_runs: int = 1) -> list[str]:
+    """The lines of a log: pods come and go, and some requests are garbage."""
+    file = io.StringIO()
+    for run in range(n_runs):
+        rng = random.Random(run)  # noqa: S311 - seeded, to repeat
+        engine = make_engine(CLUSTER, RULES)
+        log = DecisionLog(file, CLUSTER, engine)
+
+        def call(
+            verb: Verb,
+            body: bytes,
+            at_s: float,
+            engine: Engine = engine,
+            log: DecisionLog = log,
+        ) -> bytes:
+            answer = engine.answer(verb, body, at_s)
+            log.record(verb, body, at_s, answer)
+            return answer.body
+
+        nodes = list(engine.cluster.snapshot.nodes)
+        for i in range(25):
+            uid = f"u{i}"
+            body = args(pod(rng.choice((1, 2, 4, 8)), uid=uid), nodes)
+            fitting = json.loads(call(Verb.FILTER, body, i))["NodeNames"]
+            call(Verb.PRIORITIZE, body, i)
+            if fitting:
+                call(Verb.BIND, binding(uid, rng.choice(fitting)), i + 0.5)
+            call(Verb.END, f"u{rng.randrange(i + 1)}".encode(), i + 0.7)
+        call(Verb.FILTER, b"\xff{", 99.0)
+        call(Verb.PRIORITIZE, b"{}", 99.0)
+    return file.getvalue().splitlines()
+
+
+def test_a_replay_answers_byte_for_byte():
+    """Also garbage, and also over a restart in the middle of the file."""
+    lines = recorded(n_runs=2)
+    found = replay(lines)
+    assert found == Replayed(len(lines) - 2, None)
+    assert found.n_calls > 100
+
+
+def changed(line: str, **fields: object) -> str:
+    """A line with other fields."""
+    return json.dumps(json.loads(line) | fields)
+
+
+@pytest.mark.parametrize(
+    ("what", "fields"),
+    [
+        ("answer", {"answer": '{"Error":"other"}'}),
+        ("outcome", {"outcome": "refused"}),
+        ("generation", {"generation": 999}),
+    ],
+)
+def test_the_first_difference_is_shown(what, fields):
+    """By line, by what differs, and with both texts."""
+    lines = recorded()
+    lines[2] = changed(lines[2], **fields)
+    lines[5] = changed(lines[5], **fields)
+    difference = replay(lines).difference
+    assert difference is not None
+    assert (difference.line, difference.what) == (3, what)
+    assert difference.recorded == str(next(iter(fields.values())))
+    assert difference.replayed != difference.recorded
+
+
+def test_a_machine_that_changed_is_shown():
+    """A recording may be corrected between two versions; then no answer can be expected to hold."""
+    lines = recorded()
+    header = json.loads(lines[0])
+    header["machines"]["8x-l4"] = "0" * 8
+    difference = replay([json.dumps(header), *lines[1:]]).difference
+    assert difference is not None
+    assert (difference.line, difference.what) == (1, "machines")
+
+
+def test_a_log_of_nothing_replays_to_nothing():
+    """An extender that was never asked leaves a header only."""
+    assert replay(recorded()[:1]) == Replayed(0, None)
+
+
+@pytest.mark.parametrize("n_left", [0, 1, 2])
+def test_a_line_cut_by_a_crash_ends_its_run_only(n_left):
+    """The run before and the run after are compared all the same, and the cut is told."""
+    lines, later = [f"{line}\n" for line in recorded()], recorded()
+    cut = '{"kind":"call","verb":"filter","at_s":3.0,"inp'
+    found = replay([*lines[: 1 + n_left], f"{cut}\n", *later])
+    assert found == Replayed(n_left + len(later) - 1, None, (2 + n_left,))
+    found = replay([*lines[: 1 + n_left], cut])
+    assert found == Replayed(n_left, None, (2 + n_left,))
+
+
+def test_a_header_cut_by_a_crash_is_told():
+    """The extender died while it started."""
+    lines = recorded()
+    assert replay(['{"kind":"ru\n', *lines]) == Replayed(len(lines) - 1, None, (1,))
+
+
+def with_groups(line: str, *groups: dict[str, object]) -> str:
+    """A header of another cluster."""
+    header = json.loads(line)
+    header["cluster"]["groups"] = list(groups)
+    return json.dumps(header)
+
+
+def with_rule(line: str, name: str, value: object) -> str:
+    """A header with another rule."""
+    header = json.loads(line)
+    header["rules"][name] = value
+    return json.dumps(header)
+
+
+@pytest.mark.parametrize(
+    ("pick", "message"),
+    [
+        pytest.param(
+            lambda lines: lines[1:], "line 1 is a call, expected a header", id="no header"
+        ),
+        pytest.param(lambda _: [], "decision log is empty, expected a header", id="an empty file"),
+        pytest.param(
+            lambda _: ['{"ki'], "decision log is cut off, expected a header", id="half a header"
+        ),
+        pytest.param(lambda lines: [*lines[:2], "{\n"], "line 3 is '{\\n'", id="no JSON"),
+        pytest.param(
+            lambda lines: [*lines[:2], "{", lines[2]], "line 3 is '{'", id="no JSON before a call"
+        ),
+        pytest.param(
+            lambda lines: [changed(lines[0], v=1)], "line 1: v is 1, expected 2", id="other version"
+        ),
+        pytest.param(
+            lambda lines: [changed(lines[0], x=2)],
+            "line 1: x is 2, expected no such key",
+            id="an unknown field",
+        ),
+        pytest.param(
+            lambda lines: [changed(lines[0], kind="walk")],
+            "expected 'run', 'call', 'feed', 'step', 'wakes' for 'kind'",
+            id="another kind",
+        ),
+        pytest.param(lambda _: ["5"], "line 1: line is 5, expected an object", id="a number"),
+        pytest.param(
+            lambda lines: [lines[0], changed(lines[1], verb="evict")],
+            "line 2: verb is 'evict', expected 'filter'",
+            id="other verb",
+        ),
+        pytest.param(
+            lambda lines: [lines[0], changed(lines[1], input=None)],
+            "expected one of input and input_base64",
+            id="no input",
+        ),
+        pytest.param(
+            lambda lines: [lines[0], changed(lines[1], input=None, input_base64="!")],
+            "input_base64 is '!', expected base64",
+            id="no base64",
+        ),
+        pytest.param(
+            lambda lines: [with_groups(lines[0], {"machine": "pdp-11", "count": 1})],
+            "line 1: cluster.groups.0.machine is 'pdp-11': machine is 'pdp-11', expected one of",
+            id="an unknown machine",
+        ),
+        pytest.param(
+            lambda lines: [with_groups(lines[0], {"devices": 2, "count": 1, "unhealthy": [2]})],
+            "line 1: group unknown: unhealthy GPU 2, expected 0..1",
+            id="a cluster that cannot be laid out",
+        ),
+        *(
+            pytest.param(
+                lambda lines, name=name, value=value: [with_rule(lines[0], name, value)],
+                f"line 1: {message}",
+                id=f"{name} {value}",
+            )
+            for name, value, message in (
+                ("candidate_limit", -5, "rule candidate_limit is -5, expected 0 or more"),
+                ("candidate_limit", "5", "rules.candidate_limit is '5', expected"),
+                ("resources", [], "rule resources is (), expected different names, at least one"),
+                ("loss_bounds", [0.3, 0.1], "rule loss_bounds is (0.3, 0.1), expected ascending"),
+                ("loss_bounds", [2.0], "rule loss_bounds is (2.0,), expected ascending"),
+                ("staleness_bound_s", -1, "rule staleness_bound_s is -1.0, expected a finite"),
+                ("assume_s", 0, "rule assume_s is 0.0, expected a finite number above 0"),
+                ("demand", {"sizes": [[2, -1.0]]}, "demand weight of size 2 is -1.0, expected"),
+                ("demand", {"sizes": []}, "demand sizes are [], expected"),
+                ("colour", "red", "rules.colour is 'red', expected"),
+            )
+        ),
+    ],
+)
+def test_text_that_is_no_log_is_refused(pick, message):
+    """By the line, and short."""
+    with pytest.raises(DecisionLogError) as caught:
+        replay(pick(recorded()))
+    assert message in str(caught.value)

@@ -1,0 +1,170 @@
+"""Where bind and preempt are answered: here, at the holder of the Lease, or nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from extender.errors import PeerError
+from extender.execution import Bound
+from extender.ha import Hop, LiveVerbs, Quorum
+from extender.protocol import Answer, Outcome, Reason, Verb
+from tests.unit.extender.engines import engine
+from tests.unit.extender.shells import FakeTime, pod_object
+
+if TYPE_CHECKING:
+    from kube.objects import PodObject
+
+HERE = Answer(Verb.BIND, Outcome.OK, b'{"Error":""}', 1, node="n1")
+TOTAL_S = 4.0
+
+
+class Local:
+    """Answers here, and notes the time it was given."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[bytes, float]] = []
+
+    async def bind(self, body: bytes, *, at_most_s: float = 60.0) -> Bound:
+        self.asked.append((body, at_most_s))
+        return Bound(HERE, 0.001, "plan")
+
+    preempt = bind
+
+
+class Others:
+    """The replicas, and what they answer."""
+
+    identity = "http://me"
+    left_s = 7.0
+
+    def __init__(
+        self,
+        time: FakeTime,
+        *,
+        may_bind: bool = False,
+        holder: str | None = None,
+        answer: Any = b"",
+        settles_s: float = 0.0,
+    ) -> None:
+        self.time = time
+        self.may_bind = may_bind
+        self.other_holder = holder
+        self.answer = answer
+        self.settles_s = settles_s
+        self.forwarded: list[Any] = []
+
+    async def settled(self, *, within_s: float) -> bool:
+        await self.time.sleep(min(within_s, self.settles_s))
+        return True
+
+    async def forward(self, url: str, verb: str, body: bytes, *, timeout_s: float) -> bytes:
+        self.forwarded.append((url, verb, body, timeout_s))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        answer: bytes = self.answer
+        return answer
+
+
+def verbs(local: Any, others: Any = None, time: FakeTime | None = None) -> LiveVerbs:
+    """Verbs among these."""
+    return LiveVerbs(
+        engine(),
+        Pods(),
+        binder=local,
+        preempter=local,
+        total_s=TOTAL_S,
+        timer=time or FakeTime(),
+        quorum=None if others is None else Quorum(others, others),
+    )
+
+
+class Pods:
+    """One pod."""
+
+    async def get_pod(self, namespace: str, name: str) -> PodObject | None:
+        return pod_object() if (namespace, name) == ("ns", "p") else None
+
+
+@pytest.mark.parametrize("verb", ["bind", "preempt"])
+def test_the_only_replica_answers(verb):
+    """With all the time there is."""
+    local = Local()
+    bound = asyncio.run(getattr(verbs(local), verb)(b"body"))
+    assert bound == Bound(HERE, 0.001, "plan")
+    assert local.asked == [(b"body", 60.0)]
+
+
+@pytest.mark.parametrize(
+    ("hop", "term_s", "at_most_s"),
+    [
+        pytest.param(None, 7.0, TOTAL_S, id="asked by the scheduler"),
+        pytest.param(None, 1.0, 1.0, id="near the end of the term"),
+        pytest.param(Hop("http://b", 2.5), 7.0, 2.5, id="asked by another replica"),
+    ],
+)
+def test_the_holder_answers_within_its_term(hop, term_s, at_most_s):
+    """And within what the scheduler still waits."""
+    time = FakeTime()
+    local, others = Local(), Others(time, may_bind=True)
+    others.left_s = term_s
+    bound = asyncio.run(verbs(local, others, time).bind(b"body", hop))
+    assert bound.answer is HERE
+    assert local.asked == [(b"body", at_most_s)]
+
+
+@pytest.mark.parametrize(
+    ("verb", "answer", "outcome"),
+    [
+        ("bind", b'{"Error":""}', Outcome.OK),
+        ("bind", b'{"Error": ""}', Outcome.OK),
+        ("bind", b'{"Error":"taken"}', Outcome.FAILED),
+        ("bind", b"<html>", Outcome.FAILED),
+        ("preempt", b'{"NodeNameToMetaVictims":{}}', Outcome.OK),
+    ],
+)
+def test_a_follower_asks_the_holder(verb, answer, outcome):
+    """The answer goes back as it came, and the holder is told how long anybody waits."""
+    time = FakeTime()
+    local, others = Local(), Others(time, holder="http://b", answer=answer, settles_s=1.0)
+    bound = asyncio.run(getattr(verbs(local, others, time), verb)(b"body"))
+    assert (bound.answer.body, bound.answer.outcome) == (answer, outcome)
+    assert bound.answer.detail == "forwarded to http://b"
+    assert others.forwarded == [("http://b", verb, b"body", TOTAL_S - 1.0)]
+    assert local.asked == []
+
+
+@pytest.mark.parametrize(
+    ("holder", "hop", "detail"),
+    [
+        pytest.param(None, None, "asked http://me", id="nobody holds it"),
+        pytest.param("http://b", Hop("http://c", 3.0), "asked http://me", id="forwarded to us"),
+        pytest.param("http://b", None, "no route", id="the holder is gone"),
+    ],
+)
+def test_without_a_holder_the_scheduler_is_told_to_come_back(holder, hop, detail):
+    """A call is forwarded once: two followers must not play ball with it."""
+    time = FakeTime()
+    others = Others(time, holder=holder, answer=PeerError("no route"))
+    bound = asyncio.run(verbs(Local(), others, time).bind(b"body", hop))
+    assert (bound.answer.outcome, bound.answer.reason) == (Outcome.FAILED, Reason.NO_HOLDER)
+    assert json.loads(bound.answer.body)["Error"].endswith(detail)
+    assert len(others.forwarded) == (hop is None and holder is not None)
+
+
+def test_half_of_the_time_is_waited_for_a_holder():
+    """A fail-over that ends in this time costs the pod nothing."""
+    time = FakeTime()
+    others = Others(time, settles_s=60.0)
+    asyncio.run(verbs(Local(), others, time).bind(b"body"))
+    assert time.slept == [TOTAL_S / 2]
+
+
+def test_a_pod_is_read_for_its_explanation():
+    """As the API server has it."""
+    reads = verbs(Local())
+    assert asyncio.run(reads.read_pod("ns", "p")) == pod_object().body
+    assert asyncio.run(reads.read_pod("ns", "q")) is None

@@ -1,0 +1,424 @@
+"""Replicas agree who binds: never two at a time, whatever fails, and soon one again."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.ha import Election, Replicas, ReplicaTools, identity_of
+from extender.ha.lease_loop import ROUND_SHARE
+from kube.errors import Conflict, Unanswered
+from tests.unit.extender.shells import DOWN, FakeTime, Log, run_until
+
+if TYPE_CHECKING:
+    from kube.objects import Lease
+
+DURATION_S = 15
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LOST = Unanswered(0, "Timeout", "no answer")
+URLS = ("http://a", "http://b", "http://c")
+
+
+class Server:
+    """The API server's one Lease. `fault` meets the next request; a lost answer was acted on."""
+
+    def __init__(self) -> None:
+        self.lease: Lease | None = None
+        self.n_writes = 0
+        self.fault: Exception | None = None
+
+    async def get_lease(self, namespace: str, name: str) -> Lease | None:
+        assert (namespace, name) == ("ns", "lease")
+        self._meet()
+        return self.lease
+
+    async def create_lease(self, lease: Lease) -> Lease:
+        if self.lease is not None:
+            raise Conflict(409, "AlreadyExists", "")
+        return self._write(lease)
+
+    async def update_lease(self, lease: Lease) -> Lease:
+        if self.lease is None or self.lease.resource_version != lease.resource_version:
+            raise Conflict(409, "Conflict", "")
+        return self._write(lease)
+
+    def _write(self, lease: Lease) -> Lease:
+        if self.fault is DOWN:
+            self._meet()
+        self.n_writes += 1
+        self.lease = replace(lease, resource_version=str(self.n_writes))
+        self._meet()
+        return self.lease
+
+    def _meet(self) -> None:
+        fault, self.fault = self.fault, None
+        if fault is not None:
+            raise fault
+
+
+@dataclass
+class Stage:
+    """Replicas before one server, in one time. `caught_up` lets new holders begin."""
+
+    server: Server = field(default_factory=Server)
+    time: FakeTime = field(default_factory=FakeTime)
+    log: Log = field(default_factory=Log)
+    caught_up: asyncio.Event = field(default_factory=asyncio.Event)
+    n_catch_ups: int = 0
+
+    def replica(self, url: str, *, offset_s: float = 0.0) -> Replicas:
+        """One more; its clock shows another time."""
+        election = Election("ns", "lease", identity=url, duration_s=DURATION_S)
+        tools = ReplicaTools(
+            api=self.server,
+            catch_up=self._catch_up,
+            timer=lambda: self.time() + offset_s,
+            wall=lambda: NOON + timedelta(seconds=self.time() + 7 * offset_s),
+            draw=lambda: 0.5,
+            log=self.log,
+            sleep=self.time.sleep,
+        )
+        return Replicas(election, tools, duration_s=DURATION_S)
+
+    async def _catch_up(self) -> None:
+        self.n_catch_ups += 1
+        await self.caught_up.wait()
+
+
+def stage() -> Stage:
+    """One on which new holders may begin at once."""
+    made = Stage()
+    made.caught_up.set()
+    return made
+
+
+async def look(replica: Replicas) -> None:
+    """One look at the Lease, and what follows from it at once."""
+    await replica._round()
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_the_first_takes_it_and_the_second_follows():
+    """And each knows whom to ask."""
+
+    async def go() -> None:
+        await look(a)
+        await look(b)
+        assert (a.may_bind, b.may_bind) == (True, False)
+        assert (a.other_holder, b.other_holder) == (None, URLS[0])
+        assert a.left_s == DURATION_S
+        assert (a.identity, a.n_taken, b.n_taken) == (URLS[0], 1, 0)
+
+    on = stage()
+    a, b = on.replica(URLS[0]), on.replica(URLS[1])
+    asyncio.run(go())
+    assert on.log.lines == [{"event": "lease_taken", "holder": URLS[0]}]
+
+
+def test_a_new_holder_begins_when_it_has_seen_all_that_was_written():
+    """Else it would give away what the old one gave away a moment ago."""
+
+    async def go() -> None:
+        await look(a)
+        await look(a)
+        assert not a.may_bind
+        on.caught_up.set()
+        await look(a)
+        assert a.may_bind
+
+    on = Stage()
+    a = on.replica(URLS[0])
+    asyncio.run(go())
+    assert on.n_catch_ups == 1
+
+
+def test_a_holder_that_cannot_renew_stops_before_another_may_take_it():
+    """By its own clock: nobody can tell it."""
+
+    async def go() -> None:
+        await look(a)
+        await look(b)
+        on.time.now_s += 9.9
+        on.server.fault = DOWN
+        await look(a)
+        assert a.may_bind
+        on.time.now_s += 0.1
+        assert not a.may_bind
+        assert a.left_s == 5.0
+        await look(b)
+        assert not b.may_bind
+        on.time.now_s += 5.0
+        await look(b)
+        assert b.may_bind
+        await look(a)
+        assert a.other_holder == URLS[1]
+
+    on = stage()
+    a, b = on.replica(URLS[0]), on.replica(URLS[1])
+    asyncio.run(go())
+    assert on.log.events == ["lease_taken", "lease_fault", "lease_taken", "lease_lost"]
+    assert a.n_faults == 1
+
+
+def test_a_holder_that_was_away_and_still_holds_it_goes_on():
+    """Nobody wrote it meanwhile, so nobody else gave anything away."""
+
+    async def go() -> None:
+        await look(a)
+        on.time.now_s += 100.0
+        assert not a.may_bind
+        await look(a)
+        assert a.may_bind
+
+    on = stage()
+    a = on.replica(URLS[0])
+    asyncio.run(go())
+    assert on.n_catch_ups == 1
+
+
+def test_a_holder_that_missed_a_whole_term_of_another_catches_up():
+    """It was cut off from the API server while the other took the Lease, bound, and gave it up."""
+
+    async def go() -> None:
+        await look(a)
+        await look(b)
+        for _ in range(8):
+            on.time.now_s += 2.0
+            on.server.fault = DOWN
+            await look(a)
+            await look(b)
+        assert b.may_bind
+        await b.release()
+        on.caught_up.clear()
+        await look(a)
+        assert not a.may_bind
+        on.caught_up.set()
+        await look(a)
+        assert a.may_bind
+
+    on = stage()
+    a, b = on.replica(URLS[0]), on.replica(URLS[1])
+    asyncio.run(go())
+    assert on.n_catch_ups == 3
+
+
+def test_a_process_started_again_waits_for_the_term_of_its_predecessor():
+    """A last bind of that one may still be under way."""
+
+    async def go() -> None:
+        await look(before)
+        await look(after)
+        assert (after.may_bind, after.other_holder, after.identity) == (False, URLS[0], URLS[0])
+        on.time.now_s += DURATION_S
+        await look(after)
+        assert after.may_bind
+
+    on = stage()
+    before = on.replica(identity_of(URLS[0], "1"))
+    after = on.replica(identity_of(URLS[0], "2"))
+    asyncio.run(go())
+
+
+def test_a_renewal_whose_answer_was_lost_is_found_by_reading():
+    """The version that was read is not the Lease's any more."""
+
+    async def go() -> None:
+        await look(a)
+        on.server.fault = LOST
+        await look(a)
+        on.time.now_s += 9.0
+        await look(a)
+        assert a.left_s == DURATION_S
+
+    on = stage()
+    a = on.replica(URLS[0])
+    asyncio.run(go())
+
+
+def test_two_who_meet_the_same_free_lease_share_it_in_order():
+    """The second write fails, and the loser knows at once whom to ask."""
+
+    async def go() -> None:
+        await look(a)
+        b._election.see(None, on.time())
+        await look(b)
+        assert (b.may_bind, b.other_holder) == (False, URLS[0])
+
+    on = stage()
+    a, b = on.replica(URLS[0]), on.replica(URLS[1])
+    asyncio.run(go())
+    assert "lease_fault" not in on.log.events
+
+
+def test_a_holder_that_loses_it_while_it_catches_up_never_begins():
+    """The catching up belonged to a term that is over."""
+
+    async def go() -> None:
+        await look(a)
+        on.time.now_s += 20.0
+        await look(b)
+        on.time.now_s += 15.0
+        await look(b)
+        a._election.see_changed()
+        await look(a)
+        on.caught_up.set()
+        await look(a)
+        assert (a.may_bind, b.may_bind) == (False, True)
+
+    on = Stage()
+    a, b = on.replica(URLS[0]), on.replica(URLS[1])
+    asyncio.run(go())
+
+
+def test_a_released_lease_is_taken_at_once():
+    """A rolling update costs no wait."""
+
+    async def go() -> None:
+        await look(a)
+        await look(b)
+        await a.release()
+        assert not a.may_bind
+        await look(b)
+        assert b.may_bind
+        await a.release()
+        assert on.server.lease is not None
+        assert on.server.lease.holder == URLS[1]
+
+    on = stage()
+    a, b = on.replica(URLS[0]), on.replica(URLS[1])
+    asyncio.run(go())
+
+
+def test_a_release_that_fails_is_told():
+    """The others wait for the end of the Lease then."""
+
+    async def go() -> None:
+        await look(a)
+        on.server.fault = DOWN
+        await a.release()
+
+    on = stage()
+    a = on.replica(URLS[0])
+    asyncio.run(go())
+    assert on.log.events[-1] == "lease_fault"
+
+
+def test_waiting_ends_when_somebody_may_bind():
+    """Or after the time there is."""
+
+    async def go() -> None:
+        assert not await a.settled(within_s=0.001)
+        waiting = asyncio.create_task(a.settled(within_s=20))
+        await asyncio.sleep(0)
+        await look(a)
+        assert await waiting
+        assert await b.settled(within_s=0.001) is False
+        await look(b)
+        assert await b.settled(within_s=0.001)
+
+    on = stage()
+    a, b = on.replica(URLS[0]), on.replica(URLS[1])
+    asyncio.run(go())
+
+
+def test_it_looks_often_enough_while_it_runs():
+    """Several looks fit into the time in which a holder may begin."""
+
+    async def go() -> None:
+        await run_until(a.run(), lambda: on.server.n_writes >= 3)
+
+    on = stage()
+    a = on.replica(URLS[0])
+    asyncio.run(go())
+    assert on.time.slept[:2] == [ROUND_SHARE * DURATION_S] * 2
+
+
+def test_a_server_that_hangs_does_not_hang_the_replica(monkeypatch):
+    """It must notice that its term ends."""
+
+    async def hang(_namespace: str, _name: str) -> Any:
+        await asyncio.Event().wait()
+
+    async def go() -> None:
+        monkeypatch.setattr("extender.ha.lease_loop.ANSWER_SHARE", 0.0)
+        monkeypatch.setattr(on.server, "get_lease", hang)
+        await look(a)
+
+    on = stage()
+    a = on.replica(URLS[0])
+    asyncio.run(go())
+    assert on.log.lines == [{"event": "lease_fault", "detail": "no answer in time"}]
+
+
+ROUNDING_S = 1e-6
+"""Sums of seconds in another order differ in the last digit."""
+WAITS_S = (0.1, 2.0, 5.0, 9.9, 10.1, 14.9, 15.1)
+"""Around the times at which something ends."""
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("look"), st.integers(0, 2), st.just(None)),
+        st.tuples(st.just("look"), st.integers(0, 2), st.sampled_from([DOWN, LOST])),
+        st.tuples(st.just("wait"), st.sampled_from(WAITS_S), st.none()),
+        st.tuples(st.just("release"), st.integers(0, 2), st.none()),
+    ),
+    min_size=10,
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_never_two_may_bind(steps):
+    """In any order of looks, faults, lost answers, waits and releases, with clocks that differ.
+
+    Nor may one begin while a bind of another, however long it was allowed, can be under way.
+    """
+
+    async def go() -> None:
+        replicas = [on.replica(url, offset_s=1000.0 * i) for i, url in enumerate(URLS)]
+        busy_until_s = [0.0] * len(URLS)
+        for what, value, fault in steps:
+            if what == "wait":
+                on.time.now_s += value
+            elif what == "release":
+                # The program finishes its binds before it gives the Lease up.
+                busy_until_s[value] = 0.0
+                await replicas[value].release()
+            else:
+                on.server.fault = fault
+                await look(replicas[value])
+                on.server.fault = None
+            able = [i for i, replica in enumerate(replicas) if replica.may_bind]
+            assert len(able) <= 1
+            for i in able:
+                others = [end_s for j, end_s in enumerate(busy_until_s) if j != i]
+                assert max(others) <= on.time() + ROUNDING_S
+                busy_until_s[i] = on.time() + replicas[i].left_s
+
+    on = stage()
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("n_replicas", [1, 2, 3])
+def test_soon_somebody_may_bind_again(n_replicas):
+    """After the holder is gone for good, within its term and a look."""
+
+    async def go() -> None:
+        replicas = [on.replica(url) for url in URLS[:n_replicas]]
+        await look(replicas[0])
+        others = replicas[1:] or [on.replica("http://new")]
+        since_s = on.time()
+        while not any(one.may_bind for one in others):
+            for one in others:
+                await look(one)
+            on.time.now_s += ROUND_SHARE * DURATION_S
+        assert on.time() - since_s <= DURATION_S + 2 * ROUND_SHARE * DURATION_S
+
+    on = stage()
+    asyncio.run(go())

@@ -1,0 +1,97 @@
+"""The short way of kube-scheduler's calls, in plain ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from extender.http.asgi import Call, Calls, Reply
+
+LIMIT = 10
+
+
+class Answering:
+    """An application with one path, and another one behind it."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.others: list[str] = []
+        self.app = Calls({"/verb": self._handle}, self._other, body_limit_bytes=LIMIT)
+
+    async def _handle(self, call: Call) -> Reply:
+        self.calls.append(call)
+        return Reply(201, b"{}")
+
+    async def _other(self, scope: Any, _receive: Any, _send: Any) -> None:
+        self.others.append(scope["type"])
+
+    def ask(self, *messages: dict[str, Any], **scope: Any) -> list[dict[str, Any]]:
+        """Send one request in these pieces; gives what was answered."""
+        whole = {"type": "http", "method": "POST", "path": "/verb", "headers": [], **scope}
+        pieces = iter(messages)
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return next(pieces)
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        asyncio.run(self.app(whole, receive, send))
+        return sent
+
+
+def piece(body: bytes, *, more: bool = False) -> dict[str, Any]:
+    """A part of a body."""
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+def test_a_body_may_come_in_pieces():
+    """And the answer says how long it is, so that the connection lives."""
+    answering = Answering()
+    head, body = answering.ask(piece(b"12", more=True), piece(b"345"), headers=[(b"x-y", b"z")])
+    (call,) = answering.calls
+    assert (call.body, call.header("X-Y"), call.header("absent")) == (b"12345", "z", None)
+    assert head["status"] == 201
+    assert dict(head["headers"]) == {
+        b"content-type": b"application/json",
+        b"content-length": b"2",
+    }
+    assert body == {"type": "http.response.body", "body": b"{}"}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_kept"), [((LIMIT,), True), ((LIMIT + 1,), False), ((LIMIT, 1, 5), False)]
+)
+def test_a_body_over_the_limit_is_read_to_its_end_and_not_kept(sizes, is_kept):
+    """The caller reads nothing before it has sent everything."""
+    answering = Answering()
+    pieces = [piece(b"x" * size, more=i + 1 < len(sizes)) for i, size in enumerate(sizes)]
+    assert answering.ask(*pieces)
+    assert (answering.calls[0].body is not None) == is_kept
+
+
+def test_who_hangs_up_gets_no_answer():
+    """Nor is anything decided for them."""
+    answering = Answering()
+    assert answering.ask(piece(b"1", more=True), {"type": "http.disconnect"}) == []
+    assert answering.calls == []
+
+
+def test_only_post_is_answered():
+    """The answer says so."""
+    answering = Answering()
+    head, _ = answering.ask(method="GET")
+    assert head["status"] == 405
+    assert (b"allow", b"POST") in head["headers"]
+    assert answering.calls == []
+
+
+def test_other_paths_and_protocols_are_somebody_elses():
+    """Health, state, metrics."""
+    answering = Answering()
+    answering.ask(path="/readyz")
+    answering.ask(type="lifespan")
+    assert answering.others == ["http", "lifespan"]

@@ -1,0 +1,293 @@
+"""Routes and status codes, over ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from extender.decision_log import DecisionLog, Desk
+from extender.decision_log.replay import replay
+from extender.http.routes import Dependencies, create_app
+from extender.observe import Metrics
+from tests.unit.extender.engines import engine, spec
+from tests.unit.extender.pods import args, binding, pod
+
+if TYPE_CHECKING:
+    from extender.embedded import EmbeddedEngine
+    from extender.errors import DecisionLogError
+
+NODES = ["dgx-1-v100-0", "dgx-1-v100-1", "8x-l4-0"]
+LIMIT = 100_000
+
+
+class Log:
+    """Keeps what was logged."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def info(self, event: str, **fields: object) -> None:
+        """Take a line."""
+        self.lines.append({"event": event, **fields})
+
+    warning = info
+
+
+class Served:
+    """An application, its log, and calls to it."""
+
+    def __init__(
+        self,
+        engine: EmbeddedEngine,
+        decisions: io.StringIO | None = None,
+        *,
+        logs_answers: bool = True,
+    ) -> None:
+        self.engine = engine
+        self.log = Log()
+        self.ended: list[DecisionLogError] = []
+        ticks = iter(range(1_000_000))
+        self.app = create_app(
+            Dependencies(
+                desk=Desk(
+                    engine,
+                    log=DecisionLog(decisions, spec(), engine) if decisions else None,
+                    log_ended=self.ended.append,
+                ),
+                metrics=Metrics(engine),
+                log=self.log,
+                clock=lambda: 1000.0,
+                timer=lambda: next(ticks) * 0.001,
+                body_limit_bytes=LIMIT,
+                is_ready=lambda: engine.is_ready(1000.0),
+                logs_answers=logs_answers,
+            )
+        )
+
+    def call(self, method: str, path: str, content: bytes | None = None) -> httpx.Response:
+        """One request."""
+
+        async def go() -> httpx.Response:
+            transport = httpx.ASGITransport(app=self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+                return await client.request(method, path, content=content)
+
+        return asyncio.run(go())
+
+    def post(self, verb: str, content: bytes) -> httpx.Response:
+        """One verb."""
+        return self.call("POST", f"/{verb}", content)
+
+
+@pytest.fixture
+def served() -> Served:
+    """Two V100 machines and one without NVLink."""
+    return Served(engine())
+
+
+def test_a_pod_goes_through_all_verbs(served):
+    """As kube-scheduler calls them; every answer has a Content-Length."""
+    content = pod(4, affinity="nvlink")
+    filtered = served.post("filter", args(content, NODES))
+    scored = served.post("prioritize", args(content, filtered.json()["NodeNames"]))
+    best = max(scored.json(), key=lambda entry: entry["Score"])["Host"]
+    bound = served.post("bind", binding("u1", best))
+    for response in (filtered, scored, bound):
+        assert response.status_code == 200
+        assert response.headers["content-type"] == "application/json"
+        assert int(response.headers["content-length"]) == len(response.content)
+    assert bound.json() == {"Error": ""}
+    record = served.call("GET", "/embedded/pods/u1").json()
+    assert record["spec"] == {"nodeName": best}
+    assert served.call("GET", "/state").json()["devices"]["bound"] == 4
+    assert served.call("DELETE", "/embedded/pods/u1").json() == record
+    assert served.call("GET", "/state").json()["devices"]["bound"] == 0
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "status", "field"),
+    [
+        pytest.param("filter", b"{", 200, "Error", id="filter tells in-band"),
+        pytest.param("bind", b"{", 200, "Error", id="bind tells in-band"),
+        pytest.param("prioritize", b"{", 400, "error", id="prioritize has no field for it"),
+        pytest.param("explain", b"{", 400, "error", id="explain is ours"),
+        pytest.param("filter", b"{" * (LIMIT + 1), 200, "Error", id="too large a filter"),
+        pytest.param("bind", b"{" * (LIMIT + 1), 200, "Error", id="too large a bind"),
+        pytest.param("prioritize", b"{" * (LIMIT + 1), 413, "error", id="too large a prioritize"),
+        pytest.param("filter", args(pod(1), None), 200, "Error", id="NodeNames null"),
+        pytest.param("prioritize", args(pod(1), None), 400, "error", id="NodeNames null, again"),
+    ],
+)
+def test_bad_input_is_told_where_the_caller_reads_it(served, verb, body, status, field):
+    """The scheduler reads only bodies of 200."""
+    response = served.post(verb, body)
+    assert response.status_code == status
+    assert response.json()[field]
+    assert served.log.lines[-1]["outcome"] == "failed"
+
+
+def test_stale_state_is_not_ready(served):
+    """Alive all the same: a restart would not help."""
+    assert served.call("GET", "/readyz").status_code == 200
+    snapshot = served.engine.cluster.snapshot
+    served.engine.cluster.snapshot = replace(snapshot, is_synced=False)
+    assert served.call("GET", "/readyz").status_code == 503
+    assert served.call("GET", "/livez").text == "ok"
+    assert served.post("prioritize", args(pod(1), NODES)).status_code == 503
+    assert served.call("GET", "/state").json()["is_ready"] is False
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("DELETE", "/embedded/pods/x"), ("GET", "/embedded/pods/x")]
+)
+def test_unknown_pods_are_not_found(served, method, path):
+    """The embedded API server's own answer."""
+    response = served.call(method, path)
+    assert response.status_code == 404
+    assert "pod" in response.json()["error"]
+
+
+def test_the_embedded_state_shows_every_device(served):
+    """With its owner, so that a demo can draw it."""
+    served.post("filter", args(pod(8), NODES))
+    served.post("bind", binding("u1", "8x-l4-0"))
+    state = served.call("GET", "/embedded/state").json()
+    assert set(state["nodes"]) == set(NODES)
+    node = state["nodes"]["8x-l4-0"]
+    assert (node["machine"], node["zone"]) == ("8x-l4", "zone-c")
+    assert {(d["state"], d["pod_uid"]) for d in node["devices"]} == {("bound", "u1")}
+    assert list(state["pods"]) == ["u1"]
+
+
+def test_explain_answers_for_every_node(served):
+    """Over HTTP as in the engine."""
+    told = served.post("explain", json.dumps(pod(2)).encode()).json()
+    assert {node["node"] for node in told["nodes"]} == set(NODES)
+
+
+def test_other_methods_and_paths_are_refused(served):
+    """And the API description, which nobody needs here, is off."""
+    assert served.call("GET", "/filter").status_code == 405
+    assert served.call("GET", "/openapi.json").status_code == 404
+
+
+def test_metrics_count_answers_and_show_sizes(served):
+    """Labels are closed sets; the ledger is read when scraped."""
+    served.post("filter", args(pod(4), NODES))
+    served.post("bind", binding("u1", "dgx-1-v100-0"))
+    served.post("filter", args(pod(9, uid="u2"), NODES))
+    served.post("filter", b"{")
+    text = served.call("GET", "/metrics").text
+    for line in (
+        'coterie_extender_answers_total{outcome="ok",reason="",verb="filter"} 1.0',
+        'coterie_extender_answers_total{outcome="refused",reason="too_few_gpus",verb="filter"} 1.0',
+        'coterie_extender_answers_total{outcome="failed",reason="malformed",verb="filter"} 1.0',
+        'coterie_extender_request_seconds_count{verb="filter"} 3.0',
+        'coterie_extender_ledger_devices{state="bound"} 4.0',
+        'coterie_extender_ledger_devices{state="free"} 20.0',
+        "coterie_extender_ledger_pods 1.0",
+        "coterie_extender_snapshot_nodes 3.0",
+        'coterie_extender_placed_gbytes_per_second_count{machine="dgx-1-v100",size="4"} 1.0',
+        'coterie_extender_parked_pods{reason="too_few_gpus"} 1.0',
+    ):
+        assert line in text.splitlines()
+    assert "u1" not in text
+
+
+def test_decisions_are_logged_with_stable_keys(served):
+    """One line per decision; empty fields are left out."""
+    served.post("filter", args(pod(2, group="g"), NODES))
+    (line,) = served.log.lines
+    assert line == {
+        "event": "answered",
+        "verb": "filter",
+        "outcome": "ok",
+        "pod": "default/pod-u1",
+        "pod_uid": "u1",
+        "n_nodes": 3,
+        "n_named": 3,
+        "warnings": line["warnings"],
+        "generation": served.engine.cluster.snapshot.generation,
+        "ms": 1.0,
+    }
+
+
+def test_a_log_that_takes_no_decisions_gets_none():
+    """They are counted all the same."""
+    served = Served(engine(), logs_answers=False)
+    served.post("filter", args(pod(2), NODES))
+    assert served.log.lines == []
+    assert 'verb="filter"} 1.0' in served.call("GET", "/metrics").text
+
+
+def test_what_is_recorded_replays():
+    """What decides goes to the decision log; explanations and questions do not."""
+    file = io.StringIO()
+    served = Served(engine(), file)
+    served.post("filter", args(pod(2), NODES))
+    served.post("explain", json.dumps(pod(2)).encode())
+    served.post("bind", binding("u1", "8x-l4-0"))
+    served.call("DELETE", "/embedded/pods/u1")
+    lines = file.getvalue().splitlines()
+    assert [json.loads(line).get("verb") for line in lines] == [None, "filter", "bind", "end"]
+    assert replay(lines).difference is None
+
+
+def test_a_caller_that_hangs_up_harms_nobody(served):
+    """The scheduler gives up after httpTimeout; the next call must be answered."""
+
+    async def hang_up() -> list[dict[str, Any]]:
+        sent: list[dict[str, Any]] = []
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": "POST",
+            "path": "/filter",
+            "raw_path": b"/filter",
+            "query_string": b"",
+            "headers": [],
+            "root_path": "",
+        }
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await served.app(scope, receive, send)
+        return sent
+
+    assert asyncio.run(hang_up()) == []
+    assert served.post("filter", args(pod(1), NODES)).status_code == 200
+
+
+class FullDisk(io.StringIO):
+    """Takes so many writes."""
+
+    n_left = 2
+
+    def write(self, text: str) -> int:
+        """Take a line, or fail as a full disk does."""
+        if self.n_left == 0:
+            raise OSError(28, "No space left on device")
+        self.n_left -= 1
+        return super().write(text)
+
+
+def test_a_full_disk_ends_the_decision_log_and_nothing_else():
+    """Pods are placed all the same; what was written replays."""
+    file = FullDisk()
+    served = Served(engine(), file)
+    for uid in ("u1", "u2", "u3"):
+        response = served.post("filter", args(pod(2, uid=uid), NODES))
+        assert response.json()["NodeNames"] == NODES
+    (ended,) = served.ended
+    assert "No space left on device" in str(ended)
+    assert replay(file.getvalue().splitlines()).n_calls == 1

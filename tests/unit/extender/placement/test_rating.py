@@ -1,0 +1,74 @@
+"""What is remembered of node states, and what a node without topology may take."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from extender.placement import Rater, Rating, Refusal, rating
+from extender.protocol import PodRequest, Reason, messages, parse_pod
+from extender.snapshot import NodeKind, NodeView, make_view
+from tests.unit.extender.engines import engine
+from tests.unit.extender.pods import GPU, pod
+from topology.select import fit_pod
+
+BLIND = make_view(
+    "blind", zone="a", kind=NodeKind(0, "blind", GPU, None), ids=tuple("abcdefgh"), free=0xFF
+)
+
+
+def request(n_gpus: int, **annotations: str) -> PodRequest:
+    """A pod with one container."""
+    content = json.dumps(pod(n_gpus, **annotations)).encode()
+    return parse_pod(messages.decode(messages.Pod, content), (GPU,))
+
+
+@pytest.mark.parametrize(
+    ("wish", "is_taken"),
+    [
+        pytest.param({}, True, id="no wish"),
+        pytest.param({"affinity": "nvlink"}, True, id="an affinity that is preferred"),
+        pytest.param({"nic": "preferred"}, True, id="a NIC that is preferred"),
+        pytest.param({"affinity": "nvlink", "policy": "required"}, False, id="required"),
+        pytest.param({"min_bandwidth": "10"}, False, id="a floor: unknown never satisfies"),
+        pytest.param(
+            {"min_bandwidth": "10", "affinity": "none"}, False, id="a floor without an affinity"
+        ),
+        pytest.param({"nic": "required"}, False, id="a NIC that is required"),
+    ],
+)
+def test_unknown_topology_satisfies_nothing_that_is_required(wish, is_taken):
+    """A count says nothing of links or NICs, so it must not stand for them."""
+    (found,) = Rater().rate(request(2, **wish), (BLIND,))
+    assert isinstance(found, Rating) if is_taken else found == Refusal(Reason.NO_TOPOLOGY)
+
+
+def test_a_nic_may_be_required_for_one_gpu_too():
+    """One GPU has nobody to talk to inside the node, but much outside."""
+    assert Rater().rate(request(1, nic="required"), (BLIND,)) == [Refusal(Reason.NO_TOPOLOGY)]
+
+
+def test_shapes_that_rated_no_node_are_not_kept():
+    """Whoever asks for unknown nodes only, in ever new shapes, must not fill the memory."""
+    rater = Rater()
+    for floor in range(1, 50):
+        assert rater.rate(request(2, min_bandwidth=str(floor)), ()) == []
+    assert len(rater._by_shape) == 0
+
+
+def test_the_shape_used_longest_ago_is_forgotten_first(monkeypatch):
+    """A shape that comes again and again stays, however early it came first."""
+    rated: list[int] = []
+
+    def counted(machine, **asked):
+        rated.append(asked["requests"][0].size)
+        return fit_pod(machine, **asked)
+
+    monkeypatch.setattr(rating, "fit_pod", counted)
+    views: list[NodeView] = [engine({"count": 1, "machine": "8x-l4"}).cluster.snapshot.views[0]]
+    rater = Rater(max_entries=2)
+    for n_gpus in (1, 2, 1, 3, 1, 2):
+        rater.rate(request(n_gpus), views)
+    assert rated == [1, 2, 3, 2]
+    assert rater.n_entries == 2

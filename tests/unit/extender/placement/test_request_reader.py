@@ -1,0 +1,185 @@
+"""Requests of filter and prioritize: the short way to read them, and the one field by field."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.placement import AskedNodes, PlainReader, locate
+from extender.protocol import Verb
+from extender.snapshot.node_index import make_frame
+from tests.unit.extender.engines import ask, bind, engine, names
+from tests.unit.extender.pods import GPU, args, pod
+
+if TYPE_CHECKING:
+    from extender.embedded import EmbeddedEngine
+    from extender.snapshot import Frame
+
+POD = pod(2)
+
+
+def frame(*node_names: str) -> Frame:
+    """A frame of such nodes."""
+    return make_frame(node_names, ["z"] * len(node_names))
+
+
+def read(body: bytes, *node_names: str) -> list[int] | None:
+    """Positions read on the short way; None where it is not taken."""
+    question = PlainReader([GPU]).read(body, frame(*node_names))
+    return None if question is None else question.nodes.positions.tolist()
+
+
+def test_what_go_writes_is_read_on_the_short_way():
+    """In the order asked."""
+    assert read(args(POD, ["n2", "n1"]), "n1", "n2", "n3") == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(args(POD, []), id="no names"),
+        pytest.param(args(POD, None), id="null"),
+        pytest.param(args(POD, ["n1", "ghost"]), id="an unknown node"),
+        pytest.param(args(POD, ["n1", 'n"1']), id="an escaped name"),
+        pytest.param(args(POD, ["n1"]) + b"\n", id="something behind it"),
+        pytest.param(json.dumps({"Pod": POD, "NodeNames": ["n1", "n2"]}).encode(), id="blanks"),
+        pytest.param(b'{"NodeNames":["n1"],"Pod":{},"x":["n1"]}', id="names not last"),
+        pytest.param(b'{"Pod":{"metadata":{},"spec":{},"NodeNames":["n1"]}', id="not closed"),
+        pytest.param(b'{"Pod":{"metadata":{},"spec":7},"NodeNames":["n1"]}', id="not a pod"),
+        pytest.param(args(pod(2, affinity="nvlnk"), ["n1"]), id="a user's mistake"),
+        pytest.param(args(pod("2m"), ["n1"]), id="a broken count"),
+    ],
+)
+def test_what_is_odd_is_left_to_the_long_way(body):
+    """Which says what is wrong, or reads it all the same."""
+    assert read(body, "n1", "n2") is None
+
+
+def test_a_name_that_json_must_escape_is_not_found_by_its_bytes():
+    """Such a node cannot be; it would be told by the long way."""
+    one = frame('a"b', "n1")
+    assert one.locate_json([b'a"b']) is None
+    assert one.locate_json([b'a\\"b']) is None
+    assert locate(['a"b'], one).positions.tolist() == [0]
+
+
+def test_names_come_back_in_order():
+    """Unknown ones in their places."""
+    one = frame("n1", "n2")
+    asked = locate(["x", "n2", "y", "z", "n1"], one)
+    assert asked.unknown == [(0, "x"), (2, "y"), (3, "z")]
+    assert (len(asked), asked.positions.tolist()) == (5, [1, 0])
+    assert asked.names(one) == ["x", "n2", "y", "z", "n1"]
+
+
+def test_a_pod_is_read_once_for_filter_and_prioritize():
+    """The bytes before the names are the same; those of an edited pod are not."""
+    reader, nodes = PlainReader([GPU]), frame("n1", "n2")
+    first = reader.read(args(POD, ["n1", "n2"]), nodes)
+    second = reader.read(args(POD, ["n2"]), nodes)
+    edited = reader.read(args(pod(3), ["n2"]), nodes)
+    assert first is not None
+    assert second is not None
+    assert edited is not None
+    assert second.request is first.request
+    assert (first.request.size_gpus, edited.request.size_gpus) == (2, 3)
+
+
+class TestExpected:
+    """What prioritize will ask is known when filter has answered."""
+
+    def expecting(self) -> tuple[PlainReader, Any]:
+        """A reader after a filter call that named n3 and n1."""
+        reader, nodes = PlainReader([GPU]), frame("n1", "n2", "n3")
+        question = reader.read(args(POD, ["n1", "n2", "n3"]), nodes)
+        assert question is not None
+        named = locate(["n3", "n1"], nodes)
+        reader.expect(question.request, ['"n3"', '"n1"'], named.positions, nodes)
+        return reader, nodes
+
+    def test_it_is_recognised_as_a_whole(self):
+        """The same object, not one that is equal."""
+        reader, nodes = self.expecting()
+        body = args(POD, ["n3", "n1"])
+        question = reader.read(body, nodes)
+        assert question is not None
+        assert question.nodes.positions.tolist() == [2, 0]
+        assert reader.read(body, nodes) is question
+
+    @pytest.mark.parametrize(
+        ("body", "positions"),
+        [(args(POD, ["n1", "n3"]), [0, 2]), (args(pod(4), ["n3", "n1"]), [2, 0])],
+    )
+    def test_anything_else_is_read(self, body, positions):
+        """Another extender may have left out some, and somebody may have edited the pod."""
+        reader, nodes = self.expecting()
+        question = reader.read(body, nodes)
+        assert question is not None
+        assert question.nodes.positions.tolist() == positions
+        assert question.request.size_gpus == (2 if positions == [0, 2] else 4)
+
+    def test_nodes_that_came_or_went_are_looked_up_anew(self):
+        """Their positions are others."""
+        reader, _ = self.expecting()
+        question = reader.read(args(POD, ["n3", "n1"]), frame("n0", "n1", "n3"))
+        assert question is not None
+        assert question.nodes.positions.tolist() == [2, 1]
+
+    def test_a_pod_that_was_read_field_by_field_is_not_expected(self):
+        """Its bytes are not known."""
+        reader, nodes = PlainReader([GPU]), frame("n1", "n2")
+        question = reader.read(args(POD, ["n1"]), nodes)
+        assert question is not None
+        other = PlainReader([GPU])
+        other.expect(question.request, ['"n1"', '"n2"'], locate(["n1"], nodes).positions, nodes)
+        read_now = other.read(args(POD, ["n1", "n2"]), nodes)
+        assert read_now is not None
+        assert read_now.nodes.positions.tolist() == [0, 1]
+
+
+NAMES = names(engine())
+ASKED = st.lists(st.sampled_from([*NAMES, "ghost", 'q"', "ä", "a\\", ""]), max_size=6)
+PODS = st.builds(
+    pod,
+    st.sampled_from([0, 1, 2, 4, 9, "x", None]),
+    affinity=st.sampled_from(["nvlink", "numa", "nvlnk", ""]),
+)
+
+
+@given(PODS, ASKED, st.sampled_from([Verb.FILTER, Verb.PRIORITIZE]))
+def test_both_ways_answer_the_same(content, asked, verb):
+    """Whatever is asked: white space alone decides which way is taken."""
+    answers = [
+        one.answer(verb, body, 0.0)
+        for one, body in (
+            (_engine(), args(content, asked)),
+            (_engine(), json.dumps({"Pod": content, "Nodes": None, "NodeNames": asked}).encode()),
+        )
+    ]
+    assert answers[0] == answers[1]
+
+
+def _engine() -> EmbeddedEngine:
+    return engine({"count": 2, "machine": "8x-l4"}, {"count": 1, "machine": "dgx-1-v100"})
+
+
+def test_prioritize_scores_what_filter_named_as_things_are_then():
+    """What was remembered of filter is who is asked about, not what they are worth."""
+    one = engine({"count": 2, "machine": "8x-l4"})
+    asked = names(one)
+    named = ask(one, Verb.FILTER, args(POD, asked))["NodeNames"]
+    assert sorted(named) == sorted(asked)
+    bind(one, "other", named[0], 7)
+    scores = {row["Host"]: row["Score"] for row in ask(one, Verb.PRIORITIZE, args(POD, named))}
+    assert scores == {named[0]: 0, named[1]: 10}
+
+
+def test_the_empty_question_has_no_names():
+    """Nothing to insert, nothing to find."""
+    one = frame("n1")
+    asked = AskedNodes(one.locate([]))
+    assert (len(asked), asked.names(one)) == (0, [])

@@ -1,0 +1,222 @@
+"""What a pod asks for: counts, roles, policy, and what cannot be meant."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from extender.errors import MalformedPod, UserError
+from extender.protocol import PodRequest, is_packed, messages, parse_pod
+from tests.unit.extender.pods import GPU, container, pod
+from topology.annotations import Affinity, PlacementPolicy, Prefer, Strength
+from topology.select import ContainerRequest, ContainerRole
+
+APP, INIT, SIDECAR = ContainerRole.APP, ContainerRole.INIT, ContainerRole.SIDECAR
+
+
+def parse(content, resources=(GPU,)) -> PodRequest:
+    """Parse API JSON."""
+    return parse_pod(messages.decode(messages.Pod, json.dumps(content).encode()), resources)
+
+
+def with_containers(*containers, init=()):
+    """A pod of these containers."""
+    content = pod()
+    content["spec"] = {"containers": list(containers), "initContainers": list(init)}
+    return content
+
+
+def test_a_pod_is_read_whole():
+    """Every field that later decides something."""
+    content = pod("4", affinity="nvlink", policy="required", prefer="fastest")
+    content["status"]["nominatedNodeName"] = "n7"
+    request = parse(content)
+    assert (request.uid, request.full_name) == ("u1", "default/pod-u1")
+    assert request.containers == ("main",)
+    assert request.size_gpus == 4
+    assert request.nominated_node == "n7"
+    assert request.shape is not None
+    assert request.shape.resource == GPU
+    assert request.shape.requests == (ContainerRequest("0", 4, APP),)
+    assert request.shape.policy == PlacementPolicy(
+        Affinity.NVLINK, Strength.REQUIRED, prefer=Prefer.FASTEST
+    )
+
+
+def test_names_do_not_make_a_shape():
+    """Pods that differ in names share their answers."""
+    one, other = parse(pod(2, uid="a")), parse(with_containers(container("other", 2)))
+    assert one.shape == other.shape
+    assert other.containers == ("other",)
+
+
+def test_containers_have_roles_and_those_without_gpus_do_not_count():
+    """Init containers hand on, sidecars keep: the core must know which is which."""
+    request = parse(
+        with_containers(
+            container("a", 2),
+            container("log"),
+            container("b", 1),
+            init=[container("i", 4), container("s", 1, restartPolicy="Always")],
+        )
+    )
+    assert request.containers == ("i", "s", "a", "b")
+    assert request.shape is not None
+    assert [(one.size, one.role) for one in request.shape.requests] == [
+        (4, INIT),
+        (1, SIDECAR),
+        (2, APP),
+        (1, APP),
+    ]
+    assert request.size_gpus == 4
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(pod(), id="no resources"),
+        pytest.param(pod("0", affinity="nvlnk"), id="zero GPUs, whatever it annotates"),
+        pytest.param(with_containers(), id="no containers"),
+        pytest.param(pod(3) | {"spec": {"containers": None}}, id="null containers"),
+    ],
+)
+def test_a_pod_without_gpus_has_no_shape(content):
+    """It is none of our business."""
+    assert parse(content).shape is None
+
+
+@pytest.mark.parametrize(
+    ("quantity", "size"),
+    [
+        ("4", 4),
+        (4, 4),
+        ("+4", 4),
+        ("4000m", 4),
+        ("4.0", 4),
+        (4.0, 4),
+        ("0.004k", 4),
+        ("4e0", 4),
+        ("40e-1", 4),
+        ("512", 512),
+    ],
+)
+def test_kubernetes_quantities_are_understood(quantity, size):
+    """The API server accepts all of these for an extended resource."""
+    assert parse(pod(quantity)).size_gpus == size
+
+
+@pytest.mark.parametrize(
+    "quantity",
+    [
+        *("-1", -1, "1500m", "0.5", 0.5, "513", "1Gi", "1e999", "9" * 30, "four", "", "4 ", "4x"),
+        *("NaN", "4.00000000000000000000000000001", "3.99999999999999999999999999999"),
+    ],
+)
+def test_other_counts_are_refused_by_name_and_value(quantity):
+    """Negative, fractional, huge and meaningless counts."""
+    with pytest.raises(MalformedPod) as caught:
+        parse(pod(quantity))
+    assert str(caught.value) == (
+        f"container 'main' asks for {quantity!r} of {GPU}, expected a whole number 0..512"
+    )
+
+
+@pytest.mark.parametrize("kind", ["limits", "requests"])
+def test_a_limit_or_a_request_alone_is_both(kind):
+    """The API server copies limits into requests; a request alone means the same."""
+    content = with_containers({"name": "c", "resources": {kind: {GPU: "2"}}})
+    assert parse(content).size_gpus == 2
+
+
+def test_a_floor_may_be_set_for_sets_alone():
+    """Containers without GPUs do not count."""
+    content = with_containers(container("a", 4), container("log"), container("b", 2)) | FLOOR
+    shape = parse(content).shape
+    assert shape is not None
+    assert shape.policy.min_bandwidth_gbytes_per_s == 40.0
+
+
+def test_a_limit_other_than_the_request_is_refused():
+    """Extended resources cannot be overcommitted."""
+    content = with_containers(
+        {"name": "c", "resources": {"limits": {GPU: 2}, "requests": {GPU: 1}}}
+    )
+    with pytest.raises(MalformedPod, match=r"limit of nvidia.com/gpu is 2 and request is 1"):
+        parse(content)
+
+
+def test_two_gpu_resources_in_one_pod_are_the_users_error():
+    """A set is chosen among devices of one resource; the API server lets such a pod through."""
+    content = with_containers(
+        container("a", 1), {"name": "b", "resources": {"limits": {"amd.com/gpu": "1"}}}
+    )
+    with pytest.raises(UserError, match=r"amd.com/gpu and nvidia.com/gpu, expected one"):
+        parse(content, (GPU, "amd.com/gpu"))
+    assert parse(content).containers == ("a",)
+
+
+FLOOR = {"metadata": pod(4, min_bandwidth="40")["metadata"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(
+            pod(4, affinity="nvlnk"),
+            "annotation coterie.gpu/affinity is 'nvlnk', expected one of",
+            id="an unknown value",
+        ),
+        pytest.param(
+            pod(4, afinity="nvlink"), "'coterie.gpu/afinity' is not a key", id="an unknown key"
+        ),
+        pytest.param(
+            pod(1, min_bandwidth="40"),
+            "coterie.gpu/min-bandwidth is '40' but container 'main' asks for 1 GPU",
+            id="a floor for one GPU",
+        ),
+        pytest.param(
+            with_containers(container("a", 4), container("b", 1)) | FLOOR,
+            "coterie.gpu/min-bandwidth is '40' but container 'b' asks for 1 GPU",
+            id="a floor for one GPU beside a set",
+        ),
+        pytest.param(
+            with_containers(container("a", 4), init=[container("i", 1)]) | FLOOR,
+            "coterie.gpu/min-bandwidth is '40' but container 'i' asks for 1 GPU",
+            id="a floor for an init container of one GPU",
+        ),
+    ],
+)
+def test_annotations_that_cannot_be_meant_are_the_users_errors(content, message):
+    """Never a silent default; the message names the pod, the key and the value."""
+    with pytest.raises(UserError) as caught:
+        parse(content)
+    assert str(caught.value).startswith("pod 'default/pod-u1': ")
+    assert message in str(caught.value)
+
+
+def test_a_group_is_warned_about():
+    """Groups come later; until then nobody may believe that one is in force."""
+    assert parse(pod(2)).warnings == ()
+    (warning,) = parse(pod(2, group="ring")).warnings
+    assert "coterie.gpu/group is 'ring'" in warning
+    assert "placed as if without" in warning
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(pod(1, affinity="nvlink"), True, id="one GPU"),
+        pytest.param(pod(4, affinity="none"), True, id="a pod that does not care"),
+        pytest.param(pod(4, min_bandwidth="40"), True, id="a floor without an affinity"),
+        pytest.param(pod(4), False, id="four GPUs"),
+        pytest.param(
+            with_containers(container("a", 1), container("b", 2)), False, id="mixed sizes"
+        ),
+    ],
+)
+def test_some_pods_are_packed(content, expected):
+    """For them only what is left behind counts."""
+    shape = parse(content).shape
+    assert shape is not None
+    assert is_packed(shape) is expected

@@ -1,0 +1,122 @@
+"""Kinds of node: shared wherever nodes are alike, and bounded where they are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from extender.state import Kinds, build_machine_type
+from extender.state import machine_types as module
+from topology.model.measurement import MeasuredPair, Measurement
+from topology.recordings import load_recording
+from topology.value import DEFAULT_DEMAND, topology_digest
+
+MACHINE = load_recording("4x-a100-sxm")
+DIGEST = topology_digest(MACHINE)
+
+
+def measured(gbytes_per_s):
+    """The machine with one pair measured, in a class that does not depend on the figure."""
+    pairs = (MeasuredPair(0, 1, gbytes_per_s), MeasuredPair(2, 3, 90.0))
+    return replace(MACHINE, measurement=Measurement(pairs))
+
+
+def test_a_machine_type_is_built_once():
+    """Building may take a second."""
+    kinds = Kinds(DEFAULT_DEMAND)
+    assert not kinds.has(DIGEST)
+    built = kinds.machine(DIGEST, MACHINE)
+    assert kinds.has(DIGEST)
+    assert kinds.machine(DIGEST) is kinds.machine(DIGEST, MACHINE) is built
+
+
+def test_what_is_offered_is_used_and_the_first_offer_counts():
+    """Ratings are kept by machine type; two for one digest would halve their worth."""
+    kinds = Kinds(DEFAULT_DEMAND)
+    first, second = (build_machine_type(MACHINE, DEFAULT_DEMAND) for _ in range(2))
+    kinds.offer(first)
+    kinds.offer(second)
+    assert kinds.machine(DIGEST, MACHINE) is first
+
+
+def test_a_digest_that_was_never_built_needs_its_topology():
+    """There is nothing to build it from."""
+    with pytest.raises(KeyError):
+        Kinds(DEFAULT_DEMAND).machine(DIGEST)
+
+
+def test_kinds_are_told_apart_by_name_resource_and_machine():
+    """Their index is what states and caches are keyed by."""
+    kinds = Kinds(DEFAULT_DEMAND)
+    machine = kinds.machine(DIGEST, MACHINE)
+    made = [
+        kinds.kind("a", "r", machine),
+        kinds.kind("a", "r", None),
+        kinds.kind("a", "s", machine),
+        kinds.kind("b", "r", machine),
+    ]
+    assert [one.index for one in made] == [0, 1, 2, 3]
+    assert kinds.kind("a", "r", machine) is made[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "bound"), [("MAX_RAW_TYPES", 1), ("MAX_RAW_BYTES", 12 << 4)], ids=["types", "bytes"]
+)
+def test_raw_figures_have_bounds(monkeypatch, name, bound):
+    """A cluster in which every node measured itself must not fill the memory with tie-breaks."""
+    monkeypatch.setattr(module, name, bound)
+    kinds = Kinds(DEFAULT_DEMAND)
+    digest = topology_digest(measured(90.0))
+    first, second = (kinds.machine(digest, measured(figure)) for figure in (90.0, 90.1))
+    assert first is not second
+    assert kinds.machine(digest, measured(90.2)) is second
+    assert kinds.machine(digest, measured(90.0)) is first
+
+
+def test_what_no_node_uses_is_dropped(monkeypatch):
+    """Nodes come and go for months; each dead link and each measurement makes a type."""
+    monkeypatch.setattr(module, "MAX_RAW_BYTES", 2 * (12 << 4))
+    kinds = Kinds(DEFAULT_DEMAND)
+    digest = topology_digest(measured(90.0))
+    first, second = (kinds.machine(digest, measured(figure)) for figure in (90.0, 90.1))
+    made = [kinds.kind(str(i), "r", one) for i, one in enumerate((first, second, None))]
+    other = load_recording("dgx-1-v100")
+    kinds.machine(topology_digest(other), other)
+    kinds.keep([second])
+    assert (kinds.has(digest), kinds.has(topology_digest(other))) == (True, False)
+    assert kinds.machine(digest, measured(90.1)) is second
+    assert kinds.machine(digest, measured(90.2)) is not kinds.machine(digest)
+    assert kinds.kind("1", "r", second) is made[1]
+    assert kinds.kind("2", "r", None) is made[2]
+    assert kinds.kind("0", "r", first).index == len(made), "caches still hold the old index"
+
+
+def test_machine_types_for_nodes_to_come_are_kept_but_not_for_ever(monkeypatch):
+    """They are built before their node is shown; a node may never come."""
+    monkeypatch.setattr(module, "MAX_OFFERED", 1)
+    others = [load_recording(name) for name in ("dgx-1-v100", "4x-a100-sxm")]
+    first, second = (build_machine_type(one, DEFAULT_DEMAND) for one in others)
+    kinds = Kinds(DEFAULT_DEMAND)
+    kinds.offer(first)
+    kinds.keep([])
+    assert kinds.has(first.digest)
+    kinds.offer(second)
+    kinds.keep([])
+    assert (kinds.has(first.digest), kinds.has(second.digest)) == (False, True)
+    kinds.machine(second.digest)
+    kinds.keep([])
+    assert not kinds.has(second.digest)
+
+
+def test_dropping_is_due_when_most_has_no_node(monkeypatch):
+    """So that looking through all nodes costs little for each kind made."""
+    monkeypatch.setattr(module, "SPARE", 2)
+    kinds = Kinds(DEFAULT_DEMAND)
+    machine = kinds.machine(DIGEST, MACHINE)
+    kinds.kind("a", "r", machine)
+    assert not kinds.is_crowded
+    kinds.kind("b", "r", machine)
+    assert kinds.is_crowded
+    kinds.keep([machine])
+    assert not kinds.is_crowded

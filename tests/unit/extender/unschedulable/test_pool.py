@@ -1,0 +1,425 @@
+"""Parked pods: who is woken, when, and who is left alone."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from extender.embedded import EmbeddedCluster, lay_out
+from extender.placement import Rater, Rating, Refusal
+from extender.protocol import PodRequest, Reason, messages, parse_pod
+from extender.unschedulable import Parked, ParkedPod
+from extender.unschedulable.pool import KEEP_S, LAST_PAUSE_S, MAX_HOPES, MAX_WAKES, SPARE_NUMBERS
+from tests.unit.extender.engines import spec
+from tests.unit.extender.pods import GPU, pod
+from topology.value import DEFAULT_DEMAND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from extender.snapshot import ClusterSnapshot, NodeView
+
+NODES = [f"dgx-1-v100-{i}" for i in range(40)]
+FIRST = NODES[0]
+AFTER_S = 0.5
+
+
+def request(n_gpus: int, uid: str, priority: int = 0, **annotations: str) -> PodRequest:
+    """What a pod asks for."""
+    content = pod(n_gpus, uid=uid, **annotations)
+    content["spec"]["priority"] = priority
+    return parse_pod(messages.decode(messages.Pod, json.dumps(content).encode()), (GPU,))
+
+
+class ClaimedCluster(EmbeddedCluster):
+    """With claims: the node, whose it is, of what priority, and on which devices."""
+
+    claims: tuple[tuple[str, str, int, int], ...] = ()
+
+    def snapshot_for(self, request: PodRequest) -> ClusterSnapshot:
+        """As a live cluster does it."""
+        masks = {
+            node: self.snapshot.nodes[node].free | mask
+            for node, uid, priority, mask in self.claims
+            if uid == request.uid or priority < request.priority
+        }
+        return self.snapshot.with_free(masks, 2) if masks else self.snapshot
+
+
+class CountingRater(Rater):
+    """Counts the nodes that it is asked to rate."""
+
+    n_rated = 0
+
+    def rate(self, request: PodRequest, views: Iterable[NodeView]) -> list[Rating | Refusal]:
+        """Rate and count."""
+        rated = super().rate(request, views)
+        self.n_rated += len(rated)
+        return rated
+
+
+class Scene:
+    """A full cluster, and the pods that do not fit."""
+
+    def __init__(self, *, max_pods: int = 1000) -> None:
+        groups: dict[str, Any] = {"count": len(NODES), "machine": "dgx-1-v100"}
+        self.cluster = ClaimedCluster(lay_out(spec(groups)), demand=DEFAULT_DEMAND)
+        full = self.cluster.snapshot.with_free(dict.fromkeys(NODES, 0), 1)
+        self.cluster.snapshot = full
+        self.rater = CountingRater()
+        self.parked = Parked(self.rater, wake_after_s=AFTER_S, max_pods=max_pods)
+
+    def park(
+        self, n_gpus: int, uid: str, now_s: float, asked: Sequence[str] = NODES, **more: Any
+    ) -> None:
+        """Filter rejected the pod."""
+        wish = request(n_gpus, uid, **more)
+        rejected = ParkedPod(
+            uid=uid,
+            namespace="default",
+            name=f"pod-{uid}",
+            reason=Reason.NOT_ENOUGH_FREE,
+            since_s=now_s,
+            seen_s=now_s,
+            shape=wish.shape,
+            priority=wish.priority,
+            retry=wish.retry,
+        )
+        known = self.cluster.snapshot.positions
+        self.parked.park(rejected, wish, asked=asked, known=known)
+
+    def claim(self, node: str, uid: str, priority: int, mask: int, now_s: float) -> None:
+        """Devices come free that a nomination waits for."""
+        ids = self.cluster.snapshot.nodes[node].ids
+        self.cluster.ledger.claim(uid, node, [one for i, one in enumerate(ids) if mask >> i & 1])
+        self.cluster.claims += ((node, uid, priority, mask),)
+        self.parked.change([node], self.cluster, now_s)
+
+    def free(self, node: str, mask: int, now_s: float) -> None:
+        """Devices of a node come free, or are taken."""
+        self.cluster.snapshot = self.cluster.snapshot.with_free({node: mask}, 2)
+        self.parked.change([node], self.cluster, now_s)
+
+    def take(self, node: str) -> None:
+        """Somebody else has the node now; nothing came free by that."""
+        self.cluster.snapshot = self.cluster.snapshot.with_free({node: 0}, 3)
+
+    def due(self, now_s: float) -> list[str]:
+        """Who is woken."""
+        return [wake.uid for wake in self.parked.due(self.cluster, now_s)]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """One pod of two GPUs, rejected at 10 s."""
+    scene = Scene()
+    scene.park(2, "u1", 10.0)
+    return scene
+
+
+def test_a_pod_that_fits_again_and_was_not_tried_is_woken(scene):
+    """The scheduler consumed the event before we saw it, and would leave the pod for minutes."""
+    scene.free(FIRST, 0b11, 11.0)
+    assert scene.due(11.4) == []
+    (wake,) = scene.parked.due(scene.cluster, 11.5)
+    assert (wake.namespace, wake.name, wake.uid) == ("default", "pod-u1", "u1")
+
+
+def test_a_pod_that_still_does_not_fit_is_left_alone(scene):
+    """One device is too few, and waking costs a write."""
+    scene.free(FIRST, 0b1, 11.0)
+    assert scene.due(60.0) == []
+
+
+@pytest.mark.parametrize(
+    "happen",
+    [
+        pytest.param(lambda scene: scene.parked.forget("u1"), id="accepted, bound or gone"),
+        pytest.param(lambda scene: scene.park(2, "u1", 11.2), id="tried and rejected again"),
+        pytest.param(lambda scene: scene.take(FIRST), id="another pod was faster"),
+    ],
+)
+def test_a_pod_for_which_something_happened_since_is_left_alone(scene, happen):
+    """The scheduler came back by itself, as it nearly always does, or there is no room any more."""
+    scene.free(FIRST, 0b11, 11.0)
+    happen(scene)
+    assert scene.due(60.0) == []
+
+
+def test_a_pod_tried_in_vain_is_woken_by_the_next_change(scene):
+    """The node that fits may be forbidden to it, the next one not."""
+    scene.free(FIRST, 0b11, 11.0)
+    scene.park(2, "u1", 11.2)
+    scene.free(NODES[1], 0b11, 12.0)
+    assert scene.due(12.3) == []
+    assert scene.due(12.5) == ["u1"]
+
+
+def test_a_pod_that_goes_on_being_rejected_is_woken_less_and_less(scene):
+    """Another plugin has its own reasons; the pauses double up to five minutes."""
+    now_s, woken = 10.0, []
+    for _ in range(4000):
+        now_s += 0.5
+        scene.free(FIRST, 0b11, now_s)
+        if scene.due(now_s + 0.001):
+            woken.append(now_s)
+            scene.park(2, "u1", now_s + 0.1)
+    pauses = [round(b - a, 1) for a, b in pairwise(woken)]
+    assert pauses[:5] == pytest.approx([1.0, 2.0, 4.0, 8.0, 16.0], abs=0.6)
+    assert max(pauses) == pytest.approx(LAST_PAUSE_S, abs=0.6)
+    assert len(woken) < 16
+
+
+def test_a_wake_that_was_lost_is_repeated(scene):
+    """The write failed, or the scheduler is down: the pod is named again, after a pause."""
+    scene.free(FIRST, 0b11, 11.0)
+    assert scene.due(11.5) == ["u1"]
+    assert scene.due(12.4) == []
+    assert scene.due(12.5) == ["u1"]
+    assert scene.due(14.4) == []
+    assert scene.due(14.5) == ["u1"]
+
+
+def test_a_wake_tells_what_the_pod_showed_when_it_was_rejected(scene):
+    """So that the one who touches it sees whether another replica has; a repeat cannot tell."""
+    scene.park(2, "u1", 10.5, retry="earlier")
+    scene.free(FIRST, 0b11, 11.0)
+    told = []
+    for now_s in (11.5, 12.5, 14.5):
+        told += [wake.retry for wake in scene.parked.due(scene.cluster, now_s)]
+    assert told == ["earlier", None, None]
+    scene.park(2, "u1", 20.0, retry="ours")
+    scene.free(FIRST, 0b11, 21.0)
+    assert [wake.retry for wake in scene.parked.due(scene.cluster, 60.0)] == ["ours"]
+
+
+def test_changes_that_keep_coming_do_not_put_a_wake_off(scene):
+    """On a busy node something changes all the time."""
+    for i in range(6):
+        scene.free(FIRST, 0b11, 11.0 + i / 10)
+    assert scene.due(11.55) == ["u1"]
+
+
+def test_as_many_are_woken_as_there_is_room_for(scene):
+    """Where devices for two pods came free, five hundred must not be touched."""
+    for i in range(2, 500):
+        scene.park(2, f"u{i:03}", 10.0 + i / 1000)
+    scene.free(FIRST, 0b1111, 11.0)
+    assert scene.due(11.5) == ["u1", "u002"]
+    assert scene.due(11.6) == []
+    assert scene.due(12.5) == ["u1", "u002"]
+    assert scene.due(13.5) == ["u003", "u004"]
+
+
+def test_no_more_than_a_handful_is_woken_at_once(scene):
+    """A large node came back; the API server has other things to do as well."""
+    for i in range(2, 100):
+        scene.park(1, f"u{i:03}", 10.0)
+    for node in NODES:
+        scene.free(node, 0xFF, 11.0)
+    assert len(scene.due(11.5)) == MAX_WAKES
+
+
+def test_the_highest_priority_is_woken_first_then_the_longest_wait(scene):
+    """As the scheduler would take them."""
+    scene.park(2, "u2", 9.0)
+    scene.park(2, "u3", 12.0, priority=7)
+    scene.free(FIRST, 0b111111, 13.0)
+    assert scene.due(13.5) == ["u3", "u2", "u1"]
+
+
+def test_pods_of_another_shape_are_judged_by_their_own(scene):
+    """Two free GPUs do not help a pod of four."""
+    scene.park(4, "u4", 10.0)
+    scene.park(2, "u5", 10.0, affinity="nvlink", policy="required")
+    scene.free(FIRST, 0b100001, 11.0)  # 0 and 5 have no link
+    assert scene.due(11.5) == ["u1"]
+
+
+def test_a_pod_that_changed_what_it_wants_is_judged_anew(scene):
+    """It was edited while it waited."""
+    scene.park(4, "u1", 11.0)
+    scene.free(FIRST, 0b11, 12.0)
+    assert scene.due(13.0) == []
+    scene.free(FIRST, 0b1111, 14.0)
+    assert scene.due(14.5) == ["u1"]
+
+
+def test_a_pod_that_cannot_be_meant_is_parked_and_never_woken(scene):
+    """Only its owner can help it."""
+    bad = ParkedPod("u9", "default", "pod-u9", Reason.INVALID_REQUEST, 10.0, 10.0, None)
+    scene.parked.park(bad, None)
+    scene.parked.forget("u1")
+    scene.free(FIRST, 0xFF, 11.0)
+    assert scene.due(60.0) == []
+    assert scene.parked.counts() == {Reason.INVALID_REQUEST: 1}
+    scene.parked.forget("u9")
+    assert scene.parked.n_pods == 0
+
+
+def test_parked_pods_are_told_by_reason(scene):
+    """What only Coterie rejects is what an autoscaler does not see."""
+    scene.park(2, "u2", 11.0)
+    assert scene.parked.n_pods == 2
+    assert scene.parked.counts() == {Reason.NOT_ENOUGH_FREE: 2}
+    found = scene.parked.pod("u1")
+    assert found is not None
+    assert (found.reason, found.since_s) == (Reason.NOT_ENOUGH_FREE, 10.0)
+
+
+def test_the_first_rejection_is_remembered(scene):
+    """People ask since when a pod waits."""
+    scene.park(2, "u1", 30.0)
+    found = scene.parked.pod("u1")
+    assert found is not None
+    assert (found.since_s, found.seen_s) == (10.0, 30.0)
+
+
+def test_pods_that_nobody_asks_for_any_more_are_dropped(scene):
+    """A pending pod's deletion is not watched."""
+    scene.park(2, "u2", 100.0)
+    scene.due(10.0 + KEEP_S)
+    assert scene.parked.pod("u1") is None
+    assert scene.parked.n_pods == 1
+    scene.due(100.0 + KEEP_S)
+    assert scene.parked.n_pods == 0
+
+
+def test_only_so_many_pods_are_kept():
+    """The one rejected longest ago goes first."""
+    scene = Scene(max_pods=2)
+    for i, uid in enumerate(("u1", "u2", "u1", "u3")):
+        scene.park(2, uid, float(i))
+    assert scene.parked.pod("u2") is None
+    assert scene.parked.n_pods == 2
+
+
+def test_only_so_many_nodes_are_kept_in_question(scene):
+    """One that fits is reason enough; a whole cluster that comes up must not slow each call."""
+    for node in NODES:
+        scene.cluster.snapshot = scene.cluster.snapshot.with_free({node: 0b11}, 2)
+    scene.parked.change([*NODES, "ghost"], scene.cluster, 11.0)
+    (group,) = scene.parked._groups.values()
+    (cohort,) = group.cohorts.values()
+    assert list(cohort.hopes) == NODES[-MAX_HOPES:]
+    scene.parked.change(NODES[:3], scene.cluster, 11.1)
+    assert len(cohort.hopes) == MAX_HOPES
+    assert list(cohort.hopes)[-3:] == NODES[:3]
+    assert scene.due(11.6) == ["u1"]
+
+
+def test_a_pod_may_have_what_pods_of_lower_priority_claim(scene):
+    """Its filter call counts that as free; on the plain snapshot it would wait for minutes."""
+    scene.park(2, "u2", 10.0, priority=100)
+    scene.park(2, "u3", 10.0, priority=7)
+    scene.claim(FIRST, "low", 7, 0b11, 11.0)
+    assert scene.due(11.5) == ["u2"]
+    assert scene.due(12.5) == ["u2"]
+
+
+def test_a_pod_may_have_what_it_claims_itself(scene):
+    """A preemptor was rejected from a state in which its victims were still there."""
+    scene.park(2, "u2", 10.0, priority=100)
+    scene.claim(FIRST, "u1", 0, 0b11, 11.0)
+    scene.parked.forget("u2")
+    assert scene.due(11.5) == ["u1"]
+    scene.park(2, "u1", 12.0)
+    scene.cluster.claims = ()
+    scene.parked.change([FIRST], scene.cluster, 13.0)
+    assert scene.due(60.0) == []
+
+
+def test_what_one_pod_claims_is_not_for_others_of_its_kind(scene):
+    """Of two equal pods one is nominated."""
+    scene.park(2, "u2", 9.0)
+    scene.claim(FIRST, "u1", 0, 0b11, 11.0)
+    scene.claim(FIRST, "u1", 0, 0b11, 11.1)
+    assert scene.due(11.5) == ["u1"]
+
+
+def test_a_pod_is_not_woken_for_nodes_that_it_was_not_asked_about(scene):
+    """Its selector leaves them out; waking it for them would only make it tired."""
+    scene.park(2, "u1", 10.0, asked=NODES[:2])
+    scene.free(NODES[2], 0b11, 11.0)
+    assert scene.due(60.0) == []
+    scene.free(NODES[1], 0b11, 61.0)
+    assert scene.due(61.5) == ["u1"]
+
+
+def test_pods_that_were_asked_about_on_other_nodes_do_not_take_each_others_room(scene):
+    """Room in one pool is none in the other."""
+    scene.park(2, "u1", 10.0, asked=NODES[:2])
+    scene.park(2, "u2", 10.1, asked=NODES[2:])
+    scene.park(2, "u3", 10.2, asked=NODES[2:])
+    scene.park(2, "u4", 10.3)
+    scene.free(NODES[0], 0b1111, 11.0)
+    scene.free(NODES[2], 0b11, 11.0)
+    assert scene.due(11.5) == ["u1", "u2", "u4"]
+
+
+def test_a_node_that_comes_later_is_in_question_for_everybody(scene):
+    """Nobody could ask about it."""
+    known = dict.fromkeys(NODES[1:])
+    wish = request(2, "u2")
+    late = ParkedPod("u2", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish.shape)
+    scene.parked.park(late, wish, asked=NODES[1:2], known=known)
+    scene.parked.forget("u1")
+    scene.free(NODES[2], 0b11, 11.0)
+    assert scene.due(11.5) == []
+    scene.free(FIRST, 0b11, 12.0)
+    assert scene.due(12.5) == ["u2"]
+
+
+def test_a_node_for_which_a_pod_was_never_woken_makes_it_awake_again(scene):
+    """Vain wakes for one node say nothing of another."""
+    for i in range(8):
+        now_s = 1000.0 * (i + 1)
+        scene.park(2, "u1", now_s)
+        scene.free(FIRST, 0b11, now_s + 1)
+        assert scene.due(now_s + 1.5) == ["u1"]
+        scene.take(FIRST)
+    assert scene.parked.pod("u1").n_wakes == 8
+    scene.park(2, "u1", 8002.0)
+    scene.free(FIRST, 0b11, 8003.0)
+    assert scene.due(8060.0) == []
+    scene.take(FIRST)
+    scene.free(NODES[1], 0b11, 8061.0)
+    assert scene.due(8061.5) == ["u1"]
+    assert scene.parked.pod("u1").n_wakes == 1
+
+
+def test_nodes_that_come_and_go_do_not_fill_the_memory(scene):
+    """Names of nodes that are gone are given up; until it is asked again, a pod may use any."""
+    scene.park(2, "u1", 10.0, asked=NODES[:1])
+    scene.park(2, "u2", 10.1, asked=NODES[1:2])
+    scene.free(FIRST, 0b1, 10.5)
+    wish = request(2, "u3")
+    for i in range(3):
+        gone = [f"gone-{i}-{j}" for j in range(SPARE_NUMBERS)]
+        pod = ParkedPod("u3", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish.shape)
+        scene.parked.park(pod, wish, asked=(), known=gone)
+    scene.free(NODES[2], 0b1111, 11.0)
+    assert len(scene.parked._numbers) < SPARE_NUMBERS
+    assert scene.due(11.5) == ["u1", "u3"]
+
+
+def test_many_pods_that_were_asked_about_the_same_nodes_share_what_is_kept(scene):
+    """Twenty thousand pods and five thousand nodes."""
+    for i in range(100):
+        scene.park(2, f"v{i}", 10.0, asked=NODES[:20])
+    (group,) = scene.parked._groups.values()
+    assert len(group.cohorts) == 2
+
+
+def test_five_hundred_parked_pods_of_few_shapes_cost_one_rating_for_each_shape():
+    """Each batch of watch events asks, and there are many a second."""
+    scene = Scene()
+    for i in range(500):
+        scene.park((2, 4, 8)[i % 3], f"u{i}", 10.0, priority=i % 5, asked=NODES[: 20 + i % 10])
+    scene.rater.n_rated = 0
+    scene.free(FIRST, 0b1, 12.0)
+    scene.due(12.5)
+    assert scene.rater.n_rated == 3

@@ -1,0 +1,95 @@
+"""Waking over a live cluster: who may have what came free, and who was asked about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from extender.decision_log import LiveDesk
+from extender.engine import Engine
+from extender.protocol import Outcome, Verb
+from tests.unit.extender.engines import RULES
+from tests.unit.extender.feeds import content, facts, ids, live, node, plan_of, whole
+from tests.unit.extender.pods import args
+
+FULL = {name: plan_of(name, *ids(name)) for name in ("n1", "n2")}
+
+
+class Scene:
+    """Two full nodes of four GPUs, at 100 s."""
+
+    def __init__(self) -> None:
+        cluster = live(*map(node, FULL))
+        self.desk = LiveDesk(Engine(cluster, RULES), cluster)
+        for name, plan in FULL.items():
+            self.desk.see_pod(facts(f"on-{name}", plan))
+        self.woken(100.0)
+
+    def reject(self, uid: str, now_s: float, *asked: str, priority: int = 0) -> None:
+        """A pod of four GPUs finds no node."""
+        pending = content(uid, 4)
+        pending["spec"]["priority"] = priority
+        answer = self.desk.answer(Verb.FILTER, args(pending, list(asked or FULL)), now_s)
+        assert answer.outcome is Outcome.REFUSED
+
+    def nominate(self, uid: str, on: str, priority: int) -> None:
+        """A pod of four GPUs waits for a node."""
+        body = content(uid, 4)
+        body["spec"]["priority"] = priority
+        waiting: dict[str, Any] = {"nominated_node": on, "priority": priority, "phase": "Pending"}
+        self.desk.see_nominated(whole(uid, None, 4, body=body, **waiting))
+
+    def woken(self, now_s: float) -> list[str]:
+        """Who is woken; the watches are fresh."""
+        self.desk.set_freshness(is_synced=True, observed_at_s=now_s)
+        return [wake.uid for wake in self.desk.wakes(now_s)]
+
+    def woken_after(self, now_s: float) -> list[str]:
+        """Who is woken once the scheduler has had its time."""
+        return self.woken(now_s) + self.woken(now_s + RULES.wake_after_s)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """Nobody waits yet."""
+    return Scene()
+
+
+def test_a_preemptor_that_was_rejected_too_early_is_woken_for_what_it_claims(scene):
+    """The scheduler saw its victim go before our watch did; nobody else may have the GPUs."""
+    scene.nominate("pre", "n1", 100)
+    scene.reject("pre", 101.0, priority=100)
+    scene.reject("other", 101.0, priority=100)
+    scene.desk.lose_pod("on-n1")
+    assert scene.woken_after(102.0) == ["pre"]
+
+
+def test_a_pod_is_woken_for_what_a_pod_of_lower_priority_claims(scene):
+    """Its next filter call counts that as free."""
+    scene.nominate("low", "n1", 1)
+    scene.reject("high", 101.0, priority=100)
+    scene.reject("equal", 101.0, priority=1)
+    scene.desk.lose_pod("on-n1")
+    assert scene.woken_after(102.0) == ["high"]
+
+
+def test_the_life_of_another_pool_leaves_a_pod_awake(scene):
+    """It would be woken in vain again and again, and then be left alone for minutes."""
+    now_s = 101.0
+    scene.reject("p", now_s, "n1")
+    scene.desk.lose_pod("on-n2")
+    for i in range(20):
+        assert scene.woken_after(now_s + 1) == []
+        now_s += 30
+        scene.desk.see_pod(facts(f"next-{i}", FULL["n2"]))
+        scene.desk.lose_pod(f"next-{i}")
+    scene.desk.lose_pod("on-n1")
+    assert scene.woken_after(now_s) == ["p"]
+
+
+def test_a_new_node_is_in_question_though_nobody_asked_about_it(scene):
+    """It was not there."""
+    scene.reject("p", 101.0, "n1")
+    scene.desk.see_node(node("n3"))
+    assert scene.woken_after(102.0) == ["p"]

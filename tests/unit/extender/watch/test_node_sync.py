@@ -1,0 +1,183 @@
+"""Nodes with new machine types wait for them, each in its own order; the others do not."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from extender.watch import NodeSink, NodeTools, WatchLog
+from kube.objects import NodeFacts, ObjectKey
+from kube.watch import Fault
+from tests.unit.extender.shells import DOWN, Log, until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KNOWN = NodeFacts("known", "u0", "", {}, None, None, has_soft_taint=False)
+NEW = replace(KNOWN, name="new", topology="a machine")
+OTHER = replace(KNOWN, name="other", topology="another machine")
+
+
+class Stage:
+    """A sink, and whom it tells. A topology is its own name here, and builds when `may_build`."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.built: list[Any] = []
+        self.offered: set[Any] = set()
+        self.may_build = threading.Event()
+        self.may_build.set()
+        self.n_changes = 0
+        self._turn = asyncio.Event()
+        self.log = Log()
+        self.sink = NodeSink(NodeTools(self, self, self._build, self._change, WatchLog(self.log)))
+
+    def unbuilt(self, facts: NodeFacts) -> Any:
+        return facts.topology if facts.topology not in {None, *self.offered} else None
+
+    def offer_machine(self, machine: Any) -> None:
+        self.offered.add(machine)
+
+    def see_node(self, node: NodeFacts) -> None:
+        assert self.unbuilt(node) is None, "the state would have to build"
+        self.told.append(node)
+
+    def lose_node(self, name: str) -> None:
+        self.told.append(name)
+
+    def replace_nodes(self, nodes: Sequence[NodeFacts]) -> None:
+        assert not any(self.unbuilt(node) for node in nodes), "the state would have to build"
+        self.told.append(tuple(nodes))
+
+    def _build(self, topology: Any) -> Any:
+        assert threading.current_thread() is not threading.main_thread()
+        self.may_build.wait(20)
+        self.built.append(topology)
+        return topology
+
+    def _change(self) -> None:
+        self.n_changes += 1
+        self._turn.set()
+
+    async def told_of(self, n_things: int) -> None:
+        """Wait until so many things were told."""
+        async with asyncio.timeout(20):
+            while len(self.told) < n_things:
+                self._turn.clear()
+                await self._turn.wait()
+
+
+def test_a_list_is_told_when_all_its_types_are_built():
+    """Each type once, off the event loop: a list that is half there would refuse pods."""
+    stage = Stage()
+    nodes = [KNOWN, NEW, OTHER, replace(NEW, name="twin")]
+    asyncio.run(stage.sink.replace(nodes))
+    assert stage.told == [tuple(nodes)]
+    assert stage.built == ["a machine", "another machine"]
+    assert (stage.n_changes, stage.log.events) == (1, ["watch_listed"])
+
+
+def test_a_node_waits_for_its_type_and_no_other_node_waits():
+    """A new kind of machine joins a busy cluster: nothing stands still for it."""
+
+    async def go() -> None:
+        stage.may_build.clear()
+        stage.sink.seen(NEW)
+        stage.sink.seen(KNOWN)
+        assert stage.told == [KNOWN]
+        stage.may_build.set()
+        await stage.told_of(2)
+
+    stage = Stage()
+    asyncio.run(go())
+    assert (stage.told, stage.n_changes) == ([KNOWN, NEW], 2)
+
+
+def test_a_node_is_shown_as_it_is_when_its_type_is_built():
+    """Not as it was when the building began."""
+
+    async def go() -> None:
+        stage.may_build.clear()
+        stage.sink.seen(NEW)
+        stage.sink.seen(replace(NEW, zone="z2"))
+        stage.may_build.set()
+        await stage.told_of(1)
+
+    stage = Stage()
+    asyncio.run(go())
+    assert stage.told == [replace(NEW, zone="z2")]
+
+
+def test_a_node_that_changes_its_type_again_waits_for_the_last():
+    """Each step is built, only the last is shown."""
+
+    async def go() -> None:
+        stage.may_build.clear()
+        stage.sink.seen(NEW)
+        await until(stage.sink._one_at_a_time.locked)
+        stage.sink.seen(replace(NEW, topology="another machine"))
+        stage.may_build.set()
+        await stage.told_of(1)
+
+    stage = Stage()
+    asyncio.run(go())
+    assert stage.told == [replace(NEW, topology="another machine")]
+
+
+def test_a_node_that_leaves_while_its_type_is_built_is_not_shown():
+    """Else it would stay for ever."""
+
+    async def go() -> None:
+        stage.may_build.clear()
+        stage.sink.seen(NEW)
+        await until(stage.sink._one_at_a_time.locked)
+        stage.sink.gone(ObjectKey("", "new", "u0"))
+        stage.sink.seen(OTHER)
+        stage.may_build.set()
+        await stage.told_of(2)
+
+    stage = Stage()
+    asyncio.run(go())
+    assert stage.told == ["new", OTHER]
+
+
+def test_a_node_that_loses_its_topology_while_it_is_built_is_shown_without():
+    """The old picture must not come after the new one."""
+
+    async def go() -> None:
+        stage.may_build.clear()
+        stage.sink.seen(NEW)
+        await until(stage.sink._one_at_a_time.locked)
+        stage.sink.seen(replace(NEW, topology=None))
+        stage.may_build.set()
+        await stage.sink._building  # type: ignore[misc]  # it was begun above
+
+    stage = Stage()
+    asyncio.run(go())
+    assert stage.told == [replace(NEW, topology=None)]
+
+
+def test_a_node_that_cannot_be_read_takes_no_pods():
+    """What it can serve is not known; a fault without a name is only told to people."""
+    stage = Stage()
+    stage.sink.unread(ObjectKey("", "new", "u0"), "allocatable is odd")
+    stage.sink.unread(ObjectKey("", "", ""), "no name")
+    assert stage.told == ["new"]
+    assert stage.log.events == ["object_unread"] * 2
+
+
+def test_a_failed_watch_is_told_to_people():
+    """With what comes next."""
+    stage = Stage()
+    stage.sink.failed(Fault("nodes", DOWN, 0.5, will_list=True))
+    assert stage.log.lines == [
+        {
+            "event": "watch_fault",
+            "source": "nodes",
+            "detail": str(DOWN),
+            "delay_s": 0.5,
+            "will_list": True,
+        }
+    ]

@@ -1,0 +1,325 @@
+"""The feed: what the watches tell reaches the state, and the state is as fresh as they are."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from extender.clocks import SteadyClock
+from extender.state import NodeProblem, Probe
+from extender.watch import Feed, FeedTools, NominatedSink, PodSink, WatchLog, state_sync
+from extender.watch.state_sync import TICK_S
+from extender.watch.watch_log import MAX_REMEMBERED
+from kube.objects import ObjectKey, PodFacts
+from kube.watch import Fault
+from kube.watch.reflector import Counts
+from tests.unit.extender.shells import DOWN, FakeTime, Log, pod_object, run_until, until
+
+if TYPE_CHECKING:
+    from extender.state import Effect
+
+FACTS = PodFacts("u1", "ns", "p", "7", None, None, may_ask=True)
+KEY = ObjectKey("ns", "p", "u1")
+PROBLEM = NodeProblem("n1", "broken")
+WALL_S = 1_000_000.0
+
+
+@dataclass
+class Watch:
+    """A watch that says what it is told to say."""
+
+    name: str
+    is_synced: bool = True
+    observed_at_s: float | None = 90.0
+    counts: Counts = field(default_factory=Counts)
+    fault: Exception | None = None
+
+    async def run(self) -> None:
+        if self.fault is not None:
+            raise self.fault
+        await asyncio.Event().wait()
+
+
+class Prober:
+    """Takes wishes and grants none."""
+
+    def __init__(self) -> None:
+        self.asked: list[Probe] = []
+        self.open: frozenset[str] = frozenset()
+        self.n_refused = 0
+
+    def ask(self, probe: Probe) -> None:
+        self.asked.append(probe)
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+class Stage:
+    """A feed, and whom it tells."""
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+        self.heard: list[Effect] = []
+        self.freshness: list[tuple[bool, float]] = []
+        self.expired: list[float] = []
+        self.n_changes = 0
+        self.time = FakeTime()
+        self.log = Log()
+        self.prober = Prober()
+        clock = SteadyClock(wall=lambda: WALL_S, monotonic=self.time)
+        self.feed = Feed(
+            FeedTools(
+                desk=self,
+                prober=self.prober,  # type: ignore[arg-type]  # of it only this is used
+                take_effects=self._take,
+                on_effect=self.heard.append,
+                on_change=self._change,
+                is_located=lambda uid: uid == "located",
+                clock=clock,
+                log=self.log,
+                sleep=self.time.sleep,
+            )
+        )
+
+    def set_freshness(self, *, is_synced: bool, observed_at_s: float) -> None:
+        self.freshness.append((is_synced, observed_at_s - WALL_S))
+
+    def expire(self, now_s: float) -> None:
+        self.expired.append(now_s - WALL_S)
+
+    def _take(self) -> list[Effect]:
+        taken, self.effects = self.effects, []
+        return taken
+
+    def _change(self) -> None:
+        self.n_changes += 1
+
+    def watch(self, *watches: Watch) -> None:
+        """Take these watches without running them."""
+        self.feed._watches = watches
+
+
+class Desk:
+    """Keeps every call."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: self.told.append((name, *args))
+
+
+def test_the_state_is_as_fresh_as_the_watch_last_heard_of():
+    """One silent watch makes the whole state old."""
+    stage = Stage()
+    stage.watch(Watch("a", observed_at_s=95.0), Watch("b", observed_at_s=80.0))
+    stage.feed.tick()
+    assert stage.freshness == [(True, -20.0)]
+    assert stage.expired == [0.0]
+    assert stage.log.events == ["ready"]
+
+
+@pytest.mark.parametrize(
+    "late", [Watch("b", is_synced=False), Watch("b", observed_at_s=None)], ids=["list", "word"]
+)
+def test_the_state_is_not_synced_before_every_watch_is(late):
+    """A pod that was not listed yet may hold the devices that look free."""
+    stage = Stage()
+    stage.watch(Watch("a"), late)
+    stage.feed.tick()
+    assert not stage.freshness[-1][0]
+    assert not stage.feed.synced.is_set()
+    late.is_synced, late.observed_at_s = True, 99.0
+    stage.feed.tick()
+    assert stage.freshness[-1][0]
+
+
+def test_the_state_is_not_synced_before_the_first_pods_are_read():
+    """Nodes with pods that nobody can locate are only counted on."""
+    stage = Stage()
+    stage.watch(Watch("a"))
+    stage.effects = [Probe("ns", "p", "u1")]
+    stage.prober.open = frozenset({"u1"})
+    stage.feed.tick()
+    assert stage.prober.asked == [Probe("ns", "p", "u1")]
+    assert not stage.feed.synced.is_set()
+    stage.prober.open = frozenset()
+    stage.feed.tick()
+    assert stage.feed.synced.is_set()
+
+
+def test_the_first_pods_are_awaited_however_long_it_takes():
+    """Nobody knows their nodes, and what they hold there would be given away again."""
+    stage = Stage()
+    stage.watch(Watch("a"))
+    stage.prober.open = frozenset({"u1", "u2"})
+    stage.feed.tick()
+    stage.time.now_s += 3600.0
+    stage.feed.tick()
+    assert not stage.freshness[-1][0]
+    assert stage.feed.missing is not None
+    assert stage.feed.missing.startswith("2 pods that may have GPUs")
+    stage.prober.open = frozenset({"u3"})
+    stage.feed.tick()
+    assert stage.freshness[-1][0]
+    assert stage.feed.missing is None
+    assert stage.log.lines == [{"event": "ready", "n_refused": 0}]
+
+
+def test_what_was_not_listed_is_named():
+    """Whoever asks why it is not ready looks at that watch's faults."""
+    stage = Stage()
+    assert stage.feed.missing == "not listed yet: anything"
+    stage.watch(Watch("a"), Watch("b", is_synced=False))
+    assert stage.feed.missing == "not listed yet: b"
+    stage.watch(Watch("a"))
+    assert stage.feed.missing == "not synced yet"
+
+
+def test_pods_that_only_a_later_list_shows_are_awaited(monkeypatch):
+    """They came while nothing was heard; those whose node is known hold nothing up."""
+    monkeypatch.setattr(state_sync, "BATCH_S", 0.0)
+
+    async def go() -> None:
+        stage.feed.tick()
+        stage.prober.open = frozenset({"located"})
+        stage.feed.listed()
+        assert stage.freshness[-1][0]
+        await stage.feed.all_read()
+        stage.prober.open = frozenset({"located", "u1"})
+        stage.feed.listed()
+        assert not stage.freshness[-1][0]
+        waiting = asyncio.ensure_future(stage.feed.all_read())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        stage.prober.open = frozenset({"located", "u2"})
+        stage.feed.changed()
+        await waiting
+        assert stage.freshness[-1][0]
+
+    stage = Stage()
+    stage.watch(Watch("a"))
+    asyncio.run(go())
+
+
+def test_later_probes_do_not_make_the_state_incomplete_again():
+    """Else every foreign pod would stop the placing."""
+    stage = Stage()
+    stage.watch(Watch("a"))
+    stage.feed.tick()
+    stage.prober.open = frozenset({"u1", "u2"})
+    stage.feed.tick()
+    assert stage.freshness[-1][0]
+
+
+def test_a_batch_of_changes_is_acted_on_once(monkeypatch):
+    """Settling the state costs the same for one change and for a thousand."""
+    monkeypatch.setattr(state_sync, "BATCH_S", 0.0)
+
+    async def go() -> None:
+        for _ in range(1000):
+            stage.feed.changed()
+        assert stage.n_changes == 0
+        await until(lambda: stage.n_changes)
+        assert stage.n_changes == 1
+        stage.feed.changed()
+        await until(lambda: stage.n_changes == 2)
+
+    stage = Stage()
+    stage.effects = [PROBLEM, Probe("ns", "p", "u1")]
+    asyncio.run(go())
+    assert stage.n_changes == 2
+    assert (stage.heard, stage.prober.asked) == ([PROBLEM], [Probe("ns", "p", "u1")])
+
+
+def test_the_feed_ticks_while_it_runs():
+    """Freshness and deadlines move on in a quiet cluster."""
+    stage = Stage()
+    asyncio.run(run_until(stage.feed.run([Watch("a")]), lambda: len(stage.expired) >= 3))
+    assert stage.expired[:3] == [0.0, TICK_S, 2 * TICK_S]
+    assert [watch.name for watch in stage.feed.watches] == ["a"]
+
+
+def test_a_fault_of_our_own_ends_the_feed():
+    """State that nobody keeps up is worse than a restart."""
+    stage = Stage()
+    broken = Watch("a", fault=RuntimeError("bug"))
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(run_until(stage.feed.run([broken]), lambda: False))
+    assert caught.group_contains(RuntimeError, match="bug")
+
+
+def test_assigned_pods_reach_the_desk():
+    """Each in the order of its coming, and the feed hears that something changed."""
+    desk: Any = Desk()
+    changes: list[int] = []
+    log = Log()
+    lists: list[int] = []
+    sink = PodSink(
+        desk,
+        changed=lambda: changes.append(1),
+        listed=lambda: lists.append(1),
+        log=WatchLog(log),
+    )
+    asyncio.run(sink.replace([FACTS]))
+    sink.seen(FACTS)
+    sink.gone(KEY)
+    sink.unread(KEY, "odd")
+    sink.failed(Fault("assigned_pods", DOWN, 0.1, will_list=False))
+    assert desk.told == [("replace_pods", [FACTS]), ("see_pod", FACTS), ("lose_pod", "u1")]
+    assert (len(lists), len(changes)) == (1, 2)
+    assert log.events == ["watch_listed", "object_unread", "watch_fault"]
+
+
+def test_nominated_pods_reach_the_desk():
+    """One that cannot be read claims nothing."""
+    desk: Any = Desk()
+    changes: list[int] = []
+    log = Log()
+    sink = NominatedSink(desk, changed=lambda: changes.append(1), log=WatchLog(log))
+    pod = pod_object()
+    asyncio.run(sink.replace([pod]))
+    sink.seen(pod)
+    sink.gone(KEY)
+    sink.unread(KEY, "odd")
+    sink.failed(Fault("nominated_pods", DOWN, 0.1, will_list=False))
+    assert desk.told == [
+        ("replace_nominated", [pod]),
+        ("see_nominated", pod),
+        ("lose_nominated", "u1"),
+        ("lose_nominated", "u1"),
+    ]
+    assert len(changes) == 4
+    assert log.events == ["watch_listed", "object_unread", "watch_fault"]
+
+
+def test_a_broken_object_is_told_once_per_fault():
+    """It stays broken over thousands of events; what is remembered of that is bounded."""
+    log = Log()
+    watch_log = WatchLog(log)
+    for _ in range(3):
+        watch_log.unread("nodes", ObjectKey("", "n1", "u"), "odd")
+        watch_log.unread("nodes", ObjectKey("", "n1", "u"), "odder")
+    assert [(line["object"], line["detail"]) for line in log.lines] == [
+        ("n1", "odd"),
+        ("n1", "odder"),
+    ]
+    for i in range(MAX_REMEMBERED):
+        watch_log.unread("pods", ObjectKey("ns", f"p{i}", "u"), "odd")
+    assert log.lines[-1]["object"] == f"ns/p{MAX_REMEMBERED - 1}"
+    watch_log.unread("nodes", ObjectKey("", "n1", "u"), "odd")
+    assert log.lines[-1]["object"] == "n1"
+
+
+def test_the_engines_time_does_not_jump():
+    """Whatever somebody sets the machine's clock to."""
+    wall, monotonic = iter([1000.0, 5000.0]), FakeTime(10.0)
+    clock = SteadyClock(wall=lambda: next(wall), monotonic=monotonic)
+    assert clock() == 1000.0
+    monotonic.now_s = 12.0
+    assert clock() == 1002.0
+    assert clock.at(11.0) == 1001.0

@@ -1,0 +1,36 @@
+"""What is watched."""
+
+from __future__ import annotations
+
+from kube.objects import NodeFacts, PodFacts, PodObject
+from kube.watch import watches
+from tests.unit.kube.objects.test_objects import NODE, POD
+
+
+def test_nodes_are_watched_whole():
+    """Allocatable devices are in the status."""
+    source = watches.nodes()
+    assert (source.path, source.field_selector, source.is_metadata) == ("/api/v1/nodes", "", False)
+    assert isinstance(source.read(NODE), NodeFacts)
+
+
+def test_assigned_pods_are_watched_as_metadata():
+    """Those that have a node and have not ended: one that ends leaves."""
+    source = watches.assigned_pods(["nvidia.com/gpu"])
+    assert source.is_metadata
+    assert source.field_selector == "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+    assert isinstance(source.read(POD), PodFacts)
+
+
+def test_nominated_pods_are_watched_whole():
+    """Few at a time, and what they ask for is in the spec; a pod may end without a node."""
+    source = watches.nominated_pods()
+    assert (source.path, source.is_metadata) == ("/api/v1/pods", False)
+    terms = (
+        "spec.nodeName=",
+        "status.nominatedNodeName!=",
+        "status.phase!=Succeeded",
+        "status.phase!=Failed",
+    )
+    assert source.field_selector == ",".join(terms)
+    assert isinstance(source.read(POD), PodObject)

@@ -1,0 +1,431 @@
+"""Tests of `plugin.allocation.preferred_allocation` and `plugin.allocation.best_set`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plugin.allocation import Ambiguous, Ask, Chosen, Identified, Identity, Nobody, Refusal, choose
+from plugin.allocation.best_set import LEAST_HARM, knows, requires, serves, told
+from plugin.allocation.preferred_allocation import RefusalReason, Supply, Why
+from plugin.machine import Device, Resource, SharedPolicy
+from tests.machines import NVLINK, machine
+from tests.strategies import node_topologies
+from tests.unit.plugin.node_values import GPU, app, gpus, init, instances, node_pod, replicas
+from topology.annotations import Affinity, NicRule, PlacementPolicy, Strength, parse_policy
+from topology.model import Gpu, NodeTopology, PcieLevel
+from topology.recordings import load_recording
+from topology.select import Selected, build_machine, select_set
+
+NOBODY = Nobody("a test")
+AFFINITY, POLICY = "coterie.gpu/affinity", "coterie.gpu/policy"
+REQUIRED = {AFFINITY: "nvlink", POLICY: "required"}
+
+
+def named(topology: NodeTopology) -> NodeTopology:
+    """The same with a uuid for each GPU, a, b, c ..."""
+    return replace(
+        topology,
+        gpus=tuple(replace(gpu, uuid=chr(97 + i)) for i, gpu in enumerate(topology.gpus)),
+    )
+
+
+PAIRS = machine(
+    [Gpu(uuid=one, model="H100", numa_node=i // 4) for i, one in enumerate("abcdefgh")],
+    links={(i, i + 1): NVLINK(12) for i in (0, 2, 4, 6)},
+    levels={**{(i, i + 1): PcieLevel.NODE for i in (0, 2, 4, 6)}, "else": PcieLevel.SYS},
+)
+"""Four NVLink pairs: ab, cd, ef, gh."""
+SUPPLY = Supply(gpus(*"abcdefgh"), build_machine(PAIRS))
+
+
+def ask(available: str, size: int, must: str = "") -> Ask:
+    """A question of the kubelet."""
+    return Ask(GPU, frozenset(available), frozenset(must), size)
+
+
+def asker(planned: str = "", annotations: dict[str, str] | None = None) -> Identified:
+    """A pod that is known, with its plan."""
+    container = app("main", 2)
+    pod = node_pod("p", container, annotations=annotations or {})
+    return Identified(pod, container, tuple(planned))
+
+
+def got(answer: Chosen | Refusal) -> object:
+    """Ids and why, or the reason of a refusal."""
+    if isinstance(answer, Refusal):
+        return answer.reason
+    return "".join(answer.ids), answer.why
+
+
+def choice(asked: Ask, who: Identity, supply: Supply) -> Chosen:
+    """The answer, where there is one."""
+    answer = choose(asked, who, supply)
+    assert isinstance(answer, Chosen)
+    return answer
+
+
+def refusal(asked: Ask, who: Identity, supply: Supply) -> Refusal:
+    """The refusal, where there is one."""
+    answer = choose(asked, who, supply)
+    assert isinstance(answer, Refusal)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("asked", "who", "expected"),
+    [
+        pytest.param(ask("abcdefgh", 2), asker("fc"), ("cf", Why.PLANNED), id="plan"),
+        pytest.param(ask("abcdefgh", 2, "c"), asker("cf"), ("cf", Why.PLANNED), id="plan holds it"),
+        pytest.param(
+            ask("abdefgh", 2), asker("cd"), ("ab", Why.SUBSTITUTE), id="a device is taken"
+        ),
+        pytest.param(
+            ask("abcdefgh", 2, "e"), asker("cd"), ("ef", Why.SUBSTITUTE), id="another must be"
+        ),
+        pytest.param(
+            ask("abcdefgh", 2), asker("cde"), ("ab", Why.SUBSTITUTE), id="plan of another size"
+        ),
+        pytest.param(ask("bcd", 2), asker(), ("cd", Why.BEST), id="no plan: the best"),
+        pytest.param(ask("abce", 2), NOBODY, ("ce", Why.LEAST_HARM), id="nobody: pairs stay whole"),
+        pytest.param(ask("bcd", 1), asker(), ("b", Why.BEST), id="one GPU: pairs stay whole"),
+        pytest.param(
+            ask("ace", 2), asker("", REQUIRED), RefusalReason.REQUIRED, id="required: no such set"
+        ),
+        pytest.param(
+            ask("aceghd", 2), asker("ab", REQUIRED), ("cd", Why.SUBSTITUTE), id="required: another"
+        ),
+        pytest.param(
+            ask("abceg", 2), asker("ac", REQUIRED), ("ab", Why.SUBSTITUTE), id="plan without link"
+        ),
+        pytest.param(ask("a", 1), asker("", REQUIRED), ("a", Why.BEST), id="one always satisfies"),
+        pytest.param(ask("ab", 3), asker(), RefusalReason.TOO_FEW, id="too few"),
+        pytest.param(ask("abX", 3), asker(), RefusalReason.TOO_FEW, id="a device nobody knows"),
+        pytest.param(
+            ask("abX", 1, "X"), asker(), RefusalReason.MUST_INCLUDE, id="and it must be included"
+        ),
+        pytest.param(ask("abc", 1, "ab"), asker(), RefusalReason.MUST_INCLUDE, id="two of one"),
+    ],
+)
+def test_rules(asked, who, expected):
+    """Plan, else the pod's policy, else the least harm; what is required or nothing."""
+    assert got(choose(asked, who, SUPPLY)) == expected
+
+
+def test_a_wish_that_cannot_be_had_is_noted():
+    """A preferred pod gets the next best, and a report says so."""
+    answer = choice(ask("ace", 2), asker("ab", {AFFINITY: "nvlink"}), SUPPLY)
+    assert answer.notes == (
+        "plan of default/p container main cannot be kept: b cannot be had",
+        "no free set has affinity nvlink",
+    )
+    answer = choice(ask("ab", 2), asker("", {"coterie.gpu/nic": "preferred"}), SUPPLY)
+    assert answer.notes == ("no free set has an RDMA NIC within PXB",)
+
+
+@pytest.mark.parametrize(
+    ("planned", "must", "told_as"),
+    [
+        ("xy", "", "x, y cannot be had"),
+        ("abc", "", "it names 3 devices, the kubelet asks for 2"),
+        ("ab", "c", "the kubelet gives c in any case"),
+        ("ac", "", "it no longer serves what is required"),
+    ],
+)
+def test_why_a_plan_is_not_kept_is_told(planned, must, told_as):
+    """The extender's promise was broken: people want to know by what."""
+    answer = choice(ask("abcdefgh", 2, must), asker(planned, REQUIRED), SUPPLY)
+    assert answer.notes == (f"plan of default/p container main cannot be kept: {told_as}",)
+
+
+def test_a_refusal_says_what_was_required_and_what_became_of_the_plan():
+    """The message ends in the pod's status, where the user reads it."""
+    answer = choose(ask("ace", 2), asker("ab", REQUIRED), SUPPLY)
+    assert str(answer) == (
+        "what the pod requires cannot be had: affinity nvlink: no free GPU set has the required "
+        "affinity; plan of default/p container main cannot be kept: b cannot be had"
+    )
+
+
+@pytest.mark.parametrize(
+    ("annotations", "reason"),
+    [
+        ({"coterie.gpu/nic": "required"}, "an RDMA NIC within PXB"),
+        ({"coterie.gpu/min-bandwidth": "100000"}, "at least 100000 GB/s"),
+        (
+            {AFFINITY: "numa", POLICY: "required", "coterie.gpu/min-bandwidth": "100000"},
+            "affinity numa, at least 100000 GB/s",
+        ),
+    ],
+)
+def test_conditions_are_never_lessened(annotations, reason):
+    """A NIC that is required and a minimum bandwidth are conditions, whatever the policy."""
+    answer = refusal(ask("abcdefgh", 2), asker("", annotations), SUPPLY)
+    assert got(answer) is RefusalReason.REQUIRED
+    assert answer.detail.startswith(reason)
+
+
+def test_annotations_that_cannot_be_read_count_as_none():
+    """The kubelet has admitted the pod: an error now would fail it for good."""
+    answer = choice(ask("bcd", 2), asker("", {AFFINITY: "nvlnk"}), SUPPLY)
+    assert got(answer) == ("cd", Why.BEST)
+    assert "placed by default: annotation coterie.gpu/affinity is 'nvlnk'" in answer.notes[0]
+
+
+def test_a_device_that_is_unwell_is_not_given_though_the_kubelet_offers_it():
+    """The list that says so may still be on its way to the kubelet."""
+    unwell = replace(SUPPLY, unhealthy=frozenset("c"))
+    assert got(choose(ask("abcd", 2), asker("cd"), unwell)) == ("ab", Why.SUBSTITUTE)
+    assert got(choose(ask("cd", 2), asker("cd"), unwell)) is RefusalReason.TOO_FEW
+    assert got(choose(ask("abcd", 2, "c"), asker("cd"), unwell)) is RefusalReason.MUST_INCLUDE
+
+
+def test_what_others_wait_for_is_left_to_them_where_there_is_something_else():
+    """A pod without a plan takes the worse set rather than another pod's planned one."""
+    reserved = replace(SUPPLY, reserved=frozenset("ab"))
+    assert got(choose(ask("abcd", 2), asker(), reserved)) == ("cd", Why.BEST)
+    assert got(choose(ask("abce", 2), asker(), reserved)) == ("ce", Why.BEST)
+    assert got(choose(ask("abc", 2), asker(), reserved)) == ("ab", Why.BEST)
+    assert got(choose(ask("abce", 2), asker("", REQUIRED), reserved)) == ("ab", Why.BEST)
+    assert got(choose(ask("abcd", 2, "a"), asker(), reserved)) == ("ab"[0] + "c", Why.BEST)
+
+
+def test_of_several_that_may_ask_the_first_plan_that_can_be_had_serves():
+    """Equal plans may be swapped; what one of them requires holds for whichever asks."""
+    one, other = asker("ab"), asker("cd")
+    both = Ambiguous((one, other))
+    assert got(choose(ask("abcd", 2), both, SUPPLY)) == ("ab", Why.SWAPPED)
+    assert got(choose(ask("bcd", 2), both, SUPPLY)) == ("cd", Why.SWAPPED)
+    assert got(choose(ask("bde", 2), both, SUPPLY)) == ("bd", Why.SUBSTITUTE)
+    strict = Ambiguous((asker("ac"), asker("cd", REQUIRED)))
+    assert got(choose(ask("abcd", 2), strict, SUPPLY)) == ("cd", Why.SWAPPED)
+    assert got(choose(ask("abc", 2), strict, SUPPLY)) == ("ab", Why.SUBSTITUTE)
+    assert got(choose(ask("ac", 2), strict, SUPPLY)) is RefusalReason.REQUIRED
+    answer = refusal(ask("ac", 2), Ambiguous((asker(), asker("", REQUIRED))), SUPPLY)
+    assert answer.detail.startswith("affinity nvlink: ")
+    unplanned = Ambiguous((asker(), asker()))
+    assert got(choose(ask("bcd", 2), unplanned, SUPPLY)) == ("cd", Why.BEST)
+
+
+def test_requirements_that_exclude_each_other_refuse():
+    """Nobody knows which of the two would be betrayed."""
+    split = machine(
+        [Gpu(uuid=one) for one in "abc"],
+        links={(0, 1): NVLINK(1)},
+        levels={(0, 2): PcieLevel.PIX, "else": PcieLevel.SYS},
+    )
+    supply = Supply(gpus(*"abc"), build_machine(split))
+    linked, switched = asker("", REQUIRED), asker("", {AFFINITY: "switch", POLICY: "required"})
+    answer = refusal(ask("abc", 2), Ambiguous((linked, switched)), supply)
+    assert got(answer) is RefusalReason.REQUIRED
+    assert "no set serves every pod that may be asking" in answer.detail
+
+
+def test_requirements_that_can_be_met_together_are():
+    """The best set of each may miss the other's, while a third one has both."""
+    split = machine(
+        [Gpu(uuid=one) for one in "abcd"],
+        links={(0, 1): NVLINK(4), (2, 3): NVLINK(1)},
+        levels={(2, 3): PcieLevel.PIX, "else": PcieLevel.SYS},
+    )
+    supply = Supply(gpus(*"abcd"), build_machine(split))
+    linked, switched = asker("", REQUIRED), asker("", {AFFINITY: "switch", POLICY: "required"})
+    answer = choice(ask("abcd", 2), Ambiguous((linked, switched)), supply)
+    assert got(answer) == ("cd", Why.BEST)
+    assert answer.notes == ()
+
+
+def test_models_are_mixed_at_last():
+    """A preferred pod is better off with unlike GPUs than failed for good."""
+    mixed = machine([Gpu(uuid=one, model=f"M{i // 2}") for i, one in enumerate("abcd")])
+    supply = Supply(gpus(*"abcd"), build_machine(mixed), reserved=frozenset("cd"))
+    assert got(choose(ask("acd", 2), asker(), supply)) == ("cd", Why.BEST)
+    answer = choice(ask("acb", 3), asker(), supply)
+    assert got(answer) == ("abc", Why.BEST)
+    assert answer.notes == ("no free GPUs of one model are as many: models are mixed",)
+    strict = asker("", {"coterie.gpu/min-bandwidth": "1"})
+    assert got(choose(ask("acb", 3), strict, supply)) is RefusalReason.REQUIRED
+
+
+def test_without_a_topology_the_machine_s_order_decides():
+    """And nothing can be required of two devices or more: nobody knows how they are connected."""
+    for known in (None, build_machine(named(machine([Gpu()] * 2)))):
+        supply = Supply(gpus(*"dcba"), known)
+        assert got(choose(ask("abcd", 2), asker(), supply)) == ("dc", Why.BEST)
+        assert got(choose(ask("abcd", 2), NOBODY, supply)) == ("dc", Why.LEAST_HARM)
+        assert got(choose(ask("abcd", 2), asker("ab", REQUIRED), supply)) == ("ba", Why.PLANNED)
+        answer = choose(ask("abcd", 2), asker("", REQUIRED), supply)
+        assert answer == Refusal(
+            RefusalReason.REQUIRED, "affinity nvlink: how these devices are connected is unknown"
+        )
+
+
+def test_a_wish_is_no_requirement_where_nobody_knows_the_links():
+    """Nor is a level that one device always has."""
+    supply = Supply(gpus(*"abcd"))
+    assert got(choose(ask("abcd", 2), asker("", {AFFINITY: "nvlink"}), supply)) == ("ab", Why.BEST)
+    assert got(choose(ask("abcd", 1), asker("", REQUIRED), supply)) == ("a", Why.BEST)
+
+
+def test_replicas_are_spread_or_packed():
+    """A container never shares a GPU with itself while there is another."""
+    supply = Supply(replicas(2, "a", "b"))
+    asked = Ask(GPU, frozenset({"a::0", "a::1", "b::1"}), frozenset(), 1)
+    assert choice(asked, asker(), supply).ids == ("a::0",)
+    packed = replace(supply, shared_policy=SharedPolicy.PACKED)
+    assert choice(asked, asker(), packed).ids == ("b::1",)
+    assert choice(replace(asked, size=2), asker(), supply).ids == ("a::0", "b::1")
+    assert choice(replace(asked, size=3), asker(), supply).ids == ("a::0", "a::1", "b::1")
+    one_only = replace(supply, is_one_only=True)
+    assert got(choose(replace(asked, size=2), asker(), one_only)) is RefusalReason.ONE_ONLY
+    assert choice(asked, asker(), one_only).ids == ("a::0",)
+    assert got(choose(ask("ab", 2), asker(), replace(SUPPLY, is_one_only=True))) == (
+        "ab",
+        Why.BEST,
+    )
+
+
+def test_a_replica_that_is_unwell_is_not_taken():
+    """It counts as neither free nor taken."""
+    supply = Supply(replicas(2, "a", "b"), unhealthy=frozenset({"a::0"}))
+    asked = Ask(GPU, frozenset({"a::1", "b::0", "b::1"}), frozenset(), 1)
+    assert choice(asked, asker(), supply).ids == ("a::1",)
+
+
+def test_instances_are_packed_even_where_their_topology_is_known():
+    """What they are to each other is the same everywhere; whole GPUs are worth keeping."""
+    resource = instances(2, 2)
+    asked = Ask(resource.name, frozenset({"M0-0", "M0-1", "M1-1"}), frozenset(), 1)
+    known = build_machine(machine([Gpu(uuid=one.id) for one in resource.devices]))
+    for supply in (Supply(resource), Supply(resource, known)):
+        assert choice(asked, asker(), supply).ids == ("M1-1",)
+    answer = refusal(replace(asked, size=2), asker("", REQUIRED), Supply(resource, known))
+    assert answer.detail == (
+        "affinity nvlink: never on this node: no GPU set of that size has the required affinity"
+    )
+
+
+def test_counted_devices_are_reserved_and_packed_too():
+    """Instances can be planned for, and a GPU that another profile uses is no whole one."""
+    resource = instances(2, 2)
+    asked = Ask(resource.name, frozenset(one.id for one in resource.devices), frozenset(), 1)
+    reserved = Supply(resource, reserved=frozenset({"M0-0", "M0-1"}))
+    assert choice(asked, asker(), reserved).ids == ("M1-0",)
+    busy = Supply(resource, busy_gpus=frozenset({"G1"}))
+    assert choice(asked, asker(), busy).ids == ("M1-0",)
+
+
+def test_a_policy_in_words():
+    """Only what is required is told."""
+    assert told(PlacementPolicy(strength=Strength.REQUIRED, nic=NicRule.REQUIRED)) == (
+        "an RDMA NIC within PXB"
+    )
+    assert told(LEAST_HARM) == ""
+
+
+# --- Properties ------------------------------------------------------------------------------
+
+WISHES = st.fixed_dictionaries(
+    {},
+    optional={
+        AFFINITY: st.sampled_from(["nvlink", "switch", "numa", "none"]),
+        POLICY: st.sampled_from(["preferred", "required"]),
+        "coterie.gpu/nic": st.sampled_from(["preferred", "required"]),
+        "coterie.gpu/min-bandwidth": st.sampled_from(["1", "20", "100"]),
+    },
+)
+
+
+@settings(max_examples=150)
+@given(
+    topology=node_topologies(max_gpus=6),
+    wishes=WISHES,
+    chance=st.randoms(use_true_random=False),
+)
+def test_an_answer_is_what_was_asked_and_no_requirement_is_lessened(topology, wishes, chance):
+    """Compared with all sets: a refusal only where none serves, the plan wherever it can be had."""
+    topology = named(topology)
+    ids = [str(gpu.uuid) for gpu in topology.gpus]
+    some = [one for one in ids if chance.random() < 0.8]
+    must = frozenset(one for one in some if chance.random() < 0.15)
+    size = chance.randint(max(1, len(must)), max(1, len(must), len(some)))
+    planned = chance.sample(ids, min(size, len(ids))) if chance.random() < 0.5 else []
+    known = build_machine(topology)
+    supply = Supply(
+        gpus(*ids),
+        known,
+        unhealthy=frozenset(one for one in ids if one not in must and chance.random() < 0.1),
+        reserved=frozenset(one for one in ids if chance.random() < 0.3),
+    )
+    who = asker("".join(planned), wishes)
+    asked = Ask(GPU, frozenset(some), must, size)
+    answer = choose(asked, who, supply)
+    assert choose(asked, who, supply) == answer
+    policy = parse_policy(wishes)
+    usable = asked.available - supply.unhealthy
+    fitting = [
+        frozenset(one)
+        for one in combinations(sorted(usable), size)
+        if must <= set(one) and serves(frozenset(one), policy, known)
+    ]
+    if isinstance(answer, Refusal):
+        assert not fitting
+        assert answer.reason is RefusalReason.TOO_FEW or requires(policy, size)
+        return
+    assert len(answer.ids) == len(set(answer.ids)) == size
+    assert must <= set(answer.ids) <= usable
+    assert list(answer.ids) == sorted(answer.ids, key=ids.index)
+    if requires(policy, size):
+        assert frozenset(answer.ids) in fitting
+    is_kept = frozenset(planned) in fitting
+    assert (answer.why is Why.PLANNED) == (is_kept and bool(planned))
+    spared = usable - supply.reserved | must
+    if answer.why is not Why.PLANNED and len(spared) >= size and not requires(policy, size):
+        models = {gpu.model for gpu in topology.gpus}
+        if policy.affinity is Affinity.NONE or (len(models) == 1 and None not in models):
+            assert set(answer.ids) <= spared
+
+
+@pytest.mark.parametrize("name", ["dgx-1-v100", "8x-a6000-bridged", "dgx-a100", "dgx-2"])
+def test_without_a_plan_the_answer_is_the_core_s(name):
+    """On real machines, up to 16 GPUs, the same set as the extender would plan."""
+    topology = named(load_recording(name))
+    known = build_machine(topology)
+    ids = [gpu.uuid or "" for gpu in topology.gpus]
+    supply = Supply(gpus(*ids), known)
+    for size in (1, 2, 3, 4, 8):
+        for mask in (known.all_gpus, known.all_gpus & ~0b1001):
+            if mask.bit_count() < size:
+                continue
+            found = select_set(known, available=mask, size=size)
+            assert isinstance(found, Selected)
+            free = frozenset(one for i, one in enumerate(ids) if mask >> i & 1)
+            answer = choice(Ask(GPU, free, frozenset(), size), asker(), supply)
+            assert answer.ids == tuple(ids[i] for i in found.gpus)
+
+
+def test_a_machine_that_lacks_a_device_does_not_know_it():
+    """Two readings may overtake each other."""
+    assert SUPPLY.machine is not None
+    assert knows(SUPPLY.machine, frozenset("ab"))
+    assert not knows(SUPPLY.machine, frozenset("ax"))
+    unnamed = build_machine(machine([Gpu()]))
+    assert not knows(unnamed, frozenset("a"))
+
+
+def test_an_init_container_is_chosen_for_like_any_other():
+    """What it hands on is the kubelet's doing."""
+    container = init("first", 2)
+    who = Identified(node_pod("p", container), container, ("a", "b"))
+    assert choice(ask("abc", 2), who, SUPPLY).ids == ("a", "b")
+
+
+def test_device_order_is_the_resource_s():
+    """Not the topology's, nor that of the ids."""
+    devices = tuple(Device(one, i, one) for i, one in enumerate("hgfedcba"))
+    supply = replace(SUPPLY, resource=Resource(GPU, devices))
+    assert choice(ask("abcd", 2), asker("ad"), supply).ids == ("d", "a")

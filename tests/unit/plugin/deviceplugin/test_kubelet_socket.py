@@ -1,0 +1,119 @@
+"""The kubelet's socket: whether it is there, and whether it is the same."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+
+import pytest
+
+from plugin.deviceplugin import KubeletSocket
+from tests.unit.plugin.offers import until
+
+
+def bind(path):
+    """A socket's file at the path, in place of what is there."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
+
+
+@contextlib.asynccontextmanager
+async def watched(path):
+    """A socket that is looked at often."""
+    one = KubeletSocket(path, look_every_s=0.005)
+    task = asyncio.create_task(one.watch())
+    await asyncio.sleep(0)
+    try:
+        yield one
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_socket_that_is_there_is_known_at_once(root):
+    """A plugin that starts beside a running kubelet has nothing to wait for."""
+    path = root / "kubelet.sock"
+    bind(path)
+
+    async def go():
+        async with watched(path) as one:
+            mark = one.mark
+            assert mark is not None
+            assert await one.other_than(None) == mark
+
+    asyncio.run(go())
+
+
+def test_a_socket_that_appears_is_waited_for(root):
+    """The kubelet may start after the plugin."""
+    path = root / "kubelet.sock"
+
+    async def go():
+        async with watched(path) as one:
+            assert one.mark is None
+            waiting = [asyncio.create_task(one.other_than(None)) for _ in range(2)]
+            await asyncio.sleep(0.02)
+            assert not any(task.done() for task in waiting)
+            bind(path)
+            assert await asyncio.wait_for(asyncio.gather(*waiting), 5) == [one.mark] * 2
+
+    asyncio.run(go())
+
+
+def test_each_new_socket_is_another_one(root):
+    """File systems give an inode's number out again at once; then the time tells."""
+    path = root / "kubelet.sock"
+    bind(path)
+
+    async def go():
+        async with watched(path) as one:
+            marks = [await one.other_than(None)]
+            for _ in range(20):
+                bind(path)
+                marks.append(await asyncio.wait_for(one.other_than(marks[-1]), 5))
+        assert len(set(marks)) == len(marks)
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "absent folder"])
+def test_what_is_no_socket_is_none(root, kind):
+    """A mount of a path that does not exist yet makes a folder there."""
+    path = root / "kubelet.sock"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "file":
+        path.write_text("")
+    else:
+        path = root / "absent" / "kubelet.sock"
+
+    async def go():
+        async with watched(path) as one:
+            await asyncio.sleep(0.02)
+            assert one.mark is None
+
+    asyncio.run(go())
+
+
+def test_a_socket_that_is_gone_is_not_another_one(root):
+    """A kubelet that ends takes its socket along; only the next one's matters."""
+    path = root / "kubelet.sock"
+    bind(path)
+
+    async def go():
+        async with watched(path) as one:
+            mark = await one.other_than(None)
+            waiting = asyncio.create_task(one.other_than(mark))
+            kept = root / "kept"
+            path.rename(kept)
+            await until(lambda: one.mark is None)
+            await asyncio.sleep(0.02)
+            assert not waiting.done()
+            bind(path)
+            assert await asyncio.wait_for(waiting, 5) == one.mark
+            assert os.path.samestat(kept.stat(), kept.stat())
+
+    asyncio.run(go())

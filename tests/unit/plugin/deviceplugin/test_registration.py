@@ -1,0 +1,518 @@
+"""Registration with a fake kubelet over real gRPC: it comes, goes, refuses, hangs and forgets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+
+import pytest
+
+from plugin.deviceplugin import Phase, Registration, ResourceServer
+from plugin.deviceplugin.offer import Options
+from plugin.deviceplugin.registration import Timing
+from plugin.pb import deviceplugin_v1beta1_pb2 as pb
+from tests.fake_kubelet import FakeKubelet
+from tests.unit.plugin.offers import GPU, offer, until
+
+MIG = "nvidia.com/mig-1g.10gb"
+REPLACED = "the kubelet's socket was replaced while we registered"
+QUICK = Timing(look_every_s=0.01, first_delay_s=0.02, cap_delay_s=0.2, settle_s=0.01)
+
+
+class Plugin:
+    """A plugin's registration, and what it told of how its resources stand."""
+
+    def __init__(self, folder, *offers, kubelet="kubelet.sock", timing=QUICK):
+        self.told = []
+        self.standing = {}
+        self.servers = [ResourceServer(one, folder, on_call=lambda _: None) for one in offers]
+        self.registration = Registration(
+            self.servers,
+            folder / kubelet if kubelet else None,
+            on_change=self._take,
+            timing=timing,
+            draw=lambda: 0.5,
+        )
+        self.task: asyncio.Task[None] | None = None
+
+    def _take(self, standing):
+        self.told.append(standing)
+        self.standing[standing.resource] = standing
+
+    @property
+    def phases(self):
+        """The phases so far."""
+        return [standing.phase for standing in self.told]
+
+    async def until(self, phase, n=1, within_s=10.0):
+        """Wait until a phase was told of so often."""
+        await until(lambda: self.phases.count(phase) >= n, within_s)
+
+    def start(self):
+        """Run."""
+        self.task = asyncio.create_task(self.registration.run())
+
+    async def stop(self):
+        """End in order."""
+        assert self.task is not None
+        self.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.task
+
+
+@contextlib.asynccontextmanager
+async def running(*parts):
+    """Start kubelets and plugins in turn, and end them."""
+    try:
+        for part in parts:
+            if isinstance(part, Plugin):
+                part.start()
+            else:
+                await part.start()
+        yield
+    finally:
+        for part in reversed(parts):
+            await part.stop()
+
+
+def test_resources_are_registered_with_all_that_the_kubelet_must_know(root):
+    """Each resource by its own server, with its devices and options."""
+    kubelet = FakeKubelet(root)
+    options = Options(is_preferred_allocation_available=False, is_pre_start_required=True)
+    plugin = Plugin(kubelet.folder, offer(4), offer(2, name=MIG, options=options))
+
+    async def go():
+        async with running(kubelet, plugin):
+            await kubelet.until_listed(GPU, 4)
+            await kubelet.until_listed(MIG, 2)
+            await plugin.until(Phase.REGISTERED, 2)
+            assert kubelet.clients[GPU].options == pb.DevicePluginOptions(
+                get_preferred_allocation_available=True
+            )
+            assert kubelet.clients[MIG].options == pb.DevicePluginOptions(pre_start_required=True)
+            plugin.servers[0].offer.listing.replace([])
+            await kubelet.until_listed(GPU, 0)
+
+    asyncio.run(go())
+    assert plugin.phases == [Phase.REGISTERED] * 2
+
+
+def test_the_end_is_clean(root):
+    """The kubelet sees the watches end at once, and no socket of ours is left."""
+    kubelet = FakeKubelet(root)
+    plugin = Plugin(kubelet.folder, offer(4), offer(2, name=MIG))
+
+    async def go():
+        async with running(kubelet):
+            plugin.start()
+            await plugin.until(Phase.REGISTERED, 2)
+            await plugin.stop()
+            await kubelet.until(lambda: not kubelet.clients)
+            assert [path.name for path in kubelet.folder.iterdir()] == ["kubelet.sock"]
+            assert kubelet.unhealthy[GPU] == {"GPU-0", "GPU-1", "GPU-2", "GPU-3"}
+
+    asyncio.run(go())
+
+
+def test_a_kubelet_that_comes_late_is_waited_for(root):
+    """At boot the plugin's old container may be up before the kubelet serves."""
+    kubelet = FakeKubelet(root)
+    plugin = Plugin(kubelet.folder, offer())
+
+    async def go():
+        async with running(plugin):
+            await plugin.until(Phase.WAITING)
+            await asyncio.sleep(0.1)
+            async with running(kubelet):
+                await kubelet.until_listed(GPU, 4)
+                await plugin.until(Phase.REGISTERED)
+
+    asyncio.run(go())
+    assert plugin.phases[:2] == [Phase.WAITING, Phase.REGISTERED]
+    assert plugin.told[0].detail == f"no socket at {kubelet.socket}"
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_a_kubelet_that_restarts_has_us_again(root, how):
+    """It removes our sockets, knows nobody, and asks for nothing."""
+    kubelet = FakeKubelet(root)
+    plugin = Plugin(kubelet.folder, offer(), offer(1, name=MIG))
+
+    async def go():
+        async with running(kubelet, plugin):
+            for n in range(1, 4):
+                await kubelet.until_listed(GPU, 4)
+                await kubelet.until_listed(MIG, 1)
+                await plugin.until(Phase.REGISTERED, 2 * n)
+                await (kubelet.kill() if how == "kill" else kubelet.stop())
+                await plugin.until(Phase.LOST, 2 * n)
+                if how == "kill":
+                    await plugin.until(Phase.FAILED, plugin.phases.count(Phase.FAILED) + 1)
+                await kubelet.start()
+            await kubelet.until_listed(GPU, 4)
+
+    asyncio.run(go())
+    lost = [standing for standing in plugin.told if standing.phase is Phase.LOST]
+    assert {standing.detail for standing in lost} == {"the kubelet ended its watch"}
+    assert {standing.delay_s for standing in lost} == {0.015}, "a new kubelet is no failure"
+    if how == "kill":
+        failed = [one.detail for one in plugin.told if one.phase is Phase.FAILED]
+        failed = [detail for detail in failed if REPLACED not in detail]
+        assert failed
+        begin = f"the kubelet at {kubelet.socket} did not take the registration (UNAVAILABLE: "
+        assert all(f": {begin}" in detail for detail in failed)
+        assert all(detail.endswith("), expected a kubelet to listen there") for detail in failed)
+
+
+def test_after_a_restart_we_are_registered_within_a_second(root):
+    """Pods that arrive before that fail for good. However long the next pause was to be."""
+    kubelet = FakeKubelet(root)
+    plugin = Plugin(kubelet.folder, offer(), timing=Timing(first_delay_s=4.0, cap_delay_s=60.0))
+
+    async def go():
+        clock = asyncio.get_running_loop().time
+        async with running(kubelet, plugin):
+            await kubelet.until_listed(GPU, 4)
+            await kubelet.kill()
+            await plugin.until(Phase.LOST)
+            await asyncio.sleep(0.2)
+            await kubelet.start()
+            began_s = clock()
+            await kubelet.until_listed(GPU, 4)
+            assert clock() - began_s < 1.0
+
+    asyncio.run(go())
+
+
+def test_a_socket_that_is_replaced_under_a_living_watch_is_a_new_kubelet(root):
+    """Where the end of the old one's connection is not seen, its new socket is."""
+    old, new = FakeKubelet(root), FakeKubelet(root)
+    plugin = Plugin(old.folder, offer())
+
+    async def go():
+        async with running(old, plugin):
+            await old.until_listed(GPU, 4)
+            async with running(new):
+                await new.until_listed(GPU, 4)
+                await plugin.until(Phase.LOST)
+            await old.start()
+            await old.until_listed(GPU, 4)
+
+    asyncio.run(go())
+    lost = [standing.detail for standing in plugin.told if standing.phase is Phase.LOST]
+    assert lost[0] == "the kubelet's socket was replaced"
+
+
+class Slow(FakeKubelet):
+    """A kubelet that takes its time to notice that a watch has ended."""
+
+    async def _run(self, client):
+        await client.run(lambda response: self._listed(client.resource, response))
+        await asyncio.sleep(0.02)
+        if client.resource in self.clients:
+            await self._disconnect(client.resource)
+
+
+def test_a_kubelet_has_time_to_notice_that_a_watch_has_ended(root):
+    """Else it would hang up on the next one, which it takes for the old one."""
+    kubelet = Slow(root)
+    timing = Timing(look_every_s=0.01, first_delay_s=0.02, settle_s=0.1)
+    plugin = Plugin(kubelet.folder, offer(), timing=timing)
+
+    async def go():
+        async with running(kubelet, plugin):
+            await kubelet.until_listed(GPU, 4)
+            kubelet.log.clear()
+            kubelet.socket.chmod(0o700)  # another change time: taken for another socket
+            await plugin.until(Phase.REGISTERED, 2)
+            await asyncio.sleep(0.2)
+            assert kubelet.log == [f"disconnected {GPU}", f"registered {GPU}", f"listed {GPU}"]
+
+    asyncio.run(go())
+    assert plugin.phases == [Phase.REGISTERED, Phase.LOST, Phase.REGISTERED]
+
+
+def test_a_watch_that_ends_alone_is_begun_anew(root):
+    """The kubelet hangs up on us for reasons of its own, and never comes back by itself."""
+    kubelet = FakeKubelet(root)
+    plugin = Plugin(kubelet.folder, offer())
+
+    async def go():
+        async with running(kubelet, plugin):
+            for n in range(1, 4):
+                await plugin.until(Phase.REGISTERED, n)
+                await kubelet._disconnect(GPU)
+                await plugin.until(Phase.LOST, n)
+            await kubelet.until_listed(GPU, 4)
+
+    asyncio.run(go())
+    delays = [one.delay_s for one in plugin.told if one.phase is Phase.LOST]
+    assert delays == pytest.approx([0.015, 0.03, 0.06])
+
+
+def test_a_registration_that_lasted_is_no_failure_in_a_row(root):
+    """What went wrong last week must not slow the next return down."""
+    kubelet = FakeKubelet(root)
+    timing = Timing(look_every_s=0.01, first_delay_s=0.02, settle_s=0.01, steady_s=0.0)
+    plugin = Plugin(kubelet.folder, offer(), timing=timing)
+
+    async def go():
+        async with running(kubelet, plugin):
+            for n in range(1, 4):
+                await plugin.until(Phase.REGISTERED, n)
+                await kubelet._disconnect(GPU)
+                await plugin.until(Phase.LOST, n)
+
+    asyncio.run(go())
+    delays = [one.delay_s for one in plugin.told if one.phase is Phase.LOST]
+    assert delays == pytest.approx([0.015] * 3)
+
+
+def test_an_old_plugin_that_ends_disconnects_its_successor_which_comes_back(root):
+    """The kubelet knows watches by the resource's name alone (facts of 1.36: handler.go)."""
+    kubelet = FakeKubelet(root)
+    old, new = Plugin(kubelet.folder, offer()), Plugin(kubelet.folder, offer(3))
+
+    async def go():
+        async with running(kubelet):
+            old.start()
+            await kubelet.until_listed(GPU, 4)
+            new.start()
+            await kubelet.until_listed(GPU, 3)
+            await new.until(Phase.REGISTERED)
+            kubelet.log.clear()
+            await old.stop()
+            await new.until(Phase.REGISTERED, 2)
+            await kubelet.until_listed(GPU, 3)
+            # The successor's watch was ended by the kubelet, and it is the one that came back.
+            assert kubelet.log[:3] == [
+                f"disconnected {GPU}",
+                f"registered {GPU}",
+                f"listed {GPU}",
+            ]
+            assert old.phases.count(Phase.LOST) == 0
+            await asyncio.sleep(0.2)
+            assert GPU in kubelet.clients
+            await new.stop()
+
+    asyncio.run(go())
+    assert new.phases[-3:] == [Phase.REGISTERED, Phase.LOST, Phase.REGISTERED]
+
+
+def test_a_refusal_names_versions_and_is_tried_again(root):
+    """A kubelet that speaks another version may be replaced by one that speaks ours."""
+    kubelet = FakeKubelet(root, version="v1")
+    plugin = Plugin(kubelet.folder, offer())
+
+    async def go():
+        async with running(kubelet, plugin):
+            await plugin.until(Phase.FAILED, 5)
+            kubelet.version = "v1beta1"
+            await kubelet.until_listed(GPU, 4)
+
+    asyncio.run(go())
+    failed = [standing for standing in plugin.told if standing.phase is Phase.FAILED]
+    assert failed[0].detail == (
+        f"{GPU}: the kubelet at {kubelet.socket} did not take the registration "
+        '(UNKNOWN: requested API version "v1beta1" is not supported by kubelet. Supported version '
+        'is ["v1"]), expected it to speak v1beta1, to take the name and to reach '
+        "coterie-nvidia.com_gpu.sock in its folder"
+    )
+    delays = [standing.delay_s for standing in failed]
+    assert delays[:5] == pytest.approx([0.015, 0.03, 0.06, 0.12, 0.15])
+
+
+def test_a_name_that_the_kubelet_refuses_is_named(root):
+    """Only qualified names are extended resources."""
+    kubelet = FakeKubelet(root)
+    plugin = Plugin(kubelet.folder, offer(name="gpu"))
+
+    async def go():
+        async with running(kubelet, plugin):
+            await plugin.until(Phase.FAILED)
+
+    asyncio.run(go())
+    assert '(UNKNOWN: the ResourceName "gpu" is invalid)' in plugin.told[-1].detail
+
+
+def test_a_kubelet_that_cannot_reach_us_is_told_so(root):
+    """The servers' folder is not the one that the kubelet looks in: a wrong mount."""
+    kubelet = FakeKubelet(root, dial_s=0.1)
+    elsewhere = root / "e"
+    elsewhere.mkdir()
+    plugin = Plugin(elsewhere, offer(), kubelet="../device-plugins/kubelet.sock")
+
+    async def go():
+        async with running(kubelet, plugin):
+            await plugin.until(Phase.FAILED)
+
+    asyncio.run(go())
+    detail = plugin.standing[GPU].detail
+    assert "failed to dial device plugin" in detail
+    assert detail.endswith("and to reach coterie-nvidia.com_gpu.sock in its folder")
+
+
+def test_a_kubelet_that_hangs_is_given_up_and_tried_again(root):
+    """Its socket is there and takes connections, and nothing comes back."""
+    folder = root / "device-plugins"
+    folder.mkdir()
+    timing = Timing(look_every_s=0.01, first_delay_s=0.02, register_s=0.2, settle_s=0.01)
+    plugin = Plugin(folder, offer(), timing=timing)
+
+    async def go():
+        with socket.socket(socket.AF_UNIX) as mute:
+            mute.bind(str(folder / "kubelet.sock"))
+            mute.listen()
+            async with running(plugin):
+                await plugin.until(Phase.FAILED, 2)
+                assert plugin.standing[GPU].detail.endswith("expected an answer within 0.2 s")
+        kubelet = FakeKubelet(root)
+        plugin.told.clear()
+        async with running(kubelet, plugin):
+            await kubelet.until_listed(GPU, 4)
+
+    asyncio.run(go())
+
+
+def test_a_kubelet_that_starts_between_two_looks_is_not_taken_for_two(root):
+    """A try may meet the new kubelet before the file was looked at; once registered is enough."""
+    kubelet = FakeKubelet(root)
+    timing = Timing(look_every_s=0.3, first_delay_s=0.02, cap_delay_s=0.02, settle_s=0.01)
+    plugin = Plugin(kubelet.folder, offer(), timing=timing)
+
+    async def go():
+        async with running(kubelet, plugin):
+            for n in range(1, 6):
+                await plugin.until(Phase.REGISTERED, n)
+                await kubelet.kill()
+                await plugin.until(Phase.FAILED, plugin.phases.count(Phase.FAILED) + 2)
+                await kubelet.start()
+            await plugin.until(Phase.REGISTERED, 6)
+            await asyncio.sleep(0.4)
+
+    asyncio.run(go())
+    assert plugin.phases.count(Phase.REGISTERED) == 6
+    assert plugin.phases.count(Phase.LOST) == 5
+    # Nor is a try wasted each time, because what is known of the socket is old.
+    assert sum(REPLACED in standing.detail for standing in plugin.told) <= 2
+
+
+def test_a_kubelet_that_starts_while_we_begin_to_serve_is_not_told_in_vain(root, monkeypatch):
+    """It may have removed the socket that we have just made: so a fresh one, then the telling."""
+    kubelet = FakeKubelet(root)
+    timing = Timing(look_every_s=60.0, first_delay_s=0.02, settle_s=0.01)
+    plugin = Plugin(kubelet.folder, offer(), timing=timing)
+    serving = plugin.servers[0].serving
+
+    @contextlib.asynccontextmanager
+    async def restarting():
+        monkeypatch.undo()
+        async with serving() as service:
+            await kubelet.kill()
+            await kubelet.start()
+            yield service
+
+    monkeypatch.setattr(plugin.servers[0], "serving", restarting)
+
+    async def go():
+        async with running(kubelet, plugin):
+            await kubelet.until_listed(GPU, 4, within_s=5.0)
+            await plugin.until(Phase.REGISTERED)
+
+    asyncio.run(go())
+    assert plugin.phases == [Phase.FAILED, Phase.REGISTERED]
+    assert REPLACED in plugin.told[0].detail
+    assert kubelet.log.count(f"registered {GPU}") == 1
+
+
+def test_a_kubelet_that_starts_while_we_register_is_not_waited_for(root):
+    """The kubelet that was told of us is gone, or looks for a socket that the new one removed."""
+    kubelet = FakeKubelet(root)
+    kubelet.folder.mkdir()
+    plugin = Plugin(kubelet.folder, offer())
+
+    async def go():
+        with socket.socket(socket.AF_UNIX) as mute:
+            mute.bind(str(kubelet.socket))
+            mute.listen()
+            async with running(plugin):
+                await until((kubelet.folder / "coterie-nvidia.com_gpu.sock").exists)
+                await asyncio.sleep(0.1)
+                assert plugin.told == []
+                async with running(kubelet):
+                    await kubelet.until_listed(GPU, 4, within_s=5.0)
+
+    asyncio.run(go())
+    failed = [standing.detail for standing in plugin.told if standing.phase is Phase.FAILED]
+    assert failed[0] == f"{GPU}: {REPLACED}, expected it to stay"
+
+
+def test_a_kubelet_that_takes_us_and_asks_for_nothing_is_tried_again(root, monkeypatch):
+    """Registered means that the devices are watched; nothing else makes them allocatable."""
+    kubelet = FakeKubelet(root)
+    timing = Timing(look_every_s=0.01, first_delay_s=0.02, watch_s=0.1, settle_s=0.01)
+    plugin = Plugin(kubelet.folder, offer(), timing=timing)
+
+    async def idle(_):
+        """Watch nothing."""
+
+    async def go():
+        with monkeypatch.context() as patch:
+            patch.setattr(kubelet, "_run", idle)
+            async with running(kubelet, plugin):
+                await plugin.until(Phase.FAILED, 2)
+        assert Phase.REGISTERED not in plugin.phases
+        assert plugin.standing[GPU].detail == (
+            f"{GPU}: the kubelet took the registration and asks for no devices, "
+            "expected ListAndWatch within 0.1 s"
+        )
+
+    asyncio.run(go())
+
+
+def test_without_a_kubelets_socket_we_serve_and_tell_nobody(root):
+    """NVIDIA's meaning of an empty setting; also what is tried again where it fails."""
+    folder = root / "device-plugins"
+    plugin = Plugin(folder, offer(), kubelet="")
+
+    async def go():
+        async with running(plugin):
+            await plugin.until(Phase.FAILED)
+            folder.mkdir()
+            await plugin.until(Phase.UNWANTED)
+            assert [path.name for path in folder.iterdir()] == ["coterie-nvidia.com_gpu.sock"]
+        assert list(folder.iterdir()) == []
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("kubelet", ["", "kubelet.sock"])
+def test_without_resources_it_waits(root, kubelet):
+    """A node without GPUs runs the agent, too."""
+
+    async def go():
+        plugin = Plugin(root, kubelet=kubelet)
+        async with running(plugin):
+            await asyncio.sleep(0.05)
+            assert plugin.task is not None
+            assert not plugin.task.done()
+
+    asyncio.run(go())
+
+
+def test_a_kubelet_that_flaps_does_not_make_us_spin(root):
+    """A socket that is replaced again and again costs one try each, not more."""
+    kubelet = FakeKubelet(root)
+    plugin = Plugin(kubelet.folder, offer())
+
+    async def go():
+        async with running(kubelet, plugin):
+            for n in range(1, 11):
+                await plugin.until(Phase.REGISTERED, n)
+                await kubelet.kill()
+                await kubelet.start()
+            await kubelet.until_listed(GPU, 4)
+
+    asyncio.run(go())
+    assert plugin.phases.count(Phase.FAILED) <= 20

@@ -1,0 +1,239 @@
+"""A resource's server: its socket is its own, and calls end before it does."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import grpc.aio
+import pytest
+
+from plugin.deviceplugin import ResourceServer, endpoint_of
+from plugin.errors import RegistrationError
+from plugin.nvidia.container.allocate_response import ContainerAccess
+from plugin.pb import deviceplugin_v1beta1_pb2 as pb
+from tests.fake_kubelet import Client
+from tests.unit.plugin.offers import GPU, Obliging, asked, offer, until
+
+ENDPOINT = "coterie-nvidia.com_gpu.sock"
+OPTIONS = ("GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions)
+ALLOCATE = (
+    "Allocate",
+    pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=["GPU-0"])]),
+    pb.AllocateResponse,
+)
+
+
+def server(root, one=None, **more):
+    """A server of nobody's interest."""
+    return ResourceServer(one or offer(), root, on_call=lambda _: None, **more)
+
+
+async def answers(one: ResourceServer) -> bool:
+    """Whether somebody answers at the server's path."""
+    client = Client(GPU, one.path)
+    try:
+        await client.connect(0.5)
+    except ConnectionError:
+        return False
+    await client.close()
+    return True
+
+
+def files(root):
+    """What lies in the folder."""
+    return sorted(path.name for path in root.iterdir())
+
+
+def test_resources_have_sockets_of_their_own():
+    """Two resources of one plugin, or of two vendors, must not meet in one file."""
+    names = ["nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-1g.10gb.me"]
+    assert len({endpoint_of(name) for name in names}) == 3
+    assert endpoint_of(GPU) == ENDPOINT
+
+
+def test_the_socket_is_there_while_it_is_served_and_can_be_served_again(root):
+    """Each watch of the kubelet's needs a fresh server, at the same path."""
+
+    async def go():
+        one = server(root)
+        for _ in range(3):
+            async with one.serving():
+                assert files(root) == [ENDPOINT]
+                assert await answers(one)
+            assert files(root) == []
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("kind", ["socket", "file"])
+def test_what_a_killed_plugin_left_is_replaced(root, kind):
+    """After SIGKILL the old file is still there, and nobody listens."""
+    left = root / ENDPOINT
+    if kind == "socket":
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(left))
+    else:
+        left.write_text("")
+
+    async def go():
+        one = server(root)
+        async with one.serving():
+            assert files(root) == [ENDPOINT]
+            assert await answers(one)
+        assert files(root) == []
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("n_steps", range(8))
+def test_it_may_be_ended_while_it_starts(root, n_steps):
+    """SIGTERM comes whenever it likes; what is half begun is ended too, and leaves nothing."""
+
+    async def serve():
+        async with server(root).serving():
+            await asyncio.Event().wait()
+
+    async def go():
+        serving = asyncio.ensure_future(serve())
+        for _ in range(n_steps):
+            await asyncio.sleep(0)
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+
+    asyncio.run(go())
+    assert files(root) == []
+
+
+def test_an_old_plugin_that_ends_leaves_its_successors_socket(root):
+    """In an upgrade both live for a while; gRPC alone would remove the path, whosever it is."""
+
+    async def go():
+        old, new = server(root), server(root)
+        async with old.serving():
+            serving = new.serving()
+            await serving.__aenter__()
+        assert files(root) == [ENDPOINT]
+        assert await answers(new)
+        await serving.__aexit__(None, None, None)
+        assert files(root) == []
+
+    asyncio.run(go())
+
+
+def test_a_socket_that_the_kubelet_removed_is_not_missed(root):
+    """A kubelet that starts removes every socket; the end of the server must not mind."""
+
+    async def go():
+        async with server(root).serving():
+            (root / ENDPOINT).unlink()
+        assert files(root) == []
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("folder", ["absent", "x" * 90])
+def test_a_socket_that_cannot_be_is_told(root, folder, capfd):
+    """No folder, or a path longer than a socket's may be: object, path and reason are named."""
+    if folder != "absent":
+        (root / folder).mkdir()
+
+    async def go():
+        one = server(root / folder)
+        with pytest.raises(RegistrationError) as error:
+            async with one.serving():
+                pass
+        told = str(error.value)
+        assert told.startswith(f"{GPU}: cannot serve at {one.path} (")
+        assert told.endswith("that can be written and a path of at most 107 bytes")
+
+    asyncio.run(go())
+    capfd.readouterr()
+
+
+def test_a_call_under_way_is_answered_before_the_end(root):
+    """The kubelet hangs up on a plugin whose watch ends; the call's pod would fail for good."""
+    released = asyncio.Event()
+
+    async def work():
+        await released.wait()
+        return (ContainerAccess(env={"NVIDIA_VISIBLE_DEVICES": "late"}),)
+
+    async def go():
+        allocator = Obliging(work)
+        async with asked(root, offer(allocator=allocator)) as service:
+            watching = asyncio.create_task(service.client.run(lambda _: None))
+            call = asyncio.create_task(service.client.call(*ALLOCATE))
+            await until(lambda: allocator.asked)
+            asyncio.get_running_loop().call_later(0.1, released.set)
+            ending = asyncio.create_task(service.end())
+            found = await call
+            await ending
+            await watching
+        assert found.container_responses[0].envs["NVIDIA_VISIBLE_DEVICES"] == "late"
+        assert files(root) == []
+
+    asyncio.run(go())
+
+
+def test_a_call_that_hangs_holds_the_end_up_for_a_bounded_time(root):
+    """A plugin that is told to go goes, whatever the deadline of the call is."""
+    request = pb.PreStartContainerRequest(devices_ids=["GPU-0"])
+
+    async def go():
+        allocator = Obliging(asyncio.Event().wait)
+        async with asked(root, offer(allocator=allocator), deadline_s=0.2) as service:
+            hanging = service.client.call(
+                "PreStartContainer", request, pb.PreStartContainerResponse
+            )
+            call = asyncio.create_task(hanging)
+            await until(lambda: allocator.asked)
+            async with asyncio.timeout(5.0):
+                await service.end()
+            with pytest.raises(grpc.aio.AioRpcError):
+                await call
+
+    asyncio.run(go())
+
+
+def test_the_kubelets_watch_is_known_to_begin_and_to_end(root):
+    """The end of the watch is how a plugin learns that the kubelet forgot it."""
+
+    async def go():
+        one = server(root)
+        async with one.serving() as service:
+            kubelet, other = Client(GPU, one.path), Client(GPU, one.path)
+            for client in (kubelet, other):
+                await client.connect(5.0)
+            assert not service.began.is_set()
+            watching = asyncio.create_task(kubelet.run(lambda _: None))
+            await service.began.wait()
+            looking = asyncio.create_task(other.run(lambda _: None))
+            await asyncio.sleep(0.05)
+            await other.close()
+            await looking
+            await asyncio.sleep(0.1)
+            assert not service.ended.is_set()
+            await kubelet.close()
+            await asyncio.wait_for(service.ended.wait(), 5)
+            await watching
+
+    asyncio.run(go())
+
+
+def test_the_end_of_the_server_ends_the_watch(root):
+    """The kubelet marks the devices unhealthy then, and gives none of them out."""
+
+    async def go():
+        one = server(root)
+        client = Client(GPU, one.path)
+        async with one.serving() as service:
+            await client.connect(5.0)
+            watching = asyncio.create_task(client.run(lambda _: None))
+            await service.began.wait()
+        await asyncio.wait_for(watching, 5)
+        assert service.ended.is_set()
+        await client.close()
+
+    asyncio.run(go())

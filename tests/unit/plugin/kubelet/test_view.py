@@ -1,0 +1,244 @@
+"""One look at the kubelet: both questions in their order, and what is left when one fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kube.errors import Unreachable
+from plugin.deviceplugin.service import DEADLINE_S
+from plugin.errors import KubeletError
+from plugin.kubelet import KubeletView, Look
+from plugin.kubelet.pod_resources import PodDevices
+from plugin.kubelet.view import LOOK_S
+from tests.unit.plugin.node_values import GPU, holding, node_pod
+
+POD = node_pod("a")
+PODS = json.dumps(
+    {
+        "kind": "PodList",
+        "items": [
+            {
+                "metadata": {"uid": "uid-a", "namespace": "default", "name": "a"},
+                "status": {"phase": "Pending"},
+            }
+        ],
+    }
+).encode()
+DEVICES = PodDevices(frozenset({("default", "a")}), (holding(POD, "main", "x", has_uid=False),))
+NOWHERE = Path("/nonexistent/checkpoint")
+NO_ROUTE = Unreachable(0, "Unreachable", "no route")
+NO_SOCKET = KubeletError("PodResources at /x: UNAVAILABLE")
+
+
+class Kubelet:
+    """Answers each question; an error is raised, None never answered."""
+
+    def __init__(self, pods, devices):
+        self.answers = {"pods": pods, "devices": devices}
+        self.asked = []
+        self.timeout_s = None
+
+    async def _answer(self, which) -> Any:
+        self.asked.append(which)
+        answer = self.answers[which]
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is None:
+            await asyncio.Event().wait()
+        return answer
+
+    async def pods(self, *, timeout_s=None):
+        """The list."""
+        self.timeout_s = timeout_s
+        return await self._answer("pods")
+
+    async def read(self):
+        """Who has what."""
+        return await self._answer("devices")
+
+    async def read_pod(self, namespace, name):
+        """What that pod has."""
+        return await self._answer(f"{namespace}/{name}")
+
+
+def look(pods, devices):
+    """What a look tells, or its error."""
+
+    async def go():
+        kubelet = Kubelet(pods, devices)
+        found = await KubeletView(kubelet, kubelet, NOWHERE).look()
+        assert kubelet.timeout_s == LOOK_S
+        assert kubelet.asked == ["pods", "devices"]
+        return found
+
+    return asyncio.run(go())
+
+
+def test_devices_are_asked_for_after_the_pods():
+    """They name pods by name alone: a newer pod of that name must not get an older one's."""
+    assert look(PODS, DEVICES) == Look((POD,), DEVICES, (), number=1)
+    assert LOOK_S < DEADLINE_S
+
+
+def test_devices_that_do_not_come_in_time_cost_the_pods_nothing(monkeypatch):
+    """The kubelet waits for us meanwhile."""
+    monkeypatch.setattr("plugin.kubelet.view.LOOK_S", 0.05)
+    kubelet = Kubelet(PODS, None)
+    found = asyncio.run(KubeletView(kubelet, kubelet, NOWHERE).look())
+    assert found == Look((POD,), None, (), "PodResources: no answer within the 0.05 s of a look", 1)
+
+
+def test_without_devices_the_pods_are_told_all_the_same():
+    """Plans stand on pods: they are the better half."""
+    assert look(PODS, NO_SOCKET) == Look((POD,), None, (), str(NO_SOCKET), 1)
+
+
+@pytest.mark.parametrize(
+    ("pods", "devices", "message"),
+    [
+        pytest.param(
+            NO_ROUTE, DEVICES, "the kubelet's pods cannot be read: .*no route", id="not reached"
+        ),
+        pytest.param(b"{}", DEVICES, "kubelet's pods: kind is ''", id="another answer"),
+    ],
+)
+def test_without_pods_there_is_no_look(pods, devices, message):
+    """Devices without pods say nothing about who asks."""
+    kubelet = Kubelet(pods, devices)
+    with pytest.raises(KubeletError, match=message):
+        asyncio.run(KubeletView(kubelet, kubelet, NOWHERE).look())
+    assert kubelet.asked == ["pods"]
+
+
+# --- The checkpoint --------------------------------------------------------------------------
+
+
+def record(path, **uids):
+    """The kubelet's record: these uids' container `main` has this GPU."""
+    entries = [
+        {"PodUID": uid, "ContainerName": "main", "ResourceName": GPU, "DeviceIDs": {"-1": [one]}}
+        for uid, one in uids.items()
+    ]
+    body = {"Data": {"PodDeviceEntries": entries}, "Checksum": 1}
+    path.write_text(json.dumps(body))
+
+
+def view(path, devices: PodDevices | KubeletError = DEVICES):
+    """A look with this file."""
+    kubelet = Kubelet(PODS, devices)
+    return asyncio.run(KubeletView(kubelet, kubelet, path).look())
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        pytest.param(DEVICES, (holding(POD, "main", "GPU-0"),), id="a pod that is listed"),
+        pytest.param(PodDevices(frozenset(), ()), (), id="a pod that was rejected"),
+        pytest.param(NO_SOCKET, (holding(POD, "main", "GPU-0"),), id="no PodResources"),
+    ],
+)
+def test_the_record_tells_of_living_pods_alone(tmp_path, devices, expected):
+    """It is behind: a pod that was rejected would hold its GPUs for ever."""
+    record(tmp_path / "checkpoint", **{"uid-a": "GPU-0", "uid-gone": "GPU-1"})
+    found = view(tmp_path / "checkpoint", devices)
+    assert found.recorded == expected
+    assert found.tells_holdings
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        pytest.param(lambda path: path.write_text("{"), "expected JSON", id="no JSON"),
+        pytest.param(lambda path: path.mkdir(), "Is a directory", id="no file"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_told(tmp_path, make, told):
+    """The rest is known all the same; without either nobody knows who has what."""
+    path = tmp_path / "checkpoint"
+    make(path)
+    found = view(path)
+    assert (found.devices, found.recorded, found.tells_holdings) == (DEVICES, None, True)
+    assert found.trouble.startswith(f"checkpoint {path}: ")
+    assert told in found.trouble
+    assert not view(path, NO_SOCKET).tells_holdings
+
+
+def test_looks_are_numbered():
+    """A later one is not to be undone by one that began before."""
+    kubelet = Kubelet(PODS, DEVICES)
+
+    async def go():
+        looks = KubeletView(kubelet, kubelet, NOWHERE)
+        return [(await looks.look()).number for _ in range(3)]
+
+    assert asyncio.run(go()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("asks_devices", "is_asked"),
+    [
+        pytest.param(None, False, id="of its own accord not"),
+        pytest.param(False, False, id="as told not"),
+        pytest.param(True, True, id="as told"),
+    ],
+)
+def test_during_a_call_pod_resources_is_asked_as_told_alone(tmp_path, asks_devices, is_asked):
+    """The checkpoint stands in for it."""
+    record(tmp_path / "checkpoint", **{"uid-a": "GPU-0"})
+    kubelet = Kubelet(PODS, DEVICES)
+
+    async def go():
+        looks = KubeletView(kubelet, kubelet, tmp_path / "checkpoint")
+        async with looks.gate.call():
+            return await looks.look(asks_devices=asks_devices)
+
+    found = asyncio.run(go())
+    assert (found.devices is not None) is is_asked
+    assert found.recorded == (holding(POD, "main", "GPU-0"),)
+    assert found.trouble == ""
+    assert kubelet.asked == ["pods", "devices"][: 1 + is_asked]
+
+
+# --- What pods still have ---------------------------------------------------------------------
+
+
+def still_held(answers, *holdings):
+    """What of that is still held, and which pods were asked for."""
+    kubelet = Kubelet(PODS, DEVICES)
+    kubelet.answers |= answers
+    view = KubeletView(kubelet, kubelet, NOWHERE)
+    return asyncio.run(view.still_held(holdings)), kubelet.asked
+
+
+def test_what_a_pod_still_has_is_told_by_the_kubelet_about_that_pod():
+    """Each pod is asked for once; what else it has is nobody's matter."""
+    first, second = holding(POD, "main", "x", "y"), holding(POD, "side", "z")
+    told = (
+        holding(POD, "main", "y", "w", has_uid=False),
+        holding(POD, "other", "x", has_uid=False),
+    )
+    found, asked = still_held({"default/a": told}, first, second)
+    assert found == (holding(POD, "main", "y"),)
+    assert asked == ["default/a"]
+
+
+def test_who_cannot_be_asked_for_holds_nothing():
+    """It has gone, or the kubelet is too old to be asked for one pod."""
+    gone = KubeletError("pod a in namespace default not found")
+    other = node_pod("b")
+    had = holding(other, "main", "y")
+    answers = {"default/a": gone, "default/b": (holding(other, "main", "y", has_uid=False),)}
+    found, asked = still_held(answers, holding(POD, "main", "x"), had)
+    assert found == (had,)
+    assert asked == ["default/a", "default/b"]
+
+
+def test_a_kubelet_that_does_not_tell_in_time_is_not_waited_for(monkeypatch):
+    """It waits for us meanwhile."""
+    monkeypatch.setattr("plugin.kubelet.view.LOOK_S", 0.05)
+    assert still_held({"default/a": None}, holding(POD, "main", "x")) == ((), ["default/a"])

@@ -1,0 +1,97 @@
+"""Programs that print, fail and hang. Python itself stands for them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from plugin.errors import ProgramError
+from plugin.measure import run_program
+
+
+def run(script: str, *, timeout_s: float = 30.0, **variables: str) -> str:
+    """What a script prints."""
+    words = [sys.executable, "-c", f"import os, sys, time\n{script}"]
+    return run_program(words, timeout_s=timeout_s, variables=variables)
+
+
+def test_all_that_is_printed_comes_back():
+    """Some programs say on standard error what they are; bytes that are no text end nothing."""
+    script = "print('out'); print('err', file=sys.stderr); os.write(2, b'\\xff')"
+    assert run(script) == "out\nerr\n�"
+
+
+def test_variables_stand_beside_our_own(monkeypatch):
+    """The program has to find its libraries as we would."""
+    monkeypatch.setenv("OURS", "1")
+    monkeypatch.setenv("BOTH", "ours")
+    assert run("print(*map(os.environ.get, ['OURS', 'BOTH']))", BOTH="its") == "1 its\n"
+
+
+@pytest.fixture
+def _said(tmp_path):
+    """Somebody speaks to our own standard input."""
+    file = tmp_path / "said"
+    file.write_text("yes")
+    kept = os.dup(0)
+    with file.open() as said:
+        os.dup2(said.fileno(), 0)
+    yield
+    os.dup2(kept, 0)
+    os.close(kept)
+
+
+@pytest.mark.usefixtures("_said")
+def test_nothing_is_there_to_be_read():
+    """A program that asks somebody would wait for ever."""
+    assert run("print(repr(sys.stdin.read()))") == "''\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        pytest.param("sys.exit(3)", "ended with 3, expected 0: ''", id="without a word"),
+        pytest.param("os.kill(os.getpid(), 9)", "ended with -9, expected 0: ''", id="killed"),
+        pytest.param(
+            "print('one'); sys.exit('two\\nthree\\n \\n')",
+            "ended with 1, expected 0: 'three'",
+            id="the last line of standard error",
+        ),
+        pytest.param(
+            "print('one\\n\\ntwo\\n'); sys.exit(1)",
+            "ended with 1, expected 0: 'two'",
+            id="the last line of standard output",
+        ),
+        pytest.param(
+            "sys.exit('x' * 400 + 'end')",
+            f"ended with 1, expected 0: '{'x' * 297}end'",
+            id="the end of a long line",
+        ),
+        pytest.param(
+            "sys.exit('\\x1b[31mred')",
+            r"ended with 1, expected 0: '\x1b[31mred'",
+            id="nothing that a terminal obeys",
+        ),
+    ],
+)
+def test_a_program_that_fails(script, message):
+    """Its own words tell why, in one sentence."""
+    with pytest.raises(ProgramError) as raised:
+        run(script)
+    assert str(raised.value) == message
+
+
+def test_a_program_that_hangs():
+    """It is ended: nobody else would."""
+    with pytest.raises(ProgramError, match=r"^no end after 0\.2 s$"):
+        run("time.sleep(60)", timeout_s=0.2)
+
+
+def test_a_program_that_is_not_there(tmp_path):
+    """Named, with what the system says."""
+    program = str(tmp_path / "none")
+    with pytest.raises(ProgramError) as raised:
+        run_program([program], timeout_s=1.0)
+    assert str(raised.value) == f"'{program}' cannot be started: No such file or directory"

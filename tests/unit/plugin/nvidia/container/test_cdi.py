@@ -1,0 +1,198 @@
+"""The CDI document: by the specification, and complete."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from plugin.machine import MigInstance
+from plugin.nvidia.container.cdi import (
+    CdiDevice,
+    CdiDocument,
+    cdi_body,
+    cdi_documents,
+    cdi_name,
+    host_path,
+    is_cdi_device,
+)
+from plugin.nvidia.container.device_nodes import IdStrategy, PresentNodes
+from tests.unit.plugin.access_machines import PRESENT, gpu, machine, mig
+
+SERVED = (gpu(1, 0), gpu(1, 1), gpu(0), mig(0), mig(1))
+
+
+def documents(strategy=IdStrategy.UUID, dev_root="/", present=PRESENT) -> dict[str, CdiDocument]:
+    """Those of everything the machine serves and has, by class."""
+    found = cdi_documents(SERVED, machine(), present, strategy=strategy, dev_root=dev_root)
+    assert found.left_out == ()
+    return {document.cdi_class: document for document in found.documents}
+
+
+def document(strategy=IdStrategy.UUID, dev_root="/") -> CdiDocument:
+    """That of the GPUs."""
+    return documents(strategy, dev_root)["gpu"]
+
+
+IMEX = documents(present=replace(PRESENT, imex_channels=(0,)))["imex-channel"]
+
+
+def paths(device: CdiDevice) -> tuple[str, ...]:
+    """Its device nodes by their last parts."""
+    return tuple(node.rpartition("/")[2] for node in device.nodes)
+
+
+def test_devices():
+    """Each device once with its own nodes, all of them under one name, control nodes for any."""
+    shown = {device.name: paths(device) for device in document().devices}
+    assert shown == {
+        "GPU-0": ("nvidia1",),
+        "GPU-1": ("nvidia0",),
+        "MIG-aa": ("nvidia2", "nvidia-cap66", "nvidia-cap67"),
+        "MIG-bb": ("nvidia2", "nvidia-cap75", "nvidia-cap77"),
+        "all": (
+            "nvidia1",
+            "nvidia0",
+            "nvidia2",
+            "nvidia-cap66",
+            "nvidia-cap67",
+            "nvidia-cap75",
+            "nvidia-cap77",
+        ),
+    }
+    assert document().common_nodes == PRESENT.control
+
+
+def test_a_document_for_each_class_that_has_a_device():
+    """What is absent has no file: an empty one would be invalid."""
+    assert list(documents()) == ["gpu", "gds", "mofed"]
+    assert list(documents(present=replace(PRESENT, extras={}, imex_channels=(0,)))) == [
+        "gpu",
+        "imex-channel",
+    ]
+    assert documents()["gds"].devices == (CdiDevice("all", ("/dev/nvidia-fs0",)),)
+    assert IMEX.devices == (CdiDevice("0", ("/dev/nvidia-caps-imex-channels/channel0",)),)
+
+
+def test_body():
+    """The text that a runtime reads, in full, for one GPU."""
+    (found,) = cdi_documents(
+        [gpu(0)], machine(), PresentNodes(control=("/dev/nvidiactl",)), strategy=IdStrategy.UUID
+    ).documents
+    edits = {"deviceNodes": [{"path": "/dev/nvidia1", "permissions": "rw"}]}
+    assert cdi_body(found) == {
+        "cdiVersion": "0.3.0",
+        "kind": "k8s.device-plugin.nvidia.com/gpu",
+        "devices": [
+            {"name": "GPU-0", "containerEdits": edits},
+            {"name": "all", "containerEdits": edits},
+        ],
+        "containerEdits": {
+            "deviceNodes": [{"path": "/dev/nvidiactl", "permissions": "rw"}],
+            "env": ["NVIDIA_VISIBLE_DEVICES=void"],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "version"),
+    [
+        (document(), "0.3.0"),
+        (document(IdStrategy.INDEX), "0.5.0"),
+        (document(dev_root="/run/nvidia/driver"), "0.5.0"),
+        (IMEX, "0.5.0"),
+        (documents()["gds"], "0.3.0"),
+    ],
+    ids=["plain", "names that begin with digits", "host paths", "IMEX channels", "extra"],
+)
+def test_the_lowest_version_that_has_the_fields(found, version):
+    """A runtime refuses a version that it does not know, and fields that its version lacks."""
+    assert cdi_body(found)["cdiVersion"] == version
+
+
+def test_host_paths_only_where_they_differ():
+    """An older runtime does not know the field."""
+    assert "hostPath" not in json.dumps(cdi_body(document()))
+    body = json.dumps(cdi_body(document(dev_root="/run/nvidia/driver")))
+    assert (
+        '"path": "/dev/nvidia1", "permissions": "rw", "hostPath": "/run/nvidia/driver/dev' in body
+    )
+
+
+def test_without_control_nodes_there_is_nothing_common():
+    """An empty edit would be noise."""
+    assert "containerEdits" not in cdi_body(IMEX)
+
+
+def test_nobody_else_adds_gpus():
+    """NVIDIA's runtime would give a container all GPUs whose image says so by the variable."""
+    (found,) = cdi_documents(
+        [gpu(0)], machine(), PresentNodes(), strategy=IdStrategy.UUID
+    ).documents
+    assert cdi_body(found)["containerEdits"] == {"env": ["NVIDIA_VISIBLE_DEVICES=void"]}
+
+
+def test_names_by_index():
+    """The names of the document are those that the answer gives (`allocate_response`)."""
+    names = [device.name for device in document(IdStrategy.INDEX).devices]
+    assert names == ["0", "1", "2:0", "2:1", "all"]
+
+
+def test_what_cannot_be_described_is_left_out_and_told():
+    """One lost GPU must not keep the others from their containers."""
+    reading = machine()
+    bare = replace(reading, gpus=(replace(reading.gpus[0], minor=None), *reading.gpus[1:]))
+    old = MigInstance("MIG-GPU-2/7/0", "1g.10gb", 0, gpu_instance=7, compute_instance=0)
+    devices = (gpu(0), gpu(1), replace(mig(0), instance=old))
+    found = cdi_documents(devices, bare, PRESENT, strategy=IdStrategy.UUID)
+    assert [device.name for device in found.documents[0].devices] == ["GPU-1", "all"]
+    assert len(found.left_out) == 2
+    assert "GPU-0" in found.left_out[0]
+    assert "MIG-GPU-2/7/0" in found.left_out[1]
+
+
+def test_no_device_no_document():
+    """A document needs at least one device to be valid."""
+    found = cdi_documents([], machine(), PresentNodes(), strategy=IdStrategy.UUID)
+    assert found.documents == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_valid"),
+    [
+        ("GPU-8d3c", True),
+        ("0", True),
+        ("0:1", True),
+        ("a_b.c", True),
+        ("", False),
+        ("-a", False),
+        ("a-", False),
+        ("a/b", False),
+        ("a b", False),
+        ("ä", False),
+        ("a\n", False),
+    ],
+)
+def test_device_names(name, is_valid):
+    """The rules of CDI's own parser."""
+    assert is_cdi_device(name) is is_valid
+
+
+def test_every_name_of_a_document_is_valid():
+    """Else the whole file would be refused."""
+    for found in (document(), document(IdStrategy.INDEX), IMEX):
+        assert all(is_cdi_device(device.name) for device in found.devices)
+
+
+def test_file_and_qualified_names():
+    """Those that NVIDIA's plugin uses, so that the one replaces the other's."""
+    assert document().file_name == "k8s.device-plugin.nvidia.com-gpu.json"
+    assert IMEX.file_name == "k8s.device-plugin.nvidia.com-imex-channel.json"
+    assert cdi_name("gds", "all") == "k8s.device-plugin.nvidia.com/gds=all"
+
+
+@pytest.mark.parametrize("root", ["/run/nvidia/driver", "/run/nvidia/driver/"])
+def test_host_path(root):
+    """A root may end in a slash."""
+    assert host_path(root, "/dev/nvidia0") == "/run/nvidia/driver/dev/nvidia0"

@@ -1,0 +1,185 @@
+"""The door: pynvml's real marshalling above a library that is a Python object."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plugin.errors import NvmlError
+from plugin.nvidia.nvml.library import EventBit, Field, Nvml, NvmlCode, preload
+from plugin.nvidia.nvml.mig_profile import MigShape
+from plugin.nvidia.nvml.raw_machine import RawFabric
+from tests.fake_nvml import (
+    NO_INSTANCE,
+    SENTINEL,
+    FakeFabric,
+    FakeGpu,
+    FakeLink,
+    FakeMig,
+    FakeNvml,
+    installed,
+)
+
+UUID, OTHER = "GPU-00000000-0000-4000-8000-000000000000", "GPU-00000000-0000-4000-8000-000000000001"
+CLUSTER = bytes(range(16))
+
+
+@pytest.fixture
+def fake():
+    """Two GPUs: one rich, one bare."""
+    rich = FakeGpu(
+        UUID,
+        "00010000:3B:00.0",
+        minor=3,
+        links=[FakeLink(), FakeLink(bus_id=SENTINEL), FakeLink(bus_id="\xff\xfe"), FakeLink(0)],
+        n_switch_links=3,
+        n_c2c_links=1,
+        memory_nodes=(1, 65),
+        fabric=FakeFabric(cluster_uuid=CLUSTER, clique_id=7),
+        mig={2: FakeMig("MIG-1", "NVIDIA H100 MIG 1g.10gb", gi=9, ci=1, shape=(1, 1, 9856))},
+    )
+    fake = FakeNvml([rich, FakeGpu(OTHER, "", capability=(7, 5))])
+    with installed(fake):
+        yield fake
+
+
+@pytest.fixture
+def nvml(fake):  # noqa: ARG001 - the library has to be there
+    """The door, open."""
+    nvml = Nvml()
+    nvml.open()
+    return nvml
+
+
+def code_of(ask, *arguments):
+    """The code with which NVML refuses."""
+    with pytest.raises(NvmlError) as caught:
+        ask(*arguments)
+    return caught.value.code
+
+
+def test_the_library_itself(nvml, fake):
+    """Open, count, version, close."""
+    assert (nvml.count(), nvml.driver_version()) == (2, "580.65.06")
+    nvml.close()
+    assert fake.n_opened == 0
+    assert code_of(nvml.count) == NvmlCode.UNINITIALIZED
+
+
+def test_no_library_is_code_zero():
+    """A machine without NVIDIA's driver is told from one whose driver fails."""
+    with installed(None), pytest.raises(NvmlError, match=r"libnvidia-ml\.so\.1 is not there") as e:
+        Nvml().open()
+    assert e.value.code == 0
+
+
+def test_a_driver_that_is_not_loaded_keeps_its_code(fake):
+    """The library is there, the kernel module is not."""
+    fake.is_loaded = False
+    assert code_of(Nvml().open) == NvmlCode.DRIVER_NOT_LOADED
+
+
+def test_facts_of_a_gpu(nvml):
+    """Each question reaches its own call."""
+    gpu = nvml.handle(0)
+    assert nvml.uuid(gpu) == UUID
+    assert nvml.uuid(nvml.handle_of(OTHER)) == OTHER
+    assert nvml.address(gpu) != nvml.address(nvml.handle(1))
+    assert nvml.name(gpu) == "NVIDIA H100 80GB HBM3"
+    assert nvml.bus_id(gpu) == "00010000:3b:00.0"
+    assert nvml.bus_id(nvml.handle(1)) is None
+    assert nvml.memory_bytes(gpu) == 85_520_809_984
+    assert nvml.minor(gpu) == 3
+    assert nvml.compute_capability(gpu) == (9, 0)
+    assert nvml.memory_nodes(gpu) == (1, 65)
+
+
+def test_fields_in_one_call(nvml, fake):
+    """What has no value is None, and never a zero that was left in the structure."""
+    wanted = [(Field.NVLINK_GET_STATE, 0), (Field.NVLINK_GET_STATE, 3)]
+    wanted += [(Field.NVLINK_GET_STATE, 4), (Field.C2C_LINK_COUNT, 0), (Field.NVLINK_LINK_COUNT, 0)]
+    assert nvml.fields(nvml.handle(0), wanted) == (1, 0, None, 1, None)
+    assert fake.calls["nvmlDeviceGetFieldValues"] == 1
+
+
+def test_links(nvml):
+    """The version is an enumerator; ids that cannot be read and the sentinel are none."""
+    gpu = nvml.handle(0)
+    assert [nvml.link_state(gpu, link) for link in (0, 3)] == [True, False]
+    assert code_of(nvml.link_state, gpu, 4) == NvmlCode.INVALID_ARGUMENT
+    assert code_of(nvml.link_state, nvml.handle(1), 0) == NvmlCode.NOT_SUPPORTED
+    assert nvml.link_version(gpu, 0) == 6
+    assert nvml.far_type(gpu, 0) == 2
+    assert [nvml.far_bus_id(gpu, link) for link in range(3)] == ["0000:07:00.0", None, None]
+
+
+def test_fabric_in_the_newest_version(nvml, fake):
+    """Version 3 has the health; an older driver answers version 2; Turing has none."""
+    uuid = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+    assert nvml.fabric(nvml.handle(0)) == RawFabric(3, 0, uuid, 7, 1)
+    fake.fabric_versions = {2}
+    assert nvml.fabric(nvml.handle(0)) == RawFabric(3, 0, uuid, 7, None)
+    assert code_of(nvml.fabric, nvml.handle(1)) == NvmlCode.NOT_SUPPORTED
+    fake.fabric_versions = set()
+    assert code_of(nvml.fabric, nvml.handle(0)) == NvmlCode.ARGUMENT_VERSION_MISMATCH
+
+
+def test_pairs(nvml, fake):
+    """READ is 0, though pynvml's own constant is a tuple."""
+    a, b = nvml.handle(0), nvml.handle(1)
+    fake.ancestors[UUID, OTHER] = 40
+    fake.p2p[UUID, OTHER] = 3
+    assert (nvml.common_ancestor(a, b), nvml.common_ancestor(b, a)) == (40, 40)
+    assert nvml.p2p_read_status(a, b) == 3
+
+
+def test_mig(nvml):
+    """A MIG device at an index with gaps before it."""
+    gpu = nvml.handle(0)
+    assert (nvml.is_mig_enabled(gpu), nvml.max_mig_devices(gpu)) == (True, 7)
+    assert code_of(nvml.is_mig_enabled, nvml.handle(1)) == NvmlCode.NOT_SUPPORTED
+    assert code_of(nvml.mig_device, gpu, 0) == NvmlCode.NOT_FOUND
+    mig = nvml.mig_device(gpu, 2)
+    assert (nvml.uuid(mig), nvml.name(mig)) == ("MIG-1", "NVIDIA H100 MIG 1g.10gb")
+    assert (nvml.mig_ids(mig), nvml.mig_shape(mig)) == ((9, 1), MigShape(1, 1, 9856))
+
+
+def test_events(nvml, fake):
+    """An event names its GPU by address, and a whole GPU by 0xFFFFFFFF."""
+    gpu = nvml.handle(0)
+    events = nvml.make_events()
+    assert nvml.event_kinds(gpu) & EventBit.XID
+    nvml.register(gpu, EventBit.XID, events)
+    assert nvml.wait(events, 0) is None
+    fake.happen(0, 79)
+    told = nvml.wait(events, 0)
+    assert (told.device, told.kind, told.data) == (nvml.address(gpu), EventBit.XID, 79)
+    assert (told.gpu_instance, told.compute_instance) == (NO_INSTANCE, NO_INSTANCE)
+    fake.fail_waits(NvmlCode.GPU_IS_LOST)
+    assert code_of(nvml.wait, events, 0) == NvmlCode.GPU_IS_LOST
+    nvml.free_events(events)
+    assert fake.sets == {}
+
+
+def test_what_an_old_driver_lacks(nvml, fake):
+    """A missing symbol is a code, not an AttributeError; the message names the call."""
+    fake.missing.add("nvmlDeviceGetTopologyCommonAncestor")
+    with pytest.raises(NvmlError, match="nvmlDeviceGetTopologyCommonAncestor: Function") as caught:
+        nvml.common_ancestor(nvml.handle(0), nvml.handle(1))
+    assert caught.value.code == NvmlCode.FUNCTION_NOT_FOUND
+
+
+def test_text_that_is_no_text(nvml, fake):
+    """A broken inforom may yield any bytes."""
+    fake.gpus[0].name = "\xff\xfe"
+    assert code_of(nvml.name, nvml.handle(0)) == NvmlCode.NO_DATA
+
+
+def test_a_library_from_another_place(tmp_path):
+    """A file that is no library is refused by name; one that is there is loaded."""
+    broken = tmp_path / "libnvidia-ml.so.1"
+    broken.write_text("no library")
+    with pytest.raises(NvmlError, match=r"libnvidia-ml\.so\.1 cannot be loaded"):
+        preload(broken)
+    preload(Path("libc.so.6"))

@@ -1,0 +1,771 @@
+"""The machine that NVML and sysfs tell: recorded machines, old drivers, lost GPUs, events."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from plugin.errors import NvmlError, ReadingError
+from plugin.machine import EventKind, GpuEvent, MigInstance
+from plugin.nvidia.nvml.library import EventBit, NvmlCode
+from plugin.nvidia.nvml.reader import NvmlMachine
+from tests.fake_nvml import (
+    FakeFabric,
+    FakeLink,
+    FakeMig,
+    bus_id_of,
+    fake_of,
+    installed,
+    uuid_of,
+)
+from tests.fake_sysfs import FakeSysfs, write_machine
+from topology.model import (
+    NO_LINK,
+    UNKNOWN_LINK,
+    AcceleratorLink,
+    CpuPlatform,
+    LinkKind,
+    PcieLevel,
+    find_gpu_model,
+)
+from topology.recordings import load_recording, recording_names
+
+NVIDIA = tuple(
+    name for name in recording_names() if "AMD" not in (load_recording(name).gpus[0].model or "")
+)
+LOST = NvmlCode.GPU_IS_LOST
+MIB = 1 << 20
+ANCESTOR = "nvmlDeviceGetTopologyCommonAncestor"
+STATE = "nvmlDeviceGetNvLinkState"
+FAR_TYPE = "nvmlDeviceGetNvLinkRemoteDeviceType"
+
+
+@contextmanager
+def reader_on(fake, root):
+    """A reader of this library and of the /sys below `root`, closed in the end."""
+    with installed(fake):
+        machine = NvmlMachine(FakeSysfs(root).reader)
+        try:
+            yield machine
+        finally:
+            machine.close()
+
+
+@pytest.fixture
+def fake():
+    """A DGX H100."""
+    return fake_of(load_recording("dgx-h100"))
+
+
+@pytest.fixture
+def machine(fake, tmp_path):
+    """Its reader."""
+    with reader_on(fake, tmp_path) as machine:
+        yield machine
+
+
+# --- recorded machines ---
+
+
+@pytest.mark.parametrize("name", NVIDIA)
+def test_a_recorded_machine_is_read_as_it_was_recorded(name, tmp_path):
+    """NVML alone: links, levels, fabrics and NUMA nodes; what was not recorded stays unknown."""
+    recorded = load_recording(name)
+    with reader_on(fake_of(recorded), tmp_path) as machine:
+        reading = machine.read()
+    topology = reading.topology
+    assert topology.links == recorded.links
+    assert topology.pcie == recorded.pcie
+    assert topology.fabrics == recorded.fabrics
+    assert topology.p2p is recorded.p2p
+    for told, drawn, known in zip(reading.gpus, topology.gpus, recorded.gpus, strict=True):
+        assert (drawn.numa_node, told.numa_node) == (known.numa_node, known.numa_node)
+        assert (drawn.model, told.model) == (known.model, known.model)
+        model = find_gpu_model(known.model)
+        # A recording leaves the generation to the model's name; NVML tells that of the link.
+        has_links = any(link.is_up for link in recorded.links[told.index])
+        assert drawn.link_generation == (model.link_generation if model and has_links else None)
+
+
+@pytest.mark.parametrize("name", NVIDIA)
+def test_sysfs_tells_levels_that_nvml_does_not(name, tmp_path):
+    """Old driver: the kernel's tree gives every level that the recording knows, NICs' too."""
+    recorded = load_recording(name)
+    write_machine(FakeSysfs(tmp_path), recorded, bus_id_of)
+    fake = fake_of(recorded)
+    fake.missing.add(ANCESTOR)
+    with reader_on(fake, tmp_path) as machine:
+        reading = machine.read()
+    for levels, known_levels in zip(reading.topology.pcie, recorded.pcie, strict=True):
+        assert_tells(levels, known_levels)
+    assert len(reading.topology.nics) == len(recorded.nics)
+    nics = {nic.name: nic for nic in reading.topology.nics}
+    for nic in recorded.nics:
+        assert_tells(nics[nic.name].levels, nic.levels)
+        assert nics[nic.name].is_rdma
+    for told, known in zip(reading.gpus, recorded.gpus, strict=True):
+        assert known.numa_node in {told.numa_node, None}
+    assert f"NVML did not tell: {ANCESTOR}: Function Not Found" in reading.notes
+
+
+def assert_tells(told, known):
+    """What was recorded is told; what was not may be."""
+    assert [t for t, k in zip(told, known, strict=True) if k is not PcieLevel.UNKNOWN] == [
+        level for level in known if level is not PcieLevel.UNKNOWN
+    ]
+
+
+def test_the_kernel_tells_of_processors_and_numa_nodes(fake, tmp_path):
+    """Facts that NVML does not have arrive in the same reading."""
+    files = FakeSysfs(tmp_path)
+    files.cpuinfo("vendor_id : AuthenticAMD\n")
+    files.numa({0: "10 32", 1: "32 10"})
+    with reader_on(fake, tmp_path) as machine:
+        reading = machine.read()
+    assert reading.topology.cpu is CpuPlatform.AMD
+    assert reading.numa_distances == ((0, (10, 32)), (1, (32, 10)))
+    assert reading.driver_version == "580.65.06"
+
+
+def test_identity_of_a_gpu(machine, fake):
+    """Index, minor, id in the kernel's spelling, memory in MiB."""
+    fake.gpus[2].minor = 7
+    fake.gpus[2].n_c2c_links = 1
+    gpu = machine.read().gpus[2]
+    assert (gpu.index, gpu.uuid, gpu.minor, gpu.n_c2c_links) == (2, uuid_of(2), 7, 1)
+    assert gpu.pci_bus_id == bus_id_of(2)
+    assert gpu.memory_mib == fake.gpus[2].memory_bytes // MIB
+    assert (gpu.is_mig_enabled, gpu.instances, gpu.fault) == (False, (), None)
+
+
+def test_memory_of_several_numa_nodes_is_no_node(machine, fake):
+    """Only one nearest node is an answer."""
+    fake.gpus[0].memory_nodes = (0, 1)
+    assert machine.read().gpus[0].numa_node is None
+
+
+@pytest.mark.parametrize("name", ["dgx-h100", "dgx-2", "dgx-1-v100", "8x-a100-pcie-pairs"])
+def test_how_many_calls_a_reading_takes(name, tmp_path, record_property):
+    """Bounds for the first reading, one more and a poll; the figures go into the test's record."""
+    fake = fake_of(load_recording(name))
+    counts = []
+    with reader_on(fake, tmp_path) as machine:
+        for ask in (machine.read, machine.read, machine.faults):
+            before = fake.n_calls
+            ask()
+            counts.append(fake.n_calls - before)
+    record_property("nvml_calls", counts)
+    n = len(fake.gpus)
+    assert counts[0] <= 3 + n * (12 + 3 * 12) + n * (n - 1)
+    assert counts[1] <= 3 + n * (12 + 12)
+    assert counts[2] == 2 * n
+
+
+def test_a_numa_node_that_only_nvml_knows_counts_for_levels(fake, tmp_path):
+    """Firmware says -1; with NVML's nodes the tree tells NODE from SYS."""
+    for i in range(8):
+        FakeSysfs(tmp_path).device(f"pci0000:{i:02x}", f"0000:{i:02x}:01.0", bus_id_of(i), numa=-1)
+    fake.missing.add(ANCESTOR)
+    with reader_on(fake, tmp_path) as machine:
+        reading = machine.read()
+    assert [gpu.numa_node for gpu in reading.gpus] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert reading.topology.pcie == load_recording("dgx-h100").pcie
+
+
+# --- NVLink ---
+
+
+def test_link_states_by_field_count_sleeping_links(machine, fake):
+    """From Hopper on one call tells all states; a link that sleeps wakes when it is used."""
+    states = [1, 2, 0, 3]
+    for gpu in fake.gpus[:2]:
+        gpu.links = [FakeLink(state) for state in states]
+        gpu.n_switch_links = None
+    assert machine.read().topology.links[0][1] == AcceleratorLink(LinkKind.NVLINK, 2)
+    assert fake.calls[STATE] == 0
+
+
+def test_an_older_driver_tells_states_one_by_one(machine, fake):
+    """Without the field the old call counts, also on Hopper."""
+    for gpu in fake.gpus:
+        gpu.has_state_fields = False
+    assert machine.read().topology == machine_of("dgx-h100", fake)
+    assert fake.calls[STATE] > 0
+
+
+def machine_of(name, fake):
+    """What a reader with nothing in the way makes of it."""
+    recorded = load_recording(name)
+    gpus = tuple(
+        replace(
+            gpu,
+            uuid=told.uuid,
+            pci_bus_id=bus_id_of(i),
+            memory_mib=told.memory_bytes // MIB,
+            link_generation=4,
+        )
+        for i, (gpu, told) in enumerate(zip(recorded.gpus, fake.gpus, strict=True))
+    )
+    return replace(recorded, gpus=gpus, nics=(), cpu=CpuPlatform.UNKNOWN, name=None, source=None)
+
+
+def test_links_that_a_product_lacks_are_passed_over(tmp_path):
+    """An A800 has 8 links of the A100's 12, so a gap is not the end where the count is told."""
+    fake = fake_of(load_recording("dgx-a100"))
+    for gpu in fake.gpus:
+        gpu.links = [FakeLink(-1), *([FakeLink()] * 8), FakeLink(-1)]
+        gpu.n_links_field = 8
+    with reader_on(fake, tmp_path) as machine:
+        assert machine.read().topology.links[0][1] == AcceleratorLink(LinkKind.NVLINK, 8)
+    assert fake.calls[STATE] == 8 * 9
+
+
+def test_as_many_links_as_nvml_can_count(tmp_path):
+    """A GPU that answers for every link up to NVML's last one."""
+    fake = fake_of(load_recording("dgx-a100"))
+    for gpu in fake.gpus:
+        gpu.links = [FakeLink()] * 36
+    with reader_on(fake, tmp_path) as machine:
+        assert machine.read().topology.links[0][1] == AcceleratorLink(LinkKind.NVLINK, 36)
+
+
+def test_a_driver_without_link_calls_says_nothing_of_links(tmp_path):
+    """Unknown, not none."""
+    fake = fake_of(load_recording("dgx-1-v100"))
+    fake.missing |= {STATE, "nvmlDeviceGetFieldValues"}
+    with reader_on(fake, tmp_path) as machine:
+        reading = machine.read()
+    assert reading.topology.links[0][1] == UNKNOWN_LINK
+    assert f"NVML did not tell: {STATE}: Function Not Found" in reading.notes
+
+
+@pytest.mark.parametrize("name", ["dgx-1-v100", "gb200-tray", "summit"])
+def test_a_driver_without_far_types_tells_by_pci_id(name, tmp_path):
+    """GPUs by their ids, switches by the sentinel."""
+    recorded = load_recording(name)
+    fake = fake_of(recorded)
+    fake.missing.add(FAR_TYPE)
+    for gpu in fake.gpus:
+        gpu.n_switch_links = None
+    with reader_on(fake, tmp_path) as machine:
+        assert machine.read().topology.links == recorded.links
+
+
+def test_the_far_end_may_be_a_switch_by_its_class(tmp_path):
+    """An NVSwitch with an id of its own, and a driver that does not know the type."""
+    fake = fake_of(load_recording("dgx-a100"))
+    fake.missing.add(FAR_TYPE)
+    FakeSysfs(tmp_path).device("pci0000:c0", "0000:c0:01.0", "0000:c1:00.0", pci_class="0x068000")
+    with reader_on(fake, tmp_path) as machine:
+        assert machine.read().topology.fabrics == load_recording("dgx-a100").fabrics
+
+
+def test_where_links_end_is_asked_once(tmp_path):
+    """A second reading asks for states only, and sees a link that went down."""
+    fake = fake_of(load_recording("dgx-1-v100"))
+    with reader_on(fake, tmp_path) as machine:
+        machine.read()
+        before = fake.calls[FAR_TYPE]
+        link = next(i for i, link in enumerate(fake.gpus[0].links) if link.state)
+        fake.gpus[0].links[link].state = 0
+        topology = machine.read().topology
+    assert fake.calls[FAR_TYPE] == before
+    recorded = load_recording("dgx-1-v100")
+    assert (recorded.links[0][1].n_links, topology.links[0][1]) == (1, NO_LINK)
+    assert topology.links[0][2:] == recorded.links[0][2:]
+
+
+def test_a_fabric_that_is_not_up_means_no_nvlink(machine, fake):
+    """And people are told why."""
+    for gpu in fake.gpus:
+        gpu.fabric = FakeFabric(state=2)
+    reading = machine.read()
+    assert reading.topology.links[0][1] == NO_LINK
+    assert [fabric.is_up for fabric in reading.topology.fabrics] == [False]
+    assert any("registration in progress" in note for note in reading.notes)
+
+
+def test_a_guest_does_not_know_its_levels(fake, tmp_path):
+    """GPUs on the root bus: NVML's answer is about the guest; links count all the same."""
+    for i in range(8):
+        FakeSysfs(tmp_path).device("pci0000:00", bus_id_of(i), numa=0)
+    with reader_on(fake, tmp_path) as machine:
+        topology = machine.read().topology
+    assert {topology.pcie[0][1], topology.pcie[2][3]} == {PcieLevel.UNKNOWN}
+    assert topology.links == load_recording("dgx-h100").links
+
+
+# --- MIG ---
+
+
+def test_mig_devices_with_gaps(machine, fake):
+    """Each with its profile and ids; one that cannot be named is left out with a note."""
+    fake.gpus[1].mig = {
+        0: FakeMig("MIG-a", "NVIDIA H100 80GB HBM3 MIG 3g.40gb", gi=1, ci=0, shape=(3, 3, 40320)),
+        3: FakeMig("MIG-b", "", gi=9, ci=2, shape=(1, 1, 9856)),
+        5: FakeMig("MIG-c", "", gi=11, ci=0, shape=(0, 0, 0)),
+    }
+    reading = machine.read()
+    assert reading.gpus[1].is_mig_enabled
+    assert reading.gpus[1].instances == (
+        MigInstance("MIG-a", "3g.40gb", 0, 1, 0, 40320),
+        MigInstance("MIG-b", "1g.10gb", 3, 9, 2, 9856),
+    )
+    assert any("MIG device 5" in note for note in reading.notes)
+    assert not reading.gpus[0].is_mig_enabled
+
+
+# --- faults ---
+
+
+def assert_only_lost(reading, lost):
+    """One GPU is at fault, the rest is as on a good day."""
+    recorded = load_recording("dgx-h100")
+    assert [gpu.uuid for gpu in reading.gpus if gpu.fault] == [uuid_of(lost)]
+    assert [gpu.uuid for gpu in reading.gpus] == [uuid_of(i) for i in range(8)]
+    assert reading.topology.pcie == recorded.pcie
+    assert reading.gpus[lost].model == recorded.gpus[lost].model
+    assert any(note.startswith(f"GPU {lost} (") for note in reading.notes)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param({"error": LOST}, id="every call fails"),
+        pytest.param({"error": LOST, "handle_error": LOST}, id="it has no handle"),
+        pytest.param({"error": NvmlCode.RESET_REQUIRED}, id="it wants a reset"),
+        pytest.param({"error": 999}, id="unknown error"),
+        pytest.param(
+            {"error": LOST, "known_by_heart": frozenset({"nvmlDeviceGetUUID"})}, id="uuid by heart"
+        ),
+        pytest.param({"errors": {"nvmlDeviceGetMemoryInfo": 999}}, id="unknown error for memory"),
+        pytest.param({"errors": {"nvmlDeviceGetFieldValues": LOST}}, id="lost on the way"),
+        pytest.param(
+            {"errors": {"nvmlDeviceGetPciInfo_v3": LOST, "nvmlDeviceGetMemoryInfo": LOST}},
+            id="lost early",
+        ),
+        pytest.param({"recovery_action": 1}, id="the driver wants a reset"),
+    ],
+)
+def test_one_lost_gpu_leaves_the_others(machine, fake, facts):
+    """Whatever fails: the others are read, it stays with its facts and fault, and comes back."""
+    machine.read()
+    assert machine.faults() == {}
+    good = {key: getattr(fake.gpus[3], key) for key in facts}
+    for key, value in facts.items():
+        setattr(fake.gpus[3], key, value)
+    faults = machine.faults()
+    assert list(faults) == [uuid_of(3)]
+    reading = machine.read()
+    assert_only_lost(reading, 3)
+    # The same words from every question, or a report would be written anew at each.
+    assert machine.faults() == faults == {uuid_of(3): reading.gpus[3].fault}
+    for key, value in good.items():
+        setattr(fake.gpus[3], key, value)
+    assert machine.faults() == {}
+    reading = machine.read()
+    assert [gpu.fault for gpu in reading.gpus] == [None] * 8
+    assert reading.topology.links == load_recording("dgx-h100").links
+
+
+@pytest.mark.parametrize("symbol", ["nvmlDeviceGetName", "nvmlDeviceGetMigMode", FAR_TYPE])
+@pytest.mark.parametrize("code", [LOST, NvmlCode.RESET_REQUIRED, NvmlCode.GPU_NOT_FOUND])
+def test_any_call_may_tell_that_a_gpu_is_gone(machine, fake, symbol, code):
+    """NVML knows some answers by heart, so the first call that has to ask is the one to fail."""
+    fake.gpus[3].n_switch_links = None
+    fake.gpus[3].errors[symbol] = code
+    assert [gpu.index for gpu in machine.read().gpus if gpu.fault] == [3]
+
+
+@pytest.mark.parametrize(
+    ("symbol", "code"),
+    [
+        ("nvmlDeviceGetMemoryInfo", NvmlCode.NO_PERMISSION),
+        ("nvmlDeviceGetName", 999),
+        ("nvmlDeviceGetGpuFabricInfoV", 999),
+        ("nvmlDeviceGetMinorNumber", NvmlCode.NOT_SUPPORTED),
+        ("nvmlDeviceGetCudaComputeCapability", 999),
+    ],
+)
+def test_a_call_that_fails_is_no_lost_gpu(machine, fake, symbol, code):
+    """A container without permission, an odd driver: the value is unknown, the GPU is served."""
+    for gpu in fake.gpus:
+        gpu.errors[symbol] = code
+    reading = machine.read()
+    assert [gpu.fault for gpu in reading.gpus] == [None] * 8
+    is_ordinary = code == NvmlCode.NOT_SUPPORTED
+    assert any(symbol in note for note in reading.notes) is not is_ordinary
+    assert machine.faults() == {}
+
+
+def test_each_call_may_be_missing(fake, tmp_path):
+    """An old driver: whatever one symbol is missing, the reading comes, with every GPU."""
+    vital = {"nvmlInitWithFlags", "nvmlDeviceGetCount_v2", "nvmlDeviceGetUUID"}
+    vital |= {"nvmlDeviceGetHandleByIndex_v2"}
+    with reader_on(fake, tmp_path / "none") as machine:
+        machine.read()
+    for symbol in sorted(set(fake.calls) - vital):
+        old = fake_of(load_recording("dgx-h100"))
+        old.missing.add(symbol)
+        with reader_on(old, tmp_path) as machine:
+            reading = machine.read()
+        assert [gpu.fault for gpu in reading.gpus] == [None] * 8, symbol
+        assert reading.topology.n_gpus == 8
+
+
+def test_a_gpu_lost_from_the_start_is_noted(machine, fake):
+    """It has no uuid, so it cannot be listed; the others are."""
+    fake.gpus[3].handle_error = LOST
+    reading = machine.read()
+    assert [gpu.index for gpu in reading.gpus] == [0, 1, 2, 4, 5, 6, 7]
+    assert any(note.startswith("GPU 3 is not listed") for note in reading.notes)
+    fake.gpus[3].handle_error = None
+    assert [gpu.index for gpu in machine.read().gpus] == list(range(8))
+
+
+def test_a_gpu_that_is_at_fault_from_the_start_is_listed(machine, fake):
+    """With what it told until it failed."""
+    fake.gpus[3].errors["nvmlDeviceGetMemoryInfo"] = LOST
+    gpu = machine.read().gpus[3]
+    assert gpu.fault == "NVML: GPU is lost"
+    assert (gpu.minor, gpu.memory_mib) == (3, None)
+    assert list(machine.faults()) == [uuid_of(3)]
+
+
+def test_a_poll_before_the_first_reading_reads(machine, fake):
+    """Whoever polls first gets an answer, too."""
+    fake.gpus[3].error = LOST
+    fake.gpus[3].known_by_heart = frozenset({"nvmlDeviceGetUUID"})
+    assert list(machine.faults()) == [uuid_of(3)]
+
+
+def test_a_gpu_that_is_counted_no_more_stays(machine, fake):
+    """After a new driver start the lost one is not there; the others keep their places."""
+    whole = machine.read()
+    lost = fake.gpus.pop(3)
+    reading = machine.read()
+    assert_only_lost(reading, 3)
+    assert [gpu.index for gpu in reading.gpus] == [0, 1, 2, 3, 3, 4, 5, 6]
+    assert machine.faults() == {uuid_of(3): reading.gpus[3].fault}
+    fake.gpus.insert(3, lost)
+    assert machine.faults() == {}
+    assert machine.read().topology == whole.topology
+
+
+def test_a_pair_that_fails_costs_only_the_pair(machine, fake):
+    """The kernel's tree or nothing stands for it; the next reading asks again."""
+    for gpu in fake.gpus[:2]:
+        gpu.errors[ANCESTOR] = 999
+    assert machine.read().topology.pcie[0][1] is PcieLevel.UNKNOWN
+    fake.gpus[0].errors.clear()
+    fake.gpus[1].errors.clear()
+    assert machine.read().topology.pcie == load_recording("dgx-h100").pcie
+
+
+def test_pairs_that_nvml_has_no_answer_for_are_asked_once(machine, fake):
+    """NOT_SUPPORTED does not change while the driver runs."""
+    fake.ancestors.clear()
+    machine.read()
+    before = fake.calls[ANCESTOR]
+    machine.read()
+    assert fake.calls[ANCESTOR] == before
+
+
+# --- the driver ---
+
+
+def test_no_driver_is_an_error_each_time():
+    """Who asks again gets the same answer, and no half-open library."""
+    with installed(None):
+        machine = NvmlMachine()
+        for ask in (machine.read, machine.faults):
+            with pytest.raises(NvmlError, match="libnvidia-ml"):
+                ask()
+        machine.close()
+
+
+def test_a_driver_without_gpus(tmp_path, fake):
+    """Nothing to be read at all."""
+    fake.gpus.clear()
+    with (
+        reader_on(fake, tmp_path) as machine,
+        pytest.raises(ReadingError, match="NVML counts none"),
+    ):
+        machine.read()
+
+
+def test_gpus_that_all_fail_from_the_start(machine, fake):
+    """The reason is NVML's."""
+    for gpu in fake.gpus:
+        gpu.handle_error = LOST
+    with pytest.raises(ReadingError, match="GPU is lost"):
+        machine.read()
+
+
+def test_a_driver_that_is_loaded_anew(machine, fake):
+    """The library is opened anew, handles are fetched anew."""
+    whole = machine.read()
+    fake.reload()
+    assert machine.faults() == {}
+    fake.reload()
+    assert machine.read() == whole
+
+
+def test_what_an_earlier_driver_said_is_forgotten(machine, fake):
+    """Pairs and far ends are asked anew of a driver that was loaded anew."""
+    machine.read()
+    fake.reload()
+    fake.ancestors = dict.fromkeys(fake.ancestors, 20)
+    assert machine.read().topology.pcie[0][7] is PcieLevel.PXB
+
+
+def test_a_poll_blames_no_gpu_for_the_driver(machine, fake):
+    """The lost GPU is looked for, and the library has no driver: all of them have none."""
+    machine.read()
+    fake.gpus[3].error = LOST
+    fake.errors["nvmlDeviceGetHandleByUUID"] = NvmlCode.UNINITIALIZED
+    assert set(machine.faults()) == {uuid_of(i) for i in range(8)}
+
+
+def test_a_driver_that_was_unloaded(machine, fake):
+    """Every GPU is at fault while it is gone, and well when it is back."""
+    machine.read()
+    fake.is_loaded = False
+    assert set(machine.faults()) == {uuid_of(i) for i in range(8)}
+    with pytest.raises(NvmlError) as caught:
+        machine.read()
+    assert caught.value.code == NvmlCode.DRIVER_NOT_LOADED
+    fake.is_loaded = True
+    assert machine.faults() == {}
+
+
+@pytest.mark.parametrize("symbol", ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetUUID"])
+def test_a_driver_that_goes_while_it_is_read(machine, fake, symbol):
+    """The error is about the driver, whichever call meets it: no GPU is blamed."""
+    fake.errors[symbol] = NvmlCode.UNINITIALIZED
+    with pytest.raises(NvmlError, match="Uninitialized"):
+        machine.read()
+
+
+def test_answers_that_contradict_each_other(machine, fake):
+    """Two GPUs of one uuid make no machine."""
+    fake.gpus[1].uuid = ""
+    with pytest.raises(ReadingError, match="contradict each other"):
+        machine.read()
+
+
+def test_a_closed_machine_says_so(fake, tmp_path):
+    """Nothing may be asked after the end; ending twice is no harm."""
+    with reader_on(fake, tmp_path) as machine:
+        machine.read()
+        machine.close()
+        assert fake.n_opened == 0
+        with pytest.raises(ReadingError, match="closed"):
+            machine.read()
+        assert machine.wait(60) == ()
+
+
+# --- events ---
+
+
+def test_an_xid_arrives(machine, fake):
+    """The GPU by uuid, and no MIG instance where none is meant."""
+    machine.read()
+    assert machine.wait(0) == ()
+    fake.happen(5, 79)
+    assert machine.wait(60) == (GpuEvent(EventKind.XID, uuid_of(5), 79),)
+
+
+def test_events_that_came_together_are_told_together(machine, fake):
+    """In their order, MIG instances named, ECC without a number."""
+    machine.read()
+    machine.wait(0)
+    fake.happen(0, 94, gi=7, ci=0)
+    fake.happen(1, 0, kind=EventBit.DOUBLE_BIT_ECC)
+    fake.happen(2, 0, kind=EventBit.MIG_CONFIG)
+    assert machine.wait(60) == (
+        GpuEvent(EventKind.XID, uuid_of(0), 94, 7, 0),
+        GpuEvent(EventKind.ECC, uuid_of(1)),
+        GpuEvent(EventKind.LOST_EVENTS, uuid_of(2)),
+    )
+
+
+def test_a_storm_is_cut(machine, fake):
+    """Whoever waits gets away, and the rest the next time."""
+    machine.read()
+    machine.wait(0)
+    for _ in range(300):
+        fake.happen(0, 63)
+    assert [len(machine.wait(0)), len(machine.wait(0))] == [256, 44]
+
+
+def test_close_ends_a_wait(fake, tmp_path, monkeypatch):
+    """A pod's end must not wait for a timeout, only for a slice of it."""
+    monkeypatch.setattr("plugin.nvidia.nvml.reader.SLICE_S", 0.05)
+    with reader_on(fake, tmp_path) as machine:
+        machine.read()
+        told = []
+        thread = threading.Thread(target=lambda: told.append(machine.wait(3600)))
+        thread.start()
+        assert fake.is_waiting.wait(60)
+        machine.close()
+        thread.join(60)
+        assert not thread.is_alive()
+    assert told == [()]
+    assert fake.sets == {}
+
+
+@pytest.mark.parametrize(
+    "missing",
+    ["nvmlEventSetCreate", "nvmlDeviceGetSupportedEventTypes", "nvmlDeviceRegisterEvents"],
+)
+def test_without_events_it_only_waits(fake, tmp_path, missing):
+    """Polling finds the faults; the wait still ends with `close`."""
+    fake.missing.add(missing)
+    with reader_on(fake, tmp_path) as machine:
+        assert machine.wait(0) == ()
+        machine.read()
+        assert machine.wait(0) == ()
+        told = []
+        thread = threading.Thread(target=lambda: told.append(machine.wait(3600)))
+        thread.start()
+        machine.close()
+        thread.join(60)
+    assert told == [()]
+    assert fake.calls["nvmlEventSetWait_v2"] == 0
+
+
+def test_one_deaf_gpu_leaves_the_others_heard(machine, fake):
+    """A GPU that supports no events makes no other deaf."""
+    fake.gpus[0].supported_events = 0
+    fake.gpus[1].errors["nvmlDeviceRegisterEvents"] = LOST
+    machine.read()
+    machine.wait(0)
+    fake.happen(2, 48)
+    assert machine.wait(60) == (GpuEvent(EventKind.XID, uuid_of(2), 48),)
+
+
+def test_gpus_that_are_all_deaf_are_not_waited_for(machine, fake):
+    """An event set that nothing arrives at would make NVML say so at once, again and again."""
+    for gpu in fake.gpus:
+        gpu.supported_events = EventBit.DOUBLE_BIT_ECC
+    machine.read()
+    assert machine.wait(0) == ()
+    assert fake.calls["nvmlEventSetWait_v2"] == 0
+    assert fake.sets == {}
+
+
+def test_a_set_that_was_given_back_is_not_waited_at(machine, fake):
+    """A reader may open the library anew between a waiter's look and its wait."""
+    machine.read()
+    watch, _ = machine._current_watch()
+    fake.reload()
+    machine.read()
+    assert machine._wait_slice(watch, 0) == ()
+    assert fake.calls["nvmlEventSetWait_v2"] == 0
+
+
+def test_a_wait_that_fails_is_lost_events_later(machine, fake, monkeypatch):
+    """After a pause the set is made anew, and everything has to be looked at."""
+    now = [1000.0]
+    monkeypatch.setattr("plugin.nvidia.nvml.reader.time.monotonic", lambda: now[0])
+    machine.read()
+    machine.wait(0)
+    fake.fail_waits(LOST)
+    assert [machine.wait(0) for _ in range(2)] == [(), ()]
+    n_waits = fake.calls["nvmlEventSetWait_v2"]
+    assert machine.wait(0) == ()
+    assert fake.calls["nvmlEventSetWait_v2"] == n_waits
+    fake.fail_waits(None)
+    now[0] += 1
+    assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
+    fake.happen(0, 79)
+    assert machine.wait(0) == (GpuEvent(EventKind.XID, uuid_of(0), 79),)
+
+
+def test_the_pause_grows_while_waits_fail(machine, fake, monkeypatch):
+    """Each failure makes whoever waits read everything, so it must not go on every second."""
+    now = [1000.0]
+    monkeypatch.setattr("plugin.nvidia.nvml.reader.time.monotonic", lambda: now[0])
+    machine.read()
+    fake.fail_waits(LOST)
+    machine.wait(0)
+    n_told = 0
+    for _ in range(600):
+        now[0] += 1
+        n_told += len(machine.wait(0))
+    assert 10 <= n_told <= 20
+
+
+def test_a_gpu_that_comes_back_is_heard_again(machine, fake):
+    """Other GPUs than before: a new set, and one LOST_EVENTS for what was missed."""
+    machine.read()
+    machine.wait(0)
+    fake.gpus[3].handle_error = LOST
+    machine.read()
+    assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
+    fake.gpus[3].handle_error = None
+    assert machine.faults() == {}
+    assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
+    fake.happen(3, 79)
+    assert machine.wait(0) == (GpuEvent(EventKind.XID, uuid_of(3), 79),)
+    assert len(fake.sets) == 1
+
+
+def test_an_error_after_an_event_waits_for_its_turn(machine, fake):
+    """What was told is not lost because the next question fails."""
+    machine.read()
+    machine.wait(0)
+    fake.happen(0, 79)
+    nvml = machine._nvml
+    wait = nvml.wait
+
+    def fail_at_once(events, timeout_ms):
+        told = wait(events, timeout_ms)
+        fake.fail_waits(LOST)
+        return told
+
+    nvml.wait = fail_at_once
+    assert machine.wait(60) == (GpuEvent(EventKind.XID, uuid_of(0), 79),)
+
+
+def test_close_does_not_wait_for_a_call_that_hangs(fake, tmp_path, monkeypatch):
+    """A broken GPU can hold a call of NVML for minutes; the pod has to end all the same."""
+    monkeypatch.setattr("plugin.nvidia.nvml.reader.CLOSE_S", 0.01)
+    with reader_on(fake, tmp_path) as machine:
+        machine.read()
+        is_held, may_go = threading.Event(), threading.Event()
+
+        def hang(_handle):
+            is_held.set()
+            may_go.wait(60)
+            return 0
+
+        monkeypatch.setattr(machine._nvml, "minor", hang)
+        thread = threading.Thread(target=machine.read)
+        thread.start()
+        assert is_held.wait(60)
+        machine.close()
+        assert fake.n_opened == 1
+        may_go.set()
+        thread.join(60)
+    assert fake.n_opened == 0
+
+
+def test_readings_and_waits_from_two_threads(machine, fake):
+    """A reader never holds a waiter's lock, nor the other way round."""
+    machine.read()
+    machine.wait(0)
+    heard = []
+    thread = threading.Thread(target=lambda: heard.extend(machine.wait(60)))
+    thread.start()
+    assert fake.is_waiting.wait(60)
+    for _ in range(3):
+        machine.read()
+        machine.faults()
+    fake.happen(1, 79)
+    thread.join(60)
+    assert heard == [GpuEvent(EventKind.XID, uuid_of(1), 79)]

@@ -1,0 +1,97 @@
+"""The metrics of the agent: each is counted where it should be, and no label is unbounded."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import generate_latest
+
+from kube.errors import NotFound
+from plugin.deviceplugin import Call, CallOutcome, Phase, Standing, Verb
+from plugin.machine import EventKind, GpuEvent
+from plugin.observe import Metrics
+from plugin.publish import PublishFault
+from plugin.publish.node_annotator import PublishTrouble
+
+GPU = "nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("note", "line"),
+    [
+        pytest.param(
+            lambda m: m.answered(Call(GPU, Verb.ALLOCATE, CallOutcome.REFUSED, 0.004, "no")),
+            'coterie_plugin_calls_total{outcome="refused",resource="nvidia.com/gpu",'
+            'verb="Allocate"} 1.0',
+            id="a call",
+        ),
+        pytest.param(
+            lambda m: m.answered(Call(GPU, Verb.ALLOCATE, CallOutcome.OK, 0.004)),
+            'coterie_plugin_call_seconds_bucket{le="0.005",resource="nvidia.com/gpu",'
+            'verb="Allocate"} 1.0',
+            id="its time",
+        ),
+        pytest.param(
+            lambda m: m.identified("asked", 0.02),
+            'coterie_plugin_identity_seconds_count{how="asked"} 1.0',
+            id="identity",
+        ),
+        pytest.param(
+            lambda m: m.chosen("planned"),
+            'coterie_plugin_choices_total{why="planned"} 1.0',
+            id="choice",
+        ),
+        pytest.param(
+            lambda m: m.devices(GPU, n_healthy=7, n_unhealthy=1),
+            'coterie_plugin_devices{resource="nvidia.com/gpu",state="unhealthy"} 1.0',
+            id="devices",
+        ),
+        pytest.param(
+            lambda m: m.standing(Standing(GPU, Phase.REGISTERED)),
+            'coterie_plugin_registrations_total{resource="nvidia.com/gpu"} 1.0',
+            id="registered",
+        ),
+        pytest.param(
+            lambda m: (
+                m.standing(Standing(GPU, Phase.REGISTERED)),
+                m.standing(Standing(GPU, Phase.LOST)),
+            ),
+            'coterie_plugin_registered{resource="nvidia.com/gpu"} 0.0',
+            id="lost",
+        ),
+        pytest.param(lambda m: m.written(), "coterie_plugin_node_writes_total 1.0", id="write"),
+        pytest.param(
+            lambda m: m.write_failed(
+                PublishFault(PublishTrouble.ABSENT, NotFound(404, "NotFound", "no node"), 1.0)
+            ),
+            'coterie_plugin_node_write_failures_total{trouble="absent"} 1.0',
+            id="failed write",
+        ),
+        pytest.param(
+            lambda m: m.gpu_event(GpuEvent(EventKind.XID, "GPU-1", 79), counts=True),
+            'coterie_plugin_gpu_events_total{counts="true",kind="xid"} 1.0',
+            id="event",
+        ),
+        pytest.param(
+            lambda m: m.reader_failed("faults"),
+            'coterie_plugin_reader_failures_total{what="faults"} 1.0',
+            id="reader",
+        ),
+        pytest.param(
+            lambda m: m.kubelet_failed("pods"),
+            'coterie_plugin_kubelet_failures_total{what="pods"} 1.0',
+            id="kubelet",
+        ),
+        pytest.param(
+            lambda m: m.differences({"without-plan": 2}),
+            'coterie_plugin_differences{kind="without-plan"} 2.0',
+            id="differences",
+        ),
+    ],
+)
+def test_what_is_noted_can_be_asked(note, line):
+    """Each under its name and labels, as docs/plugin.md gives them."""
+    metrics = Metrics()
+    note(metrics)
+    text = generate_latest(metrics.registry).decode()
+    assert line in text.splitlines()
+    assert "GPU-1" not in text

@@ -1,0 +1,91 @@
+"""A reading for programs and for people."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+
+from plugin.machine import GpuReading, MachineReading, MigInstance
+from plugin.observe import reading_text
+from plugin.observe.reading_json import SCHEMA_VERSION, reading_json
+from topology.model import Gpu
+from topology.recordings import load_recording
+from topology.report.compute import report_show
+
+
+def reading_of(name, **facts):
+    """A reading of a recorded machine."""
+    topology = load_recording(name)
+    topology = replace(topology, gpus=tuple(Gpu(uuid=f"GPU-{i}") for i in range(topology.n_gpus)))
+    gpus = tuple(GpuReading(index=i, uuid=f"GPU-{i}") for i in range(topology.n_gpus))
+    return MachineReading(**{"gpus": gpus, "topology": topology, **facts})
+
+
+def test_json_holds_the_whole_reading():
+    """Programs compare it with another tool's: the topology part is that of `topology show`."""
+    reading = reading_of(
+        "dgx-1-v100",
+        driver_version="580.65.06",
+        numa_distances=((0, (10, 21)), (1, (21, 10))),
+        notes=("a note",),
+    )
+    body = json.loads(reading_json(reading))
+    assert set(body) == {
+        *("schema_version", "driver_version", "gpus", "numa_distances", "topology", "notes"),
+    }
+    assert body["schema_version"] == SCHEMA_VERSION == 1
+    assert body["driver_version"] == "580.65.06"
+    assert body["numa_distances"] == {"0": [10, 21], "1": [21, 10]}
+    assert body["notes"] == ["a note"]
+    assert body["topology"] == json.loads(json.dumps(asdict(report_show(reading.topology))))
+    assert set(body["gpus"][0]) == {
+        *("index", "uuid", "pci_bus_id", "model", "memory_mib", "numa_node", "minor"),
+        *("n_c2c_links", "is_mig_enabled", "instances", "fault"),
+    }
+
+
+def test_json_names_mig_devices():
+    """An instance is told by uuid, profile, index and ids."""
+    reading = reading_of("8x-t4")
+    instance = MigInstance("MIG-1", "1g.10gb", 0, 7, 0)
+    gpus = (replace(reading.gpus[0], is_mig_enabled=True, instances=(instance,)), *reading.gpus[1:])
+    body = json.loads(reading_json(replace(reading, gpus=gpus)))
+    assert body["gpus"][0]["instances"] == [
+        {
+            "uuid": "MIG-1",
+            "profile": "1g.10gb",
+            "index": 0,
+            "gpu_instance": 7,
+            "compute_instance": 0,
+            "memory_mib": None,
+        }
+    ]
+    text = reading_text(replace(reading, gpus=gpus))
+    assert "  0      ?  on       GPU-0\n            1g.10gb  MIG-1\n" in text
+
+
+def test_text_shows_devices_topology_and_notes():
+    """What people look for first: which GPU is bad, and why something is unknown."""
+    reading = reading_of("8x-t4", driver_version="580.65.06", notes=("a note",))
+    gpus = (replace(reading.gpus[0], minor=3, fault="lost"), *reading.gpus[1:])
+    lines = reading_text(replace(reading, gpus=gpus)).splitlines()
+    assert lines[:4] == [
+        "Devices",
+        "driver  580.65.06",
+        "GPU  minor  MIG  uuid   fault",
+        "  0      3  off  GPU-0  lost",
+    ]
+    assert "PCIe levels" in lines
+    assert lines[-3:] == ["", "Notes", "a note"]
+
+
+def test_text_without_notes_or_driver():
+    """A question mark stands for what nobody told; no empty heading."""
+    lines = reading_text(reading_of("8x-t4")).splitlines()
+    assert lines[1] == "driver  ?"
+    assert "Notes" not in lines
+
+
+def test_text_prints_no_control_characters():
+    """A uuid or note from outside must not reach the terminal raw."""
+    assert "\x1b" not in reading_text(reading_of("8x-t4", notes=("red \x1b[31m",)))

@@ -1,0 +1,102 @@
+"""The device manager's checkpoint: its form, and the pods that it names by uid."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from plugin.errors import CheckpointError
+from plugin.pods import Holding, NodePod, as_holdings, read_checkpoint
+from plugin.pods.checkpoint import CheckpointEntry
+
+GPU = "nvidia.com/gpu"
+
+
+def entry(uid="u1", container="main", ids=None, **more):
+    """An entry as the kubelet writes it."""
+    return {
+        "PodUID": uid,
+        "ContainerName": container,
+        "ResourceName": GPU,
+        "DeviceIDs": {"0": ["GPU-0"]} if ids is None else ids,
+        "AllocResp": "CgwKA0ZPTxIFYmFyPT0=",
+    } | more
+
+
+def body(*entries):
+    """The file's content."""
+    data = {"PodDeviceEntries": entries or None, "RegisteredDevices": {GPU: ["GPU-0", "GPU-1"]}}
+    return json.dumps({"Data": data, "Checksum": 1820465395}).encode()
+
+
+def pod(uid, name):
+    """A pod of the node, as far as it matters here."""
+    return NodePod(
+        uid=uid,
+        namespace="ns",
+        name=name,
+        phase="Running",
+        is_deleting=False,
+        is_started=True,
+        annotations={},
+        containers=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("ids", "found"),
+    [
+        pytest.param({"0": ["GPU-1", "GPU-0"]}, ("GPU-0", "GPU-1"), id="one NUMA node"),
+        pytest.param({"1": ["b"], "0": ["c", "a"]}, ("a", "b", "c"), id="several"),
+        pytest.param({"0": ["a"], "1": ["a"]}, ("a",), id="a device near both"),
+        pytest.param({"-1": ["a"]}, ("a",), id="a device near none"),
+        pytest.param({"0": None, "1": ["a"]}, ("a",), id="null"),
+    ],
+)
+def test_ids_are_gathered_over_numa_nodes(ids, found):
+    """Sorted, each once."""
+    assert read_checkpoint(body(entry(ids=ids))) == (CheckpointEntry("u1", "main", GPU, found),)
+
+
+def test_entries_stay_in_order_and_none_is_no_entry():
+    """Go writes an empty list as null."""
+    found = read_checkpoint(body(entry("u2"), entry("u1", "init")))
+    assert [(one.uid, one.container) for one in found] == [("u2", "main"), ("u1", "init")]
+    assert read_checkpoint(body()) == ()
+
+
+def test_entries_get_the_names_of_their_pods():
+    """Those of pods that are gone are nobody's any more."""
+    entries = read_checkpoint(body(entry("u1"), entry("gone"), entry("u2", "init")))
+    assert as_holdings(entries, [pod("u2", "b"), pod("u1", "a"), pod("u3", "c")]) == (
+        Holding("ns", "a", "main", GPU, ("GPU-0",), "u1"),
+        Holding("ns", "b", "init", GPU, ("GPU-0",), "u2"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        pytest.param(b"", "expected JSON", id="empty"),
+        pytest.param(b"{", "expected JSON", id="cut"),
+        pytest.param(b"[]", "body is []", id="a list"),
+        pytest.param(b"{}", "Data is None", id="no data"),
+        pytest.param(b'{"Data":7}', "Data is 7", id="data"),
+        pytest.param(b'{"Data":{"PodDeviceEntries":{}}}', "expected a list", id="entries"),
+        pytest.param(body(entry(uid="")), "PodUID is absent", id="no uid"),
+        pytest.param(body(entry(ContainerName=7)), "ContainerName is 7", id="container"),
+        pytest.param(body(entry(ResourceName=None)), "ResourceName is absent", id="no resource"),
+        pytest.param(
+            body(entry(ids=["GPU-0"])), "DeviceIDs is ['GPU-0']", id="the form before 1.20"
+        ),
+        pytest.param(body(entry(ids={})), "expected at least one id", id="no ids"),
+        pytest.param(body(entry(ids={"0": [7]})), "device id is 7", id="id"),
+        pytest.param(body(entry(ids={"0": [""]})), "device id is ''", id="empty id"),
+    ],
+)
+def test_another_form_is_refused(content, told):
+    """Read wrongly, devices in use would look free."""
+    with pytest.raises(CheckpointError, match="checkpoint of the device manager: ") as caught:
+        read_checkpoint(content)
+    assert told in str(caught.value)

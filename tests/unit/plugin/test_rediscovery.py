@@ -1,0 +1,179 @@
+"""What is served of a machine that becomes another one, and what is said where that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from plugin.errors import CdiError, ReadingError
+from plugin.machine import StockRules
+from plugin.rediscovery import Stocktaking
+from plugin.simulated.reader import SimulatedMachine
+from tests.unit.plugin.node_values import NODE
+from topology.errors import TopologyError
+from topology.model.node_topology import MeasuredPair, Measurement
+
+if TYPE_CHECKING:
+    from plugin.machine import MachineReading, Stock
+
+FIGURES = Measurement(pairs=(MeasuredPair(0, 7, 50.0),))
+"""Of a machine with eight GPUs."""
+
+
+@functools.cache
+def reading(recording: str) -> MachineReading:
+    """A machine that is not there."""
+    with contextlib.closing(SimulatedMachine(recording, node_name=NODE)) as machine:
+        return machine.read()
+
+
+EIGHT, FOUR = reading("dgx-1-v100"), reading("4x-l40s")
+
+
+@dataclass
+class Node:
+    """Who makes ready, serves and logs. Each fault meets one making ready."""
+
+    rules: StockRules = field(default_factory=StockRules)
+    faults: list[Exception] = field(default_factory=list)
+    prepared: list[MachineReading] = field(default_factory=list)
+    served: list[MachineReading] = field(default_factory=list)
+    lines: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    may_go: asyncio.Event = field(default_factory=asyncio.Event)
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def prepare(self, stock: Stock) -> None:
+        """Make ready once the test lets it."""
+        self.prepared.append(stock.reading)
+        self.moved.set()
+        await self.may_go.wait()
+        if self.faults:
+            raise self.faults.pop(0)
+
+    def serve(self, stock: Stock) -> None:
+        """Note it."""
+        self.served.append(stock.reading)
+        self.moved.set()
+
+    def _note(self, event, **fields):
+        self.lines.append((event, fields))
+        self.moved.set()
+
+    debug = info = warning = _note
+
+    def stocktaking(self):
+        """What is tried."""
+        return Stocktaking(EIGHT, self.rules, prepare=self.prepare, serve=self.serve, log=self)
+
+    async def until(self, is_so):
+        """Wait until something of this was noted."""
+        async with asyncio.timeout(10.0):
+            while not is_so():
+                self.moved.clear()
+                await self.moved.wait()
+
+
+def test_what_is_served_was_made_ready_before():
+    """A container that gets a device which its runtime does not know would not start."""
+
+    async def go():
+        node = Node()
+        node.stocktaking().see(FOUR)
+        await node.until(lambda: node.prepared)
+        assert (node.prepared, node.served) == ([FOUR], [])
+        node.may_go.set()
+        await node.until(lambda: node.served)
+        assert (node.prepared, node.served, node.lines) == ([FOUR], [FOUR], [])
+
+    asyncio.run(go())
+
+
+def test_only_the_latest_of_several_readings_is_served():
+    """However many come while one is made ready; and the next one begins anew."""
+
+    async def go():
+        node = Node()
+        stocktaking = node.stocktaking()
+        stocktaking.see(FOUR)
+        await node.until(lambda: node.prepared)
+        stocktaking.see(FOUR)
+        stocktaking.see(EIGHT)
+        node.may_go.set()
+        await node.until(lambda: node.served)
+        assert (node.prepared, node.served) == ([FOUR, EIGHT], [EIGHT])
+        stocktaking.see(FOUR)
+        await node.until(lambda: len(node.served) == 2)
+        assert node.served == [EIGHT, FOUR]
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [
+        pytest.param(CdiError("full"), ("cdi_failed", {"reason": "full"}), id="description"),
+        pytest.param(
+            ReadingError("no IMEX"),
+            ("reader_failed", {"what": "stock", "reason": "no IMEX"}),
+            id="device nodes",
+        ),
+        pytest.param(
+            TopologyError("odd"),
+            ("reader_failed", {"what": "stock", "reason": "odd"}),
+            id="topology",
+        ),
+    ],
+)
+def test_what_cannot_be_served_is_told_and_tried_again(monkeypatch, fault, line):
+    """Folders fill up and are emptied; meanwhile what was served stays."""
+    monkeypatch.setattr("plugin.rediscovery.AGAIN_S", 0.05)
+
+    async def go():
+        node = Node(faults=[fault, fault])
+        node.may_go.set()
+        node.stocktaking().see(FOUR)
+        await node.until(lambda: node.served)
+        assert (node.prepared, node.served, node.lines) == ([FOUR] * 3, [FOUR], [line] * 2)
+
+    asyncio.run(go())
+
+
+def test_a_newer_reading_is_tried_at_once():
+    """The machine that did not suit the settings may be gone: the pause is 10 s."""
+
+    async def go():
+        node = Node(StockRules(measurement=FIGURES))
+        node.may_go.set()
+        stocktaking = node.stocktaking()
+        stocktaking.see(FOUR)
+        await node.until(lambda: node.lines)
+        ((event, fields),) = node.lines
+        assert (event, fields["what"], node.prepared) == ("reader_failed", "stock", [])
+        async with asyncio.timeout(5.0):
+            stocktaking.see(EIGHT)
+            await node.until(lambda: node.served)
+        assert node.served[0].gpus == EIGHT.gpus
+
+    asyncio.run(go())
+
+
+def test_nothing_is_served_once_it_is_stopped():
+    """The agent has ended; another one may have begun."""
+
+    async def go():
+        node = Node()
+        stocktaking = node.stocktaking()
+        stocktaking.stop()
+        stocktaking.see(FOUR)
+        await node.until(lambda: node.prepared)
+        stocktaking.stop()
+        node.may_go.set()
+        await asyncio.sleep(0.05)
+        assert (node.served, node.lines) == ([], [])
+
+    asyncio.run(go())

@@ -1,0 +1,483 @@
+"""The command line: what each command answers, its exit codes, and one sentence for each error."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from topology.cli import commands
+from topology.importers import FileFormat
+from topology.model import NO_LINK, UNKNOWN_LINK, Gpu, Nic, NodeTopology, PcieLevel, decode_topology
+from topology.recordings import load_recording, recording_names
+
+SMI = """\
+        GPU0    GPU1    GPU2    GPU3    CPU Affinity    NUMA Affinity
+GPU0     X      NV4     SYS     SYS     0-15    0
+GPU1    NV4      X      SYS     SYS     0-15    0
+GPU2    SYS     SYS      X      NV4     16-31   1
+GPU3    SYS     SYS     NV4      X      16-31   1
+"""
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run the program; give its exit code, standard output and standard error."""
+
+    def call(*arguments, stdin=b""):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as caught:
+            commands.main([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return int(caught.value.code or 0), printed.out, printed.err
+
+    return call
+
+
+@pytest.fixture
+def bridged(tmp_path):
+    """Keep a recording of two NVLink pairs in a file."""
+    path = tmp_path / "bridged.txt"
+    path.write_text(SMI)
+    return path
+
+
+# --- Commands -----------------------------------------------------------------------------------
+
+
+def test_show_prints_both_facts_about_every_pair(run):
+    """`topo -m` hides the PCIe level where there is NVLink; here both stand."""
+    code, out, err = run("show", "dgx-1-v100")
+    lines = out.splitlines()
+    links = lines[lines.index("Accelerator links") + 2]
+    levels = lines[lines.index("PCIe levels") + 2]
+    assert (code, err) == (0, "")
+    assert links.split() == ["GPU0", "X", "NV1", "NV1", "NV2", "NV2", "-", "-", "-"]
+    assert levels.split()[:9] == ["GPU0", "X", "PIX", "PHB", "PHB", "SYS", "SYS", "SYS", "SYS"]
+
+
+@pytest.mark.parametrize("name", recording_names())
+def test_every_shipped_machine_can_be_shown(run, name):
+    """No kind of machine may break the tables, and no line may hold terminal codes in a pipe."""
+    code, out, err = run("show", name)
+    assert (code, err) == (0, "")
+    assert out.startswith(name)
+    assert "\x1b" not in out
+    assert all(line == line.rstrip() for line in out.splitlines())
+
+
+def test_show_annotation_is_the_codec_text(run):
+    """The text can be pasted on a Node, and read back."""
+    code, out, _ = run("show", "--annotation", "summit")
+    assert code == 0
+    assert decode_topology(out).n_gpus == load_recording("summit").n_gpus
+
+
+def test_show_says_what_was_measured(run, bridged, tmp_path):
+    """Figures of this very node are part of what is known of it."""
+    (tmp_path / "m.json").write_text('{"pairs": [[0, 1, 50]], "nccl_version": "2.21"}')
+    code, out, _ = run("show", "--measured", tmp_path / "m.json", bridged)
+    assert code == 0
+    assert "1 pairs, 0 sets; message bytes ?, NCCL 2.21, date ?" in out
+
+
+def test_value_says_what_limits_a_set(run, bridged):
+    """A set over the sockets is worth what the socket link carries."""
+    code, out, _ = run("value", "--gpus", "0,2", "--gpu-model", "NVIDIA RTX A6000", bridged)
+    facts = dict(line.split("  ", 1) for line in out.splitlines() if "  " in line)
+    assert code == 0
+    assert facts["limited by"].strip() == "the link between CPU sockets"
+    assert facts["affinity nvlink"].strip() == "no"
+    assert facts["best set of 2"].strip().startswith("0,1 with ")
+
+
+def test_best_respects_free_and_must_include(run):
+    """The kubelet's own three inputs."""
+    code, out, _ = run(
+        "best", "--size", 2, "--free", "1,4-7", "--must-include", 1, "--json", "dgx-1-v100"
+    )
+    report = json.loads(out)
+    assert code == 0
+    assert report["request"]["free"] == [1, 4, 5, 6, 7]
+    assert report["selected"]["gpus"] == [1, 5]
+
+
+def test_best_names_the_affinity_that_was_asked_for(run):
+    """A preferred level may fail to hold, and then it says so."""
+    code, out, _ = run("best", "--size", 4, "--affinity", "switch", "dgx-1-v100")
+    assert code == 0
+    assert "affinity switch       no" in out
+
+
+def test_best_of_one_gpu_has_nothing_to_reduce(run):
+    """A single GPU is valued by what it leaves behind."""
+    code, out, _ = run("best", "--size", 1, "8x-l4")
+    assert code == 0
+    assert "nothing to reduce with one GPU" in out
+
+
+def test_best_without_a_fitting_set_exits_1(run):
+    """A script must be able to tell "does not fit" from "could not ask"."""
+    code, out, err = run(
+        "best", "--size", 4, "--affinity", "switch", "--policy", "required", "dgx-1-v100"
+    )
+    assert (code, err) == (1, "")
+    assert "never on this node" in out
+
+
+def test_best_asks_for_a_nic_and_a_bandwidth(run):
+    """All conditions of a pod can be tried without a pod."""
+    code, out, _ = run(
+        "best", "--size", 2, "--nic", "required", "--min-bandwidth", 30, "--json", "dgx-1-v100"
+    )
+    report = json.loads(out)
+    assert code == 0
+    assert report["request"]["nic"] == "required"
+    assert report["request"]["min_bandwidth_gbytes_per_s"] == 30
+
+
+def test_rank_lists_every_set_once(run):
+    """The order of preference on the empty machine, whole."""
+    code, out, _ = run("rank", "--size", 2, "--json", "dgx-1-v100")
+    report = json.loads(out)
+    assert code == 0
+    assert report["n_sets"] == len(report["sets"]) == 28
+    assert [entry["rank"] for entry in report["sets"]] == list(range(1, 29))
+    classes = [entry["value_class"] for entry in report["sets"]]
+    assert classes == sorted(classes)
+
+
+def test_rank_limit_cuts_the_list_and_says_so(run):
+    """Twelve thousand sets are seldom what is wanted."""
+    code, out, _ = run("rank", "--size", 8, "--limit", 2, "dgx-2")
+    assert code == 0
+    assert "2 of 12870 sets of 8" in out
+    assert "raw sum" not in out
+
+
+def test_measured_figures_overrule_the_labels(run, bridged, tmp_path):
+    """Measured beats labelled: a pair across the sockets may turn out the best."""
+    (tmp_path / "m.csv").write_text("0,2,90\n0,1,10\n2,3,10\n")
+    code, out, _ = run(
+        "rank", "--size", 2, "--measured", tmp_path / "m.csv", "--gpu-model", "A6000", bridged
+    )
+    assert code == 0
+    assert "raw sum" in out
+    first = out.splitlines()[3].split()
+    assert first[:2] == ["1", "0,2"]
+
+
+def test_a_measured_set_is_marked(run, bridged, tmp_path):
+    """Whoever reads a figure wants to know whether it was measured."""
+    (tmp_path / "m.csv").write_text("0,1,50\n0 1 2,20\n")
+    for gpus, is_measured in (("0,1", True), ("0-2", True), ("1-3", False)):
+        _, out, _ = run(
+            "value", "--gpus", gpus, "--measured", tmp_path / "m.csv", "--json", bridged
+        )
+        assert json.loads(out)["is_measured"] is is_measured
+
+
+@pytest.mark.parametrize("suffix", ["svg", "PNG"])
+def test_draw_writes_a_picture(run, tmp_path, suffix):
+    """The kind of picture follows from the name."""
+    target = tmp_path / f"a.{suffix}"
+    code, out, err = run(
+        "draw", "--gpus", "0,3", "--gpus", "5", "--title", "mine", "-o", target, "dgx-1-v100"
+    )
+    assert (code, out, err) == (0, "", "")
+    start = target.read_bytes()[:8]
+    assert start.startswith(b"<svg" if suffix == "svg" else b"\x89PNG")
+
+
+def test_recordings_lists_all(run):
+    """The names that may stand for FILE."""
+    code, out, _ = run("recordings")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[1:]] == list(recording_names())
+
+
+# --- Where FILE comes from ----------------------------------------------------------------------
+
+
+def test_dash_is_standard_input(run):
+    """So that `nvidia-smi topo -m | coterie-topology show -` works on any machine."""
+    code, out, _ = run("show", "-", stdin=SMI.encode())
+    assert code == 0
+    assert out.startswith("4 GPUs\n")
+
+
+def test_a_single_gpu_has_no_matrix(run):
+    """Nothing is said about pairs where there are none."""
+    code, out, _ = run(
+        "show", "-", stdin=b"        GPU0    NIC0\nGPU0     X      PIX\nNIC0    PIX     X\n"
+    )
+    assert code == 0
+    assert "Accelerator links" not in out
+
+
+def test_what_nobody_told_is_a_question_mark(run, monkeypatch):
+    """Unknown is neither zero nor nearest."""
+    level, own = PcieLevel.UNKNOWN, PcieLevel.SELF
+    dark = NodeTopology(
+        gpus=(Gpu(), Gpu()),
+        links=((NO_LINK, UNKNOWN_LINK), (UNKNOWN_LINK, NO_LINK)),
+        pcie=((own, level), (level, own)),
+        nics=(Nic("eth0", (level, level)),),
+    )
+    monkeypatch.setattr(commands, "recording_names", lambda: ("dark",))
+    monkeypatch.setattr(commands, "load_recording", lambda _name: dark)
+    rows = run("show", "dark")[1].splitlines()
+    assert rows[rows.index("Accelerator links") + 2].split() == ["GPU0", "X", "?"]
+    assert rows[rows.index("PCIe levels") + 2].split() == ["GPU0", "X", "?", "?"]
+    assert rows[rows.index("NICs") + 2].split() == ["eth0", "?", "?", "?", "?"]
+    assert rows[rows.index("Unknown") + 1 :][:3] == [
+        "model of the GPU: all 2 GPUs",
+        "NUMA node: all 2 GPUs",
+        "accelerator link: all 1 pairs",
+    ]
+
+
+def test_links_are_named_as_nvidia_smi_does(run, bridged):
+    """NV4 is what people know; a dash is where there surely is none."""
+    rows = run("show", bridged)[1].splitlines()
+    assert rows[rows.index("Accelerator links") + 2].split() == ["GPU0", "X", "NV4", "-", "-"]
+
+
+def test_a_file_names_its_machine(run, bridged):
+    """A picture or table without a name is hard to tell from another."""
+    assert run("show", bridged)[1].startswith("bridged\n")
+
+
+def test_format_skips_the_detection(run, bridged):
+    """A text that looks like something else can still be read."""
+    assert run("show", "--format", FileFormat.SMI.value, bridged)[0] == 0
+
+
+# --- Errors -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        pytest.param(
+            ["show", "nowhere.txt"],
+            3,
+            "'nowhere.txt' is neither a file nor a shipped machine",
+            id="no such file",
+        ),
+        pytest.param(["show", "."], 3, "'.' cannot be read", id="a folder"),
+        pytest.param(["show", "a\0b"], 3, "cannot be read", id="a name that no file can have"),
+        pytest.param(["show", "-"], 3, "no recording that can be read", id="nothing on stdin"),
+        pytest.param(["show", "--format", "nccl-xml", "{file}"], 3, "XML", id="another format"),
+        pytest.param(
+            ["show", "--gpu-model", "A100", "summit"],
+            2,
+            "summit is a shipped machine, expected no --gpu-model",
+            id="a shipped machine knows its model",
+        ),
+        pytest.param(
+            ["show", "--format", "recording", "summit"],
+            2,
+            "summit is a shipped machine",
+            id="a shipped machine knows its format",
+        ),
+        pytest.param(
+            ["show", "--json", "--annotation", "summit"], 2, "exclude each other", id="two outputs"
+        ),
+        pytest.param(
+            ["show", "--measured", "{file}", "summit"],
+            3,
+            "measurement line 1 is",
+            id="no measurement",
+        ),
+        pytest.param(
+            ["show", "--measured", "{pair}", "8x-l4"],
+            3,
+            "GPU 9 is not there, expected 0..7",
+            id="measured on another machine",
+        ),
+        pytest.param(
+            ["value", "--gpus", "0,8", "8x-l4"],
+            2,
+            "set: GPU 8 is not there, expected 0..7",
+            id="a GPU too many",
+        ),
+        pytest.param(
+            ["value", "--gpus", "", "8x-l4"], 2, "--gpus is '', expected GPU indices", id="empty"
+        ),
+        pytest.param(
+            ["value", "--gpus", "0,x", "8x-l4"], 2, "expected GPU indices", id="no number"
+        ),
+        pytest.param(
+            ["value", "--gpus", "3-1", "8x-l4"], 2, "expected the lower index first", id="backwards"
+        ),
+        pytest.param(
+            ["value", "--gpus", "0-99999", "8x-l4"], 2, "expected GPU indices", id="huge range"
+        ),
+        pytest.param(
+            ["best", "--size", "2", "--free", "8", "8x-l4"],
+            2,
+            "free set: GPU 8 is not there",
+            id="free GPU",
+        ),
+        pytest.param(
+            ["best", "--size", "2", "--must-include", "9", "8x-l4"],
+            2,
+            "must-include set: GPU 9 is not there",
+            id="must-include GPU",
+        ),
+        pytest.param(
+            ["best", "--size", "2", "--min-bandwidth", "-1", "8x-l4"],
+            2,
+            "expected a finite number above 0",
+            id="negative bandwidth",
+        ),
+        pytest.param(
+            ["best", "--size", "1", "--min-bandwidth", "5", "8x-l4"],
+            2,
+            "one has nothing to reduce",
+            id="bandwidth of one GPU",
+        ),
+        pytest.param(["rank", "--size", "9", "8x-l4"], 2, "expected 1..8", id="size above n"),
+        pytest.param(["best", "--size", "9", "8x-l4"], 2, "size is 9, expected 1..8", id="too big"),
+        pytest.param(
+            ["draw", "-o", "a.pdf", "8x-l4"],
+            2,
+            "--output is 'a.pdf', expected a name in .svg or .png",
+            id="another kind of picture",
+        ),
+        pytest.param(
+            ["draw", "-o", "/nowhere/a.svg", "8x-l4"], 3, "cannot be written", id="no such folder"
+        ),
+        pytest.param(
+            ["draw", "-o", "a.svg", "--gpus", "8", "8x-l4"], 2, "GPU 8 is not there", id="drawn set"
+        ),
+    ],
+)
+def test_errors_are_one_sentence_and_a_code(run, bridged, tmp_path, arguments, code, message):
+    """No traceback, nothing on standard output, and a code that a script can act on."""
+    (tmp_path / "pair.csv").write_text("0,9,5")
+    places = {"{file}": str(bridged), "{pair}": str(tmp_path / "pair.csv")}
+    found, out, err = run(*(places.get(argument, argument) for argument in arguments))
+    assert (found, out) == (code, "")
+    assert message in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param([], id="no command"),
+        pytest.param(["paint"], id="no such command"),
+        pytest.param(["show"], id="no FILE"),
+        pytest.param(["show", "--color", "summit"], id="no such option"),
+        pytest.param(["best", "--size", "0", "summit"], id="size 0"),
+        pytest.param(["best", "--size", "2.5", "summit"], id="fractional size"),
+        pytest.param(["best", "--size", "2", "--affinity", "nvlnk", "summit"], id="misspelt"),
+        pytest.param(["show", "--format", "pdf", "summit"], id="no such format"),
+    ],
+)
+def test_wrong_usage_exits_2(run, arguments):
+    """Wrong usage is told apart from a file that cannot be read."""
+    assert run(*arguments)[0] == 2
+
+
+def test_help_names_the_exit_codes(run):
+    """Whoever writes a script looks there."""
+    code, out, _ = run("--help")
+    assert code == 0
+    assert "Exit codes" in out
+
+
+def test_a_huge_file_is_refused_unread(run, tmp_path, monkeypatch):
+    """A device or a log of gigabytes must not fill the memory."""
+    monkeypatch.setattr(commands, "MAX_BYTES", 10)
+    (tmp_path / "big").write_text("x" * 11)
+    code, _, err = run("show", tmp_path / "big")
+    assert code == 3
+    assert "more than 10 bytes" in err
+
+
+def test_without_matplotlib_drawing_exits_4(run, tmp_path, monkeypatch):
+    """The extra is optional, and its absence explains itself."""
+    monkeypatch.setitem(sys.modules, "topology.draw.render", None)
+    code, _, err = run("draw", "-o", tmp_path / "a.svg", "summit")
+    assert code == 4
+    assert err.startswith("error: ")
+
+
+def test_terminal_codes_in_a_file_are_not_printed(run, tmp_path):
+    """A recording from outside must not drive the terminal."""
+    path = tmp_path / "a.txt"
+    path.write_text("GPU0 X NV4\nGPU1 NV4 X\x1b]0;owned\x07\n")
+    for arguments in (["show", path], ["show", "--gpu-model", "x\x1b[31m", "-"]):
+        _, out, err = run(*arguments, stdin=SMI.encode())
+        assert "\x1b" not in out + err
+
+
+# --- Bigger nodes, other machines ---------------------------------------------------------------
+
+
+@pytest.fixture
+def big(tmp_path):
+    """Keep a machine of 20 GPUs in a file: above what tables hold."""
+    path = tmp_path / "big.csv"
+    rows = [["X" if i == j else "NV18" for j in range(20)] for i in range(20)]
+    path.write_text("\n".join(" ".join(row) for row in rows))
+    return path
+
+
+def test_nodes_above_16_gpus_are_answered(run, big):
+    """A rack-scale NVLink domain has 72."""
+    assert json.loads(run("best", "--size", 4, "--json", big)[1])["selected"]["gpus"]
+    value = json.loads(run("value", "--gpus", "0,19", "--json", big)[1])
+    assert value["value_gbytes_per_s"] > 0
+
+
+@pytest.mark.parametrize("command", ["rank", "measured"])
+def test_what_tables_alone_can_answer_is_refused_above_16_gpus(run, big, tmp_path, command):
+    """Two to the twentieth sets are no list, and measurements do not enter such nodes."""
+    (tmp_path / "m.csv").write_text("0,1,50")
+    arguments = {
+        "rank": ["rank", "--size", 2, big],
+        "measured": ["value", "--gpus", "0,1", "--measured", tmp_path / "m.csv", big],
+    }[command]
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert "20 GPUs, expected at most 16" in err
+
+
+def test_a_set_of_mixed_models_has_a_value_but_no_affinity(run, monkeypatch):
+    """Such a set is given to pods that do not care, so its value must be told."""
+    off = ((NO_LINK, NO_LINK), (NO_LINK, NO_LINK))
+    pix, own = PcieLevel.PIX, PcieLevel.SELF
+    mixed = NodeTopology(
+        gpus=(Gpu(model="Tesla T4"), Gpu(model="NVIDIA L4")),
+        links=off,
+        pcie=((own, pix), (pix, own)),
+    )
+    monkeypatch.setattr(commands, "recording_names", lambda: ("mixed",))
+    monkeypatch.setattr(commands, "load_recording", lambda _name: mixed)
+    report = json.loads(run("value", "--gpus", "0,1", "--json", "mixed")[1])
+    assert report["best_gpus"] is None
+    assert report["best_value_gbytes_per_s"] is None
+    assert report["value_gbytes_per_s"] > 0
+    assert not report["has_switch"]
+    assert "best set of 2" not in run("value", "--gpus", "0,1", "mixed")[1]
+
+
+def test_the_module_runs_as_a_program():
+    """`python -m topology` is the documented way without an installed script."""
+    done = subprocess.run(
+        [sys.executable, "-m", "topology", "best", "--size", "2", "summit"],
+        cwd=Path(commands.__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "best set" in done.stdout

@@ -1,0 +1,104 @@
+"""The JSON of the command line: schemas are documented, and what any machine gives keeps them."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ConfigDict, TypeAdapter
+
+from tests.strategies import node_topologies
+from topology.errors import InvalidRequest
+from topology.recordings import load_recording, recording_names
+from topology.report import values as report
+from topology.report.compute import (
+    Question,
+    report_best,
+    report_rank,
+    report_recordings,
+    report_show,
+    report_value,
+)
+from topology.report.values import (
+    BestReport,
+    RankReport,
+    RecordingsReport,
+    ShowReport,
+    ValueReport,
+)
+
+for name in report.__all__:
+    # Only these tests know pydantic: it turns the classes and their docstrings into schemas.
+    if isinstance(getattr(report, name), type):
+        getattr(report, name).__pydantic_config__ = ConfigDict(
+            use_attribute_docstrings=True, strict=True
+        )
+
+ADAPTERS: dict[str, TypeAdapter[Any]] = {
+    "show": TypeAdapter(ShowReport),
+    "value": TypeAdapter(ValueReport),
+    "best": TypeAdapter(BestReport),
+    "rank": TypeAdapter(RankReport),
+    "recordings": TypeAdapter(RecordingsReport),
+}
+
+
+def check(command, answer):
+    """Read a report's JSON back as strictly as its schema says, and get the same report."""
+    assert ADAPTERS[command].validate_json(json.dumps(asdict(answer))) == answer
+
+
+@pytest.mark.parametrize("command", ADAPTERS)
+def test_schema_is_documented(command, root, check_golden):
+    """Programs that read the output are written against docs/schemas."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    schema |= ADAPTERS[command].json_schema(mode="serialization")
+    text = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+    check_golden(root / "docs" / "schemas" / f"{command}.json", text)
+
+
+@pytest.mark.parametrize("name", recording_names())
+def test_reports_of_shipped_machines_keep_the_schema(name):
+    """Every kind of machine, through every command."""
+    topology = load_recording(name)
+    check("show", report_show(topology))
+    check("rank", report_rank(topology, 2, limit=3))
+    check("value", report_value(topology, (0, topology.n_gpus - 1)))
+    check("best", report_best(topology, Question(2)))
+    check("best", report_best(topology, Question(2, free=(0,))))
+
+
+def test_report_of_recordings_keeps_the_schema():
+    """The list of names is read by programs, too."""
+    check("recordings", report_recordings({"summit": load_recording("summit")}))
+
+
+@given(topology=node_topologies(max_gpus=5), data=st.data())
+@settings(max_examples=25)
+def test_reports_of_any_machine_keep_the_schema(topology, data):
+    """Recorded machines only show the usual corners of the model."""
+    gpus = data.draw(st.sets(st.integers(0, topology.n_gpus - 1), min_size=1))
+    check("show", report_show(topology))
+    check("value", report_value(topology, gpus))
+    check("best", report_best(topology, Question(len(gpus))))
+    check("rank", report_rank(topology, len(gpus)))
+
+
+def test_a_value_is_the_one_that_places_pods():
+    """`value` of the set that `best` chose says the same, and `rank` says it of its first."""
+    topology = load_recording("dgx-1-v100")
+    best = report_best(topology, Question(3)).selected
+    assert best is not None
+    value = report_value(topology, best.gpus)
+    first = report_rank(topology, 3, limit=1).sets[0]
+    assert value.value_gbytes_per_s == best.value_gbytes_per_s == first.value_gbytes_per_s
+    assert value.best_gpus == best.gpus
+    assert value.loss == best.loss == 0
+
+
+def test_an_empty_set_has_no_value():
+    """There is nothing to ask."""
+    with pytest.raises(InvalidRequest, match="set holds no GPU, expected at least one"):
+        report_value(load_recording("summit"), ())

@@ -1,0 +1,56 @@
+"""The other texts of the contract: pod annotations as a policy, plans, device reports.
+
+Reads and writes texts; values no set.
+"""
+
+from topology.annotations.devices_report import (
+    DeviceHold,
+    DevicesReport,
+    MissingDevices,
+    TopologyManagerPolicy,
+    TopologyManagerScope,
+    UnhealthyDevice,
+    decode_devices,
+    encode_devices,
+)
+from topology.annotations.plan import (
+    ContainerPlan,
+    Plan,
+    decode_plan,
+    encode_allocation,
+    encode_plan,
+)
+from topology.annotations.policy import (
+    DEFAULT_POLICY,
+    Affinity,
+    NicRule,
+    PlacementPolicy,
+    Prefer,
+    Strength,
+    is_remainder_first,
+    parse_policy,
+)
+
+__all__ = [
+    "DEFAULT_POLICY",
+    "Affinity",
+    "ContainerPlan",
+    "DeviceHold",
+    "DevicesReport",
+    "MissingDevices",
+    "NicRule",
+    "PlacementPolicy",
+    "Plan",
+    "Prefer",
+    "Strength",
+    "TopologyManagerPolicy",
+    "TopologyManagerScope",
+    "UnhealthyDevice",
+    "decode_devices",
+    "decode_plan",
+    "encode_allocation",
+    "encode_devices",
+    "encode_plan",
+    "is_remainder_first",
+    "parse_policy",
+]

@@ -1,0 +1,227 @@
+"""The text of the node annotation `coterie.gpu/devices`: what the plans on pods cannot tell.
+
+What it answers: how a node's agent says which devices are bad, who holds devices without a plan or
+other than planned, who runs without the devices it asks for, and what the kubelet's Topology
+Manager would allow; and how a reader gets the very same value back. It never says what a plan says
+already, so that the normal life of a pod changes nothing here. It must never guess: text that is no
+report of major version 1 raises `CodecError`, and nothing else does.
+
+The text is compact JSON. Unknown keys are ignored (a later minor version may add some).
+
+    v            major.minor: "1.1" with `missing`, else "1.0": what it says alone changes a text
+    generation   grows with every report of this agent
+    unhealthy    [{id, reason}]; a device that is not here is healthy
+    holds        [{uid, namespace, name, container, resource, ids}]
+    missing      [{uid, namespace, name, container, resource}] of containers that run without any
+    policy       none, best-effort, restricted or single-numa-node; absent where it is unknown
+    scope        container or pod; absent where it is unknown
+
+Policies and scopes bear the kubelet's own names (pkg/kubelet/apis/config/types.go, 1.36).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from topology.errors import InvalidTopology, quote
+from topology.model import check_version, names, read_text, write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from topology.model import Field
+
+__all__ = [
+    "DeviceHold",
+    "DevicesReport",
+    "MissingDevices",
+    "TopologyManagerPolicy",
+    "TopologyManagerScope",
+    "UnhealthyDevice",
+    "decode_devices",
+    "encode_devices",
+]
+
+_TITLE = "devices text"
+_MINOR_OF_MISSING = 1
+"""The minor version that brought `missing`."""
+
+
+class TopologyManagerPolicy(Enum):
+    """How strictly the kubelet aligns a container's (or pod's) resources to NUMA nodes."""
+
+    NONE = "none"
+    BEST_EFFORT = "best-effort"
+    RESTRICTED = "restricted"
+    SINGLE_NUMA_NODE = "single-numa-node"
+
+
+class TopologyManagerScope(Enum):
+    """What the kubelet aligns together."""
+
+    CONTAINER = "container"
+    POD = "pod"
+
+
+@dataclass(frozen=True, slots=True)
+class UnhealthyDevice:
+    """A device that is not to be given away, and why, for people."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHold:
+    """The devices that one container of a pod really has, of one resource."""
+
+    uid: str
+    namespace: str
+    name: str
+    container: str
+    resource: str
+    ids: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        where = f"hold of container {quote(self.container)} of pod {quote(self.uid)}"
+        if not self.ids:
+            msg = f"{where} has no ids, expected at least one"
+            raise InvalidTopology(msg)
+        _check_once(self.ids, f"{where}: device id")
+
+
+@dataclass(frozen=True, slots=True)
+class MissingDevices:
+    """One container runs without the devices of a resource that it asks for.
+
+    What its pod has of that resource all the same, the holds of the same report and its plan tell.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    container: str
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesReport:
+    """What a node's agent reports; holds of no plan, or of other devices than planned.
+
+    `policy` and `scope` are None where the agent could not learn them. Containers of one pod may
+    hold the same id (an init container hands its own on).
+    """
+
+    generation: int = 0
+    unhealthy: tuple[UnhealthyDevice, ...] = ()
+    holds: tuple[DeviceHold, ...] = ()
+    policy: TopologyManagerPolicy | None = None
+    scope: TopologyManagerScope | None = None
+    missing: tuple[MissingDevices, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_once((one.id for one in self.unhealthy), "unhealthy device")
+        _check_once(
+            ((one.uid, one.container, one.resource) for one in self.holds), "hold (uid, container)"
+        )
+        _check_once(
+            ((one.uid, one.container, one.resource) for one in self.missing),
+            "missing (uid, container)",
+        )
+
+
+def _check_once(members: Iterable[Hashable], what: str) -> None:
+    for member, count in Counter(members).most_common(1):
+        if count > 1:
+            msg = f"{what} {quote(member)} is given {count} times, expected once"
+            raise InvalidTopology(msg)
+
+
+def encode_devices(report: DevicesReport) -> str:
+    """Write a report as annotation text; equal values give equal text.
+
+    Raises `CodecError` where no annotation could hold the text.
+
+    >>> encode_devices(DevicesReport(3, (UnhealthyDevice("GPU-1", "XID 79"),)))
+    '{"v":"1.0","generation":3,"unhealthy":[{"id":"GPU-1","reason":"XID 79"}]}'
+    """
+    minor = _MINOR_OF_MISSING if report.missing else names.SCHEMA_MINOR
+    body: dict[str, object] = {
+        "v": f"{names.SCHEMA_MAJOR}.{minor}",
+        "generation": report.generation,
+    }
+    if report.unhealthy:
+        body["unhealthy"] = [{"id": one.id, "reason": one.reason} for one in report.unhealthy]
+    if report.holds:
+        body["holds"] = [_container_body(one) | {"ids": list(one.ids)} for one in report.holds]
+    if report.missing:
+        body["missing"] = [_container_body(one) for one in report.missing]
+    if report.policy is not None:
+        body["policy"] = report.policy.value
+    if report.scope is not None:
+        body["scope"] = report.scope.value
+    return write_text(body, _TITLE)
+
+
+def decode_devices(text: str) -> DevicesReport:
+    """Read annotation text of major version 1 (any minor).
+
+    Raises `CodecError`, and nothing else, for any other text.
+
+    >>> decode_devices('{"v":"2.0"}')
+    Traceback (most recent call last):
+    topology.errors.CodecError: devices text: v is '2.0', expected major version 1
+    """
+    return read_text(text, _TITLE, _read_report)
+
+
+def _container_body(one: DeviceHold | MissingDevices) -> dict[str, object]:
+    return {
+        "uid": one.uid,
+        "namespace": one.namespace,
+        "name": one.name,
+        "container": one.container,
+        "resource": one.resource,
+    }
+
+
+def _read_report(root: Field) -> DevicesReport:
+    check_version(root.need("v"))
+    unhealthy, holds = root.get("unhealthy"), root.get("holds")
+    missing, policy, scope = root.get("missing"), root.get("policy"), root.get("scope")
+    return DevicesReport(
+        generation=root.need("generation").integer(),
+        unhealthy=() if unhealthy is None else tuple(map(_read_unhealthy, unhealthy.items())),
+        holds=() if holds is None else tuple(map(_read_hold, holds.items())),
+        policy=None if policy is None else policy.choice(TopologyManagerPolicy),
+        scope=None if scope is None else scope.choice(TopologyManagerScope),
+        missing=() if missing is None else tuple(map(_read_missing, missing.items())),
+    )
+
+
+def _read_unhealthy(field: Field) -> UnhealthyDevice:
+    return UnhealthyDevice(field.need("id").text(), field.need("reason").text())
+
+
+def _read_hold(field: Field) -> DeviceHold:
+    return DeviceHold(
+        uid=field.need("uid").text(),
+        namespace=field.need("namespace").text(),
+        name=field.need("name").text(),
+        container=field.need("container").text(),
+        resource=field.need("resource").text(),
+        ids=tuple(one.text() for one in field.need("ids").items()),
+    )
+
+
+def _read_missing(field: Field) -> MissingDevices:
+    return MissingDevices(
+        uid=field.need("uid").text(),
+        namespace=field.need("namespace").text(),
+        name=field.need("name").text(),
+        container=field.need("container").text(),
+        resource=field.need("resource").text(),
+    )

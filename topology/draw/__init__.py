@@ -1,0 +1,4 @@
+"""A machine as a picture.
+
+An end: nothing but the command line imports it.
+"""

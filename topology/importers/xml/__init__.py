@@ -1,0 +1,4 @@
+"""Importers of XML: NCCL's topology and hwloc.
+
+Text to a topology; knows no file.
+"""

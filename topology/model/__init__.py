@@ -1,0 +1,74 @@
+"""A node's accelerators and how they are connected, as checked values, and their texts.
+
+Knows machines; knows no pod and no bandwidth of a set.
+"""
+
+from topology.model.codec import decode_topology, encode_topology, levels_text, links_text
+from topology.model.fields import Field
+from topology.model.gpu_models import GA102_GENERATION, GpuModel, find_gpu_model
+from topology.model.json_text import check_version, read_text, write_text
+from topology.model.links import (
+    DEFAULT_CONSTANTS,
+    FITTED_MESSAGE_BYTES,
+    REFERENCE_MESSAGE_BYTES,
+    ModelConstants,
+    link_rate,
+    pcie_rate,
+    socket_rate,
+)
+from topology.model.measurement_file import parse_measurement, write_measurement
+from topology.model.names import DEFAULT_RESOURCE
+from topology.model.node_topology import (
+    MAX_GPUS,
+    MAX_LINKS,
+    NO_LINK,
+    UNKNOWN_LINK,
+    AcceleratorLink,
+    CpuPlatform,
+    Gpu,
+    LinkKind,
+    Nic,
+    NodeTopology,
+    P2pAccess,
+    PcieLevel,
+    SwitchFabric,
+    normalise_pci_bus_id,
+)
+
+__all__ = [
+    "DEFAULT_CONSTANTS",
+    "DEFAULT_RESOURCE",
+    "FITTED_MESSAGE_BYTES",
+    "GA102_GENERATION",
+    "MAX_GPUS",
+    "MAX_LINKS",
+    "NO_LINK",
+    "REFERENCE_MESSAGE_BYTES",
+    "UNKNOWN_LINK",
+    "AcceleratorLink",
+    "CpuPlatform",
+    "Field",
+    "Gpu",
+    "GpuModel",
+    "LinkKind",
+    "ModelConstants",
+    "Nic",
+    "NodeTopology",
+    "P2pAccess",
+    "PcieLevel",
+    "SwitchFabric",
+    "check_version",
+    "decode_topology",
+    "encode_topology",
+    "find_gpu_model",
+    "levels_text",
+    "link_rate",
+    "links_text",
+    "normalise_pci_bus_id",
+    "parse_measurement",
+    "pcie_rate",
+    "read_text",
+    "socket_rate",
+    "write_measurement",
+    "write_text",
+]

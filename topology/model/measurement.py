@@ -1,0 +1,92 @@
+"""What was measured on a node: bandwidths of pairs and sets, and how they came about.
+
+What it answers: the part of a node's model that people measure, as frozen values that check
+themselves; `topology.model.node_topology` offers them with the rest of the model. It never lets a
+figure change a value (`topology.value.measured`) and reads no file
+(`topology.model.measurement_file`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from topology.errors import InvalidTopology
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "MAX_MEASURED",
+    "MIN_MEASURED",
+    "MeasuredPair",
+    "MeasuredSet",
+    "Measurement",
+    "first_repeated",
+]
+
+MIN_MEASURED, MAX_MEASURED = 1e-3, 1e6
+"""Measured GB/s that may be real: a thousandth of a GB/s is a broken link, a million is beyond any
+set of GPUs in one node."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPair:
+    """Measured all-reduce bus bandwidth of two GPUs, GB/s, first < second."""
+
+    first: int
+    second: int
+    bandwidth_gbytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSet:
+    """Measured all-reduce bus bandwidth of a set of GPUs (ascending indices), GB/s."""
+
+    gpus: tuple[int, ...]
+    bandwidth_gbytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Bandwidths measured on this very node, and how: NCCL all_reduce_perf bus bandwidth.
+
+    `message_bytes` is the message size of the run, None where nobody told.
+    """
+
+    pairs: tuple[MeasuredPair, ...] = ()
+    sets: tuple[MeasuredSet, ...] = ()
+    message_bytes: int | None = None
+    nccl_version: str | None = None
+    date: str | None = None
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        named: list[tuple[tuple[int, ...], float]]
+        named = [((p.first, p.second), p.bandwidth_gbytes_per_s) for p in self.pairs]
+        named += [(s.gpus, s.bandwidth_gbytes_per_s) for s in self.sets]
+        for gpus, bandwidth in named:
+            if len(gpus) < 2 or any(g < 0 for g in gpus) or list(gpus) != sorted(set(gpus)):  # noqa: PLR2004 - a pair
+                msg = f"measured set {gpus}: expected at least 2 different GPUs, ascending"
+                raise InvalidTopology(msg)
+            if not MIN_MEASURED <= bandwidth <= MAX_MEASURED:
+                expected = f"expected a positive number, {MIN_MEASURED:g}..{MAX_MEASURED:g}"
+                msg = f"measured set {gpus}: {bandwidth} GB/s, {expected}"
+                raise InvalidTopology(msg)
+        for label, keys in (
+            ("pair", [(p.first, p.second) for p in self.pairs]),
+            ("set", [s.gpus for s in self.sets]),
+        ):
+            if len(keys) != len(set(keys)):
+                twice = first_repeated(keys)
+                msg = f"measured {label} {twice} is given twice, expected once"
+                raise InvalidTopology(msg)
+        if self.message_bytes is not None and self.message_bytes < 1:
+            msg = f"measurement: message_bytes is {self.message_bytes}, expected at least 1"
+            raise InvalidTopology(msg)
+
+
+def first_repeated(keys: Sequence[object]) -> object:
+    """Return the key that the shortest prefix repeats; linear, since a text may hold thousands."""
+    first_seen = {key: i for i, key in reversed(list(enumerate(keys)))}
+    return next(key for i, key in enumerate(keys) if first_seen[key] != i)

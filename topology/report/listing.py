@@ -1,0 +1,308 @@
+"""Reports laid out for people: notes and tables of text.
+
+What it answers: which lines and tables a person sees for a report of `topology.report.values`. It
+computes nothing and knows no terminal: `topology.cli.commands` prints the blocks. All foreign text
+passes `topology.printable`; what nobody told is "?", what is not there is "-".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from topology.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from topology.report.values import (
+        BestReport,
+        MachineReport,
+        NicReport,
+        PairReport,
+        RankReport,
+        RecordingsReport,
+        ShowReport,
+        ValueReport,
+    )
+
+__all__ = [
+    "Block",
+    "Grid",
+    "Note",
+    "list_best",
+    "list_rank",
+    "list_recordings",
+    "list_show",
+    "list_value",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line of text; `is_heading` stands out."""
+
+    text: str
+    is_heading: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table: every row has a cell for each column; empty headings make a list of facts."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right_aligned: frozenset[int] = frozenset()
+
+
+Block: TypeAlias = Note | Grid
+
+_LINK_PREFIX = {"nvlink": "NV", "xgmi": "XG", "c2c": "C2C-", "metaxlink": "MX"}
+_LIMITS = {
+    "nothing": "nothing to reduce",
+    "switch": "switch ports",
+    "ring": "closed rings of direct links",
+    "relay": "direct links, some relayed by members",
+    "port": "a GPU's PCIe port",
+    "uplink": "a PCIe switch's uplink",
+    "socket": "the link between CPU sockets",
+}
+
+
+def list_show(report: ShowReport) -> list[Block]:
+    """List a machine: GPUs, both matrices, fabrics, NICs, what is unknown."""
+    models = Counter(gpu.model or "unknown model" for gpu in report.gpus)
+    inventory = ", ".join(f"{count} x {printable(model)}" for model, count in models.items())
+    facts = [
+        ("GPUs", inventory),
+        ("source", _text(report.source)),
+        ("P2P over PCIe", _text(None if report.p2p == "unknown" else report.p2p)),
+        ("CPU", _text(None if report.cpu == "unknown" else report.cpu)),
+        ("digest", report.machine.digest),
+    ]
+    if report.measurement is not None:
+        measured = report.measurement
+        text = (
+            f"{measured.n_pairs} pairs, {measured.n_sets} sets; message bytes "
+            f"{_text(measured.message_bytes)}, NCCL {_text(measured.nccl_version)}, "
+            f"date {_text(measured.date)}"
+        )
+        facts.append(("measured", text))
+    blocks: list[Block] = [Note(_name(report.machine), is_heading=True), _facts(facts)]
+    blocks += [Note("GPUs", is_heading=True), _gpu_grid(report)]
+    if len(report.gpus) > 1:
+        links = {pair.gpus: _link(pair) for pair in report.pairs}
+        blocks += [Note("Accelerator links", is_heading=True), _matrix(report, links, ())]
+        levels = {pair.gpus: pair.pcie_level or "?" for pair in report.pairs}
+        blocks += [Note("PCIe levels", is_heading=True), _matrix(report, levels, report.nics)]
+    if report.fabrics:
+        blocks += [Note("Switch fabrics", is_heading=True), _fabric_grid(report)]
+    if report.nics:
+        blocks += [Note("NICs", is_heading=True), _nic_grid(report)]
+    blocks.append(Note("Unknown", is_heading=True))
+    blocks.extend(Note(text) for text in report.unknown or ("nothing",))
+    return blocks
+
+
+def list_value(report: ValueReport) -> list[Block]:
+    """List what one set is worth."""
+    size = len(report.gpus)
+    facts = [
+        ("set", _gpus(report.gpus)),
+        ("bandwidth", _bandwidth(report.value_gbytes_per_s, size)),
+        ("", f"all-reduce bus bandwidth at {_gibibytes(report.message_bytes)} messages"),
+        ("after the stated error", f"{report.floor_gbytes_per_s:.1f} GB/s"),
+        ("limited by", _LIMITS[report.limit]),
+        ("class", f"{report.value_class} (0 is the best)"),
+    ]
+    if report.best_gpus is not None and report.best_value_gbytes_per_s is not None:
+        best = _bandwidth(report.best_value_gbytes_per_s, size)
+        facts += [
+            ("loss", f"{100 * report.loss:.1f} % against the best set of {size}"),
+            (f"best set of {size}", f"{_gpus(report.best_gpus)} with {best}"),
+        ]
+    facts += [
+        ("measured", _yes(is_true=report.is_measured)),
+        ("rests on unknowns", _yes(is_true=not report.is_known)),
+        ("affinity nvlink", _yes(is_true=report.has_nvlink)),
+        ("affinity switch", _yes(is_true=report.has_switch)),
+        ("affinity numa", _yes(is_true=report.has_numa)),
+        ("RDMA NIC within PXB", _yes(is_true=report.has_nic)),
+    ]
+    return [Note(_name(report.machine), is_heading=True), _facts(facts)]
+
+
+def list_best(report: BestReport) -> list[Block]:
+    """List the chosen set, or why there is none."""
+    heading = Note(_name(report.machine), is_heading=True)
+    if report.selected is None:
+        reason = report.unfit
+        text = "no set fits" if reason is None else f"{reason.reason} ({reason.detail})"
+        return [heading, Note(text)]
+    selected, size = report.selected, report.request.size_gpus
+    facts = [
+        ("best set", _gpus(selected.gpus)),
+        ("bandwidth", _bandwidth(selected.value_gbytes_per_s, size)),
+        ("limited by", _LIMITS[selected.limit]),
+        ("class", f"{selected.value_class} (0 is the best)"),
+        ("loss", f"{100 * selected.loss:.1f} % against the best set on the empty machine"),
+        ("cost to pods to come", f"{selected.remainder_cost_gpus:.2f} GPU-equivalents"),
+    ]
+    if report.request.affinity not in {"any", "none"}:
+        holds = _yes(is_true=selected.satisfies_affinity)
+        facts.append((f"affinity {report.request.affinity}", holds))
+    return [heading, _facts(facts)]
+
+
+def list_rank(report: RankReport) -> list[Block]:
+    """List every set in the order of preference."""
+    is_measured = any(entry.raw_sum for entry in report.sets)
+    columns = ("rank", "GPUs", "GB/s", "class", "limited by", "class sum", "raw sum")
+    rows = [
+        (
+            str(entry.rank),
+            _gpus(entry.gpus),
+            f"{entry.value_gbytes_per_s:.1f}",
+            str(entry.value_class),
+            _LIMITS[entry.limit],
+            f"{entry.class_sum:.1f}",
+            f"{entry.raw_sum:.1f}",
+        )
+        for entry in report.sets
+    ]
+    shown = len(columns) if is_measured else len(columns) - 1
+    listed = f"{len(report.sets)} of {report.n_sets} sets of {report.size_gpus}"
+    return [
+        Note(_name(report.machine), is_heading=True),
+        Note(f"{listed}, best first; GB/s at {_gibibytes(report.message_bytes)} messages"),
+        Grid(columns[:shown], tuple(row[:shown] for row in rows), frozenset({0, 2, 3, 5, 6})),
+    ]
+
+
+def list_recordings(report: RecordingsReport) -> list[Block]:
+    """List the machines that ship with the project."""
+    rows = tuple(
+        (
+            entry.name,
+            str(entry.n_gpus),
+            ", ".join(map(printable, entry.models)) or "?",
+            str(entry.n_nics),
+        )
+        for entry in report.recordings
+    )
+    return [Grid(("name", "GPUs", "model", "NICs"), rows, frozenset({1, 3}))]
+
+
+# --- Parts ---------------------------------------------------------------------------------------
+
+
+def _gpu_grid(report: ShowReport) -> Grid:
+    """Tabulate the GPUs, without the columns that nobody filled."""
+    columns = ("GPU", "model", "MiB", "NUMA", "PCI bus id", "uuid", "parent")
+    rows = [
+        (
+            str(gpu.index),
+            _text(gpu.model),
+            _text(gpu.memory_mib),
+            _text(gpu.numa_node),
+            _text(gpu.pci_bus_id),
+            _text(gpu.uuid),
+            _text(gpu.parent),
+        )
+        for gpu in report.gpus
+    ]
+    kept = [c for c in range(len(columns)) if c == 0 or any(row[c] != "?" for row in rows)]
+    right = frozenset(kept.index(c) for c in (0, 2, 3) if c in kept)
+    return Grid(
+        tuple(columns[c] for c in kept), tuple(tuple(row[c] for c in kept) for row in rows), right
+    )
+
+
+def _matrix(
+    report: ShowReport, cells: dict[tuple[int, int], str], nics: Sequence[NicReport]
+) -> Grid:
+    """Tabulate a fact about all pairs as nvidia-smi does, NICs as further columns."""
+    n = len(report.gpus)
+    columns = ("", *(f"GPU{j}" for j in range(n)), *(printable(nic.name) for nic in nics))
+    rows = tuple(
+        (
+            f"GPU{i}",
+            *("X" if i == j else cells[min(i, j), max(i, j)] for j in range(n)),
+            *(nic.pcie_levels[i] or "?" for nic in nics),
+        )
+        for i in range(n)
+    )
+    return Grid(columns, rows)
+
+
+def _link(pair: PairReport) -> str:
+    if pair.link is None:
+        return "?"
+    if pair.link == "none":
+        return "-"
+    return _LINK_PREFIX[pair.link] + ("?" if pair.n_links is None else str(pair.n_links))
+
+
+def _fabric_grid(report: ShowReport) -> Grid:
+    rows = tuple(
+        (
+            fabric.kind,
+            "up" if fabric.is_up else "down",
+            _gpus(fabric.gpus),
+            _gpus(fabric.n_links) if len(set(fabric.n_links)) > 1 else str(fabric.n_links[0]),
+            "-" if fabric.clique is None else printable(fabric.clique),
+        )
+        for fabric in report.fabrics
+    )
+    return Grid(("kind", "state", "GPUs", "links each", "clique"), rows)
+
+
+def _nic_grid(report: ShowReport) -> Grid:
+    rows = tuple(
+        (
+            printable(nic.name),
+            "?" if nic.is_rdma is None else _yes(is_true=nic.is_rdma),
+            _text(nic.numa_node),
+            _text(nic.pci_bus_id),
+            _nearest(nic),
+        )
+        for nic in report.nics
+    )
+    return Grid(("NIC", "RDMA", "NUMA", "PCI bus id", "nearest GPUs"), rows, frozenset({2}))
+
+
+def _nearest(nic: NicReport) -> str:
+    for level in ("PIX", "PXB", "PHB", "NODE", "SYS"):
+        gpus = [i for i, found in enumerate(nic.pcie_levels) if found == level]
+        if gpus:
+            return f"{_gpus(gpus)} ({level})"
+    return "?"
+
+
+def _facts(facts: Sequence[tuple[str, str]]) -> Grid:
+    return Grid(("", ""), tuple(facts))
+
+
+def _name(machine: MachineReport) -> str:
+    return printable(machine.name) if machine.name else f"{machine.n_gpus} GPUs"
+
+
+def _gpus(gpus: Iterable[int]) -> str:
+    return ",".join(map(str, gpus))
+
+
+def _text(value: str | int | None) -> str:
+    return "?" if value is None else printable(str(value))
+
+
+def _yes(*, is_true: bool) -> str:
+    return "yes" if is_true else "no"
+
+
+def _bandwidth(value: float, size: int) -> str:
+    return f"{value:.1f} GB/s" if size > 1 else "nothing to reduce with one GPU"
+
+
+def _gibibytes(count: int) -> str:
+    return f"{count / 2**30:g} GiB"

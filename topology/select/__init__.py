@@ -1,0 +1,37 @@
+"""Which set of GPUs a container or a pod gets.
+
+Chooses by tables; knows no cluster and no kubelet.
+"""
+
+from topology.select.fit import (
+    ContainerRequest,
+    ContainerRole,
+    PodFit,
+    fit_pod,
+    join_sets,
+    pod_size,
+)
+from topology.select.levels import affinity_level
+from topology.select.outcome import Selected, Unfit, UnfitReason
+from topology.select.selection import Machine, build_machine, rank_sets, select_set
+from topology.select.tables import MachineTables, build_tables, with_raw_figures
+
+__all__ = [
+    "ContainerRequest",
+    "ContainerRole",
+    "Machine",
+    "MachineTables",
+    "PodFit",
+    "Selected",
+    "Unfit",
+    "UnfitReason",
+    "affinity_level",
+    "build_machine",
+    "build_tables",
+    "fit_pod",
+    "join_sets",
+    "pod_size",
+    "rank_sets",
+    "select_set",
+    "with_raw_figures",
+]

@@ -1,0 +1,390 @@
+"""Which GPUs each container of a pod gets, all containers chosen together.
+
+What it answers: for a pod's container requests on one node's free GPUs, a set for every container,
+or why the pod does not fit. It changes nothing and knows no Kubernetes object.
+
+Method. Sidecars and app containers hold their GPUs side by side, so their sets are disjoint and
+chosen jointly: first the worst container's shortfall (its loss in value classes; a set without the
+wished NIC behind every set with it, and one without the wished affinity behind those) is made as
+small as can be, then the union's remainder as large, then the single sets in the order of
+`topology.select.selection`. The joint choice is exact up to 16 GPUs: reachable unions, container by
+container, under the least bound on the worst shortfall, O(n 2**n) for each container and bound.
+Above 16 devices containers are served one after another, largest first.
+
+A plain init container ends before the next one starts and hands its GPUs on (kubelet device
+manager, `devicesToAllocate`: what init containers leave behind is reused, by later init containers
+too, before the plugin is asked). So its set lies inside the set of the next container that keeps
+its GPUs (a later sidecar, else the first app), or, where it asks for more, holds it; and it lies
+inside what earlier init containers hand on, or holds all of that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topology.annotations import DEFAULT_POLICY, NicRule, PlacementPolicy, is_remainder_first
+from topology.errors import InvalidRequest, quote
+from topology.select.levels import affinity_level
+from topology.select.outcome import Selected, Unfit, UnfitReason
+from topology.select.selection import (
+    check_request,
+    describe_set,
+    qualifying_sets,
+    remainder_cost,
+    select_set,
+)
+from topology.select.tables import MachineTables
+from topology.value import mask_index
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from topology.select.selection import Machine
+
+__all__ = ["ContainerRequest", "ContainerRole", "PodFit", "fit_pod", "join_sets", "pod_size"]
+
+
+class ContainerRole(Enum):
+    """How a container holds its GPUs: INIT hands them on, SIDECAR and APP keep them."""
+
+    INIT = "init"
+    SIDECAR = "sidecar"
+    APP = "app"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRequest:
+    """One container that asks for GPUs; `size` is at least 1."""
+
+    name: str
+    size: int
+    role: ContainerRole = ContainerRole.APP
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            msg = f"container {quote(self.name)} asks for {self.size} GPUs, expected at least 1"
+            raise InvalidRequest(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class PodFit:
+    """A set for every container.
+
+    `containers` in the order of the request; `used` is the mask of all their GPUs; `worst` is the
+    container's set with the largest loss (affinity missed first), whose figures speak for the pod.
+    `remainder_cost_gpus` is what the union costs.
+    """
+
+    containers: tuple[tuple[str, Selected], ...]
+    used: int
+    worst: Selected
+    remainder_cost_gpus: float
+
+
+def pod_size(requests: tuple[ContainerRequest, ...]) -> int:
+    """GPUs that a pod holds at once: kube-scheduler's effective request.
+
+    Sidecars and apps add up; an init container needs its own GPUs beside the sidecars before it.
+
+    >>> pod_size((ContainerRequest("i", 4, ContainerRole.INIT), ContainerRequest("a", 2)))
+    4
+    """
+    sidecars, most = 0, 0
+    for request in requests:
+        if request.role is ContainerRole.SIDECAR:
+            sidecars += request.size
+        elif request.role is ContainerRole.INIT:
+            most = max(most, sidecars + request.size)
+    apps = sum(r.size for r in requests if r.role is ContainerRole.APP)
+    return max(most, sidecars + apps)
+
+
+def fit_pod(
+    machine: Machine,
+    *,
+    available: int,
+    requests: tuple[ContainerRequest, ...],
+    policy: PlacementPolicy = DEFAULT_POLICY,
+    beside: int = 0,
+) -> PodFit | Unfit:
+    """Choose a set for every container of a pod, or tell why there is none.
+
+    GPUs `beside` are free as well and not to be chosen: they count in what is left behind. Raises
+    `InvalidRequest` for no request at all or two of one name, `UnknownDevice` for GPUs that
+    the node has not.
+
+    >>> from topology.recordings import load_recording
+    >>> from topology.select.selection import build_machine
+    >>> machine = build_machine(load_recording("dgx-1-v100"))
+    >>> fit = fit_pod(machine, available=0xFF, requests=(ContainerRequest("train", 4),))
+    >>> fit.worst.gpus
+    (0, 1, 2, 3)
+    """
+    names = [request.name for request in requests]
+    if not names or len(names) != len(set(names)):
+        msg = (
+            f"pod asks for GPUs in containers {quote(names)}, expected one or more, each named once"
+        )
+        raise InvalidRequest(msg)
+    check_request(n=machine.n_gpus, available=available | beside, must_include=0, size=1)
+    return _fit(machine, available, requests, policy, beside)
+
+
+@lru_cache(maxsize=1 << 16)
+def _fit(
+    machine: Machine,
+    available: int,
+    requests: tuple[ContainerRequest, ...],
+    policy: PlacementPolicy,
+    beside: int,
+) -> PodFit | Unfit:
+    wanted = pod_size(requests)
+    if wanted > machine.n_gpus:
+        detail = f"pod asks for {wanted}, node has {machine.n_gpus}"
+        return Unfit(UnfitReason.TOO_FEW_GPUS, detail)
+    if wanted > available.bit_count():
+        detail = f"pod asks for {wanted}, {available.bit_count()} of {machine.n_gpus} are free"
+        return Unfit(UnfitReason.NOT_ENOUGH_FREE, detail)
+    lasting = [r for r in requests if r.role is not ContainerRole.INIT]
+    sets = _joint(machine, available, tuple(r.size for r in lasting), policy, beside)
+    if isinstance(sets, Unfit):
+        return sets
+    chosen = _with_inits(
+        machine,
+        available=available,
+        requests=requests,
+        lasting=dict(zip((r.name for r in lasting), sets, strict=True)),
+        policy=policy,
+    )
+    if isinstance(chosen, Unfit):
+        return chosen
+    return join_sets(machine, available=available | beside, requests=requests, chosen=chosen)
+
+
+def join_sets(
+    machine: Machine,
+    *,
+    available: int,
+    requests: tuple[ContainerRequest, ...],
+    chosen: Mapping[str, Selected],
+) -> PodFit:
+    """The sets of a pod's containers, by name, as one choice of what is `available`."""
+    used = 0
+    for selected in chosen.values():
+        used |= selected.mask
+    return PodFit(
+        containers=tuple((r.name, chosen[r.name]) for r in requests),
+        used=used,
+        worst=max(chosen.values(), key=lambda s: (not s.satisfies_affinity, s.loss)),
+        remainder_cost_gpus=remainder_cost(machine, available, used),
+    )
+
+
+def _joint(
+    machine: Machine,
+    available: int,
+    sizes: tuple[int, ...],
+    policy: PlacementPolicy,
+    beside: int,
+) -> tuple[Selected, ...] | Unfit:
+    """Disjoint sets for containers that hold their GPUs side by side."""
+    if len(sizes) > 1 and isinstance(machine, MachineTables):
+        return _exact(machine, available, sizes, policy, beside)
+    chosen: dict[int, Selected] = {}
+    for place in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        found = select_set(
+            machine, available=available, beside=beside, size=sizes[place], policy=policy
+        )
+        if isinstance(found, Unfit):
+            return found
+        chosen[place] = found
+        available &= ~found.mask
+    return tuple(chosen[place] for place in range(len(sizes)))
+
+
+def _exact(
+    tables: MachineTables,
+    available: int,
+    sizes: tuple[int, ...],
+    policy: PlacementPolicy,
+    beside: int,
+) -> tuple[Selected, ...] | Unfit:
+    for size in dict.fromkeys(sizes):
+        found = qualifying_sets(tables, available=available, size=size, policy=policy)
+        if isinstance(found, Unfit):
+            return found
+    bounds = _bounds(tables, sizes, policy)
+    low, high = 0, len(bounds) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if len(_free_unions(tables, available, sizes, policy, bounds[middle])):
+            high = middle
+        else:
+            low = middle + 1
+    unions = _free_unions(tables, available, sizes, policy, bounds[low])
+    if not len(unions):
+        detail = f"containers of {', '.join(map(str, sizes))} GPUs side by side"
+        return Unfit(UnfitReason.CONTAINERS_TAKEN, detail)
+    free = available | beside
+    left = tables.remainder[free & ~unions]
+    unions = unions[left == left.max()]
+    union = int(unions[tables.tie[unions].argmin()])
+    parts = _split(tables, sizes, policy, bounds[low], union)
+    return tuple(describe_set(tables, part, available=free, policy=policy) for part in parts)
+
+
+@lru_cache(maxsize=1 << 10)
+def _bounds(
+    tables: MachineTables, sizes: tuple[int, ...], policy: PlacementPolicy
+) -> tuple[float, ...]:
+    """Every shortfall that a set of one of these sizes may have, ascending."""
+    short = [_rated_sets(tables, size, policy)[1] for size in dict.fromkeys(sizes)]
+    return tuple(np.unique(np.concatenate(short)).tolist())
+
+
+@lru_cache(maxsize=1 << 10)
+def _rated_sets(
+    tables: MachineTables, size: int, policy: PlacementPolicy
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The sets of a size that meet the policy's conditions on the empty machine, and shortfalls."""
+    found = qualifying_sets(tables, available=tables.all_gpus, size=size, policy=policy)
+    sets = np.zeros(0, dtype=np.int64) if isinstance(found, Unfit) else found
+    return sets, _shortfall(tables, sets, size, policy)
+
+
+def _free_unions(
+    tables: MachineTables,
+    available: int,
+    sizes: tuple[int, ...],
+    policy: PlacementPolicy,
+    bound: float,
+) -> NDArray[np.int64]:
+    unions = _unions(tables, sizes, policy, bound)
+    free: NDArray[np.int64] = unions[unions & ~available == 0]
+    return free
+
+
+def _shortfall(
+    tables: MachineTables, sets: NDArray[np.int64], size: int, policy: PlacementPolicy
+) -> NDArray[np.float64]:
+    """How far each set falls short: 0 the best class .. 1, plus 2 without the wished NIC.
+
+    Plus 4 where the affinity is missed. Where what is left behind counts first, only the NIC does.
+    """
+    short = np.zeros(len(sets))
+    if policy.nic is NicRule.PREFERRED:
+        short += np.where(tables.has_nic[sets], 0.0, 2.0)
+    if is_remainder_first(policy, size):
+        return short
+    every = mask_index(tables.n_gpus).by_size[size]
+    tops = np.zeros(int(tables.value_class[every].max()) + 1)
+    np.maximum.at(tops, tables.value_class[every], tables.value[every])
+    best = max(tables.best_value[size], 1e-9)
+    short += np.maximum(0.0, 1 - tops[tables.value_class[sets]] / best)
+    level = affinity_level(tables, policy.affinity)
+    if level is not None:
+        short += np.where(level[sets], 0.0, 4.0)
+    return np.round(short, 9)
+
+
+@lru_cache(maxsize=1 << 10)
+def _unions(
+    tables: MachineTables, sizes: tuple[int, ...], policy: PlacementPolicy, bound: float
+) -> NDArray[np.int64]:
+    """Every union of disjoint sets, one of each size, none with a larger shortfall; ascending.
+
+    What is free does not enter: a union can be divided or not, whoever holds the other GPUs. So
+    nodes of one machine type share the table, whatever is taken on them.
+
+    Pairs of sets are counted by their union, all unions at once (zeta and Moebius transform over
+    subsets); a union as large as its parts together is one of disjoint parts.
+    """
+    n = tables.n_gpus
+    reached = np.zeros(1 << n, dtype=np.int64)
+    reached[0], total = 1, 0
+    for size in sizes:
+        sets, short = _rated_sets(tables, size, policy)
+        own = np.zeros(1 << n, dtype=np.int64)
+        own[sets[short <= bound]] = 1
+        total += size
+        pairs = _sum_over_subsets(own, n, 1) * _sum_over_subsets(reached, n, 1)
+        unions = _sum_over_subsets(pairs, n, -1)
+        reached = ((unions > 0) & (mask_index(n).size == total)).astype(np.int64)
+    return np.flatnonzero(reached)
+
+
+def _sum_over_subsets(table: NDArray[np.int64], n: int, sign: int) -> NDArray[np.int64]:
+    """For each mask the sum over its subsets; with `sign` -1 the inverse."""
+    summed = table.copy()
+    for i in range(n):
+        halves = summed.reshape(-1, 2, 1 << i)
+        halves[:, 1] += sign * halves[:, 0]
+    return summed
+
+
+def _split(
+    tables: MachineTables,
+    sizes: tuple[int, ...],
+    policy: PlacementPolicy,
+    bound: float,
+    union: int,
+) -> tuple[int, ...]:
+    """Divide a union that can be divided; the first container gets the best part it can."""
+    if not sizes:
+        return ()
+    sets, short = _rated_sets(tables, sizes[0], policy)
+    options = sets[(short <= bound) & (sets & ~union == 0)]
+    rests = _unions(tables, sizes[1:], policy, bound)
+    options = options[np.isin(union & ~options, rests, assume_unique=True)]
+    first = int(options[np.lexsort((tables.tie[options], tables.order[options]))[0]])
+    return (first, *_split(tables, sizes[1:], policy, bound, union & ~first))
+
+
+def _with_inits(
+    machine: Machine,
+    *,
+    available: int,
+    requests: tuple[ContainerRequest, ...],
+    lasting: dict[str, Selected],
+    policy: PlacementPolicy,
+) -> dict[str, Selected] | Unfit:
+    """Add the init containers' sets to the sets of those that keep theirs."""
+    chosen = dict(lasting)
+    handed, free = 0, available
+    apps = [lasting[r.name].mask for r in requests if r.role is ContainerRole.APP]
+    for place, request in enumerate(requests):
+        if request.role is ContainerRole.SIDECAR:
+            handed &= ~lasting[request.name].mask
+            free &= ~lasting[request.name].mask
+        elif request.role is ContainerRole.INIT:
+            later = [r.name for r in requests[place:] if r.role is ContainerRole.SIDECAR]
+            areas = [lasting[name].mask for name in later] + apps
+            inner, outer = _area(handed, areas, free, request.size)
+            found = select_set(
+                machine, available=outer, must_include=inner, size=request.size, policy=policy
+            )
+            if isinstance(found, Unfit):
+                return found
+            chosen[request.name] = found
+            handed |= found.mask
+    return chosen
+
+
+def _area(handed: int, areas: list[int], free: int, size: int) -> tuple[int, int]:
+    """What an init container of `size` must hold, and where it must lie, in the kubelet's order.
+
+    `handed` comes from earlier init containers; `areas` are the sets that follow, next one first.
+    """
+    inner, outer = 0, handed
+    for area in (*areas, free):
+        if outer.bit_count() >= size:
+            break
+        inner, outer = outer, outer | area
+    return inner, outer

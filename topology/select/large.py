@@ -1,0 +1,203 @@
+"""Nodes of more than 16 devices: MIG slices, time-sliced replicas, rack-scale NVLink domains.
+
+What it answers: the same question as `topology.select.selection` where a table of every set (2**n)
+is out of reach. It is exact where links are equal, and bounded in time elsewhere.
+
+Method.
+
+- *Even* machine: one up fabric with equal ports joins all devices, or no link joins any, all PCIe
+  levels are equal and so are the sockets. A set's value depends on its size alone, so value and
+  remainder are exact and every set ties; what is left to choose is packing. Devices are grouped
+  (same parent GPU, same PCIe switch, same socket, nearest first) and taken from the group with the
+  fewest free devices that still holds the request, else whole groups first, most free first; then
+  lowest ids. Where the pod wishes a NIC, one device near a NIC is packed first.
+- Elsewhere: the packing's own set, and from each seed device (those near a NIC first where the pod
+  wishes one, then those with the most accelerator bandwidth) a set that grows by the device with
+  the most accelerator bandwidth into it (ties: nearest on PCIe, lowest id). The set that serves the
+  policy best (conditions, wishes, then value; of equal ones the packing's own) is improved by
+  single swaps. At most `MAX_WORK / size**3` sets are rated. What is left behind is counted as on
+  an even machine.
+
+Both are done for every part of the machine in which the affinity level can hold; of equal sets the
+one from the part with the fewest free devices is taken.
+
+The value of one set is `topology.value.set_value.set_value` in both cases. Measurements are not
+applied above 16 devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from topology.annotations import (
+    DEFAULT_POLICY,
+    Affinity,
+    NicRule,
+    PlacementPolicy,
+    is_remainder_first,
+)
+from topology.select.large_machine import (
+    LargeMachine,
+    satisfies_level,
+    unmet_condition,
+    value_of,
+)
+from topology.select.large_search import choose_set
+from topology.select.levels import possible_neighbours
+from topology.select.outcome import Selected, Unfit, UnfitReason
+from topology.select.tables import VALUE_CLASS_GAP
+from topology.value import (
+    STATED_ERROR,
+    gpus_maybe_near_rdma,
+    gpus_of,
+    has_dark_links,
+    is_known_set,
+    islands_of,
+)
+
+__all__ = ["select_large", "shared_cost"]
+
+
+def select_large(
+    machine: LargeMachine,
+    *,
+    available: int,
+    must_include: int,
+    size: int,
+    policy: PlacementPolicy = DEFAULT_POLICY,
+) -> Selected | Unfit:
+    """Choose a set of `size` available devices that holds `must_include`.
+
+    The caller has checked masks and counts (`topology.select.selection.select_set`).
+    """
+    mixes = policy.affinity is Affinity.NONE
+    areas = [available & model for model in (machine.all_gpus,) * mixes or machine.models]
+    domains = [part & area for area in areas for part in _near(machine, area, size, policy)]
+    able = [
+        domain
+        for domain in dict.fromkeys(domains + areas)
+        if domain.bit_count() >= size and must_include & ~domain == 0
+    ]
+    if not able:
+        return Unfit(UnfitReason.MIXED_MODELS, f"{size} devices of one model")
+    found = [
+        _rate(machine, choose_set(machine, domain, must_include, size, policy), available, policy)
+        for domain in able
+    ]
+    fitting = [
+        (_rank(machine, entry, policy), domain.bit_count(), entry.gpus, entry)
+        for entry, domain in zip(found, able, strict=True)
+        if unmet_condition(machine, entry.mask, policy) is None
+    ]
+    if fitting:
+        return min(fitting, key=lambda option: option[:3])[3]
+    detail = f"{size} devices, affinity {policy.affinity.value}"
+    never, taken = min(
+        filter(None, (unmet_condition(machine, entry.mask, policy) for entry in found)), key=_late
+    )
+    everything = machine.all_gpus
+    if available != everything or must_include:
+        empty = select_large(
+            machine, available=everything, must_include=0, size=size, policy=policy
+        )
+        return Unfit(taken if isinstance(empty, Selected) else empty.reason, detail)
+    return Unfit(_or_unknown(machine, found, never, size, policy), detail)
+
+
+def _or_unknown(
+    machine: LargeMachine,
+    found: list[Selected],
+    never: UnfitReason,
+    size: int,
+    policy: PlacementPolicy,
+) -> UnfitReason:
+    """The reason "never", unless the condition might hold if everything unknown turned out well."""
+    if never is UnfitReason.AFFINITY_NEVER:
+        might = _might_hold(machine, size, policy.affinity)
+        return UnfitReason.AFFINITY_UNKNOWN if might else never
+    if never is UnfitReason.NIC_NEVER:
+        return UnfitReason.NIC_UNKNOWN if gpus_maybe_near_rdma(machine.topology) else never
+    dark = [e for e in found if not is_known_set(machine.topology, e.mask, e.limit)]
+    floor = policy.min_bandwidth_gbytes_per_s or 0.0
+    sure = [e.value_gbytes_per_s * (1 - STATED_ERROR[e.limit]) for e in dark]
+    might = bool(dark) and (has_dark_links(machine.topology) or max(sure) >= floor)
+    return UnfitReason.BANDWIDTH_UNKNOWN if might else never
+
+
+def _late(reasons: tuple[UnfitReason, UnfitReason]) -> int:
+    """Sort key: the condition that is met last stands first, since the others can be met."""
+    return -list(UnfitReason).index(reasons[0])
+
+
+def _might_hold(machine: LargeMachine, size: int, affinity: Affinity) -> bool:
+    """Whether some set would have a level if everything unknown turned out well."""
+    rows = possible_neighbours(machine.topology, affinity)
+    hopeful = replace(machine.capacities, adjacency=tuple(rows))
+    return any(
+        island.bit_count() >= size
+        for model in machine.models
+        for island in islands_of(hopeful, model)
+    )
+
+
+def _near(machine: LargeMachine, area: int, size: int, policy: PlacementPolicy) -> list[int]:
+    """The parts of an area inside which the affinity level can hold."""
+    if size == 1:
+        return []
+    sockets, trees, *_ = machine.levels
+    if policy.affinity is Affinity.SWITCH:
+        return list(trees)
+    if policy.affinity is Affinity.NUMA:
+        return list(sockets)
+    return islands_of(machine.capacities, area)
+
+
+def _rank(
+    machine: LargeMachine, entry: Selected, policy: PlacementPolicy
+) -> tuple[bool, bool, float]:
+    lacks_nic = policy.nic is NicRule.PREFERRED and not entry.mask & machine.near_rdma
+    value = 0.0 if is_remainder_first(policy, len(entry.gpus)) else entry.value_gbytes_per_s
+    return (not entry.satisfies_affinity, lacks_nic, -value)
+
+
+def _rate(machine: LargeMachine, mask: int, available: int, policy: PlacementPolicy) -> Selected:
+    size = mask.bit_count()
+    value, limit = value_of(machine, mask)
+    best = _bestvalue_of(machine, size)
+    return Selected(
+        gpus=gpus_of(mask),
+        value_gbytes_per_s=value,
+        loss=max(0.0, 1 - value / best) if best > 0 else 0.0,
+        satisfies_affinity=satisfies_level(machine, mask, policy.affinity),
+        has_near_nic=bool(mask & machine.near_rdma),
+        remainder_cost_gpus=shared_cost(machine, available.bit_count(), size),
+        value_class=0 if value >= best * (1 - VALUE_CLASS_GAP) else 1,
+        limit=limit,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _bestvalue_of(machine: LargeMachine, size: int) -> float:
+    """The best value that the search finds on the empty machine."""
+    areas = [model for model in machine.models if model.bit_count() >= size]
+    sets = [
+        choose_set(machine, area, 0, size, DEFAULT_POLICY) for area in areas or [machine.all_gpus]
+    ]
+    return max(value_of(machine, mask)[0] for mask in sets)
+
+
+def shared_cost(machine: LargeMachine, n_free: int, n_taken: int) -> float:
+    """R(F) - R(F - S) in GPU-equivalents, by count, as on an even machine."""
+    lost = _share(machine, n_free) - _share(machine, n_free - n_taken)
+    return lost * machine.n_gpus
+
+
+def _share(machine: LargeMachine, n_free: int) -> float:
+    """R of any n free devices of an even machine: whole sets that still fit."""
+    fitting = [(d, weight) for d, weight in machine.demand.sizes if d <= machine.n_gpus]
+    total = sum(weight for _, weight in fitting)
+    if not total:
+        return n_free / machine.n_gpus
+    held = sum(weight * (n_free // d) / (machine.n_gpus // d) for d, weight in fitting)
+    return held / total

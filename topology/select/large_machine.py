@@ -1,0 +1,180 @@
+"""A machine type of more than 16 devices: its groups, and what one set of it is and has.
+
+What it answers: how the devices of a large node are grouped, what a set is worth, and which
+conditions of a policy it meets. It chooses nothing (`topology.select.large_search`,
+`topology.select.large`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from topology.annotations import Affinity, NicRule, PlacementPolicy, Strength
+from topology.model import FITTED_MESSAGE_BYTES, REFERENCE_MESSAGE_BYTES, PcieLevel
+from topology.select.outcome import UnfitReason
+from topology.value import (
+    DEFAULT_DEMAND,
+    STATED_ERROR,
+    Limit,
+    gpus_near_rdma,
+    gpus_of,
+    is_known_set,
+    islands_of,
+    node_capacities,
+    start_up_cost,
+)
+from topology.value.set_value import set_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from topology.model import NodeTopology
+    from topology.value import Capacities, Demand
+
+__all__ = [
+    "LargeMachine",
+    "holds_level",
+    "large_machine",
+    "satisfies_level",
+    "unmet_condition",
+    "value_of",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LargeMachine:
+    """A machine type of more than 16 devices.
+
+    `levels` are partitions of the devices into groups, coarsest first: sockets, PCIe switch trees,
+    innermost PCIe switches, parent GPUs. `models` are the masks of one GPU model each. `near_rdma`
+    are the devices with an RDMA NIC within PXB. `is_even`: a set's value depends on its size alone.
+    """
+
+    topology: NodeTopology
+    demand: Demand
+    capacities: Capacities
+    levels: tuple[tuple[int, ...], ...]
+    models: tuple[int, ...]
+    near_rdma: int
+    is_even: bool
+
+    @property
+    def n_gpus(self) -> int:
+        """Number of devices."""
+        return self.topology.n_gpus
+
+    @property
+    def all_gpus(self) -> int:
+        """Mask of all devices."""
+        return (1 << self.topology.n_gpus) - 1
+
+
+def large_machine(topology: NodeTopology, demand: Demand = DEFAULT_DEMAND) -> LargeMachine:
+    """Prepare a machine type of any size for `select_large`. O(n^2)."""
+    capacities = node_capacities(topology)
+    n = topology.n_gpus
+    everything = (1 << n) - 1
+    sockets = tuple(group for group, _ in capacities.socket_groups)
+    groups = [group for group, _ in capacities.switch_groups]
+    switches = _partition(everything, groups)
+    trees = _partition(everything, sorted(groups, key=int.bit_count, reverse=True))
+    parents = _by(topology, lambda i: topology.gpus[i].parent or f"#{i}")
+    # Parts of one GPU are on one switch and one socket, whatever the levels tell.
+    switches = _joined(switches, parents)
+    trees = _joined(trees, switches)
+    sockets = _joined(sockets, trees)
+    return LargeMachine(
+        topology=topology,
+        demand=demand,
+        capacities=capacities,
+        levels=(sockets, trees, switches, parents),
+        models=_by(topology, lambda i: topology.gpus[i].model or ""),
+        near_rdma=gpus_near_rdma(topology),
+        is_even=_is_even(topology, capacities),
+    )
+
+
+def _by(topology: NodeTopology, key: Callable[[int], str]) -> tuple[int, ...]:
+    groups: dict[str, int] = {}
+    for i in range(topology.n_gpus):
+        groups[key(i)] = groups.get(key(i), 0) | 1 << i
+    return tuple(groups.values())
+
+
+def _partition(everything: int, groups: Iterable[int]) -> tuple[int, ...]:
+    """Disjoint groups, the first where they nest, and every device left over by itself."""
+    parts: list[int] = []
+    left = everything
+    for group in groups:
+        if group & left == group:
+            parts.append(group)
+            left &= ~group
+    return (*parts, *(1 << i for i in gpus_of(left)))
+
+
+def _joined(coarse: tuple[int, ...], fine: tuple[int, ...]) -> tuple[int, ...]:
+    """The coarse groups, those that share a fine one made one."""
+    groups = list(coarse)
+    for part in fine:
+        touched = [group for group in groups if group & part]
+        if len(touched) > 1:
+            whole = 0
+            for group in touched:
+                whole |= group
+            groups = [group for group in groups if not group & part] + [whole]
+    return tuple(sorted(groups, key=lambda group: group & -group))
+
+
+def _is_even(topology: NodeTopology, capacities: Capacities) -> bool:
+    everything = (1 << topology.n_gpus) - 1
+    for fabric in capacities.fabrics:
+        if fabric.members == everything:
+            return len(set(fabric.port_gbytes_per_s)) == 1
+    if any(capacities.adjacency) or len(set(capacities.port_gbytes_per_s)) > 1:
+        return False
+    levels = {level for row in topology.pcie for level in row} - {PcieLevel.SELF}
+    return len(levels) == 1 and len(capacities.socket_groups) in {1, topology.n_gpus}
+
+
+@lru_cache(maxsize=1 << 16)
+def value_of(machine: LargeMachine, mask: int) -> tuple[float, Limit]:
+    """GB/s of one set at the reference message size, and what limits it."""
+    rated = set_value(machine.capacities, mask)
+    scale = start_up_cost(rated.limit) * FITTED_MESSAGE_BYTES / REFERENCE_MESSAGE_BYTES
+    b_inf = rated.value_gbytes_per_s
+    return round(b_inf / (1 + scale * b_inf), 6), rated.limit
+
+
+def holds_level(machine: LargeMachine, mask: int, affinity: Affinity) -> bool:
+    """Whether a set has an affinity level; True for `any` and `none`."""
+    sockets, trees, *_ = machine.levels
+    if affinity is Affinity.SWITCH:
+        return any(mask & ~group == 0 for group in trees)
+    if affinity is Affinity.NUMA:
+        return any(mask & ~group == 0 for group in sockets)
+    return affinity is not Affinity.NVLINK or len(islands_of(machine.capacities, mask)) == 1
+
+
+def satisfies_level(machine: LargeMachine, mask: int, affinity: Affinity) -> bool:
+    """The same, one device always."""
+    return mask.bit_count() == 1 or holds_level(machine, mask, affinity)
+
+
+def unmet_condition(
+    machine: LargeMachine, mask: int, policy: PlacementPolicy
+) -> tuple[UnfitReason, UnfitReason] | None:
+    """The reasons (never, taken) of the first condition that a set does not meet."""
+    if policy.strength is Strength.REQUIRED and not satisfies_level(machine, mask, policy.affinity):
+        return UnfitReason.AFFINITY_NEVER, UnfitReason.AFFINITY_TAKEN
+    if policy.nic is NicRule.REQUIRED and not mask & machine.near_rdma:
+        return UnfitReason.NIC_NEVER, UnfitReason.NIC_TAKEN
+    floor = policy.min_bandwidth_gbytes_per_s
+    if floor is not None and mask.bit_count() > 1:
+        value, limit = value_of(machine, mask)
+        if value * (1 - STATED_ERROR[limit]) < floor or not is_known_set(
+            machine.topology, mask, limit
+        ):
+            return UnfitReason.BANDWIDTH_NEVER, UnfitReason.BANDWIDTH_TAKEN
+    return None

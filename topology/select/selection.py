@@ -1,0 +1,318 @@
+"""Which set of GPUs a container gets, from the kubelet's own three inputs.
+
+What it answers: of the free GPUs (`available`), holding `must_include`, the best set of `size`
+under a pod's policy; or why there is none, as a value. Exact for every free set up to 16 GPUs: a
+scan of all sets of that size. Deterministic, with a total tie-break. It changes nothing.
+
+Order, first difference decides (all from the machine's tables):
+
+- two or more GPUs: the affinity level holds, the NIC wish holds; value class; measured pair classes
+  (by label: accelerator bandwidth, PCIe closeness); remainder; raw measured sum; value; lowest ids.
+- affinity `none`, one GPU, or `min-bandwidth` without an affinity: the NIC wish holds; remainder;
+  then as above.
+
+`required`, a required NIC and `min-bandwidth` are conditions, not wishes; an unknown level or value
+never satisfies one. GPUs of different models mix only under affinity `none`.
+
+Complexity: O(C(n, size)) numpy word operations, 12,870 sets at most; memoised by all inputs.
+Nodes of more than 16 devices: `topology.select.large`, by the same order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topology.annotations import DEFAULT_POLICY, Affinity, NicRule, Strength, is_remainder_first
+from topology.errors import InvalidRequest, UnknownDevice
+from topology.select.large import select_large, shared_cost
+from topology.select.large_machine import LargeMachine, large_machine
+from topology.select.levels import affinity_level, possible_level
+from topology.select.outcome import Selected, Unfit, UnfitReason
+from topology.select.tables import MachineTables, build_tables
+from topology.value import (
+    DEFAULT_DEMAND,
+    MAX_TABLE_GPUS,
+    Limit,
+    gpus_maybe_near_rdma,
+    gpus_of,
+    has_dark_links,
+    mask_index,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from topology.annotations import PlacementPolicy
+    from topology.model import NodeTopology
+    from topology.value import Demand
+
+__all__ = [
+    "Machine",
+    "RankedSet",
+    "build_machine",
+    "check_request",
+    "describe_set",
+    "qualifying_sets",
+    "rank_sets",
+    "remainder_cost",
+    "select_set",
+]
+
+Machine = MachineTables | LargeMachine
+"""A machine type: a table of every set up to 16 GPUs, a bounded search above."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedSet:
+    """One row of `rank_sets`. `class_sum` and `raw_sum` are the tie-breaks, GB/s."""
+
+    gpus: tuple[int, ...]
+    value_gbytes_per_s: float
+    value_class: int
+    class_sum: float
+    raw_sum: float
+    limit: Limit
+
+
+def build_machine(topology: NodeTopology, demand: Demand = DEFAULT_DEMAND) -> Machine:
+    """Prepare a machine type of any size, once for each digest."""
+    if topology.n_gpus > MAX_TABLE_GPUS:
+        return large_machine(topology, demand)
+    return build_tables(topology, demand)
+
+
+def check_request(*, n: int, available: int, must_include: int, size: int) -> None:
+    """Refuse masks with unknown GPUs (`UnknownDevice`) and sizes below 1 (`InvalidRequest`)."""
+    for label, mask in (("available", available), ("must_include", must_include)):
+        if mask < 0 or mask >> n:
+            msg = f"{label} is {mask:#x}, expected a mask of GPUs 0..{n - 1}"
+            raise UnknownDevice(msg)
+    if size < 1:
+        msg = f"size is {size}, expected at least 1 GPU"
+        raise InvalidRequest(msg)
+
+
+def select_set(  # noqa: PLR0913 - the kubelet's three inputs, the pod's wish, and what lies around
+    machine: Machine,
+    *,
+    available: int,
+    size: int,
+    must_include: int = 0,
+    beside: int = 0,
+    policy: PlacementPolicy = DEFAULT_POLICY,
+) -> Selected | Unfit:
+    """Choose the best set of `size` free GPUs that holds `must_include`.
+
+    GPUs `beside` are free as well and not to be chosen: they count in what is left behind, on
+    machines of up to 16 GPUs. Raises `UnknownDevice` for GPUs that the node has not,
+    `InvalidRequest` for a size below 1.
+
+    >>> from topology.recordings import load_recording
+    >>> from topology.select.tables import build_tables
+    >>> tables = build_tables(load_recording("dgx-1-v100"))
+    >>> select_set(tables, available=0b11111111, size=4, must_include=0b10000).gpus
+    (4, 5, 6, 7)
+    >>> select_set(tables, available=0b11, size=4).reason
+    <UnfitReason.NOT_ENOUGH_FREE: 'not enough free GPUs'>
+    """
+    check_request(
+        n=machine.n_gpus, available=available | beside, must_include=must_include, size=size
+    )
+    return _select(machine, available, must_include, size, policy, beside)
+
+
+@lru_cache(maxsize=1 << 16)
+def _select(  # noqa: PLR0913, PLR0917 - a memory is keyed by all that counts
+    machine: Machine,
+    available: int,
+    must_include: int,
+    size: int,
+    policy: PlacementPolicy,
+    beside: int,
+) -> Selected | Unfit:
+    n = machine.n_gpus
+    if size > n:
+        return Unfit(UnfitReason.TOO_FEW_GPUS, f"asked for {size}, node has {n}")
+    if available.bit_count() < size:
+        free = available.bit_count()
+        return Unfit(UnfitReason.NOT_ENOUGH_FREE, f"asked for {size}, {free} of {n} are free")
+    if must_include & ~available or must_include.bit_count() > size:
+        detail = f"must include {gpus_of(must_include)} of {gpus_of(available)}, size {size}"
+        return Unfit(UnfitReason.MUST_INCLUDE, detail)
+    if isinstance(machine, LargeMachine):
+        return select_large(
+            machine, available=available, must_include=must_include, size=size, policy=policy
+        )
+    found = qualifying_sets(
+        machine, available=available, must_include=must_include, size=size, policy=policy
+    )
+    if isinstance(found, Unfit):
+        return found
+    free = available | beside
+    best = _best(machine, found, available=free, size=size, policy=policy)
+    return describe_set(machine, best, available=free, policy=policy)
+
+
+def qualifying_sets(
+    tables: MachineTables,
+    *,
+    available: int,
+    size: int,
+    policy: PlacementPolicy,
+    must_include: int = 0,
+) -> NDArray[np.int64] | Unfit:
+    """The free sets that meet every condition, as masks; or the first condition that none meets."""
+    every = mask_index(tables.n_gpus).by_size[size]
+    sets: NDArray[np.int64] = every[
+        (every & ~available == 0) & (every & must_include == must_include)
+    ]
+    asked = f"{size} GPUs"
+    if policy.affinity is not Affinity.NONE:
+        sets, every = sets[tables.is_uniform[sets]], every[tables.is_uniform[every]]
+        if not len(sets):
+            return Unfit(UnfitReason.MIXED_MODELS, f"{asked} of one model")
+    required = policy.strength is Strength.REQUIRED and size > 1
+    level = affinity_level(tables, policy.affinity) if required else None
+    if level is not None:
+        sets, reason = _keep(level, sets, every, _AFFINITY)
+        if reason is not None:
+            if reason is UnfitReason.AFFINITY_NEVER:
+                might = possible_level(tables, policy.affinity)[every].any()
+                reason = UnfitReason.AFFINITY_UNKNOWN if might else reason
+            return Unfit(reason, f"{asked}, affinity {policy.affinity.value}")
+        every = every[level[every]]
+    if policy.nic is NicRule.REQUIRED:
+        sets, reason = _keep(tables.has_nic, sets, every, _NIC)
+        if reason is not None:
+            is_near = every & gpus_maybe_near_rdma(tables.topology) != 0
+            is_open = reason is UnfitReason.NIC_NEVER and bool(is_near.any())
+            return Unfit(UnfitReason.NIC_UNKNOWN if is_open else reason, asked)
+        every = every[tables.has_nic[every]]
+    floor = policy.min_bandwidth_gbytes_per_s
+    if floor is not None and size > 1:
+        reaches = tables.is_known & (tables.floor >= floor)
+        sets, reason = _keep(reaches, sets, every, _BANDWIDTH)
+        if reason is not None:
+            is_open = reason is UnfitReason.BANDWIDTH_NEVER and _might_reach(tables, every, floor)
+            reason = UnfitReason.BANDWIDTH_UNKNOWN if is_open else reason
+            return Unfit(reason, f"{asked}, at least {floor:g} GB/s after the stated error")
+    return sets
+
+
+def _might_reach(tables: MachineTables, sets: NDArray[np.int64], floor: float) -> bool:
+    """Whether some set might reach a bandwidth if everything unknown turned out well."""
+    dark = sets[~tables.is_known[sets]]
+    reaches = tables.floor[dark] >= floor
+    return bool(reaches.any()) or (len(dark) > 0 and has_dark_links(tables.topology))
+
+
+_AFFINITY = (UnfitReason.AFFINITY_NEVER, UnfitReason.AFFINITY_TAKEN)
+_NIC = (UnfitReason.NIC_NEVER, UnfitReason.NIC_TAKEN)
+_BANDWIDTH = (UnfitReason.BANDWIDTH_NEVER, UnfitReason.BANDWIDTH_TAKEN)
+
+
+def _keep(
+    condition: NDArray[np.bool_],
+    sets: NDArray[np.int64],
+    every: NDArray[np.int64],
+    reasons: tuple[UnfitReason, UnfitReason],
+) -> tuple[NDArray[np.int64], UnfitReason | None]:
+    kept = sets[condition[sets]]
+    if len(kept):
+        return kept, None
+    never, taken = reasons
+    return kept, taken if condition[every].any() else never
+
+
+def _best(
+    tables: MachineTables,
+    sets: NDArray[np.int64],
+    *,
+    available: int,
+    size: int,
+    policy: PlacementPolicy,
+) -> int:
+    """The first of some sets of one size in the order of the module's opening."""
+    level = affinity_level(tables, policy.affinity)
+    wishes = np.zeros(len(sets), dtype=np.int64)
+    if level is not None and size > 1:
+        wishes += np.where(level[sets], 0, 2)
+    if policy.nic is NicRule.PREFERRED:
+        wishes += np.where(tables.has_nic[sets], 0, 1)
+    sets = sets[wishes == wishes.min()]
+    if is_remainder_first(policy, size):
+        sets = _least(_left_behind(tables, sets, available), sets)
+        sets = _least(tables.order[sets], sets)
+    else:
+        sets = _least(tables.order[sets], sets)
+        sets = _least(_left_behind(tables, sets, available), sets)
+    return int(sets[tables.tie[sets].argmin()])
+
+
+def _left_behind(
+    tables: MachineTables, sets: NDArray[np.int64], available: int
+) -> NDArray[np.float64]:
+    """Minus the remainder of what each set leaves, so that less is better."""
+    left: NDArray[np.float64] = -tables.remainder[available & ~sets]
+    return left
+
+
+def _least(
+    key: NDArray[np.float64] | NDArray[np.int32], sets: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    least: NDArray[np.int64] = sets[key == key.min()]
+    return least
+
+
+def describe_set(
+    tables: MachineTables, mask: int, *, available: int, policy: PlacementPolicy
+) -> Selected:
+    """What taking a set from `available` is worth and costs."""
+    gpus = gpus_of(mask)
+    value, best = float(tables.value[mask]), tables.best_value[len(gpus)]
+    level = affinity_level(tables, policy.affinity)
+    return Selected(
+        gpus=gpus,
+        value_gbytes_per_s=value,
+        loss=max(0.0, 1 - value / best) if best > 0 else 0.0,
+        satisfies_affinity=level is None or bool(level[mask]),
+        has_near_nic=bool(tables.has_nic[mask]),
+        remainder_cost_gpus=remainder_cost(tables, available, mask),
+        value_class=int(tables.value_class[mask]),
+        limit=Limit(int(tables.limit[mask])),
+    )
+
+
+def remainder_cost(machine: Machine, available: int, taken: int) -> float:
+    """R(F) - R(F - S) in GPU-equivalents: what taking a set costs the pods to come."""
+    if isinstance(machine, LargeMachine):
+        return shared_cost(machine, available.bit_count(), taken.bit_count())
+    share = machine.remainder[available] - machine.remainder[available & ~taken]
+    return float(share) * machine.n_gpus
+
+
+def rank_sets(tables: MachineTables, size: int) -> tuple[RankedSet, ...]:
+    """Every set of a size, best first, as on the empty machine; the remainder is left out.
+
+    Raises `InvalidRequest` for a size outside 1..n.
+    """
+    if not 1 <= size <= tables.n_gpus:
+        msg = f"size is {size}, expected 1..{tables.n_gpus}"
+        raise InvalidRequest(msg)
+    sets = mask_index(tables.n_gpus).by_size[size]
+    ordered = sets[np.lexsort((tables.tie[sets], tables.order[sets]))]
+    return tuple(
+        RankedSet(
+            gpus=gpus_of(mask),
+            value_gbytes_per_s=float(tables.value[mask]),
+            value_class=int(tables.value_class[mask]),
+            class_sum=float(tables.class_sum[mask]),
+            raw_sum=float(tables.raw_sum[mask]),
+            limit=Limit(int(tables.limit[mask])),
+        )
+        for mask in ordered.tolist()
+    )

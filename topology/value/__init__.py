@@ -1,0 +1,41 @@
+"""What a set of GPUs is worth in GB/s, and what taking it leaves behind.
+
+Values sets; knows no request and chooses nothing.
+"""
+
+from topology.value.capacity import Capacities, node_capacities
+from topology.value.digest import topology_digest
+from topology.value.known_sets import has_dark_links, is_known_set, known_table
+from topology.value.masks import MAX_TABLE_GPUS, gpus_of, mask_index, mask_of, pair_sums
+from topology.value.measured import apply_measurement, raw_sums
+from topology.value.nics import gpus_maybe_near_rdma, gpus_near_rdma
+from topology.value.remainder import DEFAULT_DEMAND, Demand, remainder_table
+from topology.value.set_value import STATED_ERROR, Limit, at_message_size, islands_of, start_up_cost
+from topology.value.value_table import connected_masks
+
+__all__ = [
+    "DEFAULT_DEMAND",
+    "MAX_TABLE_GPUS",
+    "STATED_ERROR",
+    "Capacities",
+    "Demand",
+    "Limit",
+    "apply_measurement",
+    "at_message_size",
+    "connected_masks",
+    "gpus_maybe_near_rdma",
+    "gpus_near_rdma",
+    "gpus_of",
+    "has_dark_links",
+    "is_known_set",
+    "islands_of",
+    "known_table",
+    "mask_index",
+    "mask_of",
+    "node_capacities",
+    "pair_sums",
+    "raw_sums",
+    "remainder_table",
+    "start_up_cost",
+    "topology_digest",
+]
