@@ -212,7 +212,7 @@ def _asked(parent: Mapping[str, object]) -> Mapping[str, Fraction]:
 def _quantities(content: Mapping[str, object]) -> Mapping[str, Fraction]:
     found: dict[str, Fraction] = {}
     for resource, value in content.items():
-        quantity = parse_quantity(value) if isinstance(value, str | int | float) else None
+        quantity = parse_quantity(value)
         if quantity is None:
             msg = f"{quote(resource)} is {quote(value)}, expected a quantity"
             raise Unreadable(msg)

@@ -3,21 +3,19 @@
 What it answers: which resource, how many GPUs in each container and in which role, under which
 policy, on behalf of whom. It never looks at a node.
 
-Quantities are Kubernetes' (`4`, `"4"`, `"4000m"`, `"1k"`): an extended resource is a whole number,
-its limit equals its request, and a container that names only one of the two means both (API server,
-pkg/apis/core/validation, "must be equal"). `MalformedPod` says what is not so; `UserError` says
-what the API server lets through and cannot be meant.
+An extended resource is a whole number (`kube.objects.parse_whole`), its limit equals its request,
+and a container that names only one of the two means both (API server, pkg/apis/core/validation,
+"must be equal"). `MalformedPod` says what is not so; `UserError` says what the API server accepts
+and Coterie cannot place.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from fractions import Fraction
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from extender.errors import MalformedPod, UserError
+from kube.objects import parse_whole
 from topology.annotations import PlacementPolicy, is_remainder_first, parse_policy
 from topology.errors import PolicyError, quote
 from topology.model import names
@@ -32,17 +30,6 @@ __all__ = ["MAX_COUNT", "PodRequest", "Shape", "is_packed", "parse_pod"]
 
 MAX_COUNT = 512
 """Most GPUs that one container may ask for: the most devices a node may have (`topology.model`)."""
-
-_QUANTITY = re.compile(
-    r"([+-]?[0-9]{1,30}(?:\.[0-9]{0,30})?)(?:[eE]([+-]?[0-9]{1,3})|([a-zA-Z]{1,2}))?"
-)
-_SUFFIXES = {
-    **{suffix: Fraction(1, 1000**power) for power, suffix in enumerate("mun", 1)},
-    **{suffix: Fraction(1000**power) for power, suffix in enumerate("kMGTPE", 1)},
-    **{f"{suffix}i": Fraction(1024**power) for power, suffix in enumerate("KMGTPE", 1)},
-}
-"""Kubernetes quantity suffixes (apimachinery, pkg/api/resource/suffix.go); exact, so that no
-rounding makes a whole number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,30 +160,14 @@ def _size(container: Container, resource: str) -> int:
 
 
 def _count(container: str, resource: str, quantity: str | float) -> int:
-    n_devices = _whole(str(quantity))
-    if n_devices is None:
+    n_devices = parse_whole(quantity)
+    if n_devices is None or n_devices > MAX_COUNT:
         msg = (
             f"container {quote(container)} asks for {quote(quantity)} of {resource}, "
             f"expected a whole number 0..{MAX_COUNT}"
         )
         raise MalformedPod(msg)
     return n_devices
-
-
-@lru_cache(maxsize=1024)
-def _whole(quantity: str) -> int | None:
-    """The number 0..`MAX_COUNT` that a quantity is; None where it is none."""
-    match = _QUANTITY.fullmatch(quantity)
-    if match is None:
-        return None
-    number, exponent, suffix = match.groups()
-    if suffix is not None and suffix not in _SUFFIXES:
-        return None
-    scale = _SUFFIXES[suffix] if suffix else Fraction(10) ** int(exponent or 0)
-    value = Fraction(number) * scale
-    if not 0 <= value <= MAX_COUNT or value.denominator != 1:
-        return None
-    return int(value)
 
 
 def _policy(

@@ -160,7 +160,7 @@ def read_allocatable(content: Mapping[str, object]) -> Mapping[str, Fraction]:
     allocatable = object_at(object_at(content, "status"), "allocatable")
     found: dict[str, Fraction] = {}
     for resource, value in allocatable.items():
-        quantity = parse_quantity(value) if isinstance(value, str | int | float) else None
+        quantity = parse_quantity(value)
         if quantity is None:
             msg = f"allocatable[{quote(resource)}] is {quote(value)}, expected a quantity"
             raise Unreadable(msg)
@@ -228,7 +228,7 @@ def _extended(allocatable: Mapping[str, object]) -> Mapping[str, int]:
     for resource, quantity in allocatable.items():
         if "/" not in resource or "kubernetes.io/" in resource:
             continue
-        count = parse_whole(quantity) if isinstance(quantity, str | int | float) else None
+        count = parse_whole(quantity)
         if count is None:
             msg = f"allocatable[{quote(resource)}] is {quote(quantity)}, expected a whole number"
             raise Unreadable(msg)

@@ -1,4 +1,4 @@
-"""Kubernetes quantities, exactly: `4`, `"4k"`, `"500m"`, `"1e3"`, `"1Gi"`.
+"""Kubernetes quantities, exactly: `4`, `"4k"`, `"500m"`, `"1e3"`, `".5k"`, `"1Gi"`.
 
 What it answers: the number that a quantity means, without rounding. The grammar is
 apimachinery's (v0.36.3, pkg/api/resource/quantity.go `parseQuantityString`, suffix.go).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 __all__ = ["parse_quantity", "parse_whole"]
 
@@ -22,18 +23,34 @@ _SUFFIXES = {
 }
 
 
-def parse_quantity(quantity: str | float) -> Fraction | None:
-    """Read a quantity; None where it is none.
+def parse_quantity(quantity: object) -> Fraction | None:
+    """Read a quantity, a JSON string or number; None where it is none.
 
-    JSON numbers are legal quantities. Sizes are bounded (30 digits, three of an exponent), so that
-    no text takes time without bound.
+    Sizes are bounded (30 digits, three of an exponent), so that no text takes time without bound.
 
     >>> parse_quantity("1500m")
     Fraction(3, 2)
     >>> parse_quantity("4 GPUs") is None
     True
     """
-    match = _QUANTITY.fullmatch(str(quantity))
+    return _parse(str(quantity)) if isinstance(quantity, str | int | float) else None
+
+
+def parse_whole(quantity: object) -> int | None:
+    """Read a quantity that counts devices: None where it is none, or not a whole number >= 0.
+
+    >>> parse_whole("4k"), parse_whole(".5k"), parse_whole("500m"), parse_whole("-1")
+    (4000, 500, None, None)
+    """
+    value = parse_quantity(quantity)
+    if value is None or value < 0 or value.denominator != 1:
+        return None
+    return value.numerator
+
+
+@lru_cache(maxsize=1024)
+def _parse(text: str) -> Fraction | None:
+    match = _QUANTITY.fullmatch(text)
     if match is None:
         return None
     number, exponent, suffix = match.groups()
@@ -41,15 +58,3 @@ def parse_quantity(quantity: str | float) -> Fraction | None:
         return None
     scale = _SUFFIXES[suffix] if suffix else Fraction(10) ** int(exponent or 0)
     return Fraction(number) * scale
-
-
-def parse_whole(quantity: str | float) -> int | None:
-    """Read a quantity that counts devices: None where it is none, or not a whole number >= 0.
-
-    >>> parse_whole("4k"), parse_whole("500m"), parse_whole("-1")
-    (4000, None, None)
-    """
-    value = parse_quantity(quantity)
-    if value is None or value < 0 or value.denominator != 1:
-        return None
-    return int(value)

@@ -96,6 +96,7 @@ def test_a_pod_without_gpus_has_no_shape(content):
         ("4.0", 4),
         (4.0, 4),
         ("0.004k", 4),
+        (".5k", 500),
         ("4e0", 4),
         ("40e-1", 4),
         ("512", 512),

@@ -29,6 +29,7 @@ from kube.objects import parse_quantity, parse_whole
         ("-3", -3),
         ("+3", 3),
         (".5", Fraction(1, 2)),
+        (".5k", 500),
         ("1.", 1),
         ("1.G", 10**9),
         ("", None),
@@ -41,6 +42,9 @@ from kube.objects import parse_quantity, parse_whole
         ("1e9999", None),
         ("9" * 31, None),
         ("nan", None),
+        (True, None),
+        (None, None),
+        (["4"], None),
     ],
 )
 def test_a_quantity_means_one_number(text, value):
