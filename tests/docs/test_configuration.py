@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PAGE = ROOT / "docs" / "configuration.md"
 README = ROOT / "README.md"
+GUIDE = ROOT / "docs" / "user-guide.md"
+INSTALL = ROOT / "docs" / "install.md"
 
 
 def annotation_rows() -> dict[str, list[str]]:
@@ -63,9 +65,17 @@ def test_pod_example_is_valid():
     assert container["resources"]["limits"] == {names.DEFAULT_RESOURCE: 4}
 
 
+def test_job_example_is_valid():
+    """The annotation belongs on the pod template, which is where users get it wrong."""
+    job = yaml_with(GUIDE, "spec")
+    assert job["kind"] == "Job"
+    policy = parse_policy(job["spec"]["template"]["metadata"]["annotations"])
+    assert (policy.affinity, policy.strength) == (Affinity.NVLINK, Strength.REQUIRED)
+
+
 def test_scheduler_example_matches_the_extender():
     """A wrong verb or port in the scheduler's configuration stops every GPU pod."""
-    (extender,) = yaml_with(README, "extenders")["extenders"]
+    (extender,) = yaml_with(INSTALL, "extenders")["extenders"]
     verbs = [extender[f"{verb}Verb"] for verb in ("filter", "prioritize", "bind")]
     assert verbs == [Verb.FILTER.value, Verb.PRIORITIZE.value, Verb.BIND.value]
     defaults = Settings(cluster="1x dgx-h100")
