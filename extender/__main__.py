@@ -28,11 +28,12 @@ import uvloop
 from extender import logkeys, wiring
 from extender.config import CONFIG_VARIABLE, Settings, load_settings
 from extender.decision_log.replay import replay
-from extender.documents import as_json, read_yaml
 from extender.embedded import make_engine
-from extender.errors import DocumentError, ExtenderError, SettingsError
+from extender.errors import ExtenderError, SettingsError
 from extender.http.client import ask
 from extender.protocol import Outcome, Verb
+from kube.documents import as_json, read_yaml
+from kube.errors import DocumentError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,6 @@ taken") are values, never exceptions. HTTP codes are not known here (`extender.h
     ├── WireError         a request body that is not the verb's JSON
     ├── MalformedPod      a pod that the API server would not have accepted (counts)
     ├── UserError         a pod that asks for something that cannot be meant
-    ├── DocumentError     a YAML or TOML text that cannot be read
     ├── ClusterSpecError  a description of the embedded cluster that cannot be built
     ├── SettingsError     an unknown or invalid setting
     ├── PeerError         another replica that cannot be asked
@@ -19,7 +18,6 @@ from __future__ import annotations
 __all__ = [
     "ClusterSpecError",
     "DecisionLogError",
-    "DocumentError",
     "ExtenderError",
     "MalformedPod",
     "PeerError",
@@ -43,10 +41,6 @@ class MalformedPod(ExtenderError):
 
 class UserError(ExtenderError):
     """A pod that its owner has to correct: answered as a reason, so that the pod parks."""
-
-
-class DocumentError(ExtenderError):
-    """A YAML or TOML text that cannot be read."""
 
 
 class ClusterSpecError(ExtenderError):

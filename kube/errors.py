@@ -12,7 +12,8 @@ absent" is a value where a reader may ask for something that is not there (`kube
     ├── Conflict             409: a precondition failed, or it is there already
     └── Gone                 410: the resourceVersion or continue token is too old
 
-`Unreadable` is no error of the exchange: one object lacks what we need of it.
+Not errors of the exchange: `Unreadable`, one object lacks what we need of it; `DocumentError`, a
+YAML or TOML text cannot be read.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_DETAIL",
     "Conflict",
+    "DocumentError",
     "Gone",
     "KubeError",
     "Malformed",
@@ -106,6 +108,10 @@ class Gone(KubeError):
 
 class Unreadable(Exception):
     """One object lacks what we need of it; `str()` names the field, its value and what we need."""
+
+
+class DocumentError(Exception):
+    """A YAML or TOML text that cannot be read; `str()` says where and why."""
 
 
 _KINDS: Mapping[int, type[KubeError]] = {404: NotFound, 409: Conflict, 410: Gone}

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, SettingsConfigDict
 
-from extender.documents import read_yaml
 from extender.embedded import RESOURCE_NAME, parse_cluster, read_cluster
-from extender.error_text import first_fault
-from extender.errors import ClusterSpecError, DocumentError, SettingsError
+from extender.errors import ClusterSpecError, SettingsError
 from extender.rules import Rules
+from kube.documents import first_fault, read_yaml
+from kube.errors import DocumentError
 from kube.watch import Timing
 from topology.errors import TopologyError, quote
 from topology.model import DEFAULT_RESOURCE

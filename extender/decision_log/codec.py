@@ -13,9 +13,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from extender.error_text import first_fault
 from extender.errors import DecisionLogError
 from extender.preemption import NodeReading, NodesRead
+from kube.documents import first_fault
 from kube.objects import DisruptionBudget, NodeFacts, PodFacts, PodObject
 
 __all__ = ["FEEDS", "Freshness", "input_as_json", "read_input"]

@@ -33,10 +33,10 @@ from pydantic import (
 
 from extender.bind import WriteResult
 from extender.embedded import ClusterSpec
-from extender.error_text import first_fault
 from extender.errors import DecisionLogError, SettingsError
 from extender.protocol import Verb
 from extender.rules import Rules
+from kube.documents import first_fault
 from topology.errors import TopologyError, quote
 
 if TYPE_CHECKING:

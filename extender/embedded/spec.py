@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from extender.documents import read_toml, read_yaml
-from extender.error_text import first_fault
-from extender.errors import ClusterSpecError, DocumentError
+from extender.errors import ClusterSpecError
+from kube.documents import first_fault, read_toml, read_yaml
+from kube.errors import DocumentError
 from topology.annotations import DevicesReport, TopologyManagerPolicy, TopologyManagerScope
 from topology.errors import TopologyError, quote
 from topology.model import DEFAULT_RESOURCE

@@ -28,8 +28,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from extender.error_text import first_fault
 from extender.errors import WireError
+from kube.documents import first_fault
 from topology.errors import quote
 
 if TYPE_CHECKING:

@@ -5,10 +5,9 @@ have no effect. It must never open a file or check a setting's value (`plugin.co
 and `plugin.machine.sharing` do).
 
 The format is `version: v1` of k8s-device-plugin v0.20.0 (api/config/v1/config.go, flags.go), YAML
-or JSON. One file may serve NVIDIA's programs too: they ignore our
-section `coterie`, and we ignore what is for gpu-feature-discovery alone. Other than NVIDIA's, this
-reader refuses a key that nobody knows, and one that is given twice: a misspelt setting must not be
-silently without effect.
+or JSON. One file may serve NVIDIA's programs too: they ignore our section `coterie`, and we ignore
+what is for gpu-feature-discovery alone. Unlike NVIDIA's, this reader refuses unknown and repeated
+keys: a misspelt setting must not be silently without effect.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import yaml
-
+from kube.documents import read_yaml
+from kube.errors import DocumentError
 from plugin.errors import SettingsError
-from topology.errors import ImportFormatError, quote
+from topology.errors import ImportFormatError
 from topology.model import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Mapping
 
 __all__ = ["NOT_OURS", "OWN_SECTION", "ConfigFile", "parse_config"]
 
@@ -62,17 +61,17 @@ def parse_config(text: str, names: Mapping[str, str]) -> ConfigFile:
     >>> parse_config("flags: {migStrategy: single}", {"flags.migStrategy": "mig"}).values
     {'mig': 'single'}
     """
-    content = _load(text)
-    if content is None:
-        return ConfigFile()
-    root = Field(content, "", ImportFormatError)
     try:
+        content = read_yaml(text)
+        if content is None:
+            return ConfigFile()
+        root = Field(content, "", ImportFormatError)
         version = root.get("version")
         if version is not None and version.value not in {_VERSION, None, ""}:
             version.fail(_VERSION)
         reading = _Reading(names)
         reading.walk(root)
-    except ImportFormatError as error:
+    except (DocumentError, ImportFormatError) as error:
         raise SettingsError(str(error)) from error
     return ConfigFile(reading.values, reading.sharing, tuple(reading.notes))
 
@@ -109,32 +108,3 @@ class _Reading:
             self.walk(member)
         else:
             member.fail("no such key")
-
-
-def _load(text: str) -> object:
-    try:
-        # The loader is yaml's safe one, made stricter.
-        return yaml.load(text, Loader=_Loader)  # noqa: S506
-    except yaml.YAMLError as error:
-        msg = f"no YAML: {' '.join(str(error).split())}"
-        raise SettingsError(msg) from error
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        msg = f"no YAML: {error}"  # dates that are none, deep nesting
-        raise SettingsError(msg) from error
-
-
-class _Loader(yaml.SafeLoader):
-    def construct_mapping(
-        self,
-        node: yaml.MappingNode,
-        deep: bool = False,  # noqa: FBT002 - PyYAML's signature
-    ) -> dict[Hashable, object]:
-        """Refuse a key that is given twice: which was meant nobody can tell."""
-        seen: set[str] = set()
-        for key, _ in node.value:
-            name = str(key.value)
-            if name in seen:
-                msg = f"line {key.start_mark.line + 1}: key {quote(name)} is given twice"
-                raise yaml.YAMLError(msg)
-            seen.add(name)
-        return super().construct_mapping(node, deep)

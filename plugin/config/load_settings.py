@@ -10,13 +10,13 @@ without effect.
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from kube.documents import first_fault
 from plugin.config.config_file import OWN_SECTION, ConfigFile, parse_config
 from plugin.config.settings import ENV_PREFIX, Mode, Settings
 from plugin.errors import SettingsError
@@ -92,7 +92,8 @@ def load_settings(
     try:
         settings = Settings.model_validate({name: value for name, (value, _) in found.items()})
     except ValidationError as error:
-        raise SettingsError(_told(error, origins)) from error
+        msg = f"setting {first_fault(error, whole='values', origins=origins)}"
+        raise SettingsError(msg) from error
     from_file = {name for name, origin in origins.items() if origin.startswith("file")}
     _check_together(settings, by_hand=origins.keys() - from_file)
     sharing = read_sharing(file.sharing, domain=settings.resource_name.partition("/")[0])
@@ -120,23 +121,6 @@ def _read_file(path: Path, names: Mapping[str, OtherNames]) -> ConfigFile:
     except SettingsError as error:
         msg = f"settings file {path}: {error}"
         raise SettingsError(msg) from error
-
-
-def _told(error: ValidationError, origins: Mapping[str, str]) -> str:
-    """The first fault as one sentence, in the words of settings and not of Python classes."""
-    first = error.errors(include_url=False)[0]
-    name = str(first["loc"][0])
-    if name not in Settings.model_fields:
-        return f"setting {name} ({origins[name]}) is not known, expected no such setting"
-    message = first["msg"].removeprefix("Value error, ")
-    context = first.get("ctx", {})
-    if first["type"] in {"enum", "literal_error"}:
-        message = f"expected {context['expected']}"
-    elif first["type"] == "string_pattern_mismatch":
-        message = f"expected text that matches {context['pattern']}"
-    elif not message.startswith("expected"):
-        message = f"expected {re.sub('^[A-Za-z]+ should (be|have) ', '', message)}"
-    return f"setting {name} ({origins[name]}) is {quote(first['input'])}, {message}"
 
 
 def _check_together(settings: Settings, by_hand: Collection[str]) -> None:

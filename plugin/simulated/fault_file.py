@@ -22,10 +22,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import yaml
-
+from kube.documents import read_yaml
+from kube.errors import DocumentError
 from plugin.simulated.broken_links import LinksDown, without_links
-from topology.errors import ImportFormatError, quote
+from topology.errors import ImportFormatError
 from topology.model import MAX_LINKS, Field
 
 if TYPE_CHECKING:
@@ -80,10 +80,9 @@ def parse_faults(text: str, topology: NodeTopology) -> FaultPlan:
         msg = f"faults of {len(text)} characters, expected at most {MAX_TEXT_CHARACTERS}"
         raise ImportFormatError(msg)
     try:
-        body: object = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        msg = f"the text is not YAML: {quote(' '.join(str(error).split()))}"
-        raise ImportFormatError(msg) from error
+        body = read_yaml(text)
+    except DocumentError as error:
+        raise ImportFormatError(str(error)) from error
     if body is None:
         return FaultPlan()
     root = Field(body, "", ImportFormatError)

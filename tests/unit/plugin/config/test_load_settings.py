@@ -141,7 +141,7 @@ def test_sharing(tmp_path):
         ({"resource_name": "gpu"}, {}, "setting resource_name"),
         ({"cdi_annotation_prefix": "cdi"}, {}, "setting cdi_annotation_prefix"),
         ({"shared_devices_allocation_policy": "spread"}, {}, "'distributed' or 'packed'"),
-        ({"colour": "red"}, {}, "setting colour (flag, --colour) is not known"),
+        ({"colour": "red"}, {}, "setting colour (flag, --colour) is 'red', expected no such key"),
         ({}, {"COTERIE_PLUGIN_COLOUR": "red"}, "COTERIE_PLUGIN_COLOUR is no setting, expected"),
         ({}, {"COTERIE_PLUGIN_MIG_STRATEGY": "none"}, "COTERIE_PLUGIN_MIG_STRATEGY is no setting"),
     ],

@@ -71,9 +71,9 @@ def test_switch_ports_are_named_by_one_gpu():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("[", "the text is not YAML: 'while parsing a flow node", id="no YAML"),
-        pytest.param("a: 2020-99-99", "the text is not YAML: 'month must be in", id="no date"),
-        pytest.param("[" * 600, "the text is not YAML: 'maximum recursion", id="too deep"),
+        pytest.param("[", "line 1, column 2: expected the node content", id="no YAML"),
+        pytest.param("a: 2020-99-99", "month must be in", id="no date"),
+        pytest.param("[" * 600, "nested too deeply", id="too deep"),
         pytest.param("x" * 70_000, "faults of 70000 characters, expected at most", id="too long"),
         pytest.param("3", "the text is 3, expected an object", id="no object"),
         pytest.param("gone: [1]", "the text has 'gone', expected one of: lost, xid,", id="key"),

@@ -177,7 +177,7 @@ def test_mig_instances_appear(tmp_path):
     ("text", "message"),
     [
         pytest.param(b"lost: [99]", "lost[0] is 99, expected a GPU of this machine", id="GPU"),
-        pytest.param(b"[", "the text is not YAML", id="no YAML"),
+        pytest.param(b"[", "line 1, column 2: expected the node content", id="no YAML"),
         pytest.param(b"\xff\xfe\xfa", "codec can't decode", id="no text"),
     ],
 )

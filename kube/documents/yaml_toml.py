@@ -1,10 +1,10 @@
-"""What stands in a YAML or TOML text that a person wrote.
+"""Reads YAML and TOML that people write.
 
 What it answers: the content as plain values, or one sentence of what is wrong with the text. A key
-that is given twice is refused, since which of the two was meant nobody can tell (PyYAML takes the
-last). It never opens a file, and nothing but `DocumentError` comes out, whatever the text: the
-parsers themselves also raise `RecursionError` for deep nesting and `TypeError`, `ValueError` or
-`OverflowError` for dates and numbers that are none.
+that is given twice is refused, since it is unclear which is meant (PyYAML takes the last). It never
+opens a file, and raises nothing but `DocumentError`, whatever the text: the parsers themselves also
+raise `RecursionError` for deep nesting and `TypeError`, `ValueError` or `OverflowError` for invalid
+dates and numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from yaml.composer import ComposerError
 
-from extender.errors import DocumentError
+from kube.errors import DocumentError
 from topology.errors import quote
 
 __all__ = ["as_json", "read_toml", "read_yaml"]
@@ -31,7 +31,7 @@ def read_yaml(text: str) -> object:
 
     >>> read_yaml("{a: 1, a: 2}")
     Traceback (most recent call last):
-    extender.errors.DocumentError: line 1, column 8: key 'a' is given twice, expected once
+    kube.errors.DocumentError: line 1, column 8: key 'a' is given twice, expected once
     """
     try:
         # The loader is yaml's safe one, made stricter.
@@ -45,7 +45,7 @@ def read_yaml(text: str) -> object:
         msg = str(error).partition("\n")[0]
         raise DocumentError(msg) from error
     except _FAULTS as error:
-        raise DocumentError(_told(error)) from error
+        raise DocumentError(_sentence(error)) from error
 
 
 def read_toml(text: str) -> object:
@@ -56,21 +56,21 @@ def read_toml(text: str) -> object:
     try:
         return tomllib.loads(text)
     except _FAULTS as error:
-        raise DocumentError(_told(error)) from error
+        raise DocumentError(_sentence(error)) from error
 
 
 def as_json(content: object) -> str:
     """Write what was read as JSON; dates become text, as values only.
 
-    Raises `DocumentError` where JSON cannot say it: keys that are dates, a list inside itself.
+    Raises `DocumentError` where JSON has no form for it: keys that are dates, a list inside itself.
     """
     try:
         return json.dumps(content, default=str)
     except _FAULTS as error:
-        raise DocumentError(_told(error)) from error
+        raise DocumentError(_sentence(error)) from error
 
 
-def _told(error: Exception) -> str:
+def _sentence(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply, expected a few levels"
     return str(error)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.documents import as_json, read_toml, read_yaml
-from extender.errors import DocumentError
+from kube.documents import as_json, read_toml, read_yaml
+from kube.errors import DocumentError
 
 DEEP = "[" * 3000
 

@@ -1,7 +1,7 @@
-"""What is wrong with a value that pydantic refused, as one sentence.
+"""Says in one sentence what is wrong with a value that pydantic refused.
 
-What it answers: where the first fault is, the value that stands there, and what was expected, in
-the words of JSON and YAML and not of Python classes. It decides nothing and raises nothing.
+What it answers: where the first fault is, the value there, and what is expected, in the words of
+JSON and YAML and not of Python classes. It decides nothing and raises nothing.
 """
 
 from __future__ import annotations
@@ -41,24 +41,29 @@ def first_fault(
     whole: str,
     tags: Collection[str] = (),
     kinds: Mapping[str, str] = MappingProxyType({}),
+    origins: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Tell the first fault; `whole` is what to call the value itself.
+    """Describe the first fault; `whole` is what to call the value itself.
 
     `tags` are those of a union, with which pydantic's locations begin and which the value's author
-    has never seen; `kinds` tells what a field of that name holds, for those that are missing.
+    has never seen; `kinds` has what a field of that name holds, for those that are missing;
+    `origins` where the value under a top-level key comes from, shown behind the place.
     """
     first = error.errors(include_url=False)[0]
     parts = [str(part)[:MAX_QUOTED] for part in first["loc"]]
     if parts and parts[0] in tags:
         del parts[0]
     where = ".".join(parts) or whole
+    if parts and parts[0] in origins:
+        where = f"{where} ({origins[parts[0]]})"
     kind, message = first["type"], first["msg"]
     if kind == "missing":
         return f"{where} is missing, expected {kinds.get(parts[-1], 'a value')}"
     found = f"{where} is {quote(first['input'])}"
     if kind == "value_error":
-        # Said by a validator of ours, which names the expectation itself.
-        return f"{found}: {message.removeprefix('Value error, ')}"
+        # A validator of ours, which names the expectation itself.
+        own = message.removeprefix("Value error, ")
+        return f"{found}, {own}" if own.startswith("expected") else f"{found}: {own}"
     if kind in _EXPECTED:
         return f"{found}, expected {_EXPECTED[kind].format(**first.get('ctx', {}))}"
     return f"{found}, expected {_PREFIX.sub('', message)}"
