@@ -161,7 +161,7 @@ class Engine:
         self._remembered.remember(request)
         if request.shape is None:
             self.parked.forget(request.uid)
-            names = asked.names(self.cluster.snapshot.frame)
+            names = asked.names(self.cluster.snapshot.node_index)
             body = messages.encode_filter([json.dumps(name) for name in names])
             return self._said(Verb.FILTER, request, body, n_nodes=len(asked), n_named=len(asked))
         snapshot = self.cluster.snapshot_for(request)
@@ -173,7 +173,7 @@ class Engine:
             candidate_limit=self.rules.candidate_limit,
         )
         self._park(request, asked, filtered.main_reason, now_s)
-        self._reader.expect(request, filtered.names_json, filtered.positions, snapshot.frame)
+        self._reader.expect(request, filtered.names_json, filtered.positions, snapshot.node_index)
         body = messages.encode_filter(
             filtered.names_json,
             failed_json=filtered.failed_json,
@@ -207,9 +207,9 @@ class Engine:
             request.priority,
             retry=request.retry,
         )
-        frame = self.cluster.snapshot.frame
-        names = asked.names(frame)
-        self.parked.park(pod, request, asked=names, known=frame.positions)
+        node_index = self.cluster.snapshot.node_index
+        names = asked.names(node_index)
+        self.parked.park(pod, request, asked=names, known=node_index.positions)
 
     def _prioritize(self, body: bytes, now_s: float) -> Answer:
         read = self._read(Verb.PRIORITIZE, body, now_s)
@@ -217,7 +217,7 @@ class Engine:
             return read
         request, asked = read.request, read.nodes
         if request.shape is None:
-            names = asked.names(self.cluster.snapshot.frame)
+            names = asked.names(self.cluster.snapshot.node_index)
             entries = [messages.score_head(name) + messages.score_tail(0) for name in names]
         else:
             snapshot = self.cluster.snapshot_for(request)
@@ -229,7 +229,7 @@ class Engine:
     def _read(self, verb: Verb, body: bytes, now_s: float) -> Question | Answer:
         """Read what filter and prioritize are asked, or answer at once what is wrong with it."""
         is_ready = self.is_ready(now_s)
-        read = self._reader.read(body, self.cluster.snapshot.frame) if is_ready else None
+        read = self._reader.read(body, self.cluster.snapshot.node_index) if is_ready else None
         return self._read_fields(verb, body, now_s) if read is None else read
 
     def _read_fields(self, verb: Verb, body: bytes, now_s: float) -> Question | Answer:
@@ -245,7 +245,7 @@ class Engine:
         request = self._parse(verb, args.pod, args.node_names, now_s)
         if isinstance(request, Answer):
             return request
-        return Question(request, locate(args.node_names, self.cluster.snapshot.frame))
+        return Question(request, locate(args.node_names, self.cluster.snapshot.node_index))
 
     def _parse(
         self, verb: Verb, pod: messages.Pod, names: Sequence[str], now_s: float

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extender.snapshot import Frame
+    from extender.snapshot import NodeIndex
 
 __all__ = ["draw"]
 
@@ -35,7 +35,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 def draw(  # noqa: PLR0913 - what a draw depends on
-    frame: Frame,
+    node_index: NodeIndex,
     positions: NDArray[np.int64],
     numbers: NDArray[np.int64],
     places: NDArray[np.int64],
@@ -48,11 +48,11 @@ def draw(  # noqa: PLR0913 - what a draw depends on
     `numbers` are the nodes' state numbers, `places` by state number holds the place of its rank, 0
     the best, equal for equal ranks. `pod_hash` is any number. O(n log n).
     """
-    layout = KeyLayout.of(len(frame.sort_keys), frame.n_zones)
+    layout = KeyLayout.of(len(node_index.sort_keys), node_index.n_zones)
     own = highest_bits(pod_hash * _GOLDEN, layout.n_hash_bits) << layout.hash_at
-    keys = (places << layout.place_at)[numbers] | (frame.sort_keys[positions] ^ own)
+    keys = (places << layout.place_at)[numbers] | (node_index.sort_keys[positions] ^ own)
     keys.sort()
-    zones = [zone << layout.zone_at for zone in range(1, frame.n_zones)]
+    zones = [zone << layout.zone_at for zone in range(1, node_index.n_zones)]
     ends: list[int] = [*keys.searchsorted(zones).tolist(), len(keys)]
     queues: list[list[int]] = []
     begin = 0

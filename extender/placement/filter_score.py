@@ -81,12 +81,12 @@ def filter_nodes(
         positions, numbers = positions[is_fitting], numbers[is_fitting]
     n_feasible = len(positions)
     may_thin = candidate_limit > 0 and not (
-        request.has_soft_wishes or snapshot.frame.has_soft_taints
+        request.has_soft_wishes or snapshot.node_index.has_soft_taints
     )
     if may_thin and n_feasible > candidate_limit:
         places = _places(ranks, len(snapshot.state_numbers))
         positions = draw(
-            snapshot.frame,
+            snapshot.node_index,
             positions,
             numbers,
             places,
@@ -94,7 +94,7 @@ def filter_nodes(
             pod_hash=_pod_hash(request),
         )
     named: list[int] = positions.tolist()
-    names_json = snapshot.frame.names_json
+    names_json = snapshot.node_index.names_json
     return Filtered([names_json[i] for i in named], positions, n_feasible=n_feasible)
 
 
@@ -111,7 +111,7 @@ def prioritize_nodes(
     tails = [score_tail(0)] * len(snapshot.state_numbers)
     for number, score in scores(_ranks(ratings), request.size_gpus).items():
         tails[number] = score_tail(score)
-    heads = snapshot.frame.score_heads
+    heads = snapshot.node_index.score_heads
     where: list[int] = positions.tolist()
     states: list[int] = numbers.tolist()
     entries = [heads[i] + tails[number] for i, number in zip(where, states, strict=True)]
@@ -193,7 +193,7 @@ def _refuse_all(
     positions: list[int] = asked.positions.tolist()
     for position, number in zip(positions, numbers.tolist(), strict=True):
         entries = failed if position == own else unresolvable
-        entries.append(snapshot.frame.names_json[position] + tails[number])
+        entries.append(snapshot.node_index.names_json[position] + tails[number])
     counts = Counter([Reason.UNKNOWN_NODE] * len(asked.unknown))
     for number, n_nodes in enumerate(np.bincount(numbers).tolist()):
         if n_nodes:

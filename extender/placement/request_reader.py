@@ -1,6 +1,6 @@
 """What filter and prioritize ask: a pod, and about which nodes.
 
-What it answers: the pod's request and the nodes' positions in the frame of the cluster.
+What it answers: the pod's request and the nodes' positions in the cluster's node index.
 kube-scheduler asks about thousands of nodes by name for each pod, and on cores that others use as
 well every object touched is fetched from memory anew. So a body that is written as Go writes it is
 cut, not parsed: its names are compared as the bytes that they are, and the pod, which prioritize
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extender.protocol import PodRequest
-    from extender.snapshot import Frame
+    from extender.snapshot import NodeIndex
 
 __all__ = ["AskedNodes", "PlainReader", "Question", "locate"]
 
@@ -43,18 +43,18 @@ class AskedNodes:
     def __len__(self) -> int:
         return len(self.positions) + len(self.unknown)
 
-    def names(self, frame: Frame) -> list[str]:
-        """All names, in order; `frame` is that in which they were looked up."""
+    def names(self, node_index: NodeIndex) -> list[str]:
+        """All names, in order; `node_index` is the one that they were looked up in."""
         positions: list[int] = self.positions.tolist()
-        names = [frame.names[i] for i in positions]
+        names = [node_index.names[i] for i in positions]
         for place, name in self.unknown:
             names.insert(place, name)
         return names
 
 
-def locate(names: Sequence[str], frame: Frame) -> AskedNodes:
+def locate(names: Sequence[str], node_index: NodeIndex) -> AskedNodes:
     """Look up nodes by name."""
-    positions = frame.locate(names)
+    positions = node_index.locate(names)
     unknown = [(place, names[place]) for place in (positions < 0).nonzero()[0].tolist()]
     return AskedNodes(positions[positions >= 0], unknown)
 
@@ -73,19 +73,19 @@ class PlainReader:
     def __init__(self, resources: Sequence[str]) -> None:
         self._resources = resources
         self._pod: tuple[bytes, PodRequest] | None = None
-        self._next: tuple[bytes, Question, Frame] | None = None
+        self._next: tuple[bytes, Question, NodeIndex] | None = None
 
-    def read(self, body: bytes, frame: Frame) -> Question | None:
+    def read(self, body: bytes, node_index: NodeIndex) -> Question | None:
         """Read a request of filter or prioritize; None where anything is odd."""
         if self._next is not None:
             text, question, known = self._next
-            if body == text and known is frame:
+            if body == text and known is node_index:
                 return question
         cut = messages.cut_names(body)
         if cut is None:
             return None
         head, texts = cut
-        positions = frame.locate_json(texts)
+        positions = node_index.locate_json(texts)
         if positions is None:
             return None
         if self._pod is None or self._pod[0] != head:
@@ -101,13 +101,13 @@ class PlainReader:
         request: PodRequest,
         names_json: Sequence[str],
         positions: NDArray[np.int64],
-        frame: Frame,
+        node_index: NodeIndex,
     ) -> None:
         """Filter named these nodes for the pod: prioritize comes next, and asks about the same."""
         if self._pod is None or self._pod[1] is not request or len(names_json) < _LEAST_COMPARED:
             return
         body = messages.join_names(self._pod[0], names_json)
-        self._next = body, Question(request, AskedNodes(positions)), frame
+        self._next = body, Question(request, AskedNodes(positions)), node_index
 
 
 _LEAST_COMPARED = 2

@@ -13,13 +13,13 @@ from extender.snapshot.cluster_snapshot import (
     with_free,
     with_masks,
 )
-from extender.snapshot.node_index import Frame, KeyLayout, highest_bits
+from extender.snapshot.node_index import KeyLayout, NodeIndex, highest_bits
 
 __all__ = [
     "ClusterSnapshot",
-    "Frame",
     "KeyLayout",
     "MachineType",
+    "NodeIndex",
     "NodeKind",
     "NodeView",
     "highest_bits",

@@ -8,8 +8,8 @@ Nodes of one kind with the same devices free are alike to every pod: they share 
 verbs rate each state once. Where the kubelet's Topology Manager has a say, what is claimed counts
 in the state too: the kubelet knows of no claim, and confines a pod by all that it has free.
 
-The names and zones of the nodes stand in its frame (`extender.snapshot.node_index`), which changes
-less often.
+The names and zones of the nodes are in its node index (`extender.snapshot.node_index`), which
+changes less often.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from extender.snapshot.node_index import make_frame
+from extender.snapshot.node_index import make_node_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from extender.snapshot.node_index import Frame
+    from extender.snapshot.node_index import NodeIndex
     from topology.select import Machine
     from topology.topology_manager import TopologyManager
 
@@ -144,7 +144,7 @@ class _Nodes(Mapping[str, NodeView]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterSnapshot:
-    """All nodes of a frame, by their positions. `generation` is the ledger's.
+    """All nodes of a node index, by their positions. `generation` grows with every change.
 
     `state_ids` int64[n] are small numbers that are equal for equal states; `state_numbers` maps a
     view's state to its number, `samples` has a view of each number, which no node need have now.
@@ -153,7 +153,7 @@ class ClusterSnapshot:
     process, which cannot lag. `is_synced` is False until the feed has seen everything once.
     """
 
-    frame: Frame
+    node_index: NodeIndex
     views: Sequence[NodeView]
     state_ids: NDArray[np.int64]
     state_numbers: Mapping[int, int]
@@ -165,7 +165,7 @@ class ClusterSnapshot:
     @property
     def positions(self) -> Mapping[str, int]:
         """Positions by name."""
-        return self.frame.positions
+        return self.node_index.positions
 
     @property
     def nodes(self) -> Mapping[str, NodeView]:
@@ -198,7 +198,7 @@ class ClusterSnapshot:
         if len(numbers) > 2 * len(views) + _SPARE_STATES:
             numbers, samples, state_ids = _number_states(views)
         return ClusterSnapshot(
-            self.frame,
+            self.node_index,
             views,
             state_ids,
             numbers,
@@ -219,13 +219,13 @@ def make_snapshot(
     views: Sequence[NodeView], *, generation: int = 0, has_soft_taints: bool = False
 ) -> ClusterSnapshot:
     """Make the first snapshot of a cluster; the views' names are different."""
-    frame = make_frame(
+    node_index = make_node_index(
         [view.name for view in views],
         [view.zone for view in views],
         has_soft_taints=has_soft_taints,
     )
     numbers, samples, state_ids = _number_states(views)
-    return ClusterSnapshot(frame, tuple(views), state_ids, numbers, samples, generation)
+    return ClusterSnapshot(node_index, tuple(views), state_ids, numbers, samples, generation)
 
 
 def _number_states(

@@ -1,8 +1,8 @@
-"""What of a cluster stays as it is while pods come and go: its nodes' names, zones and taints.
+"""The index of a cluster's nodes: what does not change while pods come and go.
 
-What it answers: which node is meant by a name, and each node's part of an answer, made once. Nodes
-are numbered 0..n-1, their positions; what the verbs need of all nodes asked about lies in arrays by
-position, so that 5,000 nodes cost a few array operations and not 5,000 turns of a loop.
+It looks a node up by its name and holds each node's part of an answer, made once. Nodes are
+numbered 0..n-1, their positions; what the verbs need of all the nodes of a request lies in arrays
+by position, so that 5,000 nodes cost a few array operations and not 5,000 turns of a loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Frame", "KeyLayout", "highest_bits", "make_frame", "sort_keys"]
+__all__ = ["KeyLayout", "NodeIndex", "highest_bits", "make_node_index", "sort_keys"]
 
 _KEY_BITS = 63
 """Bits of a sort key, without the sign: from the highest, a node's zone, its place, a hash, and its
@@ -30,7 +30,7 @@ position. Places and positions are numbers below that of the nodes; the hash has
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Frame:
+class NodeIndex:
     """All nodes of a cluster. Sequences are by position.
 
     `positions` by name; `names_json` are the names as JSON strings, `json_positions` is by the same
@@ -62,10 +62,10 @@ class Frame:
             return None
 
 
-def make_frame(
+def make_node_index(
     names: Sequence[str], zones: Sequence[str], *, has_soft_taints: bool = False
-) -> Frame:
-    """Make a frame of nodes with different names and a zone each."""
+) -> NodeIndex:
+    """Make the index of nodes with different names and a zone each."""
     numbers = {zone: i for i, zone in enumerate(sorted(set(zones)))}
     names_json = tuple(json.dumps(name) for name in names)
     plain = (
@@ -73,7 +73,7 @@ def make_frame(
         for position, (name, text) in enumerate(zip(names, names_json, strict=True))
         if text == f'"{name}"'
     )
-    return Frame(
+    return NodeIndex(
         names=tuple(names),
         positions={name: position for position, name in enumerate(names)},
         names_json=names_json,
@@ -90,7 +90,7 @@ def _hash(name: str) -> int:
 
 
 def sort_keys(zones: Sequence[int], hashes: Sequence[int]) -> NDArray[np.int64]:
-    """Sort keys int64[n] of a frame's nodes, with all in the first place and before any pod.
+    """Sort keys int64[n] of the nodes, with all in the first place and before any pod.
 
     `zones` are numbers from 0, `hashes` of 64 bits.
     """

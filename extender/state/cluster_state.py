@@ -92,7 +92,7 @@ class LiveCluster:
         if old is None or old.ids != node.ids:
             self._ledger.remove_node(node.name)
             self._ledger.add_node(node.name, node.ids)
-        self._is_restructured |= old is None or old.frame != node.frame
+        self._is_restructured |= old is None or old.index_key != node.index_key
         self._nodes[node.name] = node
         self._book.touched[node.name] = None
 
@@ -358,7 +358,7 @@ class LiveCluster:
             self._snapshot = make_snapshot(
                 [views.get(name) or old.nodes[name] for name in self._nodes],
                 generation=generation,
-                has_soft_taints=any(node.frame[1] for node in self._nodes.values()),
+                has_soft_taints=any(node.index_key[1] for node in self._nodes.values()),
             )
         elif changed or generation != old.generation:
             self._snapshot = old.with_views(changed, generation)
@@ -417,5 +417,5 @@ def _refused(request: PodRequest, subject: str, state: str, detail: str) -> Refu
 
 
 def _is_same(view: NodeView, old: NodeView | None) -> bool:
-    """Whether nothing of a node changed but its frame."""
+    """Whether nothing of a node changed but its zone or taint."""
     return old is not None and view.state == old.state and view.ids == old.ids

@@ -73,8 +73,8 @@ class NodeRecord:
     positions: Mapping[str, int] = field(repr=False)
 
     @property
-    def frame(self) -> tuple[str, bool]:
-        """What stands in the frame of a snapshot: zone and taint, which matters where GPUs are."""
+    def index_key(self) -> tuple[str, bool]:
+        """What stands in the index of a snapshot: zone and taint, which matters where GPUs are."""
         return self.zone, self.has_soft_taint and self.resource != ""
 
 

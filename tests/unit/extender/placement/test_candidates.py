@@ -30,7 +30,7 @@ def drawn(views: list[NodeView], *, limit: int, pod: int = 7) -> list[NodeView]:
         places[snapshot.state_numbers[one.state]] = costs.index(COSTS[one.free])
     positions = np.arange(len(views), dtype=np.int64)
     numbers = snapshot.state_ids
-    found = draw(snapshot.frame, positions, numbers, places, limit=limit, pod_hash=pod)
+    found = draw(snapshot.node_index, positions, numbers, places, limit=limit, pod_hash=pod)
     return [views[i] for i in found.tolist()]
 
 

@@ -11,25 +11,25 @@ from hypothesis import strategies as st
 
 from extender.placement import AskedNodes, PlainReader, locate
 from extender.protocol import Verb
-from extender.snapshot.node_index import make_frame
+from extender.snapshot.node_index import make_node_index
 from tests.unit.extender.engines import ask, bind, engine, names
 from tests.unit.extender.pods import GPU, args, pod
 
 if TYPE_CHECKING:
     from extender.embedded import EmbeddedEngine
-    from extender.snapshot import Frame
+    from extender.snapshot import NodeIndex
 
 POD = pod(2)
 
 
-def frame(*node_names: str) -> Frame:
-    """A frame of such nodes."""
-    return make_frame(node_names, ["z"] * len(node_names))
+def node_index(*node_names: str) -> NodeIndex:
+    """An index of such nodes."""
+    return make_node_index(node_names, ["z"] * len(node_names))
 
 
 def read(body: bytes, *node_names: str) -> list[int] | None:
     """Positions read on the short way; None where it is not taken."""
-    question = PlainReader([GPU]).read(body, frame(*node_names))
+    question = PlainReader([GPU]).read(body, node_index(*node_names))
     return None if question is None else question.nodes.positions.tolist()
 
 
@@ -61,7 +61,7 @@ def test_what_is_odd_is_left_to_the_long_way(body):
 
 def test_a_name_that_json_must_escape_is_not_found_by_its_bytes():
     """Such a node cannot be; it would be told by the long way."""
-    one = frame('a"b', "n1")
+    one = node_index('a"b', "n1")
     assert one.locate_json([b'a"b']) is None
     assert one.locate_json([b'a\\"b']) is None
     assert locate(['a"b'], one).positions.tolist() == [0]
@@ -69,7 +69,7 @@ def test_a_name_that_json_must_escape_is_not_found_by_its_bytes():
 
 def test_names_come_back_in_order():
     """Unknown ones in their places."""
-    one = frame("n1", "n2")
+    one = node_index("n1", "n2")
     asked = locate(["x", "n2", "y", "z", "n1"], one)
     assert asked.unknown == [(0, "x"), (2, "y"), (3, "z")]
     assert (len(asked), asked.positions.tolist()) == (5, [1, 0])
@@ -78,7 +78,7 @@ def test_names_come_back_in_order():
 
 def test_a_pod_is_read_once_for_filter_and_prioritize():
     """The bytes before the names are the same; those of an edited pod are not."""
-    reader, nodes = PlainReader([GPU]), frame("n1", "n2")
+    reader, nodes = PlainReader([GPU]), node_index("n1", "n2")
     first = reader.read(args(POD, ["n1", "n2"]), nodes)
     second = reader.read(args(POD, ["n2"]), nodes)
     edited = reader.read(args(pod(3), ["n2"]), nodes)
@@ -94,7 +94,7 @@ class TestExpected:
 
     def expecting(self) -> tuple[PlainReader, Any]:
         """A reader after a filter call that named n3 and n1."""
-        reader, nodes = PlainReader([GPU]), frame("n1", "n2", "n3")
+        reader, nodes = PlainReader([GPU]), node_index("n1", "n2", "n3")
         question = reader.read(args(POD, ["n1", "n2", "n3"]), nodes)
         assert question is not None
         named = locate(["n3", "n1"], nodes)
@@ -125,13 +125,13 @@ class TestExpected:
     def test_nodes_that_came_or_went_are_looked_up_anew(self):
         """Their positions are others."""
         reader, _ = self.expecting()
-        question = reader.read(args(POD, ["n3", "n1"]), frame("n0", "n1", "n3"))
+        question = reader.read(args(POD, ["n3", "n1"]), node_index("n0", "n1", "n3"))
         assert question is not None
         assert question.nodes.positions.tolist() == [2, 1]
 
     def test_a_pod_that_was_read_field_by_field_is_not_expected(self):
         """Its bytes are not known."""
-        reader, nodes = PlainReader([GPU]), frame("n1", "n2")
+        reader, nodes = PlainReader([GPU]), node_index("n1", "n2")
         question = reader.read(args(POD, ["n1"]), nodes)
         assert question is not None
         other = PlainReader([GPU])
@@ -180,6 +180,6 @@ def test_prioritize_scores_what_filter_named_as_things_are_then():
 
 def test_the_empty_question_has_no_names():
     """Nothing to insert, nothing to find."""
-    one = frame("n1")
+    one = node_index("n1")
     asked = AskedNodes(one.locate([]))
     assert (len(asked), asked.names(one)) == (0, [])

@@ -257,9 +257,9 @@ class TestNodes:
     def test_soft_taints_count_where_gpus_are_served(self):
         """A taint on a node that no GPU pod can use must not switch the candidate limit off."""
         cluster = live(node("n1"), node("n2", allocatable={}, has_soft_taint=True))
-        assert not cluster.snapshot.frame.has_soft_taints
+        assert not cluster.snapshot.node_index.has_soft_taints
         cluster.see_node(node("n1", has_soft_taint=True))
-        assert cluster.snapshot.frame.has_soft_taints
+        assert cluster.snapshot.node_index.has_soft_taints
 
 
 class TestHealth:
