@@ -22,7 +22,7 @@ from benchmarks.cluster.rounds import spread, turned
 from benchmarks.cluster.stage import NAMESPACE, PODS, Arm, make_pod
 from benchmarks.errors import BenchmarkError
 from benchmarks.report import ResultTable
-from topology.model import names
+from topology.annotations import pod_keys
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["wait_beside"]
 
-REQUIRED = {names.AFFINITY: "nvlink", names.POLICY: "required"}
+REQUIRED = {pod_keys.AFFINITY: "nvlink", pod_keys.POLICY: "required"}
 BACKOFFS_S = (10, 60)
 STREAM_PER_S = 20.0
 """Pods of the stream a second: well below what the scheduler can do, so that waiting is seen."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from topology.annotations import Affinity, PlacementPolicy, parse_policy
+from topology.annotations import Affinity, PlacementPolicy, parse_policy, pod_keys
 from topology.model import names
 
 __all__ = ["NAMESPACE", "DemoPod", "draw_pods"]
@@ -55,8 +55,8 @@ class DemoPod:
     @property
     def annotations(self) -> dict[str, str]:
         """What the pod's owner wrote."""
-        told = {} if self.affinity is None else {names.AFFINITY: self.affinity}
-        return told | ({names.POLICY: "required"} if self.is_required else {})
+        told = {} if self.affinity is None else {pod_keys.AFFINITY: self.affinity}
+        return told | ({pod_keys.POLICY: "required"} if self.is_required else {})
 
     @property
     def policy(self) -> PlacementPolicy:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from extender.errors import MalformedPod, UserError
 from kube.objects import parse_whole
-from topology.annotations import PlacementPolicy, is_remainder_first, parse_policy
+from topology.annotations import PlacementPolicy, is_remainder_first, parse_policy, pod_keys
 from topology.errors import PolicyError, quote
 from topology.model import names
 from topology.select import ContainerRequest, ContainerRole, pod_size
@@ -184,8 +184,8 @@ def _policy(
     single = next((name for i, name in enumerate(containers) if requests[i].size == 1), None)
     if single is not None:
         msg = (
-            f"pod {_title(pod)}: annotation {names.MIN_BANDWIDTH} is "
-            f"{quote(annotations[names.MIN_BANDWIDTH])} but container {quote(single)} asks for "
+            f"pod {_title(pod)}: annotation {pod_keys.MIN_BANDWIDTH} is "
+            f"{quote(annotations[pod_keys.MIN_BANDWIDTH])} but container {quote(single)} asks for "
             "1 GPU, expected at least 2 (one GPU has nobody to talk to)"
         )
         raise UserError(msg)
@@ -193,10 +193,12 @@ def _policy(
 
 
 def _warnings(pod: Pod) -> tuple[str, ...]:
-    group = (pod.metadata.annotations or {}).get(names.GROUP)
+    group = (pod.metadata.annotations or {}).get(pod_keys.GROUP)
     if group is None:
         return ()
-    return (f"annotation {names.GROUP} is {quote(group)}: not yet supported, placed as if without",)
+    return (
+        f"annotation {pod_keys.GROUP} is {quote(group)}: not yet supported, placed as if without",
+    )
 
 
 def is_packed(shape: Shape) -> bool:

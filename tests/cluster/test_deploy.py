@@ -30,7 +30,7 @@ from tests.cluster.manifests import (
     scheduler_config,
     send_gpu_pods,
 )
-from topology.annotations import parse_policy
+from topology.annotations import parse_policy, pod_keys
 from topology.errors import PolicyError
 from topology.model import names
 
@@ -376,7 +376,7 @@ def test_what_others_do_to_planned_pods_passes(installed):
     ):
         answer = installed.send("PATCH", path + sub, body, content_type=STRATEGIC, user=user)
         assert answer.status_code == 200, answer.text
-    kept = {names.PLAN: "genuine", names.AFFINITY: "nvlink", "c": "d"}
+    kept = {names.PLAN: "genuine", pod_keys.AFFINITY: "nvlink", "c": "d"}
     assert installed.annotations(path) == kept
     options = {"gracePeriodSeconds": 0}
     assert installed.send("DELETE", path, options).status_code == 200
@@ -386,13 +386,16 @@ def test_what_others_do_to_planned_pods_passes(installed):
 
 
 VALUES = [
-    *((names.AFFINITY, value) for value in ("nvlink", "switch", "numa", "none", "any", "NVLink")),
-    *((names.POLICY, value) for value in ("preferred", "required", "", "Required")),
-    *((names.PREFER, value) for value in ("balanced", "fastest", "slowest")),
-    *((names.NIC, value) for value in ("preferred", "required", "unset")),
-    *((names.GROUP, value) for value in ("", "ring-0", "anything at all")),
     *(
-        (names.MIN_BANDWIDTH, value)
+        (pod_keys.AFFINITY, value)
+        for value in ("nvlink", "switch", "numa", "none", "any", "NVLink")
+    ),
+    *((pod_keys.POLICY, value) for value in ("preferred", "required", "", "Required")),
+    *((pod_keys.PREFER, value) for value in ("balanced", "fastest", "slowest")),
+    *((pod_keys.NIC, value) for value in ("preferred", "required", "unset")),
+    *((pod_keys.GROUP, value) for value in ("", "ring-0", "anything at all")),
+    *(
+        (pod_keys.MIN_BANDWIDTH, value)
         for value in (
             *("40", "37.5", "007", "0.000000001", "999999999.999999999"),
             *("0", "0.0", "000.000", "", "-1", "+40", "1e3", "0x10", "nan", "inf", "1_0"),
@@ -425,7 +428,7 @@ def test_values_are_judged_as_the_extender_does(installed, key, value):
 
 def test_a_refusal_names_each_value_and_what_was_expected(installed):
     """The user corrects everything at once, from the message alone."""
-    wrong = {names.POLICY: "must", names.NIC: "yes"}
+    wrong = {pod_keys.POLICY: "must", pod_keys.NIC: "yes"}
     message = installed.send("POST", PODS, manifest("trial", wrong)).json()["message"]
     assert "annotation coterie.gpu/policy is not one of: preferred, required" in message
     assert "annotation coterie.gpu/nic is not one of: preferred, required" in message

@@ -22,6 +22,7 @@ from tests.cluster.manifests import (
 )
 from tests.cluster.nodes import node_manifest
 from tests.cluster.processes import free_port
+from topology.annotations import pod_keys
 from topology.model import names
 
 pytestmark = pytest.mark.cluster
@@ -30,7 +31,7 @@ LOOPBACK = "127.0.0.1"
 PODS = "/api/v1/namespaces/default/pods"
 LIMITS = {"limits": {names.DEFAULT_RESOURCE: "2"}}
 POD = {
-    "metadata": {"name": "trains", "annotations": {names.AFFINITY: "nvlink"}},
+    "metadata": {"name": "trains", "annotations": {pod_keys.AFFINITY: "nvlink"}},
     "spec": {"containers": [{"name": "main", "image": "none", "resources": LIMITS}]},
 }
 

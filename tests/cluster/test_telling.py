@@ -13,7 +13,7 @@ import pytest
 from extender.embedded import parse_cluster
 from tests.cluster.stage import Cast, play, start_cast
 from tests.cluster.workload import make_pod, pod_path
-from topology.annotations import decode_plan
+from topology.annotations import decode_plan, pod_keys
 from topology.model import names
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_users_read_what_happened(cast):
     async def main() -> None:
         async with play(cast, parse_cluster("1x dgx-1-v100")) as played:
             (node,) = played.nodes
-            await played.create(make_pod("grouped", 2, annotations={names.GROUP: "g"}))
+            await played.create(make_pod("grouped", 2, annotations={pod_keys.GROUP: "g"}))
             (pod,) = await played.bound("grouped")
             assert pod.plan is not None
             (placed,) = decode_plan(pod.plan).containers

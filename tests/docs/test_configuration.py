@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
+import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import yaml
 
 from extender.config import Settings
 from extender.embedded import lay_out, read_cluster
 from extender.protocol import Verb
-from tests.docs.markdown import ROOT, blocks
-from topology.annotations import Affinity, NicRule, Prefer, Strength, parse_policy
+from tests.docs.markdown import ROOT, blocks, section
+from tests.docs.settings_table import table
+from topology.annotations import POD_KEYS, Affinity, Strength, parse_policy
 from topology.model import names
 
 if TYPE_CHECKING:
@@ -24,30 +24,21 @@ GUIDE = ROOT / "docs" / "user-guide.md"
 INSTALL = ROOT / "docs" / "install.md"
 
 
-def annotation_rows() -> dict[str, list[str]]:
-    """The table of pod annotations: key to the values that it names."""
-    page = PAGE.read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(coterie\.gpu/[a-z-]+)` \| ([^|]+) \|", page, re.MULTILINE)
-    return {key: re.findall(r"`([^`]+)`", values) for key, values in rows}
+def pod_annotations() -> str:
+    """The reference of the pod annotations: one row per key, then what each means."""
+    rows = [(f"`{key.name}`", key.values, key.default) for key in POD_KEYS]
+    parts = [table(("key", "values", "default"), rows)]
+    for key in POD_KEYS:
+        gap = "\n" if key.explanation.startswith("- ") else ""
+        example = f"\nExample: `{key.name}: {json.dumps(key.example)}`.\n"
+        parts.append(f"### `{key.name}`\n\n{key.summary}\n{gap}{key.explanation}{example}")
+    return "\n" + "\n".join(parts) + "\n"
 
 
-def test_every_key_of_users_is_documented():
-    """A key that the program reads and the page leaves out would never be used."""
-    assert tuple(annotation_rows()) == names.USER_KEYS
-
-
-@pytest.mark.parametrize(
-    ("key", "values"),
-    [
-        pytest.param(names.AFFINITY, set(Affinity) - {Affinity.ANY}, id="any is the absent key"),
-        pytest.param(names.POLICY, set(Strength), id="policy"),
-        pytest.param(names.PREFER, set(Prefer), id="prefer"),
-        pytest.param(names.NIC, set(NicRule) - {NicRule.UNSET}, id="unset is the absent key"),
-    ],
-)
-def test_every_value_is_documented(key, values):
-    """The page and the enums name the same closed set."""
-    assert set(annotation_rows()[key]) == {value.value for value in values}
+def test_pod_annotations_are_generated(check_golden):
+    """A key that changes must change on the page too; `make golden` rewrites it."""
+    before, _, after = section(PAGE.read_text(encoding="utf-8"), "pod annotations")
+    check_golden(PAGE, before + pod_annotations() + after)
 
 
 def yaml_with(path: Path, key: str) -> Any:

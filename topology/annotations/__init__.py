@@ -20,19 +20,22 @@ from topology.annotations.plan import (
     encode_allocation,
     encode_plan,
 )
-from topology.annotations.policy import (
-    DEFAULT_POLICY,
+from topology.annotations.pod_keys import (
+    POD_KEYS,
+    USER_KEYS,
     Affinity,
     NicRule,
     PlacementPolicy,
+    PodKey,
     Prefer,
     Strength,
-    is_remainder_first,
-    parse_policy,
 )
+from topology.annotations.policy import DEFAULT_POLICY, is_remainder_first, parse_policy
 
 __all__ = [
     "DEFAULT_POLICY",
+    "POD_KEYS",
+    "USER_KEYS",
     "Affinity",
     "ContainerPlan",
     "DeviceHold",
@@ -41,6 +44,7 @@ __all__ = [
     "NicRule",
     "PlacementPolicy",
     "Plan",
+    "PodKey",
     "Prefer",
     "Strength",
     "TopologyManagerPolicy",

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from topology.annotations import Affinity, NicRule, PlacementPolicy, Strength
+from topology.annotations import POD_KEYS, Affinity, NicRule, PlacementPolicy, Strength, pod_keys
 from topology.errors import (
     CodecError,
     ImportFormatError,
@@ -128,6 +128,7 @@ MeasuredOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/schemas) for programs.")]
 SizeOption = Annotated[int, typer.Option("--size", min=1, help="Number of GPUs.")]
 GPUS = "GPU indices, such as 0,3,5 or 0-3,6."
+_WISHES = {key.name: f"{key.summary} As {key.name}." for key in POD_KEYS}
 
 
 @app.command()
@@ -181,16 +182,16 @@ def best(  # noqa: PLR0913 - a parameter for each option
         str | None, typer.Option("--must-include", help=f"GPUs that the set must hold. {GPUS}")
     ] = None,
     affinity: Annotated[
-        Affinity, typer.Option("--affinity", help="As coterie.gpu/affinity.")
+        Affinity, typer.Option("--affinity", help=_WISHES[pod_keys.AFFINITY])
     ] = Affinity.ANY,
     policy: Annotated[
-        Strength, typer.Option("--policy", help="As coterie.gpu/policy.")
+        Strength, typer.Option("--policy", help=_WISHES[pod_keys.POLICY])
     ] = Strength.PREFERRED,
     min_bandwidth: Annotated[
         float | None,
-        typer.Option("--min-bandwidth", help="As coterie.gpu/min-bandwidth, GB/s."),
+        typer.Option("--min-bandwidth", help=_WISHES[pod_keys.MIN_BANDWIDTH]),
     ] = None,
-    nic: Annotated[NicRule, typer.Option("--nic", help="As coterie.gpu/nic.")] = NicRule.UNSET,
+    nic: Annotated[NicRule, typer.Option("--nic", help=_WISHES[pod_keys.NIC])] = NicRule.UNSET,
     gpu_model: ModelOption = None,
     file_format: FormatOption = None,
     measured: MeasuredOption = None,

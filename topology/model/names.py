@@ -1,47 +1,33 @@
 """The contract's names: resource, annotation and label keys, and their versions.
 
 What it answers: what a key is called, once, for every program. It never parses a value
-(`topology.annotations.policy` and `topology.model.codec` do).
+(`topology.annotations` and `topology.model.codec` do).
 """
 
 from __future__ import annotations
 
 __all__ = [
-    "AFFINITY",
     "ALLOCATED",
     "DEFAULT_RESOURCE",
     "DEVICES",
-    "GROUP",
-    "MIN_BANDWIDTH",
-    "NIC",
+    "OWN_KEYS",
     "PLAN",
-    "POLICY",
-    "PREFER",
     "PREFIX",
     "RETRY",
     "SCHEMA_MAJOR",
     "SCHEMA_MINOR",
     "TOPOLOGY",
-    "USER_KEYS",
 ]
 
 PREFIX = "coterie.gpu/"
 
-# Written by users, on pods.
-AFFINITY = PREFIX + "affinity"
-POLICY = PREFIX + "policy"
-MIN_BANDWIDTH = PREFIX + "min-bandwidth"
-PREFER = PREFIX + "prefer"
-NIC = PREFIX + "nic"
-GROUP = PREFIX + "group"
-USER_KEYS = (AFFINITY, POLICY, MIN_BANDWIDTH, PREFER, NIC, GROUP)
-
-# Written by Coterie, on nodes and pods.
+# Written by Coterie, on nodes and pods; what users write is in `topology.annotations.pod_keys`.
 TOPOLOGY = PREFIX + "topology"
 DEVICES = PREFIX + "devices"
 PLAN = PREFIX + "plan"
 ALLOCATED = PREFIX + "allocated"
 RETRY = PREFIX + "retry"
+OWN_KEYS = (TOPOLOGY, DEVICES, PLAN, ALLOCATED, RETRY)
 
 SCHEMA_MAJOR = 1
 """Major version of the topology annotation; a reader refuses any other."""

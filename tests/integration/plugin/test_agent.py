@@ -35,6 +35,7 @@ from topology.annotations import (
     TopologyManagerPolicy,
     TopologyManagerScope,
     decode_devices,
+    pod_keys,
 )
 from topology.model import decode_topology, names
 from topology.select import ContainerRole
@@ -288,7 +289,7 @@ def test_a_pod_without_a_plan_gets_the_best_by_its_own_wish_and_is_reported(root
 
     async def go():
         async with Node(root).running() as node:
-            pod = node_pod("a", app("main", 4), annotations={names.AFFINITY: "nvlink"})
+            pod = node_pod("a", app("main", 4), annotations={pod_keys.AFFINITY: "nvlink"})
             got = await node.kubelet.admit(pod)
             assert given(got) in (set(node.ids[:4]), set(node.ids[4:]))
             await node.until(lambda: node.report().holds)
@@ -330,7 +331,7 @@ def test_a_bad_gpu_is_not_given_and_comes_back(root):
             await node.until(lambda: node.report().unhealthy)
             assert [one.id for one in node.report().unhealthy] == [bad]
             assert node.kubelet.unhealthy[GPU] == {bad}
-            required = {names.POLICY: "required", names.AFFINITY: "nvlink"}
+            required = {pod_keys.POLICY: "required", pod_keys.AFFINITY: "nvlink"}
             plan = {"main": node.ids[:4]}
             pod = node_pod("a", app("main", 4), plan=plan, annotations=required)
             got = await node.kubelet.admit(pod)
@@ -352,7 +353,7 @@ def test_a_required_pod_whose_set_is_gone_fails_with_the_reason(root):
         async with Node(root).running() as node:
             node.break_machine(lost=[0, 1, 2, 4, 5, 6])
             await node.kubelet.until_listed(GPU, 2)
-            required = {names.POLICY: "required", names.AFFINITY: "switch"}
+            required = {pod_keys.POLICY: "required", pod_keys.AFFINITY: "switch"}
             pod = node_pod("a", app("main", 2), plan={"main": node.ids[:2]}, annotations=required)
             with pytest.raises(AdmissionError, match="what the pod requires cannot be had"):
                 await node.kubelet.admit(pod)

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from textwrap import indent
 
 import pytest
 
 from tests.cluster.manifests import NAMESPACE, documents
-from topology.annotations import Affinity, NicRule, Prefer, Strength
+from tests.docs.markdown import ROOT
+from topology.annotations import POD_KEYS, USER_KEYS
 from topology.model import names
 
-if TYPE_CHECKING:
-    from enum import Enum
-
-CHOICES: dict[str, list[Enum]] = {
-    names.AFFINITY: [Affinity.NVLINK, Affinity.SWITCH, Affinity.NUMA, Affinity.NONE],
-    names.POLICY: list(Strength),
-    names.PREFER: list(Prefer),
-    names.NIC: [NicRule.PREFERRED, NicRule.REQUIRED],
-}
 # Every resource whose create or update can carry a pod's annotations (registry/core/pod).
 DOORS = [
     "pods",
@@ -58,23 +50,48 @@ def test_policies_are_bound_and_fail_closed(path):
     assert binding["spec"].get("validationActions", ["Deny"]) == ["Deny"]
 
 
-def test_values_are_those_that_the_extender_takes():
-    """What is refused at creation and what filter refuses must be the same."""
-    listed = re.findall(
-        r"'([^']+)': \[([^\]]+)\]", variable(policy("base/user-keys.yaml"), "choices")
-    )
-    assert {key: words(values) for key, values in listed} == {
-        key: [one.value for one in values] for key, values in CHOICES.items()
+def listed(names_):
+    """A list of CEL, on lines of its own."""
+    return "[" + ", ".join(f"'{name}'" for name in names_) + "]"
+
+
+def key_variables():
+    """The variables that hold keys and values, as YAML."""
+    choices = [
+        f"'{key.name}': {listed(choice.value for choice in key.choices)}"
+        for key in POD_KEYS
+        if key.choices
+    ]
+    unmatched = []
+    for key in POD_KEYS:
+        if key.patterns:
+            value = f"variables.annotations['{key.name}']"
+            match = " &&\n".join(f"{value}.matches('^{one}$')" for one in key.patterns)
+            unmatched.append(
+                f"('{key.name}' in variables.annotations &&\n!({match}) ?\n"
+                f"['annotation {key.name} is not {key.expected}']\n: [])"
+            )
+    expressions = {
+        "user_keys": ",\n".join(listed(USER_KEYS).split(",")).replace("\n ", "\n"),
+        "own_keys": ",\n".join(listed(names.OWN_KEYS).split(",")).replace("\n ", "\n"),
+        "choices": "{" + ",\n".join(choices) + "}",
+        "unmatched": " +\n".join(unmatched),
     }
+    return "".join(
+        f"    - name: {name}\n      expression: >-\n{indent(text, ' ' * 8)}\n"
+        for name, text in expressions.items()
+    )
 
 
-def test_keys_are_all_keys():
-    """A key that is added to the contract must not be refused as a typing error."""
-    spec = policy("base/user-keys.yaml")
-    own = (names.TOPOLOGY, names.DEVICES, names.PLAN, names.ALLOCATED, names.RETRY)
-    for name, keys in (("user_keys", names.USER_KEYS), ("own_keys", own)):
-        *listed, prefix = (one for one in words(variable(spec, name)))
-        assert [prefix + one for one in listed] == list(keys)
+def test_keys_and_values_are_generated(check_golden):
+    """What is refused at creation and what filter refuses must be the same."""
+    path = ROOT / "deploy" / "base" / "user-keys.yaml"
+    text = path.read_text(encoding="utf-8")
+    before, mark, rest = text.partition("rewritten by `make golden`\n")
+    _, end, after = rest.partition("    # end of pod keys\n")
+    assert mark
+    assert end
+    check_golden(path, before + mark + key_variables() + end + after)
 
 
 def test_own_keys_are_guarded_at_every_door():

@@ -21,7 +21,7 @@ from kube.objects import NodeFacts, PodFacts, read_pod
 from tests.unit.extender.api_server import FakeApiServer
 from tests.unit.extender.engines import RULES
 from tests.unit.extender.pods import GPU, args, binding
-from topology.annotations import decode_plan
+from topology.annotations import decode_plan, pod_keys
 from topology.model import encode_topology, names
 from topology.recordings import load_recording
 
@@ -190,7 +190,7 @@ class LiveWorld:
         if pod is not None:
             pod.version += 1
             if pod.node is None and self.rng.random() < 0.3:
-                pod.content["metadata"]["annotations"] = {names.AFFINITY: "none"}
+                pod.content["metadata"]["annotations"] = {pod_keys.AFFINITY: "none"}
 
     def _delete(self) -> None:
         pod = self._any_pod()

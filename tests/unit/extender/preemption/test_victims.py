@@ -16,12 +16,11 @@ from extender.preemption.node_pods import Resident
 from extender.preemption.victims import MAX_EXACT, Case, Eviction, choose_victims, cost_of
 from kube.objects import DisruptionBudget
 from kube.objects.policies import Operator, Requirement
-from topology.annotations import parse_policy
-from topology.model import names
+from topology.annotations import parse_policy, pod_keys
 from topology.recordings import load_recording
 from topology.select import ContainerRequest, PodFit, build_machine, fit_pod
 
-NVLINK = parse_policy({names.AFFINITY: "nvlink", names.POLICY: "required"})
+NVLINK = parse_policy({pod_keys.AFFINITY: "nvlink", pod_keys.POLICY: "required"})
 V100 = build_machine(load_recording("dgx-1-v100"))
 WANT = Resident("want", "ns", "want", priority=1000, requests={"pods": 1})
 ROOMY = {"cpu": 100_000, "pods": 110}

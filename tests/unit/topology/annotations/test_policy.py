@@ -8,13 +8,17 @@ from hypothesis import strategies as st
 
 from topology.annotations import (
     DEFAULT_POLICY,
+    POD_KEYS,
+    USER_KEYS,
     Affinity,
     NicRule,
     PlacementPolicy,
+    PodKey,
     Prefer,
     Strength,
     is_remainder_first,
     parse_policy,
+    pod_keys,
 )
 from topology.errors import PolicyError
 from topology.model import names
@@ -103,7 +107,7 @@ def test_any_other_value_is_an_error_that_names_key_value_and_expectation(
 def test_a_long_value_is_cut_in_the_message() -> None:
     """Events hold 1,024 characters; the value must not push the expectation out."""
     with pytest.raises(PolicyError) as caught:
-        parse_policy({names.AFFINITY: "x" * 10_000})
+        parse_policy({pod_keys.AFFINITY: "x" * 10_000})
     assert len(str(caught.value)) < 250
 
 
@@ -138,9 +142,24 @@ def test_who_gets_what_hurts_others_least(
     assert is_remainder_first(policy, size) is expected
 
 
+@pytest.mark.parametrize("key", POD_KEYS, ids=lambda key: key.name)
+def test_the_table_is_complete(key: PodKey) -> None:
+    """Reference, admission policy and messages are made from it: an empty cell is a gap there."""
+    key.read(key.example)
+    assert all((key.summary, key.default, key.values))
+    assert bool(key.expected) == bool(key.choices or key.patterns)
+    assert key.field is None or hasattr(DEFAULT_POLICY, key.field)
+
+
+def test_no_two_keys_set_the_same_field() -> None:
+    """The later one would hide the earlier one."""
+    fields = [key.field for key in POD_KEYS if key.field]
+    assert len({*fields}) == len(fields)
+
+
 @given(
     annotations=st.dictionaries(
-        st.one_of(st.text(), st.sampled_from(names.USER_KEYS), st.text().map(names.PREFIX.__add__)),
+        st.one_of(st.text(), st.sampled_from(USER_KEYS), st.text().map(names.PREFIX.__add__)),
         st.one_of(st.text(), st.sampled_from(["nvlink", "required", "37.5", "fastest"])),
     )
 )

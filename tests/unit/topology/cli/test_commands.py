@@ -8,11 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from topology.annotations import POD_KEYS, pod_keys
 from topology.cli import commands
 from topology.importers import FileFormat
-from topology.model import NO_LINK, UNKNOWN_LINK, Gpu, Nic, NodeTopology, PcieLevel, decode_topology
+from topology.model import (
+    NO_LINK,
+    UNKNOWN_LINK,
+    Gpu,
+    Nic,
+    NodeTopology,
+    PcieLevel,
+    decode_topology,
+    names,
+)
 from topology.recordings import load_recording, recording_names
 
+NODES_AND_GROUPS = {pod_keys.PREFER, pod_keys.GROUP}
+"""Annotations that choose no set of one machine, so that the command line has no option."""
 SMI = """\
         GPU0    GPU1    GPU2    GPU3    CPU Affinity    NUMA Affinity
 GPU0     X      NV4     SYS     SYS     0-15    0
@@ -42,6 +54,17 @@ def bridged(tmp_path):
     path = tmp_path / "bridged.txt"
     path.write_text(SMI)
     return path
+
+
+@pytest.mark.parametrize("key", [k for k in POD_KEYS if k.name not in NODES_AND_GROUPS])
+def test_wishes_have_the_choices_of_their_annotations(run, key):
+    """What is tried out here is then written on a pod."""
+    option = key.name.removeprefix(names.PREFIX)
+    _, printed, _ = run("best", "--help")
+    described = "".join(printed.partition(f"--{option} ")[2].split())  # wrapped anywhere
+    choices = "|".join(choice.value for choice in key.choices)
+    assert choices in described.partition(">")[0]
+    assert "".join(key.summary.split()) in described
 
 
 # --- Commands -----------------------------------------------------------------------------------

@@ -1,0 +1,240 @@
+"""The annotations that users write on pods: one table of keys.
+
+What it answers: for each key its values, its default, how its text is read and what it means. The
+error messages and the command line's choices use this table; `make golden` writes the admission
+policy's lists (deploy/base/user-keys.yaml) and the reference (docs/configuration.md, "Pod
+annotations") from it. A value outside a key's set is an error that the user sees, never a silent
+default. It never looks at a node.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from topology.errors import PolicyError, quote
+from topology.model.names import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "AFFINITY",
+    "GROUP",
+    "MIN_BANDWIDTH",
+    "NIC",
+    "POD_KEYS",
+    "POLICY",
+    "PREFER",
+    "USER_KEYS",
+    "Affinity",
+    "NicRule",
+    "PlacementPolicy",
+    "PodKey",
+    "Prefer",
+    "Strength",
+]
+
+AFFINITY = PREFIX + "affinity"
+POLICY = PREFIX + "policy"
+MIN_BANDWIDTH = PREFIX + "min-bandwidth"
+PREFER = PREFIX + "prefer"
+NIC = PREFIX + "nic"
+GROUP = PREFIX + "group"
+
+
+class Affinity(Enum):
+    """How close a container's GPUs should be. ANY is the absent annotation."""
+
+    ANY = "any"
+    NVLINK = "nvlink"
+    SWITCH = "switch"
+    NUMA = "numa"
+    NONE = "none"
+
+
+class Strength(Enum):
+    """Whether a node without such a set may still take the pod."""
+
+    PREFERRED = "preferred"
+    REQUIRED = "required"
+
+
+class Prefer(Enum):
+    """How nodes compare: by closeness to their own machine's best, or by absolute GB/s."""
+
+    BALANCED = "balanced"
+    FASTEST = "fastest"
+
+
+class NicRule(Enum):
+    """Whether the set should or must have an RDMA NIC within PXB; UNSET: no annotation."""
+
+    UNSET = "unset"
+    PREFERRED = "preferred"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementPolicy:
+    """A pod's wishes. `min_bandwidth_gbytes_per_s` is None where none is set, else above 0."""
+
+    affinity: Affinity = Affinity.ANY
+    strength: Strength = Strength.PREFERRED
+    min_bandwidth_gbytes_per_s: float | None = None
+    prefer: Prefer = Prefer.BALANCED
+    nic: NicRule = NicRule.UNSET
+
+    def __post_init__(self) -> None:
+        floor = self.min_bandwidth_gbytes_per_s
+        if floor is not None and not (0 < floor < math.inf):
+            msg = f"min_bandwidth_gbytes_per_s is {floor}, expected a finite number above 0"
+            raise PolicyError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class PodKey:
+    """One key.
+
+    `field` of `PlacementPolicy` holds the value; None: the policy does not. `choices` is the closed
+    set of values; a key without one takes every text that matches all `patterns` as a whole
+    (regular expressions of RE2 and Python alike), which `parse` turns into the value. `expected`
+    ends messages about other texts. `values`, `default`, `summary` and `explanation` are Markdown
+    of the reference: cells of its table, one sentence, paragraphs.
+    """
+
+    name: str
+    summary: str
+    default: str
+    example: str
+    explanation: str = ""
+    field: str | None = None
+    choices: tuple[Enum, ...] = ()
+    patterns: tuple[str, ...] = ()
+    parse: Callable[[str], object] = str
+    expected: str = ""
+    values: str = ""
+
+    def __post_init__(self) -> None:
+        if self.choices:
+            texts = [str(choice.value) for choice in self.choices]
+            object.__setattr__(self, "expected", f"one of: {', '.join(texts)}")
+            object.__setattr__(self, "values", ", ".join(f"`{text}`" for text in texts))
+
+    def read(self, text: str) -> object:
+        """The value of a text. Raises `PolicyError`, which names key, text and expectation.
+
+        >>> POD_KEYS[0].read("numa")
+        <Affinity.NUMA: 'numa'>
+        """
+        for choice in self.choices:
+            if text == choice.value:
+                return choice
+        if self.choices or not all(re.fullmatch(pattern, text) for pattern in self.patterns):
+            msg = f"annotation {self.name} is {quote(text)}, expected {self.expected}"
+            raise PolicyError(msg)
+        return self.parse(text)
+
+
+POD_KEYS = (
+    PodKey(
+        AFFINITY,
+        field="affinity",
+        choices=(Affinity.NVLINK, Affinity.SWITCH, Affinity.NUMA, Affinity.NONE),
+        default="absent: the best set for two or more GPUs, packing for one",
+        summary="How close to each other the GPUs of one container should be.",
+        explanation="""\
+- `nvlink`: the NVLink graph that the set induces is connected over links that are up, or all \
+GPUs hang on one NVSwitch fabric.
+  XGMI counts as NVLink for AMD GPUs.
+- `switch`: all GPUs lie under one PCIe switch tree (`PIX` or `PXB` to each other).
+- `numa`: all GPUs belong to one NUMA node.
+- `none`: the pod has no wish, and gets the set that costs other pods least.
+
+One GPU always satisfies.
+GPUs of different models are never mixed in one set, unless the affinity is `none`.
+""",
+        example="nvlink",
+    ),
+    PodKey(
+        POLICY,
+        field="strength",
+        choices=tuple(Strength),
+        default="`preferred`",
+        summary="Whether a node without a set of the wanted affinity may take the pod.",
+        explanation="""\
+- `preferred`: such a node may still take the pod, but ranks behind.
+- `required`: such a node fails the filter, and the pod waits.
+  An unknown level never satisfies.
+  Where even the empty machine has no such set of that size, the reason says "never on this node".
+""",
+        example="required",
+    ),
+    PodKey(
+        MIN_BANDWIDTH,
+        field="min_bandwidth_gbytes_per_s",
+        # float() also takes "nan", "1_0" and surrounding blanks: only plain decimals are meant.
+        patterns=(r"[0-9]{1,9}([.][0-9]{1,9})?", ".*[1-9].*"),
+        parse=float,
+        expected="a decimal number of GB/s above 0, such as 40 or 37.5",
+        values="a decimal number of GB/s above 0, such as `40` or `37.5`",
+        default="no lower bound",
+        summary="A lower bound on the set's predicted all-reduce bus bandwidth, in GB/s.",
+        explanation="""\
+The bound is compared after subtracting the model's stated error, so a set that qualifies really \
+should reach it.
+Among qualifying sets a pod without an affinity gets the one that costs the remainder least.
+Unknown bandwidth never satisfies.
+On a node whose topology is not known the bandwidth is unknown too.
+The key is an error on a pod in which any container, init containers included, requests exactly \
+one GPU: there is nothing to reduce.
+""",
+        example="37.5",
+    ),
+    PodKey(
+        PREFER,
+        field="prefer",
+        choices=tuple(Prefer),
+        default="`balanced`",
+        summary="How nodes compare with each other.",
+        explanation="""\
+- `balanced`: by how close the set comes to the best of its size on that same machine.
+  A fast machine is not preferred for being fast, nor spared for it: among nodes that come \
+equally close the pod goes where future pods lose least, and that is often a machine whose GPUs \
+are all linked through switches.
+- `fastest`: by absolute GB/s.
+""",
+        example="fastest",
+    ),
+    PodKey(
+        NIC,
+        field="nic",
+        choices=(NicRule.PREFERRED, NicRule.REQUIRED),
+        default="NICs do not count",
+        summary=(
+            "Whether the set should (`preferred`) or must (`required`) have an RDMA NIC "
+            "within `PXB`."
+        ),
+        example="preferred",
+    ),
+    PodKey(
+        GROUP,
+        values="a name",
+        default="no group",
+        summary=(
+            "Pods of one namespace and group want the same NVLink domain, or the nearest "
+            "switch tier."
+        ),
+        explanation="""\
+Groups come later: until then a pod that carries the key is placed as if without, and a warning \
+says so.
+""",
+        example="ring-0",
+    ),
+)
+"""Every key, in the order of the reference and of the errors."""
+
+USER_KEYS = tuple(key.name for key in POD_KEYS)
