@@ -11,6 +11,7 @@ pod alone.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Self
 
 from topology.select import UnfitReason
 
@@ -18,60 +19,193 @@ __all__ = ["Reason", "from_unfit"]
 
 
 class Reason(Enum):
-    """A refusal; the value is the sentence, the lower-case name the label in metrics."""
+    """A refusal; the value is the sentence, the lower-case name the label in metrics.
+
+    `advice` says what to do about it (docs/operations.md, "Reasons").
+    """
+
+    _value_: str
+    advice: str
+
+    def __new__(cls, sentence: str, advice: str) -> Self:
+        """Make a member whose value is the sentence alone."""
+        reason = object.__new__(cls)
+        reason._value_ = sentence
+        reason.advice = advice
+        return reason
 
     # What the core says about the GPU sets of a node, under the same names. The first one
     # is said of the whole pod: its containers may be small and many.
-    TOO_FEW_GPUS = "node has fewer GPUs than the pod asks for"
-    NOT_ENOUGH_FREE = UnfitReason.NOT_ENOUGH_FREE.value
-    CONTAINERS_TAKEN = UnfitReason.CONTAINERS_TAKEN.value
-    MUST_INCLUDE = UnfitReason.MUST_INCLUDE.value
-    MIXED_MODELS = UnfitReason.MIXED_MODELS.value
-    AFFINITY_NEVER = UnfitReason.AFFINITY_NEVER.value
-    AFFINITY_UNKNOWN = UnfitReason.AFFINITY_UNKNOWN.value
-    AFFINITY_TAKEN = UnfitReason.AFFINITY_TAKEN.value
-    NIC_NEVER = UnfitReason.NIC_NEVER.value
-    NIC_UNKNOWN = UnfitReason.NIC_UNKNOWN.value
-    NIC_TAKEN = UnfitReason.NIC_TAKEN.value
-    BANDWIDTH_NEVER = UnfitReason.BANDWIDTH_NEVER.value
-    BANDWIDTH_UNKNOWN = UnfitReason.BANDWIDTH_UNKNOWN.value
-    BANDWIDTH_TAKEN = UnfitReason.BANDWIDTH_TAKEN.value
-    ALIGNMENT_NEVER = UnfitReason.ALIGNMENT_NEVER.value
-    ALIGNMENT_TAKEN = UnfitReason.ALIGNMENT_TAKEN.value
-    ALIGNMENT_APART = UnfitReason.ALIGNMENT_APART.value
+    TOO_FEW_GPUS = (
+        "node has fewer GPUs than the pod asks for",
+        "ask for fewer, or add larger machines",
+    )
+    NOT_ENOUGH_FREE = (UnfitReason.NOT_ENOUGH_FREE.value, "wait, or add nodes")
+    CONTAINERS_TAKEN = (UnfitReason.CONTAINERS_TAKEN.value, "wait, or ask for less per container")
+    MUST_INCLUDE = (
+        UnfitReason.MUST_INCLUDE.value,
+        "a fault: filter never asks for GPUs by name; report it",
+    )
+    MIXED_MODELS = (
+        UnfitReason.MIXED_MODELS.value,
+        "wait; or `coterie.gpu/affinity: none` where mixing models is acceptable",
+    )
+    AFFINITY_NEVER = (
+        UnfitReason.AFFINITY_NEVER.value,
+        "ask for another size or affinity, or add other machines",
+    )
+    AFFINITY_UNKNOWN = (
+        UnfitReason.AFFINITY_UNKNOWN.value,
+        "publish a complete topology, or use `coterie.gpu/policy: preferred`",
+    )
+    AFFINITY_TAKEN = (
+        UnfitReason.AFFINITY_TAKEN.value,
+        "wait, or use `coterie.gpu/policy: preferred`",
+    )
+    NIC_NEVER = (
+        UnfitReason.NIC_NEVER.value,
+        "drop `coterie.gpu/nic: required`, or add other machines",
+    )
+    NIC_UNKNOWN = (
+        UnfitReason.NIC_UNKNOWN.value,
+        "publish a complete topology, or use `coterie.gpu/nic: preferred`",
+    )
+    NIC_TAKEN = (UnfitReason.NIC_TAKEN.value, "wait, or use `coterie.gpu/nic: preferred`")
+    BANDWIDTH_NEVER = (
+        UnfitReason.BANDWIDTH_NEVER.value,
+        "lower `coterie.gpu/min-bandwidth`, or add other machines",
+    )
+    BANDWIDTH_UNKNOWN = (
+        UnfitReason.BANDWIDTH_UNKNOWN.value,
+        "publish a complete topology, or measured bandwidths",
+    )
+    BANDWIDTH_TAKEN = (UnfitReason.BANDWIDTH_TAKEN.value, "wait, or lower the bound")
+    ALIGNMENT_NEVER = (
+        UnfitReason.ALIGNMENT_NEVER.value,
+        (
+            "ask for fewer GPUs per container (scope `pod`: per pod), or give such pods nodes "
+            "with another `topologyManagerPolicy`"
+        ),
+    )
+    ALIGNMENT_TAKEN = (
+        UnfitReason.ALIGNMENT_TAKEN.value,
+        (
+            "wait: enough GPUs are free, but on more NUMA nodes than the policy allows; bound "
+            "there, the pod would fail for good with `TopologyAffinityError`"
+        ),
+    )
+    ALIGNMENT_APART = (
+        UnfitReason.ALIGNMENT_APART.value,
+        (
+            "wait; or drop what the pod requires, since the kubelet and not Coterie chooses the "
+            "NUMA nodes"
+        ),
+    )
 
     # What only the extender knows about a node.
-    NO_TOPOLOGY = "GPU topology of the node is unknown and the pod requires one"
-    OTHER_RESOURCE = "node does not serve the pod's GPU resource"
-    UNKNOWN_NODE = "node is not known to the extender"
+    NO_TOPOLOGY = (
+        "GPU topology of the node is unknown and the pod requires one",
+        "publish the node's topology",
+    )
+    OTHER_RESOURCE = (
+        "node does not serve the pod's GPU resource",
+        "check the resource name in pod and nodes",
+    )
+    UNKNOWN_NODE = (
+        "node is not known to the extender",
+        "check that the extender and the scheduler see the same cluster",
+    )
 
-    INVALID_REQUEST = "pod asks for something that cannot be meant"
+    INVALID_REQUEST = (
+        "pod asks for something that cannot be meant",
+        "correct what the message names",
+    )
 
     # Answers of a whole verb, never of a node.
-    MALFORMED = "request is malformed"
-    TOO_LARGE = "request body is too large"
-    STALE = "state is not fresh"
-    UNKNOWN_POD = "pod was never seen in a filter call, or has ended"
-    BOUND_ELSEWHERE = "pod is bound to another node"
-    LEDGER = "ledger refused the plan"
+    MALFORMED = (
+        "request is malformed",
+        "check that it is kube-scheduler that calls, with `nodeCacheCapable: true`",
+    )
+    TOO_LARGE = ("request body is too large", "raise `body_limit_bytes`")
+    STALE = (
+        "state is not fresh",
+        "look at the source of the state: it has been silent for longer than `staleness_bound_s`",
+    )
+    UNKNOWN_POD = (
+        "pod was never seen in a filter call, or has ended",
+        "harmless once: the scheduler filters again",
+    )
+    BOUND_ELSEWHERE = (
+        "pod is bound to another node",
+        "harmless once: a repeated bind named another node",
+    )
+    LEDGER = (
+        "ledger refused the plan",
+        "harmless once: another pod was faster; repeated, report it with the decision log",
+    )
 
     # Why a bind came to nothing at the API server.
-    POD_GONE = "pod is gone"
-    POD_RECREATED = "pod is gone, and another has its name"
-    POD_DELETED = "pod is being deleted"
-    POD_GATED = "pod has scheduling gates"
-    POD_CHANGED = "pod changed again while it was bound"
-    UNDER_WAY = "another bind of the pod is under way"
-    WRITE_REFUSED = "API server refused the binding"
-    OUTCOME_UNKNOWN = "API server did not tell whether the pod is bound"
-    NOT_READ = "pod could not be read from the API server"
-    NO_HOLDER = "no replica that may bind can be reached"
+    POD_GONE = ("pod is gone", "nothing: it was deleted while it was bound")
+    POD_RECREATED = (
+        "pod is gone, and another has its name",
+        "nothing: the new pod is scheduled by itself",
+    )
+    POD_DELETED = ("pod is being deleted", "nothing")
+    POD_GATED = (
+        "pod has scheduling gates",
+        "find out who binds pods whose gates are still there: kube-scheduler does not",
+    )
+    POD_CHANGED = (
+        "pod changed again while it was bound",
+        "harmless once: kube-scheduler tries again; repeated, find out who keeps writing the pod",
+    )
+    UNDER_WAY = (
+        "another bind of the pod is under way",
+        (
+            "harmless once: a repeated bind came before the first was answered; often, raise "
+            "`httpTimeout`"
+        ),
+    )
+    WRITE_REFUSED = (
+        "API server refused the binding",
+        (
+            "read the detail in the log: the role may lack `create` on `pods/binding`, or an "
+            "admission policy objects"
+        ),
+    )
+    OUTCOME_UNKNOWN = (
+        "API server did not tell whether the pod is bound",
+        "look at the API server's latency; the pod's next bind finds out",
+    )
+    NOT_READ = (
+        "pod could not be read from the API server",
+        "look at the API server, and whether the role has `get` on `pods`",
+    )
+    NO_HOLDER = (
+        "no replica that may bind can be reached",
+        "harmless for the time of a fail-over; else look at the Lease and at the log of its holder",
+    )
 
     # Why a preemption came to nothing.
-    NO_VICTIMS = "no pods of lower priority hold a GPU set for the pod"
-    ROOM_IN_THE_MAKING = "pods whose place the pod takes are leaving already"
-    NO_NEED = "pod has a place without any eviction"
-    NODES_NOT_READ = "nodes could not be read from the API server"
+    NO_VICTIMS = (
+        "no pods of lower priority hold a GPU set for the pod",
+        "nothing: evicting pods would not help it; `explain` tells what each node lacks",
+    )
+    ROOM_IN_THE_MAKING = (
+        "pods whose place the pod takes are leaving already",
+        "nothing; if it lasts, look why pods on the nominated node do not end",
+    )
+    NO_NEED = (
+        "pod has a place without any eviction",
+        "nothing: something became free meanwhile, and the pod is tried again",
+    )
+    NODES_NOT_READ = (
+        "nodes could not be read from the API server",
+        (
+            "look at the API server, and whether the role has `list` on `pods` and "
+            "`poddisruptionbudgets` and `get` on `nodes`"
+        ),
+    )
 
     @property
     def label(self) -> str:

@@ -15,12 +15,14 @@ from extender.observe import LiveMetrics, Metrics
 from extender.observe.events import EventReason
 from extender.protocol import Outcome, Reason, Verb
 from extender.state import DeviceState
-from tests.docs.markdown import ROOT
+from tests.docs.markdown import ROOT, section
+from tests.docs.settings_table import table
 
 if TYPE_CHECKING:
     from enum import Enum
 
-PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+PATH = ROOT / "docs" / "operations.md"
+PAGE = PATH.read_text(encoding="utf-8")
 
 
 def test_every_metric_is_explained():
@@ -69,10 +71,12 @@ def test_every_log_event_is_explained():
     assert [name for name in named if f"`{name}`" not in PAGE] == []
 
 
-def test_every_reason_is_explained():
+def test_reasons_are_generated(check_golden):
     """A user who sees a sentence in an event looks it up here, word for word."""
-    rows = re.findall(r"^\| `(?!coterie_)([a-z_]+)` \| ([^|]+) \| [^|]+ \|$", PAGE, re.MULTILINE)
-    assert dict(rows) == {reason.label: reason.value for reason in Reason}
+    before, _, after = section(PAGE, "reasons")
+    rows = [(f"`{reason.label}`", reason.value, reason.advice) for reason in Reason]
+    shown = table(("label", "sentence", "what to do"), rows)
+    check_golden(PATH, f"{before}\n{shown}\n{after}")
 
 
 @pytest.mark.parametrize(
