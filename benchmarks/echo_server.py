@@ -13,19 +13,19 @@ from fastapi import FastAPI
 from starlette.responses import Response
 
 from benchmarks.bare_server import BODY_LIMIT_BYTES, serve
-from extender.http.asgi import Calls, Reply
+from extender.http.asgi import VerbApp, VerbResponse
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from extender.http.asgi import Call
+    from extender.http.asgi import VerbRequest
 
 __all__ = ["create_echo"]
 
 
-def _echo(call: Call) -> Reply:
-    return Reply(200, call.body or b"")
+def _echo(call: VerbRequest) -> VerbResponse:
+    return VerbResponse(200, call.body or b"")
 
 
 async def _live(_request: Request) -> Response:
@@ -36,7 +36,7 @@ def create_echo() -> ASGIApp:
     """Make the application: every POST to /echo is answered with its own body."""
     app = FastAPI(title="echo", openapi_url=None)
     app.add_route("/livez", _live, methods=["GET"])
-    return Calls({"/echo": _echo}, app, body_limit_bytes=BODY_LIMIT_BYTES)
+    return VerbApp({"/echo": _echo}, app, body_limit_bytes=BODY_LIMIT_BYTES)
 
 
 def main(port: Annotated[int, typer.Option(help="TCP port on 127.0.0.1.")]) -> None:

@@ -14,18 +14,18 @@ from fastapi import FastAPI
 from starlette.responses import Response
 
 from benchmarks.bare_server import BODY_LIMIT_BYTES, serve
-from extender.http.asgi import Calls, Reply
+from extender.http.asgi import VerbApp, VerbResponse
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from extender.http.asgi import Call
+    from extender.http.asgi import VerbRequest
 
 __all__ = ["create_trivial"]
 
 
-def _filter(call: Call) -> Reply:
+def _filter(call: VerbRequest) -> VerbResponse:
     args = json.loads(call.body or b"")
     told = {
         "Nodes": None,
@@ -34,13 +34,13 @@ def _filter(call: Call) -> Reply:
         "FailedAndUnresolvableNodes": {},
         "Error": "",
     }
-    return Reply(200, json.dumps(told).encode())
+    return VerbResponse(200, json.dumps(told).encode())
 
 
-def _prioritize(call: Call) -> Reply:
+def _prioritize(call: VerbRequest) -> VerbResponse:
     args = json.loads(call.body or b"")
     scores = [{"Host": name, "Score": 0} for name in args["NodeNames"]]
-    return Reply(200, json.dumps(scores).encode())
+    return VerbResponse(200, json.dumps(scores).encode())
 
 
 async def _ready(_request: Request) -> Response:
@@ -52,7 +52,7 @@ def create_trivial() -> ASGIApp:
     app = FastAPI(title="trivial", openapi_url=None)
     app.add_route("/readyz", _ready, methods=["GET"])
     calls = {"/filter": _filter, "/prioritize": _prioritize}
-    return Calls(calls, app, body_limit_bytes=BODY_LIMIT_BYTES)
+    return VerbApp(calls, app, body_limit_bytes=BODY_LIMIT_BYTES)
 
 
 def main(port: Annotated[int, typer.Option(help="TCP port on 127.0.0.1.")]) -> None:

@@ -1,11 +1,10 @@
-"""kube-scheduler's calls on their short way: a path, a body of bounded size, a handler, a reply.
+"""The ASGI application for kube-scheduler's verbs: a path, a body of bounded size, a handler.
 
-What it answers: POST on the paths it was given, with a body of bounded size; everything else is the
-other application's. Three such calls are made for each pod, so what a web framework adds to each
-(middlewares, routing, request and response objects) is paid thousands of times a minute. Most come
-here without ASGI even (`extender.http.call_protocol`).
+What it answers: POST on the paths it was given; every other request goes to the other application.
+Three such calls are made for each pod, so the verbs skip what a web framework adds to each request
+(middlewares, routing, request and response objects); ADR 0011 has the figures.
 
-Every answer carries Content-Length, so that the connection lives.
+Every answer carries Content-Length, so that the connection is kept alive.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Body", "Call", "Calls", "Handler", "Reply"]
+__all__ = ["Handler", "VerbApp", "VerbRequest", "VerbResponse"]
 
 _JSON = (b"content-type", b"application/json")
 _NOT_POST = 405, b'{"error":"expected POST"}'
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class VerbRequest:
     """What was sent. `body` is None where it was larger than the limit.
 
     `headers` are in the order sent, with names in lower case.
@@ -41,41 +40,18 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """What to say: a status and a JSON text."""
+class VerbResponse:
+    """A status and a JSON text."""
 
     status: int
     body: bytes
 
 
-class Body:
-    """A body that comes in pieces; beyond the limit nothing of it is kept."""
-
-    __slots__ = ("_chunks", "_n_left")
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._chunks: list[bytes] = []
-        self._n_left = limit_bytes
-
-    @property
-    def whole(self) -> bytes | None:
-        """All of it; None where it was larger than the limit."""
-        return None if self._n_left < 0 else b"".join(self._chunks)
-
-    def take(self, chunk: bytes) -> None:
-        """Take the next piece."""
-        self._n_left -= len(chunk)
-        if self._n_left < 0:
-            self._chunks.clear()
-        else:
-            self._chunks.append(chunk)
+Handler: TypeAlias = "Callable[[VerbRequest], VerbResponse | Awaitable[VerbResponse]]"
+"""A response at once, or one to await."""
 
 
-Handler: TypeAlias = "Callable[[Call], Reply | Awaitable[Reply]]"
-"""A reply at once, or one to wait for."""
-
-
-class Calls:
+class VerbApp:
     """An ASGI application: `handlers` by path, and the application for everything else.
 
     `body_limit_bytes` bounds what is kept of a body; the rest of it is read all the same, since
@@ -87,11 +63,7 @@ class Calls:
     ) -> None:
         self._handlers = dict(handlers)
         self._other = other
-        self.body_limit_bytes = body_limit_bytes
-
-    def handler_at(self, url: bytes) -> Handler | None:
-        """Who answers calls on a path, as it was sent; None also for one that is written oddly."""
-        return self._handlers.get(url.decode("latin-1"))
+        self._body_limit_bytes = body_limit_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -99,27 +71,36 @@ class Calls:
         if handler is None:
             await self._other(scope, receive, send)
         elif scope["method"] != "POST":
-            await _send(send, Reply(*_NOT_POST), (b"allow", b"POST"))
+            await _send(send, VerbResponse(*_NOT_POST), (b"allow", b"POST"))
         else:
-            call = await self._receive(scope, receive)
-            if call is not None:
-                said = handler(call)
-                await _send(send, said if isinstance(said, Reply) else await said)
+            request = await self._receive(scope, receive)
+            if request is not None:
+                response = handler(request)
+                await _send(
+                    send, response if isinstance(response, VerbResponse) else await response
+                )
 
-    async def _receive(self, scope: Scope, receive: Receive) -> Call | None:
-        """Read a request to its end; None where the caller hung up before."""
-        body = Body(self.body_limit_bytes)
+    async def _receive(self, scope: Scope, receive: Receive) -> VerbRequest | None:
+        """Read a request to its end; None where the caller disconnected before."""
+        chunks: list[bytes] = []
+        n_bytes = 0
         while True:
             message: Message = await receive()
             if message["type"] == "http.disconnect":
                 return None
-            body.take(message.get("body", b""))
+            chunk: bytes = message.get("body", b"")
+            n_bytes += len(chunk)
+            if n_bytes <= self._body_limit_bytes:
+                chunks.append(chunk)
+            else:
+                chunks.clear()
             if not message.get("more_body", False):
-                return Call(body.whole, tuple(scope["headers"]))
+                body = b"".join(chunks) if n_bytes <= self._body_limit_bytes else None
+                return VerbRequest(body, tuple(scope["headers"]))
 
 
-async def _send(send: Send, reply: Reply, *more: tuple[bytes, bytes]) -> None:
-    length = (b"content-length", b"%d" % len(reply.body))
+async def _send(send: Send, response: VerbResponse, *more: tuple[bytes, bytes]) -> None:
+    length = (b"content-length", b"%d" % len(response.body))
     headers = [_JSON, length, *more]
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body})

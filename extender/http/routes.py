@@ -22,7 +22,7 @@ from starlette.responses import Response
 from extender import logkeys
 from extender.embedded import EmbeddedEngine
 from extender.ha import FORWARDED_FOR, TIME_LEFT, Hop
-from extender.http.asgi import Calls, Reply
+from extender.http.asgi import VerbApp, VerbResponse
 from extender.protocol import Outcome, Reason, Verb
 from kube.errors import KubeError
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from extender.decision_log import Desk
     from extender.embedded import EmbeddedCluster
     from extender.execution import Bound
-    from extender.http.asgi import Call, Handler
+    from extender.http.asgi import Handler, VerbRequest
     from extender.log import Logger
     from extender.observe import Metrics
     from extender.protocol import Answer
@@ -113,7 +113,7 @@ def create_app(deps: Dependencies) -> ASGIApp:
         app.add_route("/embedded/state", _embedded_state(cluster), methods=["GET"])
         app.add_route("/embedded/pods/{uid}", _embedded_pod(cluster), methods=["GET"])
         app.add_route("/embedded/pods/{uid}", _end_route(deps), methods=["DELETE"])
-    return Calls(calls, app, body_limit_bytes=deps.body_limit_bytes)
+    return VerbApp(calls, app, body_limit_bytes=deps.body_limit_bytes)
 
 
 def create_health_app(deps: Dependencies) -> FastAPI:
@@ -131,7 +131,7 @@ def _add_health_routes(app: FastAPI, deps: Dependencies) -> None:
 
 
 def _at_once(verb: Verb, deps: Dependencies) -> Handler:
-    def handle(call: Call) -> Reply:
+    def handle(call: VerbRequest) -> VerbResponse:
         if call.body is None:
             return _too_large(verb, deps)
         return _answer(verb, call.body, deps)
@@ -142,7 +142,7 @@ def _at_once(verb: Verb, deps: Dependencies) -> Handler:
 def _waiting(
     verb: Verb, act: Callable[[bytes, Hop | None], Awaitable[Bound]], deps: Dependencies
 ) -> Handler:
-    async def handle(call: Call) -> Reply:
+    async def handle(call: VerbRequest) -> VerbResponse:
         if call.body is None:
             return _too_large(verb, deps)
         start_s = deps.timer()
@@ -155,7 +155,7 @@ def _waiting(
     return handle
 
 
-def _hop(call: Call) -> Hop | None:
+def _hop(call: VerbRequest) -> Hop | None:
     """Whether another replica handed the call on; a header that is no number leaves no time."""
     by = call.header(FORWARDED_FOR)
     if by is None:
@@ -167,25 +167,25 @@ def _hop(call: Call) -> Hop | None:
     return Hop(by, left_s)
 
 
-def _answer(verb: Verb, body: bytes, deps: Dependencies) -> Reply:
+def _answer(verb: Verb, body: bytes, deps: Dependencies) -> VerbResponse:
     start_s = deps.timer()
     answer = deps.desk.answer(verb, body, deps.clock())
     _tell(deps, answer, deps.timer() - start_s)
     return _reply(answer)
 
 
-def _too_large(verb: Verb, deps: Dependencies) -> Reply:
+def _too_large(verb: Verb, deps: Dependencies) -> VerbResponse:
     detail = f"request body is too large, expected at most {deps.body_limit_bytes} bytes"
     answer = deps.desk.engine.failure(verb, Reason.TOO_LARGE, detail)
     _tell(deps, answer, 0.0)
     return _reply(answer)
 
 
-def _reply(answer: Answer) -> Reply:
+def _reply(answer: Answer) -> VerbResponse:
     status = 200
     if answer.outcome is Outcome.FAILED and answer.verb not in _IN_BAND:
         status = _STATUS.get(answer.reason, 400) if answer.reason else 400
-    return Reply(status, answer.body)
+    return VerbResponse(status, answer.body)
 
 
 _Route: TypeAlias = "Callable[[Request], Awaitable[Response]]"
@@ -199,7 +199,7 @@ def _end_route(deps: Dependencies) -> _Route:
     return handle
 
 
-def _response(reply: Reply) -> Response:
+def _response(reply: VerbResponse) -> Response:
     return Response(reply.body, status_code=reply.status, media_type=_JSON)
 
 

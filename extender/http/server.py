@@ -19,7 +19,6 @@ import uvicorn
 
 from extender import logkeys
 from extender.errors import SettingsError
-from extender.http.call_protocol import CallProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -112,7 +111,7 @@ def _config(door: Door, *, keep_alive_s: int) -> uvicorn.Config:
 
     return uvicorn.Config(
         door.app,
-        http=CallProtocol,
+        http="httptools",
         ws="none",
         proxy_headers=False,
         access_log=False,

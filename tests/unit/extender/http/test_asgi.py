@@ -1,4 +1,4 @@
-"""The short way of kube-scheduler's calls, in plain ASGI."""
+"""The ASGI application of the verbs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.http.asgi import Call, Calls, Reply
+from extender.http.asgi import VerbApp, VerbRequest, VerbResponse
 
 LIMIT = 10
 
@@ -16,13 +16,13 @@ class Answering:
     """An application with one path, and another one behind it."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[VerbRequest] = []
         self.others: list[str] = []
-        self.app = Calls({"/verb": self._handle}, self._other, body_limit_bytes=LIMIT)
+        self.app = VerbApp({"/verb": self._handle}, self._other, body_limit_bytes=LIMIT)
 
-    async def _handle(self, call: Call) -> Reply:
+    async def _handle(self, call: VerbRequest) -> VerbResponse:
         self.calls.append(call)
-        return Reply(201, b"{}")
+        return VerbResponse(201, b"{}")
 
     async def _other(self, scope: Any, _receive: Any, _send: Any) -> None:
         self.others.append(scope["type"])
