@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from extender.errors import SettingsError
 from extender.http import server
+from extender.http.asgi import VerbApp, VerbRequest, VerbResponse
 from extender.http.server import GC_THRESHOLDS, Door, freeze, listen, run_until_signal
 from extender.http.tls import Certificates
 from tests.unit.extender.pki import HOST, authority, issue
@@ -189,6 +190,60 @@ def test_health_is_plain_beside_tls(tmp_path, listener, other_listener):
     certificates = Certificates(issue(tmp_path, authority()))
     doors = [Door(hello(), listener, certificates), Door(hello(), other_listener)]
     serve(doors, go, Log())
+
+
+def echo(request: VerbRequest) -> VerbResponse:
+    """Answer with the body, or with 413 where it was too large."""
+    return VerbResponse(413, b"{}") if request.body is None else VerbResponse(200, request.body)
+
+
+def post(body: bytes, *headers: str) -> bytes:
+    """A call as Go's client sends it."""
+    head = ["POST /verb HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", *headers, "", ""]
+    return "\r\n".join(head).encode() + body
+
+
+async def answers(stream: asyncio.StreamReader, count: int) -> list[tuple[int, bytes]]:
+    """Read that many answers from a connection: status and body."""
+    read: list[tuple[int, bytes]] = []
+    while len(read) < count:
+        head = (await stream.readuntil(b"\r\n\r\n")).decode().lower()
+        status = int(head.split()[1])
+        if status == 100:
+            continue
+        (length,) = [line for line in head.split("\r\n") if line.startswith("content-length:")]
+        read.append((status, await stream.readexactly(int(length.partition(":")[2]))))
+    return read
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        pytest.param([post(b"1"), post(b"22")], [(200, b"1"), (200, b"22")], id="one by one"),
+        pytest.param([post(b"1") + post(b"22")], [(200, b"1"), (200, b"22")], id="pipelined"),
+        pytest.param([post(b"1", "Expect: 100-continue")], [(200, b"1")], id="expect continue"),
+        pytest.param([post(b"123")[:-2], b"23"], [(200, b"123")], id="in pieces"),
+        pytest.param([post(b"x" * 99), post(b"1")], [(413, b"{}"), (200, b"1")], id="too large"),
+    ],
+)
+def test_the_verbs_keep_their_connection(listener, sent, expected):
+    """kube-scheduler reuses its connections; closing one costs every pod a handshake."""
+
+    async def go() -> None:
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        read: list[tuple[int, bytes]] = []
+        for piece in sent:
+            writer.write(piece)
+            await writer.drain()
+            if len(sent) == len(expected):
+                read += await answers(reader, 1)
+        read += await answers(reader, len(expected) - len(read))
+        assert read == expected
+        writer.close()
+        await writer.wait_closed()
+
+    app = VerbApp({"/verb": echo}, hello(), body_limit_bytes=10)
+    serve([Door(app, listener)], go, Log())
 
 
 def test_what_is_under_way_at_the_end_is_answered(listener):
