@@ -25,12 +25,12 @@ from statistics import fmean, harmonic_mean
 from typing import TYPE_CHECKING
 
 from benchmarks.coterie import NONE, NVLINK, NVLINK_REQUIRED, Coterie
+from benchmarks.link_graph import is_link_connected
 from benchmarks.masks import members
 from benchmarks.measured import relabel_machine
 from benchmarks.queues import simulate
 from benchmarks.report import ResultTable
 from benchmarks.rivals import SET_RIVALS, MeasuredOracle
-from topology.model.graph import is_link_connected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

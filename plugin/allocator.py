@@ -152,10 +152,6 @@ class ResourceAllocator:
                 answers.append(answer)
         return tuple(answers)
 
-    async def pre_start(self, ids: tuple[str, ...]) -> Refused | None:  # noqa: ARG002 - the protocol's
-        """Nothing is to be made ready: the option is never offered."""
-        return None
-
     async def _allocate(self, ids: tuple[str, ...]) -> ContainerAccess | Refused:
         tools, books = self._tools, self._tools.books
         ask = Ask.given(self._resource, ids)

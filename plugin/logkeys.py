@@ -9,7 +9,6 @@ from __future__ import annotations
 __all__ = [
     "ALLOCATED",
     "ANSWERED",
-    "ANSWERED_IDS",
     "CALL_FAILED",
     "CDI_FAILED",
     "CONTAINER",
@@ -21,7 +20,6 @@ __all__ = [
     "EFFECTIVE_SETTINGS",
     "GENERATION",
     "GPU_EVENT",
-    "HOW",
     "IDS",
     "KEYS",
     "KIND",
@@ -34,7 +32,6 @@ __all__ = [
     "NOTES",
     "N_AVAILABLE",
     "N_DEVICES",
-    "N_FAILURES",
     "PHASE",
     "POD",
     "PODS",
@@ -81,13 +78,11 @@ NODE_NOT_WRITTEN = "node_not_written"
 CDI_FAILED = "cdi_failed"
 
 # Fields.
-ANSWERED_IDS = "answered"
 CONTAINER = "container"
 COUNTS = "counts"
 DELAY_S = "delay_s"
 DETAIL = "detail"
 GENERATION = "generation"
-HOW = "how"
 IDS = "ids"
 KEYS = "keys"
 KIND = "kind"
@@ -95,7 +90,6 @@ MILLISECONDS = "ms"
 NOTES = "notes"
 N_AVAILABLE = "n_available"
 N_DEVICES = "n_devices"
-N_FAILURES = "n_failures"
 PHASE = "phase"
 POD = "pod"
 PODS = "pods"

@@ -331,14 +331,6 @@ class FakeDeviceManager:
         self._note(f"preferred {resource}")
         return set(answer.container_responses[0].deviceIDs) if answer.container_responses else set()
 
-    async def pre_start(self, uid: str, container: str, resource: str) -> None:
-        """What precedes a container's start, where the plugin asked for it."""
-        client = self._client(self.endpoints[resource])
-        if client.options is not None and client.options.pre_start_required:
-            ids = self._shuffled(self.given[uid, container, resource].ids)
-            request = pb.PreStartContainerRequest(devices_ids=ids)
-            await client.call("PreStartContainer", request, pb.PreStartContainerResponse, 30)
-
     def _client(self, endpoint: Endpoint) -> Client:
         if endpoint.is_stopped or endpoint.client is None:
             msg = "endpoint has been stopped"

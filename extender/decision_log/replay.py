@@ -25,15 +25,14 @@ from extender.preemption import ReadNodes
 from extender.protocol import Answer
 from extender.state import LiveCluster
 from topology.errors import quote
-from topology.model import names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from extender.bind import Step
     from extender.decision_log.format import Woken
 
-__all__ = ["Difference", "RecordedPlan", "Replayed", "recorded_plans", "replay"]
+__all__ = ["Difference", "Replayed", "replay"]
 
 _Told: TypeAlias = "dict[str, Any]"
 """The members of what was answered."""
@@ -60,21 +59,6 @@ class Replayed:
     n_calls: int
     difference: Difference | None
     cut: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedPlan:
-    """A plan of a live cluster, and what it was made from: the devices that the pod could have.
-
-    `text` is None on a node without usable topology, where the kubelet chooses.
-    """
-
-    line: int
-    uid: str
-    node: str
-    generation: int
-    free: tuple[str, ...]
-    text: str | None
 
 
 def replay(lines: Iterable[str]) -> Replayed:
@@ -111,24 +95,6 @@ def replay(lines: Iterable[str]) -> Replayed:
         msg = f"decision log {found}, expected a header first"
         raise DecisionLogError(msg)
     return Replayed(n_calls, None, tuple(cut))
-
-
-def recorded_plans(lines: Iterable[str]) -> Iterator[RecordedPlan]:
-    """The plans that a log records, without repeating anything.
-
-    Raises `DecisionLogError` for text that is not a decision log.
-    """
-    for number, line in read_lines(lines):
-        if isinstance(line, StepTaken) and "free" in line.output:
-            told = line.output
-            yield RecordedPlan(
-                line=number,
-                uid=told["uid"],
-                node=told["node"],
-                generation=told["generation"],
-                free=tuple(told["free"]),
-                text=told["annotations"].get(names.PLAN),
-            )
 
 
 def _start(number: int, header: Header) -> _Run:

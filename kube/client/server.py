@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 from kube.client.pages import Page
-from kube.client.transport import MERGE_PATCH, METADATA, METADATA_LIST, Request
+from kube.client.transport import MERGE_PATCH, METADATA, Request
 from kube.errors import KubeError, Malformed, NotFound, Unreadable, cut
 from kube.objects import (
     DisruptionBudget,
@@ -227,20 +227,6 @@ class ApiServer:
         path = f"{_leases_path(lease.namespace)}/{quote(lease.name, safe='')}"
         body = await self._send("PUT", path, write_lease(lease), timeout_s=timeout_s)
         return _read(body, read_lease)
-
-    async def current_resource_version(self) -> str:
-        """The version that the server's store has now: whoever has seen it has seen all before."""
-        request = Request(
-            "GET",
-            "/api/v1/pods",
-            self._timeout_s,
-            query={"limit": "1"},
-            accept=METADATA_LIST,
-        )
-        page = Page(await self._door.request(request))
-        for _ in page:
-            pass
-        return page.resource_version
 
     async def _send(
         self,

@@ -191,11 +191,6 @@ class Reflector(Generic[T]):
         """Up to where the sink was told; empty before the first list is complete."""
         return self._version
 
-    @property
-    def n_relists(self) -> int:
-        """Complete lists after the first."""
-        return max(0, self.counts.n_lists - 1)
-
     async def relist(self) -> None:
         """Have a list made that begins after this call, and return when the sink has it.
 

@@ -267,11 +267,6 @@ class Settings(NvidiaSettings, BaseModel):
         return read_xid_rules(self.dp_disable_healthchecks, self.dp_enable_healthchecks)
 
     @property
-    def health_times(self) -> HealthTimes:
-        """When to look whether GPUs are well."""
-        return HealthTimes(poll_s=self.health_poll_s)
-
-    @property
     def kubelet_places(self) -> KubeletPlaces:
         """Where the kubelet's files and sockets are."""
         folder = Path(self.kubelet_socket or KUBELET_SOCKET).parent

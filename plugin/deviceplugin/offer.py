@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from plugin.deviceplugin.device_list import Listing
     from plugin.nvidia.container.allocate_response import ContainerAccess
 
-__all__ = ["Allocator", "Offer", "Options", "Refused"]
+__all__ = ["Allocator", "Offer", "Refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +43,6 @@ class Allocator(Protocol):
         """What each container gets with the ids that it was given, in the same order."""
         ...
 
-    async def pre_start(self, ids: tuple[str, ...]) -> Refused | None:
-        """Make devices ready for a container that is about to start."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the kubelet is to ask us for (DevicePluginOptions of v1beta1)."""
-
-    is_preferred_allocation_available: bool = True
-    is_pre_start_required: bool = False
-
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -63,4 +51,3 @@ class Offer:
     resource: str
     listing: Listing
     allocator: Allocator
-    options: Options = Options()

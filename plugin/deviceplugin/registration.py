@@ -37,6 +37,7 @@ import grpc.aio
 from kube.errors import cut
 from kube.watch import Backoff
 from plugin.deviceplugin.kubelet_socket import LOOK_EVERY_S, KubeletSocket
+from plugin.deviceplugin.messages import OPTIONS
 from plugin.errors import RegistrationError
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 
@@ -212,15 +213,11 @@ class Registration:
 
     async def _register(self, server: ResourceServer, path: Path) -> None:
         """Tell the kubelet. It has asked us for our options when this returns."""
-        options = server.offer.options
         request = pb.RegisterRequest(
             version=_VERSION,
             endpoint=server.path.name,
             resource_name=server.offer.resource,
-            options=pb.DevicePluginOptions(
-                pre_start_required=options.is_pre_start_required,
-                get_preferred_allocation_available=options.is_preferred_allocation_available,
-            ),
+            options=OPTIONS,
         )
         async with grpc.aio.insecure_channel(f"unix:{path}", options=_CHANNEL_OPTIONS) as channel:
             register = channel.unary_unary(

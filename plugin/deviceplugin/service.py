@@ -1,6 +1,7 @@
 """The kubelet's questions about one resource, as values, and our answers as messages.
 
-What it answers: the five calls of the device plugin API v1beta1, by asking an `Allocator`. It
+What it answers: the calls of the device plugin API v1beta1, by asking an `Allocator`. The kubelet
+calls PreStartContainer only where the options say so, and ours do not: there is no such method. It
 alone knows gRPC's status codes. Every error here fails a pod for good (the kubelet's
 devicemanager/manager.go; reason UnexpectedAdmissionError), so few things are one:
 
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import grpc
 
 from kube.errors import cut
-from plugin.deviceplugin.messages import access_message, listing_message
+from plugin.deviceplugin.messages import OPTIONS, access_message, listing_message
 from plugin.deviceplugin.offer import Refused
 from plugin.errors import PluginError
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
@@ -50,9 +51,6 @@ __all__ = [
 
 DEADLINE_S = 1.0
 """For a whole GetPreferredAllocation or Allocate: both hold up every pod of the node."""
-_PRE_START_DEADLINE_S = 25.0
-"""The kubelet itself waits for 30 s (constants.go, KubeletPreStartContainerRPCTimeoutInSecs), and
-holds up nobody else meanwhile; ours comes first, since it says what hung."""
 _FOLLOWS_WITHIN_S = 0.2
 """Allocate follows GetPreferredAllocation, and one container the other, with nothing in between: a
 millisecond, or far more on a machine that is busy."""
@@ -68,7 +66,6 @@ class Verb(Enum):
 
     PREFERRED = "GetPreferredAllocation"
     ALLOCATE = "Allocate"
-    PRE_START = "PreStartContainer"
 
 
 class CallOutcome(Enum):
@@ -122,13 +119,8 @@ class DevicePluginService:
         self._resource = offer.resource
         self._listing = offer.listing
         self._allocator = offer.allocator
-        self._options = offer.options
         self._on_call = on_call
-        self._deadlines_s = {
-            Verb.PREFERRED: deadline_s,
-            Verb.ALLOCATE: deadline_s,
-            Verb.PRE_START: _PRE_START_DEADLINE_S,
-        }
+        self._deadline_s = deadline_s
         self._n_under_way = 0
         self._ended_s = -_FOLLOWS_WITHIN_S
         self._is_idle = asyncio.Event()
@@ -161,11 +153,6 @@ class DevicePluginService:
                     pb.AllocateRequest.FromString,
                     pb.AllocateResponse.SerializeToString,
                 ),
-                Verb.PRE_START.value: grpc.unary_unary_rpc_method_handler(
-                    self._answering(Verb.PRE_START, self._pre_start),
-                    pb.PreStartContainerRequest.FromString,
-                    pb.PreStartContainerResponse.SerializeToString,
-                ),
             },
         )
 
@@ -184,10 +171,7 @@ class DevicePluginService:
             await asyncio.sleep(rest_s)
 
     async def _get_options(self, _request: pb.Empty, _context: object) -> pb.DevicePluginOptions:
-        return pb.DevicePluginOptions(
-            pre_start_required=self._options.is_pre_start_required,
-            get_preferred_allocation_available=self._options.is_preferred_allocation_available,
-        )
+        return OPTIONS
 
     async def _list_and_watch(
         self, _request: pb.Empty, _context: object
@@ -242,12 +226,12 @@ class DevicePluginService:
 
     async def _in_time(self, verb: Verb, work: Coroutine[object, object, T]) -> T:
         """Do the work, but no longer than the deadline, even if it will not be cancelled."""
-        deadline_s = self._deadlines_s[verb]
         task = asyncio.create_task(work, name=f"{verb.value} of {self._resource}")
         try:
-            await asyncio.wait((task,), timeout=deadline_s)
+            await asyncio.wait((task,), timeout=self._deadline_s)
             if not task.done():
-                msg = f"no answer within {deadline_s:g} s, waited in {_where(task.get_coro())}"
+                where = _where(task.get_coro())
+                msg = f"no answer within {self._deadline_s:g} s, waited in {where}"
                 raise _Unanswerable(CallOutcome.LATE, msg)
             return task.result()
         except PluginError as error:
@@ -276,14 +260,6 @@ class DevicePluginService:
             self._must_list(ids)
         found = _granted(await self._allocator.allocate(containers))
         return pb.AllocateResponse(container_responses=[access_message(one) for one in found])
-
-    async def _pre_start(
-        self, request: pb.PreStartContainerRequest
-    ) -> pb.PreStartContainerResponse:
-        ids = tuple(request.devices_ids)
-        self._must_list(ids)
-        _granted(await self._allocator.pre_start(ids))
-        return pb.PreStartContainerResponse()
 
     def _available(self, one: pb.ContainerPreferredAllocationRequest) -> tuple[str, ...]:
         """What may be chosen from, without what is not listed.

@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
     from plugin.pods.node_pods import NodePod
 
-__all__ = ["CHECKPOINT_FILE", "CheckpointEntry", "as_holdings", "read_checkpoint"]
-
-CHECKPOINT_FILE = "kubelet_internal_checkpoint"
-"""(pkg/kubelet/cm/devicemanager/types.go, kubeletDeviceManagerCheckpoint)."""
+__all__ = ["CheckpointEntry", "as_holdings", "read_checkpoint"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ What it answers: for each GPU, NIC group, switch fabric and PCIe group of a node
 draws (`topology.draw.render`) and never rates a link.
 
 Method: GPUs stand on one circle, so no link ever runs through a third GPU and the same rule serves
-1 and 72 of them. Nested PCIe groups (`topology.model.graph`: surely within PIX, then PXB, then the
+1 and 72 of them. Nested groups (`topology.draw.pcie_groups`: surely within PIX, then PXB, then the
 NUMA node) are contiguous arcs and become ring sectors around their GPUs. NICs stand outside their
 nearest GPUs, in the innermost sector that holds both. A fabric is a hub at the middle of its GPUs.
 """
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from topology.draw.pcie_groups import pcie_groups
 from topology.model import PcieLevel
-from topology.model.graph import pcie_groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,6 @@ from plugin.deviceplugin import (
     Registration,
     ResourceServer,
 )
-from plugin.deviceplugin.offer import Options
 from plugin.deviceplugin.registration import Timing
 from plugin.errors import KubeletError
 from plugin.kubelet import PodResources
@@ -51,10 +50,10 @@ def pod(name, *sizes, roles=()):
 class Node:
     """A fake kubelet and a plugin that is registered with it."""
 
-    def __init__(self, root, allocator=None, *, n=8, options=None, deadline_s=1.0, **kubelet):
+    def __init__(self, root, allocator=None, *, n=8, deadline_s=1.0, **kubelet):
         self.kubelet = FakeKubelet(root, **kubelet)
         self.allocator = allocator or Obliging()
-        self.offer = offer(n, allocator=self.allocator, options=options)
+        self.offer = offer(n, allocator=self.allocator)
         self.n = n
         self.calls: list[Call] = []
         self.server = ResourceServer(
@@ -229,35 +228,6 @@ def test_a_plugin_that_is_told_to_go_finishes_the_pod_under_admission(root):
             got = await admission
             assert [len(one[GPU]) for one in got.values()] == [2, 3]
             await node.kubelet.until(lambda: GPU not in node.kubelet.clients)
-
-    asyncio.run(go())
-
-
-def test_without_preferred_allocation_the_kubelet_chooses_at_random(root):
-    """What happens to a plan when the call is switched off: the comparison to stand beside."""
-
-    async def go():
-        options = Options(is_preferred_allocation_available=False)
-        async with Node(root, options=options).running() as node:
-            got = set()
-            for i in range(8):
-                one = await node.kubelet.admit(pod(f"p{i}", 2))
-                got.add(one["c0"][GPU])
-                node.kubelet.end(f"p{i}")
-            assert len(got) > 1
-
-    asyncio.run(go())
-
-
-def test_pre_start_is_called_where_it_was_asked_for(root):
-    """With the container's own devices."""
-
-    async def go():
-        options = Options(is_pre_start_required=True)
-        async with Node(root, options=options).running() as node:
-            await node.kubelet.admit(pod("a", 2))
-            await node.kubelet.pre_start("a", "c0", GPU)
-            assert sorted(node.allocator.asked[-1]) == ["GPU-0", "GPU-1"]
 
     asyncio.run(go())
 

@@ -7,7 +7,6 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from plugin.deviceplugin import ListedDevice, Listing, Offer, ResourceServer
-from plugin.deviceplugin.offer import Options
 from plugin.nvidia.container.allocate_response import ContainerAccess
 from tests.fake_kubelet import Client
 
@@ -50,11 +49,6 @@ class Obliging:
             )
         )
 
-    async def pre_start(self, ids):
-        """Nothing."""
-        self.asked.append(ids)
-        return await self._answer(None)
-
     async def _answer(self, usual: Any) -> Any:
         answer = self.answers.pop(0) if self.answers else usual
         if isinstance(answer, Exception):
@@ -65,9 +59,9 @@ class Obliging:
         return answer
 
 
-def offer(n: int = 4, *, allocator: Any = None, options: Options | None = None, name=GPU) -> Offer:
+def offer(n: int = 4, *, allocator: Any = None, name=GPU) -> Offer:
     """An offer of n devices."""
-    return Offer(name, listing(n), allocator or Obliging(), options or Options())
+    return Offer(name, listing(n), allocator or Obliging())
 
 
 class Asked:

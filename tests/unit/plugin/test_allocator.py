@@ -257,11 +257,6 @@ def test_each_allocator_serves_its_own_resource():
     assert isinstance(node.allocate(("GPU-0",)), Refused)
 
 
-def test_nothing_is_made_ready_before_a_start():
-    """The option is never offered."""
-    assert asyncio.run(Node([]).allocator.pre_start(IDS[:1])) is None
-
-
 def test_what_is_given_is_an_access():
     """The service makes messages of it."""
     (access,) = Node([look(PAIR)]).allocate((IDS[0], IDS[7]))

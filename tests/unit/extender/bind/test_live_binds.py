@@ -6,9 +6,10 @@ from random import Random
 
 import pytest
 
-from extender.decision_log.replay import recorded_plans, replay
+from extender.decision_log.replay import replay
 from extender.protocol import Outcome
 from tests.unit.extender.live_world import LiveWorld, node_facts
+from tests.unit.extender.recorded_plans import recorded_plans
 from topology.annotations import decode_plan
 
 NODES = (node_facts("n1"), node_facts("n2", "8x-l4"))

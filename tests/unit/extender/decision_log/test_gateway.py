@@ -11,7 +11,7 @@ import pytest
 
 from extender.bind import ReadPod, WriteBinding, WriteResult, Written
 from extender.decision_log import DecisionLog, Desk, LiveDesk
-from extender.decision_log.replay import recorded_plans, replay
+from extender.decision_log.replay import replay
 from extender.embedded import make_engine
 from extender.engine import Engine
 from extender.errors import DecisionLogError
@@ -25,6 +25,7 @@ from kube.objects.policies import Operator, Requirement
 from tests.unit.extender.engines import RULES, spec
 from tests.unit.extender.feeds import MACHINE, facts, free, ids, node, owners, plan_of, whole
 from tests.unit.extender.pods import GPU, args, binding, pod
+from tests.unit.extender.recorded_plans import recorded_plans
 from topology.annotations import encode_plan
 from topology.model import names
 

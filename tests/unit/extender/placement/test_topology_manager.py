@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extender.decision_log import DecisionLog, LiveDesk
-from extender.decision_log.replay import Replayed, recorded_plans, replay
+from extender.decision_log.replay import Replayed, replay
 from extender.embedded import make_engine
 from extender.engine import Engine
 from extender.placement import Rater, Refusal
@@ -25,6 +25,7 @@ from tests.unit.extender.feeds import bare, choose, facts, ids, live, node, plan
 from tests.unit.extender.live_world import LiveWorld, node_facts
 from tests.unit.extender.pods import args, binding, pod
 from tests.unit.extender.preemption.test_state_machine import FULL, Place, named, wanting
+from tests.unit.extender.recorded_plans import recorded_plans
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope, decode_plan
 from topology.topology_manager import TopologyManager
 from topology.value import DEFAULT_DEMAND

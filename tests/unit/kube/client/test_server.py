@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kube.client import JSON, METADATA, METADATA_LIST, ApiServer, Binding, ObjectEvent
+from kube.client import JSON, METADATA, ApiServer, Binding, ObjectEvent
 from kube.client.server import MAX_EVENT_MESSAGE
 from kube.client.transport import MERGE_PATCH
 from kube.errors import Conflict, KubeError, Malformed, NotFound, refusal
@@ -250,10 +250,3 @@ def test_a_lease_is_created_and_replaced():
     assert (updated.request.method, updated.request.path) == ("PUT", f"{path}/coterie")
     assert updated.body["metadata"]["resourceVersion"] == "8"
     assert updated.request.timeout_s == 2.0
-
-
-def test_the_store_is_asked_for_its_version():
-    """A consistent list of one object carries the version of the whole store."""
-    asked = Asked(lambda api: api.current_resource_version(), page(item("p"), version="77"))
-    assert asked.value == "77"
-    assert (asked.request.query, asked.request.accept) == ({"limit": "1"}, METADATA_LIST)

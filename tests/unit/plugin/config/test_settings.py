@@ -13,7 +13,6 @@ from plugin.config import Mode, Settings
 from plugin.config.load_settings import other_names
 from plugin.config.settings import KubeletPlaces
 from plugin.errors import SettingsError
-from plugin.health import HealthTimes
 from plugin.machine import MigStrategy
 from plugin.nvidia.container.allocate_response import AccessRules, ListStrategy
 from plugin.nvidia.container.cdi_files import CdiGenerator, CdiRules
@@ -37,7 +36,6 @@ def test_defaults_are_nvidias():
     assert BARE.resource_name == "nvidia.com/gpu"
     assert BARE.fail_on_init_error is True
     assert BARE.mig_strategy is MigStrategy.NONE
-    assert BARE.health_times == HealthTimes()
     assert BARE.xid_rules.counts(48)
     assert not BARE.xid_rules.counts(31)
 
@@ -127,11 +125,6 @@ def test_kubelet_endpoint():
         "fd00::7", port=10, ca_file=Path("/ca"), server_name="n"
     )
     assert settings(kubelet_insecure=True).kubelet_endpoint.is_verified is False
-
-
-def test_health_times():
-    """The rhythm is a setting, the rest is not."""
-    assert settings(health_poll_s=1).health_times == HealthTimes(poll_s=1)
 
 
 def test_topology_manager():

@@ -9,7 +9,6 @@ import socket
 import pytest
 
 from plugin.deviceplugin import Phase, Registration, ResourceServer
-from plugin.deviceplugin.offer import Options
 from plugin.deviceplugin.registration import Timing
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 from tests.fake_kubelet import FakeKubelet
@@ -79,18 +78,15 @@ async def running(*parts):
 def test_resources_are_registered_with_all_that_the_kubelet_must_know(root):
     """Each resource by its own server, with its devices and options."""
     kubelet = FakeKubelet(root)
-    options = Options(is_preferred_allocation_available=False, is_pre_start_required=True)
-    plugin = Plugin(kubelet.folder, offer(4), offer(2, name=MIG, options=options))
+    plugin = Plugin(kubelet.folder, offer(4), offer(2, name=MIG))
 
     async def go():
         async with running(kubelet, plugin):
             await kubelet.until_listed(GPU, 4)
             await kubelet.until_listed(MIG, 2)
             await plugin.until(Phase.REGISTERED, 2)
-            assert kubelet.clients[GPU].options == pb.DevicePluginOptions(
-                get_preferred_allocation_available=True
-            )
-            assert kubelet.clients[MIG].options == pb.DevicePluginOptions(pre_start_required=True)
+            options = pb.DevicePluginOptions(get_preferred_allocation_available=True)
+            assert [kubelet.clients[one].options for one in (GPU, MIG)] == [options] * 2
             plugin.servers[0].offer.listing.replace([])
             await kubelet.until_listed(GPU, 0)
 

@@ -179,14 +179,13 @@ def test_a_call_under_way_is_answered_before_the_end(root):
 
 def test_a_call_that_hangs_holds_the_end_up_for_a_bounded_time(root):
     """A plugin that is told to go goes, whatever the deadline of the call is."""
-    request = pb.PreStartContainerRequest(devices_ids=["GPU-0"])
+    containers = [pb.ContainerAllocateRequest(devices_ids=["GPU-0"])]
+    request = pb.AllocateRequest(container_requests=containers)
 
     async def go():
         allocator = Obliging(asyncio.Event().wait)
         async with asked(root, offer(allocator=allocator), deadline_s=0.2) as service:
-            hanging = service.client.call(
-                "PreStartContainer", request, pb.PreStartContainerResponse
-            )
+            hanging = service.client.call("Allocate", request, pb.AllocateResponse)
             call = asyncio.create_task(hanging)
             await until(lambda: allocator.asked)
             async with asyncio.timeout(5.0):

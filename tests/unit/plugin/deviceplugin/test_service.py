@@ -11,7 +11,6 @@ import grpc.aio
 import pytest
 
 from plugin.deviceplugin import Call, CallOutcome, ListedDevice, Refused, Verb
-from plugin.deviceplugin.offer import Options
 from plugin.errors import KubeletError
 from plugin.nvidia.container.allocate_response import ContainerAccess, DeviceNode, Mount
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
@@ -48,12 +47,6 @@ def allocate(*containers):
     return Verb.ALLOCATE.value, pb.AllocateRequest(container_requests=requests), pb.AllocateResponse
 
 
-def pre_start(*devices):
-    """The call for these devices."""
-    request = pb.PreStartContainerRequest(devices_ids=devices)
-    return Verb.PRE_START.value, request, pb.PreStartContainerResponse
-
-
 def answer(root, one, call, **more):
     """The answer to one call, or status and details, and what was noted of it."""
 
@@ -69,14 +62,14 @@ def answer(root, one, call, **more):
     return asyncio.run(go())
 
 
-@pytest.mark.parametrize("is_preferred", [True, False])
-@pytest.mark.parametrize("is_pre_start", [True, False])
-def test_options_are_told(root, is_preferred, is_pre_start):
-    """The kubelet makes exactly the calls that it was told of."""
-    one = offer(options=Options(is_preferred, is_pre_start))
-    found, _ = answer(root, one, ("GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions))
-    assert found.get_preferred_allocation_available is is_preferred
-    assert found.pre_start_required is is_pre_start
+def test_the_options_name_the_calls_that_are_served(root):
+    """The kubelet makes exactly these; PreStartContainer is none of them."""
+    call = ("GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions)
+    found, _ = answer(root, offer(), call)
+    assert found == pb.DevicePluginOptions(get_preferred_allocation_available=True)
+    start = ("PreStartContainer", pb.PreStartContainerRequest(), pb.PreStartContainerResponse)
+    (status, _), _ = answer(root, offer(), start)
+    assert status is grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_the_list_comes_at_once_and_after_each_change(root):
@@ -167,15 +160,6 @@ def test_all_of_an_access_reaches_the_kubelet(root):
     assert [d.name for d in one.cdi_devices] == ["nvidia.com/gpu=GPU-0", "nvidia.com/gpu=GPU-1"]
 
 
-def test_pre_start_asks_the_allocator(root):
-    """Who asks to be called before a start is called with the container's devices."""
-    allocator = Obliging()
-    found, calls = answer(root, offer(allocator=allocator), pre_start("GPU-1", "GPU-0"))
-    assert found == pb.PreStartContainerResponse()
-    assert allocator.asked == [("GPU-1", "GPU-0")]
-    assert calls[0].verb is Verb.PRE_START
-
-
 UNKNOWN = "unknown devices GPU-8, GPU-9, expected some of the 4 listed"
 
 
@@ -184,7 +168,6 @@ UNKNOWN = "unknown devices GPU-8, GPU-9, expected some of the 4 listed"
     [
         pytest.param(allocate(["GPU-9", "GPU-1", "GPU-8"]), UNKNOWN, id="allocate"),
         pytest.param(allocate(["GPU-1"], ["GPU-9", "GPU-8"]), UNKNOWN, id="second container"),
-        pytest.param(pre_start("GPU-8", "GPU-9"), UNKNOWN, id="pre-start"),
         pytest.param(
             preferred(prefer([*ids(4), "GPU-8", "GPU-9"], ["GPU-9", "GPU-8"], 3)),
             UNKNOWN,
@@ -238,7 +221,7 @@ def test_an_available_device_that_is_gone_is_no_error(root):
     assert allocator.asked == [(ids(4), (), 4)]
 
 
-CALLS = [preferred(prefer(ids(4), [], 1)), allocate(["GPU-0"]), pre_start("GPU-0")]
+CALLS = [preferred(prefer(ids(4), [], 1)), allocate(["GPU-0"])]
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0])
