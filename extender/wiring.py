@@ -15,9 +15,10 @@ from extender import logkeys
 from extender.clocks import SteadyClock
 from extender.decision_log import DecisionLog, Desk
 from extender.embedded import make_engine
-from extender.http.routes import Dependencies, create_app, create_health_app
+from extender.http.routes import create_app, create_health_app
 from extender.http.server import Door, freeze, listen, run_until_signal
 from extender.http.tls import Certificates, TlsFiles
+from extender.http.verbs import Dependencies
 from extender.observe import Metrics
 from extender.runtime import LiveExtender, connect, make_desk
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from extender.config import Settings
+from extender.decision_log import Desk
 from extender.embedded import make_engine, parse_cluster
+from extender.http.routes import read_routes
+from extender.http.verbs import Dependencies
 from extender.observe import LiveMetrics, Metrics
 from extender.observe.events import EventReason
 from extender.protocol import Outcome, Reason, Verb
@@ -20,6 +23,8 @@ from tests.docs.settings_table import table
 
 if TYPE_CHECKING:
     from enum import Enum
+
+    from extender.http.verbs import Verbs
 
 PATH = ROOT / "docs" / "operations.md"
 PAGE = PATH.read_text(encoding="utf-8")
@@ -34,6 +39,32 @@ def test_every_metric_is_explained():
     told = set(re.findall(r"^# TYPE (coterie_\w+) ", metrics.render().decode(), re.MULTILINE))
     explained = set(re.findall(r"^\| `(coterie_\w+)` \|", PAGE, re.MULTILINE))
     assert explained == {name for name in told if not name.endswith("_created")}
+
+
+def test_routes_are_generated(check_golden):
+    """Whoever looks for a route finds each, with what it responds."""
+    cluster = "1x dgx-1-v100"
+    engine = make_engine(parse_cluster(cluster), Settings(cluster=cluster).rules)
+    unused: Any = None
+    app = read_routes(
+        Dependencies(
+            desk=Desk(engine),
+            metrics=unused,
+            log=unused,
+            clock=unused,
+            timer=unused,
+            body_limit_bytes=0,
+            is_ready=unused,
+            verbs=cast("Verbs", object()),
+        )
+    )
+    rows = [
+        (f"`{method.upper()} {path}`", operation["description"])
+        for path, operations in app.openapi()["paths"].items()
+        for method, operation in operations.items()
+    ]
+    before, _, after = section(PATH.read_text(encoding="utf-8"), "routes")
+    check_golden(PATH, f"{before}\n{table(('route', 'response'), rows)}\n{after}")
 
 
 def live_metrics() -> LiveMetrics:
@@ -73,7 +104,7 @@ def test_every_log_event_is_explained():
 
 def test_reasons_are_generated(check_golden):
     """A user who sees a sentence in an event looks it up here, word for word."""
-    before, _, after = section(PAGE, "reasons")
+    before, _, after = section(PATH.read_text(encoding="utf-8"), "reasons")
     rows = [(f"`{reason.label}`", reason.value, reason.advice) for reason in Reason]
     shown = table(("label", "sentence", "what to do"), rows)
     check_golden(PATH, f"{before}\n{shown}\n{after}")

@@ -18,6 +18,7 @@ from extender.decision_log.replay import replay
 from extender.embedded import lay_out, parse_cluster
 from extender.errors import SettingsError
 from extender.ha.lease_rules import url_of
+from extender.http.responses import Explanation, NodesState, State
 from extender.http.tls import Certificates
 from tests.cluster.nodes import node_manifest
 from tests.integration.extender.fake_api import FakeApi, fake_api
@@ -30,6 +31,8 @@ from topology.model import names
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
+
+    from pydantic import BaseModel
 
     from extender.embedded.spec import EmbeddedNode
 
@@ -46,6 +49,13 @@ def _collector_restored() -> Iterator[None]:
     yield
     gc.unfreeze()
     gc.set_threshold(*thresholds)
+
+
+BODIES: dict[str, type[BaseModel]] = {
+    "/state/nodes": NodesState,
+    "/state": State,
+    "/explain": Explanation,
+}
 
 
 class Live:
@@ -71,8 +81,13 @@ class Live:
         return (await self.client.post(f"/{verb}", json=content)).json()
 
     async def get(self, path: str) -> Any:
-        """One page."""
-        return (await self.client.get(path)).json()
+        """What a route responds, which must be of its declared type."""
+        response = await self.client.get(path)
+        declared = next(body for start, body in BODIES.items() if path.startswith(start))
+        assert declared.model_validate(response.json()).model_dump(exclude_unset=True) == (
+            response.json()
+        )
+        return response.json()
 
     async def filter(self, name: str, nodes: list[str] | None = None) -> Any:
         """Ask for the nodes of a pod."""
@@ -191,13 +206,16 @@ def test_routes_of_a_live_extender(tmp_path):
         assert {node["node"] for node in told["nodes"]} == set(nodes)
         for path, status in (
             ("/explain/default/q", 404),
+            ("/openapi.json", 200),
             ("/embedded/state", 404),
             ("/livez", 200),
             ("/readyz", 200),
         ):
             assert (await live.client.get(path)).status_code == status
         live.api.faults["get pods"] = [500]
-        assert (await live.client.get("/explain/default/p")).status_code == 502
+        unread = await live.client.get("/explain/default/p")
+        assert unread.status_code == 502
+        assert unread.json()["detail"].startswith("pod default/p cannot be read: ")
         text = (await live.client.get("/metrics")).text
         for line in (
             'coterie_extender_watch_lists_total{source="nodes"} 1.0',

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,9 @@ import pytest
 
 from extender.decision_log import DecisionLog, Desk
 from extender.decision_log.replay import replay
-from extender.http.routes import Dependencies, create_app
+from extender.http.responses import EmbeddedState, PodRecord, Problem, State
+from extender.http.routes import create_app
+from extender.http.verbs import Dependencies
 from extender.observe import Metrics
 from tests.unit.extender.engines import engine, spec
 from tests.unit.extender.pods import args, binding, pod
@@ -147,10 +150,13 @@ def test_stale_state_is_not_ready(served):
     ("method", "path"), [("DELETE", "/embedded/pods/x"), ("GET", "/embedded/pods/x")]
 )
 def test_unknown_pods_are_not_found(served, method, path):
-    """The embedded API server's own answer."""
+    """The embedded API server's own answer, as problem details (RFC 9457)."""
     response = served.call(method, path)
     assert response.status_code == 404
-    assert "pod" in response.json()["error"]
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = Problem.model_validate(response.json())
+    assert (problem.title, problem.status) == ("Not Found", 404)
+    assert "pod" in problem.detail
 
 
 def test_the_embedded_state_shows_every_device(served):
@@ -172,9 +178,49 @@ def test_explain_answers_for_every_node(served):
 
 
 def test_other_methods_and_paths_are_refused(served):
-    """And the API description, which nobody needs here, is off."""
+    """The scheduler's verbs are POST alone; what there is not is a problem like any other."""
     assert served.call("GET", "/filter").status_code == 405
-    assert served.call("GET", "/openapi.json").status_code == 404
+    assert served.call("GET", "/nothing").json()["status"] == 404
+    assert served.call("POST", "/state").headers["allow"] == "GET"
+
+
+def test_the_description_lists_every_route_for_people_and_tools(served):
+    """Clients are made from it; each response has a type, and errors are problem details."""
+    described = served.call("GET", "/openapi.json").json()
+    assert set(described["paths"]) == {
+        *("/livez", "/readyz", "/metrics", "/state"),
+        *("/embedded/state", "/embedded/pods/{uid}"),
+    }
+    for operations in described["paths"].values():
+        for operation in operations.values():
+            assert operation["description"]
+            assert set(operation["responses"]) == {"200", "default"}
+            (content,) = operation["responses"]["200"]["content"].values()
+            assert content["schema"]
+
+
+def test_the_page_of_the_description_loads_nothing(served):
+    """Clusters without a way to the net must be able to show it."""
+    page = served.call("GET", "/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "<code>GET /embedded/pods/{uid}</code>" in page.text
+    assert not re.search(r"https?:|<script|<link|src=", page.text)
+
+
+@pytest.mark.parametrize(
+    ("path", "declared"),
+    [
+        pytest.param("/state", State, id="state"),
+        pytest.param("/embedded/state", EmbeddedState, id="embedded state"),
+        pytest.param("/embedded/pods/u1", PodRecord, id="embedded pod"),
+    ],
+)
+def test_responses_are_of_their_declared_types(served, path, declared):
+    """No field more, none less; the live cluster's are checked where there is one."""
+    served.post("filter", args(pod(2), NODES))
+    served.post("bind", binding("u1", "8x-l4-0"))
+    content = served.call("GET", path).json()
+    assert declared.model_validate(content).model_dump(exclude_unset=True) == content
 
 
 def test_metrics_count_answers_and_show_sizes(served):

@@ -1,0 +1,249 @@
+"""What the routes for people and tools respond, as types of the API description.
+
+What it answers: the shape of each body. Bodies that come from the state or from `extender.explain`
+are JSON values already: these types describe them (a test holds each to its type), so that a large
+body is not built a second time on the event loop.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+__all__ = ["EmbeddedState", "Explanation", "NodesState", "PodRecord", "Problem", "State"]
+
+
+class Body(BaseModel):
+    """A JSON object with these fields and no other."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Problem(Body):
+    """An error (RFC 9457, problem details); `detail` says what is wrong."""
+
+    type: Literal["about:blank"] = "about:blank"
+    title: str
+    status: int
+    detail: str
+
+
+class State(Body):
+    """Generation, readiness and counts; `devices` by state, `parked` pods by reason."""
+
+    generation: int
+    is_ready: bool
+    n_nodes: int
+    n_pods: int
+    devices: dict[str, int]
+    parked: dict[str, int]
+
+
+class OwnedDevices(Body):
+    """Devices of a pod."""
+
+    pod: str
+    pod_uid: str
+    ids: list[str]
+
+
+class CountedDevices(Body):
+    """A number of devices of a pod."""
+
+    pod: str
+    pod_uid: str
+    devices: int
+
+
+class TopologyManager(Body):
+    """The kubelet's policy and scope; null where the node reports none."""
+
+    policy: str | None
+    scope: str | None
+
+
+class NodeState(Body):
+    """A node: its devices by what may be done with them, and what is wrong.
+
+    `topology` is the digest of the machine type. Pods in `unlocated` have that many devices, and
+    which ones is not known; `contested` counts devices of a pod's plan that others have.
+    """
+
+    zone: str | None
+    machine: str
+    resource: str
+    topology: str | None
+    free: list[str]
+    planned: list[OwnedDevices]
+    assumed: list[OwnedDevices]
+    held: list[OwnedDevices]
+    claimed: list[OwnedDevices]
+    unhealthy: dict[str, str]
+    unlocated: list[CountedDevices]
+    contested: list[CountedDevices]
+    topology_manager: TopologyManager
+    problems: list[str]
+
+
+class NodesState(Body):
+    """Every node by name."""
+
+    generation: int
+    is_synced: bool
+    nodes: dict[str, NodeState]
+
+
+class PodMetadata(Body):
+    """Identity and annotations of a pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    annotations: dict[str, str]
+
+
+class PodRecord(Body):
+    """A bound pod in the shape of API JSON."""
+
+    metadata: PodMetadata
+    spec: dict[Literal["nodeName"], str]
+
+
+class EmbeddedDevice(Body):
+    """A device with its state and its pod."""
+
+    id: str
+    state: str
+    pod_uid: str | None
+
+
+class EmbeddedNode(Body):
+    """A node of the embedded cluster."""
+
+    zone: str | None
+    machine: str
+    resource: str
+    devices: list[EmbeddedDevice]
+
+
+class EmbeddedState(Body):
+    """The embedded cluster: nodes by name, bound pods by uid."""
+
+    generation: int
+    nodes: dict[str, EmbeddedNode]
+    pods: dict[str, PodRecord]
+
+
+class ContainerSize(Body):
+    """GPUs that a container requests."""
+
+    name: str
+    size: int
+    role: str
+
+
+class RequestSummary(Body):
+    """What the pod requests, and its annotations as they are understood."""
+
+    resource: str
+    size_gpus: int
+    containers: list[ContainerSize]
+    affinity: str
+    policy: str
+    min_bandwidth_gbytes_per_s: float | None
+    prefer: str
+    nic: str
+
+
+class SharedUplink(Body):
+    """A PCIe switch whose uplink the set shares with GPUs in use."""
+
+    switch_gpus: list[int]
+    busy_gpus: list[int]
+
+
+class ContainerSet(Body):
+    """A container's GPU set and its predicted all-reduce bus bandwidth."""
+
+    name: str
+    gpus: list[int]
+    ids: list[str]
+    gbytes_per_s: float
+    loss: float
+    satisfies_affinity: bool
+    limited_by: str
+    shared_uplinks: list[SharedUplink]
+
+
+class LeftBehind(Body):
+    """What the node could still offer afterwards; best bandwidth by size."""
+
+    free_gpus: int
+    remainder_cost_gpus: float
+    best_gbytes_per_s: dict[str, float]
+
+
+class Offer(Body):
+    """The sets that a node offers, or why it offers none; fields that do not apply are absent."""
+
+    fits: bool
+    containers: list[ContainerSet] | None = None
+    reason: str | None = None
+    reason_label: str | None = None
+    detail: str | None = None
+
+
+class NodeOffer(Offer):
+    """An offer, its place among all nodes, and its score."""
+
+    node: str
+    zone: str | None
+    machine: str
+    free_gpus: int
+    topology_manager: TopologyManager | None = None
+    place: int | None = None
+    score: int | None = None
+    left_behind: LeftBehind | None = None
+
+
+class ParkedState(Body):
+    """Why and since when filter has rejected the pod; times are the engine's, in seconds."""
+
+    reason: str
+    reason_label: str
+    since_s: float
+    last_asked_s: float
+    n_wakes: int
+
+
+class DeviceOfPod(Body):
+    """A device that the pod has."""
+
+    id: str
+    state: str
+
+
+class BoundState(Body):
+    """A bound pod: its plan, its devices, and what its node would offer it now."""
+
+    node: str
+    machine: str | None
+    plan: str | None
+    devices: list[DeviceOfPod]
+    has_what_was_planned: bool | None
+    containers: list[ContainerSet] | None
+    could_have: Offer | None
+
+
+class Explanation(Body):
+    """Every node in the order of preference; for a bound pod `bound` instead of `nodes`."""
+
+    pod: str
+    uid: str
+    generation: int
+    warnings: list[str]
+    request: RequestSummary | None
+    parked: ParkedState | None = None
+    nodes: list[NodeOffer] | None = None
+    bound: BoundState | None = None

@@ -1,0 +1,181 @@
+"""kube-scheduler's verbs over HTTP: handlers, and the mapping of outcomes to status codes.
+
+kube-scheduler takes only 200 for an answer and reads no other body: where a verb has an `Error`
+field (filter, bind) failures are reported there, with 200. Prioritize has none; its failures are a
+status, which the scheduler treats as "no scores".
+
+Filter and prioritize never wait: everything they need is in memory. Bind and preempt wait for the
+API server (`extender.ha.leader_routing`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from extender import logkeys
+from extender.ha import FORWARDED_FOR, TIME_LEFT, Hop
+from extender.http.asgi import VerbResponse
+from extender.protocol import Outcome, Reason, Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from extender.decision_log import Desk
+    from extender.execution import Bound
+    from extender.http.asgi import Handler, VerbRequest
+    from extender.log import Logger
+    from extender.observe import Metrics
+    from extender.protocol import Answer
+
+__all__ = ["Dependencies", "Verbs", "answer_now", "verb_handlers"]
+
+_IN_BAND = frozenset({Verb.FILTER, Verb.BIND})
+_STATUS = {
+    Reason.STALE: 503,
+    Reason.UNKNOWN_POD: 404,
+    Reason.TOO_LARGE: 413,
+    Reason.NO_HOLDER: 503,
+}
+"""Status of a failure where the verb has no error field; 400 for every other reason."""
+
+
+class Verbs(Protocol):
+    """What is needed of `extender.ha.leader_routing`."""
+
+    async def bind(self, body: bytes, hop: Hop | None = None) -> Bound:
+        """Answer a bind call."""
+        ...
+
+    async def preempt(self, body: bytes, hop: Hop | None = None) -> Bound:
+        """Answer a preempt call."""
+        ...
+
+    async def read_pod(self, namespace: str, name: str) -> bytes | None:
+        """The JSON of a pod; None where it is not there. Raises `KubeError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What the routes stand on. `clock` gives the engine's time, `timer` monotonic seconds.
+
+    `verbs` is None over an embedded cluster, which answers bind at once. `is_ready` says whether
+    to be asked at all, `unready_because` why not. `on_answer` is shown each answer, with the plan
+    that a bind wrote. `logs_answers` False: the log drops what is INFO, so answers are not put into
+    words for it.
+    """
+
+    desk: Desk
+    metrics: Metrics
+    log: Logger
+    clock: Callable[[], float]
+    timer: Callable[[], float]
+    body_limit_bytes: int
+    is_ready: Callable[[], bool]
+    unready_because: Callable[[], str] = lambda: "state is not fresh"
+    verbs: Verbs | None = None
+    on_answer: Callable[[Answer, str | None], None] | None = None
+    logs_answers: bool = True
+
+
+def verb_handlers(deps: Dependencies) -> dict[str, Handler]:
+    """The handler of each path."""
+    at_once = [Verb.FILTER, Verb.PRIORITIZE, Verb.EXPLAIN]
+    waiting = {}
+    if deps.verbs is None:
+        at_once.append(Verb.BIND)
+    else:
+        waiting = {Verb.BIND: deps.verbs.bind, Verb.PREEMPT: deps.verbs.preempt}
+    handlers = {f"/{verb.value}": _at_once(verb, deps) for verb in at_once}
+    return handlers | {f"/{verb.value}": _waiting(verb, act, deps) for verb, act in waiting.items()}
+
+
+def _at_once(verb: Verb, deps: Dependencies) -> Handler:
+    def handle(call: VerbRequest) -> VerbResponse:
+        if call.body is None:
+            return _too_large(verb, deps)
+        return answer_now(verb, call.body, deps)
+
+    return handle
+
+
+def _waiting(
+    verb: Verb, act: Callable[[bytes, Hop | None], Awaitable[Bound]], deps: Dependencies
+) -> Handler:
+    async def handle(call: VerbRequest) -> VerbResponse:
+        if call.body is None:
+            return _too_large(verb, deps)
+        start_s = deps.timer()
+        bound = await act(call.body, _hop(call))
+        if verb is Verb.BIND:
+            deps.metrics.observe_bind(bound.own_s)
+        _tell(deps, bound.answer, deps.timer() - start_s, bound)
+        return _reply(bound.answer)
+
+    return handle
+
+
+def _hop(call: VerbRequest) -> Hop | None:
+    """Whether another replica handed the call on; a header that is no number leaves no time."""
+    by = call.header(FORWARDED_FOR)
+    if by is None:
+        return None
+    try:
+        left_s = float(call.header(TIME_LEFT) or "0")
+    except ValueError:
+        left_s = 0.0
+    return Hop(by, left_s)
+
+
+def answer_now(verb: Verb, body: bytes, deps: Dependencies) -> VerbResponse:
+    """Answer a verb that waits for nothing remote; counted and logged like every answer."""
+    start_s = deps.timer()
+    answer = deps.desk.answer(verb, body, deps.clock())
+    _tell(deps, answer, deps.timer() - start_s)
+    return _reply(answer)
+
+
+def _too_large(verb: Verb, deps: Dependencies) -> VerbResponse:
+    detail = f"request body is too large, expected at most {deps.body_limit_bytes} bytes"
+    answer = deps.desk.engine.failure(verb, Reason.TOO_LARGE, detail)
+    _tell(deps, answer, 0.0)
+    return _reply(answer)
+
+
+def _reply(answer: Answer) -> VerbResponse:
+    status = 200
+    if answer.outcome is Outcome.FAILED and answer.verb not in _IN_BAND:
+        status = _STATUS.get(answer.reason, 400) if answer.reason else 400
+    return VerbResponse(status, answer.body)
+
+
+def _tell(deps: Dependencies, answer: Answer, seconds: float, bound: Bound | None = None) -> None:
+    deps.metrics.observe(answer, seconds)
+    if deps.logs_answers:
+        _log(deps, answer, seconds, bound)
+    if deps.on_answer is not None:
+        deps.on_answer(answer, bound.plan_text if bound else None)
+
+
+def _log(deps: Dependencies, answer: Answer, seconds: float, bound: Bound | None) -> None:
+    fields: dict[str, object] = {
+        logkeys.VERB: answer.verb.value,
+        logkeys.OUTCOME: answer.outcome.value,
+        logkeys.REASON: answer.reason.label if answer.reason else None,
+        logkeys.DETAIL: answer.detail,
+        logkeys.POD: answer.pod,
+        logkeys.POD_UID: answer.pod_uid,
+        logkeys.NODE: answer.node,
+        logkeys.N_NODES: answer.n_nodes,
+        logkeys.N_NAMED: answer.n_named,
+        logkeys.N_REPLANS: answer.n_replans,
+        logkeys.PLACED_GBYTES_PER_S: answer.placed_gbytes_per_s,
+        logkeys.WARNINGS: list(answer.warnings),
+    }
+    told = {key: value for key, value in fields.items() if value not in (None, "", 0, [])}
+    told[logkeys.GENERATION] = answer.generation
+    told[logkeys.MILLISECONDS] = round(seconds * 1000, 3)
+    if bound is not None:
+        told[logkeys.OWN_MILLISECONDS] = round(bound.own_s * 1000, 3)
+    deps.log.info(logkeys.ANSWERED, **told)
