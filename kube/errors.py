@@ -13,7 +13,7 @@ absent" is a value where a reader may ask for something that is not there (`kube
     └── Gone                 410: the resourceVersion or continue token is too old
 
 Not errors of the exchange: `Unreadable`, one object lacks what we need of it; `DocumentError`, a
-YAML or TOML text cannot be read.
+YAML or TOML text cannot be read; `InvalidSettings`, a program cannot start on its settings.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ __all__ = [
     "Conflict",
     "DocumentError",
     "Gone",
+    "InvalidSettings",
     "KubeError",
     "Malformed",
     "NotFound",
@@ -112,6 +113,10 @@ class Unreadable(Exception):
 
 class DocumentError(Exception):
     """A YAML or TOML text that cannot be read; `str()` says where and why."""
+
+
+class InvalidSettings(Exception):
+    """An unknown or invalid setting; `str()` says which, where it comes from and what is needed."""
 
 
 _KINDS: Mapping[int, type[KubeError]] = {404: NotFound, 409: Conflict, 410: Gone}

@@ -3,6 +3,7 @@
 Values with their checks; knows no component that they configure.
 """
 
-from extender.config.settings import CONFIG_VARIABLE, Settings, load_settings
+from extender.config.load_settings import load_settings
+from extender.config.settings import ENV_PREFIX, Settings
 
-__all__ = ["CONFIG_VARIABLE", "Settings", "load_settings"]
+__all__ = ["ENV_PREFIX", "Settings", "load_settings"]

@@ -1,59 +1,41 @@
-"""How the extender is configured: flag over environment over file over default.
+"""The extender's settings, each with its range and default, and what decisions depend on of them.
 
-What it answers: the effective settings, checked, or what is wrong with them. Unknown keys of the
-file and unknown `COTERIE_EXTENDER_*` variables stop the start: a misspelt setting must not be
-silently without effect. docs/configuration.md is generated from the fields below.
+docs/configuration.md and the flags of the command line are generated from the fields below.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator
-from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, SettingsConfigDict
+from pydantic import Field, field_validator
+from pydantic_settings import SettingsConfigDict
 
 from extender.embedded import RESOURCE_NAME, parse_cluster, read_cluster
-from extender.errors import ClusterSpecError, SettingsError
+from extender.errors import ClusterSpecError
 from extender.rules import Rules
-from kube.documents import first_fault, read_yaml
-from kube.errors import DocumentError
-from kube.watch import Timing
-from topology.errors import TopologyError, quote
+from kube.settings import FileLayout, ProgramSettings
+from topology.errors import TopologyError
 from topology.model import DEFAULT_RESOURCE
 from topology.value import Demand
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pydantic_settings import PydanticBaseSettingsSource
-
     from extender.embedded import ClusterSpec
 
-__all__ = ["CONFIG_VARIABLE", "ENV_PREFIX", "Settings", "load_settings"]
+__all__ = ["ENV_PREFIX", "Settings"]
 
 ENV_PREFIX = "COTERIE_EXTENDER_"
-CONFIG_VARIABLE = "COTERIE_EXTENDER_CONFIG"
-"""Names the settings file; the one variable of the prefix that is no setting."""
 
-_TIMING = Timing()
-HEARD_WITHIN_S = 1.1 * _TIMING.watch_s + _TIMING.margin_s
-"""Longest silence of an API server that is well: the longest watch, of which a bookmark tells the
-end, and the margin before a silent one counts as broken."""
-ASSUME_BINDS = 2
-"""Binds that a plan outlives at least: the scheduler may ask again for as long as one lasts."""
-
-_FILE = TypeAdapter(dict[str, Any])
 _FILE_SUFFIXES = (".yaml", ".yml", ".toml")
 _DEMAND = re.compile(r"[0-9]{1,3}(?::[0-9]{1,9}(?:\.[0-9]{1,9})?)?")
 
 
-class Settings(BaseSettings):
+class Settings(ProgramSettings):
     """All settings; see each field."""
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX)
+    layout: ClassVar[FileLayout] = FileLayout(flag="config", variable=f"{ENV_PREFIX}CONFIG")
 
     cluster: Annotated[
         str | None,
@@ -89,7 +71,6 @@ class Settings(BaseSettings):
     ] = 8888
     resources: Annotated[
         tuple[str, ...],
-        NoDecode,
         Field(
             min_length=1,
             description="Extended resources that Coterie places, comma-separated; the same as "
@@ -118,7 +99,6 @@ class Settings(BaseSettings):
     ] = "1,2,3,4,8"
     loss_bounds: Annotated[
         tuple[Annotated[float, Field(gt=0, lt=1)], ...],
-        NoDecode,
         Field(
             min_length=1,
             max_length=9,
@@ -266,22 +246,6 @@ class Settings(BaseSettings):
         Field(description="Least level that is logged. `info` writes one line per decision."),
     ] = "info"
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _is_no_truth_value(cls, value: object) -> object:
-        """No setting is one, and pydantic would take `true` for the number 1."""
-        if isinstance(value, bool):
-            msg = "expected no truth value (YAML reads true, yes and on as one)"
-            raise ValueError(msg)  # noqa: TRY004 - what pydantic turns into its own error
-        return value
-
-    @field_validator("resources", "loss_bounds", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(part.strip() for part in value.split(","))
-        return value
-
     @field_validator("resources")
     @classmethod
     def _are_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -336,99 +300,6 @@ class Settings(BaseSettings):
         if self.cluster.endswith(_FILE_SUFFIXES):
             return read_cluster(Path(self.cluster))
         return parse_cluster(self.cluster)
-
-
-def load_settings(flags: Mapping[str, object], config: Path | None = None) -> Settings:
-    """Put the effective settings together; `flags` holds only those that were given.
-
-    Raises `SettingsError`, naming the setting, its value and what was expected.
-    """
-    _check_environment()
-    from_file = {} if config is None else _read_file(config)
-
-    class Layered(Settings):
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,
-            file_secret_settings: PydanticBaseSettingsSource,
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            del dotenv_settings, file_secret_settings
-            return init_settings, env_settings, InitSettingsSource(settings_cls, from_file)
-
-    try:
-        settings = Layered(**flags)  # type: ignore[arg-type]  # checked by pydantic, key by key
-    except ValidationError as error:
-        msg = f"setting {first_fault(error, whole='values')}"
-        raise SettingsError(msg) from error
-    _check_together(settings)
-    return settings
-
-
-def _check_together(settings: Settings) -> None:
-    """Refuse settings of which each is fine, but not beside the others."""
-    s = settings
-    tls = (s.tls_cert, s.tls_key, s.tls_client_ca)
-    is_partly_tls = None in tls and any(tls)
-    live_only = ("kubeconfig", "lease", "replica_url", "peer_name")
-    beside_cluster = [name for name in live_only if s.cluster and getattr(s, name) is not None]
-    scheme = "https" if s.has_tls else "http"
-    for is_wrong, msg in (
-        (is_partly_tls, "settings tls_cert, tls_key, tls_client_ca: expected all three or none"),
-        (
-            beside_cluster,
-            f"setting {', '.join(beside_cluster)} is for a live extender, expected no `cluster`",
-        ),
-        (
-            (s.lease is None) != (s.replica_url is None),
-            "settings lease, replica_url: expected both or none",
-        ),
-        (
-            s.replica_url is not None and not s.replica_url.startswith(f"{scheme}://"),
-            f"setting replica_url is {s.replica_url}, expected {scheme}:// (as the server speaks)",
-        ),
-        (
-            s.cluster is None and s.assume_s <= ASSUME_BINDS * s.http_timeout_s,
-            (
-                f"setting assume_s is {s.assume_s:g}, expected more than {ASSUME_BINDS} times "
-                f"http_timeout_s ({s.http_timeout_s:g})"
-            ),
-        ),
-        (
-            s.cluster is None and s.staleness_bound_s < HEARD_WITHIN_S,
-            (
-                f"setting staleness_bound_s is {s.staleness_bound_s:g}, expected "
-                f"{HEARD_WITHIN_S:g} or more: an API server may be quiet for as long"
-            ),
-        ),
-    ):
-        if is_wrong:
-            raise SettingsError(msg)
-
-
-def _check_environment() -> None:
-    known = {f"{ENV_PREFIX}{name}".upper() for name in Settings.model_fields} | {CONFIG_VARIABLE}
-    for name in sorted(os.environ):
-        if name.upper().startswith(ENV_PREFIX) and name.upper() not in known:
-            expected = ", ".join(sorted(known))
-            msg = f"environment variable {name} is no setting, expected one of: {expected}"
-            raise SettingsError(msg)
-
-
-def _read_file(path: Path) -> dict[str, Any]:
-    try:
-        content = read_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, DocumentError) as error:
-        msg = f"settings file {path} cannot be read: {error}"
-        raise SettingsError(msg) from error
-    try:
-        return _FILE.validate_python({} if content is None else content)
-    except ValidationError as error:
-        msg = f"settings file {path} holds {quote(content)}, expected a mapping of settings"
-        raise SettingsError(msg) from error
 
 
 def _demand(text: str) -> Demand:

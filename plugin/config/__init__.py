@@ -3,8 +3,7 @@
 Values with their checks; starts nothing.
 """
 
-from plugin.config.load_settings import LoadedSettings
-from plugin.config.options import go_booleans, takes_settings
-from plugin.config.settings import Mode, Settings
+from plugin.config.load_settings import LoadedSettings, load_settings
+from plugin.config.settings import ENV_PREFIX, KubeletPlaces, Mode, Settings
 
-__all__ = ["LoadedSettings", "Mode", "Settings", "go_booleans", "takes_settings"]
+__all__ = ["ENV_PREFIX", "KubeletPlaces", "LoadedSettings", "Mode", "Settings", "load_settings"]

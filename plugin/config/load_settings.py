@@ -1,40 +1,31 @@
-"""How the plugin's settings are put together: flag over environment over file over default.
+"""The plugin's effective settings: flag over environment over file over default.
 
-What it answers: the effective settings, checked each by itself and beside the others, or one
-sentence of what is wrong. What NVIDIA's plugin has too is called as there; the rest is
-`COTERIE_PLUGIN_*`, `--name`, or a key of section `coterie` in the file. Unknown keys of the file
-and unknown `COTERIE_PLUGIN_*` variables stop the start: a misspelt setting must not be silently
-without effect.
+What it answers: the settings, checked each by itself and beside the others, or one sentence of
+what is wrong. What NVIDIA's plugin has too is called as there; the rest is `COTERIE_PLUGIN_*`,
+`--name`, or a key of section `coterie` in the file.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
-from kube.documents import first_fault
-from plugin.config.config_file import OWN_SECTION, ConfigFile, parse_config
-from plugin.config.settings import ENV_PREFIX, Mode, Settings
+from kube.errors import InvalidSettings
+from kube.settings import load_fields
+from plugin.config.settings import SHARING, Mode, Settings
 from plugin.errors import SettingsError
 from plugin.machine import read_sharing
 from plugin.nvidia.container.cdi_files import CdiGenerator
-from plugin.nvidia.settings import NvidiaSettings, OtherNames
 from topology.errors import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from plugin.machine import TimeSlicing
 
-__all__ = ["CONFIG_FLAG", "CONFIG_VARIABLE", "LoadedSettings", "load_settings", "other_names"]
-
-CONFIG_FLAG = "config_file"
-CONFIG_VARIABLE = "CONFIG_FILE"
-"""Name the file, as NVIDIA's plugin has them; no setting themselves."""
+__all__ = ["LoadedSettings", "load_settings"]
 
 _TO_SERVE = frozenset(
     {
@@ -56,77 +47,31 @@ class LoadedSettings:
     notes: tuple[str, ...] = ()
 
 
-def other_names(name: str) -> OtherNames:
-    """What a setting is called in the environment and in the file, in full."""
-    given = next(
-        (m for m in Settings.model_fields[name].metadata if isinstance(m, OtherNames)), None
-    )
-    if name in NvidiaSettings.model_fields and given is not None:
-        return OtherNames(given.env, given.key or f"{OWN_SECTION}.{name}", given.flags, given.state)
-    env = () if given is None else given.env
-    return OtherNames((f"{ENV_PREFIX}{name.upper()}", *env), f"{OWN_SECTION}.{name}")
-
-
 def load_settings(
     flags: Mapping[str, object], environ: Mapping[str, str] | None = None
 ) -> LoadedSettings:
     """Put the effective settings together; `flags` holds only those that were given.
 
-    Among them may be `CONFIG_FLAG`, the file's path. Raises `SettingsError`, naming the setting,
-    where it comes from, its value and what was expected.
+    Among them may be `config_file`. Raises `SettingsError`, naming the setting, where it comes
+    from, its value and what was expected.
     """
-    environ = os.environ if environ is None else environ
-    _check_environment(environ)
-    names = {name: other_names(name) for name in Settings.model_fields}
-    path = flags.get(CONFIG_FLAG, environ.get(CONFIG_VARIABLE)) or None
-    file = ConfigFile() if path is None else _read_file(Path(str(path)), names)
-    found = {name: (value, f"file, {names[name].key}") for name, value in file.values.items()}
-    for name, other in names.items():
-        variable = next((variable for variable in other.env if variable in environ), None)
-        if variable is not None:
-            found[name] = (environ[variable], f"environment, {variable}")
-    for name, value in flags.items():
-        if name != CONFIG_FLAG:
-            found[name] = (value, f"flag, --{name.replace('_', '-')}")
-    origins = {name: origin for name, (_, origin) in found.items()}
     try:
-        settings = Settings.model_validate({name: value for name, (value, _) in found.items()})
-    except ValidationError as error:
-        msg = f"setting {first_fault(error, whole='values', origins=origins)}"
-        raise SettingsError(msg) from error
-    from_file = {name for name, origin in origins.items() if origin.startswith("file")}
-    _check_together(settings, by_hand=origins.keys() - from_file)
-    sharing = read_sharing(file.sharing, domain=settings.resource_name.partition("/")[0])
+        loaded = load_fields(Settings, flags, environ)
+    except InvalidSettings as error:
+        raise SettingsError(str(error)) from error
+    settings, file = loaded.settings, loaded.file
+    _check_together(settings, loaded.by_hand)
+    domain = settings.resource_name.partition("/")[0]
+    sharing = read_sharing(file.raw.get(SHARING), domain=domain)
+    from_file = file.values.keys() - loaded.by_hand
     notes = (*file.notes, *sharing.notes, *_notes(settings, from_file))
     return LoadedSettings(settings, sharing, notes)
 
 
-def _check_environment(environ: Mapping[str, str]) -> None:
-    own = {name for name in Settings.model_fields if name not in NvidiaSettings.model_fields}
-    known = {f"{ENV_PREFIX}{name.upper()}" for name in own}
-    for variable in sorted(environ):
-        if variable.startswith(ENV_PREFIX) and variable not in known:
-            expected = ", ".join(sorted(known))
-            msg = f"environment variable {variable} is no setting, expected one of: {expected}"
-            raise SettingsError(msg)
-
-
-def _read_file(path: Path, names: Mapping[str, OtherNames]) -> ConfigFile:
-    keys = {other.key: name for name, other in names.items() if other.key is not None}
-    try:
-        return parse_config(path.read_text(encoding="utf-8"), keys)
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"settings file {path} cannot be read: {error}"
-        raise SettingsError(msg) from error
-    except SettingsError as error:
-        msg = f"settings file {path}: {error}"
-        raise SettingsError(msg) from error
-
-
-def _check_together(settings: Settings, by_hand: Collection[str]) -> None:
+def _check_together(settings: Settings, by_hand: AbstractSet[str]) -> None:
     """Refuse settings of which each is fine, but not beside the others."""
     s = settings
-    unserved = sorted(_TO_SERVE & set(by_hand)) if s.mode is Mode.REPORTER else []
+    unserved = sorted(_TO_SERVE & by_hand) if s.mode is Mode.REPORTER else []
     rules = s.access_rules
     is_own = s.cdi_generator is CdiGenerator.OWN
     for is_wrong, msg in (
@@ -173,8 +118,8 @@ def _check_together(settings: Settings, by_hand: Collection[str]) -> None:
             raise SettingsError(msg)
 
 
-def _notes(settings: Settings, from_file: Collection[str]) -> tuple[str, ...]:
-    unserved = sorted(_TO_SERVE & set(from_file)) if settings.mode is Mode.REPORTER else []
+def _notes(settings: Settings, from_file: AbstractSet[str]) -> tuple[str, ...]:
+    unserved = sorted(_TO_SERVE & from_file) if settings.mode is Mode.REPORTER else []
     malformed = settings.xid_rules.malformed
     return (
         *(["mps_root has no effect: MPS is not served yet"] if settings.mps_root else ()),

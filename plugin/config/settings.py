@@ -10,18 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import AliasChoices, Field, field_validator
+from pydantic_settings import SettingsConfigDict
 
 from kube.client import KUBELET_PORT, TopologyManager, kubelet_endpoint
+from kube.settings import FileLayout
 from plugin.errors import SettingsError
 from plugin.health import QUIET_S, HealthTimes
 from plugin.machine import check_resource_name
 from plugin.nvidia.container.allocate_response import AccessRules
 from plugin.nvidia.container.cdi_files import DEFAULT_FOLDER, CdiGenerator, CdiRules
 from plugin.nvidia.container.device_nodes import Extra
-from plugin.nvidia.settings import KUBELET_SOCKET, NvidiaSettings, OtherNames
+from plugin.nvidia.settings import KUBELET_SOCKET, NOT_OURS, NvidiaSettings
 from plugin.nvidia.xids import XidRules, read_xid_rules
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 from topology.model import DEFAULT_RESOURCE
@@ -29,10 +31,12 @@ from topology.model import DEFAULT_RESOURCE
 if TYPE_CHECKING:
     from kube.client import Endpoint
 
-__all__ = ["ENV_PREFIX", "KubeletPlaces", "Mode", "Settings"]
+__all__ = ["ENV_PREFIX", "SHARING", "KubeletPlaces", "Mode", "Settings"]
 
 ENV_PREFIX = "COTERIE_PLUGIN_"
 """Of the variables of the settings below."""
+SHARING = "sharing"
+"""NVIDIA's section of the file for `plugin.machine.read_sharing`."""
 
 _CHECKPOINT = "kubelet_internal_checkpoint"
 """Beside the kubelet's socket (kubernetes v1.36.3, pkg/kubelet/cm/devicemanager/manager.go,
@@ -48,8 +52,18 @@ class Mode(Enum):
     REPORTER = "reporter"
 
 
-class Settings(NvidiaSettings, BaseModel):
+class Settings(NvidiaSettings):
     """All settings; see each field."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX)
+    layout: ClassVar[FileLayout] = FileLayout(
+        flag="config_file",
+        variable="CONFIG_FILE",
+        section="coterie",
+        version="v1",
+        ignored=NOT_OURS,
+        raw=frozenset({SHARING}),
+    )
 
     mode: Annotated[
         Mode,
@@ -60,8 +74,8 @@ class Settings(NvidiaSettings, BaseModel):
     ] = Mode.DEVICE_PLUGIN
     node_name: Annotated[
         str | None,
-        OtherNames(("NODE_NAME",)),
         Field(
+            validation_alias=AliasChoices(f"{ENV_PREFIX}NODE_NAME", "NODE_NAME"),
             pattern=_NODE_NAME,
             description="Name of the Node that the plugin runs on and writes to; needed. From the "
             "downward API: `spec.nodeName`.",
@@ -102,8 +116,8 @@ class Settings(NvidiaSettings, BaseModel):
     ] = None
     kubelet_address: Annotated[
         str,
-        OtherNames(("NODE_IP",)),
         Field(
+            validation_alias=AliasChoices(f"{ENV_PREFIX}KUBELET_ADDRESS", "NODE_IP"),
             min_length=1,
             description="Where the kubelet serves its HTTPS API; from the downward API: "
             "`status.hostIP`. By default local, which is right on the host's network only.",

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from plugin.config import Settings
-from plugin.config.config_file import NOT_OURS
-from plugin.config.load_settings import CONFIG_VARIABLE, other_names
-from plugin.config.settings import ENV_PREFIX
-from plugin.nvidia.settings import SAME, NvidiaSettings
+from kube.settings import names_of
+from plugin.config import ENV_PREFIX, Settings
+from plugin.nvidia.settings import NOT_OURS, SAME, NvidiaNames, NvidiaSettings
 from tests.docs.settings_table import described, table
 
 INTRODUCTION = (
     f"`log_level: debug` in section `coterie` of the file is `{ENV_PREFIX}LOG_LEVEL=debug` in the "
     "environment and `--log-level debug` as a flag; the other settings alike.\n"
 )
+NAMES = names_of(Settings)
 NO_EFFECT = "read over, with a note in the log: {}"
 BESIDE_FLAGS = (
-    ("`--config-file`", f"`{CONFIG_VARIABLE}`", "", "nothing", SAME, "Path of the file."),
+    ("`--config-file`", f"`{Settings.layout.variable}`", "", "nothing", SAME, "Path of the file."),
     (
         "",
         "",
@@ -43,15 +42,16 @@ def nvidia_section() -> str:
     head = ("flag", "environment", "file", "default", "state", "values and meaning")
     rows: list[tuple[str, ...]] = []
     for name, values, default, meaning in described(NvidiaSettings):
-        other = other_names(name)
-        flags = (name.replace("_", "-"), *other.flags)
+        names = NAMES[name]
+        metadata = NvidiaSettings.model_fields[name].metadata
+        state = next((m.state for m in metadata if isinstance(m, NvidiaNames)), SAME)
         rows.append(
             (
-                ", ".join(f"`--{flag}`" for flag in flags),
-                ", ".join(f"`{variable}`" for variable in other.env),
-                f"`{other.key}`",
+                ", ".join(f"`{flag}`" for flag in names.flags),
+                ", ".join(f"`{variable}`" for variable in names.env),
+                f"`{names.key}`",
                 default,
-                other.state,
+                state,
                 f"{values}. {meaning}",
             )
         )
@@ -63,7 +63,7 @@ def own_section() -> str:
     rows: list[tuple[str, ...]] = []
     for name, values, default, meaning in described(Settings):
         if name not in NvidiaSettings.model_fields:
-            also = ", ".join(f"`{variable}`" for variable in other_names(name).env[1:])
+            also = ", ".join(f"`{variable}`" for variable in NAMES[name].env[1:])
             said = f"{meaning} Also {also} in the environment." if also else meaning
             rows.append((f"`{name}`", values, default, said))
     return f"\n{INTRODUCTION}\n{table(('setting', 'values', 'default', 'meaning'), rows)}\n"

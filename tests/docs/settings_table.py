@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from extender.config import CONFIG_VARIABLE, Settings
-from extender.config.settings import ENV_PREFIX
+from extender.config import ENV_PREFIX, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,7 +21,7 @@ BOUNDS = {
 INTRODUCTION = (
     f"`candidate_limit: 50` in the file is `{ENV_PREFIX}CANDIDATE_LIMIT=50` in the environment "
     "and `--candidate-limit 50` as a flag; the other settings alike.\n"
-    f"The file is YAML, named by `--config` or `{CONFIG_VARIABLE}`.\n"
+    f"The file is YAML, named by `--config` or `{Settings.layout.variable}`.\n"
 )
 
 
@@ -34,7 +33,7 @@ def settings_section() -> str:
 
 def described(settings: type[BaseModel]) -> list[tuple[str, str, str, str]]:
     """Name, values, default and meaning of each field, in the order of the class."""
-    schema: dict[str, Any] = settings.model_json_schema()
+    schema: dict[str, Any] = settings.model_json_schema(by_alias=False)
     required = set(schema.get("required", ()))
     rows: list[tuple[str, str, str, str]] = []
     for name, field in schema["properties"].items():

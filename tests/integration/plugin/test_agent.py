@@ -18,7 +18,7 @@ from prometheus_client import generate_latest
 from kube.client import TopologyManager
 from kube.errors import KubeError, Unreachable
 from plugin.agent import Agent, AgentTools, Ending
-from plugin.config.load_settings import load_settings
+from plugin.config import load_settings
 from plugin.health import HealthTimes
 from plugin.kubelet import AlignmentInquiry, KubeletView, PodResources
 from plugin.kubelet.topology_manager import InquiryPace

@@ -9,12 +9,10 @@ import re
 
 import pytest
 import yaml
-from typer.main import get_group
 
 from kube.client import ApiServer, Kubelet
-from plugin.__main__ import cli
-from plugin.config import Mode
-from plugin.config.load_settings import load_settings
+from kube.settings import Parser, add_options, given_settings
+from plugin.config import Mode, Settings, load_settings
 from tests.cluster.manifests import DEPLOY, documents, pod_spec
 from tests.unit.kube.doors import ScriptedDoor
 from topology.model import names
@@ -217,8 +215,9 @@ def test_settings_are_the_agents(folder):
     environ = {one["name"]: one.get("value", "10.0.0.7") for one in container()["env"]}
     environ |= {one["name"]: one["value"] for one in patch.get("env", ())}
     command, *flags = patch.get("args", container()["args"])
-    program = get_group(cli).commands[command]
-    given = {k: v for k, v in program.make_context(command, flags).params.items() if v}
+    parser = Parser()
+    add_options(parser, Settings)
+    given = given_settings(Settings, parser.parse_args(flags))
     settings = load_settings(given, environ).settings
     assert command == "run"
     assert (settings.node, settings.kubelet_address) == ("10.0.0.7", "10.0.0.7")

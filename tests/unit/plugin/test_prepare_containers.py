@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plugin.config.load_settings import load_settings
+from plugin.config import load_settings
 from plugin.errors import CdiError, ReadingError
 from plugin.nvidia.container.device_nodes import PresentNodes
 from plugin.prepare_containers import open_access

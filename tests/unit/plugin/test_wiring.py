@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from plugin import wiring
-from plugin.config.load_settings import load_settings
+from plugin.config import load_settings
 from plugin.errors import NvmlError, ReadingError, SettingsError
 from plugin.machine import MigStrategy
 from plugin.nvidia.nvml.reader import NvmlMachine

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.config import Mode
-from plugin.config.load_settings import load_settings
+from plugin.config import Mode, load_settings
 from plugin.errors import SettingsError
 from plugin.machine import MigStrategy
 from plugin.nvidia.container.allocate_response import ListStrategy

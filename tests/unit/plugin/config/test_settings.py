@@ -9,18 +9,18 @@ import pytest
 from pydantic import ValidationError
 
 from kube.client import TopologyManager, kubelet_endpoint
-from plugin.config import Mode, Settings
-from plugin.config.load_settings import other_names
-from plugin.config.settings import KubeletPlaces
+from kube.settings import FieldNames, names_of
+from plugin.config import KubeletPlaces, Mode, Settings
 from plugin.errors import SettingsError
 from plugin.machine import MigStrategy
 from plugin.nvidia.container.allocate_response import AccessRules, ListStrategy
 from plugin.nvidia.container.cdi_files import CdiGenerator, CdiRules
 from plugin.nvidia.container.device_nodes import Extra, IdStrategy
-from plugin.nvidia.settings import NvidiaSettings, OtherNames
+from plugin.nvidia.settings import NvidiaSettings
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 
 BARE = Settings()
+NAMES = names_of(Settings)
 
 
 def settings(**given) -> Settings:
@@ -168,38 +168,42 @@ def test_every_setting_says_what_it_is(name):
 @pytest.mark.parametrize(
     ("name", "names"),
     [
-        ("mig_strategy", OtherNames(("MIG_STRATEGY",), "flags.migStrategy")),
+        (
+            "mig_strategy",
+            FieldNames(("--mig-strategy",), ("MIG_STRATEGY",), "flags.migStrategy"),
+        ),
         (
             "driver_root_ctr_path",
-            OtherNames(
+            FieldNames(
+                ("--driver-root-ctr-path", "--container-driver-root"),
                 ("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"),
                 "flags.plugin.containerDriverRoot",
-                ("container-driver-root",),
             ),
         ),
-        ("mode", OtherNames(("COTERIE_PLUGIN_MODE",), "coterie.mode")),
-        ("node_name", OtherNames(("COTERIE_PLUGIN_NODE_NAME", "NODE_NAME"), "coterie.node_name")),
+        ("mode", FieldNames(("--mode",), ("COTERIE_PLUGIN_MODE",), "coterie.mode")),
+        (
+            "node_name",
+            FieldNames(
+                ("--node-name",), ("COTERIE_PLUGIN_NODE_NAME", "NODE_NAME"), "coterie.node_name"
+            ),
+        ),
+        (
+            "kubelet_socket",  # NVIDIA's file has no place for it
+            FieldNames(("--kubelet-socket",), ("KUBELET_SOCKET",), "coterie.kubelet_socket"),
+        ),
     ],
 )
 def test_other_names(name, names):
     """NVIDIA's for what is NVIDIA's, ours for the rest."""
-    assert other_names(name) == names
-
-
-def test_nvidias_names_without_a_key_have_one_in_our_section():
-    """NVIDIA's file has no place for them."""
-    assert other_names("kubelet_socket").key == "coterie.kubelet_socket"
-    assert other_names("dp_disable_healthchecks").env == ("DP_DISABLE_HEALTHCHECKS",)
+    assert NAMES[name] == names
 
 
 def test_no_name_means_two_settings():
     """Neither a variable nor a key nor a flag."""
-    names = [other_names(name) for name in Settings.model_fields]
     for each in (
-        [variable for other in names for variable in other.env],
-        [other.key for other in names],
-        [*(flag for other in names for flag in other.flags)]
-        + [name.replace("_", "-") for name in Settings.model_fields],
+        [variable for names in NAMES.values() for variable in names.env],
+        [names.key for names in NAMES.values()],
+        [flag for names in NAMES.values() for flag in names.flags],
     ):
         assert len(each) == len(set(each))
 
@@ -207,4 +211,4 @@ def test_no_name_means_two_settings():
 def test_nvidias_settings_never_bear_our_prefix():
     """One variable for one setting."""
     for name in NvidiaSettings.model_fields:
-        assert not any(v.startswith("COTERIE_") for v in other_names(name).env)
+        assert not any(variable.startswith("COTERIE_") for variable in NAMES[name].env)

@@ -1,11 +1,13 @@
-"""NVIDIA's configuration file: read in full, and nothing silently passed over."""
+"""Settings files, NVIDIA's among them: read in full, and nothing silently passed over."""
 
 from __future__ import annotations
 
 import pytest
 
-from plugin.config.config_file import NOT_OURS, ConfigFile, parse_config
-from plugin.errors import SettingsError
+from kube.errors import InvalidSettings
+from kube.settings import FileLayout
+from kube.settings.file import FileContent, read_file
+from plugin.config import Settings
 
 NAMES = {
     "flags.migStrategy": "mig_strategy",
@@ -13,11 +15,24 @@ NAMES = {
     "imex.channelIDs": "imex_channel_ids",
     "coterie.mode": "mode",
 }
+LAYOUT = Settings.layout
 
 
-def test_a_file_of_nvidias():
+@pytest.fixture
+def parse(tmp_path):
+    """Read a text as a file of the plugin's."""
+
+    def read(text: str, names=NAMES, layout=LAYOUT) -> FileContent:
+        path = tmp_path / "config.yaml"
+        path.write_text(text)
+        return read_file(path, names, layout)
+
+    return read
+
+
+def test_a_file_of_nvidias(parse):
     """With the sections that are not ours; JSON would do as well."""
-    found = parse_config(
+    found = parse(
         """
 version: v1
 flags:
@@ -32,7 +47,6 @@ sharing:
 imex: {channelIDs: [0]}
 coterie: {mode: reporter}
 """,
-        NAMES,
     )
     assert found.values == {
         "mig_strategy": "mixed",
@@ -40,28 +54,28 @@ coterie: {mode: reporter}
         "imex_channel_ids": [0],
         "mode": "reporter",
     }
-    assert found.sharing == {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 4}]}}
-    assert len(found.notes) == len(NOT_OURS)
+    assert found.raw["sharing"] == {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 4}]}}
+    assert len(found.notes) == len(LAYOUT.ignored)
     assert all("no effect" in note for note in found.notes)
     assert any(note.startswith("resources") for note in found.notes)
 
 
 @pytest.mark.parametrize("text", ["", "---", "# only a comment", "null"])
-def test_an_empty_file_says_nothing(text):
+def test_an_empty_file_says_nothing(parse, text):
     """A ConfigMap may hold one."""
-    assert parse_config(text, NAMES) == ConfigFile()
+    assert parse(text) == FileContent()
 
 
 @pytest.mark.parametrize("version", ["v1", "''", "null"])
-def test_versions(version):
+def test_versions(parse, version):
     """NVIDIA's plugin takes a missing one for v1."""
-    assert parse_config(f"version: {version}\nflags: {{}}", NAMES).values == {}
-    assert parse_config("flags: {}", NAMES).values == {}
+    assert parse(f"version: {version}\nflags: {{}}").values == {}
+    assert parse("flags: {}").values == {}
 
 
-def test_null_says_nothing():
+def test_null_says_nothing(parse):
     """As in Go, where it is a pointer to nothing: Helm writes such."""
-    assert parse_config("flags: {migStrategy: null, plugin: null}\nsharing:", NAMES) == ConfigFile()
+    assert parse("flags: {migStrategy: null, plugin: null}\nsharing:") == FileContent()
 
 
 @pytest.mark.parametrize(
@@ -86,15 +100,24 @@ def test_null_says_nothing():
         ("[" * 5000, "nested too deeply"),
     ],
 )
-def test_what_is_refused(text, message):
+def test_what_is_refused(parse, text, message):
     """By its place, in one line."""
-    with pytest.raises(SettingsError) as caught:
-        parse_config(text, NAMES)
+    with pytest.raises(InvalidSettings) as caught:
+        parse(text)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_key_may_be_repeated_in_another_section():
+def test_a_key_may_be_repeated_in_another_section(parse):
     """Twice means twice in one mapping."""
     names = {"a.x": "one", "b.x": "two"}
-    assert parse_config("a: {x: 1}\nb: {x: 2}", names).values == {"one": 1, "two": 2}
+    assert parse("a: {x: 1}\nb: {x: 2}", names).values == {"one": 1, "two": 2}
+
+
+def test_a_flat_file_has_neither_version_nor_sections(parse):
+    """As the extender's: a key is a setting."""
+    layout = FileLayout(flag="config", variable="CONFIG")
+    assert parse("mode: x", {"mode": "mode"}, layout).values == {"mode": "x"}
+    for text in ("version: v1", "flags: {}", "sharing: {}"):
+        with pytest.raises(InvalidSettings, match="expected no such key"):
+            parse(text, {"mode": "mode"}, layout)

@@ -11,24 +11,23 @@ import signal
 import socket
 import stat
 import threading
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 import structlog
-from typer.testing import CliRunner
 
-from extender import __main__ as program
+from extender import command_line as program
 from extender import wiring
-from extender.config import Settings
-from extender.config.settings import ENV_PREFIX
+from extender.config import ENV_PREFIX, Settings
 from extender.decision_log import DecisionLog
 from extender.embedded import make_engine
 from extender.http.tls import Certificates
 from extender.protocol import Verb
 from extender.wiring import Sockets
+from tests.programs import Done, called
 from tests.unit.extender.pki import HOST, authority, issue
 from tests.unit.extender.pods import args, binding, pod
+from topology.program import version
 
 if TYPE_CHECKING:
     from extender.http.server import Door
@@ -55,9 +54,9 @@ def _process_restored():
     structlog.reset_defaults()
 
 
-def run(*words: str) -> Any:
+def run(*words: str) -> Done:
     """Run the command line."""
-    return CliRunner().invoke(program.cli, list(words))
+    return called(program.main, *words)
 
 
 async def serve_nobody(doors: list[Door], *, keep_alive_s: int, log: Logger) -> None:
@@ -151,6 +150,7 @@ def test_a_restart_after_a_crash_begins_on_a_line_of_its_own(tmp_path, monkeypat
     path = tmp_path / "d.jsonl"
     words = ("serve", "--cluster", CLUSTER, "--listen-port", "0", "--decision-log", str(path))
     assert run(*words).exit_code == 0
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600, "it names everybody's pods"
     path.write_text(path.read_text().rstrip("\n") + ("\n" + cut if "{" in cut else cut))
     assert run(*words).exit_code == 0
     result = run("replay", str(path))
@@ -317,7 +317,10 @@ def test_explain_over_tls_shows_the_extenders_own_certificate(running, tmp_path,
             ("--kubeconfig", "/no/such/file"),
             "setting kubeconfig /no/such/file: there is no such file",
         ),
-        (("--cluster", CLUSTER, "--candidate-limit", "-1"), "setting candidate_limit is -1"),
+        (
+            ("--cluster", CLUSTER, "--candidate-limit", "-1"),
+            "setting candidate_limit (flag, --candidate-limit) is '-1'",
+        ),
         (("--cluster", CLUSTER, "--listen-address", "256.0.0.1"), "cannot listen there"),
         (("--cluster", CLUSTER, "--listen-port", "0", "--decision-log", "/"), "cannot be written"),
     ],
@@ -348,21 +351,26 @@ def test_idle_connections_outlive_the_schedulers(monkeypatch, words, seconds):
 
 def test_every_setting_has_a_flag():
     """A setting that only a file could set would be forgotten."""
-    (serve,) = [c for c in program.cli.registered_commands if c.callback is program.serve]
-    assert serve.callback is not None
-    flags = set(serve.callback.__annotations__) - {"config", "return"}
-    assert flags == set(Settings.model_fields)
+    shown = run("serve", "--help").stdout
+    assert [n for n in Settings.model_fields if f"--{n.replace('_', '-')} VALUE" not in shown] == []
 
 
-def test_main_runs_the_command_line(monkeypatch):
-    """What the console script calls."""
-    monkeypatch.setattr("sys.argv", ["coterie-extender", "--help"])
-    with suppress(SystemExit):
-        program.main()
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param((), "the following arguments are required: COMMAND", id="no command"),
+        pytest.param(("serve", "--colour=red"), "arguments: --colour=red", id="unknown flag"),
+        pytest.param(("serve", "--listen-p=1"), "arguments: --listen-p=1", id="abbreviated"),
+    ],
+)
+def test_a_command_line_that_is_wrong_ends_with_one_sentence(words, told):
+    """Exit code 2, and no page of usage."""
+    done = run(*words)
+    assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert told in done.stderr
 
 
-def test_a_decision_log_is_for_its_owner_alone(tmp_path):
-    """It holds everybody's pods."""
-    path = tmp_path / "decisions"
-    with program._open_log(path):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+def test_the_version():
+    """What a bug report names."""
+    done = run("--version")
+    assert (done.exit_code, done.stdout) == (0, f"coterie-extender {version()}\n")

@@ -7,8 +7,7 @@ import os
 import pytest
 from pydantic import ValidationError
 
-from extender.config import Settings, load_settings
-from extender.config.settings import ENV_PREFIX
+from extender.config import ENV_PREFIX, Settings, load_settings
 from extender.errors import ClusterSpecError, SettingsError
 from topology.model import DEFAULT_RESOURCE
 from topology.value import DEFAULT_DEMAND
@@ -36,7 +35,7 @@ def test_flag_over_environment_over_file_over_default(tmp_path, monkeypatch):
     path = file(tmp_path, "candidate_limit: 1\nlisten_port: 1\nassume_s: 1\ncluster: 1x 8x-t4\n")
     monkeypatch.setenv("COTERIE_EXTENDER_CANDIDATE_LIMIT", "2")
     monkeypatch.setenv("COTERIE_EXTENDER_LISTEN_PORT", "2")
-    settings = load_settings(FLAGS | {"candidate_limit": 3}, path)
+    settings = load_settings(FLAGS | {"candidate_limit": 3, "config": path})
     assert settings.candidate_limit == 3
     assert settings.listen_port == 2
     assert settings.assume_s == 1.0
@@ -69,7 +68,7 @@ def test_weights_may_have_decimals():
 )
 def test_lists_may_be_text_or_lists(tmp_path, text):
     """Environment and flags have only text."""
-    rules = load_settings(FLAGS, file(tmp_path, text)).rules
+    rules = load_settings(FLAGS | {"config": file(tmp_path, text)}).rules
     assert rules.resources == ("a.com/x", "b.com/y")
     assert rules.loss_bounds == (0.1, 0.5)
     assert rules.demand.sizes == ((2, 3.0), (4, 1.0))
@@ -78,31 +77,43 @@ def test_lists_may_be_text_or_lists(tmp_path, text):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"cluster": ""}, "setting cluster is ''"),
-        (FLAGS | {"candidate_limit": -1}, "setting candidate_limit is -1"),
-        (FLAGS | {"listen_port": "many"}, "setting listen_port is 'many'"),
+        ({"cluster": ""}, "setting cluster (flag, --cluster) is ''"),
+        (
+            FLAGS | {"candidate_limit": -1},
+            "setting candidate_limit (flag, --candidate-limit) is -1",
+        ),
+        (FLAGS | {"listen_port": "many"}, "setting listen_port (flag, --listen-port) is 'many'"),
         (FLAGS | {"resources": "gpu"}, "expected different extended resources, each domain/name"),
         (FLAGS | {"resources": "a/b,a/b"}, "expected different extended resources"),
         (
             FLAGS | {"resources": "a/"},
-            "setting resources is 'a/', expected different extended resources",
+            "setting resources (flag, --resources) is 'a/', expected different extended resources",
         ),
         (FLAGS | {"resources": "/gpu"}, "expected different extended resources"),
         (FLAGS | {"resources": "a/b/c"}, "expected different extended resources"),
         (FLAGS | {"resources": "A_B.com/gpu"}, "expected different extended resources"),
         (FLAGS | {"loss_bounds": "0.3,0.1"}, "expected ascending bounds"),
-        (FLAGS | {"loss_bounds": "2"}, "setting loss_bounds.0 is '2'"),
-        (FLAGS | {"demand": "4,2"}, "setting demand is '4,2'"),
-        (FLAGS | {"demand": "4:0"}, "setting demand is '4:0'"),
-        (FLAGS | {"demand": "1:1.2.3"}, "setting demand is '1:1.2.3'"),
-        (FLAGS | {"demand": "x"}, "setting demand is 'x', expected size or size:weight, comma-"),
+        (FLAGS | {"loss_bounds": "2"}, "setting loss_bounds.0 (flag, --loss-bounds) is '2'"),
+        (FLAGS | {"demand": "4,2"}, "setting demand (flag, --demand) is '4,2'"),
+        (FLAGS | {"demand": "4:0"}, "setting demand (flag, --demand) is '4:0'"),
+        (FLAGS | {"demand": "1:1.2.3"}, "setting demand (flag, --demand) is '1:1.2.3'"),
+        (
+            FLAGS | {"demand": "x"},
+            "setting demand (flag, --demand) is 'x', expected size or size:weight, comma-",
+        ),
         (
             FLAGS | {"demand": "1:."},
-            "setting demand is '1:.', expected size or size:weight, comma-",
+            "setting demand (flag, --demand) is '1:.', expected size or size:weight, comma-",
         ),
-        (FLAGS | {"demand": "1,"}, "setting demand is '1,', expected size or size:weight, comma-"),
-        (FLAGS | {"log_level": "loud"}, "setting log_level is 'loud'"),
-        (FLAGS | {"colour": "red"}, "setting colour is 'red', expected no such key"),
+        (
+            FLAGS | {"demand": "1,"},
+            "setting demand (flag, --demand) is '1,', expected size or size:weight, comma-",
+        ),
+        (FLAGS | {"log_level": "loud"}, "setting log_level (flag, --log-level) is 'loud'"),
+        (
+            FLAGS | {"colour": "red"},
+            "setting colour (flag, --colour) is 'red', expected no such key",
+        ),
     ],
 )
 def test_invalid_and_unknown_settings_stop_the_start(flags, message):
@@ -133,9 +144,19 @@ REPLICA = {"lease": "ns/name", "replica_url": "https://10.0.0.7:8443"}
         pytest.param(
             TLS | REPLICA | {"replica_url": "http://a"}, "expected https://", id="no TLS for them"
         ),
-        pytest.param({"lease": "name"}, "setting lease is 'name'", id="a Lease without namespace"),
-        pytest.param(REPLICA | {"replica_url": "a:1"}, "setting replica_url is 'a:1'", id="no URL"),
-        pytest.param({"events": "some"}, "setting events is 'some'", id="no such level"),
+        pytest.param(
+            {"lease": "name"},
+            "setting lease (flag, --lease) is 'name'",
+            id="a Lease without namespace",
+        ),
+        pytest.param(
+            REPLICA | {"replica_url": "a:1"},
+            "setting replica_url (flag, --replica-url) is 'a:1'",
+            id="no URL",
+        ),
+        pytest.param(
+            {"events": "some"}, "setting events (flag, --events) is 'some'", id="no such level"
+        ),
     ],
 )
 def test_settings_that_exclude_each_other_stop_the_start(flags, message):
@@ -192,29 +213,32 @@ def test_unknown_environment_names_stop_the_start(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("colour: red", "setting colour is 'red'"),
-        ("- a", "expected a mapping of settings"),
+        ("colour: red", "extender.yaml: colour is 'red', expected no such key"),
+        ("- a", "expected an object"),
         ("a: [", "cannot be read"),
         ("[" * 3000, "cannot be read: nested too deeply"),
-        ("&a [*a]", "expected a mapping of settings"),
-        ("2026-11-21: x", "expected a mapping of settings"),
-        ("candidate_limit: true", "setting candidate_limit is True, expected no truth value"),
-        ("assume_s: no", "setting assume_s is False, expected no truth value"),
+        ("&a [*a]", "expected an object"),
+        ("2026-11-21: x", "expected no such key"),
+        (
+            "candidate_limit: true",
+            "setting candidate_limit (file, candidate_limit) is True, expected no truth value",
+        ),
+        ("assume_s: no", "setting assume_s (file, assume_s) is False, expected no truth value"),
         ("candidate_limit: 1\ncandidate_limit: 2", "key 'candidate_limit' is given twice"),
     ],
 )
 def test_files_that_are_no_settings_stop_the_start(tmp_path, text, message):
     """Unknown keys included."""
     with pytest.raises(SettingsError) as caught:
-        load_settings(FLAGS, file(tmp_path, text))
+        load_settings(FLAGS | {"config": file(tmp_path, text)})
     assert message in str(caught.value)
 
 
 def test_an_empty_file_is_no_settings_and_a_missing_one_is_an_error(tmp_path):
     """Whoever names a file wants it read."""
-    assert load_settings(FLAGS, file(tmp_path, "")).candidate_limit == 20
+    assert load_settings(FLAGS | {"config": file(tmp_path, "")}).candidate_limit == 20
     with pytest.raises(SettingsError, match="cannot be read"):
-        load_settings(FLAGS, tmp_path / "missing.yaml")
+        load_settings(FLAGS | {"config": tmp_path / "missing.yaml"})
 
 
 def test_a_cluster_is_a_line_or_a_file(tmp_path):

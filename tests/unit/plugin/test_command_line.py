@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 import structlog
-from typer.testing import CliRunner
 
-from plugin import __main__ as program
-from plugin.__main__ import cli
+from plugin import command_line as program
 from plugin.observe import reading_text
 from plugin.simulated.reader import SimulatedMachine
 from plugin.wiring import Running
+from tests import programs
 from tests.fake_nvml import fake_of, installed, uuid_of
 from tests.unit.plugin.test_wiring import KUBECONFIG
 from topology.model import parse_measurement
+from topology.program import version
 from topology.recordings import load_recording
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _bare(monkeypatch):
 
 def called(*arguments):
     """Run the command line in this process."""
-    return CliRunner().invoke(cli, arguments)
+    return programs.called(program.main, *arguments)
 
 
 def uuids_of(node_name, recording="dgx-1-v100"):
@@ -114,7 +114,7 @@ def test_discover_says_why_there_is_no_machine():
         pytest.param(("--simulate", "no-such"), 1, "no-such", id="recording"),
         pytest.param(("--health-poll-s", "0"), 2, "setting health_poll_s", id="value"),
         pytest.param(("--simulate-faults", "/x"), 2, "setting simulate_faults", id="together"),
-        pytest.param(("--no-such-flag",), 2, "No such option", id="flag"),
+        pytest.param(("--no-such-flag",), 2, "unrecognized arguments: --no-such-flag", id="flag"),
     ],
 )
 def test_what_is_wrong_is_said(arguments, code, told):
@@ -374,13 +374,11 @@ def test_main_runs_until_it_is_told_to_end(root, monkeypatch, capsys):
     teller = threading.Thread(target=tell)
     teller.start()
     try:
-        with pytest.raises(SystemExit) as ended:
-            program.main()
+        program.main()
     finally:
         teller.join()
         for one, handler in before.items():
             signal.signal(one, handler)
-    assert ended.value.code == 0
     assert len(set(agents) - {None}) == 2
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert {line["level"] for line in lines} == {"warning"}
@@ -392,3 +390,17 @@ def test_help_names_the_commands():
     done = called("--help")
     assert done.exit_code == 0
     assert all(name in done.stdout for name in ("run", "discover", "measure"))
+
+
+def test_the_version():
+    """What a bug report names."""
+    done = called("--version")
+    assert (done.exit_code, done.stdout) == (0, f"coterie-plugin {version()}\n")
+
+
+@pytest.mark.parametrize("option", ["--message-bytes=0", "--timeout-s=0", "--timeout-s=x"])
+def test_a_benchmark_needs_bytes_and_time(measuring, option):
+    """Before any GPU is busy."""
+    done, _ = measuring(option)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"argument {option.partition('=')[0]}: " in done.stderr

@@ -1,0 +1,224 @@
+"""The extender's command line, and the one place where its objects are wired together.
+
+`serve` answers kube-scheduler until SIGTERM, over a real cluster or an embedded one; `replay FILE`
+checks a decision log; `explain` tells how a pod would be placed: a file on an embedded cluster that
+is empty, or a pod of a running extender's cluster.
+
+Exit codes: 0 done; 1 a replay differed, the pod fits nowhere, or the extender failed; 2 bad
+settings, files or arguments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import time
+from argparse import SUPPRESS, Namespace
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote
+
+import structlog
+import uvloop
+
+from extender import logkeys, wiring
+from extender.config import Settings, load_settings
+from extender.decision_log.replay import replay
+from extender.embedded import make_engine
+from extender.errors import ExtenderError, SettingsError
+from extender.http.client import ask
+from extender.protocol import Outcome, Verb
+from kube.documents import as_json, read_yaml
+from kube.errors import DocumentError
+from kube.settings import Parser, add_options, given_settings
+from topology.program import version
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from extender.log import Logger
+
+__all__ = ["main"]
+
+_EXPLAIN = """\
+Without --url the pod is a file, and the cluster an embedded one while it is empty. An https URL
+needs --ca, --cert and --key, or the settings tls_cert, tls_key and tls_client_ca, as they are in
+the extender's own pod."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    given = _parser().parse_args(arguments)
+    given.run(given)
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="coterie-extender", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version()}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    about = "answer kube-scheduler until SIGTERM; docs/configuration.md explains each setting"
+    serve = commands.add_parser("serve", help=about, description=about)
+    add_options(serve, Settings)
+    serve.set_defaults(run=_serve)
+
+    about = "answer every recorded call again and compare byte for byte"
+    replaying = commands.add_parser("replay", help=about, description=about)
+    replaying.add_argument("file", metavar="FILE", type=Path, help="A decision log.")
+    replaying.set_defaults(run=_replay)
+
+    about = "show how a pod would be placed, as JSON"
+    explain = commands.add_parser("explain", help=about, description=f"{about}.\n\n{_EXPLAIN}")
+    explain.add_argument("pod", metavar="POD", help="YAML or JSON file, or NAMESPACE/NAME.")
+    explain.add_argument("--url", help="Ask a running extender about a pod.")
+    for flag, name, about in (
+        ("--ca", "tls_client_ca", "For https: who signs its certificate."),
+        ("--cert", "tls_cert", "For https: your certificate, PEM."),
+        ("--key", "tls_key", "For https: its private key, PEM."),
+        ("--name", "peer_name", "For https: name in its certificate."),
+    ):
+        explain.add_argument(flag, dest=name, default=SUPPRESS, metavar="VALUE", help=about)
+    add_options(explain, Settings, only={"cluster"})
+    explain.set_defaults(run=_explain)
+    return parser
+
+
+def _replay(given: Namespace) -> None:
+    try:
+        with given.file.open(encoding="utf-8") as lines:
+            found = replay(lines)
+    except (ExtenderError, OSError, UnicodeDecodeError) as error:
+        _fail(f"{given.file}: {error}")
+    for line in found.cut:
+        print(f"line {line} is cut off, as by a crash: its run ends there")
+    if found.difference is None:
+        print(f"{found.n_calls} calls, all answered as recorded")
+        return
+    first = found.difference
+    print(f"line {first.line}: {first.what} differs after {found.n_calls} calls")
+    print(f"recorded: {first.recorded}")
+    print(f"replayed: {first.replayed}")
+    raise SystemExit(1)
+
+
+def _explain(given: Namespace) -> None:
+    flags = given_settings(Settings, given)
+    if given.url is None:
+        answer = _explain_file(Path(given.pod), _settings(flags))
+    else:
+        answer = _ask(given.url, given.pod, _settings(flags))
+    print(json.dumps(answer, indent=2))
+    nodes = answer.get("nodes")
+    if nodes and not any(node["fits"] for node in nodes):
+        raise SystemExit(1)
+
+
+def _settings(flags: Mapping[str, object]) -> Settings:
+    try:
+        return load_settings(flags)
+    except ExtenderError as error:
+        _fail(str(error))
+
+
+def _explain_file(file: Path, settings: Settings) -> dict[str, Any]:
+    try:
+        body = as_json(read_yaml(file.read_text(encoding="utf-8"))).encode()
+    except (OSError, ValueError, DocumentError) as error:
+        _fail(f"pod file {file} cannot be read: {error}")
+    try:
+        engine = make_engine(settings.cluster_spec(), settings.rules)
+    except ExtenderError as error:
+        _fail(str(error))
+    answer = engine.answer(Verb.EXPLAIN, body, time.time())
+    if answer.outcome is Outcome.FAILED:
+        _fail(answer.detail)
+    told: dict[str, Any] = json.loads(answer.body)
+    return told
+
+
+def _ask(url: str, pod: str, settings: Settings) -> dict[str, Any]:
+    namespace, slash, name = pod.partition("/")
+    if not (namespace and slash and name):
+        _fail(f"pod {pod} of a cluster, expected NAMESPACE/NAME")
+    try:
+        certificates = wiring.make_certificates(settings)
+        tls = None if certificates is None else certificates.client
+        return ask(
+            url, f"/explain/{quote(namespace)}/{quote(name)}", tls=tls, name=settings.peer_name
+        )
+    except ExtenderError as error:
+        _fail(str(error))
+
+
+def _serve(given: Namespace) -> None:
+    settings = _settings(given_settings(Settings, given))
+    with ExitStack() as stack:
+        _serve_until_signal(settings, stack)
+
+
+def _serve_until_signal(settings: Settings, stack: ExitStack) -> None:
+    log = _logger(settings.log_level)
+    log.info(logkeys.EFFECTIVE_SETTINGS, **settings.model_dump(mode="json"))
+    try:
+        sockets = wiring.open_sockets(settings)
+        stack.callback(sockets.close)
+        file = None
+        if settings.decision_log is not None:
+            file = stack.enter_context(_open_log(settings.decision_log))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(wiring.serve(settings, sockets, file, log))
+    except ExtenderError as error:
+        _fail(str(error))
+    log.info(logkeys.STOPPED)
+
+
+def _open_log(path: Path) -> IO[str]:
+    """Open for appending; what a crash left half written stays on a line of its own."""
+    try:
+        is_cut = path.is_file() and not _ends_a_line(path)
+        # It holds the names and annotations of everybody's pods.
+        file = open(path, "a", encoding="utf-8", opener=_open_private)  # noqa: SIM115 - Path.open has no opener
+    except OSError as error:
+        msg = f"setting decision_log {path}: cannot be written: {error}"
+        raise SettingsError(msg) from error
+    if is_cut:
+        file.write("\n")
+    return file
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return True
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
+
+
+def _logger(level: str) -> Logger:
+    """JSON lines on standard error, through nothing that could block on a handler's lock."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logger: Logger = structlog.get_logger()
+    return logger
+
+
+def _fail(message: str) -> NoReturn:
+    print(message, file=sys.stderr)
+    raise SystemExit(2)

@@ -1,0 +1,83 @@
+"""The extender's effective settings: flag over environment over file over default.
+
+What it answers: the settings, checked each by itself and beside the others, or one sentence of
+what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from extender.config.settings import Settings
+from extender.errors import SettingsError
+from kube.errors import InvalidSettings
+from kube.settings import load_fields
+from kube.watch import Timing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["load_settings"]
+
+_TIMING = Timing()
+_LONGEST_SILENCE_S = 1.1 * _TIMING.watch_s + _TIMING.margin_s
+"""Of an API server that is well: the longest watch, whose end a bookmark reports, and the margin
+before a silent one counts as broken."""
+_ASSUME_BINDS = 2
+"""Binds that a plan outlives at least: the scheduler may retry for as long as one lasts."""
+
+
+def load_settings(
+    flags: Mapping[str, object], environ: Mapping[str, str] | None = None
+) -> Settings:
+    """Put the effective settings together; `flags` holds only those that were given, and `config`.
+
+    Raises `SettingsError`, naming the setting, its value and what was expected.
+    """
+    try:
+        settings = load_fields(Settings, flags, environ).settings
+    except InvalidSettings as error:
+        raise SettingsError(str(error)) from error
+    _check_together(settings)
+    return settings
+
+
+def _check_together(settings: Settings) -> None:
+    """Refuse settings of which each is fine, but not beside the others."""
+    s = settings
+    tls = (s.tls_cert, s.tls_key, s.tls_client_ca)
+    is_partly_tls = None in tls and any(tls)
+    live_only = ("kubeconfig", "lease", "replica_url", "peer_name")
+    beside_cluster = [name for name in live_only if s.cluster and getattr(s, name) is not None]
+    scheme = "https" if s.has_tls else "http"
+    for is_wrong, msg in (
+        (is_partly_tls, "settings tls_cert, tls_key, tls_client_ca: expected all three or none"),
+        (
+            beside_cluster,
+            f"setting {', '.join(beside_cluster)} is for a live extender, expected no `cluster`",
+        ),
+        (
+            (s.lease is None) != (s.replica_url is None),
+            "settings lease, replica_url: expected both or none",
+        ),
+        (
+            s.replica_url is not None and not s.replica_url.startswith(f"{scheme}://"),
+            f"setting replica_url is {s.replica_url}, expected {scheme}:// (as the server speaks)",
+        ),
+        (
+            s.cluster is None and s.assume_s <= _ASSUME_BINDS * s.http_timeout_s,
+            (
+                f"setting assume_s is {s.assume_s:g}, expected more than {_ASSUME_BINDS} times "
+                f"http_timeout_s ({s.http_timeout_s:g})"
+            ),
+        ),
+        (
+            s.cluster is None and s.staleness_bound_s < _LONGEST_SILENCE_S,
+            (
+                f"setting staleness_bound_s is {s.staleness_bound_s:g}, expected "
+                f"{_LONGEST_SILENCE_S:g} or more: an API server may be quiet for as long"
+            ),
+        ),
+    ):
+        if is_wrong:
+            raise SettingsError(msg)

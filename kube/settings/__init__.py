@@ -1,0 +1,23 @@
+"""How a program is configured: flag over environment over file over default, by one mechanism.
+
+Knows no setting of its own and starts nothing. It lies in `kube` since both programs need it,
+neither may import the other, and `topology` below may use neither pydantic nor the environment.
+"""
+
+from kube.settings.fields import FieldNames, FileLayout, OtherNames, ProgramSettings, names_of
+from kube.settings.load import LoadedFields, load_fields
+from kube.settings.options import Parser, add_options, given_settings, go_booleans
+
+__all__ = [
+    "FieldNames",
+    "FileLayout",
+    "LoadedFields",
+    "OtherNames",
+    "Parser",
+    "ProgramSettings",
+    "add_options",
+    "given_settings",
+    "go_booleans",
+    "load_fields",
+    "names_of",
+]

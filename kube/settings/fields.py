@@ -1,0 +1,127 @@
+"""A program's settings as a class: how values are read, and what each field is called where.
+
+A field `log_level` is the flag `--log-level`, the variable `<PREFIX>LOG_LEVEL` and the key
+`log_level` of the file. Other variables are its `validation_alias`; other flags, and another key,
+its `OtherNames`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar, cast, get_origin
+
+from pydantic import AliasChoices, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic.fields import FieldInfo
+    from pydantic_settings import PydanticBaseSettingsSource
+
+__all__ = ["FieldNames", "FileLayout", "OtherNames", "ProgramSettings", "is_list", "names_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class OtherNames:
+    """What a field is called beside its own name: `key` in the file (dotted), further `flags`."""
+
+    key: str | None = None
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FieldNames:
+    """All names of a field: `flags` with their dashes; of several variables the first set counts.
+
+    `key` is the dotted place in the file.
+    """
+
+    flags: tuple[str, ...]
+    env: tuple[str, ...]
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """What a program's file holds beside its settings, and how the file is named.
+
+    `flag` and `variable` name the file; `section` is where fields without a key of their own are;
+    `version`, if any, is what the key `version` must say; keys of `ignored` are skipped with a
+    note (key: why); the value under a key of `raw` is handed on as it is.
+    """
+
+    flag: str
+    variable: str
+    section: str = ""
+    version: str | None = None
+    ignored: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    raw: frozenset[str] = frozenset()
+
+
+class ProgramSettings(BaseSettings):
+    """Base of both programs' settings. Made by itself it reads no environment: `load_fields` does.
+
+    A list may be one text with commas; true and false are taken by boolean fields only.
+    """
+
+    # A variable's text is taken as it is, not as JSON; errors name fields, not variables.
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        frozen=True,
+        enable_decoding=False,
+        validate_by_name=True,
+        loc_by_alias=False,
+    )
+    layout: ClassVar[FileLayout]
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take what the constructor is given and nothing else."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _read_value(cls, value: object, info: ValidationInfo) -> object:
+        declared = cls.model_fields[info.field_name or ""]
+        parts = cast("Sequence[object]", value) if isinstance(value, list | tuple) else [value]
+        # pydantic would take true for the number 1
+        if declared.annotation is not bool and any(isinstance(part, bool) for part in parts):
+            msg = "expected no truth value (YAML reads true, yes and on as one)"
+            raise ValueError(msg)
+        if not is_list(declared):
+            return value
+        split = (p.split(",") if isinstance(p, str) else [p] for p in parts)
+        words = [w.strip() if isinstance(w, str) else w for part in split for w in part]
+        return tuple(word for word in words if word != "")
+
+
+def is_list(declared: FieldInfo) -> bool:
+    """Whether a field holds several values: its flag may be repeated."""
+    return get_origin(declared.annotation) is tuple
+
+
+def names_of(model: type[ProgramSettings]) -> Mapping[str, FieldNames]:
+    """All names of each field, by field, in the order of the class."""
+    return MappingProxyType({n: _names(model, n, f) for n, f in model.model_fields.items()})
+
+
+def _names(model: type[ProgramSettings], name: str, declared: FieldInfo) -> FieldNames:
+    other = next((one for one in declared.metadata if isinstance(one, OtherNames)), OtherNames())
+    alias = declared.validation_alias
+    variables = [str(one) for one in alias.choices] if isinstance(alias, AliasChoices) else []
+    section = model.layout.section
+    return FieldNames(
+        flags=tuple(f"--{flag}" for flag in (name.replace("_", "-"), *other.flags)),
+        env=tuple(variables) or (f"{model.model_config.get('env_prefix', '')}{name}".upper(),),
+        key=other.key or (f"{section}.{name}" if section else name),
+    )

@@ -1,0 +1,102 @@
+"""The effective values of a program's settings, each checked by itself, or one sentence of fault.
+
+Unknown flags, keys of the file and variables with the program's prefix are errors: a misspelt
+setting must not be silently without effect.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pydantic import ValidationError
+from pydantic_settings import EnvSettingsSource, InitSettingsSource
+
+from kube.documents import first_fault
+from kube.errors import InvalidSettings
+from kube.settings.fields import ProgramSettings, names_of
+from kube.settings.file import FileContent, read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+    from kube.settings.fields import FieldNames
+
+__all__ = ["LoadedFields", "load_fields"]
+
+S = TypeVar("S", bound=ProgramSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFields(Generic[S]):
+    """Settings, which of them `by_hand` (flag or environment), and the file's content."""
+
+    settings: S
+    by_hand: frozenset[str]
+    file: FileContent
+
+
+def load_fields(
+    model: type[S], flags: Mapping[str, object], environ: Mapping[str, str] | None = None
+) -> LoadedFields[S]:
+    """Put the effective settings together; `flags` holds only those that were given, by setting.
+
+    Among them may be the file's path, under `FileLayout.flag`. Raises `InvalidSettings`, naming the
+    setting, where its value comes from, the value and what was expected.
+    """
+    environ = os.environ if environ is None else environ
+    names, layout = names_of(model), model.layout
+    _check_environment(model, names, environ)
+    path = flags.get(layout.flag, environ.get(layout.variable)) or None
+    keys = {other.key: name for name, other in names.items()}
+    file = FileContent() if path is None else read_file(Path(str(path)), keys, layout)
+    given = {name: value for name, value in flags.items() if name != layout.flag}
+    variables = _variables(names, environ)
+    origins = {name: f"file, {names[name].key}" for name in file.values}
+    origins |= {name: f"environment, {variable}" for name, variable in variables.items()}
+    origins |= {name: f"flag, --{name.replace('_', '-')}" for name in given}
+
+    lowered = {name.lower(): value for name, value in environ.items()}  # as it looks them up
+
+    class Layered(model):  # type: ignore[misc,valid-type]  # a class that is a parameter
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            **_: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            environment = EnvSettingsSource(settings_cls)
+            environment.env_vars = lowered
+            return init_settings, environment, InitSettingsSource(settings_cls, file.values)
+
+    try:
+        settings: S = Layered(**given)
+    except ValidationError as error:
+        msg = f"setting {first_fault(error, whole='values', origins=origins)}"
+        raise InvalidSettings(msg) from error
+    return LoadedFields(settings, frozenset({*variables, *given}), file)
+
+
+def _variables(names: Mapping[str, FieldNames], environ: Mapping[str, str]) -> dict[str, str]:
+    """The variable that each setting is taken from, as it is written."""
+    written = {name.upper(): name for name in environ}
+    found = {name: next((v for v in n.env if v in written), None) for name, n in names.items()}
+    return {name: written[variable] for name, variable in found.items() if variable is not None}
+
+
+def _check_environment(
+    model: type[ProgramSettings], names: Mapping[str, FieldNames], environ: Mapping[str, str]
+) -> None:
+    prefix = model.model_config.get("env_prefix", "")
+    known = {variable for one in names.values() for variable in one.env} | {model.layout.variable}
+    known = {variable for variable in known if variable.startswith(prefix)}
+    for variable in sorted(environ):
+        if variable.upper().startswith(prefix) and variable.upper() not in known:
+            expected = ", ".join(sorted(known))
+            msg = f"environment variable {variable} is no setting, expected one of: {expected}"
+            raise InvalidSettings(msg)

@@ -1,0 +1,90 @@
+"""Command-line options, made from the fields of the settings; values are checked with the others.
+
+pydantic-settings can make them too (`CliSettingsSource`), but names the members of an enum and not
+its values, writes aliases in capitals (`--MIG-STRATEGY`), and takes the word `null` for nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING, NoReturn
+
+from kube.settings.fields import is_list, names_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from kube.settings.fields import ProgramSettings
+
+__all__ = ["Parser", "add_options", "given_settings", "go_booleans"]
+
+_SENTENCE = re.compile(r"(?<=[^.])[.:;](?= |$)")
+"""The end of a description's first thought; the whole is in the documentation."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Takes no abbreviated options, and says what is wrong without a page of usage."""
+
+    def __init__(self, **options: object) -> None:
+        usage = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
+        super().__init__(**usage | options)  # type: ignore[arg-type]  # argparse's own keywords
+
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2."""
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def add_options(
+    parser: argparse.ArgumentParser,
+    model: type[ProgramSettings],
+    only: Collection[str] | None = None,
+) -> None:
+    """Add an option for the file and one for each setting, or for those of `only`."""
+    parser.usage = "%(prog)s [OPTIONS]" if only is None else parser.usage
+    group = parser.add_argument_group("settings")
+    layout = model.layout
+    group.add_argument(
+        f"--{layout.flag.replace('_', '-')}",
+        dest=layout.flag,
+        default=argparse.SUPPRESS,
+        metavar="FILE",
+        help=f"Settings file (YAML); else {layout.variable} names it.",
+    )
+    for name, names in names_of(model).items():
+        if only is None or name in only:
+            field = model.model_fields[name]
+            first = _SENTENCE.split(field.description or "")[0]
+            group.add_argument(
+                *names.flags,
+                dest=name,
+                default=argparse.SUPPRESS,
+                metavar="BOOL" if field.annotation is bool else "VALUE",
+                action="append" if is_list(field) else "store",
+                help=f"{first}.".replace("%", "%%"),
+            )
+
+
+def given_settings(
+    model: type[ProgramSettings], arguments: argparse.Namespace
+) -> dict[str, object]:
+    """Pick the settings that were given, as `load_fields` takes them."""
+    known = {*model.model_fields, model.layout.flag}
+    return {name: value for name, value in vars(arguments).items() if name in known}
+
+
+def go_booleans(model: type[ProgramSettings], arguments: Sequence[str]) -> list[str]:
+    """Write out boolean options that stand alone, as Go's programs take them.
+
+    NVIDIA's plugin knows `--pass-device-specs` and `--pass-device-specs=false`, and never takes the
+    next word as the value.
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    booleans = {
+        flag
+        for name, names in names_of(model).items()
+        if model.model_fields[name].annotation is bool
+        for flag in names.flags
+    }
+    written = [f"{word}=true" if word in booleans else word for word in arguments[:end]]
+    return [*written, *arguments[end:]]

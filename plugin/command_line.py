@@ -1,0 +1,205 @@
+"""The node plugin's command line, and the one place where its process is set up.
+
+`run` serves this machine's GPUs to the kubelet and publishes them, until SIGTERM; SIGHUP has it
+begin anew. `discover` tells what it reads of this machine. `measure` runs a benchmark for each pair
+of GPUs and writes the file that the setting `measurements` names.
+
+Exit codes: 0 done; 1 the machine cannot be read, or the plugin failed; 2 bad settings, files or
+arguments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+import structlog
+
+from kube.settings import Parser, add_options, given_settings, go_booleans
+from plugin import logkeys
+from plugin.config import Settings, load_settings
+from plugin.errors import MeasurementError, PluginError, ReadingError, SettingsError
+from plugin.measure import DEFAULT_COMMAND, DEFAULT_MESSAGE_BYTES, Benchmark, all_pairs, measure
+from plugin.wiring import Running, open_reader, read_machine, run_agents
+from topology.model import write_measurement
+from topology.program import version
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Mapping, Sequence
+
+    from plugin.config import LoadedSettings
+    from plugin.machine import MachineReading
+    from plugin.observe import Logger
+
+__all__ = ["main"]
+
+N = TypeVar("N", int, float)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    words = sys.argv[1:] if arguments is None else arguments
+    given = _parser().parse_args(go_booleans(Settings, words))
+    given.run(given_settings(Settings, given), given)
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="coterie-plugin", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version()}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[..., None], about: str) -> Parser:
+        one = commands.add_parser(name, help=about, description=about)
+        add_options(one, Settings)
+        one.set_defaults(run=run)
+        return one
+
+    command("run", _serve, "serve this machine to the kubelet, or report it, until SIGTERM")
+    discover = command("discover", _discover, "show GPUs, links, NICs, and what could not be read")
+    discover.add_argument("--json", action="store_true", help="Print JSON, for programs.")
+    about = "run an all-reduce benchmark on each pair of GPUs of an idle node and write the figures"
+    measuring = command("measure", _measure, about)
+    measuring.add_argument("--out", type=Path, required=True, metavar="FILE", help="To write.")
+    measuring.add_argument(
+        "--command",
+        default=DEFAULT_COMMAND,
+        metavar="COMMAND",
+        help="The benchmark; {n} is the number of GPUs, {bytes} the message size.",
+    )
+    measuring.add_argument(
+        "--message-bytes", type=_at_least(1, int), default=DEFAULT_MESSAGE_BYTES, metavar="BYTES"
+    )
+    measuring.add_argument(
+        "--timeout-s",
+        type=_at_least(0.1, float),
+        default=Benchmark().timeout_s,
+        metavar="SECONDS",
+        help="That one run may take.",
+    )
+    measuring.add_argument("--whole", action="store_true", help="Measure all GPUs together too.")
+    return parser
+
+
+def _at_least(least: N, read: Callable[[str], N]) -> Callable[[str], N]:
+    def number(text: str) -> N:
+        value = read(text)
+        if not value >= least:
+            raise ValueError
+        return value
+
+    number.__name__ = f"number of at least {least}"  # argparse quotes it
+    return number
+
+
+def _serve(flags: Mapping[str, object], _: Namespace) -> None:
+    loaded = _load(flags)
+    log = _logger(loaded.settings.log_level)
+    try:
+        asyncio.run(_run(flags, log))
+    except SettingsError as error:
+        _fail(str(error), 2)
+    except PluginError as error:
+        _fail(str(error), 1)
+    log.info(logkeys.STOPPED)
+
+
+def _discover(flags: Mapping[str, object], given: Namespace) -> None:
+    from plugin.observe import reading_text  # noqa: PLC0415 - only here, the agent's memory is counted
+    from plugin.observe.reading_json import reading_json  # noqa: PLC0415 - as above
+
+    reading = _read(_load_here(flags))
+    print(reading_json(reading) if given.json else reading_text(reading))
+
+
+def _measure(flags: Mapping[str, object], given: Namespace) -> None:
+    reading = _read(_load_here(flags))
+    uuids = [gpu.uuid for gpu in reading.gpus]
+    pairs = all_pairs(len(uuids))
+    if not pairs:
+        _fail(f"this machine has {len(uuids)} GPU, expected two at least", 1)
+    sets = [*pairs, *([tuple(range(len(uuids)))] if given.whole else [])]
+    n_done = 0
+
+    def advance(gpus: tuple[int, ...], gbytes_per_s: float) -> None:
+        nonlocal n_done
+        n_done += 1
+        figure = f"{','.join(map(str, gpus))}: {gbytes_per_s:.1f} GB/s"
+        print(f"{n_done}/{len(sets)} {figure}", file=sys.stderr)
+
+    try:
+        found = measure(
+            uuids,
+            sets,
+            benchmark=Benchmark(given.command, given.message_bytes, given.timeout_s),
+            date=datetime.now(UTC).date().isoformat(),
+            advance=advance,
+        )
+    except MeasurementError as error:
+        _fail(str(error), 1)
+    text = write_measurement(found)
+    try:
+        given.out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        print(text, end="")  # it may have taken hours
+        _fail(f"file {given.out} cannot be written, see standard output: {error.strerror}", 2)
+    print(f"{len(found.pairs)} pairs measured, written to {given.out}")
+
+
+async def _run(flags: Mapping[str, object], log: Logger) -> None:
+    running = Running()
+    loop = asyncio.get_running_loop()
+    work = asyncio.ensure_future(run_agents(lambda: load_settings(flags), running=running, log=log))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, work.cancel)
+    loop.add_signal_handler(signal.SIGHUP, running.reload)
+    with suppress(asyncio.CancelledError):
+        await work
+
+
+def _load(flags: Mapping[str, object]) -> LoadedSettings:
+    try:
+        return load_settings(flags)
+    except SettingsError as error:
+        _fail(str(error), 2)
+
+
+def _load_here(flags: Mapping[str, object]) -> LoadedSettings:
+    """A simulated machine takes its ids from the node's name; without one any will do to look."""
+    loaded = _load(flags)
+    return loaded if loaded.settings.node_name else _load({**flags, "node_name": "here"})
+
+
+def _read(loaded: LoadedSettings) -> MachineReading:
+    try:
+        with closing(open_reader(loaded.settings)) as reader:
+            return read_machine(reader, loaded.settings)
+    except ReadingError as error:
+        _fail(str(error), 1)
+
+
+def _logger(level: str) -> Logger:
+    """JSON lines on standard error."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logger: Logger = structlog.get_logger()
+    return logger
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(message, file=sys.stderr)
+    raise SystemExit(code)
