@@ -22,38 +22,38 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from plugin import logkeys
-from plugin.allocation import NodeBooks, SharingRules
+from plugin.allocation import NodeState, SharingRules
 from plugin.allocator import AllocatorTools, ResourceAllocator
 from plugin.config import Mode
 from plugin.deviceplugin import (
+    DeviceList,
     KubeletSocket,
     ListedDevice,
-    Listing,
     Offer,
-    Phase,
     Registration,
+    RegistrationPhase,
     ResourceServer,
 )
 from plugin.errors import PluginError
 from plugin.health import HealthBook, HealthTimes, HealthWatch
-from plugin.kubelet import AlignmentInquiry
+from plugin.kubelet import TopologyManagerPoller
 from plugin.machine import take_stock, topology_text
 from plugin.memory import give_back
 from plugin.observe import Witness
 from plugin.prepare_containers import open_access
-from plugin.publish import Publisher, PublisherTools, Reporting
+from plugin.publish import Publisher, PublisherTools, ReportLoop
 from plugin.rediscovery import Stocktaking
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kube.client import TopologyManager
+    from kube.client import TopologyManagerSettings
     from plugin.config import Settings
-    from plugin.deviceplugin import Standing
+    from plugin.deviceplugin import RegistrationChange
     from plugin.kubelet import KubeletView, TopologyManagerSource
     from plugin.machine import Device, MachineReader, MachineReading, Stock, StockRules
     from plugin.observe import Logger, Metrics
-    from plugin.publish import NodeApi
+    from plugin.publish import AnnotationApi
     from topology.annotations import DevicesReport
 
 __all__ = ["Agent", "AgentTools", "Ending"]
@@ -78,7 +78,7 @@ class AgentTools:
     """What an agent stands on; all of it outlives the agent."""
 
     reader: MachineReader
-    node_api: NodeApi
+    node_api: AnnotationApi
     kubelet: KubeletView
     kubelet_settings: TopologyManagerSource
     log: Logger
@@ -105,12 +105,12 @@ class Agent:
         self._tools = tools
         stock = take_stock(reading, rules)
         sharing = SharingRules(rules.sharing, settings.shared_devices_allocation_policy)
-        self._books = NodeBooks(settings.node, stock, sharing=sharing)
-        self._books.topology_manager = settings.topology_manager
+        self._state = NodeState(settings.node, stock, sharing=sharing)
+        self._state.topology_manager = settings.topology_manager
         self._witness = Witness(tools.log, tools.metrics, on_allocated=self._on_allocated)
         self._publisher = Publisher(PublisherTools(tools.node_api, settings.node, self._witness))
-        self._reporting = Reporting(
-            self._books,
+        self._report_loop = ReportLoop(
+            self._state,
             tools.kubelet,
             publish=self._publish,
             witness=self._witness,
@@ -120,7 +120,7 @@ class Agent:
         known = replace(
             book or HealthBook(), rules=settings.xid_rules, quiet_s=settings.health_quiet_s
         ).after_poll(faults, time.monotonic())
-        self._books.see_unhealthy(known.unhealthy(self._books.devices))
+        self._state.see_unhealthy(known.unhealthy(self._state.devices))
         self._watch = HealthWatch(
             tools.reader,
             self,
@@ -129,14 +129,14 @@ class Agent:
             book=known,
             times=HealthTimes(poll_s=settings.health_poll_s),
         )
-        self._listings = {one.name: Listing() for one in stock.inventory.resources}
-        self._phases: dict[str, Phase] = {}
+        self._device_lists = {one.name: DeviceList() for one in stock.inventory.resources}
+        self._phases: dict[str, RegistrationPhase] = {}
         self._ended: asyncio.Future[Ending] | None = None
         self._beat_s = time.monotonic()
         self._stocktaking = Stocktaking(
             reading, rules, prepare=self._open_access, serve=self._serve, log=tools.log
         )
-        self._inquiry = AlignmentInquiry(
+        self._inquiry = TopologyManagerPoller(
             tools.kubelet_settings, on_told=self._align, on_trouble=self._witness.looked
         )
 
@@ -152,12 +152,12 @@ class Agent:
 
     def ready(self) -> str:
         """What is missing until the agent does what it is for; empty: nothing. Any thread."""
-        if self._books.pods is None:
+        if self._state.pods is None:
             return f"no plan can be known: {self._witness.trouble}"
         if not self.is_serving:
             return "" if self._publisher.is_published else "nothing published yet"
-        done = {Phase.REGISTERED, Phase.UNWANTED}
-        missing = [name for name in self._listings if self._phases.get(name) not in done]
+        done = {RegistrationPhase.REGISTERED, RegistrationPhase.DISABLED}
+        missing = [name for name in self._device_lists if self._phases.get(name) not in done]
         return f"not registered: {', '.join(missing)}" if missing else ""
 
     @property
@@ -175,15 +175,15 @@ class Agent:
         give_back()
         self._describe()
         await self._inquiry.ask()
-        await self._reporting.look()  # which pods are there before any of ours
-        self._books.begin_registration()
+        await self._report_loop.look()  # which pods are there before any of ours
+        self._state.begin_registration()
         self._relist()
-        await self._open_access(self._books.stock)
+        await self._open_access(self._state.stock)
         work = [
             self._beat(),
             self._watch.run(),
             self._publisher.run(),
-            self._reporting.run(),
+            self._report_loop.run(),
             self._registration().run() if self.is_serving else self._follow_kubelet(),
         ]
         try:
@@ -203,14 +203,14 @@ class Agent:
 
     def devices(self) -> Iterable[Device]:
         """The devices that are served now."""
-        return self._books.devices
+        return self._state.devices
 
     def see_health(self, unhealthy: Mapping[str, str]) -> None:
         """List bad devices as such, and report them."""
         self._tools.log.info(logkeys.DEVICES_CHANGED, **{logkeys.UNHEALTHY: dict(unhealthy)})
-        self._books.see_unhealthy(unhealthy)
+        self._state.see_unhealthy(unhealthy)
         self._relist()
-        self._reporting.check_soon()
+        self._report_loop.trigger()
 
     def see_reading(self, reading: MachineReading) -> None:
         """Make the stock anew, in a thread; the latest reading counts."""
@@ -221,25 +221,25 @@ class Agent:
     def _registration(self) -> Registration:
         settings = self._settings
         tools = AllocatorTools(
-            self._books,
+            self._state,
             self._tools.kubelet,
             self._witness,
             settings.access_rules,
         )
         servers = [
             ResourceServer(
-                Offer(name, listing, ResourceAllocator(name, tools)),
+                Offer(name, device_list, ResourceAllocator(name, tools)),
                 settings.kubelet_places.folder,
                 on_call=self._witness.called,
             )
-            for name, listing in self._listings.items()
+            for name, device_list in self._device_lists.items()
         ]
         return Registration(servers, settings.kubelet_places.socket, on_change=self._stands)
 
     async def _open_access(self, stock: Stock) -> None:
         if self.is_serving:
             log = self._tools.log
-            self._books.present = await open_access(stock, self._settings, log=log)
+            self._state.present = await open_access(stock, self._settings, log=log)
 
     async def _beat(self) -> None:
         while True:
@@ -254,74 +254,74 @@ class Agent:
         socket = KubeletSocket(path)
         async with asyncio.TaskGroup() as group:
             group.create_task(socket.watch())
-            mark = None
+            socket_id = None
             while True:
-                mark = await socket.other_than(mark)
-                self._books.begin_registration()
+                socket_id = await socket.other_than(socket_id)
+                self._state.begin_registration()
                 self._meet_kubelet()
 
     def _serve(self, stock: Stock) -> None:
         """Serve what the machine is now, in place of what it was."""
-        if [one.name for one in stock.inventory.resources] != list(self._listings):
+        if [one.name for one in stock.inventory.resources] != list(self._device_lists):
             self._end(Ending.OTHER_RESOURCES)
             return
-        self._books.stock = stock
+        self._state.stock = stock
         give_back()
         self._describe()
         self._relist()
         self._watch.tell()
-        self._reporting.check_soon()
+        self._report_loop.trigger()
 
-    def _align(self, found: TopologyManager) -> None:
-        if found == self._books.topology_manager:
+    def _align(self, found: TopologyManagerSettings) -> None:
+        if found == self._state.topology_manager:
             return
-        self._books.topology_manager = found
+        self._state.topology_manager = found
         told = {logkeys.POLICY: found.policy.value, logkeys.SCOPE: found.scope.value}
         self._tools.log.info(logkeys.TOPOLOGY_MANAGER, **told)
         self._relist()
-        self._reporting.check_soon()
+        self._report_loop.trigger()
 
-    def _stands(self, change: Standing) -> None:
+    def _stands(self, change: RegistrationChange) -> None:
         self._witness.stands(change)
         self._phases[change.resource] = change.phase
-        if change.phase is Phase.LOST:
-            self._books.begin_registration()
-        elif change.phase is Phase.REGISTERED:
+        if change.phase is RegistrationPhase.LOST:
+            self._state.begin_registration()
+        elif change.phase is RegistrationPhase.REGISTERED:
             self._meet_kubelet()
 
     def _meet_kubelet(self) -> None:
         """It may be another kubelet than before: set otherwise, on a Node that was made anew."""
         self._inquiry.begin()
-        self._publisher.look_again()
-        self._reporting.check_soon()
+        self._publisher.refetch()
+        self._report_loop.trigger()
 
     def _on_allocated(self) -> None:
-        self._reporting.check_soon()
+        self._report_loop.trigger()
 
     def _publish(self, report: DevicesReport, *, keeps_holds: bool) -> None:
-        topology = topology_text(self._books.stock)
+        topology = topology_text(self._state.stock)
         self._publisher.publish(topology, report, keeps_holds=keeps_holds)
 
     def _relist(self) -> None:
         """List the devices as they are now; the kubelet hears of a change by itself."""
-        books = self._books
-        for resource in books.stock.inventory.resources:
+        state = self._state
+        for resource in state.stock.inventory.resources:
             listed = [
                 ListedDevice(
                     device.id,
-                    device.id not in books.unhealthy,
-                    device.numa_node if books.tells_numa_nodes else None,
+                    device.id not in state.unhealthy,
+                    device.numa_node if state.tells_numa_nodes else None,
                 )
                 for device in resource.devices
             ]
-            self._listings[resource.name].replace(listed)
+            self._device_lists[resource.name].replace(listed)
             n_unhealthy = sum(not one.is_healthy for one in listed)
             self._tools.metrics.devices(
                 resource.name, n_healthy=len(listed) - n_unhealthy, n_unhealthy=n_unhealthy
             )
 
     def _describe(self) -> None:
-        stock = self._books.stock
+        stock = self._state.stock
         reading, inventory = stock.reading, stock.inventory
         n_devices = {one.name: len(one.devices) for one in inventory.resources}
         notes = [*reading.notes, *inventory.notes]

@@ -18,8 +18,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from plugin.allocation import Ambiguous, Ask, Identified, Nobody, Refusal, choose, identify
-from plugin.deviceplugin import Refused
+from plugin.allocation import (
+    AllocationRefusal,
+    Ambiguous,
+    DeviceRequest,
+    Identified,
+    UnknownRequester,
+    choose_devices,
+    identify,
+)
+from plugin.deviceplugin import CallRefused
 from plugin.errors import KubeletError
 from plugin.nvidia.container.allocate_response import grant
 from plugin.nvidia.container.device_nodes import NoAccess
@@ -27,8 +35,8 @@ from plugin.nvidia.container.device_nodes import NoAccess
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from plugin.allocation import Chosen, Identity, NodeBooks
-    from plugin.kubelet import AdmissionGate, Look
+    from plugin.allocation import Allocation, NodeState, Requester
+    from plugin.kubelet import AdmissionGate, KubeletSnapshot
     from plugin.machine import Resource
     from plugin.nvidia.container.allocate_response import AccessRules, ContainerAccess
     from plugin.pods import Holding
@@ -36,14 +44,14 @@ if TYPE_CHECKING:
 __all__ = [
     "AllocationWitness",
     "AllocatorTools",
-    "How",
+    "IdentifiedBy",
     "KubeletLook",
     "KubeletWord",
     "ResourceAllocator",
 ]
 
 
-class How(Enum):
+class IdentifiedBy(Enum):
     """How it was found out who asks."""
 
     KNOWN = "known"
@@ -60,7 +68,7 @@ class How(Enum):
     @property
     def is_fresh(self) -> bool:
         """Whether the kubelet was looked at for it."""
-        return self not in {How.KNOWN, How.BLIND}
+        return self not in {IdentifiedBy.KNOWN, IdentifiedBy.BLIND}
 
 
 class KubeletLook(Protocol):
@@ -68,7 +76,7 @@ class KubeletLook(Protocol):
 
     gate: AdmissionGate
 
-    async def look(self, *, asks_devices: bool | None = None) -> Look:
+    async def look(self, *, asks_devices: bool | None = None) -> KubeletSnapshot:
         """Look at the kubelet. Raises `KubeletError`."""
         ...
 
@@ -84,7 +92,7 @@ class KubeletWord(KubeletLook, Protocol):
 class AllocationWitness(Protocol):
     """Who is told, on the event loop. Must not wait."""
 
-    def identified(self, how: How, duration_s: float) -> None:
+    def identified(self, how: IdentifiedBy, duration_s: float) -> None:
         """Take note of how it was found out who asks, and how long that took."""
         ...
 
@@ -92,11 +100,15 @@ class AllocationWitness(Protocol):
         """Take note of a look at the kubelet; `trouble` says what it did not tell, and why."""
         ...
 
-    def answered(self, ask: Ask, who: Identity, found: Chosen | Refusal) -> None:
+    def answered(
+        self, request: DeviceRequest, requester: Requester, found: Allocation | AllocationRefusal
+    ) -> None:
         """Take note of an answer to GetPreferredAllocation."""
         ...
 
-    def allocated(self, ask: Ask, who: Identity, found: Chosen | Refused) -> None:
+    def allocated(
+        self, request: DeviceRequest, requester: Requester, found: Allocation | CallRefused
+    ) -> None:
         """Take note of an answer to Allocate."""
         ...
 
@@ -105,7 +117,7 @@ class AllocationWitness(Protocol):
 class AllocatorTools:
     """What all allocators of a node share."""
 
-    books: NodeBooks
+    state: NodeState
     kubelet: KubeletWord
     witness: AllocationWitness
     rules: AccessRules
@@ -120,96 +132,104 @@ class ResourceAllocator:
 
     async def preferred(
         self, available: tuple[str, ...], *, must_include: tuple[str, ...], size: int
-    ) -> tuple[str, ...] | Refused:
+    ) -> tuple[str, ...] | CallRefused:
         """`size` of the available ids, with all of `must_include`."""
         async with self._tools.kubelet.gate.call():
-            ask = Ask(self._resource, frozenset(available), frozenset(must_include), size)
-            return await self._prefer(ask)
+            request = DeviceRequest(
+                self._resource, frozenset(available), frozenset(must_include), size
+            )
+            return await self._prefer(request)
 
-    async def _prefer(self, ask: Ask) -> tuple[str, ...] | Refused:
-        tools, books = self._tools, self._tools.books
+    async def _prefer(self, request: DeviceRequest) -> tuple[str, ...] | CallRefused:
+        tools, state = self._tools, self._tools.state
         # Devices that are aligned are reserved before the question.
-        who, how = await self._who(ask, asks_devices=not books.tells_numa_nodes)
-        supply = books.supply(self._served(), who, ask, is_fresh=how.is_fresh)
-        found = choose(ask, who, supply)
-        tools.witness.answered(ask, who, found)
-        if isinstance(found, Refusal):
-            books.refuse(who)
-            return Refused(str(found))
-        books.expect(self._resource, found.ids, who)
+        requester, how = await self._identify(request, asks_devices=not state.tells_numa_nodes)
+        supply = state.supply(self._served(), requester, request, is_fresh=how.is_fresh)
+        found = choose_devices(request, requester, supply)
+        tools.witness.answered(request, requester, found)
+        if isinstance(found, AllocationRefusal):
+            state.refuse(requester)
+            return CallRefused(str(found))
+        state.expect(self._resource, found.ids, requester)
         return found.ids
 
     async def allocate(
         self, containers: tuple[tuple[str, ...], ...]
-    ) -> tuple[ContainerAccess, ...] | Refused:
+    ) -> tuple[ContainerAccess, ...] | CallRefused:
         """What each container gets with the ids that it was given."""
         answers: list[ContainerAccess] = []
         async with self._tools.kubelet.gate.call():
             for ids in containers:
                 answer = await self._allocate(ids)
-                if isinstance(answer, Refused):
+                if isinstance(answer, CallRefused):
                     return answer
                 answers.append(answer)
         return tuple(answers)
 
-    async def _allocate(self, ids: tuple[str, ...]) -> ContainerAccess | Refused:
-        tools, books = self._tools, self._tools.books
-        ask = Ask.given(self._resource, ids)
-        who = books.expected(self._resource, ids)
-        if who is None:
-            who, _ = await self._who(ask, asks_devices=False)
-        found = choose(ask, who, books.supply(self._served(), who, ask))
-        if isinstance(found, Refusal):
-            return self._refuse(ask, who, Refused(str(found)))
-        others = books.held_by_others(self._resource, ids, who)
+    async def _allocate(self, ids: tuple[str, ...]) -> ContainerAccess | CallRefused:
+        tools, state = self._tools, self._tools.state
+        request = DeviceRequest.given(self._resource, ids)
+        requester = state.expected(self._resource, ids)
+        if requester is None:
+            requester, _ = await self._identify(request, asks_devices=False)
+        found = choose_devices(request, requester, state.supply(self._served(), requester, request))
+        if isinstance(found, AllocationRefusal):
+            return self._refuse(request, requester, CallRefused(str(found)))
+        others = state.held_by_others(self._resource, ids, requester)
         if others and (taken := await tools.kubelet.still_held(others)):
-            return self._refuse(ask, who, Refused(_taken(taken)))
+            return self._refuse(request, requester, CallRefused(_taken(taken)))
         access = self._access(ids)
-        if isinstance(access, Refused):
-            return self._refuse(ask, who, access)
-        books.gave(self._resource, ids, who)
-        tools.witness.allocated(ask, who, found)
+        if isinstance(access, CallRefused):
+            return self._refuse(request, requester, access)
+        state.gave(self._resource, ids, requester)
+        tools.witness.allocated(request, requester, found)
         return access
 
-    def _refuse(self, ask: Ask, who: Identity, refused: Refused) -> Refused:
-        self._tools.books.refuse(who)
-        self._tools.witness.allocated(ask, who, refused)
+    def _refuse(
+        self, request: DeviceRequest, requester: Requester, refused: CallRefused
+    ) -> CallRefused:
+        self._tools.state.refuse(requester)
+        self._tools.witness.allocated(request, requester, refused)
         return refused
 
-    def _access(self, ids: tuple[str, ...]) -> ContainerAccess | Refused:
+    def _access(self, ids: tuple[str, ...]) -> ContainerAccess | CallRefused:
         chosen = [device for device in self._served().devices if device.id in ids]
         tools = self._tools
         access = grant(
-            chosen, tools.books.stock.reading, present=tools.books.present, rules=tools.rules
+            chosen, tools.state.stock.reading, present=tools.state.present, rules=tools.rules
         )
-        return Refused(access.reason) if isinstance(access, NoAccess) else access
+        return CallRefused(access.reason) if isinstance(access, NoAccess) else access
 
-    async def _who(self, ask: Ask, *, asks_devices: bool) -> tuple[Identity, How]:
+    async def _identify(
+        self, request: DeviceRequest, *, asks_devices: bool
+    ) -> tuple[Requester, IdentifiedBy]:
         """Who asks: by what is known where that is certain, else by a look at the kubelet."""
         clock = asyncio.get_running_loop().time
         begun_s = clock()
-        found, how = await self._find(ask, asks_devices=asks_devices)
+        found, how = await self._find(request, asks_devices=asks_devices)
         self._tools.witness.identified(how, clock() - begun_s)
         return found, how
 
-    async def _find(self, ask: Ask, *, asks_devices: bool) -> tuple[Identity, How]:
-        tools, books = self._tools, self._tools.books
-        known = identify(ask, books.view(is_fresh=False))
+    async def _find(
+        self, request: DeviceRequest, *, asks_devices: bool
+    ) -> tuple[Requester, IdentifiedBy]:
+        tools, state = self._tools, self._tools.state
+        known = identify(request, state.view(is_fresh=False))
         if isinstance(known, Identified):
-            return known, How.KNOWN
-        since = books.grants
+            return known, IdentifiedBy.KNOWN
+        since = state.grants
         try:
             look = await tools.kubelet.look(asks_devices=asks_devices)
         except KubeletError as error:
             tools.witness.looked(str(error))
-            return Nobody(str(error)), How.BLIND
+            return UnknownRequester(str(error)), IdentifiedBy.BLIND
         tools.witness.looked(look.trouble)
-        books.see(look, since=since)
-        found = identify(ask, books.view(is_fresh=True))
+        state.see(look, since=since)
+        found = identify(request, state.view(is_fresh=True))
         return found, _HOW[type(found)]
 
     def _served(self) -> Resource:
-        resources = self._tools.books.stock.inventory.resources
+        resources = self._tools.state.stock.inventory.resources
         return next(one for one in resources if one.name == self._resource)
 
 
@@ -221,4 +241,8 @@ def _taken(holdings: Iterable[Holding]) -> str:
     return f"the kubelet gives devices away twice (Kubernetes 137534): {'; '.join(had)}"
 
 
-_HOW = {Identified: How.ASKED, Ambiguous: How.AMBIGUOUS, Nobody: How.NOBODY}
+_HOW = {
+    Identified: IdentifiedBy.ASKED,
+    Ambiguous: IdentifiedBy.AMBIGUOUS,
+    UnknownRequester: IdentifiedBy.NOBODY,
+}

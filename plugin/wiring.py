@@ -22,7 +22,7 @@ from plugin.machine import StockRules
 from plugin.nvidia.container.dev_files import find_nvml
 from plugin.nvidia.nvml.library import preload
 from plugin.nvidia.nvml.reader import NvmlMachine
-from plugin.observe import Endpoint, Metrics, serving
+from plugin.observe import Metrics, StatusEndpoint, serving
 from plugin.simulated.reader import SimulatedMachine
 from plugin.sysfs import Sysfs
 from topology.errors import TopologyError
@@ -121,7 +121,7 @@ async def _run_with(
     """Run agents under these settings until one asks for others."""
     settings, metrics = loaded.settings, Metrics()
     rules = stock_rules(loaded)
-    endpoint = Endpoint(metrics.registry, running.live, running.ready)
+    endpoint = StatusEndpoint(metrics.registry, running.live, running.ready)
     async with _api_server(settings) as api, _kubelet(settings) as kubelet:
         with serving(
             endpoint, address=settings.metrics_address, port=settings.metrics_port

@@ -26,7 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.node.calls import time_calls
 from benchmarks.report import ResultTable, read_environment, to_rich, write_results
-from plugin.deviceplugin import Verb, endpoint_of
+from plugin.deviceplugin import DevicePluginMethod, endpoint_of
 from tests.cluster.agent_process import start_agent
 from tests.cluster.build import binaries, node_programs
 from tests.cluster.containerd import RuntimeMissing, find_runc
@@ -222,7 +222,7 @@ def _within(agent: AgentProcess) -> tuple[int, int]:
         for family in text_string_to_metric_families(agent.get("/metrics").text)
         if family.name == "coterie_plugin_call_seconds"
         for one in family.samples
-        if one.name.endswith("_bucket") and one.labels["verb"] == Verb.PREFERRED.value
+        if one.name.endswith("_bucket") and one.labels["verb"] == DevicePluginMethod.PREFERRED.value
     ]
     counts = dict(samples)
     return counts.get(_QUICK_S, 0), counts.get(math.inf, 0)

@@ -3,7 +3,7 @@
 The only package that sees the client library; knows no watch.
 """
 
-from kube.client.kubelet import KUBELET_PORT, Kubelet, TopologyManager, kubelet_endpoint
+from kube.client.kubelet import KUBELET_PORT, Kubelet, TopologyManagerSettings, kubelet_endpoint
 from kube.client.pages import Page, WatchEvent, read_event
 from kube.client.server import ApiServer, Binding, ObjectEvent
 from kube.client.transport import JSON, METADATA, METADATA_LIST, Door, Endpoint, Request, Transport
@@ -21,7 +21,7 @@ __all__ = [
     "ObjectEvent",
     "Page",
     "Request",
-    "TopologyManager",
+    "TopologyManagerSettings",
     "Transport",
     "WatchEvent",
     "kubelet_endpoint",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kube.client.transport import Door
 
-__all__ = ["KUBELET_PORT", "Kubelet", "TopologyManager", "kubelet_endpoint"]
+__all__ = ["KUBELET_PORT", "Kubelet", "TopologyManagerSettings", "kubelet_endpoint"]
 
 KUBELET_PORT = 10250
 """(pkg/cluster/ports/ports.go, KubeletPort)."""
@@ -45,7 +45,7 @@ E = TypeVar("E", bound="Enum")
 
 
 @dataclass(frozen=True, slots=True)
-class TopologyManager:
+class TopologyManagerSettings:
     """What the kubelet's Topology Manager aligns, and how strictly."""
 
     policy: TopologyManagerPolicy
@@ -87,12 +87,12 @@ class Kubelet:
         """
         return await self._get(_PODS, timeout_s)
 
-    async def topology_manager(self, *, timeout_s: float | None = None) -> TopologyManager:
+    async def topology_manager(self, *, timeout_s: float | None = None) -> TopologyManagerSettings:
         """Read how the Topology Manager is set; it stays so until the kubelet starts anew."""
         body = await self._get(_CONFIGZ, timeout_s)
         try:
             found = object_at(parse_object(body), _CONFIGURATION)
-            return TopologyManager(
+            return TopologyManagerSettings(
                 _choice(found, "topologyManagerPolicy", TopologyManagerPolicy),
                 _choice(found, "topologyManagerScope", TopologyManagerScope),
             )

@@ -3,20 +3,27 @@
 Decides from values; knows no gRPC and no vendor library.
 """
 
-from plugin.allocation.node_state import NodeBooks, SharingRules
-from plugin.allocation.pod_matching import Ambiguous, Ask, Identified, Identity, Nobody, identify
-from plugin.allocation.preferred_allocation import Chosen, Refusal, choose
+from plugin.allocation.node_state import NodeState, SharingRules
+from plugin.allocation.pod_matching import (
+    Ambiguous,
+    DeviceRequest,
+    Identified,
+    Requester,
+    UnknownRequester,
+    identify,
+)
+from plugin.allocation.preferred_allocation import Allocation, AllocationRefusal, choose_devices
 
 __all__ = [
+    "Allocation",
+    "AllocationRefusal",
     "Ambiguous",
-    "Ask",
-    "Chosen",
+    "DeviceRequest",
     "Identified",
-    "Identity",
-    "Nobody",
-    "NodeBooks",
-    "Refusal",
+    "NodeState",
+    "Requester",
     "SharingRules",
-    "choose",
+    "UnknownRequester",
+    "choose_devices",
     "identify",
 ]

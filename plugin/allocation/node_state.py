@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from plugin.allocation.pod_matching import Identified, NodeView, reserved_for_others
+from plugin.allocation.pod_matching import AdmissionView, Identified, reserved_for_others
 from plugin.allocation.preferred_allocation import Supply
 from plugin.machine import NO_SHARING, SharedPolicy
 from plugin.nvidia.container.device_nodes import PresentNodes
@@ -23,13 +23,13 @@ from topology.annotations import TopologyManagerPolicy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kube.client import TopologyManager
-    from plugin.allocation.pod_matching import Ask, Identity
-    from plugin.kubelet import Look
+    from kube.client import TopologyManagerSettings
+    from plugin.allocation.pod_matching import DeviceRequest, Requester
+    from plugin.kubelet import KubeletSnapshot
     from plugin.machine import Device, Resource, Stock, TimeSlicing
     from plugin.pods import NodePod
 
-__all__ = ["NodeBooks", "SharingRules"]
+__all__ = ["NodeState", "SharingRules"]
 
 _NOBODY = ("", "")
 
@@ -42,7 +42,7 @@ class SharingRules:
     policy: SharedPolicy = SharedPolicy.DISTRIBUTED
 
 
-class NodeBooks:
+class NodeState:
     """Used on one event loop. `node` is this node's name."""
 
     def __init__(self, node: str, stock: Stock, *, sharing: SharingRules | None = None) -> None:
@@ -52,7 +52,7 @@ class NodeBooks:
         """Why devices are not to be given away: reason by id."""
         self.present = PresentNodes()
         """Which device nodes there are beside the GPUs' own."""
-        self.topology_manager: TopologyManager | None = None
+        self.topology_manager: TopologyManagerSettings | None = None
         """How the kubelet aligns; None where nobody knows."""
         self.pods: tuple[NodePod, ...] | None = None
         """As the kubelet listed them last; None until it did."""
@@ -68,7 +68,7 @@ class NodeBooks:
         self._grants: tuple[Holding, ...] = ()
         self._refused: frozenset[str] = frozenset()
         self._ever_unwell: frozenset[str] = frozenset()
-        self._expected: dict[tuple[str, frozenset[str]], Identity] = {}
+        self._expected: dict[tuple[str, frozenset[str]], Requester] = {}
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -93,7 +93,7 @@ class NodeBooks:
         """What was given since the registration, oldest first, of pods that are there."""
         return self._grants
 
-    def see(self, look: Look, *, since: tuple[Holding, ...] | None = None) -> None:
+    def see(self, look: KubeletSnapshot, *, since: tuple[Holding, ...] | None = None) -> None:
         """Take note of what the kubelet said.
 
         `since` are the `grants` of when the look began, if others may have been made meanwhile: the
@@ -121,7 +121,7 @@ class NodeBooks:
             or (grant.uid in present if grant.uid else not held.issuperset(grant.ids))
         )
 
-    def _take_holdings(self, look: Look) -> None:
+    def _take_holdings(self, look: KubeletSnapshot) -> None:
         uids = {(pod.namespace, pod.name): pod.uid for pod in look.pods if not is_over(pod)}
         told: list[Holding] = []
         if look.devices is not None:
@@ -146,21 +146,23 @@ class NodeBooks:
         self._ever_unwell = frozenset(self.unhealthy)
         self._settled = frozenset(pod.uid for pod in self.pods or ())
 
-    def expect(self, resource: str, ids: Iterable[str], who: Identity) -> None:
+    def expect(self, resource: str, ids: Iterable[str], requester: Requester) -> None:
         """Take note of an answer: an Allocate of these ids will be for the same container."""
-        self._expected[resource, frozenset(ids)] = who
+        self._expected[resource, frozenset(ids)] = requester
 
-    def expected(self, resource: str, ids: Iterable[str]) -> Identity | None:
+    def expected(self, resource: str, ids: Iterable[str]) -> Requester | None:
         """Who asked for these ids last, once; None where nobody did."""
         found = self._expected.get((resource, frozenset(ids)))
         # The kubelet asks and takes, one container after another: all others are stale.
         self._expected = {key: v for key, v in self._expected.items() if key[0] != resource}
         return found
 
-    def gave(self, resource: str, ids: Iterable[str], who: Identity) -> None:
+    def gave(self, resource: str, ids: Iterable[str], requester: Requester) -> None:
         """Take note of devices that were given."""
         pod, container = (
-            (who.pod, who.container.name) if isinstance(who, Identified) else (None, "")
+            (requester.pod, requester.container.name)
+            if isinstance(requester, Identified)
+            else (None, "")
         )
         namespace, name = _NOBODY if pod is None else (pod.namespace, pod.name)
         uid = None if pod is None else pod.uid
@@ -171,16 +173,16 @@ class NodeBooks:
         )
         self._grants = (*others, grant)
 
-    def refuse(self, who: Identity) -> None:
+    def refuse(self, requester: Requester) -> None:
         """Take note that a pod got an error, which ends it."""
-        if isinstance(who, Identified):
-            self._refused |= {who.pod.uid}
+        if isinstance(requester, Identified):
+            self._refused |= {requester.pod.uid}
 
     # --- what those who decide read ---
 
-    def view(self, *, is_fresh: bool) -> NodeView:
+    def view(self, *, is_fresh: bool) -> AdmissionView:
         """What is known, for finding out who asks."""
-        return NodeView(
+        return AdmissionView(
             node=self.node,
             resources=frozenset(one.name for one in self.stock.inventory.resources),
             pods=self.pods or (),
@@ -195,13 +197,13 @@ class NodeBooks:
         )
 
     def held_by_others(
-        self, resource: str, ids: Iterable[str], who: Identity
+        self, resource: str, ids: Iterable[str], requester: Requester
     ) -> tuple[Holding, ...]:
         """Which of these devices were some other pod's when it was last heard of.
 
         That pod may have ended since. What nobody known was given is left out.
         """
-        asker = who.pod.uid if isinstance(who, Identified) else None
+        asker = requester.pod.uid if isinstance(requester, Identified) else None
         wanted = set(ids)
         found = (
             replace(one, ids=tuple(id_ for id_ in one.ids if id_ in wanted))
@@ -211,7 +213,12 @@ class NodeBooks:
         return tuple(one for one in found if one.ids)
 
     def supply(
-        self, resource: Resource, who: Identity, ask: Ask, *, is_fresh: bool = False
+        self,
+        resource: Resource,
+        requester: Requester,
+        request: DeviceRequest,
+        *,
+        is_fresh: bool = False,
     ) -> Supply:
         """What can be given of a resource, to those who may be asking.
 
@@ -219,17 +226,17 @@ class NodeBooks:
         has is not given once more, though the kubelet lost count of it
         (`plugin.kubelet.admission_gate`).
         """
-        asker = who.pod.uid if isinstance(who, Identified) else None
+        asker = requester.pod.uid if isinstance(requester, Identified) else None
         is_sure = is_fresh and self.active is not None
         taken = {one for h in self.holdings if is_sure and h.uid != asker for one in h.ids}
         resources = self.stock.inventory.resources
         is_base = bool(resources) and resource.name == resources[0].name
-        given = {one for h in (*self.holdings, *self._grants) for one in h.ids} - ask.available
+        given = {one for h in (*self.holdings, *self._grants) for one in h.ids} - request.available
         return Supply(
             resource=resource,
             machine=self.stock.machine if is_base else None,
             unhealthy=frozenset(self.unhealthy) | taken,
-            reserved=reserved_for_others(who, self.view(is_fresh=False)),
+            reserved=reserved_for_others(requester, self.view(is_fresh=False)),
             busy_gpus=frozenset(d.gpu_uuid for d in self.devices if d.id in given),
             shared_policy=self._sharing.policy,
             is_one_only=self._sharing.slicing.is_one_only,

@@ -24,11 +24,11 @@ from plugin.machine import SharedPolicy
 if TYPE_CHECKING:
     from plugin.machine import Device
 
-__all__ = ["Stock", "pack", "physical_id"]
+__all__ = ["DevicePool", "pack", "physical_id"]
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class DevicePool:
     """Devices of one resource, in the machine's order.
 
     `usable` are those that may be chosen, `held` those that somebody has. `busy_gpus` are uuids of
@@ -52,7 +52,7 @@ def physical_id(device: Device) -> str:
 
 
 def pack(
-    stock: Stock,
+    stock: DevicePool,
     *,
     must_include: frozenset[str],
     size: int,

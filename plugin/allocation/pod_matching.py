@@ -24,12 +24,12 @@ pod is passed over where it ended, was refused by us while ahead (a running one 
 active, asks for another number, or where the request contradicts what it has: its own devices would
 not be available, and what its init containers hand on must be included.
 
-On a fresh list (`NodeView.is_fresh`) the asker is always among those that are left. One left: that
-one. Several: with `active` known, the pod ahead, since only one is under admission at a time;
-otherwise `Ambiguous`. Where we gave devices to somebody unknown, that pod may be further on than it
-seems: then all its later containers are candidates too. (An overdue pod whose container starts
-again at the very moment of another pod's admission is not told apart; the report that follows says
-who got what.)
+On a fresh list (`AdmissionView.is_fresh`) the requester is always among the remaining pods. One
+remains: that one. Several: with `active` known, the pod ahead, since only one is under admission at
+a time; otherwise `Ambiguous`. Where we gave devices to an unknown requester, that pod may be
+further on than it seems: then all its later containers are candidates too. (An overdue pod whose
+container restarts at the very moment of another pod's admission cannot be distinguished; the report
+that follows says which pod got what.)
 
 On a cached list nothing of the request tells an old pod from one that came since, so only one case
 is certain: *the admission goes on*. The last devices that we gave went to a pod ahead, the request
@@ -38,9 +38,9 @@ is what its next container asks, and the pod is known to be alive, because
 - the request must include what its init containers hand on; or
 - a device that it keeps is missing among the available ones, though it was never unwell.
 
-A pod that is alive and lacks devices is under admission, and nobody else is. Both signs need a
-kubelet that shows all that is free and takes nothing without asking (`NodeView.decides_alone`), and
-no overdue pod may be waiting for as many.
+A pod that is alive and lacks devices is under admission, and no other pod is. Both signs need a
+kubelet that lists every free device and takes none without a request
+(`AdmissionView.decides_alone`), and no overdue pod may lack as many.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from plugin.pods import (
-    HoldingBook,
-    Turn,
+    HoldingsByPod,
+    PendingContainer,
     is_over,
-    next_turn,
+    next_pending,
+    pending_restarts,
     planned_ids,
     reserved_ids,
-    turns_again,
 )
 
 if TYPE_CHECKING:
@@ -64,19 +64,19 @@ if TYPE_CHECKING:
     from plugin.pods import Holding, NodePod, PodContainer
 
 __all__ = [
+    "AdmissionView",
     "Ambiguous",
-    "Ask",
+    "DeviceRequest",
     "Identified",
-    "Identity",
-    "Nobody",
-    "NodeView",
+    "Requester",
+    "UnknownRequester",
     "identify",
     "reserved_for_others",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class DeviceRequest:
     """What the kubelet asks for one container: `size` of `available`, with all of `must_include`.
 
     An Allocate that no question came before (`given`) is one in which everything is fixed.
@@ -88,7 +88,7 @@ class Ask:
     size: int
 
     @classmethod
-    def given(cls, resource: str, ids: Iterable[str]) -> Ask:
+    def given(cls, resource: str, ids: Iterable[str]) -> DeviceRequest:
         """The question behind an Allocate of these ids."""
         every = frozenset(ids)
         return cls(resource, every, every, len(every))
@@ -100,7 +100,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeView:
+class AdmissionView:
     """What is known of the node at the moment of a request.
 
     `pods` is the kubelet's list, read since it took our registration; `is_fresh` where it was read
@@ -148,13 +148,13 @@ class Ambiguous:
 
 
 @dataclass(frozen=True, slots=True)
-class Nobody:
+class UnknownRequester:
     """It cannot be said who asks; `reason` is for people."""
 
     reason: str
 
 
-Identity = Identified | Ambiguous | Nobody
+Requester = Identified | Ambiguous | UnknownRequester
 
 _MAY_BE_OLD = "the pod list may be older than the pod that asks"
 _NO_CANDIDATE = "no pod of this node is known to wait for these devices"
@@ -164,34 +164,38 @@ _NO_CANDIDATE = "no pod of this node is known to wait for these devices"
 class _Waiting:
     """Pods that lack devices, by kind."""
 
-    ahead: tuple[Turn, ...]
-    overdue: tuple[Turn, ...]
+    ahead: tuple[PendingContainer, ...]
+    overdue: tuple[PendingContainer, ...]
 
 
-def identify(ask: Ask, view: NodeView) -> Identity:
+def identify(request: DeviceRequest, view: AdmissionView) -> Requester:
     """Who asks. O(pods x containers); each plan's text is read once."""
     waiting = _waiting(view)
     if not view.is_fresh:
-        turn = _going_on(ask, view, waiting)
-        return Nobody(_MAY_BE_OLD) if turn is None else _identified(turn, ask, view)
-    ahead = [turn for turn in waiting.ahead if _fits(ask, turn, view)]
-    overdue = [turn for turn in waiting.overdue if _fits_again(ask, turn, view)]
+        pending = _going_on(request, view, waiting)
+        return (
+            UnknownRequester(_MAY_BE_OLD)
+            if pending is None
+            else _identified(pending, request, view)
+        )
+    ahead = [pending for pending in waiting.ahead if _fits(request, pending, view)]
+    overdue = [pending for pending in waiting.overdue if _fits_again(request, pending, view)]
     is_one_ahead = view.active is not None and len(waiting.ahead) == 1
-    has_strays = _has_strays(ask, view)
+    has_strays = _has_strays(request, view)
     if view.active is not None and not has_strays:
         candidates = ahead or overdue
     else:
-        further = _further(ask, waiting.ahead[0]) if is_one_ahead else []
+        further = _further(request, waiting.ahead[0]) if is_one_ahead else []
         candidates = ahead + further + overdue
     if not candidates:
-        return Nobody(_NO_CANDIDATE)
+        return UnknownRequester(_NO_CANDIDATE)
     if len(candidates) == 1 and (is_one_ahead or not has_strays):
-        return _identified(candidates[0], ask, view)
-    found = [_identified(turn, ask, view) for turn in candidates]
-    return Ambiguous(tuple(sorted(found, key=lambda one: _likelihood(one, ask))))
+        return _identified(candidates[0], request, view)
+    found = [_identified(pending, request, view) for pending in candidates]
+    return Ambiguous(tuple(sorted(found, key=lambda one: _likelihood(one, request))))
 
 
-def reserved_for_others(identity: Identity, view: NodeView) -> frozenset[str]:
+def reserved_for_others(identity: Requester, view: AdmissionView) -> frozenset[str]:
     """Devices planned for containers that wait on this node, other than the one that asks."""
     asker = None
     if isinstance(identity, Identified):
@@ -199,85 +203,103 @@ def reserved_for_others(identity: Identity, view: NodeView) -> frozenset[str]:
     return reserved_ids(_waiting(view).ahead, node=view.node, asker=asker)
 
 
-def _waiting(view: NodeView) -> _Waiting:
-    book = HoldingBook((*view.holdings, *view.grants))
-    ahead: list[Turn] = []
-    overdue: list[Turn] = []
+def _waiting(view: AdmissionView) -> _Waiting:
+    book = HoldingsByPod((*view.holdings, *view.grants))
+    ahead: list[PendingContainer] = []
+    overdue: list[PendingContainer] = []
     for pod in view.pods:
         is_active = view.active is None or (pod.namespace, pod.name) in view.active
         if is_over(pod) or not is_active:
             continue
         if pod.is_started or pod.uid in view.settled:
-            overdue.extend(turns_again(pod, book.of(pod), view.resources))
+            overdue.extend(pending_restarts(pod, book.of(pod), view.resources))
         elif pod.uid not in view.refused:
-            turn = next_turn(pod, book.of(pod), view.resources)
-            ahead += [] if turn is None else [turn]
+            pending = next_pending(pod, book.of(pod), view.resources)
+            ahead += [] if pending is None else [pending]
     return _Waiting(tuple(ahead), tuple(overdue))
 
 
-def _fits(ask: Ask, turn: Turn, view: NodeView) -> bool:
+def _fits(request: DeviceRequest, pending: PendingContainer, view: AdmissionView) -> bool:
     """Whether a request can be what a container asks whose pod is being admitted."""
-    handed, must = turn.handed_on(ask.resource), ask.must_include
-    if turn.lacks.get(ask.resource) != ask.size or not turn.kept.isdisjoint(ask.available):
+    handed, must = pending.handed_on(request.resource), request.must_include
+    if pending.lacks.get(request.resource) != request.size or not pending.kept.isdisjoint(
+        request.available
+    ):
         return False
-    if len(handed) >= ask.size:
-        return ask.is_given and must <= handed
+    if len(handed) >= request.size:
+        return request.is_given and must <= handed
     # Devices aligned to a NUMA node are fixed before we are asked, beside those handed on.
-    return handed <= must if view.decides_alone or ask.is_given else handed == must
+    return handed <= must if view.decides_alone or request.is_given else handed == must
 
 
-def _fits_again(ask: Ask, turn: Turn, view: NodeView) -> bool:
+def _fits_again(request: DeviceRequest, pending: PendingContainer, view: AdmissionView) -> bool:
     """Whether a request can be what a container asks that starts again."""
-    if turn.lacks.get(ask.resource) != ask.size or not turn.kept.isdisjoint(ask.available):
+    if pending.lacks.get(request.resource) != request.size or not pending.kept.isdisjoint(
+        request.available
+    ):
         return False
-    return view.decides_alone or ask.must_include <= turn.handed_on(ask.resource)
+    return view.decides_alone or request.must_include <= pending.handed_on(request.resource)
 
 
-def _has_strays(ask: Ask, view: NodeView) -> bool:
+def _has_strays(request: DeviceRequest, view: AdmissionView) -> bool:
     """Whether we gave devices to nobody known, and nothing names them since.
 
     An init container of the pod that asks may have them, so that it is further on than it seems.
     """
     owners = {one: grant.uid for grant in view.grants for one in grant.ids}
     named = {one for holding in view.holdings for one in holding.ids}
-    free = ask.available - ask.must_include
+    free = request.available - request.must_include
     return any(uid is None and one not in named | free for one, uid in owners.items())
 
 
-def _further(ask: Ask, turn: Turn) -> list[Turn]:
+def _further(request: DeviceRequest, pending: PendingContainer) -> list[PendingContainer]:
     """The containers after this one that ask for as many."""
-    containers = turn.pod.containers
+    containers = pending.pod.containers
     return [
-        replace(turn, container=one)
-        for one in containers[containers.index(turn.container) + 1 :]
-        if one.devices.get(ask.resource) == ask.size
+        replace(pending, container=one)
+        for one in containers[containers.index(pending.container) + 1 :]
+        if one.devices.get(request.resource) == request.size
     ]
 
 
-def _going_on(ask: Ask, view: NodeView, waiting: _Waiting) -> Turn | None:
+def _going_on(
+    request: DeviceRequest, view: AdmissionView, waiting: _Waiting
+) -> PendingContainer | None:
     """The pod whose admission goes on, if that is certain."""
-    is_disturbed = any(_fits_again(ask, turn, view) for turn in waiting.overdue)
+    is_disturbed = any(_fits_again(request, pending, view) for pending in waiting.overdue)
     if view.decides_alone or is_disturbed or not view.grants:
         return None
     last = view.grants[-1].uid
-    turns = [turn for turn in waiting.ahead if turn.pod.uid == last and _fits(ask, turn, view)]
-    return turns[0] if turns and _is_alive(turns[0], ask, view) else None
+    pending_containers = [
+        pending
+        for pending in waiting.ahead
+        if pending.pod.uid == last and _fits(request, pending, view)
+    ]
+    return (
+        pending_containers[0]
+        if pending_containers and _is_alive(pending_containers[0], request, view)
+        else None
+    )
 
 
-def _is_alive(turn: Turn, ask: Ask, view: NodeView) -> bool:
+def _is_alive(pending: PendingContainer, request: DeviceRequest, view: AdmissionView) -> bool:
     """Whether the request shows that the pod which got devices last still has them."""
-    if ask.must_include:
+    if request.must_include:
         return True  # handed on by its own init containers: a later pod's would be granted later
-    given = {one for grant in view.grants if grant.resource == ask.resource for one in grant.ids}
-    return not (turn.kept & given).isdisjoint(view.steady - ask.available)
+    given = {
+        one for grant in view.grants if grant.resource == request.resource for one in grant.ids
+    }
+    return not (pending.kept & given).isdisjoint(view.steady - request.available)
 
 
-def _identified(turn: Turn, ask: Ask, view: NodeView) -> Identified:
-    name = turn.container.name
-    planned = planned_ids(turn.pod, name, resource=ask.resource, node=view.node)
-    return Identified(turn.pod, turn.container, planned)
+def _identified(
+    pending: PendingContainer, request: DeviceRequest, view: AdmissionView
+) -> Identified:
+    name = pending.container.name
+    planned = planned_ids(pending.pod, name, resource=request.resource, node=view.node)
+    return Identified(pending.pod, pending.container, planned)
 
 
-def _likelihood(one: Identified, ask: Ask) -> tuple[bool, str, str, str]:
-    can_be_had = bool(one.planned) and ask.must_include <= set(one.planned) <= ask.available
+def _likelihood(one: Identified, request: DeviceRequest) -> tuple[bool, str, str, str]:
+    can_be_had = bool(one.planned) and request.must_include <= set(one.planned) <= request.available
     return (not can_be_had, one.pod.namespace, one.pod.name, one.pod.uid)

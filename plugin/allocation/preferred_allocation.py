@@ -41,7 +41,7 @@ from plugin.allocation.best_set import (
     serves,
     told,
 )
-from plugin.allocation.packing import Stock, pack
+from plugin.allocation.packing import DevicePool, pack
 from plugin.allocation.pod_matching import Ambiguous, Identified
 from plugin.machine import SharedPolicy
 from topology.annotations import DEFAULT_POLICY, PlacementPolicy, parse_policy
@@ -50,14 +50,21 @@ from topology.errors import PolicyError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from plugin.allocation.pod_matching import Ask, Identity
+    from plugin.allocation.pod_matching import DeviceRequest, Requester
     from plugin.machine import Resource
     from topology.select import Machine
 
-__all__ = ["Chosen", "Refusal", "RefusalReason", "Supply", "Why", "choose"]
+__all__ = [
+    "Allocation",
+    "AllocationBasis",
+    "AllocationRefusal",
+    "RefusalReason",
+    "Supply",
+    "choose_devices",
+]
 
 
-class Why(Enum):
+class AllocationBasis(Enum):
     """Why these devices."""
 
     PLANNED = "planned"
@@ -82,16 +89,16 @@ class RefusalReason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class Allocation:
     """The answer, in the machine's order. `notes` say where it is less than wished for."""
 
     ids: tuple[str, ...]
-    why: Why
+    why: AllocationBasis
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class AllocationRefusal:
     """There is none; the pod fails for good. `detail` says what was asked and found."""
 
     reason: RefusalReason
@@ -121,52 +128,64 @@ class Supply:
     is_one_only: bool = False
 
 
-def choose(ask: Ask, who: Identity, supply: Supply) -> Chosen | Refusal:
+def choose_devices(
+    request: DeviceRequest, requester: Requester, supply: Supply
+) -> Allocation | AllocationRefusal:
     """Choose the devices to answer with. O(candidates) selections of the core."""
     known = {device.id for device in supply.resource.devices}
-    usable = (ask.available & known) - supply.unhealthy
-    impossible = _impossible(ask, usable, supply)
+    usable = (request.available & known) - supply.unhealthy
+    impossible = _impossible(request, usable, supply)
     if impossible is not None:
         return impossible
-    candidates = _candidates(who)
+    candidates = _candidates(requester)
     wishes = [_wish(one) for one in candidates]
     policies = [policy for policy, _ in wishes] or [LEAST_HARM]
     notes = [note for _, note in wishes if note]
     for one in candidates:
-        problem = _plan_problem(one, ask, usable, supply=supply, policies=policies)
+        problem = _plan_problem(one, request, usable, supply=supply, policies=policies)
         if one.planned and not problem:
-            why = Why.PLANNED if len(candidates) == 1 else Why.SWAPPED
-            return Chosen(_ordered(one.planned, supply), why, tuple(notes))
+            why = AllocationBasis.PLANNED if len(candidates) == 1 else AllocationBasis.SWAPPED
+            return Allocation(_ordered(one.planned, supply), why, tuple(notes))
         notes += [f"plan of {_name(one)} cannot be kept: {problem}"] if problem else []
-    found = _without_plan(ask, usable, supply, policies)
+    found = _without_plan(request, usable, supply, policies)
     if isinstance(found, NoSet):
-        return Refusal(RefusalReason.REQUIRED, "; ".join((found.detail, *notes)))
+        return AllocationRefusal(RefusalReason.REQUIRED, "; ".join((found.detail, *notes)))
     if not candidates:
-        why = Why.LEAST_HARM
+        why = AllocationBasis.LEAST_HARM
     else:
-        why = Why.SUBSTITUTE if any(one.planned for one in candidates) else Why.BEST
-    return Chosen(_ordered(found.ids, supply), why, (*notes, *found.lacks))
+        why = (
+            AllocationBasis.SUBSTITUTE
+            if any(one.planned for one in candidates)
+            else AllocationBasis.BEST
+        )
+    return Allocation(_ordered(found.ids, supply), why, (*notes, *found.lacks))
 
 
-def _impossible(ask: Ask, usable: frozenset[str], supply: Supply) -> Refusal | None:
+def _impossible(
+    request: DeviceRequest, usable: frozenset[str], supply: Supply
+) -> AllocationRefusal | None:
     is_shared = any(device.replica is not None for device in supply.resource.devices)
-    if supply.is_one_only and is_shared and ask.size > 1:
-        return Refusal(RefusalReason.ONE_ONLY, f"asked for {ask.size}, expected 1")
-    lost = sorted(ask.must_include - usable)
+    if supply.is_one_only and is_shared and request.size > 1:
+        return AllocationRefusal(RefusalReason.ONE_ONLY, f"asked for {request.size}, expected 1")
+    lost = sorted(request.must_include - usable)
     if lost:
-        return Refusal(RefusalReason.MUST_INCLUDE, f"{', '.join(lost)} is unwell or unknown")
-    if len(ask.must_include) > ask.size:
-        detail = f"{len(ask.must_include)} must be among {ask.size}"
-        return Refusal(RefusalReason.MUST_INCLUDE, detail)
-    if len(usable) < ask.size:
-        return Refusal(RefusalReason.TOO_FEW, f"asked for {ask.size}, {len(usable)} are")
+        return AllocationRefusal(
+            RefusalReason.MUST_INCLUDE, f"{', '.join(lost)} is unwell or unknown"
+        )
+    if len(request.must_include) > request.size:
+        detail = f"{len(request.must_include)} must be among {request.size}"
+        return AllocationRefusal(RefusalReason.MUST_INCLUDE, detail)
+    if len(usable) < request.size:
+        return AllocationRefusal(
+            RefusalReason.TOO_FEW, f"asked for {request.size}, {len(usable)} are"
+        )
     return None
 
 
-def _candidates(who: Identity) -> tuple[Identified, ...]:
-    if isinstance(who, Identified):
-        return (who,)
-    return who.candidates if isinstance(who, Ambiguous) else ()
+def _candidates(requester: Requester) -> tuple[Identified, ...]:
+    if isinstance(requester, Identified):
+        return (requester,)
+    return requester.candidates if isinstance(requester, Ambiguous) else ()
 
 
 def _wish(one: Identified) -> tuple[PlacementPolicy, str]:
@@ -179,7 +198,7 @@ def _wish(one: Identified) -> tuple[PlacementPolicy, str]:
 
 def _plan_problem(
     one: Identified,
-    ask: Ask,
+    request: DeviceRequest,
     usable: frozenset[str],
     *,
     supply: Supply,
@@ -188,13 +207,13 @@ def _plan_problem(
     """Why a plan cannot be kept; empty where it can, or there is none."""
     planned = frozenset(one.planned)
     missing = ", ".join(sorted(planned - usable))
-    others = ", ".join(sorted(ask.must_include - planned))
+    others = ", ".join(sorted(request.must_include - planned))
     if not planned:
         return ""
     if missing:
         return f"{missing} cannot be had"
-    if len(planned) != ask.size:
-        return f"it names {len(planned)} devices, the kubelet asks for {ask.size}"
+    if len(planned) != request.size:
+        return f"it names {len(planned)} devices, the kubelet asks for {request.size}"
     if others:
         return f"the kubelet gives {others} in any case"
     machine = _machine(supply, usable)
@@ -208,25 +227,30 @@ def _name(one: Identified) -> str:
 
 
 def _without_plan(
-    ask: Ask, usable: frozenset[str], supply: Supply, policies: Sequence[PlacementPolicy]
+    request: DeviceRequest,
+    usable: frozenset[str],
+    supply: Supply,
+    policies: Sequence[PlacementPolicy],
 ) -> BestSet | NoSet:
-    spared = usable - supply.reserved | ask.must_include
-    areas = [area for area in dict.fromkeys((spared, usable)) if len(area) >= ask.size]
-    required = [policy for policy in policies if requires(policy, ask.size)]
+    spared = usable - supply.reserved | request.must_include
+    areas = [area for area in dict.fromkeys((spared, usable)) if len(area) >= request.size]
+    required = [policy for policy in policies if requires(policy, request.size)]
     machine = _machine(supply, usable)
     if machine is not None and (required or not _is_counted(supply.resource)):
         return find_best_set(
-            machine, areas, must_include=ask.must_include, size=ask.size, policies=policies
+            machine, areas, must_include=request.must_include, size=request.size, policies=policies
         )
     if required:
         return NoSet(f"{told(required[0])}: how these devices are connected is unknown")
-    stock = Stock(
+    stock = DevicePool(
         devices=supply.resource.devices,
         usable=areas[0],
-        held=_held(ask, supply),
+        held=_held(request, supply),
         busy_gpus=supply.busy_gpus,
     )
-    ids = pack(stock, must_include=ask.must_include, size=ask.size, policy=supply.shared_policy)
+    ids = pack(
+        stock, must_include=request.must_include, size=request.size, policy=supply.shared_policy
+    )
     return BestSet(frozenset(ids), ())
 
 
@@ -240,10 +264,10 @@ def _is_counted(resource: Resource) -> bool:
     return any(one.replica is not None or one.instance is not None for one in resource.devices)
 
 
-def _held(ask: Ask, supply: Supply) -> frozenset[str]:
+def _held(request: DeviceRequest, supply: Supply) -> frozenset[str]:
     """What others have of the resource: neither available nor unwell."""
     known = {device.id for device in supply.resource.devices}
-    return frozenset(known - ask.available - supply.unhealthy)
+    return frozenset(known - request.available - supply.unhealthy)
 
 
 def _ordered(ids: Iterable[str], supply: Supply) -> tuple[str, ...]:

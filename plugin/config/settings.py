@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import AliasChoices, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from kube.client import KUBELET_PORT, TopologyManager, kubelet_endpoint
+from kube.client import KUBELET_PORT, TopologyManagerSettings, kubelet_endpoint
 from kube.settings import FileLayout
 from plugin.errors import SettingsError
 from plugin.health import QUIET_S, HealthTimes
@@ -299,12 +299,12 @@ class Settings(NvidiaSettings):
         )
 
     @property
-    def topology_manager(self) -> TopologyManager | None:
+    def topology_manager(self) -> TopologyManagerSettings | None:
         """What to take the Topology Manager for where the kubelet does not tell."""
         if self.topology_manager_policy is None:
             return None
         scope = self.topology_manager_scope or TopologyManagerScope.CONTAINER
-        return TopologyManager(self.topology_manager_policy, scope)
+        return TopologyManagerSettings(self.topology_manager_policy, scope)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,25 +3,25 @@
 Knows the protocol; asks others which devices to give.
 """
 
-from plugin.deviceplugin.device_list import ListedDevice, Listing
+from plugin.deviceplugin.device_list import DeviceList, ListedDevice
 from plugin.deviceplugin.kubelet_socket import KubeletSocket
-from plugin.deviceplugin.offer import Offer, Refused
-from plugin.deviceplugin.registration import Phase, Registration, Standing
+from plugin.deviceplugin.offer import CallRefused, Offer
+from plugin.deviceplugin.registration import Registration, RegistrationChange, RegistrationPhase
 from plugin.deviceplugin.server import ResourceServer, endpoint_of
-from plugin.deviceplugin.service import Call, CallOutcome, Verb
+from plugin.deviceplugin.service import CallOutcome, DevicePluginCall, DevicePluginMethod
 
 __all__ = [
-    "Call",
     "CallOutcome",
+    "CallRefused",
+    "DeviceList",
+    "DevicePluginCall",
+    "DevicePluginMethod",
     "KubeletSocket",
     "ListedDevice",
-    "Listing",
     "Offer",
-    "Phase",
-    "Refused",
     "Registration",
+    "RegistrationChange",
+    "RegistrationPhase",
     "ResourceServer",
-    "Standing",
-    "Verb",
     "endpoint_of",
 ]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ListedDevice", "Listing"]
+__all__ = ["DeviceList", "ListedDevice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ListedDevice:
     numa_node: int | None = None
 
 
-class Listing:
+class DeviceList:
     """The devices of one resource, in the order in which they are listed.
 
     Used on one event loop. A device that is unwell stays in the list: the kubelet takes one that is

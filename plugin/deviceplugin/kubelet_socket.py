@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["LOOK_EVERY_S", "KubeletSocket", "Mark"]
+__all__ = ["LOOK_EVERY_S", "KubeletSocket", "SocketId"]
 
 LOOK_EVERY_S = 0.3
 
 
-class Mark(NamedTuple):
+class SocketId(NamedTuple):
     """What tells one socket from another at the same path.
 
     The inode's number alone does not: file systems give a number out again at once.
@@ -43,13 +43,13 @@ class KubeletSocket:
     def __init__(self, path: Path, *, look_every_s: float = LOOK_EVERY_S) -> None:
         self.path = path
         self._look_every_s = look_every_s
-        self._mark: Mark | None = None
+        self._socket_id: SocketId | None = None
         self._seen = asyncio.Event()
 
     @property
-    def mark(self) -> Mark | None:
+    def socket_id(self) -> SocketId | None:
         """The socket when last looked at; None where there was none."""
-        return self._mark
+        return self._socket_id
 
     async def watch(self) -> None:
         """Look at the path again and again."""
@@ -57,23 +57,25 @@ class KubeletSocket:
             self.look()
             await asyncio.sleep(self._look_every_s)
 
-    def look(self) -> Mark | None:
+    def look(self) -> SocketId | None:
         """Look at once; the socket as it is now."""
         try:
             found = self.path.stat()
         except OSError:
-            mark = None
+            socket_id = None
         else:
             is_socket = stat.S_ISSOCK(found.st_mode)
-            mark = Mark(found.st_dev, found.st_ino, found.st_ctime_ns) if is_socket else None
-        if mark != self._mark:
-            self._mark = mark
+            socket_id = (
+                SocketId(found.st_dev, found.st_ino, found.st_ctime_ns) if is_socket else None
+            )
+        if socket_id != self._socket_id:
+            self._socket_id = socket_id
             self._seen.set()
             self._seen = asyncio.Event()
-        return mark
+        return socket_id
 
-    async def other_than(self, mark: Mark | None) -> Mark:
+    async def other_than(self, socket_id: SocketId | None) -> SocketId:
         """Wait until a socket is there that is not this one. None: until one is there."""
-        while self._mark is None or self._mark == mark:
+        while self._socket_id is None or self._socket_id == socket_id:
             await self._seen.wait()
-        return self._mark
+        return self._socket_id

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plugin.deviceplugin.device_list import ListedDevice
     from plugin.nvidia.container.allocate_response import ContainerAccess
 
-__all__ = ["OPTIONS", "access_message", "listing_message"]
+__all__ = ["OPTIONS", "access_message", "device_list_message"]
 
 # The words of k8s.io/kubelet v0.36.3, pkg/apis/deviceplugin/v1beta1/constants.go.
 _HEALTHY = "Healthy"
@@ -26,7 +26,7 @@ OPTIONS = pb.DevicePluginOptions(get_preferred_allocation_available=True)
 """Which calls the kubelet makes: no PreStartContainer."""
 
 
-def listing_message(devices: Sequence[ListedDevice]) -> pb.ListAndWatchResponse:
+def device_list_message(devices: Sequence[ListedDevice]) -> pb.ListAndWatchResponse:
     """Make the message that lists these devices."""
     return pb.ListAndWatchResponse(devices=[_device(device) for device in devices])
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from plugin.deviceplugin.device_list import Listing
+    from plugin.deviceplugin.device_list import DeviceList
     from plugin.nvidia.container.allocate_response import ContainerAccess
 
-__all__ = ["Allocator", "Offer", "Refused"]
+__all__ = ["Allocator", "CallRefused", "Offer"]
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class CallRefused:
     """There will be no other answer, for this reason. The pod fails with it, for good."""
 
     reason: str
@@ -33,13 +33,13 @@ class Allocator(Protocol):
 
     async def preferred(
         self, available: tuple[str, ...], *, must_include: tuple[str, ...], size: int
-    ) -> tuple[str, ...] | Refused:
+    ) -> tuple[str, ...] | CallRefused:
         """`size` of the available ids, with all of `must_include`; these come in random order."""
         ...
 
     async def allocate(
         self, containers: tuple[tuple[str, ...], ...]
-    ) -> tuple[ContainerAccess, ...] | Refused:
+    ) -> tuple[ContainerAccess, ...] | CallRefused:
         """What each container gets with the ids that it was given, in the same order."""
         ...
 
@@ -49,5 +49,5 @@ class Offer:
     """A resource as the kubelet is to have it."""
 
     resource: str
-    listing: Listing
+    device_list: DeviceList
     allocator: Allocator

@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from pathlib import Path
 
-    from plugin.deviceplugin.kubelet_socket import Mark
+    from plugin.deviceplugin.kubelet_socket import SocketId
     from plugin.deviceplugin.server import ResourceServer
 
-__all__ = ["Phase", "Registration", "Standing", "Timing"]
+__all__ = ["Registration", "RegistrationChange", "RegistrationPhase", "RegistrationTiming"]
 
 _VERSION = "v1beta1"
 """The one version there is (k8s.io/kubelet v0.36.3, pkg/apis/deviceplugin/v1beta1/constants.go)."""
@@ -62,7 +62,7 @@ _CHANNEL_OPTIONS = (
 )
 
 
-class Phase(Enum):
+class RegistrationPhase(Enum):
     """How a resource stands with the kubelet."""
 
     WAITING = "waiting"
@@ -73,25 +73,25 @@ class Phase(Enum):
     """The kubelet watches the devices."""
     LOST = "lost"
     """It was registered and is no longer; it will be again."""
-    UNWANTED = "unwanted"
+    DISABLED = "unwanted"
     """It is served, and by the settings no kubelet is told of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RegistrationChange:
     """A change in how a resource stands; `detail` says why, `delay_s` how long until the next try.
 
     A new kubelet may be tried sooner.
     """
 
     resource: str
-    phase: Phase
+    phase: RegistrationPhase
     detail: str = ""
     delay_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class RegistrationTiming:
     """How long things may take, in seconds."""
 
     look_every_s: float = LOOK_EVERY_S
@@ -111,7 +111,7 @@ class Timing:
     """A registration that lasted this long is no part of a row of failures."""
 
 
-_TIMING = Timing()
+_TIMING = RegistrationTiming()
 
 
 class Registration:
@@ -126,8 +126,8 @@ class Registration:
         servers: Sequence[ResourceServer],
         socket: Path | None,
         *,
-        on_change: Callable[[Standing], None],
-        timing: Timing = _TIMING,
+        on_change: Callable[[RegistrationChange], None],
+        timing: RegistrationTiming = _TIMING,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._servers = tuple(servers)
@@ -154,48 +154,52 @@ class Registration:
         while True:
             try:
                 async with server.serving():
-                    self._tell(server, Phase.UNWANTED)
+                    self._notify(server, RegistrationPhase.DISABLED)
                     await asyncio.Event().wait()
             except RegistrationError as error:
                 delay_s = backoff.next_s()
-                self._tell(server, Phase.FAILED, str(error), delay_s)
+                self._notify(server, RegistrationPhase.FAILED, str(error), delay_s)
                 await asyncio.sleep(delay_s)
 
     async def _keep(self, server: ResourceServer, socket: KubeletSocket) -> NoReturn:
         timing = self._timing
         backoff = self._backoff()
         clock = asyncio.get_running_loop().time
-        last: Mark | None = None
+        last: SocketId | None = None
         while True:
-            mark = await self._present(server, socket)
-            if mark != last:
+            socket_id = await self._present(server, socket)
+            if socket_id != last:
                 # Another kubelet: what went wrong with the one before does not count.
                 backoff.reset()
-                last = mark
+                last = socket_id
             try:
                 async with server.serving() as service:
-                    await self._enter(server, service.began, socket, mark)
-                    self._tell(server, Phase.REGISTERED)
+                    await self._enter(server, service.began, socket, socket_id)
+                    self._notify(server, RegistrationPhase.REGISTERED)
                     since_s = clock()
-                    is_ended = await _done_before_replaced(service.ended.wait(), socket, mark)
+                    is_ended = await _done_before_replaced(service.ended.wait(), socket, socket_id)
             except RegistrationError as error:
-                phase, detail = Phase.FAILED, str(error)
+                phase, detail = RegistrationPhase.FAILED, str(error)
             else:
-                phase, detail = Phase.LOST, _ENDED if is_ended else _REPLACED
+                phase, detail = RegistrationPhase.LOST, _ENDED if is_ended else _REPLACED
                 if clock() - since_s >= timing.steady_s:
                     backoff.reset()
             delay_s = backoff.next_s()
-            self._tell(server, phase, detail, delay_s)
+            self._notify(server, phase, detail, delay_s)
             await asyncio.sleep(timing.settle_s)
-            await _pause(socket, mark, delay_s)
+            await _pause(socket, socket_id, delay_s)
 
-    async def _present(self, server: ResourceServer, socket: KubeletSocket) -> Mark:
+    async def _present(self, server: ResourceServer, socket: KubeletSocket) -> SocketId:
         if socket.look() is None:
-            self._tell(server, Phase.WAITING, f"no socket at {socket.path}")
+            self._notify(server, RegistrationPhase.WAITING, f"no socket at {socket.path}")
         return await socket.other_than(None)
 
     async def _enter(
-        self, server: ResourceServer, began: asyncio.Event, socket: KubeletSocket, mark: Mark
+        self,
+        server: ResourceServer,
+        began: asyncio.Event,
+        socket: KubeletSocket,
+        socket_id: SocketId,
     ) -> None:
         """Register, and wait for the kubelet's watch.
 
@@ -207,7 +211,7 @@ class Registration:
             await self._register(server, socket.path)
             await self._watched(server, began)
 
-        if not await _done_before_replaced(enter(), socket, mark):
+        if not await _done_before_replaced(enter(), socket, socket_id):
             msg = f"{server.offer.resource}: {_REPLACED} while we registered, expected it to stay"
             raise RegistrationError(msg)
 
@@ -258,21 +262,25 @@ class Registration:
         timing = self._timing
         return Backoff(first_s=timing.first_delay_s, cap_s=timing.cap_delay_s, draw=self._draw)
 
-    def _tell(
-        self, server: ResourceServer, phase: Phase, detail: str = "", delay_s: float = 0.0
+    def _notify(
+        self,
+        server: ResourceServer,
+        phase: RegistrationPhase,
+        detail: str = "",
+        delay_s: float = 0.0,
     ) -> None:
-        self._on_change(Standing(server.offer.resource, phase, detail, delay_s))
+        self._on_change(RegistrationChange(server.offer.resource, phase, detail, delay_s))
 
 
 async def _done_before_replaced(
-    work: Coroutine[object, object, object], socket: KubeletSocket, mark: Mark
+    work: Coroutine[object, object, object], socket: KubeletSocket, socket_id: SocketId
 ) -> bool:
     """Do the work, but only until the socket is another one. Whether it was done before that."""
-    if socket.look() not in {mark, None}:
+    if socket.look() not in {socket_id, None}:
         work.close()
         return False
     working = asyncio.ensure_future(work)
-    replacing = asyncio.ensure_future(socket.other_than(mark))
+    replacing = asyncio.ensure_future(socket.other_than(socket_id))
     try:
         await asyncio.wait((working, replacing), return_when=asyncio.FIRST_COMPLETED)
         if replacing.done():
@@ -285,8 +293,8 @@ async def _done_before_replaced(
         await asyncio.gather(working, replacing, return_exceptions=True)
 
 
-async def _pause(socket: KubeletSocket, mark: Mark, at_most_s: float) -> None:
+async def _pause(socket: KubeletSocket, socket_id: SocketId, at_most_s: float) -> None:
     """Wait, but no longer than until the socket is another one."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(at_most_s):
-            await socket.other_than(mark)
+            await socket.other_than(socket_id)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plugin.deviceplugin.offer import Offer
-    from plugin.deviceplugin.service import Call
+    from plugin.deviceplugin.service import DevicePluginCall
 
 __all__ = ["ResourceServer", "endpoint_of"]
 
@@ -52,7 +52,7 @@ class ResourceServer:
         offer: Offer,
         folder: Path,
         *,
-        on_call: Callable[[Call], None],
+        on_call: Callable[[DevicePluginCall], None],
         deadline_s: float = DEADLINE_S,
     ) -> None:
         self.offer = offer

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import grpc
 
 from kube.errors import cut
-from plugin.deviceplugin.messages import OPTIONS, access_message, listing_message
-from plugin.deviceplugin.offer import Refused
+from plugin.deviceplugin.messages import OPTIONS, access_message, device_list_message
+from plugin.deviceplugin.offer import CallRefused
 from plugin.errors import PluginError
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEADLINE_S",
-    "Call",
     "CallOutcome",
+    "DevicePluginCall",
+    "DevicePluginMethod",
     "DevicePluginService",
-    "Verb",
 ]
 
 DEADLINE_S = 1.0
@@ -61,7 +61,7 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
-class Verb(Enum):
+class DevicePluginMethod(Enum):
     """The calls that an allocator answers."""
 
     PREFERRED = "GetPreferredAllocation"
@@ -79,11 +79,11 @@ class CallOutcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DevicePluginCall:
     """A call that has been answered; `detail` says why where the outcome is not OK."""
 
     resource: str
-    verb: Verb
+    verb: DevicePluginMethod
     outcome: CallOutcome
     duration_s: float
     detail: str = ""
@@ -114,10 +114,14 @@ class DevicePluginService:
     """
 
     def __init__(
-        self, offer: Offer, *, on_call: Callable[[Call], None], deadline_s: float = DEADLINE_S
+        self,
+        offer: Offer,
+        *,
+        on_call: Callable[[DevicePluginCall], None],
+        deadline_s: float = DEADLINE_S,
     ) -> None:
         self._resource = offer.resource
-        self._listing = offer.listing
+        self._device_list = offer.device_list
         self._allocator = offer.allocator
         self._on_call = on_call
         self._deadline_s = deadline_s
@@ -143,13 +147,13 @@ class DevicePluginService:
                     pb.Empty.FromString,
                     pb.ListAndWatchResponse.SerializeToString,
                 ),
-                Verb.PREFERRED.value: grpc.unary_unary_rpc_method_handler(
-                    self._answering(Verb.PREFERRED, self._preferred),
+                DevicePluginMethod.PREFERRED.value: grpc.unary_unary_rpc_method_handler(
+                    self._answering(DevicePluginMethod.PREFERRED, self._preferred),
                     pb.PreferredAllocationRequest.FromString,
                     pb.PreferredAllocationResponse.SerializeToString,
                 ),
-                Verb.ALLOCATE.value: grpc.unary_unary_rpc_method_handler(
-                    self._answering(Verb.ALLOCATE, self._allocate),
+                DevicePluginMethod.ALLOCATE.value: grpc.unary_unary_rpc_method_handler(
+                    self._answering(DevicePluginMethod.ALLOCATE, self._allocate),
                     pb.AllocateRequest.FromString,
                     pb.AllocateResponse.SerializeToString,
                 ),
@@ -183,16 +187,18 @@ class DevicePluginService:
         is_first = not self.began.is_set()
         self.began.set()
         try:
-            devices = self._listing.devices
+            devices = self._device_list.devices
             while True:
-                yield listing_message(devices)
-                devices = await self._listing.changed_from(devices)
+                yield device_list_message(devices)
+                devices = await self._device_list.changed_from(devices)
         finally:
             if is_first:
                 self.ended.set()
 
     def _answering(
-        self, verb: Verb, answer: Callable[[Request], Coroutine[object, object, Response]]
+        self,
+        verb: DevicePluginMethod,
+        answer: Callable[[Request], Coroutine[object, object, Response]],
     ) -> Callable[[Request, ServicerContext[Request, Response]], Awaitable[Response]]:
         """Make a gRPC method of a function that may raise `_Unanswerable`."""
 
@@ -205,9 +211,13 @@ class DevicePluginService:
                 except _Unanswerable as error:
                     outcome, detail = error.outcome, cut(f"{verb.value}: {error}")
                 else:
-                    self._on_call(Call(self._resource, verb, CallOutcome.OK, clock() - began_s))
+                    self._on_call(
+                        DevicePluginCall(self._resource, verb, CallOutcome.OK, clock() - began_s)
+                    )
                     return response
-                self._on_call(Call(self._resource, verb, outcome, clock() - began_s, detail))
+                self._on_call(
+                    DevicePluginCall(self._resource, verb, outcome, clock() - began_s, detail)
+                )
             return await context.abort(_CODES[outcome], f"{self._resource}: {detail}")
 
         return method
@@ -224,7 +234,7 @@ class DevicePluginService:
             if not self._n_under_way:
                 self._is_idle.set()
 
-    async def _in_time(self, verb: Verb, work: Coroutine[object, object, T]) -> T:
+    async def _in_time(self, verb: DevicePluginMethod, work: Coroutine[object, object, T]) -> T:
         """Do the work, but no longer than the deadline, even if it will not be cancelled."""
         task = asyncio.create_task(work, name=f"{verb.value} of {self._resource}")
         try:
@@ -267,13 +277,13 @@ class DevicePluginService:
         The kubelet's picture may be older than the list, and a device that has gone meanwhile is no
         reason to fail a pod that can have others.
         """
-        listed = self._listing.ids
+        listed = self._device_list.ids
         return tuple(id_ for id_ in one.available_deviceIDs if id_ in listed)
 
     def _must_list(self, ids: Sequence[str]) -> None:
-        unknown = sorted(set(ids) - self._listing.ids)
+        unknown = sorted(set(ids) - self._device_list.ids)
         if unknown:
-            n_listed = len(self._listing.devices)
+            n_listed = len(self._device_list.devices)
             msg = f"unknown devices {', '.join(unknown)}, expected some of the {n_listed} listed"
             raise _Unanswerable(CallOutcome.INVALID, msg)
 
@@ -292,8 +302,8 @@ def _must_be_possible(available: Sequence[str], must_include: Sequence[str], siz
         raise _Unanswerable(CallOutcome.INVALID, msg)
 
 
-def _granted(found: T | Refused) -> T:
-    if isinstance(found, Refused):
+def _granted(found: T | CallRefused) -> T:
+    if isinstance(found, CallRefused):
         raise _Unanswerable(CallOutcome.REFUSED, found.reason)
     return found
 

@@ -5,14 +5,14 @@ Reads the kubelet; chooses no device.
 
 from plugin.kubelet.admission_gate import AdmissionGate
 from plugin.kubelet.pod_resources import PodResources
-from plugin.kubelet.topology_manager import AlignmentInquiry, TopologyManagerSource
-from plugin.kubelet.view import KubeletView, Look
+from plugin.kubelet.topology_manager import TopologyManagerPoller, TopologyManagerSource
+from plugin.kubelet.view import KubeletSnapshot, KubeletView
 
 __all__ = [
     "AdmissionGate",
-    "AlignmentInquiry",
+    "KubeletSnapshot",
     "KubeletView",
-    "Look",
     "PodResources",
+    "TopologyManagerPoller",
     "TopologyManagerSource",
 ]

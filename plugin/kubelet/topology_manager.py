@@ -16,21 +16,21 @@ from kube.errors import KubeError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kube.client import TopologyManager
+    from kube.client import TopologyManagerSettings
 
-__all__ = ["AlignmentInquiry", "InquiryPace", "TopologyManagerSource"]
+__all__ = ["PollerTiming", "TopologyManagerPoller", "TopologyManagerSource"]
 
 
 class TopologyManagerSource(Protocol):
     """What is needed of `kube.client.kubelet` beside the pods."""
 
-    async def topology_manager(self, *, timeout_s: float | None = None) -> TopologyManager:
+    async def topology_manager(self, *, timeout_s: float | None = None) -> TopologyManagerSettings:
         """How the Topology Manager is set. Raises `KubeError`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class InquiryPace:
+class PollerTiming:
     """When to ask, in seconds: an answer takes no longer than `answer_s`."""
 
     answer_s: float = 0.5
@@ -39,19 +39,19 @@ class InquiryPace:
     """Delays between questions to a kubelet that does not answer: doubled from first to cap."""
 
 
-_PACE = InquiryPace()
+_PACE = PollerTiming()
 
 
-class AlignmentInquiry:
+class TopologyManagerPoller:
     """`on_told` hears of each answer, `on_trouble` why a question got none."""
 
     def __init__(
         self,
         source: TopologyManagerSource,
         *,
-        on_told: Callable[[TopologyManager], None],
+        on_told: Callable[[TopologyManagerSettings], None],
         on_trouble: Callable[[str], None],
-        pace: InquiryPace = _PACE,
+        pace: PollerTiming = _PACE,
     ) -> None:
         self._source = source
         self._on_told = on_told

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from plugin.kubelet.pod_resources import PodDevices
     from plugin.pods import Holding, NodePod
 
-__all__ = ["KubeletView", "Look", "PodDevicesSource", "PodSource"]
+__all__ = ["KubeletSnapshot", "KubeletView", "PodDevicesSource", "PodSource"]
 
 LOOK_S = 0.7
 """Longest look. Below the second within which a call of the kubelet's is to be answered."""
@@ -51,7 +51,7 @@ class PodDevicesSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class KubeletSnapshot:
     """One look; `number` grows with the time at which looks began.
 
     `devices` is None where PodResources was not asked or did not answer; `recorded` are what the
@@ -89,7 +89,7 @@ class KubeletView:
         self._checkpoint = checkpoint
         self._n_looks = 0
 
-    async def look(self, *, asks_devices: bool | None = None) -> Look:
+    async def look(self, *, asks_devices: bool | None = None) -> KubeletSnapshot:
         """Ask for the pods, then for their devices, which are named by namespace and name alone.
 
         In this order a pod that takes another one's name meanwhile is not given its devices. Raises
@@ -105,7 +105,7 @@ class KubeletView:
         devices, trouble = await self._read_devices(until_s) if may_ask else (None, "")
         recorded, unread = await asyncio.to_thread(self._read_checkpoint, pods, devices)
         told = "; ".join(one for one in (trouble, unread) if one)
-        return Look(pods, devices, recorded, told, number)
+        return KubeletSnapshot(pods, devices, recorded, told, number)
 
     async def still_held(self, holdings: Iterable[Holding]) -> tuple[Holding, ...]:
         """What of these the kubelet counts as their pods' at this moment, ids and all.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-__all__ = ["Endpoint", "serving"]
+__all__ = ["StatusEndpoint", "serving"]
 
 _TEXT = ("Content-Type", "text/plain; charset=utf-8")
 _METRICS = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
@@ -33,7 +33,7 @@ _METRICS = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class StatusEndpoint:
     """What is served. `live` and `ready` say what is wrong, in words; empty: nothing."""
 
     registry: CollectorRegistry
@@ -74,7 +74,7 @@ class _Handler(WSGIRequestHandler):
 
 
 @contextlib.contextmanager
-def serving(endpoint: Endpoint, *, address: str, port: int) -> Generator[int]:
+def serving(endpoint: StatusEndpoint, *, address: str, port: int) -> Generator[int]:
     """Serve; yields the port, which the system chooses for 0.
 
     Raises `SettingsError` where it cannot listen there.

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from plugin.deviceplugin import Phase
+from plugin.deviceplugin import RegistrationPhase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from plugin.deviceplugin import Call, Standing
+    from plugin.deviceplugin import DevicePluginCall, RegistrationChange
     from plugin.machine import GpuEvent
-    from plugin.publish import PublishFault
+    from plugin.publish import WriteFailure
 
 __all__ = ["Metrics"]
 
@@ -73,7 +73,7 @@ class Metrics:
             "differences", "Containers whose devices are not as planned, by kind.", "kind"
         )
 
-    def answered(self, call: Call) -> None:
+    def answered(self, call: DevicePluginCall) -> None:
         """Take note of a call of the kubelet's."""
         verb = call.verb.value
         self._call_seconds.labels(call.resource, verb).observe(call.duration_s)
@@ -92,9 +92,9 @@ class Metrics:
         self._devices.labels(resource, "healthy").set(n_healthy)
         self._devices.labels(resource, "unhealthy").set(n_unhealthy)
 
-    def standing(self, change: Standing) -> None:
+    def standing(self, change: RegistrationChange) -> None:
         """Take note of how a resource stands with the kubelet."""
-        is_registered = change.phase is Phase.REGISTERED
+        is_registered = change.phase is RegistrationPhase.REGISTERED
         self._registered.labels(change.resource).set(is_registered)
         if is_registered:
             self._registrations.labels(change.resource).inc()
@@ -103,7 +103,7 @@ class Metrics:
         """Take note of a write of the Node."""
         self._writes.inc()
 
-    def write_failed(self, fault: PublishFault) -> None:
+    def write_failed(self, fault: WriteFailure) -> None:
         """Take note of a request to the API server that failed."""
         self._failed_writes.labels(fault.trouble.value).inc()
 

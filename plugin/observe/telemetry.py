@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from plugin import logkeys
-from plugin.allocation import Ambiguous, Identified, Refusal
-from plugin.deviceplugin import CallOutcome, Phase, Refused
+from plugin.allocation import AllocationRefusal, Ambiguous, Identified
+from plugin.deviceplugin import CallOutcome, CallRefused, RegistrationPhase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from plugin.allocation import Ask, Chosen, Identity
-    from plugin.allocator import How
-    from plugin.deviceplugin import Call, Standing
+    from plugin.allocation import Allocation, DeviceRequest, Requester
+    from plugin.allocator import IdentifiedBy
+    from plugin.deviceplugin import DevicePluginCall, RegistrationChange
     from plugin.machine import GpuEvent
     from plugin.observe.metrics import Metrics
-    from plugin.pods import Mismatch
-    from plugin.publish import PublishFault
+    from plugin.pods import PlanMismatch
+    from plugin.publish import WriteFailure
 
 __all__ = ["Logger", "Witness"]
 
@@ -58,7 +58,7 @@ class Witness:
 
     # --- the kubelet's calls ---
 
-    def called(self, call: Call) -> None:
+    def called(self, call: DevicePluginCall) -> None:
         """Take note of a call that was answered."""
         self._metrics.answered(call)
         if call.outcome is not CallOutcome.OK:
@@ -73,7 +73,7 @@ class Witness:
                 },
             )
 
-    def identified(self, how: How, duration_s: float) -> None:
+    def identified(self, how: IdentifiedBy, duration_s: float) -> None:
         """Take note of how it was found out who asks, and how long that took."""
         self._metrics.identified(how.value, duration_s)
 
@@ -85,10 +85,12 @@ class Witness:
             self._log.warning(logkeys.KUBELET_UNREAD, **{logkeys.DETAIL: trouble})
         self._trouble = trouble
 
-    def answered(self, ask: Ask, who: Identity, found: Chosen | Refusal) -> None:
+    def answered(
+        self, request: DeviceRequest, requester: Requester, found: Allocation | AllocationRefusal
+    ) -> None:
         """Take note of an answer to GetPreferredAllocation."""
-        fields = _asked(ask, who)
-        if isinstance(found, Refusal):
+        fields = _asked(request, requester)
+        if isinstance(found, AllocationRefusal):
             self._metrics.chosen("refused")
             self._log.warning(logkeys.REFUSED, **fields, **{logkeys.REASON: str(found)})
             return
@@ -99,10 +101,12 @@ class Witness:
             **{logkeys.IDS: list(found.ids), logkeys.WHY: found.why.value},
         )
 
-    def allocated(self, ask: Ask, who: Identity, found: Chosen | Refused) -> None:
+    def allocated(
+        self, request: DeviceRequest, requester: Requester, found: Allocation | CallRefused
+    ) -> None:
         """Take note of an answer to Allocate: one line for each container."""
-        fields = _asked(ask, who) | {logkeys.IDS: sorted(ask.must_include)}
-        if isinstance(found, Refused):
+        fields = _asked(request, requester) | {logkeys.IDS: sorted(request.must_include)}
+        if isinstance(found, CallRefused):
             self._log.warning(logkeys.REFUSED, **fields, **{logkeys.REASON: found.reason})
             return
         told = fields | {logkeys.WHY: found.why.value}
@@ -112,10 +116,10 @@ class Witness:
             self._log.info(logkeys.ALLOCATED, **told)
         self._on_allocated()
 
-    def stands(self, change: Standing) -> None:
+    def stands(self, change: RegistrationChange) -> None:
         """Take note of how a resource stands with the kubelet."""
         self._metrics.standing(change)
-        is_fault = change.phase in {Phase.FAILED, Phase.LOST}
+        is_fault = change.phase in {RegistrationPhase.FAILED, RegistrationPhase.LOST}
         (self._log.warning if is_fault else self._log.info)(
             logkeys.STANDING,
             **{
@@ -131,7 +135,7 @@ class Witness:
         self._metrics.unpublished()
         self._log.warning(logkeys.NODE_NOT_WRITTEN, **{logkeys.DETAIL: reason})
 
-    def differs(self, mismatch: Mismatch) -> None:
+    def differs(self, mismatch: PlanMismatch) -> None:
         """Take note of a difference between plan and reality that has begun."""
         self._log.warning(
             logkeys.DIFFERENCE,
@@ -181,7 +185,7 @@ class Witness:
             logkeys.NODE_WRITTEN, **{logkeys.KEYS: list(keys), logkeys.GENERATION: generation}
         )
 
-    def failed(self, fault: PublishFault) -> None:
+    def failed(self, fault: WriteFailure) -> None:
         """Take note of a request to the API server that failed."""
         self._metrics.write_failed(fault)
         self._log.warning(
@@ -194,19 +198,19 @@ class Witness:
         )
 
 
-def _asked(ask: Ask, who: Identity) -> dict[str, object]:
+def _asked(request: DeviceRequest, requester: Requester) -> dict[str, object]:
     fields: dict[str, object] = {
-        logkeys.RESOURCE: ask.resource,
-        logkeys.SIZE: ask.size,
-        logkeys.N_AVAILABLE: len(ask.available),
+        logkeys.RESOURCE: request.resource,
+        logkeys.SIZE: request.size,
+        logkeys.N_AVAILABLE: len(request.available),
     }
-    if isinstance(who, Identified):
-        fields[logkeys.POD] = f"{who.pod.namespace}/{who.pod.name}"
-        fields[logkeys.POD_UID] = who.pod.uid
-        fields[logkeys.CONTAINER] = who.container.name
-    elif isinstance(who, Ambiguous):
-        names = (f"{one.pod.namespace}/{one.pod.name}" for one in who.candidates)
+    if isinstance(requester, Identified):
+        fields[logkeys.POD] = f"{requester.pod.namespace}/{requester.pod.name}"
+        fields[logkeys.POD_UID] = requester.pod.uid
+        fields[logkeys.CONTAINER] = requester.container.name
+    elif isinstance(requester, Ambiguous):
+        names = (f"{one.pod.namespace}/{one.pod.name}" for one in requester.candidates)
         fields[logkeys.PODS] = list(dict.fromkeys(names))
     else:
-        fields[logkeys.DETAIL] = who.reason
+        fields[logkeys.DETAIL] = requester.reason
     return fields

@@ -3,14 +3,19 @@
 Knows no kubelet connection and chooses no device.
 """
 
-from plugin.pods.admission_order import Turn, next_turn, reserved_ids, turns_again
+from plugin.pods.admission_order import (
+    PendingContainer,
+    next_pending,
+    pending_restarts,
+    reserved_ids,
+)
 from plugin.pods.checkpoint import as_holdings, read_checkpoint
 from plugin.pods.holdings import (
     Holding,
-    HoldingBook,
-    Mismatch,
+    HoldingsByPod,
     MismatchKind,
     Occupancy,
+    PlanMismatch,
     device_report,
     is_over,
     mismatches,
@@ -20,21 +25,21 @@ from plugin.pods.plans import planned_ids
 
 __all__ = [
     "Holding",
-    "HoldingBook",
-    "Mismatch",
+    "HoldingsByPod",
     "MismatchKind",
     "NodePod",
     "Occupancy",
+    "PendingContainer",
+    "PlanMismatch",
     "PodContainer",
-    "Turn",
     "as_holdings",
     "device_report",
     "is_over",
     "mismatches",
-    "next_turn",
+    "next_pending",
+    "pending_restarts",
     "planned_ids",
     "read_checkpoint",
     "read_node_pods",
     "reserved_ids",
-    "turns_again",
 ]

@@ -1,7 +1,7 @@
 """Which container of a pod waits for devices, and what the pod has so far.
 
 What it answers: for one pod, from what is known of its devices, whose turn it is among its
-containers (`next_turn`), and which devices planned for pods that still wait are not for others
+containers (`next_pending`), and which devices planned for pods that still wait are not for others
 (`reserved_ids`). It must never decide which pod is being admitted
 (`plugin.allocation.pod_matching`).
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
     from plugin.pods.node_pods import NodePod, PodContainer
 
-__all__ = ["PodHoldings", "Turn", "next_turn", "reserved_ids", "turns_again"]
+__all__ = ["PendingContainer", "PodHoldings", "next_pending", "pending_restarts", "reserved_ids"]
 
 PodHoldings: TypeAlias = "Mapping[tuple[str, str], frozenset[str]]"
 """What one pod has: ids by container and resource."""
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PendingContainer:
     """A container of a pod that lacks devices.
 
     `lacks` counts devices by resource. `reusable` are, by resource, those that earlier init
@@ -51,18 +51,22 @@ class Turn:
         return self.reusable.get(resource, frozenset())
 
 
-def next_turn(pod: NodePod, held: PodHoldings, resources: Collection[str]) -> Turn | None:
+def next_pending(
+    pod: NodePod, held: PodHoldings, resources: Collection[str]
+) -> PendingContainer | None:
     """Whose turn it is among a pod's containers; None where all have what they ask for.
 
     `resources` are those that this plugin serves.
     """
     served = {container for container, _ in held}
     last = max((i for i, one in enumerate(pod.containers) if one.name in served), default=0)
-    turns = _turns(pod, pod.containers[last:], held, resources)
-    return next(turns, None)
+    pending_containers = _turns(pod, pod.containers[last:], held, resources)
+    return next(pending_containers, None)
 
 
-def turns_again(pod: NodePod, held: PodHoldings, resources: Collection[str]) -> tuple[Turn, ...]:
+def pending_restarts(
+    pod: NodePod, held: PodHoldings, resources: Collection[str]
+) -> tuple[PendingContainer, ...]:
     """Every container of a running pod that lacks devices: each starts again when it happens to.
 
     What init containers hand on then is at most `reusable`: the kubelet forgets it when another pod
@@ -76,7 +80,7 @@ def _turns(
     containers: Iterable[PodContainer],
     held: PodHoldings,
     resources: Collection[str],
-) -> Iterator[Turn]:
+) -> Iterator[PendingContainer]:
     for container in containers:
         lacks = {
             resource: count
@@ -87,7 +91,7 @@ def _turns(
             reusable = _reusable(pod, held, container)
             handed = frozenset[str]().union(*reusable.values())
             kept = frozenset[str]().union(*held.values()) - handed
-            yield Turn(pod, container, lacks, reusable, kept)
+            yield PendingContainer(pod, container, lacks, reusable, kept)
 
 
 def _reusable(
@@ -104,21 +108,26 @@ def _reusable(
 
 
 def reserved_ids(
-    turns: Iterable[Turn], *, node: str, asker: tuple[str, PodContainer] | None = None
+    pending_containers: Iterable[PendingContainer],
+    *,
+    node: str,
+    asker: tuple[str, PodContainer] | None = None,
 ) -> frozenset[str]:
-    """Devices planned for containers that still wait, other than the one that asks.
+    """Devices planned for pending containers other than the requesting one.
 
-    `turns` are those of pods that wait; `asker` is a pod's uid and its container. An init container
-    may well have what its own pod's later containers get, so that nothing of its own pod is kept
-    from it.
+    `pending_containers` belong to pods that are not admitted yet; `asker` is a pod's uid and its
+    container. An init container may use what its own pod's later containers get, so nothing of its
+    own pod is reserved from it.
     """
     reserved: set[str] = set()
-    for turn in turns:
-        waiting = turn.pod.containers[turn.pod.containers.index(turn.container) :]
-        if asker is not None and turn.pod.uid == asker[0]:
+    for pending in pending_containers:
+        waiting = pending.pod.containers[pending.pod.containers.index(pending.container) :]
+        if asker is not None and pending.pod.uid == asker[0]:
             is_init = asker[1].role is ContainerRole.INIT
             waiting = () if is_init else tuple(one for one in waiting if one != asker[1])
         for container in waiting:
             for resource in container.devices:
-                reserved.update(planned_ids(turn.pod, container.name, resource=resource, node=node))
+                reserved.update(
+                    planned_ids(pending.pod, container.name, resource=resource, node=node)
+                )
     return frozenset(reserved)

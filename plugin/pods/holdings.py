@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Holding",
-    "HoldingBook",
-    "Mismatch",
+    "HoldingsByPod",
     "MismatchKind",
     "Occupancy",
+    "PlanMismatch",
     "device_report",
     "is_over",
     "mismatches",
@@ -75,7 +75,7 @@ class Holding:
     uid: str | None = None
 
 
-class HoldingBook:
+class HoldingsByPod:
     """Holdings by pod, in the form {(container, resource): ids}.
 
     A holding without uid belongs to the pod of its namespace and name. Where several holdings name
@@ -136,7 +136,7 @@ class MismatchKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Mismatch:
+class PlanMismatch:
     """One such difference; `container` and `resource` are empty where it concerns a whole pod."""
 
     kind: MismatchKind
@@ -165,7 +165,7 @@ class Mismatch:
 def device_report(
     occupancy: Occupancy,
     *,
-    lasting: Iterable[Mismatch],
+    lasting: Iterable[PlanMismatch],
     unhealthy: Mapping[str, str],
     policy: TopologyManagerPolicy | None,
     scope: TopologyManagerScope | None,
@@ -196,11 +196,11 @@ def device_report(
     )
 
 
-def mismatches(occupancy: Occupancy) -> tuple[Mismatch, ...]:
+def mismatches(occupancy: Occupancy) -> tuple[PlanMismatch, ...]:
     """What people should hear of, in a stable order."""
     node = occupancy.node
     found = [
-        Mismatch(MismatchKind.BAD_PLAN, pod, detail=problem)
+        PlanMismatch(MismatchKind.BAD_PLAN, pod, detail=problem)
         for pod in _living(occupancy)
         if (problem := plan_problem(pod, node)) is not None
     ]
@@ -209,11 +209,11 @@ def mismatches(occupancy: Occupancy) -> tuple[Mismatch, ...]:
             planned = planned_ids(pod, container, resource=resource, node=node)
             kind = MismatchKind.OTHER_DEVICES if planned else MismatchKind.NO_PLAN
             held = tuple(sorted(ids))
-            found.append(Mismatch(kind, pod, container, resource, planned, held))
+            found.append(PlanMismatch(kind, pod, container, resource, planned, held))
     return (*found, *_deviceless(occupancy))
 
 
-def _missing(lasting: Iterable[Mismatch]) -> tuple[MissingDevices, ...]:
+def _missing(lasting: Iterable[PlanMismatch]) -> tuple[MissingDevices, ...]:
     bare = (one for one in lasting if one.kind is MismatchKind.NO_DEVICES)
     return tuple(
         MissingDevices(
@@ -227,9 +227,9 @@ def _missing(lasting: Iterable[Mismatch]) -> tuple[MissingDevices, ...]:
     )
 
 
-def _deviceless(occupancy: Occupancy) -> Iterator[Mismatch]:
+def _deviceless(occupancy: Occupancy) -> Iterator[PlanMismatch]:
     """Containers that run without what they ask for; those that init containers are not told of."""
-    book = HoldingBook(occupancy.holdings)
+    book = HoldingsByPod(occupancy.holdings)
     for pod in _living(occupancy):
         if pod.phase != _RUNNING or pod.is_deleting:
             continue
@@ -238,7 +238,7 @@ def _deviceless(occupancy: Occupancy) -> Iterator[Mismatch]:
             for resource in sorted(container.devices.keys() & occupancy.resources):
                 is_told_of = container.role is not ContainerRole.INIT
                 if is_told_of and not held.get((container.name, resource)):
-                    yield Mismatch(MismatchKind.NO_DEVICES, pod, container.name, resource)
+                    yield PlanMismatch(MismatchKind.NO_DEVICES, pod, container.name, resource)
 
 
 def _living(occupancy: Occupancy) -> list[NodePod]:
@@ -248,7 +248,7 @@ def _living(occupancy: Occupancy) -> list[NodePod]:
 
 def _holds(occupancy: Occupancy) -> Iterator[tuple[NodePod, str, str, frozenset[str]]]:
     """Pod, container, resource and ids of every hold that counts, sorted."""
-    book = HoldingBook(occupancy.holdings)
+    book = HoldingsByPod(occupancy.holdings)
     for pod in _living(occupancy):
         for (container, resource), ids in sorted(book.of(pod).items()):
             if resource in occupancy.resources and ids:

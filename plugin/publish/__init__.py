@@ -3,7 +3,7 @@
 Knows the Node's annotations; decides nothing about devices.
 """
 
-from plugin.publish.node_annotator import NodeApi, Publisher, PublisherTools, PublishFault
-from plugin.publish.report_loop import Reporting
+from plugin.publish.node_annotator import AnnotationApi, Publisher, PublisherTools, WriteFailure
+from plugin.publish.report_loop import ReportLoop
 
-__all__ = ["NodeApi", "PublishFault", "Publisher", "PublisherTools", "Reporting"]
+__all__ = ["AnnotationApi", "Publisher", "PublisherTools", "ReportLoop", "WriteFailure"]

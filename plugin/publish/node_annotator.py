@@ -12,7 +12,7 @@ So no right to read Nodes is needed. The generation of the report is the publish
 than the greatest it has seen or written, and only where something else in the report changes.
 
 A Node that is not there yet is waited for, as are the rights to write it. Nobody watches the Node:
-what others do to our annotations stays until `look_again` (call it where the Node may be a new one,
+what others do to our annotations stays until `refetch` (call it where the Node may be a new one,
 after the kubelet came back), or until we have something new to write. The admission policies in
 deploy/ keep others from it.
 """
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
 __all__ = [
-    "NodeApi",
-    "Pace",
-    "PublishFault",
-    "PublishTrouble",
+    "AnnotationApi",
     "PublishWitness",
     "Publisher",
     "PublisherTools",
+    "WriteFailure",
+    "WriteFailureReason",
+    "WriteTiming",
 ]
 
 
@@ -49,7 +49,7 @@ _MAX_GENERATION = 2**63 - 1
 """The greatest that a reader takes (topology.model.fields)."""
 
 
-class NodeApi(Protocol):
+class AnnotationApi(Protocol):
     """What is needed of `kube.client.server`."""
 
     async def annotate_node(
@@ -60,7 +60,7 @@ class NodeApi(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class WriteTiming:
     """How fast is written, in seconds."""
 
     coalesce_s: float = 1.0
@@ -82,22 +82,22 @@ class Pace:
     """Of what a server asks us to wait, no more than this is believed."""
 
 
-class PublishTrouble(Enum):
+class WriteFailureReason(Enum):
     """Why a request failed, by what has to happen."""
 
     ABSENT = "absent"
     """The Node is not there: the kubelet creates it when it registers."""
     REFUSED = "refused"
     """Somebody has to change something: rights, a policy, a size."""
-    PASSING = "passing"
+    TRANSIENT = "passing"
     """A later try may work."""
 
 
 @dataclass(frozen=True, slots=True)
-class PublishFault:
+class WriteFailure:
     """A request that failed; `delay_s` until the next."""
 
-    trouble: PublishTrouble
+    trouble: WriteFailureReason
     error: KubeError
     delay_s: float
 
@@ -109,7 +109,7 @@ class PublishWitness(Protocol):
         """Take note of a write: of which annotations, and the report's generation (0: none)."""
         ...
 
-    def failed(self, fault: PublishFault) -> None:
+    def failed(self, fault: WriteFailure) -> None:
         """Take note of a request that failed; it will be tried again."""
         ...
 
@@ -118,7 +118,7 @@ class PublishWitness(Protocol):
 class PublisherTools:
     """What a publisher stands on: `node` is our Node's name, `draw` gives numbers in [0, 1)."""
 
-    api: NodeApi
+    api: AnnotationApi
     node: str
     witness: PublishWitness
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -138,7 +138,7 @@ class _Wanted:
         return replace(self.devices, holds=there.holds, missing=there.missing)
 
 
-_PACE = Pace()
+_PACE = WriteTiming()
 
 
 class Publisher:
@@ -148,7 +148,7 @@ class Publisher:
     asked; `is_published` says whether the Node carries what was last wanted, as far as we know.
     """
 
-    def __init__(self, tools: PublisherTools, *, pace: Pace = _PACE) -> None:
+    def __init__(self, tools: PublisherTools, *, pace: WriteTiming = _PACE) -> None:
         self._tools = tools
         self._pace = pace
         self._backoff = Backoff(first_s=pace.first_delay_s, cap_s=pace.cap_delay_s, draw=tools.draw)
@@ -188,7 +188,7 @@ class Publisher:
         self._wanted = wanted
         self._changed.set()
 
-    def look_again(self) -> None:
+    def refetch(self) -> None:
         """Ask the API server what the Node carries, and write what it lacks."""
         self._shown = None
         if self._wanted is not None:
@@ -263,23 +263,23 @@ class Publisher:
     async def _fail(self, error: KubeError) -> None:
         self.n_failed += 1
         trouble = _trouble(error)
-        if trouble is PublishTrouble.REFUSED:
+        if trouble is WriteFailureReason.REFUSED:
             delay_s = self._refusals.next_s()
         else:
             asked_s = error.retry_after_s
             if asked_s is not None:
                 asked_s = min(asked_s, self._pace.max_retry_after_s)
             delay_s = self._backoff.next_s(asked_s=asked_s)
-        self._tools.witness.failed(PublishFault(trouble, error, delay_s))
+        self._tools.witness.failed(WriteFailure(trouble, error, delay_s))
         await self._tools.sleep(delay_s)
 
 
-def _trouble(error: KubeError) -> PublishTrouble:
+def _trouble(error: KubeError) -> WriteFailureReason:
     if isinstance(error, NotFound):
-        return PublishTrouble.ABSENT
+        return WriteFailureReason.ABSENT
     if error.is_transient or isinstance(error, Conflict):
-        return PublishTrouble.PASSING
-    return PublishTrouble.REFUSED
+        return WriteFailureReason.TRANSIENT
+    return WriteFailureReason.REFUSED
 
 
 def _report(annotations: Mapping[str, str]) -> DevicesReport | None:

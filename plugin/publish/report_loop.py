@@ -24,16 +24,16 @@ from topology.errors import TopologyError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from plugin.allocation import NodeBooks
+    from plugin.allocation import NodeState
     from plugin.allocator import KubeletLook
-    from plugin.pods import Mismatch, NodePod
+    from plugin.pods import NodePod, PlanMismatch
     from topology.annotations import DevicesReport
 
-__all__ = ["ReportSink", "ReportWitness", "Reporting", "ReportingPace"]
+__all__ = ["ReportLoop", "ReportSink", "ReportTiming", "ReportWitness"]
 
 
 @dataclass(frozen=True, slots=True)
-class ReportingPace:
+class ReportTiming:
     """When to look, in seconds."""
 
     soon_s: float = 0.3
@@ -60,7 +60,7 @@ class ReportWitness(Protocol):
         """Take note of a report that cannot be published; what was published before stays."""
         ...
 
-    def differs(self, mismatch: Mismatch) -> None:
+    def differs(self, mismatch: PlanMismatch) -> None:
         """Take note of a difference between plan and reality that has begun."""
         ...
 
@@ -80,22 +80,22 @@ class ReportSink(Protocol):
         ...
 
 
-_PACE = ReportingPace()
+_PACE = ReportTiming()
 
 
-class Reporting:
+class ReportLoop:
     """`publish` gets every report, also one that says what the last one said."""
 
     def __init__(
         self,
-        books: NodeBooks,
+        state: NodeState,
         kubelet: KubeletLook,
         *,
         publish: ReportSink,
         witness: ReportWitness,
-        pace: ReportingPace = _PACE,
+        pace: ReportTiming = _PACE,
     ) -> None:
-        self._books = books
+        self._state = state
         self._kubelet = kubelet
         self._publish = publish
         self._witness = witness
@@ -104,20 +104,20 @@ class Reporting:
         self._told: frozenset[tuple[str, ...]] = frozenset()
         self._bare: set[tuple[str, ...]] = set()
 
-    def check_soon(self) -> None:
+    def trigger(self) -> None:
         """Something happened."""
         self._wanted.set()
 
     async def look(self) -> bool:
         """Look now, without waiting for quiet, and note what is seen; False: not all of it was."""
-        since = self._books.grants
+        since = self._state.grants
         try:
             look = await self._kubelet.look()
         except KubeletError as error:
             self._witness.looked(str(error))
             return False
         self._witness.looked(look.trouble)
-        self._books.see(look, since=since)
+        self._state.see(look, since=since)
         return not look.trouble
 
     async def run(self) -> None:
@@ -143,27 +143,27 @@ class Reporting:
         return True
 
     def _report(self) -> None:
-        books = self._books
+        state = self._state
         occupancy = Occupancy(
-            node=books.node,
-            resources=frozenset(one.name for one in books.stock.inventory.resources),
+            node=state.node,
+            resources=frozenset(one.name for one in state.stock.inventory.resources),
             pods=self._living(),
-            holdings=books.holdings,
+            holdings=state.holdings,
         )
-        manager = books.topology_manager
-        found = self._lasting(mismatches(occupancy)) if books.knows_holdings else []
+        manager = state.topology_manager
+        found = self._lasting(mismatches(occupancy)) if state.knows_holdings else []
         report = device_report(
             occupancy,
             lasting=found,
-            unhealthy=books.unhealthy,
+            unhealthy=state.unhealthy,
             policy=None if manager is None else manager.policy,
             scope=None if manager is None else manager.scope,
         )
         try:
-            self._publish(report, keeps_holds=not books.knows_holdings)
+            self._publish(report, keeps_holds=not state.knows_holdings)
         except TopologyError as error:
             self._witness.unpublished(str(error))
-        if not books.knows_holdings:
+        if not state.knows_holdings:
             return
         for mismatch in found:
             if _key(mismatch) not in self._told:
@@ -178,23 +178,23 @@ class Reporting:
         The phases of the kubelet's list are the API server's, so that a pod which has just ended
         looks as if it ran without its devices.
         """
-        pods, active = self._books.pods or (), self._books.active
+        pods, active = self._state.pods or (), self._state.active
         if active is None:
             return pods
         return tuple(pod for pod in pods if (pod.namespace, pod.name) in active)
 
-    def _lasting(self, found: tuple[Mismatch, ...]) -> list[Mismatch]:
+    def _lasting(self, found: tuple[PlanMismatch, ...]) -> list[PlanMismatch]:
         """Where nobody knows who lives, of pods without devices those that were so before.
 
         A pod that really runs without them does so for as long as it lives.
         """
         bare = {_key(one) for one in found if one.kind is MismatchKind.NO_DEVICES}
         before, self._bare = self._bare, bare
-        if self._books.active is not None:
+        if self._state.active is not None:
             return list(found)
         return [one for one in found if _key(one) not in bare or _key(one) in before]
 
 
-def _key(mismatch: Mismatch) -> tuple[str, ...]:
+def _key(mismatch: PlanMismatch) -> tuple[str, ...]:
     """What makes two mismatches the same one, however the pod changes otherwise."""
     return (mismatch.pod.uid, str(mismatch))

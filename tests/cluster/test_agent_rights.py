@@ -20,7 +20,7 @@ import pytest
 
 from kube.client import ApiServer, Transport
 from plugin.publish import Publisher, PublisherTools
-from plugin.publish.node_annotator import Pace
+from plugin.publish.node_annotator import WriteTiming
 from tests.cluster.control_plane import MASTERS, ControlPlane
 from tests.cluster.credentials import kubeconfig
 from tests.cluster.manifests import DEPLOY, await_so, render
@@ -253,7 +253,7 @@ def published(cluster, topology, report):
     async def run():
         transport = await Transport.connect(cluster.config(OWN))
         tools = PublisherTools(ApiServer(transport), OWN, Witness())
-        publisher = Publisher(tools, pace=Pace(coalesce_s=0.01, urgent_s=0.01))
+        publisher = Publisher(tools, pace=WriteTiming(coalesce_s=0.01, urgent_s=0.01))
         publisher.publish(topology, report)
         running = asyncio.ensure_future(publisher.run())
         try:

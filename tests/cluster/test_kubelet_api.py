@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from kube.client import Kubelet, TopologyManager, Transport, kubelet_endpoint
+from kube.client import Kubelet, TopologyManagerSettings, Transport, kubelet_endpoint
 from kube.errors import KubeError, Unreachable
 from plugin.pods import as_holdings, read_checkpoint, read_node_pods
 from tests.cluster.credentials import Authority, kubeconfig
@@ -87,7 +87,7 @@ def test_the_agents_rights_are_enough(node, agent, pods):
             ("main", ContainerRole.APP, {RESOURCE: 2}),
         ]
         assert not found.is_deleting
-    assert ask(node, agent, Kubelet.topology_manager) == TopologyManager(
+    assert ask(node, agent, Kubelet.topology_manager) == TopologyManagerSettings(
         TopologyManagerPolicy.BEST_EFFORT, TopologyManagerScope.POD
     )
 

@@ -15,13 +15,13 @@ import pytest
 
 from plugin.deviceplugin import (
     CallOutcome,
+    CallRefused,
+    DevicePluginMethod,
     ListedDevice,
-    Phase,
-    Refused,
     Registration,
+    RegistrationChange,
+    RegistrationPhase,
     ResourceServer,
-    Standing,
-    Verb,
 )
 from plugin.kubelet import PodResources
 from tests.cluster.kubelet_node import KubeletNode
@@ -32,7 +32,7 @@ from tests.unit.plugin.offers import Obliging, offer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from plugin.deviceplugin import Call
+    from plugin.deviceplugin import DevicePluginCall
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
 
@@ -62,8 +62,8 @@ class Plugin:
     def __init__(self, folder: Path, *answers: Any, n: int = 8, name: str = RESOURCE) -> None:
         self.allocator = Obliging(*answers)
         self.offer = offer(n, allocator=self.allocator, name=name)
-        self.told: list[tuple[float, Standing]] = []
-        self.calls: list[Call] = []
+        self.told: list[tuple[float, RegistrationChange]] = []
+        self.calls: list[DevicePluginCall] = []
         self._folder = folder
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run)
@@ -97,9 +97,9 @@ class Plugin:
 
     def list(self, devices: list[ListedDevice]) -> None:
         """Tell the kubelet of other devices."""
-        self._loop.call_soon_threadsafe(self.offer.listing.replace, devices)
+        self._loop.call_soon_threadsafe(self.offer.device_list.replace, devices)
 
-    def until(self, phase: Phase, n: int = 1) -> Standing:
+    def until(self, phase: RegistrationPhase, n: int = 1) -> RegistrationChange:
         """Wait until a phase was told of so often; the last one told."""
         until(lambda: [one.phase for _, one in self.told].count(phase) >= n)
         return self.told[-1][1]
@@ -149,8 +149,8 @@ def test_a_pod_gets_the_devices_that_the_plugin_prefers(node, pods, counted):
         assert node.given(pod, "main")["environment"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-3,GPU-6"
         assert held(node) == {("two", "main"): ("GPU-3", "GPU-6")}
         assert [(call.verb, call.outcome) for call in plugin.calls] == [
-            (Verb.PREFERRED, CallOutcome.OK),
-            (Verb.ALLOCATE, CallOutcome.OK),
+            (DevicePluginMethod.PREFERRED, CallOutcome.OK),
+            (DevicePluginMethod.ALLOCATE, CallOutcome.OK),
         ]
 
 
@@ -173,13 +173,13 @@ def test_a_kubelet_that_was_killed_has_us_again_within_a_second(node, pods, coun
         run(pods, "runs", real_container("main", 2))
         for n in range(1, 4):
             node.restart_kubelet()
-            plugin.until(Phase.REGISTERED, n + 1)
+            plugin.until(RegistrationPhase.REGISTERED, n + 1)
             appeared_s = node.kubelet_socket.stat().st_ctime
             registered_s = plugin.told[-1][0]
             print(f"registered after {registered_s - appeared_s:.2f} s")  # noqa: T201 - a figure
             assert 0.0 <= registered_s - appeared_s <= REGISTERED_WITHIN_S
         counted(8, 8)
-        assert [one.phase for _, one in plugin.told].count(Phase.REGISTERED) == 4
+        assert [one.phase for _, one in plugin.told].count(RegistrationPhase.REGISTERED) == 4
         until(lambda: held(node) == {("runs", "main"): ("GPU-0", "GPU-1")})
         run(pods, "next", real_container("main", 1))
         assert held(node)["next", "main"] == ("GPU-2",)
@@ -191,18 +191,18 @@ def test_a_successor_comes_back_when_the_old_plugin_takes_its_registration_along
     with Plugin(node.device_plugins) as old:
         counted(8, 8)
         with Plugin(node.device_plugins, n=6) as new:
-            new.until(Phase.REGISTERED)
+            new.until(RegistrationPhase.REGISTERED)
             counted(6, 6)
             old.__exit__()
-            new.until(Phase.REGISTERED, 2)
+            new.until(RegistrationPhase.REGISTERED, 2)
             counted(6, 6)
             assert (node.device_plugins / "coterie-nvidia.com_gpu.sock").exists()
-            assert Phase.LOST not in {one.phase for _, one in old.told}
+            assert RegistrationPhase.LOST not in {one.phase for _, one in old.told}
 
 
 def test_an_error_is_what_the_pod_says(node, pods, counted):
     """It fails for good, with our words, and the next pod is served."""
-    answers = (Refused("no set with NVLink is left"), asyncio.Event().wait)
+    answers = (CallRefused("no set with NVLink is left"), asyncio.Event().wait)
     with Plugin(node.device_plugins, *answers):
         counted(8, 8)
         for name, words in (
@@ -219,7 +219,7 @@ def test_an_error_is_what_the_pod_says(node, pods, counted):
 def test_a_refusal_of_the_kubelets_is_told_in_its_words(node):
     """Only qualified names are extended resources."""
     with Plugin(node.device_plugins, name="gpu") as plugin:
-        standing = plugin.until(Phase.FAILED)
+        standing = plugin.until(RegistrationPhase.FAILED)
     assert '(UNKNOWN: the ResourceName "gpu" is invalid)' in standing.detail
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client import generate_latest
 
-from plugin.allocation.preferred_allocation import Why
-from plugin.allocator import How
-from plugin.deviceplugin import CallOutcome, Phase, Verb
+from plugin.allocation.preferred_allocation import AllocationBasis
+from plugin.allocator import IdentifiedBy
+from plugin.deviceplugin import CallOutcome, DevicePluginMethod, RegistrationPhase
 from plugin.machine import EventKind
 from plugin.observe import Metrics
 from plugin.pods import MismatchKind
-from plugin.publish.node_annotator import PublishTrouble
+from plugin.publish.node_annotator import WriteFailureReason
 from tests.docs.markdown import ROOT
 
 if TYPE_CHECKING:
@@ -54,11 +54,11 @@ def test_every_difference_has_its_advice(kind):
 @pytest.mark.parametrize(
     ("label", "values"),
     [
-        pytest.param("verb", {one.value for one in Verb}, id="verb"),
+        pytest.param("verb", {one.value for one in DevicePluginMethod}, id="verb"),
         pytest.param("outcome", {one.value for one in CallOutcome}, id="outcome"),
-        pytest.param("how", {one.value for one in How}, id="how"),
-        pytest.param("why", {*(one.value for one in Why), "refused"}, id="why"),
-        pytest.param("trouble", {one.value for one in PublishTrouble}, id="trouble"),
+        pytest.param("how", {one.value for one in IdentifiedBy}, id="how"),
+        pytest.param("why", {*(one.value for one in AllocationBasis), "refused"}, id="why"),
+        pytest.param("trouble", {one.value for one in WriteFailureReason}, id="trouble"),
     ],
 )
 def test_every_label_value_is_explained(label: str, values: set[str]):
@@ -90,4 +90,4 @@ def test_every_log_event_is_explained():
 def test_every_phase_is_named():
     """The first thing to look for where a node offers no GPU."""
     (row,) = re.findall(r"^\| `standing` \| ([^|]+) \|", PAGE, re.MULTILINE)
-    assert re.findall(r"`(\w+)`", row) == [one.value for one in Phase]
+    assert re.findall(r"`(\w+)`", row) == [one.value for one in RegistrationPhase]

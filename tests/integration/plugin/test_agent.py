@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from kube.client import TopologyManager
+from kube.client import TopologyManagerSettings
 from kube.errors import KubeError, Unreachable
 from plugin.agent import Agent, AgentTools, Ending
 from plugin.config import load_settings
 from plugin.health import HealthTimes
-from plugin.kubelet import AlignmentInquiry, KubeletView, PodResources
-from plugin.kubelet.topology_manager import InquiryPace
+from plugin.kubelet import KubeletView, PodResources, TopologyManagerPoller
+from plugin.kubelet.topology_manager import PollerTiming
 from plugin.observe import Metrics
-from plugin.publish import Publisher, Reporting
-from plugin.publish.node_annotator import Pace
-from plugin.publish.report_loop import ReportingPace
+from plugin.publish import Publisher, ReportLoop
+from plugin.publish.node_annotator import WriteTiming
+from plugin.publish.report_loop import ReportTiming
 from plugin.simulated.reader import SimulatedMachine
 from plugin.wiring import stock_rules
 from tests.fake_kubelet import AdmissionError, FakeKubelet
@@ -82,7 +82,7 @@ class Api:
         self.n_asked = 0
         self.annotations = {}
         self.writes = []
-        self.manager: TopologyManager | KubeError = TopologyManager(
+        self.manager: TopologyManagerSettings | KubeError = TopologyManagerSettings(
             TopologyManagerPolicy.NONE, TopologyManagerScope.CONTAINER
         )
         self.n_learned = 0
@@ -230,9 +230,9 @@ def root(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch):
     """The pauses that spare real kubelets and API servers, ten times shorter."""
-    pace = ReportingPace(soon_s=0.03, settled_s=0.3, idle_s=3.0, retry_s=0.3)
-    writes = Pace(coalesce_s=0.1, urgent_s=0.01)
-    monkeypatch.setattr("plugin.agent.Reporting", functools.partial(Reporting, pace=pace))
+    pace = ReportTiming(soon_s=0.03, settled_s=0.3, idle_s=3.0, retry_s=0.3)
+    writes = WriteTiming(coalesce_s=0.1, urgent_s=0.01)
+    monkeypatch.setattr("plugin.agent.ReportLoop", functools.partial(ReportLoop, pace=pace))
     monkeypatch.setattr("plugin.agent.Publisher", functools.partial(Publisher, pace=writes))
     times = functools.partial(HealthTimes, wait_s=0.1, settle_s=0.1, gap_s=0.5)
     monkeypatch.setattr("plugin.agent.HealthTimes", times)
@@ -442,7 +442,7 @@ def test_the_topology_managers_policy_decides_about_numa_nodes(root):
 
     async def go():
         node = Node(root)
-        node.api.manager = TopologyManager(
+        node.api.manager = TopologyManagerSettings(
             TopologyManagerPolicy.RESTRICTED, TopologyManagerScope.POD
         )
         async with node.running():
@@ -539,10 +539,12 @@ def test_measured_figures_are_published_with_the_topology(root, tmp_path):
 
 def test_a_kubelet_that_tells_its_policy_late_is_asked_again(root, monkeypatch):
     """By one question after another, however often it takes the registration."""
-    pace = InquiryPace(first_s=0.05, cap_s=0.1)
-    inquiry = functools.partial(AlignmentInquiry, pace=pace)
-    monkeypatch.setattr("plugin.agent.AlignmentInquiry", inquiry)
-    wanted = TopologyManager(TopologyManagerPolicy.BEST_EFFORT, TopologyManagerScope.CONTAINER)
+    pace = PollerTiming(first_s=0.05, cap_s=0.1)
+    inquiry = functools.partial(TopologyManagerPoller, pace=pace)
+    monkeypatch.setattr("plugin.agent.TopologyManagerPoller", inquiry)
+    wanted = TopologyManagerSettings(
+        TopologyManagerPolicy.BEST_EFFORT, TopologyManagerScope.CONTAINER
+    )
 
     async def go():
         node = Node(root)
@@ -731,7 +733,7 @@ def test_a_reporter_meets_every_new_kubelet(root):
         async with node.running():
             await node.kubelet.kill()
             node.api.annotations.clear()
-            node.api.manager = TopologyManager(
+            node.api.manager = TopologyManagerSettings(
                 TopologyManagerPolicy.BEST_EFFORT, TopologyManagerScope.POD
             )
             await node.kubelet.start()

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from plugin.deviceplugin import (
-    Call,
     CallOutcome,
+    CallRefused,
+    DevicePluginCall,
     ListedDevice,
-    Refused,
     Registration,
     ResourceServer,
 )
-from plugin.deviceplugin.registration import Timing
+from plugin.deviceplugin.registration import RegistrationTiming
 from plugin.errors import KubeletError
 from plugin.kubelet import PodResources
 from plugin.pods import NodePod, PodContainer
@@ -29,7 +29,7 @@ from tests.unit.plugin.offers import GPU, Obliging, ids, offer, until
 from topology.select import ContainerRole
 
 ROOT = Path(__file__).resolve().parents[3]
-QUICK = Timing(look_every_s=0.01, first_delay_s=0.02, cap_delay_s=0.2, settle_s=0.01)
+QUICK = RegistrationTiming(look_every_s=0.01, first_delay_s=0.02, cap_delay_s=0.2, settle_s=0.01)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ class Node:
         self.allocator = allocator or Obliging()
         self.offer = offer(n, allocator=self.allocator)
         self.n = n
-        self.calls: list[Call] = []
+        self.calls: list[DevicePluginCall] = []
         self.server = ResourceServer(
             self.offer, self.kubelet.folder, on_call=self.calls.append, deadline_s=deadline_s
         )
@@ -144,7 +144,7 @@ def test_a_hint_of_the_topology_manager_confines_the_choice(root):
 
     async def go():
         node = Node(root, affinity=lambda *_: {1})
-        node.offer.listing.replace(devices)
+        node.offer.device_list.replace(devices)
         async with node.running():
             await node.kubelet.admit(pod("a", 2))
             assert node.allocator.asked[0] == (ids(8)[4:], (), 2)
@@ -164,7 +164,7 @@ def test_an_unhealthy_device_is_given_to_nobody(root):
 
     async def go():
         async with Node(root, n=2).running() as node:
-            node.offer.listing.replace(
+            node.offer.device_list.replace(
                 [ListedDevice("GPU-0", is_healthy=False), ListedDevice("GPU-1")]
             )
             await node.kubelet.until_listed(GPU, 1)
@@ -178,7 +178,7 @@ def test_an_unhealthy_device_is_given_to_nobody(root):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (Refused("no set with NVLink"), f"{GPU}: GetPreferredAllocation: no set with NVLink"),
+        (CallRefused("no set with NVLink"), f"{GPU}: GetPreferredAllocation: no set with NVLink"),
         (KubeletError("/pods: 403"), f"{GPU}: GetPreferredAllocation: /pods: 403"),
         (asyncio.Event().wait, "no answer within 0.1 s, waited in "),
     ],
@@ -202,7 +202,7 @@ def test_a_failed_allocate_gives_the_devices_back(root):
     """The kubelet had taken them already."""
 
     async def go():
-        allocator = Obliging(ids(2), Refused("GPU-0 failed just now"))
+        allocator = Obliging(ids(2), CallRefused("GPU-0 failed just now"))
         async with Node(root, allocator).running() as node:
             with pytest.raises(AdmissionError, match="Allocate: GPU-0 failed just now"):
                 await node.kubelet.admit(pod("a", 2))

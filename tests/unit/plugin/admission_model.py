@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from plugin.allocation import Ask
+from plugin.allocation import DeviceRequest
 from plugin.pods import Holding
 from topology.select import ContainerRole
 
@@ -31,7 +31,7 @@ class Rejected(Exception):
 class Plugin(Protocol):
     """What the kubelet calls."""
 
-    def prefer(self, ask: Ask) -> Iterable[str]:
+    def prefer(self, request: DeviceRequest) -> Iterable[str]:
         """GetPreferredAllocation."""
         ...
 
@@ -193,8 +193,8 @@ class Kubelet:
 
     def _ask(self, resource: str, free: set[str], chosen: set[str], size: int) -> set[str]:
         assert self.plugin is not None
-        ask = Ask(resource, frozenset(free | chosen), frozenset(chosen), size)
-        preferred = set(self.plugin.prefer(ask)) & free - chosen
+        request = DeviceRequest(resource, frozenset(free | chosen), frozenset(chosen), size)
+        preferred = set(self.plugin.prefer(request)) & free - chosen
         chosen = chosen | self._some(preferred, size - len(chosen))
         return chosen | self._some(free - chosen, size - len(chosen))
 

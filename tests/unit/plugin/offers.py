@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from plugin.deviceplugin import ListedDevice, Listing, Offer, ResourceServer
+from plugin.deviceplugin import DeviceList, ListedDevice, Offer, ResourceServer
 from plugin.nvidia.container.allocate_response import ContainerAccess
 from tests.fake_kubelet import Client
 
@@ -21,9 +21,9 @@ def ids(n: int) -> tuple[str, ...]:
     return tuple(f"GPU-{i}" for i in range(n))
 
 
-def listing(n: int) -> Listing:
+def device_list(n: int) -> DeviceList:
     """A list of n devices that are well."""
-    return Listing(ListedDevice(id_) for id_ in ids(n))
+    return DeviceList(ListedDevice(id_) for id_ in ids(n))
 
 
 class Obliging:
@@ -61,7 +61,7 @@ class Obliging:
 
 def offer(n: int = 4, *, allocator: Any = None, name=GPU) -> Offer:
     """An offer of n devices."""
-    return Offer(name, listing(n), allocator or Obliging())
+    return Offer(name, device_list(n), allocator or Obliging())
 
 
 class Asked:

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kube.client import TopologyManager
-from plugin.allocation import Chosen, Identified, NodeBooks, Refusal
-from plugin.allocation.preferred_allocation import Why
-from plugin.allocator import AllocatorTools, How, ResourceAllocator
-from plugin.deviceplugin import Refused
+from kube.client import TopologyManagerSettings
+from plugin.allocation import Allocation, AllocationRefusal, Identified, NodeState
+from plugin.allocation.preferred_allocation import AllocationBasis
+from plugin.allocator import AllocatorTools, IdentifiedBy, ResourceAllocator
+from plugin.deviceplugin import CallRefused
 from plugin.errors import KubeletError
 from plugin.kubelet import AdmissionGate
 from plugin.nvidia.container.allocate_response import AccessRules, ContainerAccess
-from tests.unit.plugin.node_books import books, look, simulated_stock
+from tests.unit.plugin.node_states import look, simulated_stock, state
 from tests.unit.plugin.node_values import GPU, NODE, app, gpus, holding, node_pod
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 
 if TYPE_CHECKING:
-    from plugin.kubelet import Look
+    from plugin.kubelet import KubeletSnapshot
 
 STOCK = simulated_stock()
 IDS = tuple(device.id for device in STOCK.inventory.resources[0].devices)
@@ -33,14 +33,14 @@ SILENT = KubeletError("the kubelet is silent")
 class Node:
     """A kubelet that answers one look after another, an allocator before it, and who is told."""
 
-    looks: list[Look | KubeletError]
-    books: NodeBooks = field(default_factory=lambda: NodeBooks(NODE, STOCK))
+    looks: list[KubeletSnapshot | KubeletError]
+    state: NodeState = field(default_factory=lambda: NodeState(NODE, STOCK))
     rules: AccessRules = field(default_factory=AccessRules)
     resource: str = GPU
     n_looks: int = 0
     gate: AdmissionGate = field(default_factory=AdmissionGate)
     asked_devices: list[bool | None] = field(default_factory=list)
-    ways: list[How] = field(default_factory=list)
+    ways: list[IdentifiedBy] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
     told: list[tuple[str, Any, Any, Any]] = field(default_factory=list)
     kept: frozenset[str] = frozenset()
@@ -63,25 +63,25 @@ class Node:
 
     def identified(self, how, duration_s):
         """Note it; only a look takes time."""
-        assert duration_s >= (0.0 if how is How.KNOWN else 0.001)
+        assert duration_s >= (0.0 if how is IdentifiedBy.KNOWN else 0.001)
         self.ways.append(how)
 
     def looked(self, trouble):
         """Note it."""
         self.troubles.append(trouble)
 
-    def answered(self, ask, who, found):
+    def answered(self, request, requester, found):
         """Note it."""
-        self.told.append(("answered", ask, who, found))
+        self.told.append(("answered", request, requester, found))
 
-    def allocated(self, ask, who, found):
+    def allocated(self, request, requester, found):
         """Note it."""
-        self.told.append(("allocated", ask, who, found))
+        self.told.append(("allocated", request, requester, found))
 
     @property
     def allocator(self):
         """What is tried."""
-        tools = AllocatorTools(self.books, self, self, self.rules)
+        tools = AllocatorTools(self.state, self, self, self.rules)
         return ResourceAllocator(self.resource, tools)
 
     def preferred(self, available=IDS, must_include=(), size=2) -> Any:
@@ -106,9 +106,14 @@ def test_a_pod_that_has_just_come_is_found_by_a_look():
     """And gets its plan."""
     node = Node([look(PAIR)])
     assert node.preferred() == (IDS[0], IDS[7])
-    assert (node.ways, node.troubles) == ([How.ASKED], [""])
-    ((what, ask, who, found),) = node.told
-    assert (what, ask.size, who.pod, found.why) == ("answered", 2, PAIR, Why.PLANNED)
+    assert (node.ways, node.troubles) == ([IdentifiedBy.ASKED], [""])
+    ((what, request, requester, found),) = node.told
+    assert (what, request.size, requester.pod, found.why) == (
+        "answered",
+        2,
+        PAIR,
+        AllocationBasis.PLANNED,
+    )
 
 
 def test_the_next_container_of_a_pod_is_known_without_a_look():
@@ -118,7 +123,7 @@ def test_the_next_container_of_a_pod_is_known_without_a_look():
     assert node.preferred() == IDS[:2]
     node.allocate(IDS[:2])
     assert node.preferred(IDS[2:], size=3) == IDS[2:5]
-    assert node.ways == [How.ASKED, How.KNOWN]
+    assert node.ways == [IdentifiedBy.ASKED, IdentifiedBy.KNOWN]
     assert node.n_looks == 1
 
 
@@ -127,8 +132,8 @@ def test_one_of_several_gets_one_of_their_plans():
     other = node_pod("twin", app("main", 2), plan={"main": (IDS[1], IDS[6])})
     node = Node([look(PAIR, other)])
     assert set(node.preferred()) in ({IDS[0], IDS[7]}, {IDS[1], IDS[6]})
-    assert node.ways == [How.AMBIGUOUS]
-    assert node.told[0][3].why is Why.SWAPPED
+    assert node.ways == [IdentifiedBy.AMBIGUOUS]
+    assert node.told[0][3].why is AllocationBasis.SWAPPED
 
 
 def test_nobody_gets_what_hurts_least():
@@ -137,15 +142,15 @@ def test_nobody_gets_what_hurts_least():
     found = node.preferred()
     assert isinstance(found, tuple)
     assert len(found) == 2
-    assert node.ways == [How.NOBODY]
-    assert node.told[0][3].why is Why.LEAST_HARM
+    assert node.ways == [IdentifiedBy.NOBODY]
+    assert node.told[0][3].why is AllocationBasis.LEAST_HARM
 
 
 def test_a_kubelet_that_is_silent_fails_no_pod():
     """It is told, and the pod gets what hurts least."""
     node = Node([SILENT])
     assert isinstance(node.preferred(), tuple)
-    assert (node.ways, node.troubles) == ([How.BLIND], [str(SILENT)])
+    assert (node.ways, node.troubles) == ([IdentifiedBy.BLIND], [str(SILENT)])
     assert node.told[0][2].reason == str(SILENT)
 
 
@@ -162,13 +167,13 @@ def test_half_a_look_is_enough_to_find_the_plan():
 def test_what_cannot_be_is_refused_and_ends_the_pod():
     """It is passed over from then on: its plan is free for others."""
     node = Node([look(PAIR)])
-    node.books.see_unhealthy(dict.fromkeys(IDS[1:], "lost"))
+    node.state.see_unhealthy(dict.fromkeys(IDS[1:], "lost"))
     found = node.preferred()
-    assert isinstance(found, Refused)
+    assert isinstance(found, CallRefused)
     assert found.reason.startswith("too few available devices are well: asked for 2")
-    assert isinstance(node.told[0][3], Refusal)
-    assert node.books.view(is_fresh=True).refused == {"uid-pair"}
-    assert node.books.expected(GPU, IDS[:2]) is None
+    assert isinstance(node.told[0][3], AllocationRefusal)
+    assert node.state.view(is_fresh=True).refused == {"uid-pair"}
+    assert node.state.expected(GPU, IDS[:2]) is None
 
 
 # --- Allocate --------------------------------------------------------------------------------
@@ -179,18 +184,18 @@ def test_what_was_answered_is_given_to_the_same_container():
     node = Node([look(PAIR)])
     node.preferred()
     assert visible(node.allocate((IDS[7], IDS[0]))) == [f"{IDS[0]},{IDS[7]}"]
-    assert (node.n_looks, node.ways) == (1, [How.ASKED])
-    what, ask, who, found = node.told[-1]
-    assert (what, ask.must_include, who.pod) == ("allocated", {IDS[0], IDS[7]}, PAIR)
-    assert found == Chosen((IDS[0], IDS[7]), Why.PLANNED)
-    assert node.books.view(is_fresh=True).grants == (holding(PAIR, "main", IDS[0], IDS[7]),)
+    assert (node.n_looks, node.ways) == (1, [IdentifiedBy.ASKED])
+    what, request, requester, found = node.told[-1]
+    assert (what, request.must_include, requester.pod) == ("allocated", {IDS[0], IDS[7]}, PAIR)
+    assert found == Allocation((IDS[0], IDS[7]), AllocationBasis.PLANNED)
+    assert node.state.view(is_fresh=True).grants == (holding(PAIR, "main", IDS[0], IDS[7]),)
 
 
 def test_an_allocate_without_a_question_is_identified_itself():
     """The kubelet asks nothing where it takes all, or its Topology Manager decides."""
     node = Node([look(PAIR)])
     assert visible(node.allocate((IDS[0], IDS[7]))) == [f"{IDS[0]},{IDS[7]}"]
-    assert node.ways == [How.ASKED]
+    assert node.ways == [IdentifiedBy.ASKED]
     assert isinstance(node.told[0][2], Identified)
 
 
@@ -201,20 +206,20 @@ def test_other_devices_than_answered_are_checked_anew():
     node = Node([look(pod), look(pod)])
     node.preferred()
     (refused,) = [node.allocate((IDS[0], IDS[5]))]
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, CallRefused)
     assert refused.reason.startswith("what the pod requires cannot be had")
     assert node.told[-1][3] == refused
-    assert node.books.view(is_fresh=True).refused == {"uid-strict"}
-    assert node.books.view(is_fresh=True).grants == ()
+    assert node.state.view(is_fresh=True).refused == {"uid-strict"}
+    assert node.state.view(is_fresh=True).grants == ()
 
 
 def test_a_device_that_went_bad_is_not_given():
     """Between the question and the Allocate: the pod would start on it."""
     node = Node([look(PAIR)])
     node.preferred()
-    node.books.see_unhealthy({IDS[7]: "XID 79"})
+    node.state.see_unhealthy({IDS[7]: "XID 79"})
     refused = node.allocate((IDS[0], IDS[7]))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, CallRefused)
     assert IDS[7] in refused.reason
 
 
@@ -222,27 +227,27 @@ def test_containers_are_answered_in_their_order():
     """The protocol allows several in one call."""
     node = Node([look(), look()])
     assert visible(node.allocate((IDS[3],), (IDS[1],))) == [IDS[3], IDS[1]]
-    assert len(node.books.view(is_fresh=True).grants) == 2
+    assert len(node.state.view(is_fresh=True).grants) == 2
 
 
 def test_one_container_that_cannot_be_served_refuses_the_call():
     """The kubelet fails the pod as a whole."""
     node = Node([look(), look()])
-    node.books.see_unhealthy({IDS[1]: "XID 79"})
-    assert isinstance(node.allocate((IDS[3],), (IDS[1],), (IDS[2],)), Refused)
+    node.state.see_unhealthy({IDS[1]: "XID 79"})
+    assert isinstance(node.allocate((IDS[3],), (IDS[1],), (IDS[2],)), CallRefused)
     assert node.n_looks == 2
 
 
 def test_a_device_without_access_is_refused():
     """A container that cannot open its GPU fails later and says less."""
-    known = books(gpus("GPU-0"))
+    known = state(gpus("GPU-0"))
     lost = replace(known.stock.reading.gpus[0], minor=None)
     reading = replace(known.stock.reading, gpus=(lost, *known.stock.reading.gpus[1:]))
     known.stock = replace(known.stock, reading=reading)
     pod = node_pod("a", app("main", 1))
     node = Node([look(pod)], known, AccessRules(passes_device_nodes=True))
     refused = node.allocate(("GPU-0",))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, CallRefused)
     assert "GPU-0" in refused.reason
     assert node.told[-1][3] == refused
     assert known.view(is_fresh=True).refused == {"uid-a"}
@@ -251,10 +256,10 @@ def test_a_device_without_access_is_refused():
 
 def test_each_allocator_serves_its_own_resource():
     """Ids of another resource are unknown to it."""
-    known = books(gpus("GPU-0"), gpus("GPU-1", resource="nvidia.com/gpu.shared"))
+    known = state(gpus("GPU-0"), gpus("GPU-1", resource="nvidia.com/gpu.shared"))
     node = Node([look(), look()], known, resource="nvidia.com/gpu.shared")
     assert visible(node.allocate(("GPU-1",))) == ["GPU-1"]
-    assert isinstance(node.allocate(("GPU-0",)), Refused)
+    assert isinstance(node.allocate(("GPU-0",)), CallRefused)
 
 
 def test_what_is_given_is_an_access():
@@ -263,7 +268,7 @@ def test_what_is_given_is_an_access():
     assert isinstance(access, ContainerAccess)
 
 
-@pytest.mark.parametrize("how", How)
+@pytest.mark.parametrize("how", IdentifiedBy)
 def test_every_way_has_a_name_for_metrics(how):
     """Labels are a closed set."""
     assert how.value == how.name.lower()
@@ -282,7 +287,7 @@ def test_every_way_has_a_name_for_metrics(how):
 def test_pod_resources_is_never_asked_while_devices_are_reserved(policy, expected):
     """The kubelet would forget the reservation where a pod has just ended, and give it twice."""
     node = Node([look(PAIR), look(PAIR)])
-    node.books.topology_manager = TopologyManager(policy, TopologyManagerScope.CONTAINER)
+    node.state.topology_manager = TopologyManagerSettings(policy, TopologyManagerScope.CONTAINER)
     node.preferred()
     node.allocate((IDS[2], IDS[3]))
     assert node.asked_devices == expected
@@ -304,13 +309,13 @@ def test_what_the_kubelet_gives_away_twice_is_refused():
     noted = [holding(HOLDER, "main", IDS[0])]
     node = Node([look(HOLDER, PAIR, recorded=noted)], kept=frozenset({IDS[0]}))
     refused = node.allocate((IDS[0], IDS[7]))
-    assert refused == Refused(
+    assert refused == CallRefused(
         "the kubelet gives devices away twice (Kubernetes 137534): "
         f"{IDS[0]} belongs to container main of default/holder"
     )
     assert node.told[-1][3] == refused
-    assert node.books.view(is_fresh=True).refused == {"uid-pair"}
-    assert [one.ids for one in node.books.holdings] == [(IDS[0],)]
+    assert node.state.view(is_fresh=True).refused == {"uid-pair"}
+    assert [one.ids for one in node.state.holdings] == [(IDS[0],)]
 
 
 def test_what_came_back_is_given_again():

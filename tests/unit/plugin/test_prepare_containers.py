@@ -13,7 +13,7 @@ from plugin.config import load_settings
 from plugin.errors import CdiError, ReadingError
 from plugin.nvidia.container.device_nodes import PresentNodes
 from plugin.prepare_containers import open_access
-from tests.unit.plugin.node_books import simulated_stock
+from tests.unit.plugin.node_states import simulated_stock
 
 STOCK = simulated_stock()
 

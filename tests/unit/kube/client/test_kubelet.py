@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kube.client import Endpoint, Kubelet, TopologyManager, kubelet_endpoint
+from kube.client import Endpoint, Kubelet, TopologyManagerSettings, kubelet_endpoint
 from kube.client.transport import NOT_TRUSTED
 from kube.errors import KubeError, Malformed, NotFound, Unanswered, Unreachable, refusal
 from tests.unit.kube.doors import ScriptedDoor
@@ -52,7 +52,7 @@ def test_topology_manager_is_read_from_the_configuration(policy, scope):
     """The kubelet's own words."""
     body = configuration(topologyManagerPolicy=policy.value, topologyManagerScope=scope.value)
     found, request = asked(lambda it: it.topology_manager(timeout_s=0.7), body)
-    assert found == TopologyManager(policy, scope)
+    assert found == TopologyManagerSettings(policy, scope)
     assert (request.method, request.path, request.timeout_s) == ("GET", "/configz", 0.7)
 
 

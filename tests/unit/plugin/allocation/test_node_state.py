@@ -6,11 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from kube.client import TopologyManager
-from plugin.allocation import Ambiguous, Ask, Identity, Nobody, NodeBooks, SharingRules
-from plugin.kubelet import Look
+from kube.client import TopologyManagerSettings
+from plugin.allocation import (
+    Ambiguous,
+    DeviceRequest,
+    NodeState,
+    Requester,
+    SharingRules,
+    UnknownRequester,
+)
+from plugin.kubelet import KubeletSnapshot
 from plugin.machine import SharedPolicy, TimeSlicing
-from tests.unit.plugin.node_books import books, look, simulated_stock, who
+from tests.unit.plugin.node_states import look, requester, simulated_stock, state
 from tests.unit.plugin.node_values import (
     GPU,
     MIG,
@@ -26,17 +33,17 @@ from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 
 A = node_pod("a", app("main", 2), plan={"main": ("GPU-0", "GPU-1")})
 B = node_pod("b", app("main", 1), plan={"main": ("GPU-2",)})
-NOBODY = Nobody("no pod is known")
+NOBODY = UnknownRequester("no pod is known")
 
 
-def ask(available="GPU-0 GPU-1 GPU-2 GPU-3", size=1) -> Ask:
+def request(available="GPU-0 GPU-1 GPU-2 GPU-3", size=1) -> DeviceRequest:
     """A question of the kubelet."""
-    return Ask(GPU, frozenset(available.split()), frozenset(), size)
+    return DeviceRequest(GPU, frozenset(available.split()), frozenset(), size)
 
 
 def test_devices_are_those_of_all_resources():
     """A GPU beside MIG instances is as busy as they are."""
-    known = books(gpus("GPU-0"), instances(2))
+    known = state(gpus("GPU-0"), instances(2))
     assert [one.id for one in known.devices] == ["GPU-0", "M0-0", "M0-1"]
     assert known.view(is_fresh=True).resources == {GPU, MIG}
 
@@ -52,9 +59,9 @@ def test_devices_are_those_of_all_resources():
 )
 def test_numa_nodes_are_told_where_the_kubelet_aligns(policy, is_told):
     """Told of them without need, the kubelet takes devices before it asks."""
-    known = books()
+    known = state()
     if policy is not None:
-        known.topology_manager = TopologyManager(policy, TopologyManagerScope.CONTAINER)
+        known.topology_manager = TopologyManagerSettings(policy, TopologyManagerScope.CONTAINER)
     assert known.tells_numa_nodes is is_told
     assert known.view(is_fresh=True).decides_alone is is_told
 
@@ -64,14 +71,14 @@ def test_numa_nodes_are_told_where_the_kubelet_aligns(policy, is_told):
 
 def test_before_any_look_nothing_is_known():
     """No pods yet is not no pods."""
-    known = books()
+    known = state()
     assert known.pods is None
     assert known.view(is_fresh=False).pods == ()
 
 
 def test_a_look_replaces_the_last_one():
     """The kubelet is the truth."""
-    known = books()
+    known = state()
     known.see(look(A, holdings=[holding(A, "main", "GPU-0", has_uid=False)]))
     known.see(look(B, holdings=[holding(B, "main", "GPU-2", has_uid=False)]))
     assert known.pods == (B,)
@@ -81,24 +88,24 @@ def test_a_look_replaces_the_last_one():
 
 def test_a_look_without_devices_keeps_those_that_are_known():
     """Devices in use must not look free; who is active is not known any more."""
-    known = books()
+    known = state()
     held = (holding(A, "main", "GPU-0", has_uid=False),)
     known.see(look(A, holdings=held))
     assert known.knows_holdings
     again = replace(A, uid="uid-another")
-    known.see(Look((A, B), None, trouble="PodResources is silent"))
+    known.see(KubeletSnapshot((A, B), None, trouble="PodResources is silent"))
     assert known.pods == (A, B)
     assert known.holdings == (holding(A, "main", "GPU-0"),)
     assert known.active is None
     assert not known.knows_holdings
-    known.see(Look((again, B), None, trouble="PodResources is silent"))
+    known.see(KubeletSnapshot((again, B), None, trouble="PodResources is silent"))
     assert not known.holdings
 
 
 def test_the_kubelets_record_stands_in_for_pod_resources():
     """It knows uids and init containers; equal holdings are one."""
-    known = books()
-    known.see(Look((A,), None, (holding(A, "main", "GPU-0"),), "PodResources is silent"))
+    known = state()
+    known.see(KubeletSnapshot((A,), None, (holding(A, "main", "GPU-0"),), "PodResources is silent"))
     assert known.knows_holdings
     assert known.holdings == (holding(A, "main", "GPU-0"),)
     told = [holding(A, "main", "GPU-0", has_uid=False)]
@@ -108,7 +115,7 @@ def test_the_kubelets_record_stands_in_for_pod_resources():
 
 def test_a_look_that_began_earlier_changes_nothing():
     """Looks for the report and for a question may overtake each other."""
-    known = books()
+    known = state()
     known.see(look(A, B, number=2))
     known.see(look(A, number=1))
     assert [*(known.pods or ())] == [A, B]
@@ -118,20 +125,20 @@ def test_a_look_that_began_earlier_changes_nothing():
 
 def test_what_is_given_again_came_back_meanwhile():
     """Else grants would pile up where the kubelet cannot be looked at."""
-    known = books()
-    known.gave(GPU, ["GPU-0", "GPU-1"], who(A))
+    known = state()
+    known.gave(GPU, ["GPU-0", "GPU-1"], requester(A))
     known.gave(GPU, ["GPU-1"], NOBODY)
     known.gave(GPU, ["GPU-1"], NOBODY)
     assert [one.ids for one in known.grants] == [("GPU-1",)]
-    known.gave(GPU, ["GPU-2"], who(A))
-    known.gave(GPU, ["GPU-2", "GPU-3"], who(A))
+    known.gave(GPU, ["GPU-2"], requester(A))
+    known.gave(GPU, ["GPU-2", "GPU-3"], requester(A))
     assert [one.ids for one in known.grants][1:] == [("GPU-2",), ("GPU-2", "GPU-3")]
 
 
 def test_refused_pods_are_forgotten_when_they_are_gone():
     """A Job whose pods fail in a loop makes many."""
-    known = books()
-    known.refuse(who(A))
+    known = state()
+    known.refuse(requester(A))
     known.see(look(A))
     assert known.view(is_fresh=True).refused == {"uid-a"}
     known.see(look(B))
@@ -140,7 +147,7 @@ def test_refused_pods_are_forgotten_when_they_are_gone():
 
 def test_devices_of_no_listed_pod_are_left_out():
     """PodResources was read later: such a pod has just come or gone."""
-    known = books()
+    known = state()
     known.see(look(A, listed=(A, B), holdings=[holding(B, "main", "GPU-2", has_uid=False)]))
     assert known.holdings == ()
 
@@ -148,7 +155,7 @@ def test_devices_of_no_listed_pod_are_left_out():
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_kubelet_that_lists_ended_pods_does_not_tell_who_is_active(phase):
     """Before 1.34 PodResources lists them, so that a rejected pod would pass for an active one."""
-    known = books()
+    known = state()
     ended = replace(B, phase=phase)
     known.see(look(A, ended))
     assert known.active is None
@@ -158,7 +165,7 @@ def test_a_kubelet_that_lists_ended_pods_does_not_tell_who_is_active(phase):
 
 def test_only_a_fresh_view_tells_who_is_active():
     """An old list would rule out the pod that has just come."""
-    known = books()
+    known = state()
     known.see(look(A))
     assert known.view(is_fresh=True).active == frozenset({("default", "a")})
     assert known.view(is_fresh=False).active is None
@@ -169,13 +176,13 @@ def test_only_a_fresh_view_tells_who_is_active():
 
 def test_what_a_pod_was_given_is_known_until_it_is_gone():
     """PodResources leaves init containers out: only we know what they have."""
-    known = books()
-    known.gave(GPU, ["GPU-1", "GPU-0"], who(A))
+    known = state()
+    known.gave(GPU, ["GPU-1", "GPU-0"], requester(A))
     (grant,) = known.view(is_fresh=True).grants
     assert grant == holding(A, "main", "GPU-0", "GPU-1")
     known.see(look(A, B))
     assert known.view(is_fresh=True).grants == (grant,)
-    known.see(Look((B,), None, trouble="PodResources is silent"))
+    known.see(KubeletSnapshot((B,), None, trouble="PodResources is silent"))
     assert known.view(is_fresh=True).grants == (grant,)
     known.see(look(B))
     assert not known.view(is_fresh=True).grants
@@ -183,9 +190,9 @@ def test_what_a_pod_was_given_is_known_until_it_is_gone():
 
 def test_a_look_that_began_before_a_grant_does_not_end_it():
     """A look for the report may still be under way when a pod is admitted that it has not seen."""
-    known = books()
+    known = state()
     before = known.grants
-    known.gave(GPU, ["GPU-0"], who(A))
+    known.gave(GPU, ["GPU-0"], requester(A))
     known.see(look(B), since=before)
     assert known.grants == (holding(A, "main", "GPU-0"),)
     known.see(look(B), since=known.grants)
@@ -194,7 +201,7 @@ def test_a_look_that_began_before_a_grant_does_not_end_it():
 
 def test_what_nobody_was_given_is_known_until_somebody_holds_it():
     """Then PodResources says whose it is."""
-    known = books()
+    known = state()
     known.gave(GPU, ["GPU-0", "GPU-1"], NOBODY)
     (grant,) = known.view(is_fresh=True).grants
     assert (grant.uid, grant.namespace, grant.name, grant.container) == (None, "", "", "")
@@ -206,38 +213,38 @@ def test_what_nobody_was_given_is_known_until_somebody_holds_it():
 
 def test_an_answer_is_expected_back_once_in_any_order():
     """The kubelet takes what it was told, in random order, and asks anew for the next container."""
-    known = books()
-    known.expect(GPU, ("GPU-0", "GPU-1"), who(A))
-    assert known.expected(GPU, ("GPU-1", "GPU-0")) == who(A)
+    known = state()
+    known.expect(GPU, ("GPU-0", "GPU-1"), requester(A))
+    assert known.expected(GPU, ("GPU-1", "GPU-0")) == requester(A)
     assert known.expected(GPU, ("GPU-1", "GPU-0")) is None
 
 
 def test_an_allocate_makes_other_expectations_of_its_resource_stale():
     """The kubelet asks and takes one container after another; other resources are other calls."""
-    known = books()
-    known.expect(GPU, ("GPU-0",), who(A))
-    known.expect(MIG, ("M0-0",), who(B))
+    known = state()
+    known.expect(GPU, ("GPU-0",), requester(A))
+    known.expect(MIG, ("M0-0",), requester(B))
     assert known.expected(GPU, ("GPU-3",)) is None
     assert known.expected(GPU, ("GPU-0",)) is None
-    assert known.expected(MIG, ("M0-0",)) == who(B)
+    assert known.expected(MIG, ("M0-0",)) == requester(B)
 
 
 def test_a_pod_that_got_an_error_is_passed_over():
     """It is over for good; where nobody knows whose error it was, nobody is."""
-    known = books()
-    known.refuse(who(A))
+    known = state()
+    known.refuse(requester(A))
     known.refuse(NOBODY)
-    known.refuse(Ambiguous((who(B),)))
+    known.refuse(Ambiguous((requester(B),)))
     assert known.view(is_fresh=True).refused == {"uid-a"}
 
 
 def test_a_registration_begins_a_new_page():
     """What was given before belongs to a kubelet that has forgotten it or knows it better."""
-    known = books()
+    known = state()
     known.see(look(A))
-    known.gave(GPU, ["GPU-0"], who(A))
-    known.expect(GPU, ("GPU-1",), who(A))
-    known.refuse(who(B))
+    known.gave(GPU, ["GPU-0"], requester(A))
+    known.expect(GPU, ("GPU-1",), requester(A))
+    known.refuse(requester(B))
     assert known.view(is_fresh=True).settled == frozenset()
     known.begin_registration()
     view = known.view(is_fresh=True)
@@ -249,7 +256,7 @@ def test_a_registration_begins_a_new_page():
 
 def test_steady_devices_were_well_ever_since_the_registration():
     """The kubelet may have missed that a device came back, so that it proves nothing."""
-    known = books()
+    known = state()
     known.see_unhealthy({"GPU-0": "XID 79", "GPU-1": "lost"})
     known.see_unhealthy({"GPU-1": "lost"})
     assert known.view(is_fresh=True).steady == {"GPU-2", "GPU-3"}
@@ -260,40 +267,42 @@ def test_steady_devices_were_well_ever_since_the_registration():
 # --- Supply ----------------------------------------------------------------------------------
 
 
-def supply(known: NodeBooks, asked: Ask | None = None, asker: Identity = NOBODY, place=0):
+def supply(
+    known: NodeState, asked: DeviceRequest | None = None, asker: Requester = NOBODY, place=0
+):
     """What can be given of a resource."""
-    return known.supply(known.stock.inventory.resources[place], asker, asked or ask())
+    return known.supply(known.stock.inventory.resources[place], asker, asked or request())
 
 
 def test_bad_devices_are_no_supply():
     """The kubelet may not have heard yet."""
-    known = books()
+    known = state()
     known.see_unhealthy({"GPU-0": "XID 79"})
     assert supply(known).unhealthy == {"GPU-0"}
 
 
 def test_what_is_planned_for_others_is_reserved():
     """Not the asker's own plan."""
-    known = books()
+    known = state()
     known.see(look(A, B))
     assert supply(known).reserved == {"GPU-0", "GPU-1", "GPU-2"}
-    assert supply(known, asker=who(A)).reserved == {"GPU-2"}
+    assert supply(known, asker=requester(A)).reserved == {"GPU-2"}
 
 
 def test_gpus_are_busy_by_what_is_held_or_was_given():
     """Of any resource; what the kubelet calls available is free, whatever we remember."""
-    known = books(replicas(2, "G0", "G1"), instances(1, 1, 1, 1))
+    known = state(replicas(2, "G0", "G1"), instances(1, 1, 1, 1))
     known.see(look(A, B, holdings=[holding(A, "main", "G0::0", has_uid=False)]))
-    known.gave(MIG, ["M2-0"], who(B))
-    known.gave(MIG, ["M3-0"], who(B))
-    assert supply(known, ask("G1::0 M3-0")).busy_gpus == {"G0", "G2"}
+    known.gave(MIG, ["M2-0"], requester(B))
+    known.gave(MIG, ["M3-0"], requester(B))
+    assert supply(known, request("G1::0 M3-0")).busy_gpus == {"G0", "G2"}
 
 
 def test_only_the_base_resource_is_rated():
     """The topology that is published is of its devices."""
     stock = simulated_stock()
     two = replace(stock.inventory, resources=(*stock.inventory.resources, instances(1)))
-    known = NodeBooks(NODE, replace(stock, inventory=two))
+    known = NodeState(NODE, replace(stock, inventory=two))
     assert supply(known).machine is stock.machine is not None
     assert supply(known, place=1).machine is None
 
@@ -301,21 +310,21 @@ def test_only_the_base_resource_is_rated():
 def test_sharing_is_as_set():
     """A node's owner decides how replicas are dealt."""
     rules = SharingRules(TimeSlicing({GPU: 2}, is_one_only=True), SharedPolicy.PACKED)
-    found = supply(books(sharing=rules))
+    found = supply(state(sharing=rules))
     assert (found.shared_policy, found.is_one_only) == (SharedPolicy.PACKED, True)
-    default = supply(books())
+    default = supply(state())
     assert (default.shared_policy, default.is_one_only) == (SharedPolicy.DISTRIBUTED, False)
 
 
 def test_others_hold_what_was_seen_or_given_and_is_asked_for():
     """One's own is handed on, and what nobody known was given is nobody's."""
-    known = books()
+    known = state()
     known.see(look(A, B, holdings=[holding(A, "main", "GPU-0", "GPU-1", has_uid=False)]))
-    known.gave(GPU, ["GPU-2"], who(B))
-    known.gave(GPU, ["GPU-3"], Nobody("nobody knows"))
+    known.gave(GPU, ["GPU-2"], requester(B))
+    known.gave(GPU, ["GPU-3"], UnknownRequester("nobody knows"))
     every = ["GPU-1", "GPU-2", "GPU-3"]
     seen, given = holding(A, "main", "GPU-1"), holding(B, "main", "GPU-2")
-    assert known.held_by_others(GPU, every, Nobody("")) == (seen, given)
-    assert known.held_by_others(GPU, every, who(A)) == (given,)
-    assert known.held_by_others(GPU, ["GPU-3"], who(A)) == ()
-    assert known.held_by_others(MIG, every, who(A)) == ()
+    assert known.held_by_others(GPU, every, UnknownRequester("")) == (seen, given)
+    assert known.held_by_others(GPU, every, requester(A)) == (given,)
+    assert known.held_by_others(GPU, ["GPU-3"], requester(A)) == ()
+    assert known.held_by_others(MIG, every, requester(A)) == ()

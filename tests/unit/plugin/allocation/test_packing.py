@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.allocation.packing import Stock, pack, physical_id
+from plugin.allocation.packing import DevicePool, pack, physical_id
 from plugin.machine import SharedPolicy
 from tests.unit.plugin.node_values import gpus, instances, replicas
 
 PACKED, DISTRIBUTED = SharedPolicy.PACKED, SharedPolicy.DISTRIBUTED
 
 
-def stock(resource, *held: str, unusable=(), busy=()) -> Stock:
+def stock(resource, *held: str, unusable=(), busy=()) -> DevicePool:
     """All that nobody holds."""
     ids = {device.id for device in resource.devices}
-    return Stock(
+    return DevicePool(
         resource.devices,
         usable=frozenset(ids - set(held) - set(unusable)),
         held=frozenset(held),

@@ -8,8 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugin.allocation import Ambiguous, Ask, Identified, Identity, Nobody, identify
-from plugin.allocation.pod_matching import NodeView, reserved_for_others
+from plugin.allocation import (
+    Ambiguous,
+    DeviceRequest,
+    Identified,
+    Requester,
+    UnknownRequester,
+    identify,
+)
+from plugin.allocation.pod_matching import AdmissionView, reserved_for_others
 from plugin.pods import Holding, NodePod, PodContainer
 from tests.unit.plugin.admission_model import Kubelet, Rejected
 from tests.unit.plugin.node_values import (
@@ -34,17 +41,19 @@ def letters(text: str) -> frozenset[str]:
     return frozenset(text)
 
 
-def view(*pods, **known) -> NodeView:
+def view(*pods, **known) -> AdmissionView:
     """What is known, by a fresh list unless the test says otherwise."""
-    return NodeView(NODE, OURS, pods, **{"is_fresh": True, **known})
+    return AdmissionView(NODE, OURS, pods, **{"is_fresh": True, **known})
 
 
-def ask(available: str, size: int, must_include: str = "", resource: str = GPU) -> Ask:
+def request(
+    available: str, size: int, must_include: str = "", resource: str = GPU
+) -> DeviceRequest:
     """A question of the kubelet."""
-    return Ask(resource, letters(available), letters(must_include), size)
+    return DeviceRequest(resource, letters(available), letters(must_include), size)
 
 
-def who(identity: Identity) -> object:
+def requester(identity: Requester) -> object:
     """Pod and container, or the pods it may be, or None."""
     if isinstance(identity, Identified):
         return identity.pod.name, identity.container.name
@@ -66,78 +75,82 @@ STARTED = node_pod("started", app("main", 2), is_started=True, phase="Running")
 @pytest.mark.parametrize(
     ("pods", "asked", "known", "expected"),
     [
-        pytest.param([PAIR, QUAD], ask("abcdefgh", 4), {}, ("quad", "main"), id="size"),
-        pytest.param([PAIR], ask("abcd", 3), {}, None, id="no such size"),
-        pytest.param([PAIR], ask("abcd", 2, resource=MIG), {}, None, id="other resource"),
-        pytest.param([PAIR, TWIN], ask("abcd", 2), {}, ["pair", "twin"], id="alike"),
+        pytest.param([PAIR, QUAD], request("abcdefgh", 4), {}, ("quad", "main"), id="size"),
+        pytest.param([PAIR], request("abcd", 3), {}, None, id="no such size"),
+        pytest.param([PAIR], request("abcd", 2, resource=MIG), {}, None, id="other resource"),
+        pytest.param([PAIR, TWIN], request("abcd", 2), {}, ["pair", "twin"], id="alike"),
         pytest.param(
-            [PAIR, TWIN], ask("cdef", 2), {}, ["twin", "pair"], id="whose plan is free comes first"
+            [PAIR, TWIN],
+            request("cdef", 2),
+            {},
+            ["twin", "pair"],
+            id="whose plan is free comes first",
         ),
         pytest.param(
             [PAIR, TWIN],
-            ask("abcd", 2),
+            request("abcd", 2),
             {"active": frozenset({("default", "twin")})},
             ("twin", "main"),
             id="a rejected pod is not active",
         ),
         pytest.param(
             [PAIR, TWIN],
-            ask("abcd", 2),
+            request("abcd", 2),
             {"refused": frozenset({"uid-pair"})},
             ("twin", "main"),
             id="refused by us",
         ),
         pytest.param(
             [PAIR, TWIN],
-            ask("cdef", 2),
+            request("cdef", 2),
             {"holdings": (holding(PAIR, "main", "a", "b"),)},
             ("twin", "main"),
             id="has devices",
         ),
         pytest.param(
             [PAIR, TWIN],
-            ask("cdef", 2),
+            request("cdef", 2),
             {"holdings": (holding(PAIR, "main", "a", "b", has_uid=False),)},
             ("twin", "main"),
             id="has devices, by name",
         ),
         pytest.param(
             [replace(PAIR, phase="Failed"), TWIN],
-            ask("abcd", 2),
+            request("abcd", 2),
             {},
             ("twin", "main"),
             id="has failed",
         ),
         pytest.param(
-            [replace(PAIR, phase="Succeeded")], ask("abcd", 2), {}, None, id="has succeeded"
+            [replace(PAIR, phase="Succeeded")], request("abcd", 2), {}, None, id="has succeeded"
         ),
         pytest.param(
             [STARTED, PAIR],
-            ask("abcd", 2),
+            request("abcd", 2),
             {"active": frozenset({("default", "started"), ("default", "pair")})},
             ("pair", "main"),
             id="a running pod without devices stands back",
         ),
         pytest.param(
             [STARTED, PAIR],
-            ask("abcd", 2),
+            request("abcd", 2),
             {},
             ["pair", "started"],
             id="unless the other may be a rejected one",
         ),
         pytest.param(
-            [STARTED], ask("abcd", 2), {}, ("started", "main"), id="a running pod asks anew"
+            [STARTED], request("abcd", 2), {}, ("started", "main"), id="a running pod asks anew"
         ),
         pytest.param(
             [STARTED],
-            ask("abcd", 2),
+            request("abcd", 2),
             {"refused": frozenset({"uid-started"})},
             ("started", "main"),
             id="a running pod tries again when refused",
         ),
         pytest.param(
             [PAIR, TWIN],
-            ask("abcd", 2),
+            request("abcd", 2),
             {
                 "settled": frozenset({"uid-pair"}),
                 "active": frozenset({("default", "twin"), ("default", "pair")}),
@@ -147,50 +160,52 @@ STARTED = node_pod("started", app("main", 2), is_started=True, phase="Running")
         ),
         pytest.param(
             [replace(PAIR, is_deleting=True)],
-            ask("abcd", 2),
+            request("abcd", 2),
             {},
             ("pair", "main"),
             id="a pod that is being deleted may still be admitted",
         ),
-        pytest.param([STAGES], ask("abcdefgh", 2), {}, ("stages", "prepare"), id="first container"),
+        pytest.param(
+            [STAGES], request("abcdefgh", 2), {}, ("stages", "prepare"), id="first container"
+        ),
         pytest.param(
             [FOREIGN],
-            ask("abcdefgh", 2),
+            request("abcdefgh", 2),
             {},
             ("foreign", "main"),
             id="others' devices do not count",
         ),
         pytest.param(
             [STAGES],
-            ask("abcdefgh", 4, "b"),
+            request("abcdefgh", 4, "b"),
             {"grants": (holding(STAGES, "prepare", "a", "b"), holding(STAGES, "log", "a"))},
             None,
             id="its own devices would not be available",
         ),
         pytest.param(
             [STAGES],
-            ask("bcdefgh", 4, "b"),
+            request("bcdefgh", 4, "b"),
             {"grants": (holding(STAGES, "prepare", "a", "b"), holding(STAGES, "log", "a"))},
             ("stages", "train"),
             id="the rest of what was handed on must be included",
         ),
         pytest.param(
             [STAGES],
-            ask("bcdefgh", 4),
+            request("bcdefgh", 4),
             {"grants": (holding(STAGES, "prepare", "a", "b"), holding(STAGES, "log", "a"))},
             None,
             id="what was handed on is not asked for",
         ),
         pytest.param(
             [STAGES],
-            ask("cdefgh", 4, "cd"),
+            request("cdefgh", 4, "cd"),
             {"grants": (holding(STAGES, "prepare", "a", "b"), holding(STAGES, "log", "a"))},
             None,
             id="others are to be included",
         ),
         pytest.param(
             [STAGES],
-            ask("bcdefgh", 4, "bc"),
+            request("bcdefgh", 4, "bc"),
             {
                 "grants": (holding(STAGES, "prepare", "a", "b"), holding(STAGES, "log", "a")),
                 "decides_alone": True,
@@ -200,7 +215,7 @@ STARTED = node_pod("started", app("main", 2), is_started=True, phase="Running")
         ),
         pytest.param(
             [STAGES],
-            ask("b", 1, "b"),
+            request("b", 1, "b"),
             {"holdings": (holding(STAGES, "train", "b", "c", "d", "e"),)},
             None,
             id="an allocation of what another container has",
@@ -209,16 +224,16 @@ STARTED = node_pod("started", app("main", 2), is_started=True, phase="Running")
 )
 def test_who_asks(pods, asked, known, expected):
     """Each fact that tells pods apart does so alone."""
-    assert who(identify(asked, view(*pods, **known))) == expected
+    assert requester(identify(asked, view(*pods, **known))) == expected
 
 
 def test_the_plan_comes_with_the_container():
     """Who is known brings along what was planned for it on this node, if anything."""
-    found = identify(ask("abcd", 2), view(PAIR))
+    found = identify(request("abcd", 2), view(PAIR))
     assert isinstance(found, Identified)
     assert found.planned == ("a", "b")
     elsewhere = node_pod("pair", app("main", 2), plan={"main": "ab"}, node="n2")
-    found = identify(ask("abcd", 2), view(elsewhere))
+    found = identify(request("abcd", 2), view(elsewhere))
     assert isinstance(found, Identified)
     assert found.planned == ()
 
@@ -227,14 +242,16 @@ def test_an_allocation_without_a_question_is_put_down_to_whom_the_devices_were_h
     """The kubelet gives what init containers left without asking; the books still have to know."""
     pod = node_pod("p", init("first", 3), app("main", 2))
     known = {"grants": (holding(pod, "first", *"abc"),)}
-    assert who(identify(Ask.given(GPU, "ac"), view(pod, **known))) == ("p", "main")
-    assert who(identify(Ask.given(GPU, "ad"), view(pod, **known))) is None
-    assert who(identify(Ask.given(GPU, "ac"), view(pod, **known, is_fresh=False))) == ("p", "main")
+    assert requester(identify(DeviceRequest.given(GPU, "ac"), view(pod, **known))) == ("p", "main")
+    assert requester(identify(DeviceRequest.given(GPU, "ad"), view(pod, **known))) is None
+    assert requester(
+        identify(DeviceRequest.given(GPU, "ac"), view(pod, **known, is_fresh=False))
+    ) == ("p", "main")
 
 
 def test_a_list_from_before_tells_nothing_of_a_first_container():
     """A pod that came since could ask for as many; only the list itself could tell."""
-    assert isinstance(identify(ask("abcd", 2), view(PAIR, is_fresh=False)), Nobody)
+    assert isinstance(identify(request("abcd", 2), view(PAIR, is_fresh=False)), UnknownRequester)
 
 
 GOING_ON = node_pod("on", app("one", 2), app("two", 2), plan={"one": "ab", "two": "cd"})
@@ -244,44 +261,65 @@ HANDING_ON = node_pod("on", init("one", 2), app("two", 3))
 @pytest.mark.parametrize(
     ("pod", "asked", "known", "expected"),
     [
-        pytest.param(GOING_ON, ask("cdef", 2), {}, ("on", "two"), id="its device is missing"),
-        pytest.param(GOING_ON, ask("acdef", 2), {}, None, id="a device of it is free"),
-        pytest.param(GOING_ON, ask("cdef", 3), {}, None, id="another number"),
+        pytest.param(GOING_ON, request("cdef", 2), {}, ("on", "two"), id="its device is missing"),
+        pytest.param(GOING_ON, request("acdef", 2), {}, None, id="a device of it is free"),
+        pytest.param(GOING_ON, request("cdef", 3), {}, None, id="another number"),
         pytest.param(
             GOING_ON,
-            ask("cdef", 2),
+            request("cdef", 2),
             {"steady": letters("cdef")},
             None,
             id="missing may mean unwell",
         ),
         pytest.param(
-            GOING_ON, ask("cdef", 2), {"decides_alone": True}, None, id="not all that is free shows"
+            GOING_ON,
+            request("cdef", 2),
+            {"decides_alone": True},
+            None,
+            id="not all that is free shows",
         ),
-        pytest.param(GOING_ON, ask("cdef", 2), {"grants": ()}, None, id="nothing given yet"),
+        pytest.param(GOING_ON, request("cdef", 2), {"grants": ()}, None, id="nothing given yet"),
         pytest.param(
-            GOING_ON, ask("cdef", 2), {"refused": frozenset({"uid-on"})}, None, id="refused since"
+            GOING_ON,
+            request("cdef", 2),
+            {"refused": frozenset({"uid-on"})},
+            None,
+            id="refused since",
         ),
         pytest.param(
-            replace(GOING_ON, is_started=True), ask("cdef", 2), {}, None, id="it was no admission"
+            replace(GOING_ON, is_started=True),
+            request("cdef", 2),
+            {},
+            None,
+            id="it was no admission",
         ),
         pytest.param(
-            HANDING_ON, ask("abcd", 3, "ab"), {}, ("on", "two"), id="its devices must be included"
+            HANDING_ON,
+            request("abcd", 3, "ab"),
+            {},
+            ("on", "two"),
+            id="its devices must be included",
         ),
-        pytest.param(HANDING_ON, ask("abcd", 3), {}, None, id="they need not"),
+        pytest.param(HANDING_ON, request("abcd", 3), {}, None, id="they need not"),
     ],
 )
 def test_an_admission_that_goes_on_needs_no_list(pod, asked, known, expected):
     """Containers of one pod follow each other: the second one costs no reading of the list."""
     grants = (holding(PAIR, "main", "x"), holding(pod, "one", "a", "b"))
     known = {"grants": grants, "steady": letters("abcdefgh"), **known}
-    assert who(identify(asked, view(pod, PAIR, is_fresh=False, **known))) == expected
+    assert requester(identify(asked, view(pod, PAIR, is_fresh=False, **known))) == expected
 
 
 def test_a_running_pod_that_lacks_as_many_disturbs_an_admission_that_goes_on():
     """Its container may start again at any moment, between two containers of another pod."""
     known = {"grants": (holding(GOING_ON, "one", "a", "b"),), "steady": letters("abcd")}
-    assert who(identify(ask("cd", 2), view(GOING_ON, is_fresh=False, **known))) is not None
-    assert who(identify(ask("cd", 2), view(GOING_ON, STARTED, is_fresh=False, **known))) is None
+    assert (
+        requester(identify(request("cd", 2), view(GOING_ON, is_fresh=False, **known))) is not None
+    )
+    assert (
+        requester(identify(request("cd", 2), view(GOING_ON, STARTED, is_fresh=False, **known)))
+        is None
+    )
 
 
 def test_devices_that_nobody_could_put_down_make_a_single_candidate_uncertain():
@@ -289,22 +327,22 @@ def test_devices_that_nobody_could_put_down_make_a_single_candidate_uncertain():
     stray = Holding("", "", "", GPU, ("x", "y"))
     pod = node_pod("p", init("first", 2), app("main", 3))
     known = {"grants": (stray,)}
-    assert who(identify(ask("abcd", 2), view(PAIR, **known))) == ["pair"]
-    assert who(identify(ask("xyab", 2), view(PAIR, **known))) == ("pair", "main")
+    assert requester(identify(request("abcd", 2), view(PAIR, **known))) == ["pair"]
+    assert requester(identify(request("xyab", 2), view(PAIR, **known))) == ("pair", "main")
     active = {**known, "active": frozenset({("default", "p")})}
-    assert who(identify(ask("xyab", 3, "xy"), view(pod, **active))) == ("p", "main")
-    assert who(identify(ask("xyab", 4, "xy"), view(pod, **active))) is None
-    assert who(identify(ask("xyab", 3, "xy"), view(pod, PAIR, **known))) is None
+    assert requester(identify(request("xyab", 3, "xy"), view(pod, **active))) == ("p", "main")
+    assert requester(identify(request("xyab", 4, "xy"), view(pod, **active))) is None
+    assert requester(identify(request("xyab", 3, "xy"), view(pod, PAIR, **known))) is None
     aligned = node_pod("p", init("first", 2), app("main", 2), app("more", 2))
     alone = {**active, "decides_alone": True}
-    assert who(identify(ask("xabc", 3, "xa"), view(pod, **alone))) == ("p", "main")
-    assert who(identify(ask("xabc", 2, "xa"), view(aligned, **alone))) == ["p", "p", "p"]
-    assert who(identify(ask("xabc", 4, "xa"), view(aligned, **alone))) is None
-    assert who(identify(ask("abcd", 2, "a"), view(aligned, **alone))) == ["p", "p", "p"]
+    assert requester(identify(request("xabc", 3, "xa"), view(pod, **alone))) == ("p", "main")
+    assert requester(identify(request("xabc", 2, "xa"), view(aligned, **alone))) == ["p", "p", "p"]
+    assert requester(identify(request("xabc", 4, "xa"), view(aligned, **alone))) is None
+    assert requester(identify(request("abcd", 2, "a"), view(aligned, **alone))) == ["p", "p", "p"]
     named = {**alone, "holdings": (holding(PAIR, "main", "x", "y"),)}
-    assert who(identify(ask("abcd", 2, "a"), view(aligned, **named))) == ("p", "first")
+    assert requester(identify(request("abcd", 2, "a"), view(aligned, **named))) == ("p", "first")
     late = {**known, "active": frozenset({("default", "started")})}
-    assert who(identify(ask("abcd", 2), view(STARTED, **late))) == ["started"]
+    assert requester(identify(request("abcd", 2), view(STARTED, **late))) == ["started"]
 
 
 def test_what_others_wait_for_is_reserved():
@@ -312,17 +350,17 @@ def test_what_others_wait_for_is_reserved():
     asker = node_pod("asker", app("one", 1), app("two", 1), plan={"one": "x", "two": "y"})
     over = node_pod("over", app("main", 1), plan={"main": "z"}, phase="Failed")
     known = view(asker, PAIR, QUAD, over, grants=(holding(QUAD, "main", *"efgh"),))
-    identity = identify(ask("xyabc", 1), known)
-    assert who(identity) == ("asker", "one")
+    identity = identify(request("xyabc", 1), known)
+    assert requester(identity) == ("asker", "one")
     assert reserved_for_others(identity, known) == letters("yab")
-    assert reserved_for_others(Nobody("a test"), known) == letters("xyab")
+    assert reserved_for_others(UnknownRequester("a test"), known) == letters("xyab")
 
 
 def test_an_init_container_may_have_what_its_own_pod_gets_later():
     """It hands its devices on, so that they are best taken from there."""
     pod = node_pod("p", init("first", 1), app("main", 1), plan={"first": "b", "main": "b"})
     known = view(pod, TWIN)
-    assert reserved_for_others(identify(ask("abcd", 1), known), known) == letters("cd")
+    assert reserved_for_others(identify(request("abcd", 1), known), known) == letters("cd")
 
 
 # --- A model of the kubelet ------------------------------------------------------------------
@@ -341,19 +379,19 @@ class Prober:
     settled: frozenset[str] = frozenset()
     steady: set[str] = field(default_factory=set)
     refuses: bool = False
-    answered: tuple[frozenset[str], Identity] | None = None
+    answered: tuple[frozenset[str], Requester] | None = None
     seen: list[str] = field(default_factory=list)
 
-    def prefer(self, ask: Ask):
+    def prefer(self, request: DeviceRequest):
         """GetPreferredAllocation."""
-        identity = self.find(ask)
+        identity = self.find(request)
         if self.refuses:
             if isinstance(identity, Identified):
                 self.refused.add(identity.pod.uid)
             raise Rejected
-        free = sorted(ask.available - ask.must_include)
-        more = self.kubelet.random.sample(free, ask.size - len(ask.must_include))
-        answer = ask.must_include | frozenset(more)
+        free = sorted(request.available - request.must_include)
+        more = self.kubelet.random.sample(free, request.size - len(request.must_include))
+        answer = request.must_include | frozenset(more)
         self.answered = (answer, identity)
         return answer
 
@@ -363,13 +401,13 @@ class Prober:
         if answered is not None and answered[0] == frozenset(ids):
             identity = answered[1]
         else:
-            identity = self.find(Ask.given(resource, ids))
+            identity = self.find(DeviceRequest.given(resource, ids))
         uid, container = None, ""
         if isinstance(identity, Identified):
             uid, container = identity.pod.uid, identity.container.name
         self.grants.append(Holding("", "", container, resource, tuple(ids), uid))
 
-    def find(self, asked: Ask) -> Identity:
+    def find(self, asked: DeviceRequest) -> Requester:
         """First what is known, then a fresh list, then PodResources."""
         identity = self.look(asked, "cache", is_fresh=False)
         if isinstance(identity, Identified):
@@ -395,12 +433,12 @@ class Prober:
         """What the kubelet wrote down, if we read it."""
         return self.kubelet.checkpoint() if self.reads_checkpoint else ()
 
-    def look(self, asked: Ask, stage: str, **known) -> Identity:
+    def look(self, asked: DeviceRequest, stage: str, **known) -> Requester:
         """One stage; whatever it is sure of must be so."""
         known = {"is_fresh": True, "holdings": self.checkpoint(), **known}
         identity = identify(
             asked,
-            NodeView(
+            AdmissionView(
                 NODE,
                 OURS,
                 self.pods,

@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugin.allocation import Ambiguous, Ask, Chosen, Identified, Identity, Nobody, Refusal, choose
+from plugin.allocation import (
+    Allocation,
+    AllocationRefusal,
+    Ambiguous,
+    DeviceRequest,
+    Identified,
+    Requester,
+    UnknownRequester,
+    choose_devices,
+)
 from plugin.allocation.best_set import LEAST_HARM, knows, requires, serves, told
-from plugin.allocation.preferred_allocation import RefusalReason, Supply, Why
+from plugin.allocation.preferred_allocation import AllocationBasis, RefusalReason, Supply
 from plugin.machine import Device, Resource, SharedPolicy
 from tests.machines import NVLINK, machine
 from tests.strategies import node_topologies
@@ -21,7 +30,7 @@ from topology.model import Gpu, NodeTopology, PcieLevel
 from topology.recordings import load_recording
 from topology.select import Selected, build_machine, select_set
 
-NOBODY = Nobody("a test")
+NOBODY = UnknownRequester("a test")
 AFFINITY, POLICY = "coterie.gpu/affinity", "coterie.gpu/policy"
 REQUIRED = {AFFINITY: "nvlink", POLICY: "required"}
 
@@ -43,9 +52,9 @@ PAIRS = machine(
 SUPPLY = Supply(gpus(*"abcdefgh"), build_machine(PAIRS))
 
 
-def ask(available: str, size: int, must: str = "") -> Ask:
+def request(available: str, size: int, must: str = "") -> DeviceRequest:
     """A question of the kubelet."""
-    return Ask(GPU, frozenset(available), frozenset(must), size)
+    return DeviceRequest(GPU, frozenset(available), frozenset(must), size)
 
 
 def asker(planned: str = "", annotations: dict[str, str] | None = None) -> Identified:
@@ -55,75 +64,117 @@ def asker(planned: str = "", annotations: dict[str, str] | None = None) -> Ident
     return Identified(pod, container, tuple(planned))
 
 
-def got(answer: Chosen | Refusal) -> object:
+def got(answer: Allocation | AllocationRefusal) -> object:
     """Ids and why, or the reason of a refusal."""
-    if isinstance(answer, Refusal):
+    if isinstance(answer, AllocationRefusal):
         return answer.reason
     return "".join(answer.ids), answer.why
 
 
-def choice(asked: Ask, who: Identity, supply: Supply) -> Chosen:
+def choice(asked: DeviceRequest, requester: Requester, supply: Supply) -> Allocation:
     """The answer, where there is one."""
-    answer = choose(asked, who, supply)
-    assert isinstance(answer, Chosen)
+    answer = choose_devices(asked, requester, supply)
+    assert isinstance(answer, Allocation)
     return answer
 
 
-def refusal(asked: Ask, who: Identity, supply: Supply) -> Refusal:
+def refusal(asked: DeviceRequest, requester: Requester, supply: Supply) -> AllocationRefusal:
     """The refusal, where there is one."""
-    answer = choose(asked, who, supply)
-    assert isinstance(answer, Refusal)
+    answer = choose_devices(asked, requester, supply)
+    assert isinstance(answer, AllocationRefusal)
     return answer
 
 
 @pytest.mark.parametrize(
     ("asked", "who", "expected"),
     [
-        pytest.param(ask("abcdefgh", 2), asker("fc"), ("cf", Why.PLANNED), id="plan"),
-        pytest.param(ask("abcdefgh", 2, "c"), asker("cf"), ("cf", Why.PLANNED), id="plan holds it"),
         pytest.param(
-            ask("abdefgh", 2), asker("cd"), ("ab", Why.SUBSTITUTE), id="a device is taken"
+            request("abcdefgh", 2), asker("fc"), ("cf", AllocationBasis.PLANNED), id="plan"
         ),
         pytest.param(
-            ask("abcdefgh", 2, "e"), asker("cd"), ("ef", Why.SUBSTITUTE), id="another must be"
+            request("abcdefgh", 2, "c"),
+            asker("cf"),
+            ("cf", AllocationBasis.PLANNED),
+            id="plan holds it",
         ),
         pytest.param(
-            ask("abcdefgh", 2), asker("cde"), ("ab", Why.SUBSTITUTE), id="plan of another size"
-        ),
-        pytest.param(ask("bcd", 2), asker(), ("cd", Why.BEST), id="no plan: the best"),
-        pytest.param(ask("abce", 2), NOBODY, ("ce", Why.LEAST_HARM), id="nobody: pairs stay whole"),
-        pytest.param(ask("bcd", 1), asker(), ("b", Why.BEST), id="one GPU: pairs stay whole"),
-        pytest.param(
-            ask("ace", 2), asker("", REQUIRED), RefusalReason.REQUIRED, id="required: no such set"
+            request("abdefgh", 2),
+            asker("cd"),
+            ("ab", AllocationBasis.SUBSTITUTE),
+            id="a device is taken",
         ),
         pytest.param(
-            ask("aceghd", 2), asker("ab", REQUIRED), ("cd", Why.SUBSTITUTE), id="required: another"
+            request("abcdefgh", 2, "e"),
+            asker("cd"),
+            ("ef", AllocationBasis.SUBSTITUTE),
+            id="another must be",
         ),
         pytest.param(
-            ask("abceg", 2), asker("ac", REQUIRED), ("ab", Why.SUBSTITUTE), id="plan without link"
+            request("abcdefgh", 2),
+            asker("cde"),
+            ("ab", AllocationBasis.SUBSTITUTE),
+            id="plan of another size",
         ),
-        pytest.param(ask("a", 1), asker("", REQUIRED), ("a", Why.BEST), id="one always satisfies"),
-        pytest.param(ask("ab", 3), asker(), RefusalReason.TOO_FEW, id="too few"),
-        pytest.param(ask("abX", 3), asker(), RefusalReason.TOO_FEW, id="a device nobody knows"),
         pytest.param(
-            ask("abX", 1, "X"), asker(), RefusalReason.MUST_INCLUDE, id="and it must be included"
+            request("bcd", 2), asker(), ("cd", AllocationBasis.BEST), id="no plan: the best"
         ),
-        pytest.param(ask("abc", 1, "ab"), asker(), RefusalReason.MUST_INCLUDE, id="two of one"),
+        pytest.param(
+            request("abce", 2),
+            NOBODY,
+            ("ce", AllocationBasis.LEAST_HARM),
+            id="nobody: pairs stay whole",
+        ),
+        pytest.param(
+            request("bcd", 1), asker(), ("b", AllocationBasis.BEST), id="one GPU: pairs stay whole"
+        ),
+        pytest.param(
+            request("ace", 2),
+            asker("", REQUIRED),
+            RefusalReason.REQUIRED,
+            id="required: no such set",
+        ),
+        pytest.param(
+            request("aceghd", 2),
+            asker("ab", REQUIRED),
+            ("cd", AllocationBasis.SUBSTITUTE),
+            id="required: another",
+        ),
+        pytest.param(
+            request("abceg", 2),
+            asker("ac", REQUIRED),
+            ("ab", AllocationBasis.SUBSTITUTE),
+            id="plan without link",
+        ),
+        pytest.param(
+            request("a", 1),
+            asker("", REQUIRED),
+            ("a", AllocationBasis.BEST),
+            id="one always satisfies",
+        ),
+        pytest.param(request("ab", 3), asker(), RefusalReason.TOO_FEW, id="too few"),
+        pytest.param(request("abX", 3), asker(), RefusalReason.TOO_FEW, id="a device nobody knows"),
+        pytest.param(
+            request("abX", 1, "X"),
+            asker(),
+            RefusalReason.MUST_INCLUDE,
+            id="and it must be included",
+        ),
+        pytest.param(request("abc", 1, "ab"), asker(), RefusalReason.MUST_INCLUDE, id="two of one"),
     ],
 )
-def test_rules(asked, who, expected):
+def test_rules(asked, requester, expected):
     """Plan, else the pod's policy, else the least harm; what is required or nothing."""
-    assert got(choose(asked, who, SUPPLY)) == expected
+    assert got(choose_devices(asked, requester, SUPPLY)) == expected
 
 
 def test_a_wish_that_cannot_be_had_is_noted():
     """A preferred pod gets the next best, and a report says so."""
-    answer = choice(ask("ace", 2), asker("ab", {AFFINITY: "nvlink"}), SUPPLY)
+    answer = choice(request("ace", 2), asker("ab", {AFFINITY: "nvlink"}), SUPPLY)
     assert answer.notes == (
         "plan of default/p container main cannot be kept: b cannot be had",
         "no free set has affinity nvlink",
     )
-    answer = choice(ask("ab", 2), asker("", {"coterie.gpu/nic": "preferred"}), SUPPLY)
+    answer = choice(request("ab", 2), asker("", {"coterie.gpu/nic": "preferred"}), SUPPLY)
     assert answer.notes == ("no free set has an RDMA NIC within PXB",)
 
 
@@ -138,13 +189,13 @@ def test_a_wish_that_cannot_be_had_is_noted():
 )
 def test_why_a_plan_is_not_kept_is_told(planned, must, told_as):
     """The extender's promise was broken: people want to know by what."""
-    answer = choice(ask("abcdefgh", 2, must), asker(planned, REQUIRED), SUPPLY)
+    answer = choice(request("abcdefgh", 2, must), asker(planned, REQUIRED), SUPPLY)
     assert answer.notes == (f"plan of default/p container main cannot be kept: {told_as}",)
 
 
 def test_a_refusal_says_what_was_required_and_what_became_of_the_plan():
     """The message ends in the pod's status, where the user reads it."""
-    answer = choose(ask("ace", 2), asker("ab", REQUIRED), SUPPLY)
+    answer = choose_devices(request("ace", 2), asker("ab", REQUIRED), SUPPLY)
     assert str(answer) == (
         "what the pod requires cannot be had: affinity nvlink: no free GPU set has the required "
         "affinity; plan of default/p container main cannot be kept: b cannot be had"
@@ -164,51 +215,78 @@ def test_a_refusal_says_what_was_required_and_what_became_of_the_plan():
 )
 def test_conditions_are_never_lessened(annotations, reason):
     """A NIC that is required and a minimum bandwidth are conditions, whatever the policy."""
-    answer = refusal(ask("abcdefgh", 2), asker("", annotations), SUPPLY)
+    answer = refusal(request("abcdefgh", 2), asker("", annotations), SUPPLY)
     assert got(answer) is RefusalReason.REQUIRED
     assert answer.detail.startswith(reason)
 
 
 def test_annotations_that_cannot_be_read_count_as_none():
     """The kubelet has admitted the pod: an error now would fail it for good."""
-    answer = choice(ask("bcd", 2), asker("", {AFFINITY: "nvlnk"}), SUPPLY)
-    assert got(answer) == ("cd", Why.BEST)
+    answer = choice(request("bcd", 2), asker("", {AFFINITY: "nvlnk"}), SUPPLY)
+    assert got(answer) == ("cd", AllocationBasis.BEST)
     assert "placed by default: annotation coterie.gpu/affinity is 'nvlnk'" in answer.notes[0]
 
 
 def test_a_device_that_is_unwell_is_not_given_though_the_kubelet_offers_it():
     """The list that says so may still be on its way to the kubelet."""
     unwell = replace(SUPPLY, unhealthy=frozenset("c"))
-    assert got(choose(ask("abcd", 2), asker("cd"), unwell)) == ("ab", Why.SUBSTITUTE)
-    assert got(choose(ask("cd", 2), asker("cd"), unwell)) is RefusalReason.TOO_FEW
-    assert got(choose(ask("abcd", 2, "c"), asker("cd"), unwell)) is RefusalReason.MUST_INCLUDE
+    assert got(choose_devices(request("abcd", 2), asker("cd"), unwell)) == (
+        "ab",
+        AllocationBasis.SUBSTITUTE,
+    )
+    assert got(choose_devices(request("cd", 2), asker("cd"), unwell)) is RefusalReason.TOO_FEW
+    assert (
+        got(choose_devices(request("abcd", 2, "c"), asker("cd"), unwell))
+        is RefusalReason.MUST_INCLUDE
+    )
 
 
 def test_what_others_wait_for_is_left_to_them_where_there_is_something_else():
     """A pod without a plan takes the worse set rather than another pod's planned one."""
     reserved = replace(SUPPLY, reserved=frozenset("ab"))
-    assert got(choose(ask("abcd", 2), asker(), reserved)) == ("cd", Why.BEST)
-    assert got(choose(ask("abce", 2), asker(), reserved)) == ("ce", Why.BEST)
-    assert got(choose(ask("abc", 2), asker(), reserved)) == ("ab", Why.BEST)
-    assert got(choose(ask("abce", 2), asker("", REQUIRED), reserved)) == ("ab", Why.BEST)
-    assert got(choose(ask("abcd", 2, "a"), asker(), reserved)) == ("ab"[0] + "c", Why.BEST)
+    assert got(choose_devices(request("abcd", 2), asker(), reserved)) == (
+        "cd",
+        AllocationBasis.BEST,
+    )
+    assert got(choose_devices(request("abce", 2), asker(), reserved)) == (
+        "ce",
+        AllocationBasis.BEST,
+    )
+    assert got(choose_devices(request("abc", 2), asker(), reserved)) == ("ab", AllocationBasis.BEST)
+    assert got(choose_devices(request("abce", 2), asker("", REQUIRED), reserved)) == (
+        "ab",
+        AllocationBasis.BEST,
+    )
+    assert got(choose_devices(request("abcd", 2, "a"), asker(), reserved)) == (
+        "ab"[0] + "c",
+        AllocationBasis.BEST,
+    )
 
 
 def test_of_several_that_may_ask_the_first_plan_that_can_be_had_serves():
     """Equal plans may be swapped; what one of them requires holds for whichever asks."""
     one, other = asker("ab"), asker("cd")
     both = Ambiguous((one, other))
-    assert got(choose(ask("abcd", 2), both, SUPPLY)) == ("ab", Why.SWAPPED)
-    assert got(choose(ask("bcd", 2), both, SUPPLY)) == ("cd", Why.SWAPPED)
-    assert got(choose(ask("bde", 2), both, SUPPLY)) == ("bd", Why.SUBSTITUTE)
+    assert got(choose_devices(request("abcd", 2), both, SUPPLY)) == ("ab", AllocationBasis.SWAPPED)
+    assert got(choose_devices(request("bcd", 2), both, SUPPLY)) == ("cd", AllocationBasis.SWAPPED)
+    assert got(choose_devices(request("bde", 2), both, SUPPLY)) == (
+        "bd",
+        AllocationBasis.SUBSTITUTE,
+    )
     strict = Ambiguous((asker("ac"), asker("cd", REQUIRED)))
-    assert got(choose(ask("abcd", 2), strict, SUPPLY)) == ("cd", Why.SWAPPED)
-    assert got(choose(ask("abc", 2), strict, SUPPLY)) == ("ab", Why.SUBSTITUTE)
-    assert got(choose(ask("ac", 2), strict, SUPPLY)) is RefusalReason.REQUIRED
-    answer = refusal(ask("ac", 2), Ambiguous((asker(), asker("", REQUIRED))), SUPPLY)
+    assert got(choose_devices(request("abcd", 2), strict, SUPPLY)) == (
+        "cd",
+        AllocationBasis.SWAPPED,
+    )
+    assert got(choose_devices(request("abc", 2), strict, SUPPLY)) == (
+        "ab",
+        AllocationBasis.SUBSTITUTE,
+    )
+    assert got(choose_devices(request("ac", 2), strict, SUPPLY)) is RefusalReason.REQUIRED
+    answer = refusal(request("ac", 2), Ambiguous((asker(), asker("", REQUIRED))), SUPPLY)
     assert answer.detail.startswith("affinity nvlink: ")
     unplanned = Ambiguous((asker(), asker()))
-    assert got(choose(ask("bcd", 2), unplanned, SUPPLY)) == ("cd", Why.BEST)
+    assert got(choose_devices(request("bcd", 2), unplanned, SUPPLY)) == ("cd", AllocationBasis.BEST)
 
 
 def test_requirements_that_exclude_each_other_refuse():
@@ -220,7 +298,7 @@ def test_requirements_that_exclude_each_other_refuse():
     )
     supply = Supply(gpus(*"abc"), build_machine(split))
     linked, switched = asker("", REQUIRED), asker("", {AFFINITY: "switch", POLICY: "required"})
-    answer = refusal(ask("abc", 2), Ambiguous((linked, switched)), supply)
+    answer = refusal(request("abc", 2), Ambiguous((linked, switched)), supply)
     assert got(answer) is RefusalReason.REQUIRED
     assert "no set serves every pod that may be asking" in answer.detail
 
@@ -234,8 +312,8 @@ def test_requirements_that_can_be_met_together_are():
     )
     supply = Supply(gpus(*"abcd"), build_machine(split))
     linked, switched = asker("", REQUIRED), asker("", {AFFINITY: "switch", POLICY: "required"})
-    answer = choice(ask("abcd", 2), Ambiguous((linked, switched)), supply)
-    assert got(answer) == ("cd", Why.BEST)
+    answer = choice(request("abcd", 2), Ambiguous((linked, switched)), supply)
+    assert got(answer) == ("cd", AllocationBasis.BEST)
     assert answer.notes == ()
 
 
@@ -243,23 +321,32 @@ def test_models_are_mixed_at_last():
     """A preferred pod is better off with unlike GPUs than failed for good."""
     mixed = machine([Gpu(uuid=one, model=f"M{i // 2}") for i, one in enumerate("abcd")])
     supply = Supply(gpus(*"abcd"), build_machine(mixed), reserved=frozenset("cd"))
-    assert got(choose(ask("acd", 2), asker(), supply)) == ("cd", Why.BEST)
-    answer = choice(ask("acb", 3), asker(), supply)
-    assert got(answer) == ("abc", Why.BEST)
+    assert got(choose_devices(request("acd", 2), asker(), supply)) == ("cd", AllocationBasis.BEST)
+    answer = choice(request("acb", 3), asker(), supply)
+    assert got(answer) == ("abc", AllocationBasis.BEST)
     assert answer.notes == ("no free GPUs of one model are as many: models are mixed",)
     strict = asker("", {"coterie.gpu/min-bandwidth": "1"})
-    assert got(choose(ask("acb", 3), strict, supply)) is RefusalReason.REQUIRED
+    assert got(choose_devices(request("acb", 3), strict, supply)) is RefusalReason.REQUIRED
 
 
 def test_without_a_topology_the_machine_s_order_decides():
     """And nothing can be required of two devices or more: nobody knows how they are connected."""
     for known in (None, build_machine(named(machine([Gpu()] * 2)))):
         supply = Supply(gpus(*"dcba"), known)
-        assert got(choose(ask("abcd", 2), asker(), supply)) == ("dc", Why.BEST)
-        assert got(choose(ask("abcd", 2), NOBODY, supply)) == ("dc", Why.LEAST_HARM)
-        assert got(choose(ask("abcd", 2), asker("ab", REQUIRED), supply)) == ("ba", Why.PLANNED)
-        answer = choose(ask("abcd", 2), asker("", REQUIRED), supply)
-        assert answer == Refusal(
+        assert got(choose_devices(request("abcd", 2), asker(), supply)) == (
+            "dc",
+            AllocationBasis.BEST,
+        )
+        assert got(choose_devices(request("abcd", 2), NOBODY, supply)) == (
+            "dc",
+            AllocationBasis.LEAST_HARM,
+        )
+        assert got(choose_devices(request("abcd", 2), asker("ab", REQUIRED), supply)) == (
+            "ba",
+            AllocationBasis.PLANNED,
+        )
+        answer = choose_devices(request("abcd", 2), asker("", REQUIRED), supply)
+        assert answer == AllocationRefusal(
             RefusalReason.REQUIRED, "affinity nvlink: how these devices are connected is unknown"
         )
 
@@ -267,39 +354,45 @@ def test_without_a_topology_the_machine_s_order_decides():
 def test_a_wish_is_no_requirement_where_nobody_knows_the_links():
     """Nor is a level that one device always has."""
     supply = Supply(gpus(*"abcd"))
-    assert got(choose(ask("abcd", 2), asker("", {AFFINITY: "nvlink"}), supply)) == ("ab", Why.BEST)
-    assert got(choose(ask("abcd", 1), asker("", REQUIRED), supply)) == ("a", Why.BEST)
+    assert got(choose_devices(request("abcd", 2), asker("", {AFFINITY: "nvlink"}), supply)) == (
+        "ab",
+        AllocationBasis.BEST,
+    )
+    assert got(choose_devices(request("abcd", 1), asker("", REQUIRED), supply)) == (
+        "a",
+        AllocationBasis.BEST,
+    )
 
 
 def test_replicas_are_spread_or_packed():
     """A container never shares a GPU with itself while there is another."""
     supply = Supply(replicas(2, "a", "b"))
-    asked = Ask(GPU, frozenset({"a::0", "a::1", "b::1"}), frozenset(), 1)
+    asked = DeviceRequest(GPU, frozenset({"a::0", "a::1", "b::1"}), frozenset(), 1)
     assert choice(asked, asker(), supply).ids == ("a::0",)
     packed = replace(supply, shared_policy=SharedPolicy.PACKED)
     assert choice(asked, asker(), packed).ids == ("b::1",)
     assert choice(replace(asked, size=2), asker(), supply).ids == ("a::0", "b::1")
     assert choice(replace(asked, size=3), asker(), supply).ids == ("a::0", "a::1", "b::1")
     one_only = replace(supply, is_one_only=True)
-    assert got(choose(replace(asked, size=2), asker(), one_only)) is RefusalReason.ONE_ONLY
+    assert got(choose_devices(replace(asked, size=2), asker(), one_only)) is RefusalReason.ONE_ONLY
     assert choice(asked, asker(), one_only).ids == ("a::0",)
-    assert got(choose(ask("ab", 2), asker(), replace(SUPPLY, is_one_only=True))) == (
+    assert got(choose_devices(request("ab", 2), asker(), replace(SUPPLY, is_one_only=True))) == (
         "ab",
-        Why.BEST,
+        AllocationBasis.BEST,
     )
 
 
 def test_a_replica_that_is_unwell_is_not_taken():
     """It counts as neither free nor taken."""
     supply = Supply(replicas(2, "a", "b"), unhealthy=frozenset({"a::0"}))
-    asked = Ask(GPU, frozenset({"a::1", "b::0", "b::1"}), frozenset(), 1)
+    asked = DeviceRequest(GPU, frozenset({"a::1", "b::0", "b::1"}), frozenset(), 1)
     assert choice(asked, asker(), supply).ids == ("a::1",)
 
 
 def test_instances_are_packed_even_where_their_topology_is_known():
     """What they are to each other is the same everywhere; whole GPUs are worth keeping."""
     resource = instances(2, 2)
-    asked = Ask(resource.name, frozenset({"M0-0", "M0-1", "M1-1"}), frozenset(), 1)
+    asked = DeviceRequest(resource.name, frozenset({"M0-0", "M0-1", "M1-1"}), frozenset(), 1)
     known = build_machine(machine([Gpu(uuid=one.id) for one in resource.devices]))
     for supply in (Supply(resource), Supply(resource, known)):
         assert choice(asked, asker(), supply).ids == ("M1-1",)
@@ -312,7 +405,9 @@ def test_instances_are_packed_even_where_their_topology_is_known():
 def test_counted_devices_are_reserved_and_packed_too():
     """Instances can be planned for, and a GPU that another profile uses is no whole one."""
     resource = instances(2, 2)
-    asked = Ask(resource.name, frozenset(one.id for one in resource.devices), frozenset(), 1)
+    asked = DeviceRequest(
+        resource.name, frozenset(one.id for one in resource.devices), frozenset(), 1
+    )
     reserved = Supply(resource, reserved=frozenset({"M0-0", "M0-1"}))
     assert choice(asked, asker(), reserved).ids == ("M1-0",)
     busy = Supply(resource, busy_gpus=frozenset({"G1"}))
@@ -361,10 +456,10 @@ def test_an_answer_is_what_was_asked_and_no_requirement_is_lessened(topology, wi
         unhealthy=frozenset(one for one in ids if one not in must and chance.random() < 0.1),
         reserved=frozenset(one for one in ids if chance.random() < 0.3),
     )
-    who = asker("".join(planned), wishes)
-    asked = Ask(GPU, frozenset(some), must, size)
-    answer = choose(asked, who, supply)
-    assert choose(asked, who, supply) == answer
+    requester = asker("".join(planned), wishes)
+    asked = DeviceRequest(GPU, frozenset(some), must, size)
+    answer = choose_devices(asked, requester, supply)
+    assert choose_devices(asked, requester, supply) == answer
     policy = parse_policy(wishes)
     usable = asked.available - supply.unhealthy
     fitting = [
@@ -372,7 +467,7 @@ def test_an_answer_is_what_was_asked_and_no_requirement_is_lessened(topology, wi
         for one in combinations(sorted(usable), size)
         if must <= set(one) and serves(frozenset(one), policy, known)
     ]
-    if isinstance(answer, Refusal):
+    if isinstance(answer, AllocationRefusal):
         assert not fitting
         assert answer.reason is RefusalReason.TOO_FEW or requires(policy, size)
         return
@@ -382,9 +477,13 @@ def test_an_answer_is_what_was_asked_and_no_requirement_is_lessened(topology, wi
     if requires(policy, size):
         assert frozenset(answer.ids) in fitting
     is_kept = frozenset(planned) in fitting
-    assert (answer.why is Why.PLANNED) == (is_kept and bool(planned))
+    assert (answer.why is AllocationBasis.PLANNED) == (is_kept and bool(planned))
     spared = usable - supply.reserved | must
-    if answer.why is not Why.PLANNED and len(spared) >= size and not requires(policy, size):
+    if (
+        answer.why is not AllocationBasis.PLANNED
+        and len(spared) >= size
+        and not requires(policy, size)
+    ):
         models = {gpu.model for gpu in topology.gpus}
         if policy.affinity is Affinity.NONE or (len(models) == 1 and None not in models):
             assert set(answer.ids) <= spared
@@ -404,7 +503,7 @@ def test_without_a_plan_the_answer_is_the_core_s(name):
             found = select_set(known, available=mask, size=size)
             assert isinstance(found, Selected)
             free = frozenset(one for i, one in enumerate(ids) if mask >> i & 1)
-            answer = choice(Ask(GPU, free, frozenset(), size), asker(), supply)
+            answer = choice(DeviceRequest(GPU, free, frozenset(), size), asker(), supply)
             assert answer.ids == tuple(ids[i] for i in found.gpus)
 
 
@@ -420,12 +519,12 @@ def test_a_machine_that_lacks_a_device_does_not_know_it():
 def test_an_init_container_is_chosen_for_like_any_other():
     """What it hands on is the kubelet's doing."""
     container = init("first", 2)
-    who = Identified(node_pod("p", container), container, ("a", "b"))
-    assert choice(ask("abc", 2), who, SUPPLY).ids == ("a", "b")
+    requester = Identified(node_pod("p", container), container, ("a", "b"))
+    assert choice(request("abc", 2), requester, SUPPLY).ids == ("a", "b")
 
 
 def test_device_order_is_the_resource_s():
     """Not the topology's, nor that of the ids."""
     devices = tuple(Device(one, i, one) for i, one in enumerate("hgfedcba"))
     supply = replace(SUPPLY, resource=Resource(GPU, devices))
-    assert choice(ask("abcd", 2), asker("ad"), supply).ids == ("d", "a")
+    assert choice(request("abcd", 2), asker("ad"), supply).ids == ("d", "a")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from kube.client import TopologyManager, kubelet_endpoint
+from kube.client import TopologyManagerSettings, kubelet_endpoint
 from kube.settings import FieldNames, names_of
 from plugin.config import KubeletPlaces, Mode, Settings
 from plugin.errors import SettingsError
@@ -131,11 +131,11 @@ def test_topology_manager():
     """Unknown unless a policy is given; its scope is then the kubelet's default."""
     assert BARE.topology_manager is None
     policy = TopologyManagerPolicy.RESTRICTED
-    assert settings(topology_manager_policy="restricted").topology_manager == TopologyManager(
-        policy, TopologyManagerScope.CONTAINER
-    )
+    assert settings(
+        topology_manager_policy="restricted"
+    ).topology_manager == TopologyManagerSettings(policy, TopologyManagerScope.CONTAINER)
     both = settings(topology_manager_policy="restricted", topology_manager_scope="pod")
-    assert both.topology_manager == TopologyManager(policy, TopologyManagerScope.POD)
+    assert both.topology_manager == TopologyManagerSettings(policy, TopologyManagerScope.POD)
 
 
 def test_the_node_must_have_a_name():

@@ -4,37 +4,37 @@ from __future__ import annotations
 
 import asyncio
 
-from plugin.deviceplugin import ListedDevice, Listing
+from plugin.deviceplugin import DeviceList, ListedDevice
 
 A, B = ListedDevice("a"), ListedDevice("b")
 
 
 def test_the_list_is_what_was_put_there_last():
     """The kubelet is told what is so, whether well or not."""
-    listing = Listing([A])
-    assert listing.replace([B, ListedDevice("a", is_healthy=False)])
-    assert listing.devices == (B, ListedDevice("a", is_healthy=False))
-    assert listing.ids == {"a", "b"}
+    device_list = DeviceList([A])
+    assert device_list.replace([B, ListedDevice("a", is_healthy=False)])
+    assert device_list.devices == (B, ListedDevice("a", is_healthy=False))
+    assert device_list.ids == {"a", "b"}
 
 
 def test_the_same_again_is_no_change():
     """A message to the kubelet makes it write its checkpoint, so nothing is sent for nothing."""
-    listing = Listing([A, B])
-    assert not listing.replace(iter((A, B)))
-    assert listing.replace([ListedDevice("a", numa_node=0), B])
+    device_list = DeviceList([A, B])
+    assert not device_list.replace(iter((A, B)))
+    assert device_list.replace([ListedDevice("a", numa_node=0), B])
 
 
 def test_whoever_waits_gets_the_newest():
     """Somebody slow is told once where there were several changes, and everybody is told."""
 
     async def go():
-        listing = Listing([A])
-        waiting = [asyncio.create_task(listing.changed_from((A,))) for _ in range(2)]
+        device_list = DeviceList([A])
+        waiting = [asyncio.create_task(device_list.changed_from((A,))) for _ in range(2)]
         await asyncio.sleep(0)
-        listing.replace([B])
-        listing.replace([A, B])
+        device_list.replace([B])
+        device_list.replace([A, B])
         assert await asyncio.gather(*waiting) == [(A, B), (A, B)]
-        assert await listing.changed_from((A,)) == (A, B)
+        assert await device_list.changed_from((A,)) == (A, B)
 
     asyncio.run(go())
 
@@ -43,15 +43,15 @@ def test_a_change_that_was_taken_back_is_none():
     """What was seen is what is: there is nothing to tell."""
 
     async def go():
-        listing = Listing([A])
-        waiting = asyncio.create_task(listing.changed_from((A,)))
+        device_list = DeviceList([A])
+        waiting = asyncio.create_task(device_list.changed_from((A,)))
         await asyncio.sleep(0)
-        listing.replace([B])
-        listing.replace([A])
+        device_list.replace([B])
+        device_list.replace([A])
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not waiting.done()
-        listing.replace([])
+        device_list.replace([])
         assert await waiting == ()
 
     asyncio.run(go())

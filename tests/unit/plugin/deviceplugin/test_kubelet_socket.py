@@ -40,9 +40,9 @@ def test_a_socket_that_is_there_is_known_at_once(root):
 
     async def go():
         async with watched(path) as one:
-            mark = one.mark
-            assert mark is not None
-            assert await one.other_than(None) == mark
+            socket_id = one.socket_id
+            assert socket_id is not None
+            assert await one.other_than(None) == socket_id
 
     asyncio.run(go())
 
@@ -53,12 +53,12 @@ def test_a_socket_that_appears_is_waited_for(root):
 
     async def go():
         async with watched(path) as one:
-            assert one.mark is None
+            assert one.socket_id is None
             waiting = [asyncio.create_task(one.other_than(None)) for _ in range(2)]
             await asyncio.sleep(0.02)
             assert not any(task.done() for task in waiting)
             bind(path)
-            assert await asyncio.wait_for(asyncio.gather(*waiting), 5) == [one.mark] * 2
+            assert await asyncio.wait_for(asyncio.gather(*waiting), 5) == [one.socket_id] * 2
 
     asyncio.run(go())
 
@@ -93,7 +93,7 @@ def test_what_is_no_socket_is_none(root, kind):
     async def go():
         async with watched(path) as one:
             await asyncio.sleep(0.02)
-            assert one.mark is None
+            assert one.socket_id is None
 
     asyncio.run(go())
 
@@ -105,15 +105,15 @@ def test_a_socket_that_is_gone_is_not_another_one(root):
 
     async def go():
         async with watched(path) as one:
-            mark = await one.other_than(None)
-            waiting = asyncio.create_task(one.other_than(mark))
+            socket_id = await one.other_than(None)
+            waiting = asyncio.create_task(one.other_than(socket_id))
             kept = root / "kept"
             path.rename(kept)
-            await until(lambda: one.mark is None)
+            await until(lambda: one.socket_id is None)
             await asyncio.sleep(0.02)
             assert not waiting.done()
             bind(path)
-            assert await asyncio.wait_for(waiting, 5) == one.mark
+            assert await asyncio.wait_for(waiting, 5) == one.socket_id
             assert os.path.samestat(kept.stat(), kept.stat())
 
     asyncio.run(go())

@@ -8,15 +8,15 @@ import socket
 
 import pytest
 
-from plugin.deviceplugin import Phase, Registration, ResourceServer
-from plugin.deviceplugin.registration import Timing
+from plugin.deviceplugin import Registration, RegistrationPhase, ResourceServer
+from plugin.deviceplugin.registration import RegistrationTiming
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 from tests.fake_kubelet import FakeKubelet
 from tests.unit.plugin.offers import GPU, offer, until
 
 MIG = "nvidia.com/mig-1g.10gb"
 REPLACED = "the kubelet's socket was replaced while we registered"
-QUICK = Timing(look_every_s=0.01, first_delay_s=0.02, cap_delay_s=0.2, settle_s=0.01)
+QUICK = RegistrationTiming(look_every_s=0.01, first_delay_s=0.02, cap_delay_s=0.2, settle_s=0.01)
 
 
 class Plugin:
@@ -84,14 +84,14 @@ def test_resources_are_registered_with_all_that_the_kubelet_must_know(root):
         async with running(kubelet, plugin):
             await kubelet.until_listed(GPU, 4)
             await kubelet.until_listed(MIG, 2)
-            await plugin.until(Phase.REGISTERED, 2)
+            await plugin.until(RegistrationPhase.REGISTERED, 2)
             options = pb.DevicePluginOptions(get_preferred_allocation_available=True)
             assert [kubelet.clients[one].options for one in (GPU, MIG)] == [options] * 2
-            plugin.servers[0].offer.listing.replace([])
+            plugin.servers[0].offer.device_list.replace([])
             await kubelet.until_listed(GPU, 0)
 
     asyncio.run(go())
-    assert plugin.phases == [Phase.REGISTERED] * 2
+    assert plugin.phases == [RegistrationPhase.REGISTERED] * 2
 
 
 def test_the_end_is_clean(root):
@@ -102,7 +102,7 @@ def test_the_end_is_clean(root):
     async def go():
         async with running(kubelet):
             plugin.start()
-            await plugin.until(Phase.REGISTERED, 2)
+            await plugin.until(RegistrationPhase.REGISTERED, 2)
             await plugin.stop()
             await kubelet.until(lambda: not kubelet.clients)
             assert [path.name for path in kubelet.folder.iterdir()] == ["kubelet.sock"]
@@ -118,14 +118,14 @@ def test_a_kubelet_that_comes_late_is_waited_for(root):
 
     async def go():
         async with running(plugin):
-            await plugin.until(Phase.WAITING)
+            await plugin.until(RegistrationPhase.WAITING)
             await asyncio.sleep(0.1)
             async with running(kubelet):
                 await kubelet.until_listed(GPU, 4)
-                await plugin.until(Phase.REGISTERED)
+                await plugin.until(RegistrationPhase.REGISTERED)
 
     asyncio.run(go())
-    assert plugin.phases[:2] == [Phase.WAITING, Phase.REGISTERED]
+    assert plugin.phases[:2] == [RegistrationPhase.WAITING, RegistrationPhase.REGISTERED]
     assert plugin.told[0].detail == f"no socket at {kubelet.socket}"
 
 
@@ -140,20 +140,22 @@ def test_a_kubelet_that_restarts_has_us_again(root, how):
             for n in range(1, 4):
                 await kubelet.until_listed(GPU, 4)
                 await kubelet.until_listed(MIG, 1)
-                await plugin.until(Phase.REGISTERED, 2 * n)
+                await plugin.until(RegistrationPhase.REGISTERED, 2 * n)
                 await (kubelet.kill() if how == "kill" else kubelet.stop())
-                await plugin.until(Phase.LOST, 2 * n)
+                await plugin.until(RegistrationPhase.LOST, 2 * n)
                 if how == "kill":
-                    await plugin.until(Phase.FAILED, plugin.phases.count(Phase.FAILED) + 1)
+                    await plugin.until(
+                        RegistrationPhase.FAILED, plugin.phases.count(RegistrationPhase.FAILED) + 1
+                    )
                 await kubelet.start()
             await kubelet.until_listed(GPU, 4)
 
     asyncio.run(go())
-    lost = [standing for standing in plugin.told if standing.phase is Phase.LOST]
+    lost = [standing for standing in plugin.told if standing.phase is RegistrationPhase.LOST]
     assert {standing.detail for standing in lost} == {"the kubelet ended its watch"}
     assert {standing.delay_s for standing in lost} == {0.015}, "a new kubelet is no failure"
     if how == "kill":
-        failed = [one.detail for one in plugin.told if one.phase is Phase.FAILED]
+        failed = [one.detail for one in plugin.told if one.phase is RegistrationPhase.FAILED]
         failed = [detail for detail in failed if REPLACED not in detail]
         assert failed
         begin = f"the kubelet at {kubelet.socket} did not take the registration (UNAVAILABLE: "
@@ -164,14 +166,16 @@ def test_a_kubelet_that_restarts_has_us_again(root, how):
 def test_after_a_restart_we_are_registered_within_a_second(root):
     """Pods that arrive before that fail for good. However long the next pause was to be."""
     kubelet = FakeKubelet(root)
-    plugin = Plugin(kubelet.folder, offer(), timing=Timing(first_delay_s=4.0, cap_delay_s=60.0))
+    plugin = Plugin(
+        kubelet.folder, offer(), timing=RegistrationTiming(first_delay_s=4.0, cap_delay_s=60.0)
+    )
 
     async def go():
         clock = asyncio.get_running_loop().time
         async with running(kubelet, plugin):
             await kubelet.until_listed(GPU, 4)
             await kubelet.kill()
-            await plugin.until(Phase.LOST)
+            await plugin.until(RegistrationPhase.LOST)
             await asyncio.sleep(0.2)
             await kubelet.start()
             began_s = clock()
@@ -191,12 +195,12 @@ def test_a_socket_that_is_replaced_under_a_living_watch_is_a_new_kubelet(root):
             await old.until_listed(GPU, 4)
             async with running(new):
                 await new.until_listed(GPU, 4)
-                await plugin.until(Phase.LOST)
+                await plugin.until(RegistrationPhase.LOST)
             await old.start()
             await old.until_listed(GPU, 4)
 
     asyncio.run(go())
-    lost = [standing.detail for standing in plugin.told if standing.phase is Phase.LOST]
+    lost = [standing.detail for standing in plugin.told if standing.phase is RegistrationPhase.LOST]
     assert lost[0] == "the kubelet's socket was replaced"
 
 
@@ -213,7 +217,7 @@ class Slow(FakeKubelet):
 def test_a_kubelet_has_time_to_notice_that_a_watch_has_ended(root):
     """Else it would hang up on the next one, which it takes for the old one."""
     kubelet = Slow(root)
-    timing = Timing(look_every_s=0.01, first_delay_s=0.02, settle_s=0.1)
+    timing = RegistrationTiming(look_every_s=0.01, first_delay_s=0.02, settle_s=0.1)
     plugin = Plugin(kubelet.folder, offer(), timing=timing)
 
     async def go():
@@ -221,12 +225,16 @@ def test_a_kubelet_has_time_to_notice_that_a_watch_has_ended(root):
             await kubelet.until_listed(GPU, 4)
             kubelet.log.clear()
             kubelet.socket.chmod(0o700)  # another change time: taken for another socket
-            await plugin.until(Phase.REGISTERED, 2)
+            await plugin.until(RegistrationPhase.REGISTERED, 2)
             await asyncio.sleep(0.2)
             assert kubelet.log == [f"disconnected {GPU}", f"registered {GPU}", f"listed {GPU}"]
 
     asyncio.run(go())
-    assert plugin.phases == [Phase.REGISTERED, Phase.LOST, Phase.REGISTERED]
+    assert plugin.phases == [
+        RegistrationPhase.REGISTERED,
+        RegistrationPhase.LOST,
+        RegistrationPhase.REGISTERED,
+    ]
 
 
 def test_a_watch_that_ends_alone_is_begun_anew(root):
@@ -237,31 +245,31 @@ def test_a_watch_that_ends_alone_is_begun_anew(root):
     async def go():
         async with running(kubelet, plugin):
             for n in range(1, 4):
-                await plugin.until(Phase.REGISTERED, n)
+                await plugin.until(RegistrationPhase.REGISTERED, n)
                 await kubelet._disconnect(GPU)
-                await plugin.until(Phase.LOST, n)
+                await plugin.until(RegistrationPhase.LOST, n)
             await kubelet.until_listed(GPU, 4)
 
     asyncio.run(go())
-    delays = [one.delay_s for one in plugin.told if one.phase is Phase.LOST]
+    delays = [one.delay_s for one in plugin.told if one.phase is RegistrationPhase.LOST]
     assert delays == pytest.approx([0.015, 0.03, 0.06])
 
 
 def test_a_registration_that_lasted_is_no_failure_in_a_row(root):
     """What went wrong last week must not slow the next return down."""
     kubelet = FakeKubelet(root)
-    timing = Timing(look_every_s=0.01, first_delay_s=0.02, settle_s=0.01, steady_s=0.0)
+    timing = RegistrationTiming(look_every_s=0.01, first_delay_s=0.02, settle_s=0.01, steady_s=0.0)
     plugin = Plugin(kubelet.folder, offer(), timing=timing)
 
     async def go():
         async with running(kubelet, plugin):
             for n in range(1, 4):
-                await plugin.until(Phase.REGISTERED, n)
+                await plugin.until(RegistrationPhase.REGISTERED, n)
                 await kubelet._disconnect(GPU)
-                await plugin.until(Phase.LOST, n)
+                await plugin.until(RegistrationPhase.LOST, n)
 
     asyncio.run(go())
-    delays = [one.delay_s for one in plugin.told if one.phase is Phase.LOST]
+    delays = [one.delay_s for one in plugin.told if one.phase is RegistrationPhase.LOST]
     assert delays == pytest.approx([0.015] * 3)
 
 
@@ -276,10 +284,10 @@ def test_an_old_plugin_that_ends_disconnects_its_successor_which_comes_back(root
             await kubelet.until_listed(GPU, 4)
             new.start()
             await kubelet.until_listed(GPU, 3)
-            await new.until(Phase.REGISTERED)
+            await new.until(RegistrationPhase.REGISTERED)
             kubelet.log.clear()
             await old.stop()
-            await new.until(Phase.REGISTERED, 2)
+            await new.until(RegistrationPhase.REGISTERED, 2)
             await kubelet.until_listed(GPU, 3)
             # The successor's watch was ended by the kubelet, and it is the one that came back.
             assert kubelet.log[:3] == [
@@ -287,13 +295,17 @@ def test_an_old_plugin_that_ends_disconnects_its_successor_which_comes_back(root
                 f"registered {GPU}",
                 f"listed {GPU}",
             ]
-            assert old.phases.count(Phase.LOST) == 0
+            assert old.phases.count(RegistrationPhase.LOST) == 0
             await asyncio.sleep(0.2)
             assert GPU in kubelet.clients
             await new.stop()
 
     asyncio.run(go())
-    assert new.phases[-3:] == [Phase.REGISTERED, Phase.LOST, Phase.REGISTERED]
+    assert new.phases[-3:] == [
+        RegistrationPhase.REGISTERED,
+        RegistrationPhase.LOST,
+        RegistrationPhase.REGISTERED,
+    ]
 
 
 def test_a_refusal_names_versions_and_is_tried_again(root):
@@ -303,12 +315,12 @@ def test_a_refusal_names_versions_and_is_tried_again(root):
 
     async def go():
         async with running(kubelet, plugin):
-            await plugin.until(Phase.FAILED, 5)
+            await plugin.until(RegistrationPhase.FAILED, 5)
             kubelet.version = "v1beta1"
             await kubelet.until_listed(GPU, 4)
 
     asyncio.run(go())
-    failed = [standing for standing in plugin.told if standing.phase is Phase.FAILED]
+    failed = [standing for standing in plugin.told if standing.phase is RegistrationPhase.FAILED]
     assert failed[0].detail == (
         f"{GPU}: the kubelet at {kubelet.socket} did not take the registration "
         '(UNKNOWN: requested API version "v1beta1" is not supported by kubelet. Supported version '
@@ -326,7 +338,7 @@ def test_a_name_that_the_kubelet_refuses_is_named(root):
 
     async def go():
         async with running(kubelet, plugin):
-            await plugin.until(Phase.FAILED)
+            await plugin.until(RegistrationPhase.FAILED)
 
     asyncio.run(go())
     assert '(UNKNOWN: the ResourceName "gpu" is invalid)' in plugin.told[-1].detail
@@ -341,7 +353,7 @@ def test_a_kubelet_that_cannot_reach_us_is_told_so(root):
 
     async def go():
         async with running(kubelet, plugin):
-            await plugin.until(Phase.FAILED)
+            await plugin.until(RegistrationPhase.FAILED)
 
     asyncio.run(go())
     detail = plugin.standing[GPU].detail
@@ -353,7 +365,9 @@ def test_a_kubelet_that_hangs_is_given_up_and_tried_again(root):
     """Its socket is there and takes connections, and nothing comes back."""
     folder = root / "device-plugins"
     folder.mkdir()
-    timing = Timing(look_every_s=0.01, first_delay_s=0.02, register_s=0.2, settle_s=0.01)
+    timing = RegistrationTiming(
+        look_every_s=0.01, first_delay_s=0.02, register_s=0.2, settle_s=0.01
+    )
     plugin = Plugin(folder, offer(), timing=timing)
 
     async def go():
@@ -361,7 +375,7 @@ def test_a_kubelet_that_hangs_is_given_up_and_tried_again(root):
             mute.bind(str(folder / "kubelet.sock"))
             mute.listen()
             async with running(plugin):
-                await plugin.until(Phase.FAILED, 2)
+                await plugin.until(RegistrationPhase.FAILED, 2)
                 assert plugin.standing[GPU].detail.endswith("expected an answer within 0.2 s")
         kubelet = FakeKubelet(root)
         plugin.told.clear()
@@ -374,22 +388,26 @@ def test_a_kubelet_that_hangs_is_given_up_and_tried_again(root):
 def test_a_kubelet_that_starts_between_two_looks_is_not_taken_for_two(root):
     """A try may meet the new kubelet before the file was looked at; once registered is enough."""
     kubelet = FakeKubelet(root)
-    timing = Timing(look_every_s=0.3, first_delay_s=0.02, cap_delay_s=0.02, settle_s=0.01)
+    timing = RegistrationTiming(
+        look_every_s=0.3, first_delay_s=0.02, cap_delay_s=0.02, settle_s=0.01
+    )
     plugin = Plugin(kubelet.folder, offer(), timing=timing)
 
     async def go():
         async with running(kubelet, plugin):
             for n in range(1, 6):
-                await plugin.until(Phase.REGISTERED, n)
+                await plugin.until(RegistrationPhase.REGISTERED, n)
                 await kubelet.kill()
-                await plugin.until(Phase.FAILED, plugin.phases.count(Phase.FAILED) + 2)
+                await plugin.until(
+                    RegistrationPhase.FAILED, plugin.phases.count(RegistrationPhase.FAILED) + 2
+                )
                 await kubelet.start()
-            await plugin.until(Phase.REGISTERED, 6)
+            await plugin.until(RegistrationPhase.REGISTERED, 6)
             await asyncio.sleep(0.4)
 
     asyncio.run(go())
-    assert plugin.phases.count(Phase.REGISTERED) == 6
-    assert plugin.phases.count(Phase.LOST) == 5
+    assert plugin.phases.count(RegistrationPhase.REGISTERED) == 6
+    assert plugin.phases.count(RegistrationPhase.LOST) == 5
     # Nor is a try wasted each time, because what is known of the socket is old.
     assert sum(REPLACED in standing.detail for standing in plugin.told) <= 2
 
@@ -397,7 +415,7 @@ def test_a_kubelet_that_starts_between_two_looks_is_not_taken_for_two(root):
 def test_a_kubelet_that_starts_while_we_begin_to_serve_is_not_told_in_vain(root, monkeypatch):
     """It may have removed the socket that we have just made: so a fresh one, then the telling."""
     kubelet = FakeKubelet(root)
-    timing = Timing(look_every_s=60.0, first_delay_s=0.02, settle_s=0.01)
+    timing = RegistrationTiming(look_every_s=60.0, first_delay_s=0.02, settle_s=0.01)
     plugin = Plugin(kubelet.folder, offer(), timing=timing)
     serving = plugin.servers[0].serving
 
@@ -414,10 +432,10 @@ def test_a_kubelet_that_starts_while_we_begin_to_serve_is_not_told_in_vain(root,
     async def go():
         async with running(kubelet, plugin):
             await kubelet.until_listed(GPU, 4, within_s=5.0)
-            await plugin.until(Phase.REGISTERED)
+            await plugin.until(RegistrationPhase.REGISTERED)
 
     asyncio.run(go())
-    assert plugin.phases == [Phase.FAILED, Phase.REGISTERED]
+    assert plugin.phases == [RegistrationPhase.FAILED, RegistrationPhase.REGISTERED]
     assert REPLACED in plugin.told[0].detail
     assert kubelet.log.count(f"registered {GPU}") == 1
 
@@ -440,14 +458,16 @@ def test_a_kubelet_that_starts_while_we_register_is_not_waited_for(root):
                     await kubelet.until_listed(GPU, 4, within_s=5.0)
 
     asyncio.run(go())
-    failed = [standing.detail for standing in plugin.told if standing.phase is Phase.FAILED]
+    failed = [
+        standing.detail for standing in plugin.told if standing.phase is RegistrationPhase.FAILED
+    ]
     assert failed[0] == f"{GPU}: {REPLACED}, expected it to stay"
 
 
 def test_a_kubelet_that_takes_us_and_asks_for_nothing_is_tried_again(root, monkeypatch):
     """Registered means that the devices are watched; nothing else makes them allocatable."""
     kubelet = FakeKubelet(root)
-    timing = Timing(look_every_s=0.01, first_delay_s=0.02, watch_s=0.1, settle_s=0.01)
+    timing = RegistrationTiming(look_every_s=0.01, first_delay_s=0.02, watch_s=0.1, settle_s=0.01)
     plugin = Plugin(kubelet.folder, offer(), timing=timing)
 
     async def idle(_):
@@ -457,8 +477,8 @@ def test_a_kubelet_that_takes_us_and_asks_for_nothing_is_tried_again(root, monke
         with monkeypatch.context() as patch:
             patch.setattr(kubelet, "_run", idle)
             async with running(kubelet, plugin):
-                await plugin.until(Phase.FAILED, 2)
-        assert Phase.REGISTERED not in plugin.phases
+                await plugin.until(RegistrationPhase.FAILED, 2)
+        assert RegistrationPhase.REGISTERED not in plugin.phases
         assert plugin.standing[GPU].detail == (
             f"{GPU}: the kubelet took the registration and asks for no devices, "
             "expected ListAndWatch within 0.1 s"
@@ -474,9 +494,9 @@ def test_without_a_kubelets_socket_we_serve_and_tell_nobody(root):
 
     async def go():
         async with running(plugin):
-            await plugin.until(Phase.FAILED)
+            await plugin.until(RegistrationPhase.FAILED)
             folder.mkdir()
-            await plugin.until(Phase.UNWANTED)
+            await plugin.until(RegistrationPhase.DISABLED)
             assert [path.name for path in folder.iterdir()] == ["coterie-nvidia.com_gpu.sock"]
         assert list(folder.iterdir()) == []
 
@@ -505,10 +525,10 @@ def test_a_kubelet_that_flaps_does_not_make_us_spin(root):
     async def go():
         async with running(kubelet, plugin):
             for n in range(1, 11):
-                await plugin.until(Phase.REGISTERED, n)
+                await plugin.until(RegistrationPhase.REGISTERED, n)
                 await kubelet.kill()
                 await kubelet.start()
             await kubelet.until_listed(GPU, 4)
 
     asyncio.run(go())
-    assert plugin.phases.count(Phase.FAILED) <= 20
+    assert plugin.phases.count(RegistrationPhase.FAILED) <= 20

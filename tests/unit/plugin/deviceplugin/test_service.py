@@ -10,7 +10,13 @@ import grpc
 import grpc.aio
 import pytest
 
-from plugin.deviceplugin import Call, CallOutcome, ListedDevice, Refused, Verb
+from plugin.deviceplugin import (
+    CallOutcome,
+    CallRefused,
+    DevicePluginCall,
+    DevicePluginMethod,
+    ListedDevice,
+)
 from plugin.errors import KubeletError
 from plugin.nvidia.container.allocate_response import ContainerAccess, DeviceNode, Mount
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
@@ -35,7 +41,7 @@ def prefer(available, must_include, size):
 def preferred(*questions):
     """The call with these questions."""
     return (
-        Verb.PREFERRED.value,
+        DevicePluginMethod.PREFERRED.value,
         pb.PreferredAllocationRequest(container_requests=questions),
         pb.PreferredAllocationResponse,
     )
@@ -44,7 +50,11 @@ def preferred(*questions):
 def allocate(*containers):
     """The call for containers with these ids."""
     requests = [pb.ContainerAllocateRequest(devices_ids=one) for one in containers]
-    return Verb.ALLOCATE.value, pb.AllocateRequest(container_requests=requests), pb.AllocateResponse
+    return (
+        DevicePluginMethod.ALLOCATE.value,
+        pb.AllocateRequest(container_requests=requests),
+        pb.AllocateResponse,
+    )
 
 
 def answer(root, one, call, **more):
@@ -80,9 +90,11 @@ def test_the_list_comes_at_once_and_after_each_change(root):
         async with asked(root, offer(1)) as service:
             watching = asyncio.create_task(service.client.run(seen.append))
             await until(lambda: len(seen) == 1)
-            service.offer.listing.replace([ListedDevice("GPU-0", is_healthy=False, numa_node=0)])
+            service.offer.device_list.replace(
+                [ListedDevice("GPU-0", is_healthy=False, numa_node=0)]
+            )
             await until(lambda: len(seen) == 2)
-            service.offer.listing.replace([])
+            service.offer.device_list.replace([])
             await until(lambda: len(seen) == 3)
             await service.client.close()
             await watching
@@ -105,7 +117,7 @@ def test_many_changes_end_in_the_newest_list(root):
             watching = asyncio.create_task(service.client.run(seen.append))
             await until(lambda: seen)
             for i in range(500):
-                service.offer.listing.replace([ListedDevice(f"GPU-{i}")])
+                service.offer.device_list.replace([ListedDevice(f"GPU-{i}")])
                 if i % 50 == 0:
                     await asyncio.sleep(0)
             await until(lambda: [d.ID for d in seen[-1].devices] == ["GPU-499"])
@@ -124,7 +136,7 @@ def test_a_preferred_set_is_the_allocators(root):
     assert allocator.asked == [(ids(4), ("GPU-2",), 3)]
     assert list(found.container_responses[0].deviceIDs) == ["GPU-2", "GPU-0", "GPU-1"]
     assert [(one.resource, one.verb, one.outcome, one.detail) for one in calls] == [
-        (GPU, Verb.PREFERRED, CallOutcome.OK, "")
+        (GPU, DevicePluginMethod.PREFERRED, CallOutcome.OK, "")
     ]
     assert 0 < calls[0].duration_s < 1
 
@@ -227,7 +239,7 @@ CALLS = [preferred(prefer(ids(4), [], 1)), allocate(["GPU-0"])]
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call[0])
 def test_a_refusal_and_a_failure_say_why(root, call):
     """Each outcome has its own status, and the pod's status shows the reason."""
-    found, calls = answer(root, offer(allocator=Obliging(Refused("GPU-0 failed"))), call)
+    found, calls = answer(root, offer(allocator=Obliging(CallRefused("GPU-0 failed"))), call)
     assert found == (grpc.StatusCode.FAILED_PRECONDITION, f"{GPU}: {call[0]}: GPU-0 failed")
     assert calls[0].outcome is CallOutcome.REFUSED
     broken = offer(allocator=Obliging(KubeletError("/pods: refused")))
@@ -326,14 +338,14 @@ def test_calls_are_told_in_the_order_of_their_ends(root):
 
     calls = asyncio.run(go())
     assert calls == [
-        Call(GPU, verb, CallOutcome.OK, one.duration_s)
-        for verb, one in zip(Verb, calls, strict=True)
+        DevicePluginCall(GPU, verb, CallOutcome.OK, one.duration_s)
+        for verb, one in zip(DevicePluginMethod, calls, strict=True)
     ]
 
 
 def test_unhealthy_devices_are_known(root):
     """A device may fail between the kubelet's choice and its call: the allocator judges that."""
     one = offer(0)
-    one.listing.replace([ListedDevice("GPU-0", is_healthy=False)])
+    one.device_list.replace([ListedDevice("GPU-0", is_healthy=False)])
     found, _ = answer(root, one, allocate(["GPU-0"]))
     assert found.container_responses[0].envs["NVIDIA_VISIBLE_DEVICES"] == "GPU-0"

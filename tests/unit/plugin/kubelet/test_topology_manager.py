@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kube.client import TopologyManager
+from kube.client import TopologyManagerSettings
 from kube.errors import KubeError, Unreachable
-from plugin.kubelet import AlignmentInquiry
+from plugin.kubelet import TopologyManagerPoller
 from tests.unit.plugin.virtual_time import run_at_once
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 
-NONE = TopologyManager(TopologyManagerPolicy.NONE, TopologyManagerScope.CONTAINER)
+NONE = TopologyManagerSettings(TopologyManagerPolicy.NONE, TopologyManagerScope.CONTAINER)
 SILENT: KubeError = Unreachable(0, "Unreachable", "no route")
 
 
@@ -24,10 +24,10 @@ class Kubelet:
     With `takes_s` an answer takes its time.
     """
 
-    answers: list[TopologyManager | KubeError]
+    answers: list[TopologyManagerSettings | KubeError]
     takes_s: float = 0.0
     times_s: list[float] = field(default_factory=list)
-    told: list[TopologyManager] = field(default_factory=list)
+    told: list[TopologyManagerSettings] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
 
     async def topology_manager(self, *, timeout_s=None):
@@ -42,7 +42,9 @@ class Kubelet:
 
     def inquiry(self):
         """What is tried."""
-        return AlignmentInquiry(self, on_told=self.told.append, on_trouble=self.troubles.append)
+        return TopologyManagerPoller(
+            self, on_told=self.told.append, on_trouble=self.troubles.append
+        )
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from kube.errors import Unreachable
 from plugin.deviceplugin.service import DEADLINE_S
 from plugin.errors import KubeletError
-from plugin.kubelet import KubeletView, Look
+from plugin.kubelet import KubeletSnapshot, KubeletView
 from plugin.kubelet.pod_resources import PodDevices
 from plugin.kubelet.view import LOOK_S
 from tests.unit.plugin.node_values import GPU, holding, node_pod
@@ -81,7 +81,7 @@ def look(pods, devices):
 
 def test_devices_are_asked_for_after_the_pods():
     """They name pods by name alone: a newer pod of that name must not get an older one's."""
-    assert look(PODS, DEVICES) == Look((POD,), DEVICES, (), number=1)
+    assert look(PODS, DEVICES) == KubeletSnapshot((POD,), DEVICES, (), number=1)
     assert LOOK_S < DEADLINE_S
 
 
@@ -90,12 +90,14 @@ def test_devices_that_do_not_come_in_time_cost_the_pods_nothing(monkeypatch):
     monkeypatch.setattr("plugin.kubelet.view.LOOK_S", 0.05)
     kubelet = Kubelet(PODS, None)
     found = asyncio.run(KubeletView(kubelet, kubelet, NOWHERE).look())
-    assert found == Look((POD,), None, (), "PodResources: no answer within the 0.05 s of a look", 1)
+    assert found == KubeletSnapshot(
+        (POD,), None, (), "PodResources: no answer within the 0.05 s of a look", 1
+    )
 
 
 def test_without_devices_the_pods_are_told_all_the_same():
     """Plans stand on pods: they are the better half."""
-    assert look(PODS, NO_SOCKET) == Look((POD,), None, (), str(NO_SOCKET), 1)
+    assert look(PODS, NO_SOCKET) == KubeletSnapshot((POD,), None, (), str(NO_SOCKET), 1)
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from plugin.errors import SettingsError
-from plugin.observe import Endpoint, serving
+from plugin.observe import StatusEndpoint, serving
 
 
 def endpoint(live="", ready=""):
     """An endpoint with a counter, whose checks say these."""
     registry = CollectorRegistry()
     Counter("things", "Things.", registry=registry).inc(3)
-    return Endpoint(registry, lambda: live, lambda: ready)
+    return StatusEndpoint(registry, lambda: live, lambda: ready)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,17 @@ import pytest
 from prometheus_client import generate_latest
 
 from kube.errors import NotFound
-from plugin.deviceplugin import Call, CallOutcome, Phase, Standing, Verb
+from plugin.deviceplugin import (
+    CallOutcome,
+    DevicePluginCall,
+    DevicePluginMethod,
+    RegistrationChange,
+    RegistrationPhase,
+)
 from plugin.machine import EventKind, GpuEvent
 from plugin.observe import Metrics
-from plugin.publish import PublishFault
-from plugin.publish.node_annotator import PublishTrouble
+from plugin.publish import WriteFailure
+from plugin.publish.node_annotator import WriteFailureReason
 
 GPU = "nvidia.com/gpu"
 
@@ -19,13 +25,17 @@ GPU = "nvidia.com/gpu"
     ("note", "line"),
     [
         pytest.param(
-            lambda m: m.answered(Call(GPU, Verb.ALLOCATE, CallOutcome.REFUSED, 0.004, "no")),
+            lambda m: m.answered(
+                DevicePluginCall(GPU, DevicePluginMethod.ALLOCATE, CallOutcome.REFUSED, 0.004, "no")
+            ),
             'coterie_plugin_calls_total{outcome="refused",resource="nvidia.com/gpu",'
             'verb="Allocate"} 1.0',
             id="a call",
         ),
         pytest.param(
-            lambda m: m.answered(Call(GPU, Verb.ALLOCATE, CallOutcome.OK, 0.004)),
+            lambda m: m.answered(
+                DevicePluginCall(GPU, DevicePluginMethod.ALLOCATE, CallOutcome.OK, 0.004)
+            ),
             'coterie_plugin_call_seconds_bucket{le="0.005",resource="nvidia.com/gpu",'
             'verb="Allocate"} 1.0',
             id="its time",
@@ -46,14 +56,14 @@ GPU = "nvidia.com/gpu"
             id="devices",
         ),
         pytest.param(
-            lambda m: m.standing(Standing(GPU, Phase.REGISTERED)),
+            lambda m: m.standing(RegistrationChange(GPU, RegistrationPhase.REGISTERED)),
             'coterie_plugin_registrations_total{resource="nvidia.com/gpu"} 1.0',
             id="registered",
         ),
         pytest.param(
             lambda m: (
-                m.standing(Standing(GPU, Phase.REGISTERED)),
-                m.standing(Standing(GPU, Phase.LOST)),
+                m.standing(RegistrationChange(GPU, RegistrationPhase.REGISTERED)),
+                m.standing(RegistrationChange(GPU, RegistrationPhase.LOST)),
             ),
             'coterie_plugin_registered{resource="nvidia.com/gpu"} 0.0',
             id="lost",
@@ -61,7 +71,7 @@ GPU = "nvidia.com/gpu"
         pytest.param(lambda m: m.written(), "coterie_plugin_node_writes_total 1.0", id="write"),
         pytest.param(
             lambda m: m.write_failed(
-                PublishFault(PublishTrouble.ABSENT, NotFound(404, "NotFound", "no node"), 1.0)
+                WriteFailure(WriteFailureReason.ABSENT, NotFound(404, "NotFound", "no node"), 1.0)
             ),
             'coterie_plugin_node_write_failures_total{trouble="absent"} 1.0',
             id="failed write",

@@ -8,24 +8,37 @@ import pytest
 from prometheus_client import generate_latest
 
 from kube.errors import NotFound
-from plugin.allocation import Ambiguous, Ask, Chosen, Nobody, Refusal
-from plugin.allocation.preferred_allocation import RefusalReason, Why
-from plugin.allocator import How
-from plugin.deviceplugin import Call, CallOutcome, Phase, Refused, Standing, Verb
+from plugin.allocation import (
+    Allocation,
+    AllocationRefusal,
+    Ambiguous,
+    DeviceRequest,
+    UnknownRequester,
+)
+from plugin.allocation.preferred_allocation import AllocationBasis, RefusalReason
+from plugin.allocator import IdentifiedBy
+from plugin.deviceplugin import (
+    CallOutcome,
+    CallRefused,
+    DevicePluginCall,
+    DevicePluginMethod,
+    RegistrationChange,
+    RegistrationPhase,
+)
 from plugin.machine import EventKind, GpuEvent
 from plugin.observe import Metrics, Witness
-from plugin.pods import Mismatch, MismatchKind
-from plugin.publish import PublishFault
-from plugin.publish.node_annotator import PublishTrouble
-from tests.unit.plugin.node_books import who
+from plugin.pods import MismatchKind, PlanMismatch
+from plugin.publish import WriteFailure
+from plugin.publish.node_annotator import WriteFailureReason
+from tests.unit.plugin.node_states import requester
 from tests.unit.plugin.node_values import GPU, app, node_pod
 
 POD = node_pod("a", app("main", 2))
 TWIN = node_pod("b", app("main", 2))
-ASK = Ask(GPU, frozenset("xyz"), frozenset("yx"), 2)
+ASK = DeviceRequest(GPU, frozenset("xyz"), frozenset("yx"), 2)
 ASKED = {"resource": GPU, "size": 2, "n_available": 3}
 FOR = {"pod": "default/a", "pod_uid": "uid-a", "container": "main"}
-REFUSAL = Refusal(RefusalReason.TOO_FEW, "asked for 2, 1 are")
+REFUSAL = AllocationRefusal(RefusalReason.TOO_FEW, "asked for 2, 1 are")
 
 
 class Told:
@@ -60,7 +73,9 @@ class Told:
 
 CASES = [
     pytest.param(
-        lambda w: w.called(Call(GPU, Verb.ALLOCATE, CallOutcome.REFUSED, 0.0041234, "no")),
+        lambda w: w.called(
+            DevicePluginCall(GPU, DevicePluginMethod.ALLOCATE, CallOutcome.REFUSED, 0.0041234, "no")
+        ),
         (
             "warning",
             "call_failed",
@@ -76,37 +91,41 @@ CASES = [
         id="a call that failed",
     ),
     pytest.param(
-        lambda w: w.called(Call(GPU, Verb.ALLOCATE, CallOutcome.OK, 0.004)),
+        lambda w: w.called(
+            DevicePluginCall(GPU, DevicePluginMethod.ALLOCATE, CallOutcome.OK, 0.004)
+        ),
         None,
         f'calls_total{{outcome="ok",resource="{GPU}",verb="Allocate"}} 1.0',
         id="a call that went well is no line",
     ),
     pytest.param(
-        lambda w: w.identified(How.ASKED, 0.004),
+        lambda w: w.identified(IdentifiedBy.ASKED, 0.004),
         None,
         'identity_seconds_count{how="asked"} 1.0',
         id="identified",
     ),
     pytest.param(
-        lambda w: w.answered(ASK, who(POD), Chosen(("x", "y"), Why.PLANNED)),
+        lambda w: w.answered(ASK, requester(POD), Allocation(("x", "y"), AllocationBasis.PLANNED)),
         ("debug", "answered", ASKED | FOR | {"ids": ["x", "y"], "why": "planned"}),
         'choices_total{why="planned"} 1.0',
         id="answered",
     ),
     pytest.param(
-        lambda w: w.answered(ASK, who(POD), REFUSAL),
+        lambda w: w.answered(ASK, requester(POD), REFUSAL),
         ("warning", "refused", ASKED | FOR | {"reason": str(REFUSAL)}),
         'choices_total{why="refused"} 1.0',
         id="answered with a refusal",
     ),
     pytest.param(
-        lambda w: w.allocated(ASK, who(POD), Chosen(("x", "y"), Why.PLANNED)),
+        lambda w: w.allocated(ASK, requester(POD), Allocation(("x", "y"), AllocationBasis.PLANNED)),
         ("info", "allocated", ASKED | FOR | {"ids": ["x", "y"], "why": "planned"}),
         None,
         id="allocated",
     ),
     pytest.param(
-        lambda w: w.allocated(ASK, who(POD), Chosen(("x", "y"), Why.SUBSTITUTE, ("no nvlink",))),
+        lambda w: w.allocated(
+            ASK, requester(POD), Allocation(("x", "y"), AllocationBasis.SUBSTITUTE, ("no nvlink",))
+        ),
         (
             "warning",
             "allocated",
@@ -116,7 +135,7 @@ CASES = [
         id="allocated less than wished for",
     ),
     pytest.param(
-        lambda w: w.allocated(ASK, Nobody("no pod is known"), Refused("unwell")),
+        lambda w: w.allocated(ASK, UnknownRequester("no pod is known"), CallRefused("unwell")),
         (
             "warning",
             "refused",
@@ -127,7 +146,9 @@ CASES = [
     ),
     pytest.param(
         lambda w: w.answered(
-            ASK, Ambiguous((who(POD), who(TWIN))), Chosen(("x", "y"), Why.SWAPPED)
+            ASK,
+            Ambiguous((requester(POD), requester(TWIN))),
+            Allocation(("x", "y"), AllocationBasis.SWAPPED),
         ),
         (
             "debug",
@@ -138,13 +159,13 @@ CASES = [
         id="answered to one of several",
     ),
     pytest.param(
-        lambda w: w.stands(Standing(GPU, Phase.REGISTERED)),
+        lambda w: w.stands(RegistrationChange(GPU, RegistrationPhase.REGISTERED)),
         ("info", "standing", {"resource": GPU, "phase": "registered", "detail": "", "delay_s": 0}),
         f'registered{{resource="{GPU}"}} 1.0',
         id="registered",
     ),
     pytest.param(
-        lambda w: w.stands(Standing(GPU, Phase.LOST, "hung up")),
+        lambda w: w.stands(RegistrationChange(GPU, RegistrationPhase.LOST, "hung up")),
         (
             "warning",
             "standing",
@@ -154,7 +175,7 @@ CASES = [
         id="lost",
     ),
     pytest.param(
-        lambda w: w.stands(Standing(GPU, Phase.FAILED, "refused", 0.12345)),
+        lambda w: w.stands(RegistrationChange(GPU, RegistrationPhase.FAILED, "refused", 0.12345)),
         (
             "warning",
             "standing",
@@ -164,7 +185,7 @@ CASES = [
         id="registration failed",
     ),
     pytest.param(
-        lambda w: w.differs(Mismatch(MismatchKind.NO_PLAN, POD, "main", GPU, held=("x",))),
+        lambda w: w.differs(PlanMismatch(MismatchKind.NO_PLAN, POD, "main", GPU, held=("x",))),
         (
             "warning",
             "difference",
@@ -226,7 +247,7 @@ CASES = [
     ),
     pytest.param(
         lambda w: w.failed(
-            PublishFault(PublishTrouble.ABSENT, NotFound(404, "NotFound", "no such node"), 1.5)
+            WriteFailure(WriteFailureReason.ABSENT, NotFound(404, "NotFound", "no such node"), 1.5)
         ),
         (
             "warning",
@@ -255,10 +276,12 @@ def test_what_happens_is_told(happens, line, sample):
 def test_a_report_is_due_after_devices_were_given():
     """Not after a refusal: nobody has more than before."""
     told = Told()
-    told.witness.allocated(ASK, who(POD), Refused("unwell"))
+    told.witness.allocated(ASK, requester(POD), CallRefused("unwell"))
     assert told.n_allocated == 0
-    told.witness.allocated(ASK, who(POD), Chosen(("x", "y"), Why.PLANNED))
-    told.witness.allocated(ASK, who(POD), Chosen(("x", "y"), Why.BEST, ("a note",)))
+    told.witness.allocated(ASK, requester(POD), Allocation(("x", "y"), AllocationBasis.PLANNED))
+    told.witness.allocated(
+        ASK, requester(POD), Allocation(("x", "y"), AllocationBasis.BEST, ("a note",))
+    )
     assert told.n_allocated == 2
 
 

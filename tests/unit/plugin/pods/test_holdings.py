@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.pods import Holding, HoldingBook, MismatchKind, Occupancy, device_report, mismatches
+from plugin.pods import Holding, HoldingsByPod, MismatchKind, Occupancy, device_report, mismatches
 from tests.unit.plugin.node_values import (
     APP,
     GPU,
@@ -189,8 +189,8 @@ def test_two_sources_of_one_holding_are_one():
     """PodResources and the checkpoint say the same, each in its own way."""
     both = [holding(FREE, "main", "a", "b"), holding(FREE, "main", "b", "a", has_uid=False)]
     assert told(on_node(FREE, holdings=both)) == [("free", "main", "ab")]
-    assert HoldingBook(both).of(FREE) == {("main", GPU): frozenset("ab")}
-    assert HoldingBook(both).of(PLANNED) == {}
+    assert HoldingsByPod(both).of(FREE) == {("main", GPU): frozenset("ab")}
+    assert HoldingsByPod(both).of(PLANNED) == {}
 
 
 RUNNING: dict[str, Any] = {"phase": "Running", "is_started": True}

@@ -12,7 +12,7 @@ import pytest
 
 from kube.errors import Unanswered, refusal
 from plugin.publish import Publisher, PublisherTools
-from plugin.publish.node_annotator import Pace, PublishTrouble
+from plugin.publish.node_annotator import WriteFailureReason, WriteTiming
 from topology.annotations import (
     DeviceHold,
     DevicesReport,
@@ -25,7 +25,7 @@ from topology.annotations import (
 from topology.errors import CodecError
 from topology.model import names
 
-PACE = Pace()
+PACE = WriteTiming()
 REPORT = DevicesReport(policy=TopologyManagerPolicy.NONE)
 SICK = DevicesReport(unhealthy=(UnhealthyDevice("GPU-1", "XID 79"),))
 HELD = DevicesReport(holds=(DeviceHold("u", "ns", "p", "main", "nvidia.com/gpu", ("GPU-0",)),))
@@ -384,15 +384,15 @@ def test_looking_again_restores_what_is_missing():
     """A Node that was made anew has no annotations; before anything is wanted nobody looks."""
 
     async def act(scene):
-        scene.publisher.look_again()
+        scene.publisher.refetch()
         await scene.clock.move(10)
         assert scene.node.asked == []
         await scene.written("topology", REPORT)
         scene.node.annotations = {}
-        scene.publisher.look_again()
+        scene.publisher.refetch()
         assert not scene.publisher.is_published
         await scene.clock.move(PACE.coalesce_s)
-        scene.publisher.look_again()
+        scene.publisher.refetch()
         await scene.clock.move(PACE.coalesce_s)
 
     scene = play(act)
@@ -405,23 +405,28 @@ def test_looking_again_restores_what_is_missing():
     ("error", "trouble", "delays_s"),
     [
         pytest.param(
-            refusal(404, "NotFound", b""), PublishTrouble.ABSENT, [0.5, 1.0, 2.0, 4.0], id="absent"
+            refusal(404, "NotFound", b""),
+            WriteFailureReason.ABSENT,
+            [0.5, 1.0, 2.0, 4.0],
+            id="absent",
         ),
-        pytest.param(FORBIDDEN, PublishTrouble.REFUSED, [5.0, 10.0, 20.0, 40.0], id="forbidden"),
         pytest.param(
-            refusal(422, "Invalid", b""), PublishTrouble.REFUSED, [5.0, 10.0], id="too large"
+            FORBIDDEN, WriteFailureReason.REFUSED, [5.0, 10.0, 20.0, 40.0], id="forbidden"
         ),
         pytest.param(
-            refusal(409, "Conflict", b""), PublishTrouble.PASSING, [0.5, 1.0], id="conflict"
+            refusal(422, "Invalid", b""), WriteFailureReason.REFUSED, [5.0, 10.0], id="too large"
         ),
-        pytest.param(BUSY, PublishTrouble.PASSING, [7.0, 7.0], id="busy, and says how long"),
+        pytest.param(
+            refusal(409, "Conflict", b""), WriteFailureReason.TRANSIENT, [0.5, 1.0], id="conflict"
+        ),
+        pytest.param(BUSY, WriteFailureReason.TRANSIENT, [7.0, 7.0], id="busy, and says how long"),
         pytest.param(
             refusal(429, "Busy", b"", retry_after_s=86_400.0),
-            PublishTrouble.PASSING,
+            WriteFailureReason.TRANSIENT,
             [300.0],
             id="busy for a day",
         ),
-        pytest.param(UNANSWERED, PublishTrouble.PASSING, [0.5, 1.0], id="no answer"),
+        pytest.param(UNANSWERED, WriteFailureReason.TRANSIENT, [0.5, 1.0], id="no answer"),
     ],
 )
 def test_what_fails_is_tried_again(error, trouble, delays_s):

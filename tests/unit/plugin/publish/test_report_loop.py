@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kube.client import TopologyManager
+from kube.client import TopologyManagerSettings
 from plugin.errors import KubeletError
-from plugin.kubelet import AdmissionGate, Look
+from plugin.kubelet import AdmissionGate, KubeletSnapshot
 from plugin.kubelet.admission_gate import QUIET_S
 from plugin.pods import MismatchKind
-from plugin.publish import Reporting
-from tests.unit.plugin.node_books import books, look
+from plugin.publish import ReportLoop
+from tests.unit.plugin.node_states import look, state
 from tests.unit.plugin.node_values import app, holding, init, node_pod
 from tests.unit.plugin.virtual_time import run_at_once
 from topology.annotations import (
@@ -27,9 +27,9 @@ from topology.annotations import (
 from topology.errors import CodecError
 
 if TYPE_CHECKING:
-    from plugin.allocation import NodeBooks
+    from plugin.allocation import NodeState
 
-NO_DEVICES = Look((), None, trouble="no PodResources")
+NO_DEVICES = KubeletSnapshot((), None, trouble="no PodResources")
 SILENT = KubeletError("the kubelet is silent")
 FREE = node_pod("free", app("main", 1))
 HELD = look(FREE, holdings=[holding(FREE, "main", "GPU-0", has_uid=False)])
@@ -41,8 +41,8 @@ NONE = {kind.value: 0 for kind in MismatchKind}
 class Node:
     """A kubelet that answers one look after another, the last one for ever; who is told."""
 
-    looks: list[Look | KubeletError]
-    books: NodeBooks = field(default_factory=books)
+    looks: list[KubeletSnapshot | KubeletError]
+    state: NodeState = field(default_factory=state)
     times_s: list[float] = field(default_factory=list)
     reports: list[DevicesReport] = field(default_factory=list)
     troubles: list[str] = field(default_factory=list)
@@ -90,10 +90,10 @@ class Node:
         """Run so long; at the times of `events` something happened."""
 
         async def go():
-            reporting = Reporting(self.books, self, publish=self.publish, witness=self)
+            reporting = ReportLoop(self.state, self, publish=self.publish, witness=self)
             loop = asyncio.get_running_loop()
             for at_s in events:
-                loop.call_later(at_s, reporting.check_soon)
+                loop.call_later(at_s, reporting.trigger)
             task = asyncio.create_task(reporting.run())
             await asyncio.sleep(until_s)
             task.cancel()
@@ -134,7 +134,7 @@ def test_a_kubelet_that_does_not_answer_is_asked_again_soon():
 
 def test_half_an_answer_is_asked_for_again_soon():
     """Without devices nobody knows who has what."""
-    node = Node([Look((), None, trouble="no PodResources"), look()]).run(6.0)
+    node = Node([KubeletSnapshot((), None, trouble="no PodResources"), look()]).run(6.0)
     assert node.times_s == pytest.approx([0.0, 5.0])
     assert node.troubles == ["no PodResources", ""]
 
@@ -144,7 +144,7 @@ def test_a_look_waits_while_the_kubelet_gives_devices_away():
 
     async def go():
         node = Node([look()])
-        reporting = Reporting(node.books, node, publish=node.publish, witness=node)
+        reporting = ReportLoop(node.state, node, publish=node.publish, witness=node)
         async with node.gate.call():
             task = asyncio.create_task(reporting.run())
             await asyncio.sleep(1.0)
@@ -166,8 +166,8 @@ def test_a_look_waits_while_the_kubelet_gives_devices_away():
 def test_the_report_tells_health_alignment_and_holds():
     """All that the plans cannot tell."""
     node = Node([HELD])
-    node.books.see_unhealthy({"GPU-3": "XID 79"})
-    node.books.topology_manager = TopologyManager(
+    node.state.see_unhealthy({"GPU-3": "XID 79"})
+    node.state.topology_manager = TopologyManagerSettings(
         TopologyManagerPolicy.RESTRICTED, TopologyManagerScope.POD
     )
     (report,) = node.run(1.0).reports
@@ -188,8 +188,8 @@ def test_an_unknown_alignment_is_told_as_unknown():
 def test_a_bad_gpu_is_reported_though_the_kubelet_is_silent():
     """And what was known of pods stays."""
     node = Node([SILENT])
-    node.books.see(HELD)
-    node.books.see_unhealthy({"GPU-3": "XID 79"})
+    node.state.see(HELD)
+    node.state.see_unhealthy({"GPU-3": "XID 79"})
     (report,) = node.run(1.0).reports
     assert [one.id for one in report.unhealthy] == ["GPU-3"]
     assert [one.ids for one in report.holds] == [("GPU-0",)]
@@ -259,14 +259,14 @@ def test_where_nobody_knows_who_lives_it_is_reported_at_the_second_look():
 
 def test_a_look_that_tells_no_devices_reports_nobody_without():
     """Everybody would seem to be; what is published of them stays."""
-    node = Node([Look((RUNNING,), None, trouble="silent")]).run(1.0)
+    node = Node([KubeletSnapshot((RUNNING,), None, trouble="silent")]).run(1.0)
     assert ([report.missing for report in node.reports], node.keeps) == ([()], [True])
 
 
 def test_without_devices_nobody_is_said_to_run_without_any():
     """The advice is to delete the pod."""
     running = replace(FREE, phase="Running", is_started=True)
-    unknown = Look((running,), None, trouble="silent")
+    unknown = KubeletSnapshot((running,), None, trouble="silent")
     node = Node([unknown]).run(1.0)
     assert (node.differing, node.counts) == ([], [])
     told = Node([look(running)]).run(1.0)

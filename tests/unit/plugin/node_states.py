@@ -6,8 +6,8 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING
 
-from plugin.allocation import Identified, NodeBooks, SharingRules
-from plugin.kubelet import Look
+from plugin.allocation import Identified, NodeState, SharingRules
+from plugin.kubelet import KubeletSnapshot
 from plugin.kubelet.pod_resources import PodDevices
 from plugin.machine import Stock, StockRules, take_stock
 from plugin.machine.inventory import Inventory
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from plugin.machine import Resource
     from plugin.pods import Holding, NodePod
 
-__all__ = ["books", "look", "simulated_stock", "who"]
+__all__ = ["look", "requester", "simulated_stock", "state"]
 
 
-def books(*resources: Resource, sharing: SharingRules | None = None) -> NodeBooks:
+def state(*resources: Resource, sharing: SharingRules | None = None) -> NodeState:
     """Books of four GPUs that nobody can rate, unless the test says otherwise."""
     served = resources or (gpus("GPU-0", "GPU-1", "GPU-2", "GPU-3"),)
-    return NodeBooks(NODE, Stock(machine(), Inventory(served, None), None), sharing=sharing)
+    return NodeState(NODE, Stock(machine(), Inventory(served, None), None), sharing=sharing)
 
 
 @functools.cache
@@ -37,7 +37,7 @@ def simulated_stock(recording: str = "dgx-1-v100") -> Stock:
         return take_stock(simulated.read(), StockRules())
 
 
-def who(pod: NodePod, container: str = "main") -> Identified:
+def requester(pod: NodePod, container: str = "main") -> Identified:
     """This container of a pod."""
     (one,) = [one for one in pod.containers if one.name == container]
     return Identified(pod, one, ())
@@ -49,8 +49,8 @@ def look(
     holdings: Iterable[Holding] = (),
     recorded: Iterable[Holding] = (),
     number: int = 0,
-) -> Look:
+) -> KubeletSnapshot:
     """A look; PodResources lists all pods unless the test says otherwise."""
     named = pods if listed is None else listed
     devices = PodDevices(frozenset((p.namespace, p.name) for p in named), tuple(holdings))
-    return Look(pods, devices, tuple(recorded), number=number)
+    return KubeletSnapshot(pods, devices, tuple(recorded), number=number)
