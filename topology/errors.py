@@ -7,7 +7,7 @@ object, the value and what was expected; foreign text is cut to `MAX_QUOTED` cha
     TopologyError
     ├── InvalidTopology   a model value contradicts itself
     ├── UnknownDevice     a device index or id that the node does not have
-    ├── InvalidRequest    a size, set or demand that no node could be asked for
+    ├── InvalidRequest    a size, set or demand that no node could satisfy
     ├── PolicyError       a pod annotation with a value outside its closed set
     ├── CodecError        annotation text that is not a topology of a version we read
     └── ImportFormatError a recording that cannot be read completely, with the reason
@@ -44,7 +44,7 @@ class UnknownDevice(TopologyError):
 
 
 class InvalidRequest(TopologyError):
-    """A size, set or demand that no node could be asked for."""
+    """A size, set or demand that no node could satisfy."""
 
 
 class PolicyError(TopologyError):

@@ -6,7 +6,7 @@ drawing order. It never draws (`topology.draw.render` does) and never rates a li
 Method: places from `topology.draw.layout`. Lengths are inches with the middle of the machine at the
 origin, line widths and font sizes are points, angles are degrees. A pair's direct links become a
 line, a switch port a line to the fabric's hub, as wide as there are links. Colours are the palette
-of Okabe and Ito (2008, "Color Universal Design"), told apart by people with any kind of colour
+of Okabe and Ito (2008, "Color Universal Design"), distinguishable with any kind of colour
 vision; the legend names every set's GPUs besides.
 """
 

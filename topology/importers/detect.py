@@ -1,6 +1,6 @@
 """Which kind of recording is this text?
 
-What it answers: the one format whose marks the text bears, told by content alone, never by a file
+What it answers: the one format whose marks the text bears, detected by content, never by a file
 name. It must never fall back to a guess: a text without marks is refused with what was looked for,
 and output of a tool that tells too little is refused by the tool's name and what to run instead.
 
@@ -61,7 +61,7 @@ _USELESS = (
     (
         re.compile(r"^device_defaults:", re.MULTILINE),
         (
-            "this is a mock NVML configuration: it describes a machine that nobody recorded; "
+            "this is a mock NVML configuration: it describes no recorded machine; "
             "run `nvidia-smi topo -m` on it"
         ),
     ),

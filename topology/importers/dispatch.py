@@ -1,4 +1,4 @@
-"""One door for somebody else's recording: text in, `NodeTopology` out.
+"""Imports other people's recordings: text in, `NodeTopology` out.
 
 What it answers: the topology that a text records, whatever tool wrote it. It must never let another
 error out than `ImportFormatError`, and never take longer than the text's length warrants: what is

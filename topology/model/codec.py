@@ -12,8 +12,8 @@ value of a closed set needs a new major version. An absent key is an unknown fac
     models   the GPU model names, each once
     gpus     [{uuid, pci, model: index into models, mem: MiB, numa, gen: link generation, parent}]
     links    row i (from 1) holds the links of GPU i to GPUs 0..i-1, split by blanks: n = NVLink,
-             x = XGMI, c = C2C, m = MetaXLink with the count of up links (n4; bare where nobody
-             counted), - none, ? unknown; "n18*7" stands for seven times n18
+             x = XGMI, c = C2C, m = MetaXLink with the count of up links (n4; bare if the count is
+             unknown), - none, ? unknown; "n18*7" stands for seven times n18
     pcie     row i (from 1): one character for each GPU 0..i-1: 1 PIX, 2 PXB, 3 PHB, 4 NODE, 5 SYS,
              ? unknown
     nics     [{name, levels: one character for each GPU, pci, numa, rdma}]

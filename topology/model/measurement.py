@@ -51,7 +51,7 @@ class MeasuredSet:
 class Measurement:
     """Bandwidths measured on this very node, and how: NCCL all_reduce_perf bus bandwidth.
 
-    `message_bytes` is the message size of the run, None where nobody told.
+    `message_bytes` is the message size of the run, None where unknown.
     """
 
     pairs: tuple[MeasuredPair, ...] = ()

@@ -123,8 +123,8 @@ class CpuPlatform(Enum):
 class AcceleratorLink:
     """The direct accelerator link of a pair, or what two switch ports give a pair.
 
-    `n_links` counts the links that are up, 1..36; None where the links are there but nobody
-    counted them (rocm-smi); 0 exactly for NONE and UNKNOWN.
+    `n_links` counts the links that are up, 1..36; None where there are links but their
+    count is unknown (rocm-smi); 0 exactly for NONE and UNKNOWN.
     """
 
     kind: LinkKind
@@ -156,7 +156,7 @@ UNKNOWN_LINK = AcceleratorLink(LinkKind.UNKNOWN, 0)
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU (or one allocatable part of one); None means that nobody told.
+    """One GPU (or one allocatable part of one); None means unknown.
 
     `uuid` is the kubelet device id. `pci_bus_id` is lower case `dddd:bb:dd.f`. `memory_mib` in MiB.
     `link_generation` is the NVLink generation 1..6 (XGMI: 1..4) where it is known other than from
@@ -195,7 +195,7 @@ class Gpu:
 class Nic:
     """One network port and its PCIe level to each GPU, in GPU order.
 
-    `name` as the system prints it (mlx5_0, NIC0). `is_rdma` is None where nobody told.
+    `name` as the system prints it (mlx5_0, NIC0). `is_rdma` is None where unknown.
     """
 
     name: str

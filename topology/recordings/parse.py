@@ -9,7 +9,7 @@ expectation): a typing error in a recording would else become a wrong machine.
     model, memory_mib, link_generation, cpu, p2p
     numa                    one number for each GPU
     [links]                 kind, pairs = ["0-3:2"], groups = ["0-1-2-3:1"] (every pair in it),
-                            rest = "none" or "unknown"; without a count nobody counted them
+                            rest = "none" or "unknown"; without a count it is unknown
     [[fabrics]]             kind, ports = 18 or one number a member, gpus (default: all), up, clique
     [pcie]                  PIX, PXB, PHB, NODE, SYS, unknown = [[0, 1], [2, 3]] (every pair in a
                             group), rest; of several groups the nearest level counts

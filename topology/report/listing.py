@@ -2,7 +2,7 @@
 
 What it answers: which lines and tables a person sees for a report of `topology.report.values`. It
 computes nothing and knows no terminal: `topology.cli.commands` prints the blocks. All foreign text
-passes `topology.printable`; what nobody told is "?", what is not there is "-".
+passes `topology.printable`; what is unknown is "?", what is absent is "-".
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def list_best(report: BestReport) -> list[Block]:
         ("limited by", _LIMITS[selected.limit]),
         ("class", f"{selected.value_class} (0 is the best)"),
         ("loss", f"{100 * selected.loss:.1f} % against the best set on the empty machine"),
-        ("cost to pods to come", f"{selected.remainder_cost_gpus:.2f} GPU-equivalents"),
+        ("future placement cost", f"{selected.remainder_cost_gpus:.2f} GPU-equivalents"),
     ]
     if report.request.affinity not in {"any", "none"}:
         holds = _yes(is_true=selected.satisfies_affinity)
@@ -198,7 +198,7 @@ def list_recordings(report: RecordingsReport) -> list[Block]:
 
 
 def _gpu_grid(report: ShowReport) -> Grid:
-    """Tabulate the GPUs, without the columns that nobody filled."""
+    """Tabulate the GPUs, without empty columns."""
     columns = ("GPU", "model", "MiB", "NUMA", "PCI bus id", "uuid", "parent")
     rows = [
         (

@@ -4,7 +4,7 @@ What it answers: which fields `show`, `value`, `best`, `rank` and `recordings` g
 tables for people and `--json` for programs. It computes nothing (`topology.report.compute` does).
 
 The field names are the JSON contract (docs/schemas/, generated from these classes): units stand in
-the names, GPUs are named by index, `null` is "nobody told", never zero. A field may be added within
+the names, GPUs are named by index, `null` means unknown, never zero. A field may be added within
 `schema_version` 1; none changes its meaning or goes.
 """
 
@@ -78,7 +78,7 @@ class PairReport:
     link: str | None
     """Kind of accelerator link: nvlink, xgmi, c2c, metaxlink or none."""
     n_links: int | None
-    """Links that are up; 0 where there is none, null where unknown or nobody counted."""
+    """Links that are up; 0 where there is none, null where unknown."""
     pcie_level: str | None
     """PIX, PXB, PHB, NODE or SYS."""
 
@@ -158,7 +158,7 @@ class ShowReport:
     measurement: MeasurementReport | None
     """Measured bandwidths, where there are any."""
     unknown: tuple[str, ...]
-    """What nobody told, one sentence each, for people."""
+    """What is unknown, one sentence each, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class ValueReport:
 
 @dataclass(frozen=True, slots=True)
 class RequestReport:
-    """What was asked for."""
+    """The request."""
 
     size_gpus: int
     """Number of GPUs."""
@@ -236,9 +236,9 @@ class SelectedReport:
     loss: float
     """1 - value / value of the best set of that size on the empty machine, 0..1."""
     satisfies_affinity: bool
-    """Whether the affinity level holds; true where none was asked for."""
+    """Whether the affinity level holds; true where none was requested."""
     remainder_cost_gpus: float
-    """What taking the set costs the pods to come, in GPU-equivalents."""
+    """What taking the set costs future pods, in GPU-equivalents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class UnfitReport:
     reason: str
     """One of a closed set of sentences."""
     detail: str
-    """What was asked and found."""
+    """The request and its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ class BestReport:
     machine: MachineReport
     """Which machine."""
     request: RequestReport
-    """What was asked for."""
+    """The request."""
     selected: SelectedReport | None
     """The set; null where none fits (exit code 1)."""
     unfit: UnfitReport | None

@@ -13,7 +13,7 @@ Above 16 devices containers are served one after another, largest first.
 
 A plain init container ends before the next one starts and hands its GPUs on (kubelet device
 manager, `devicesToAllocate`: what init containers leave behind is reused, by later init containers
-too, before the plugin is asked). So its set lies inside the set of the next container that keeps
+too, before the plugin is called). So its set lies inside the set of the next container that keeps
 its GPUs (a later sidecar, else the first app), or, where it asks for more, holds it; and it lies
 inside what earlier init containers hand on, or holds all of that.
 """

@@ -112,7 +112,7 @@ def _or_unknown(
     size: int,
     policy: PlacementPolicy,
 ) -> UnfitReason:
-    """The reason "never", unless the condition might hold if everything unknown turned out well."""
+    """The reason "never", unless the condition might hold if all unknowns were favourable."""
     if never is UnfitReason.AFFINITY_NEVER:
         might = _might_hold(machine, size, policy.affinity)
         return UnfitReason.AFFINITY_UNKNOWN if might else never
@@ -131,7 +131,7 @@ def _late(reasons: tuple[UnfitReason, UnfitReason]) -> int:
 
 
 def _might_hold(machine: LargeMachine, size: int, affinity: Affinity) -> bool:
-    """Whether some set would have a level if everything unknown turned out well."""
+    """Whether some set would have a level if all unknowns were favourable."""
     rows = possible_neighbours(machine.topology, affinity)
     hopeful = replace(machine.capacities, adjacency=tuple(rows))
     return any(

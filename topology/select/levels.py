@@ -1,7 +1,7 @@
 """Which sets of a machine have an affinity level, and which might.
 
 What it answers: for every mask of up to 16 GPUs whether `nvlink`, `switch` or `numa` holds
-(`affinity_level`), and whether it would if everything unknown turned out well (`possible_level`);
+(`affinity_level`), and whether it would if all unknowns were favourable (`possible_level`);
 the difference tells "never on this node" from "unknown". It chooses nothing.
 
 Method of `possible_level`: unknown links count as up; a set is possible below one switch, or on one
@@ -40,7 +40,7 @@ def affinity_level(tables: MachineTables, affinity: Affinity) -> NDArray[np.bool
 
 @lru_cache(maxsize=256)
 def possible_level(tables: MachineTables, affinity: Affinity) -> NDArray[np.bool_]:
-    """Which masks have `nvlink`, `switch` or `numa`, or would if the unknown turned out well."""
+    """Which masks have `nvlink`, `switch` or `numa`, or would if the unknowns were favourable."""
     n = tables.n_gpus
     rows = possible_neighbours(tables.topology, affinity)
     if affinity is Affinity.NVLINK:

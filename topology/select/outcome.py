@@ -73,7 +73,7 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """Why nothing fits: the reason, and what was asked and found."""
+    """Why nothing fits: the reason, and the request beside what is there."""
 
     reason: UnfitReason
     detail: str

@@ -204,7 +204,7 @@ def qualifying_sets(
 
 
 def _might_reach(tables: MachineTables, sets: NDArray[np.int64], floor: float) -> bool:
-    """Whether some set might reach a bandwidth if everything unknown turned out well."""
+    """Whether some set might reach a bandwidth if all unknowns were favourable."""
     dark = sets[~tables.is_known[sets]]
     reaches = tables.floor[dark] >= floor
     return bool(reaches.any()) or (len(dark) > 0 and has_dark_links(tables.topology))
@@ -288,7 +288,7 @@ def describe_set(
 
 
 def remainder_cost(machine: Machine, available: int, taken: int) -> float:
-    """R(F) - R(F - S) in GPU-equivalents: what taking a set costs the pods to come."""
+    """R(F) - R(F - S) in GPU-equivalents: what taking a set costs future pods."""
     if isinstance(machine, LargeMachine):
         return shared_cost(machine, available.bit_count(), taken.bit_count())
     share = machine.remainder[available] - machine.remainder[available & ~taken]

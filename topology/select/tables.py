@@ -105,7 +105,7 @@ class MachineTables:
 
     @property
     def floor(self) -> NDArray[np.float64]:
-        """`value` less the stated error, float64; made anew each time, since few pods set one."""
+        """`value` less the stated error, float64; computed on access: few pods set a bound."""
         floor: NDArray[np.float64] = self.value * (1 - _ERRORS[self.limit])
         return floor
 

@@ -3,7 +3,7 @@
 What it answers: as `topology.select.fit`, a set for every container or why not, but only sets that
 the kubelet will really give: it confines every container, or the pod, to NUMA nodes of its own
 choice (`topology.topology_manager.hints`), whatever anybody planned, and may refuse the pod for
-good. Nothing here is asked for policy `none`.
+good. Nothing here is called for policy `none`.
 
 Method. The kubelet admits a pod container by container, init containers first; what one gets is
 gone for the next, and moves the next one's hint. So a choice is replayed in that order, and only
@@ -16,9 +16,9 @@ one that the kubelet follows to the end is given. Tried in turn:
 
 What is given up against the joint choice: in 3 an earlier container may take what a later one would
 have used better, or, where the kubelet leaves a choice between several NUMA nodes, so many of one
-that a later one is refused, though another choice had served both; such a pod is told to wait or to
-go elsewhere. And where an init container hands on more than the next one needs, the kubelet takes
-any of them, so that from there on what was planned is one possibility of several.
+that a later one is refused, though another choice had served both; the reason for such a pod is to
+wait or to go elsewhere. And where an init container hands on more than the next one needs, the
+kubelet takes any of them, so that from there on what was planned is one possibility of several.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Admission:
 def begin_admission(
     kubelet: Kubelet, numa: NumaDevices, requests: tuple[ContainerRequest, ...]
 ) -> Admission | Unfit:
-    """The kubelet begins with a pod.
+    """The kubelet starts admitting a pod.
 
     With scope `pod` it may refuse it here (scope_pod.go; the pod's size is `PodLimits` of
     component-helpers v0.36.3, resource/helpers.go).

@@ -11,20 +11,20 @@ Method, after Kubernetes 1.36.3, pkg/kubelet/cm:
 - devicemanager/topology_hints.go `generateDeviceTopologyHints`: every set of NUMA nodes that have
   devices is a hint if what is free on it, with the devices left by earlier init containers, is
   enough, and all of the latter lie on it. A hint is preferred if it has as few NUMA nodes as the
-  request needs on the machine with nothing taken, bad devices counted as well.
+  request needs on the machine with nothing taken, unhealthy devices included.
 - topologymanager/policy.go `HintMerger`: with one provider of hints, the preferred ones win, then
   the fewest NUMA nodes, then the lowest mask. Where there is none, the mask of all NUMA nodes
   stands in, not preferred. So the answer is the lowest of the smallest sets that are a hint.
 - policy_*.go: best-effort admits all, restricted what is preferred, single-numa-node what is
   preferred and one NUMA node. All three confine.
 - devicemanager/manager.go `devicesToAllocate`: devices to reuse come first; then, where more
-  devices are free inside the hint than are needed, the plugin is asked about those alone; else all
-  of them are taken, and the plugin is asked about the rest of the machine.
+  devices are free inside the hint than are needed, the plugin is called for those alone; else all
+  of them are taken, and the plugin is called for the rest of the machine.
 
 Not modelled: the policy option prefer-closest-numa-nodes, which breaks ties between sets of two or
-more NUMA nodes by distance; nobody reports it. A machine of one NUMA node under single-numa-node
+more NUMA nodes by distance; it is not reported. A machine of one NUMA node under single-numa-node
 is confined to that node here, where the kubelet leaves it open: the same but for GPUs whose NUMA
-node nobody knows, and on the safe side.
+node is unknown, and on the safe side.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Room:
 def manager_of(report: DevicesReport) -> TopologyManager | None:
     """The Topology Manager that a node's agent reports; None for policy `none` or unknown.
 
-    A scope that nobody told is `container`, as for the kubelet itself (1.36.3,
+    An unknown scope is `container`, as for the kubelet itself (1.36.3,
     pkg/kubelet/apis/config/v1beta1/defaults.go).
     """
     if report.policy is None or report.policy is TopologyManagerPolicy.NONE:
@@ -124,7 +124,7 @@ def numa_devices(topology: NodeTopology) -> NumaDevices:
 def best_hint(numa: NumaDevices, *, free: int, size: int, reusable: int = 0) -> Hint:
     """The hint that the kubelet picks for `size` devices, at least 1.
 
-    `free` are healthy devices that nobody has, `reusable` those that earlier init containers of
+    `free` are healthy devices that are not in use, `reusable` those that earlier init containers of
     the pod hand on; disjoint. O(k^2 log k) for k NUMA nodes.
 
     >>> numa = NumaDevices(((0, 0b0011), (1, 0b1100)))
@@ -191,7 +191,8 @@ def is_admitted(policy: TopologyManagerPolicy, hint: Hint) -> bool:
 def room_of(hint: Hint, *, free: int, size: int, reusable: int = 0) -> Room:
     """What is left to choose for a container of `size` devices that was admitted with this hint.
 
-    More devices to reuse than it needs: the kubelet itself takes some of them, nobody knows which.
+    More devices to reuse than it needs: the kubelet itself takes some of them, and which is
+    unknown.
 
     >>> room_of(Hint((0,), 0b0011, True), free=0b1111, size=2)
     Room(must=3, allowed=3)

@@ -81,7 +81,7 @@ def node_capacities(
     """Derive a node's capacities. O(n^2).
 
     An accelerator link whose count is unknown counts as one link; a GPU whose model is unknown has
-    the slowest PCIe port and link rate; P2P that nobody told follows the GPU model's, else counts
+    the slowest PCIe port and link rate; unknown P2P follows the GPU model's, else counts
     as there (NVML tells it on every live node).
     """
     n = topology.n_gpus

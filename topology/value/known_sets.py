@@ -1,6 +1,6 @@
 """Which sets of GPUs have a value that rests on no unknown.
 
-What it answers: whether everything that enters a set's value was told, for one set or for every
+What it answers: whether everything that enters a set's value is known, for one set or for every
 mask at once. `min-bandwidth` asks: unknown never satisfies. It values nothing.
 
 Rules. All pairs: the accelerator link is known, and counted where it is up. A set that links limit:
@@ -33,7 +33,7 @@ _OVER_LINKS = frozenset({Limit.NOTHING, Limit.SWITCH, Limit.RING, Limit.RELAY})
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _KnownFacts:
     """What a node tells: masks of GPUs with a known generation and model, and the node's facts."""
 
     generation: int
@@ -42,7 +42,7 @@ class _Told:
     is_cpu: bool
 
 
-def _told(topology: NodeTopology) -> _Told:
+def _known_facts(topology: NodeTopology) -> _KnownFacts:
     models = [find_gpu_model(gpu.model) for gpu in topology.gpus]
     generation = mask_of(
         i
@@ -52,7 +52,7 @@ def _told(topology: NodeTopology) -> _Told:
     )
     known = mask_of(i for i, model in enumerate(models) if model is not None)
     is_p2p = topology.p2p is not P2pAccess.UNKNOWN or known.bit_count() == topology.n_gpus
-    return _Told(generation, known, is_p2p, topology.cpu is not CpuPlatform.UNKNOWN)
+    return _KnownFacts(generation, known, is_p2p, topology.cpu is not CpuPlatform.UNKNOWN)
 
 
 def _is_dark(topology: NodeTopology, i: int, j: int) -> bool:
@@ -62,10 +62,10 @@ def _is_dark(topology: NodeTopology, i: int, j: int) -> bool:
 
 def has_dark_links(topology: NodeTopology) -> bool:
     """Whether some link's presence, count or generation is unknown: it may carry anything."""
-    n, told = topology.n_gpus, _told(topology)
+    n, facts = topology.n_gpus, _known_facts(topology)
     return any(
         _is_dark(topology, i, j)
-        or (topology.links[i][j].is_up and (1 << i | 1 << j) & ~told.generation != 0)
+        or (topology.links[i][j].is_up and (1 << i | 1 << j) & ~facts.generation != 0)
         for i, j in combinations(range(n), 2)
     )
 
@@ -75,29 +75,29 @@ def is_known_set(topology: NodeTopology, mask: int, limit: Limit) -> bool:
     pairs = list(combinations(gpus_of(mask), 2))
     if not pairs:
         return True
-    told = _told(topology)
+    facts = _known_facts(topology)
     if any(_is_dark(topology, i, j) for i, j in pairs):
         return False
     if limit in _OVER_LINKS:
-        return mask & ~told.generation == 0
+        return mask & ~facts.generation == 0
     is_placed = all(topology.pcie[i][j] is not PcieLevel.UNKNOWN for i, j in pairs)
-    is_socket_told = limit is not Limit.SOCKET or told.is_cpu
-    return is_placed and is_socket_told and told.is_p2p and mask & ~told.model == 0
+    is_socket_known = limit is not Limit.SOCKET or facts.is_cpu
+    return is_placed and is_socket_known and facts.is_p2p and mask & ~facts.model == 0
 
 
 def known_table(topology: NodeTopology, table: ValueTable) -> NDArray[np.bool_]:
     """The same for every mask of a node of up to 16 GPUs, measured sets included, bool[2**n]."""
     n = topology.n_gpus
-    index, told = mask_index(n), _told(topology)
+    index, facts = mask_index(n), _known_facts(topology)
     every = range(n)
     dark = pair_sums([[float(_is_dark(topology, i, j)) for j in every] for i in every])
     unplaced = pair_sums(
         [[float(level is PcieLevel.UNKNOWN) for level in row] for row in topology.pcie]
     )
     over_links = np.isin(table.limit, list(_OVER_LINKS))
-    by_links = index.masks & ~told.generation == 0
-    by_pcie = (unplaced == 0) & (index.masks & ~told.model == 0) & told.is_p2p
-    if not told.is_cpu:
+    by_links = index.masks & ~facts.generation == 0
+    by_pcie = (unplaced == 0) & (index.masks & ~facts.model == 0) & facts.is_p2p
+    if not facts.is_cpu:
         by_pcie &= table.limit != Limit.SOCKET
     known: NDArray[np.bool_] = (dark == 0) & ((over_links & by_links) | (~over_links & by_pcie))
     known[index.size < 2] = True  # noqa: PLR2004 - one GPU has nothing to reduce with

@@ -4,19 +4,19 @@ What it answers: how a node's own NCCL measurements enter the value of its sets.
 a bottleneck then chases 11.90 against 11.93 GB/s, no ties are left for the remainder to decide,
 and each node becomes a machine type of its own. So pairs are grouped into classes first.
 
-Method. Pairs sorted by bandwidth; a new class begins where the next is more than `CLASS_GAP`
-lower; a class counts as its median in two significant digits, so that nodes that measure alike
-share a machine type. Of a set, the widest path between its worst connected members (the least edge
-of the maximum spanning tree) is taken twice, over the measured classes and over the labels' own
-pair values; the set's value is scaled by the ratio. Pairs that nobody measured keep their label. A
-measured set overrides its value. Figures of unknown message size are taken for the size that
-values are claimed for: nothing is added for start-up. All this at the message size of the
-measurement; from there a set that falls short of its label keeps the label's start-up cost, and
-one that beats it is on a better path than the label's, so that its start-up cost shrinks with the
-ratio. Both meet the figure at its own size, and at every size a higher figure is a higher value.
-Raw figures only order sets that are otherwise equal (`raw_sums`). Source of the gap: pairs of one
-label differ by less than 3 % on the V100, A6000 and H100 nodes of BandPilot, pairs of different
-labels by more than 40 % (facts in docs/adr/0002).
+Method. Pairs sorted by bandwidth; a new class begins where the next is more than `CLASS_GAP` lower;
+a class counts as its median in two significant digits, so that nodes that measure alike share a
+machine type. Of a set, the widest path between its worst connected members (the least edge of the
+maximum spanning tree) is taken twice, over the measured classes and over the labels' own pair
+values; the set's value is scaled by the ratio. Pairs that were not measured keep their label. A
+measured set overrides its value. Figures of unknown message size are taken for the size that values
+are claimed for: nothing is added for start-up. All this at the message size of the measurement;
+from there a set that falls short of its label keeps the label's start-up cost, and one that beats
+it is on a better path than the label's, so that its start-up cost shrinks with the ratio. Both meet
+the figure at its own size, and at every size a higher figure is a higher value. Raw figures only
+order sets that are otherwise equal (`raw_sums`). Source of the gap: pairs of one label differ by
+less than 3 % on the V100, A6000 and H100 nodes of BandPilot, pairs of different labels by more than
+40 % (facts in docs/adr/0002).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is left behind: how much the GPUs that stay free are still worth to the pods to come.
+"""What is left behind: how much the GPUs that stay free are still worth to future pods.
 
 What it answers: for every set F of free GPUs, R(F), the share of the empty machine's worth that F
 still holds. Taking S from F costs R(F) - R(F - S). It never chooses a set.

@@ -101,7 +101,7 @@ TIE_ORDER = (
     Limit.RELAY,
     Limit.NOTHING,
 )
-"""Which of two equal bounds is told: what islands carry inside comes after what joins them."""
+"""Which of two equal bounds is reported: what islands carry inside comes after what joins them."""
 
 BOUND_DECIMALS = 9
 """Cuts are compared in 1e-9 GB/s: the order in which floats are added must not decide."""

@@ -1,6 +1,6 @@
 """Reads a plain square matrix of link labels: the format for what no tool prints.
 
-What it answers: the topology that somebody wrote down by hand or exported from a spreadsheet. It
+What it answers: the topology written by hand or exported from a spreadsheet. It
 must never read more into a cell than it says.
 
 Format: one line per GPU, cells split by comma, semicolon, or else by blanks; empty lines and

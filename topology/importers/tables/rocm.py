@@ -13,7 +13,7 @@ heading: some versions print link types under the heading of the weights.
 - XGMI over one hop is a link of the pair. XGMI over several goes through other GPUs: no link of
   the pair's own. Some versions count one hop for them, but the driver gives XGMI a weight of 15 per
   hop (Linux amdkfd, kfd_crat.c: KFD_CRAT_XGMI_WEIGHT times the number of hops), so both
-  tables are asked. Where neither is printed, XGMI is taken for a link.
+  tables are read. Where neither is printed, XGMI is taken for a link.
 - PCIE is no accelerator link. Which PCIe level is not printed. GPUs at different NUMA nodes are SYS
   apart by that level's definition ("traversing ... the interconnect between NUMA nodes").
 - "Numa Affinity" is sysfs' numa_node and goes before "Numa Node"; -1 is unknown.
@@ -200,14 +200,14 @@ def _is_beyond_one_hop(table: _Table, cell: str) -> bool:
 
 def _numa_nodes(text: str, labels: tuple[str, ...]) -> list[int | None]:
     """NUMA node of each GPU; amd-smi prints none."""
-    told: dict[tuple[str, int], int] = {}
+    numa_nodes: dict[tuple[str, int], int] = {}
     for match in _NUMA.finditer(text):
-        told[match["what"], int(match["gpu"])] = int(match["node"])
+        numa_nodes[match["what"], int(match["gpu"])] = int(match["node"])
     nodes: list[int | None] = []
     for label in labels:
         gpu = _GPU_LABEL.fullmatch(label)
         index = int(gpu[1]) if gpu else -1
-        node = told.get(("Affinity", index), told.get(("Node", index), -1))
+        node = numa_nodes.get(("Affinity", index), numa_nodes.get(("Node", index), -1))
         nodes.append(node if node >= 0 else None)
     return nodes
 

@@ -8,7 +8,7 @@ Method: a header is a line with a run of names GPU0 GPU1 ..., then names of NICs
 columns. A row is a line with the name of a GPU or NIC of the header and a label behind it; what
 stands before (log prefixes, comment marks) is skipped, and so are lines between that are neither.
 A header or row that a mail program or terminal broke goes on in the next line. Cells are never
-empty, so they are told apart by blanks. Affinity columns may be empty: if a row has as many as
+empty, so they are distinguished by blanks. Affinity columns may be empty: if a row has as many as
 the header they go in order, else by tabs, else by the column where they start, else they are
 unknown. Everything is linear in the length of the text.
 """
@@ -298,7 +298,7 @@ def _find_fault(header: SmiHeader, name: str, labels: Sequence[str], values: Seq
 def _numa_affinity(
     header: SmiHeader, line: TextLine, labels: tuple[str, ...], first: int, tail: int
 ) -> str:
-    """The row's NUMA affinity, "" where the column is missing, empty or cannot be told."""
+    """The row's NUMA affinity, "" where the column is missing, empty or ambiguous."""
     column = header.numa
     values = line.tokens[tail:]
     if column is None:

@@ -1,12 +1,12 @@
 """Link matrix and switch fabrics from where each GPU says its links end.
 
 What it answers: given for every GPU its count of links to each other GPU, to switches, and to far
-ends that nobody could name, what each pair has. It never makes "no link" out of silence: where no
+unknown ends, what each pair has. It never makes "no link" out of silence: where no
 GPU says anything about links, every pair is unknown.
 
 Method: a direct link is up as far as both ends count it, so a pair has the lesser count. GPUs with
 switch ports form one fabric, in which a pair has the lesser number of ports, never summed per pair.
-A pair of GPUs that both have links to nobody knows whom may be linked: unknown.
+A pair of GPUs that both have links with unknown far ends may be linked: unknown.
 """
 
 from __future__ import annotations

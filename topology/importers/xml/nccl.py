@@ -20,7 +20,7 @@ Method (format: NVIDIA/nccl 5067397c, src/graph/xml.cc and topo.cc; ROCm/rccl fo
   level is claimed.
 - `<nvlink>` to a bridge of class 0x0680 ends at an NVSwitch: the sum of a GPU's counts is its
   number of ports. To a GPU it is a direct link, up as far as both ends count it. 0x068001 is a CPU.
-  A GPU that names itself as the far end has links that go nobody knows where (Azure's NC A100 v4
+  A GPU that names itself as the far end has links with an unknown far end (Azure's NC A100 v4
   file): pairs of two such GPUs stay unknown.
 - NICs are `<net>` elements with a place in the PCI tree, and PCI devices of a network class. Those
   directly under `<cpu>` are software interfaces (bridges, bonds, virtual Ethernet) and left out.

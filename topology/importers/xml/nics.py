@@ -25,7 +25,7 @@ MAX_NICS = 512
 
 @dataclass(frozen=True, slots=True)
 class FoundNic:
-    """One NIC as a file shows it; `is_rdma` is None where nobody told."""
+    """One NIC as a file shows it; `is_rdma` is None where unknown."""
 
     name: str
     bus_id: str

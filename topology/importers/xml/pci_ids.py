@@ -57,7 +57,7 @@ def _bare(number: str | None) -> str:
 
 
 def is_gpu(pci_class: str | None, vendor: str | None, *, device: str | None = None) -> bool:
-    """Whether class and vendor make a GPU that computes; a vendor that nobody told does not hinder.
+    """Whether class and vendor make a GPU that computes; an unknown vendor does not hinder.
 
     The display controllers of management boards (ASPEED 1a03, Matrox 102b, the VGA device of a
     virtual machine) have the class but not the vendor.

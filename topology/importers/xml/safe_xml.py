@@ -1,6 +1,6 @@
 """Foreign XML text -> an element tree, without what makes XML dangerous.
 
-What it answers: the root element of a document that somebody handed in, or why it cannot be read.
+What it answers: the root element of a document, or why it cannot be read.
 It never expands an entity that the document itself declares (a few lines of those blow up to
 gigabytes), never loads an external DTD, and never lets size or depth run away.
 
@@ -58,8 +58,8 @@ class _Guard:
 def parse_xml(text: str, what: str) -> Element:
     """Parse a document; `what` names it in messages.
 
-    Raises `ImportFormatError` where the text is no well-formed XML, declares entities, or is larger
-    or deeper than the bounds above.
+    Raises `ImportFormatError` where the text is not well-formed XML, declares entities, or is
+    larger or deeper than the bounds above.
 
     >>> parse_xml('<system version="1"/>', "NCCL topology XML").tag
     'system'
@@ -77,7 +77,7 @@ def parse_xml(text: str, what: str) -> Element:
     try:
         parser.Parse(text.strip("\ufeff \t\r\n"), True)  # noqa: FBT003 - expat's own signature
     except (expat.ExpatError, UnicodeEncodeError) as error:
-        msg = f"{what}: no well-formed XML ({error}), expected a complete document"
+        msg = f"{what}: not well-formed XML ({error}), expected a complete document"
         raise ImportFormatError(msg) from error
     return builder.close()
 

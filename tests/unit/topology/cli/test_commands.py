@@ -127,11 +127,11 @@ def test_best_respects_free_and_must_include(run):
     assert report["selected"]["gpus"] == [1, 5]
 
 
-def test_best_names_the_affinity_that_was_asked_for(run):
+def test_best_names_the_affinity_of_the_request(run):
     """A preferred level may fail to hold, and then it says so."""
     code, out, _ = run("best", "--size", 4, "--affinity", "switch", "dgx-1-v100")
     assert code == 0
-    assert "affinity switch       no" in out
+    assert "affinity switch        no" in out
 
 
 def test_best_of_one_gpu_has_nothing_to_reduce(run):

@@ -66,7 +66,7 @@ def test_levels_rank_from_near_to_far_and_unknown_last() -> None:
     ("link", "is_known", "is_up"),
     [
         pytest.param(NV2, True, True, id="counted links"),
-        pytest.param(AcceleratorLink(LinkKind.XGMI, None), True, True, id="nobody counted"),
+        pytest.param(AcceleratorLink(LinkKind.XGMI, None), True, True, id="the count is unknown"),
         pytest.param(NO_LINK, True, False, id="no link is a fact"),
         pytest.param(UNKNOWN_LINK, False, False, id="unknown is none"),
     ],

@@ -268,7 +268,7 @@ def test_the_set_is_worth_what_nvidia_expects(
         pytest.param(range(1, 6), range(1, 7), 1, id="both"),
     ],
 )
-def test_must_include_that_cannot_be_is_told(
+def test_must_include_that_cannot_be_is_known_facts(
     available: tuple[int, ...], must_include: tuple[int, ...], size: int
 ) -> None:
     """The kubelet may ask what cannot be; the answer is a reason, never a lesser set."""

@@ -35,7 +35,7 @@ NAMELESS = Gpu()
         pytest.param([NAMELESS] * 2, {(0, 1): NVLINK(2)}, 12.0, 2, id="unknown GPUs, slow links"),
         pytest.param([V100, NAMELESS], {(0, 1): NVLINK(2)}, 25.0, 2, id="one end tells enough"),
         pytest.param(
-            [V100] * 2, {(0, 1): NVLINK(None)}, 25.0, 1, id="links that nobody counted: one"
+            [V100] * 2, {(0, 1): NVLINK(None)}, 25.0, 1, id="links that the count is unknown: one"
         ),
         pytest.param(
             [Gpu(link_generation=5, model=V100.model)] * 2,

@@ -133,7 +133,7 @@ def test_a_pair_below_its_label_keeps_the_start_up_cost():
 
 
 def test_a_pair_above_its_label_shrinks_the_start_up_cost():
-    """A pair whose NVLink nobody recorded measures what PCIe's start-up cost could not allow."""
+    """An unrecorded NVLink measures what PCIe's start-up cost could not allow."""
     table = value_table(node_capacities(L40S))
     measurement = Measurement(pairs=pairs({(0, 1): 200.0}), message_bytes=16 * MIB)
     value, latency, _ = corrected(L40S, measurement)

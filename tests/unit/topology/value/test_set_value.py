@@ -130,7 +130,7 @@ def test_sharing_a_switch_uplink_inverts_the_order_without_p2p():
             machine([V100] * 2, links={(0, 1): NVLINK(None)}),
             3,
             SetValue(25.0, Limit.RING, 1, 1),
-            id="a pair whose links nobody counted",
+            id="a pair whose links the count is unknown",
         ),
         pytest.param(
             machine([V100] * 2, links={(0, 1): UNKNOWN_LINK}, levels={"else": PIX}),

@@ -132,7 +132,7 @@ MANY = [f"{i:04x}:00:00.0" for i in range(MAX_GPUS + 1)]
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "numa_nodes"),
     [
         pytest.param("", "only text without a table of GPUs", id="nothing"),
         pytest.param(NUMA, "only NUMA nodes", id="showtoponuma"),
@@ -161,9 +161,9 @@ MANY = [f"{i:04x}:00:00.0" for i in range(MAX_GPUS + 1)]
         pytest.param(" " * (MAX_CHARACTERS + 1), f"at most {MAX_CHARACTERS}", id="too long"),
     ],
 )
-def test_refused(text, told):
+def test_refused(text, numa_nodes):
     """Each message says what is wrong."""
-    with pytest.raises(ImportFormatError, match=told):
+    with pytest.raises(ImportFormatError, match=numa_nodes):
         import_rocm_smi(text)
 
 

@@ -368,7 +368,7 @@ def test_links_of_bandwidth_matrices(after, links):
     [
         pytest.param("Machine (P#0 total=252GiB)\n  Package L#0", "console output", id="console"),
         pytest.param("<system/>", "root element is 'system', expected 'topology'", id="NCCL file"),
-        pytest.param("<topology>", "no well-formed XML", id="cut off"),
+        pytest.param("<topology>", "not well-formed XML", id="cut off"),
         pytest.param(machine(), "holds no GPU that a driver has taken", id="no PCI device"),
         pytest.param(
             machine(host(pci("0000:01:00.0", H100), os_device("eth0", 2))),

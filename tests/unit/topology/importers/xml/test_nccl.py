@@ -270,7 +270,7 @@ def test_software_interfaces_are_left_out():
     [
         pytest.param("<graphs/>", "NCCL graph file", id="graph file"),
         pytest.param("<html/>", "root element is 'html', expected 'system'", id="another document"),
-        pytest.param("<system>", "no well-formed XML", id="cut off"),
+        pytest.param("<system>", "not well-formed XML", id="cut off"),
         pytest.param("<system/>", "holds no GPU", id="empty"),
         pytest.param(
             system(cpu(switch("0000:00:16.0"), "<pci busid='0000:00:17.0'/>")),

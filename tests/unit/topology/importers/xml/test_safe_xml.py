@@ -15,11 +15,11 @@ BOMB = """<?xml version="1.0"?>
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        pytest.param("", "no well-formed XML", id="nothing"),
-        pytest.param("<t><u></t>", "no well-formed XML", id="wrong nesting"),
-        pytest.param("<t>", "no well-formed XML", id="cut off"),
-        pytest.param("<t>&x;</t>", "no well-formed XML", id="unknown entity"),
-        pytest.param("<t a='\ud800'/>", "no well-formed XML", id="a lone surrogate"),
+        pytest.param("", "not well-formed XML", id="nothing"),
+        pytest.param("<t><u></t>", "not well-formed XML", id="wrong nesting"),
+        pytest.param("<t>", "not well-formed XML", id="cut off"),
+        pytest.param("<t>&x;</t>", "not well-formed XML", id="unknown entity"),
+        pytest.param("<t a='\ud800'/>", "not well-formed XML", id="a lone surrogate"),
         pytest.param(BOMB, "declares the entity 'a'", id="entity bomb"),
         pytest.param(
             '<!DOCTYPE t [<!ENTITY e SYSTEM "file:///etc/hostname">]><t>&e;</t>',
