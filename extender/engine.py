@@ -267,7 +267,7 @@ class Engine:
             return self.failure(Verb.EXPLAIN, _reason(error), str(error))
         cluster, rater = self.cluster, self._rater
         if pod.spec.node_name:
-            told = explain_bound(request, pod, cluster.snapshot, ledger=cluster.ledger, rater=rater)
+            told = explain_bound(request, pod, cluster, rater=rater)
         else:
             parked = self.parked.pod(request.uid)
             snapshot = cluster.snapshot_for(request)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from extender.placement import Rater, Refusal
     from extender.protocol import Pod, PodRequest
     from extender.snapshot import ClusterSnapshot, NodeView
-    from extender.state import Ledger
+    from extender.state import Cluster
     from extender.unschedulable import ParkedPod
     from topology.annotations import Plan
     from topology.select import Machine, PodFit
@@ -62,16 +62,15 @@ def explain_pod(
     return told
 
 
-def explain_bound(
-    request: PodRequest, pod: Pod, snapshot: ClusterSnapshot, *, ledger: Ledger, rater: Rater
-) -> Json:
-    """Explain a pod that has a node; `snapshot` as any other pod would see it."""
+def explain_bound(request: PodRequest, pod: Pod, cluster: Cluster, *, rater: Rater) -> Json:
+    """Explain a pod that has a node, by the snapshot that any other pod would get."""
+    snapshot = cluster.snapshot
     told = _head(request, snapshot)
     node = pod.spec.node_name or ""
     text = (pod.metadata.annotations or {}).get(names.PLAN)
     plan, problem = _plan(text)
     view = snapshot.nodes.get(node)
-    states = ledger.states(node)
+    states = cluster.devices(node)
     own = sum(1 << i for i, (_, _, owner) in enumerate(states) if owner == request.uid)
     ids = [one for one, _, owner in states if owner == request.uid]
     told["bound"] = {

@@ -196,7 +196,6 @@ class RivalOnCoterieNode:
                 annotations={names.PLAN: encode_plan(plan)},
             )
         )
-        self._cluster.confirm(request.uid)
 
 
 class MostAllocatedPolicy:

@@ -223,7 +223,7 @@ class Binds:
         """Whether the pod still has all of the plan's devices, and they are healthy."""
         kept = {
             one
-            for one, state, owner in self._cluster.ledger.states(plan.node)
+            for one, state, owner in self._cluster.devices(plan.node)
             if owner == uid and state is DeviceState.ASSUMED
         }
         return kept == set(plan.ids)

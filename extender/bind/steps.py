@@ -60,7 +60,7 @@ class ReadPod:
 class PlannedFrom:
     """What a plan was made from: the node's devices that this pod could have, in device order.
 
-    `generation` is the ledger's, as the plan says it.
+    `generation` is that of the state, as the plan says it.
     """
 
     generation: int

@@ -6,7 +6,7 @@ What it answers: what a line says, or what is wrong with it. JSON lines of five 
   cluster its description and the digest of each machine type
 - `feed` is one input of a live cluster, in the order in which it came: `what` names the method of
   `extender.decision_log.gateway.LiveDesk`, `input` its argument
-- `call` is a verb: time, raw input, and the answer with its outcome and the ledger's generation
+- `call` is a verb: time, raw input, and the answer with its outcome and the state's generation
 - `step` is one step of a live bind or preemption: what came in, and what it led to (`output`: an
   answer, a pod or nodes to read, or a Binding to write; where that plans anew with the devices that
   were free and the generation)

@@ -117,7 +117,7 @@ class Metrics:
         self._parked.clear()
         for reason, n_pods in self._engine.parked.counts().items():
             self._parked.labels(reason.label).set(n_pods)
-        self._pods.set(cluster.ledger.n_pods)
+        self._pods.set(cluster.n_owners)
         self._nodes.set(len(cluster.snapshot.nodes))
         self._ratings.set(self._engine.n_ratings)
         return generate_latest(self._registry)

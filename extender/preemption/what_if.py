@@ -1,7 +1,7 @@
 """What room a pod would have on a node if others left, and how dear they are, as far as we know.
 
 What it answers: the free devices of a node once some pods are gone, whether a set of them satisfies
-the pod, and what evicting somebody costs; all from the ledger and the plans on pods. It must never
+the pod, and what evicting somebody costs; all from the state and the plans on pods. It must never
 choose who goes (`extender.preemption.victims` does, `extender.preemption.state_machine` names
 them), nor ask anybody.
 """
@@ -63,7 +63,7 @@ class Rooms:
             return None
         places = {one: i for i, one in enumerate(view.ids)}
         held: dict[str, int] = {}
-        for one, state, owner in self._cluster.ledger.states(name):
+        for one, state, owner in self._cluster.devices(name):
             if owner is not None and owner != self._request.uid and state in _FREED:
                 held[owner] = held.get(owner, 0) | _FREED[state] << places[one]
         return Room(view, view.free, held, self._rater, self._request)
@@ -192,6 +192,6 @@ def settled(cluster: Cluster, names: Iterable[str]) -> frozenset[str]:
     return frozenset(
         owner
         for name in names
-        for _, state, owner in cluster.ledger.states(name)
+        for _, state, owner in cluster.devices(name)
         if owner is not None and state in _SETTLED
     )

@@ -4,6 +4,7 @@ A function of facts; knows no API server, no clock and no request.
 """
 
 from extender.state.cluster_state import LiveCluster
+from extender.state.device_states import DeviceRow, DeviceState
 from extender.state.effects import (
     Agreement,
     Conflict,
@@ -13,26 +14,26 @@ from extender.state.effects import (
     NodeProblem,
     Probe,
 )
-from extender.state.interface import BoundPod, Cluster
-from extender.state.ledger import Applied, Ledger, Refused
+from extender.state.interface import BoundPod, Cluster, Refused
 from extender.state.machine_types import Kinds, build_machine_type
-from extender.state.transitions import DeviceState
+from extender.state.node_record import NodeRecord, mask_of
 
 __all__ = [
     "Agreement",
-    "Applied",
     "BoundPod",
     "Cluster",
     "Conflict",
+    "DeviceRow",
     "DeviceState",
     "Effect",
     "Kinds",
-    "Ledger",
     "LiveCluster",
     "Mismatch",
     "Missing",
     "NodeProblem",
+    "NodeRecord",
     "Probe",
     "Refused",
     "build_machine_type",
+    "mask_of",
 ]

@@ -1,22 +1,22 @@
-"""Who has which devices of one node: from what is known to one account, by rule.
+"""Which pod has which devices of one node: the account, derived from the facts by rule.
 
-What it answers: for a node, its pods and its nominations, which devices each of them has, how sure
-that is, and what cannot be accounted for. A function of its arguments, so that the same devices are
-free in whatever order things became known, and after a restart. It changes nothing:
-`extender.state.cluster_state` brings the ledger in line with it.
+For a node, its pods and its nominations: which devices each of them has, how sure that is, and what
+cannot be accounted for. A function of its arguments, so that the same devices are free in whatever
+order the facts became known, and after a restart. Each rule gives a pod only what the rules before
+left, so no device ever has two owners.
 
 The rules, each before the next:
 
 1. What really is, wins: devices that the node's report or a pod's status names are *held*, planned
-   or not, also by pods that nobody else has told of.
-2. A plan has its devices, bound or under way, where nobody holds them. Of two plans that name one
-   device the pod met first has it; the other one is *contested* and keeps the rest.
-3. A pod whose devices nobody can name is *unlocated*: it has as many as it asks for, any that are
+   or not, also by pods that no watch has shown.
+2. A plan has its devices, bound or in flight, where no pod holds them. Of two plans that name one
+   device the pod seen first has it; the other one is *contested* and keeps the rest.
+3. A pod whose devices are not known is *unlocated*: it has as many as it requests, any that are
    free; where they run out, none. A node with such a pod is count-only: the kubelet gave the pod
-   devices, and nobody knows which. Not so a pod without a plan of which the node's report says that
-   it runs without devices: what it has is in that report too, mostly nothing.
+   devices, and it is not known which. Not so a pod without a plan of which the node's report says
+   that it runs without devices: what it has is in that report too, mostly nothing.
 4. A nomination claims, of what is then free and healthy, the set that the core would choose: the
-   highest priority first, then the pod met first.
+   highest priority first, then the pod seen first.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from kube.objects import ContainerDevices
     from topology.annotations import DeviceHold, Plan
 
-__all__ = ["Account", "Claim", "Nomination", "Share", "Tenure", "make_account"]
+__all__ = ["Account", "Assignment", "AssignmentState", "Claim", "Nomination", "make_account"]
 
 
-class Tenure(Enum):
-    """How a pod has its devices, as the ledger's states say it."""
+class AssignmentState(Enum):
+    """How sure it is that a pod has its devices."""
 
     CLAIMED = "claimed"
     ASSUMED = "assumed"
@@ -52,12 +52,11 @@ class Tenure(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """The devices of one pod, as a mask; `deadline_s` counts for ASSUMED."""
+class Assignment:
+    """The devices of one pod, as a mask."""
 
     mask: int
-    tenure: Tenure
-    deadline_s: float = 0.0
+    state: AssignmentState
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +81,16 @@ class Nomination:
 class Account:
     """The account of one node.
 
-    `shares` by owner: a pod's uid, or uid@node for a hold of a pod that is not at home here. `free`
-    are the healthy devices that nobody has. `unlocated` counts, by uid, the devices that nobody can
-    name (0: not even their number is known); it is empty where the node may be planned on.
-    `contested` are the devices of a pod's plan that others have. `given` says, by uid, what each
-    container of a planned pod got, where that is not as planned.
+    `assignments` by owner: a pod's uid, or uid@node for a hold of a pod that is not on this node as
+    far as the API server says. `unhealthy` are the devices that the node reports as such, `free`
+    the healthy ones without an owner. `unlocated` counts, by uid, the devices that are not known by
+    name (0: nor is their number); it is empty where the node may be planned on. `contested` are the
+    devices of a pod's plan that others have. `given` says, by uid, what each container of a planned
+    pod got, where that is not as planned.
     """
 
-    shares: dict[str, Share] = field(default_factory=dict[str, Share])
+    assignments: dict[str, Assignment] = field(default_factory=dict[str, Assignment])
+    unhealthy: int = 0
     free: int = 0
     unlocated: dict[str, int] = field(default_factory=dict[str, int])
     contested: dict[str, int] = field(default_factory=dict[str, int])
@@ -100,16 +101,16 @@ class Account:
 
     @property
     def claimed(self) -> int:
-        """The mask of all that is kept for nominated pods, while claims are still made as well."""
+        """The mask of all that is kept for nominated pods, also while claims are being made."""
         mask = 0
-        for share in self.shares.values():
-            if share.tenure is Tenure.CLAIMED:
-                mask |= share.mask
+        for one in self.assignments.values():
+            if one.state is AssignmentState.CLAIMED:
+                mask |= one.mask
         return mask
 
-    def has_gained(self, before: Account | None, free_before: int) -> bool:
+    def has_gained(self, before: Account, free_before: int) -> bool:
         """Whether a pod may have a device that it might not; a claim is free for its own pod."""
-        had = {} if before is None else {claim.uid: claim.mask for claim in before.claims}
+        had = {claim.uid: claim.mask for claim in before.claims}
         gained = self.free & ~free_before
         for claim in self.claims:
             gained |= claim.mask & ~(free_before | had.get(claim.uid, 0))
@@ -122,7 +123,7 @@ def make_account(
     nominations: Iterable[Nomination],
     choose: Callable[[Account, PodRequest], int],
 ) -> Account:
-    """Settle who has what. `pods` are at home on the node; O(devices + pods + holds).
+    """Make the account of a node from the pods on it; O(devices + pods + holds).
 
     `choose` gives the mask of the set that a nominated pod would get of what is `free` in the
     account so far, 0 for none. No nominated pod is among `pods`.
@@ -131,15 +132,15 @@ def make_account(
     for hold in node.report.holds:
         reported.setdefault(hold.uid, []).append(hold)
     lacking = {one.uid for one in node.report.missing if one.resource == node.resource}
-    wishes = [
-        _wish(node, pod, reported.pop(pod.uid, ()), is_lacking=pod.uid in lacking)
+    known = [
+        _devices_of(node, pod, reported.pop(pod.uid, ()), is_lacking=pod.uid in lacking)
         for pod in sorted(pods, key=_NUMBER)
     ]
-    account = Account(shares={}, unlocated={}, contested={}, given={})
-    taken = _hold(account, node, wishes, reported)
-    taken = _plan(account, wishes, taken)
+    account = Account({}, node.unhealthy, unlocated={}, contested={}, given={})
+    taken = _hold(account, node, known, reported)
+    taken = _plan(account, known, taken)
     account.free = (1 << len(node.ids)) - 1 & ~taken & ~node.unhealthy
-    _count(account, wishes)
+    _count(account, known)
     _claim(account, nominations, choose)
     return account
 
@@ -151,10 +152,10 @@ _Named: TypeAlias = "ContainerDevices | DeviceHold"
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _PodDevices:
     """What one pod has by its own facts. Masks `held` and `planned` are disjoint.
 
-    `n_missing` devices nobody can name; `is_opaque`: nor count.
+    `n_missing` devices are not known by name; `is_opaque`: nor is their number.
     """
 
     pod: PodRecord
@@ -165,15 +166,16 @@ class _Wish:
     given: tuple[ContainerPlan, ...] = ()
 
     @property
-    def tenure(self) -> Tenure:
+    def state(self) -> AssignmentState:
         if self.held:
-            return Tenure.HELD
-        return Tenure.ASSUMED if self.pod.stage is PodStage.ASSUMED else Tenure.BOUND
+            return AssignmentState.HELD
+        is_assumed = self.pod.stage is PodStage.ASSUMED
+        return AssignmentState.ASSUMED if is_assumed else AssignmentState.BOUND
 
 
-def _wish(
+def _devices_of(
     node: NodeRecord, pod: PodRecord, reported: Sequence[_Named], *, is_lacking: bool
-) -> _Wish:
+) -> _PodDevices:
     plan, body = pod.home_plan, pod.body
     real = {} if body is None else _by_container(node, body.devices)
     if reported:
@@ -181,20 +183,20 @@ def _wish(
     is_opaque = body is not None and body.is_opaque
     if plan is not None and not real:
         planned = mask_of(plan.ids, node.positions)
-        return _Wish(pod, 0, planned, len(plan.ids) - planned.bit_count())
+        return _PodDevices(pod, 0, planned, len(plan.ids) - planned.bit_count())
     real_ids = {one for ids in real.values() for one in ids}
     held = mask_of(real_ids, node.positions)
     if plan is None and is_lacking:
-        return _Wish(pod, held, 0, 0)
+        return _PodDevices(pod, held, 0, 0)
     if plan is None:
         size = 0 if body is None else body.size(node.resource)
-        return _Wish(pod, held, 0, max(0, size - held.bit_count()), is_opaque)
+        return _PodDevices(pod, held, 0, max(0, size - held.bit_count()), is_opaque)
     as_planned = {
         one for container in plan.containers if container.name not in real for one in container.ids
     }
     planned = mask_of(as_planned, node.positions) & ~held
     n_known = (held | planned).bit_count()
-    return _Wish(
+    return _PodDevices(
         pod, held, planned, len(real_ids | as_planned) - n_known, given=_given(node, plan, real)
     )
 
@@ -234,40 +236,40 @@ def _given(
 def _hold(
     account: Account,
     node: NodeRecord,
-    wishes: Sequence[_Wish],
+    known: Sequence[_PodDevices],
     strays: Mapping[str, Sequence[_Named]],
 ) -> int:
     """Rule 1; returns the mask of what is taken."""
     taken = 0
-    for wish in wishes:
-        if wish.held:
-            taken |= _give(account, wish, wish.held, taken)
+    for one in known:
+        if one.held:
+            taken |= _assign(account, one, one.held, taken)
     for uid, named in strays.items():
         mask = mask_of((one for hold in named for one in hold.ids), node.positions) & ~taken
         if mask:
-            account.shares[f"{uid}@{node.name}"] = Share(mask, Tenure.HELD)
+            account.assignments[f"{uid}@{node.name}"] = Assignment(mask, AssignmentState.HELD)
             taken |= mask
     return taken
 
 
-def _plan(account: Account, wishes: Sequence[_Wish], taken: int) -> int:
+def _plan(account: Account, known: Sequence[_PodDevices], taken: int) -> int:
     """Rule 2; returns the mask of what is taken."""
-    for wish in wishes:
-        if wish.planned:
-            taken |= _give(account, wish, wish.planned, taken)
-        if wish.given:
-            account.given[wish.pod.uid] = wish.given
+    for one in known:
+        if one.planned:
+            taken |= _assign(account, one, one.planned, taken)
+        if one.given:
+            account.given[one.pod.uid] = one.given
     return taken
 
 
-def _count(account: Account, wishes: Sequence[_Wish]) -> None:
+def _count(account: Account, known: Sequence[_PodDevices]) -> None:
     """Rule 3."""
-    for wish in wishes:
-        if wish.n_missing or wish.is_opaque:
-            account.unlocated[wish.pod.uid] = wish.n_missing
-            mask = _lowest(account.free, wish.n_missing)
+    for one in known:
+        if one.n_missing or one.is_opaque:
+            account.unlocated[one.pod.uid] = one.n_missing
+            mask = _lowest(account.free, one.n_missing)
             account.free &= ~mask
-            _give(account, wish, mask, 0)
+            _assign(account, one, mask, 0)
 
 
 def _claim(
@@ -281,19 +283,19 @@ def _claim(
         uid = one.request.uid
         mask = choose(account, one.request)
         if mask:
-            account.shares[uid] = Share(mask, Tenure.CLAIMED)
+            account.assignments[uid] = Assignment(mask, AssignmentState.CLAIMED)
             account.free &= ~mask
             claims.append(Claim(uid, one.request.priority, mask))
     account.claims = tuple(claims)
 
 
-def _give(account: Account, wish: _Wish, mask: int, taken: int) -> int:
+def _assign(account: Account, devices: _PodDevices, mask: int, taken: int) -> int:
     """Give a pod what is not taken of a mask, beside what it has; returns that."""
-    uid, mine, lost = wish.pod.uid, mask & ~taken, mask & taken
-    share = account.shares.get(uid)
-    whole = mine if share is None else mine | share.mask
+    uid, mine, lost = devices.pod.uid, mask & ~taken, mask & taken
+    earlier = account.assignments.get(uid)
+    whole = mine if earlier is None else mine | earlier.mask
     if whole:
-        account.shares[uid] = Share(whole, wish.tenure, wish.pod.deadline_s or 0.0)
+        account.assignments[uid] = Assignment(whole, devices.state)
     if lost:
         account.contested[uid] = account.contested.get(uid, 0) | lost
     return mine

@@ -1,17 +1,16 @@
-"""The live state of a node as JSON, for people.
+"""The live state of a node as JSON, for people: what `/state` shows.
 
-What it answers: what `/state` shows of a node: its machine type, and of each device who has it and
-how, by the words of the ledger's states. It never decides anything.
+A node's machine type, and of each device which pod has it and how. It never decides anything.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from extender.state.transitions import DeviceState
+from extender.state.accounting import AssignmentState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from extender.snapshot import NodeView
     from extender.state.accounting import Account
@@ -19,35 +18,25 @@ if TYPE_CHECKING:
 
 __all__ = ["node_json"]
 
-_TENURES = {
-    DeviceState.CLAIMED: "claimed",
-    DeviceState.ASSUMED: "assumed",
-    DeviceState.ASSUMED_UNHEALTHY: "assumed",
-    DeviceState.BOUND: "planned",
-    DeviceState.BOUND_UNHEALTHY: "planned",
-    DeviceState.HELD: "held",
-    DeviceState.HELD_UNHEALTHY: "held",
+_KEYS = {
+    AssignmentState.BOUND: "planned",
+    AssignmentState.ASSUMED: "assumed",
+    AssignmentState.HELD: "held",
+    AssignmentState.CLAIMED: "claimed",
 }
 
 
 def node_json(
     node: NodeRecord,
     view: NodeView,
-    note: Account | None,
-    states: Iterable[tuple[str, DeviceState, str | None]],
+    account: Account,
     name_of: Callable[[str], str],
 ) -> dict[str, object]:
     """A node: devices by what may be done with them, and what is wrong.
 
-    `unlocated` pods have as many devices as said, nobody knows which; `contested` are devices of a
-    pod's plan that others have.
+    `unlocated` pods have as many devices as shown, it is not known which; `contested` are devices
+    of a pod's plan that others have.
     """
-    owned: dict[str, dict[str, list[str]]] = {
-        tenure: {} for tenure in ("planned", "assumed", "held", "claimed")
-    }
-    for one, state, owner in states:
-        if owner is not None:
-            owned[_TENURES[state]].setdefault(owner, []).append(one)
     reasons = {one.id: one.reason for one in node.report.unhealthy}
     policy, scope = node.report.policy, node.report.scope
     shown: dict[str, object] = {
@@ -55,22 +44,25 @@ def node_json(
         "machine": view.kind.name,
         "resource": node.resource,
         "topology": None if node.machine is None else node.machine.digest,
-        "free": [one for i, one in enumerate(node.ids) if view.free >> i & 1],
+        "free": _ids(node, view.free),
     }
-    for tenure, pods in owned.items():
-        shown[tenure] = [
-            {"pod": name_of(uid), "pod_uid": uid, "ids": ids} for uid, ids in pods.items()
+    # By their first device, as the devices are listed.
+    assigned = sorted(account.assignments.items(), key=lambda pair: pair[1].mask & -pair[1].mask)
+    for state, key in _KEYS.items():
+        shown[key] = [
+            {"pod": name_of(uid), "pod_uid": uid, "ids": _ids(node, one.mask)}
+            for uid, one in assigned
+            if one.state is state
         ]
-    unlocated = {} if note is None else note.unlocated
-    contested = {} if note is None else note.contested
     return shown | {
         "unhealthy": {one: why for one, why in reasons.items() if one in node.positions},
         "unlocated": [
-            {"pod": name_of(uid), "pod_uid": uid, "devices": n} for uid, n in unlocated.items()
+            {"pod": name_of(uid), "pod_uid": uid, "devices": n}
+            for uid, n in account.unlocated.items()
         ],
         "contested": [
             {"pod": name_of(uid), "pod_uid": uid, "devices": mask.bit_count()}
-            for uid, mask in contested.items()
+            for uid, mask in account.contested.items()
         ],
         "topology_manager": {
             "policy": None if policy is None else policy.value,
@@ -78,3 +70,7 @@ def node_json(
         },
         "problems": list(node.problems),
     }
+
+
+def _ids(node: NodeRecord, mask: int) -> list[str]:
+    return [one for i, one in enumerate(node.ids) if mask >> i & 1]

@@ -1,7 +1,7 @@
-"""What is to be read or told of a pod once its node's account is made.
+"""Derives effects from a node's account: what is to be read or reported of its pods.
 
-What it answers: which effects (`extender.state.effects`) follow from an account, each once: the
-pod's record remembers what was told. It changes nothing else.
+Each effect (`extender.state.effects`) is reported once: the pod's record remembers it. Nothing else
+is changed.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ if TYPE_CHECKING:
     from extender.state.accounting import Account
     from extender.state.node_record import NodeRecord
     from extender.state.pod_record import PodRecord
-    from extender.state.pods import PodBook
+    from extender.state.pods import PodTracker
 
-__all__ = ["tell_pod"]
-
-
-def tell_pod(book: PodBook, node: NodeRecord, account: Account, pod: PodRecord) -> None:
-    """Note what follows for a pod that is at home on the node."""
-    _probe(book, node, account, pod)
-    _tell_conflict(book, node, account, pod)
-    _tell_mismatch(book, node, account, pod)
-    _tell_missing(book, node, pod)
+__all__ = ["add_effects"]
 
 
-def _probe(book: PodBook, node: NodeRecord, account: Account, pod: PodRecord) -> None:
+def add_effects(pods: PodTracker, node: NodeRecord, account: Account, pod: PodRecord) -> None:
+    """Add what follows for a pod on the node."""
+    _probe(pods, node, account, pod)
+    _report_conflict(pods, node, account, pod)
+    _report_mismatch(pods, node, account, pod)
+    _report_missing(pods, node, pod)
+
+
+def _probe(pods: PodTracker, node: NodeRecord, account: Account, pod: PodRecord) -> None:
     """Where the node's devices have no names, a reading could not name the pod's either."""
     pod.is_lost = pod.uid in account.unlocated and node.machine is not None
     if not pod.is_lost:
         pod.was_probed = False
     elif not pod.was_probed and pod.stage is PodStage.SEEN:
-        book.probe(pod)
+        pods.probe(pod)
 
 
-def _tell_conflict(book: PodBook, node: NodeRecord, account: Account, pod: PodRecord) -> None:
+def _report_conflict(pods: PodTracker, node: NodeRecord, account: Account, pod: PodRecord) -> None:
     mask = account.contested.get(pod.uid, 0)
     ids = tuple(one for i, one in enumerate(node.ids) if mask >> i & 1) if mask else ()
     if ids and ids != pod.contested:
         owners = tuple(
-            book.name_of(uid) or uid for uid, share in account.shares.items() if share.mask & mask
+            pods.name_of(uid) or uid for uid, one in account.assignments.items() if one.mask & mask
         )
-        told = Conflict(pod.namespace, pod.name, pod.uid, node.name, ids, owners)
-        book.effects[told] = None
+        conflict = Conflict(pod.namespace, pod.name, pod.uid, node.name, ids, owners)
+        pods.effects[conflict] = None
     pod.contested = ids
 
 
-def _tell_mismatch(book: PodBook, node: NodeRecord, account: Account, pod: PodRecord) -> None:
+def _report_mismatch(pods: PodTracker, node: NodeRecord, account: Account, pod: PodRecord) -> None:
     given = account.given.get(pod.uid)
     if pod.plan is None:
         return
@@ -58,18 +58,18 @@ def _tell_mismatch(book: PodBook, node: NodeRecord, account: Account, pod: PodRe
         # A node whose report cannot be read does not say that they agree.
         if pod.told is not None and node.machine is not None:
             pod.told = None
-            book.effects[Agreement(pod.namespace, pod.name, pod.uid)] = None
+            pods.effects[Agreement(pod.namespace, pod.name, pod.uid)] = None
         return
     text = encode_allocation(node.name, given)
     if hash(text) != pod.told:
         pod.told = hash(text)
         planned = pod.plan.containers
-        told = Mismatch(pod.namespace, pod.name, pod.uid, node.name, planned, given, text)
-        book.effects[told] = None
+        mismatch = Mismatch(pod.namespace, pod.name, pod.uid, node.name, planned, given, text)
+        pods.effects[mismatch] = None
 
 
-def _tell_missing(book: PodBook, node: NodeRecord, pod: PodRecord) -> None:
+def _report_missing(pods: PodTracker, node: NodeRecord, pod: PodRecord) -> None:
     missing = tuple([one for one in node.report.missing if one.uid == pod.uid])
     if missing and missing != pod.missing:
-        book.effects[Missing(pod.namespace, pod.name, pod.uid, node.name, missing)] = None
+        pods.effects[Missing(pod.namespace, pod.name, pod.uid, node.name, missing)] = None
     pod.missing = missing

@@ -1,8 +1,7 @@
-"""What the engine needs of a cluster, wherever its state comes from.
+"""What the verbs need of a cluster, wherever its state comes from.
 
-What it answers: which questions and changes the verbs put to the state. `extender.embedded.state`
-is its own API server; `extender.state.cluster_state` is fed by watches. The engine never learns
-which one it has.
+`extender.state.cluster_state` is fed by watches, `extender.embedded.state` is its own API server.
+The verbs never learn which one they have.
 """
 
 from __future__ import annotations
@@ -17,11 +16,17 @@ if TYPE_CHECKING:
 
     from extender.protocol import PodRequest
     from extender.snapshot import ClusterSnapshot
-    from extender.state.ledger import Ledger, Refused
-    from extender.state.transitions import DeviceState
+    from extender.state.device_states import DeviceRow, DeviceState
     from topology.annotations import Plan
 
-__all__ = ["BoundPod", "Cluster"]
+__all__ = ["BoundPod", "Cluster", "Refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A plan's devices cannot be assumed; `detail` is a sentence for people."""
+
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +62,17 @@ class Cluster(Protocol):
         ...
 
     @property
-    def ledger(self) -> Ledger:
-        """The account of devices, for reading."""
+    def n_pods(self) -> int:
+        """Number of pods known to have a node."""
         ...
 
     @property
-    def n_pods(self) -> int:
-        """Number of pods known to have a node."""
+    def n_owners(self) -> int:
+        """Number of pods that have devices or a claim."""
+        ...
+
+    def devices(self, name: str) -> tuple[DeviceRow, ...]:
+        """Id, state and owner of each device of a node, in device order; () if it is unknown."""
         ...
 
     def snapshot_for(self, request: PodRequest) -> ClusterSnapshot:
@@ -83,7 +92,7 @@ class Cluster(Protocol):
         ...
 
     def assume(self, request: PodRequest, plan: Plan, *, deadline_s: float) -> Refused | None:
-        """Keep the plan's devices for a binding under way, or say why not and change nothing.
+        """Keep the plan's devices for a binding in flight, or say why not and change nothing.
 
         Claims that `snapshot_for` counted as free are dropped for it. Without `confirm` the
         assumption ends at `deadline_s`.
@@ -99,7 +108,7 @@ class Cluster(Protocol):
 
         A live cluster keeps it until the watch shows the pod, or, where it never does, until the
         watch is fresh and the deadline has passed: a pod may be bound and deleted between two
-        lists. Nothing for a pod that lost its assumption meanwhile.
+        lists. Nothing for a pod that lost its assumption since.
         """
         ...
 

@@ -1,22 +1,20 @@
-"""What is known of pods: assigned ones, those with a binding under way, and nominated ones.
+"""Tracks pods: assigned ones, those with a binding in flight, and nominated ones.
 
-What it answers: which pods are at home on a node, which are nominated to it, and which nodes an
-input concerns. It knows nothing of devices (`extender.state.accounting`) and never says that a pod
-fits.
+It knows which pods are on a node, which are nominated to it, and which nodes an input concerns. It
+knows nothing of devices (`extender.state.accounting`) and never says that a pod fits.
 
 The rules:
 
 - A pod is bound once the API server accepted its binding or a watch showed it. Until then its plan
-  is an assumption, which ends at its deadline, but only when the watches were heard of after that
-  and no call that might write it is under way: they would have shown a binding that came true.
+  is an assumption, which ends at its deadline, but only when the watches have passed the deadline
+  and no call that might write it is in flight: they would have shown a binding that succeeded.
 - A list may be older than a binding: a pod that no watch has shown yet is not gone because a list
-  lacks it. If none has at its deadline, it is read in full (`Probe`). A reading that was asked for
-  then and shows no node ends it: what was accepted is lost, as where the store was restored.
-- Where a binding by count is under way, its node is a guess. A watch that shows the pod does not
-  say where it is: its plan does, or else a reading in full, and until then the guess keeps the
-  count.
+  lacks it. If none has at its deadline, it is read in full (`Probe`). If that shows no node, the
+  pod goes: what was accepted is lost, as where the store was restored.
+- While a binding by count is in flight, its node is a guess. A watch that shows the pod does not
+  say where it is: its plan does, or else a reading in full; until then the guess keeps the count.
 - A pod that may ask for devices and has no plan that can be read is read in full, and again at each
-  sign of change as long as nobody can name its devices.
+  sign of change as long as its devices are not known.
 - A nomination counts as long as nothing else is known of its pod.
 """
 
@@ -39,17 +37,17 @@ if TYPE_CHECKING:
     from kube.objects import PodFacts, PodObject
     from topology.annotations import Plan
 
-__all__ = ["LOOK_AGAIN_S", "PodBook"]
+__all__ = ["LOOK_AGAIN_S", "PodTracker"]
 
 LOOK_AGAIN_S = 10.0
 """How long after it was probed a pod that no watch has shown is probed again."""
 
 
-class PodBook:
+class PodTracker:
     """The pods. `touched` are the nodes that inputs concerned, `effects` what is to be done.
 
-    `n_ended` counts by node the pods that ended there since it was last known. `nodes` are those
-    that are known, now and later: the book looks into it.
+    `n_ended` counts by node the pods that ended there since it was last known. `nodes` are the
+    known ones, kept up to date by the caller.
     """
 
     def __init__(self, resources: Sequence[str], nodes: Mapping[str, object]) -> None:
@@ -58,7 +56,7 @@ class PodBook:
         self._numbers = count(1)
         self._pods: dict[str, PodRecord] = {}
         self._unseen: dict[str, PodRecord] = {}
-        self._homes: dict[str, dict[str, PodRecord]] = {}
+        self._by_node: dict[str, dict[str, PodRecord]] = {}
         self._nominations: dict[str, Nomination] = {}
         self._nominated: dict[str, dict[str, Nomination]] = {}
         self.touched: dict[str, None] = {}
@@ -77,9 +75,9 @@ class PodBook:
         """A pod, or None."""
         return self._pods.get(uid)
 
-    def at_home(self, node: str) -> Iterable[PodRecord]:
+    def on_node(self, node: str) -> Iterable[PodRecord]:
         """The pods on a node, as far as is known."""
-        return self._homes.get(node, _NO_PODS).values()
+        return self._by_node.get(node, _NO_PODS).values()
 
     def nominated_to(self, node: str) -> Iterator[Nomination]:
         """The pods that are nominated to a node and of which nothing else is known."""
@@ -88,17 +86,24 @@ class PodBook:
                 yield one
 
     def name_of(self, uid: str) -> str:
-        """Namespace and name of a pod; empty for one that nobody has told of."""
+        """Namespace and name of a pod; empty for one that no watch has shown."""
         pod, one = self._pods.get(uid), self._nominations.get(uid)
         if pod is not None:
             return f"{pod.namespace}/{pod.name}"
         return "" if one is None else one.request.full_name
 
-    def homes(self) -> Iterable[str]:
-        """The nodes that pods are on, known or not."""
-        return self._homes.keys()
+    def node_of(self, uid: str) -> str | None:
+        """The node that a pod is on, or else the one that it is nominated to."""
+        pod, one = self._pods.get(uid), self._nominations.get(uid)
+        if pod is not None:
+            return pod.home
+        return None if one is None else one.node
 
-    # The feed.
+    def nodes(self) -> Iterable[str]:
+        """The nodes that pods are on, known or not."""
+        return self._by_node.keys()
+
+    # Inputs of the watches.
 
     def see(self, facts: PodFacts) -> None:
         """An assigned pod, by its metadata."""
@@ -299,17 +304,17 @@ class PodBook:
         if home != old_home:
             self._leave(pod, old_home)
         if home is not None:
-            self._homes.setdefault(home, {})[pod.uid] = pod
+            self._by_node.setdefault(home, {})[pod.uid] = pod
             self.touched[home] = None
 
     def _leave(self, pod: PodRecord, home: str | None) -> None:
         if home is None:
             return
         self.touched[home] = None
-        on_node = self._homes[home]
+        on_node = self._by_node[home]
         del on_node[pod.uid]
         if not on_node:
-            del self._homes[home]
+            del self._by_node[home]
 
     def _touch_nomination(self, uid: str) -> None:
         one = self._nominations.get(uid)

@@ -324,7 +324,7 @@ class Parked:
 
     def _single_out(self, names: Iterable[str], cluster: Cluster) -> None:
         """A pod that has a claim on one of the nodes may use more there than others."""
-        owners = {owner for name in names for _, _, owner in cluster.ledger.states(name)}
+        owners = {owner for name in names for _, _, owner in cluster.devices(name)}
         for uid in sorted(owner for owner in owners if owner in self._homes):
             shape, key = self._homes[uid]
             cohort = self._groups[shape].cohorts[key]

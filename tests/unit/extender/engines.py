@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from extender.embedded import ClusterSpec, EmbeddedCluster, EmbeddedEngine, lay_out
 from extender.protocol import Answer, Verb
 from extender.rules import Rules
+from kube.objects import NodeFacts
+from tests.unit.extender.feeds import hold, report
 from tests.unit.extender.pods import GPU, args, binding, pod
+from topology.model import encode_topology
 from topology.value import DEFAULT_DEMAND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from extender.embedded.spec import EmbeddedNode
+    from extender.state import Cluster
 
 RULES = Rules(
     resources=(GPU,),
@@ -49,3 +58,34 @@ def bind(engine: EmbeddedEngine, uid: str, node: str, n_gpus: int, **annotations
     content = pod(n_gpus, uid=uid, **annotations)
     engine.answer(Verb.FILTER, args(content, [node]), 0.0)
     return engine.answer(Verb.BIND, binding(uid, node), 0.0)
+
+
+def report_devices(
+    cluster: EmbeddedCluster,
+    node: EmbeddedNode,
+    *,
+    unhealthy: Iterable[str] = (),
+    held: Iterable[str] = (),
+) -> None:
+    """The node reports bad devices, and devices that a pod which nobody knows has."""
+    assert node.topology is not None
+    gpus = zip(node.topology.gpus, node.ids, strict=True)
+    topology = replace(node.topology, gpus=tuple(replace(gpu, uuid=one) for gpu, one in gpus))
+    holds = (hold("x", *held),) if held else ()
+    cluster.see_node(
+        NodeFacts(
+            name=node.name,
+            uid=f"uid-{node.name}",
+            zone=node.zone,
+            allocatable={node.resource: len(node.ids)},
+            topology=encode_topology(topology),
+            devices=report(*unhealthy, holds=holds),
+            has_soft_taint=node.prefer_no_schedule,
+        )
+    )
+
+
+def owned(cluster: Cluster, uid: str) -> dict[str, str]:
+    """The devices of a pod, with their states."""
+    rows = (row for name in cluster.snapshot.nodes for row in cluster.devices(name))
+    return {one: state.value for one, state, owner in rows if owner == uid}

@@ -162,7 +162,7 @@ def free(cluster: LiveCluster, name: str) -> str:
 
 def owners(cluster: LiveCluster, name: str) -> dict[str, tuple[str, str]]:
     """(state, owner) of each owned device of a node."""
-    states = cluster.ledger.states(name)
+    states = cluster.devices(name)
     return {one: (state.value, owner) for one, state, owner in states if owner is not None}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -11,7 +10,8 @@ from extender.embedded import lay_out
 from extender.engine import NEEDS_NAMES
 from extender.protocol import Outcome, Reason, Verb, messages, parse_pod
 from extender.state import DeviceState
-from tests.unit.extender.engines import ask, bind, engine, names, spec
+from tests.unit.extender.engines import ask, bind, engine, names, owned, spec
+from tests.unit.extender.feeds import plan_of
 from tests.unit.extender.pods import GPU, args, binding, container, pod
 from topology.model import names as keys
 
@@ -129,8 +129,8 @@ def test_malformed_requests_are_told_and_change_nothing(verb, body, message):
 @pytest.mark.parametrize(
     "stale",
     [
-        pytest.param({"is_synced": False}, id="never synced"),
-        pytest.param({"observed_at_s": 39.0}, id="last heard of 61 s ago"),
+        pytest.param({"is_synced": False, "observed_at_s": None}, id="never synced"),
+        pytest.param({"is_synced": True, "observed_at_s": 39.0}, id="last heard of 61 s ago"),
     ],
 )
 def test_stale_state_answers_an_error_and_never_refuses(verb, stale):
@@ -138,12 +138,12 @@ def test_stale_state_answers_an_error_and_never_refuses(verb, stale):
     one = engine()
     content = pod(2)
     one.answer(Verb.FILTER, args(content, [L4]), 0.0)
-    one.cluster.snapshot = replace(one.cluster.snapshot, **stale)
+    one.cluster.set_freshness(**stale)
     body = binding("u1", L4) if verb is Verb.BIND else args(content, [L4])
     answer = one.answer(verb, body, 100.0)
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.STALE)
     assert not one.is_ready(100.0)
-    one.cluster.snapshot = replace(one.cluster.snapshot, is_synced=True, observed_at_s=40.0)
+    one.cluster.set_freshness(is_synced=True, observed_at_s=40.0)
     assert one.answer(verb, body, 100.0).outcome is Outcome.OK
 
 
@@ -229,7 +229,7 @@ def plan(one, uid: str):
 
 
 def test_bind_plans_the_set_that_was_scored():
-    """The ids are the node's own, and the ledger has them."""
+    """The ids are the node's own, and the pod has them."""
     one = engine()
     answer = bind(one, "u1", V100[0], 4, affinity="nvlink")
     assert (answer.outcome, json.loads(answer.body)) == (Outcome.OK, {"Error": ""})
@@ -237,9 +237,7 @@ def test_bind_plans_the_set_that_was_scored():
     assert (found["v"], found["node"]) == (1, V100[0])
     (only,) = found["containers"]
     assert (only["name"], only["resource"], len(only["ids"])) == ("main", GPU, 4)
-    held = one.cluster.ledger.holding("u1")
-    assert held is not None
-    assert list(held.ids) == only["ids"]
+    assert list(owned(one.cluster, "u1")) == only["ids"]
     assert set(only["ids"]) <= set(one.cluster.snapshot.nodes[V100[0]].ids)
     assert one.cluster.snapshot.nodes[V100[0]].free.bit_count() == 4
     assert found["score"] == pytest.approx(answer.placed_gbytes_per_s, abs=1e-3)
@@ -339,13 +337,14 @@ def test_bind_of_a_pod_without_gpus_takes_nothing():
     assert one.answer(Verb.END, b"u1", 0.0).outcome is Outcome.OK
 
 
-def test_a_refusal_of_the_ledger_is_told():
+def test_a_plan_that_the_state_refuses_is_an_error():
     """It never happens while one process feeds it; if it does, the pod must not be bound."""
     one = engine()
     one.answer(Verb.FILTER, args(pod(2), [L4]), 0.0)
-    one.cluster.ledger.assume(
-        "u1", V100[0], (one.cluster.snapshot.nodes[V100[0]].ids[0],), deadline_s=9.0
-    )
+    request = parse_pod(messages.Pod.model_validate(pod(2)), (GPU,))
+    plan = plan_of(V100[0], one.cluster.snapshot.nodes[V100[0]].ids[0])
+    assert one.cluster.assume(request, plan, deadline_s=9.0) is None
+    one.cluster.confirm("u1")
     answer = one.answer(Verb.BIND, binding("u1", L4), 0.0)
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.LEDGER)
     assert one.cluster.bound("u1") is None
@@ -420,7 +419,7 @@ def test_unhealthy_devices_are_never_planned():
     one = engine({"count": 1, "machine": "8x-l4", "unhealthy": [0, 5]})
     assert bind(one, "u1", L4, 6).outcome is Outcome.OK
     assert one.cluster.snapshot.nodes[L4].free == 0
-    bad = [id_ for id_, state, _ in one.cluster.ledger.states(L4) if state is DeviceState.UNHEALTHY]
+    bad = [id_ for id_, state, _ in one.cluster.devices(L4) if state is DeviceState.UNHEALTHY]
     ids = lay_out(spec({"count": 1, "machine": "8x-l4"}))[0].ids
     assert bad == [ids[0], ids[5]]
 

@@ -8,6 +8,7 @@ import pytest
 
 from extender.decision_log.replay import replay
 from extender.protocol import Outcome
+from tests.unit.extender.engines import owned
 from tests.unit.extender.live_world import LiveWorld, node_facts
 from tests.unit.extender.recorded_plans import recorded_plans
 from topology.annotations import decode_plan
@@ -22,8 +23,9 @@ def test_whatever_happens_no_device_is_planned_twice_and_none_is_lost(seed):
     for _ in range(400):
         world.act()
     world.settle()
-    ledger = world.desk.cluster.ledger
-    assert {one.uid: set(one.ids) for one in ledger.holdings()} == world.held()
+    cluster = world.desk.cluster
+    assert {uid: set(owned(cluster, uid)) for uid in world.held()} == world.held()
+    assert cluster.n_owners == len(world.held())
     assert any(answer.outcome is Outcome.OK for answer in world.outcomes)
     lines = world.file.getvalue().splitlines(keepends=True)
     assert replay(lines).difference is None

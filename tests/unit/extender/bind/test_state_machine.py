@@ -1,4 +1,4 @@
-"""Bind step by step: what is read, what is written, what is answered, and what the ledger keeps."""
+"""Bind step by step: what is read, what is written, what is answered, and what the state keeps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from extender.embedded import EmbeddedCluster, lay_out
 from extender.engine import Engine
 from extender.protocol import Answer, Outcome, Reason, Verb
 from tests.unit.extender.api_server import FakeApiServer
-from tests.unit.extender.engines import RULES, spec
+from tests.unit.extender.engines import RULES, owned, report_devices, spec
 from tests.unit.extender.pods import args, binding
 from topology.annotations import decode_plan
 from topology.model import names
@@ -30,7 +30,9 @@ class Scene:
     """An engine that is not its own API server, and the pods of one that it does not see."""
 
     def __init__(self) -> None:
-        self.cluster = EmbeddedCluster(lay_out(spec(*GROUPS)), demand=DEFAULT_DEMAND)
+        nodes = lay_out(spec(*GROUPS))
+        self.node = next(node for node in nodes if node.name == NODE)
+        self.cluster = EmbeddedCluster(nodes, demand=DEFAULT_DEMAND)
         self.engine = Engine(self.cluster, RULES)
         self.server = FakeApiServer()
 
@@ -67,14 +69,13 @@ class Scene:
         return self.finish(self.begin(uid, node))
 
     def ids(self, uid: str = "u1") -> set[str]:
-        """What the ledger says the pod has."""
-        holding = self.cluster.ledger.holding(uid)
-        return set() if holding is None else set(holding.ids)
+        """The devices of the pod."""
+        return set(owned(self.cluster, uid))
 
     def is_assumed(self, uid: str = "u1") -> bool:
-        """Whether the ledger has the pod as a bind under way."""
-        holding = self.cluster.ledger.holding(uid)
-        return holding is not None and holding.deadline_s is not None
+        """Whether the pod has devices for a bind in flight."""
+        states = set(owned(self.cluster, uid).values())
+        return bool(states) and states <= {"assumed", "assumed_unhealthy"}
 
 
 @pytest.fixture
@@ -144,7 +145,7 @@ def test_a_pod_without_gpus_is_bound_without_a_plan(scene):
     assert (step.annotations, step.planned_from) == ({}, None)
     answer = scene.do(step)
     assert (answer.outcome, answer.placed_gbytes_per_s) == (Outcome.OK, None)
-    assert scene.cluster.ledger.n_pods == 0
+    assert scene.cluster.n_owners == 0
 
 
 def test_a_node_without_topology_is_bound_by_count(scene):
@@ -171,7 +172,7 @@ def test_what_cannot_be_planned_is_an_error(scene, n_gpus, node, reason):
     answer = scene.do(scene.begin("u2", node))
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, reason)
     assert reason.value in json.loads(answer.body)["Error"]
-    assert scene.cluster.ledger.n_pods == 0
+    assert scene.cluster.n_owners == 0
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_a_write_that_certainly_failed_is_forgotten(scene, result, reason):
     answer = scene.engine.binding_written(scene.begin(), Written(result, "says who"), 0.0)
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, reason)
     assert "says who" in json.loads(answer.body)["Error"]
-    assert scene.cluster.ledger.n_pods == 0
+    assert scene.cluster.n_owners == 0
 
 
 def gone(scene: Scene) -> None:
@@ -233,7 +234,7 @@ def test_a_conflict_is_told_apart_by_the_pod(scene, happen, reason):
     assert isinstance(step, ReadPod)
     answer = scene.do(step)
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, reason)
-    assert scene.cluster.ledger.n_pods == 0
+    assert scene.cluster.n_owners == 0
 
 
 @pytest.mark.parametrize(("happen", "reason"), ENDS)
@@ -243,7 +244,7 @@ def test_a_write_of_unknown_end_is_settled_by_the_pod(scene, happen, reason):
     happen(scene)
     answer = scene.do(step)
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, reason)
-    assert scene.cluster.ledger.n_pods == 0
+    assert scene.cluster.n_owners == 0
 
 
 def test_a_pod_that_is_bound_already_by_this_plan_is_success(scene):
@@ -280,7 +281,7 @@ def test_a_pod_bound_here_without_a_plan_has_nothing_to_take_over(scene):
     scene.server.pods["default/pod-u1"].node = NODE
     answer = scene.finish(scene.do(step))
     assert answer.outcome is Outcome.OK
-    assert scene.cluster.ledger.n_pods == 0
+    assert scene.cluster.n_owners == 0
 
 
 def test_a_pod_that_merely_changed_is_written_again(scene):
@@ -302,7 +303,7 @@ def test_a_pod_that_changes_for_ever_is_left_to_the_next_call(scene):
         scene.server.pods["default/pod-u1"].version = version
         step = scene.do(scene.do(step))
     assert (step.outcome, step.reason) == (Outcome.FAILED, Reason.POD_CHANGED)
-    assert scene.cluster.ledger.n_pods == 0
+    assert scene.cluster.n_owners == 0
 
 
 def test_a_pod_that_changed_what_it_wants_is_planned_anew(scene):
@@ -330,20 +331,20 @@ def test_a_pod_that_was_spoilt_since_is_not_bound(scene, content, reason):
     scene.server.create(**content).version = 18
     answer = scene.finish(scene.do(step))
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, reason)
-    assert scene.cluster.ledger.n_pods == 0
+    assert scene.cluster.n_owners == 0
 
 
 @pytest.mark.parametrize(
     "lose",
     [
-        pytest.param(lambda cluster, ids: cluster.ledger.sicken(NODE, ids[:1]), id="fell ill"),
-        pytest.param(lambda cluster, ids: cluster.ledger.hold("x", NODE, ids[:1]), id="was taken"),
+        pytest.param("unhealthy", id="fell ill"),
+        pytest.param("held", id="was taken"),
     ],
 )
 def test_a_plan_that_was_lost_meanwhile_is_made_anew(scene, lose):
     """The set was good when the call came; between two writes it is not any more."""
     first = scene.begin()
-    lose(scene.cluster, sorted(planned(first)))
+    report_devices(scene.cluster, scene.node, **{lose: sorted(planned(first))[:1]})
     scene.server.pods["default/pod-u1"].version = 18
     second = scene.do(scene.do(first))
     assert isinstance(second, WriteBinding)
@@ -356,9 +357,7 @@ def test_a_plan_that_was_lost_meanwhile_is_made_anew(scene, lose):
 def test_no_set_left_after_a_conflict_is_an_error(scene):
     """The pod goes back to the queue; it holds nothing."""
     step = scene.begin()
-    scene.cluster.ledger.hold("x", NODE, scene.cluster.snapshot.nodes[NODE].ids)
-    scene.cluster.forget("nobody")
-    scene.cluster.snapshot = scene.cluster.snapshot.with_free({NODE: 0}, 99)
+    report_devices(scene.cluster, scene.node, held=scene.node.ids)
     scene.server.pods["default/pod-u1"].version = 18
     answer = scene.finish(scene.do(step))
     assert (answer.reason, answer.n_replans) == (Reason.NOT_ENOUGH_FREE, 1)
@@ -388,7 +387,7 @@ def test_an_unheard_write_of_an_older_version_cannot_come_true(scene):
     scene.server.pods["default/pod-u1"].version = 18
     answer = scene.do(step)
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.OUTCOME_UNKNOWN)
-    assert scene.cluster.ledger.n_pods == 0
+    assert scene.cluster.n_owners == 0
     assert scene.engine.binds.n_unsettled == 0
 
 
@@ -443,7 +442,7 @@ def test_a_write_that_may_come_true_bars_another_node(scene):
 def test_a_plan_that_may_come_true_is_not_replaced_even_if_it_was_lost(scene):
     """Its devices were found taken, yet the Binding may still be written with them."""
     first = unsettled(scene)
-    scene.cluster.ledger.hold("x", NODE, sorted(planned(first))[:1])
+    report_devices(scene.cluster, scene.node, held=sorted(planned(first))[:1])
     answer = scene.do(scene.begin())
     assert answer.reason is Reason.OUTCOME_UNKNOWN
 
@@ -540,7 +539,7 @@ def test_a_read_that_is_abandoned_before_any_write_leaves_nothing(scene):
     scene.server.create(uid="u2")
     answer = scene.engine.abandon(scene.begin("u2"), "no answer", 0.0)
     assert answer.reason is Reason.NOT_READ
-    assert scene.cluster.ledger.n_pods == 0
+    assert scene.cluster.n_owners == 0
     assert isinstance(scene.begin("u2"), ReadPod)
 
 
@@ -594,8 +593,7 @@ def test_a_bound_pod_is_parked_no_more(scene):
 
 def test_stale_state_plans_nothing(scene):
     """What is free is not known; a pod without GPUs does not care."""
-    scene.cluster.snapshot = scene.cluster.snapshot.with_free({}, 5)
-    object.__setattr__(scene.cluster.snapshot, "is_synced", False)
+    scene.cluster.set_freshness(is_synced=False, observed_at_s=None)
     answer = scene.begin()
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.STALE)
     scene.server.create(None, uid="u2")

@@ -6,7 +6,6 @@ import asyncio
 import io
 import json
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -138,8 +137,7 @@ def test_bad_input_is_told_where_the_caller_reads_it(served, verb, body, status,
 def test_stale_state_is_not_ready(served):
     """Alive all the same: a restart would not help."""
     assert served.call("GET", "/readyz").status_code == 200
-    snapshot = served.engine.cluster.snapshot
-    served.engine.cluster.snapshot = replace(snapshot, is_synced=False)
+    served.engine.cluster.set_freshness(is_synced=False, observed_at_s=None)
     assert served.call("GET", "/readyz").status_code == 503
     assert served.call("GET", "/livez").text == "ok"
     assert served.post("prioritize", args(pod(1), NODES)).status_code == 503

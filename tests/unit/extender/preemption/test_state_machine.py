@@ -16,6 +16,7 @@ from extender.preemption.node_pods import Resident
 from extender.preemption.state_machine import MAX_READ, MAX_UNDER_WAY, NODES_AT_ONCE
 from extender.protocol import Answer, Outcome, Pod, Reason, parse_pod
 from extender.rules import Rules
+from tests.unit.extender.engines import report_devices
 from tests.unit.extender.pods import GPU, pod
 from topology.annotations import ContainerPlan, Plan, encode_plan
 from topology.model import names
@@ -38,7 +39,8 @@ class Place:
     def __init__(self, n_nodes: int = 1, *groups: dict[str, Any]) -> None:
         wanted = list(groups or ({"count": n_nodes, "machine": "dgx-1-v100"},))
         spec = ClusterSpec.model_validate({"groups": wanted})
-        self.cluster = EmbeddedCluster(lay_out(spec), demand=DEFAULT_DEMAND)
+        self.described = lay_out(spec)
+        self.cluster = EmbeddedCluster(self.described, demand=DEFAULT_DEMAND)
         self.preemptions = Preemptions(self.cluster, RULES, Rater())
         self.nodes = list(self.cluster.snapshot.nodes)
         self.residents: dict[str, list[Resident]] = {name: [] for name in self.nodes}
@@ -50,11 +52,15 @@ class Place:
         plan = Plan(name, (ContainerPlan("main", GPU, ids),), ids, 1, 0.0, priority)
         request = parse_pod(Pod.model_validate(pod(len(gpus), uid=uid)), (GPU,))
         assert self.cluster.assume(request, plan, deadline_s=1.0) is None
-        self.cluster.confirm(uid)
         notes = {names.PLAN: encode_plan(plan)}
         self.cluster.write_binding(WriteBinding(1, "default", uid, uid, "", name, notes))
         fields: dict[str, Any] = {"requests": {"pods": 1, GPU: len(gpus)}} | more
         self.residents[name].append(Resident(uid, "default", uid, priority=priority, **fields))
+
+    def break_gpus(self, *gpus: int) -> None:
+        """These GPUs of the first node fail."""
+        first = self.described[0]
+        report_devices(self.cluster, first, unhealthy=[first.ids[gpu] for gpu in gpus])
 
     def fill(self, *priorities: int, node: int = 0) -> None:
         """One pod on each GPU of a node: n0-0, n0-1, ..."""
@@ -151,7 +157,7 @@ def test_a_bad_gpu_of_a_victim_stays_bad():
     """
     place = Place()
     place.fill(9, 9, 9, 0, 9, 0, 5, 5)
-    place.cluster.ledger.sicken(place.nodes[0], [place.cluster.snapshot.views[0].ids[3]])
+    place.break_gpus(3)
     step = place.ask(wanting(), {0: ["n0-0", "n0-3"]})
     reading = replace(place.reading(place.nodes[0]), room={"pods": 110, GPU: 7})
     answer = place.end(step, reading)
@@ -461,7 +467,7 @@ def test_a_request_that_cannot_be_read_is_an_error(body, reason, says):
 def test_nobody_is_evicted_on_stale_state():
     """Who has which GPU may have changed."""
     place = Place()
-    place.cluster.snapshot = replace(place.cluster.snapshot, is_synced=False)
+    place.cluster.set_freshness(is_synced=False, observed_at_s=None)
     answer = place.ask(wanting(), {0: ["x"]})
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.STALE)
 

@@ -46,8 +46,7 @@ def test_what_evicting_each_pod_frees():
     place = Place()
     place.put("two", 0, 3)
     place.put("sick", 4, 5)
-    ids = place.cluster.snapshot.views[0].ids
-    place.cluster.ledger.sicken(place.nodes[0], [ids[4]])
+    place.break_gpus(4)
     found = room(place, wanting())
     assert (found.free, found.held) == (0b11000110, {"two": 0b1001, "sick": 0b100000})
     assert found.free_without(["sick", "somebody else"]) == 0b11100110
@@ -186,7 +185,7 @@ def test_only_pods_that_the_api_server_shows_are_missed_in_a_reading():
     place.put("b", 1, 2)
     place.put("c", 0, node=1)
     ids = place.cluster.snapshot.views[0].ids
-    place.cluster.ledger.sicken(place.nodes[0], ids[2:3])
+    place.break_gpus(2)
     plan = Plan(place.nodes[0], (ContainerPlan("main", GPU, ids[3:4]),), ids[3:4], 1, 0.0, 0)
     coming = request(wanting(1))
     assert place.cluster.assume(coming, plan, deadline_s=1.0) is None

@@ -71,7 +71,7 @@ def measured(first_gbytes_per_s):
 
 
 def bind(cluster, uid, name, *positions, deadline_s=10.0):
-    """Assume and confirm a plan; whether the ledger let it."""
+    """Assume and confirm a plan; whether that was possible."""
     request = wish(uid, len(positions))
     plan = plan_of(name, *ids(name, *positions))
     refused = cluster.assume(request, plan, deadline_s=deadline_s)
@@ -329,7 +329,7 @@ class TestPlannedPods:
         assert free(cluster, "n1") == "1001"
 
     def test_the_same_event_twice_changes_nothing(self):
-        """Watches repeat themselves; neither ledger nor snapshot may move for it."""
+        """Watches repeat themselves; the snapshot may not move for it."""
         cluster = live(node("n1"))
         cluster.see_pod(facts("p", plan_of("n1", "n1-2")))
         snapshot = cluster.snapshot
@@ -754,22 +754,27 @@ class TestBindings:
         assert free(cluster, "n1") == "1011"
 
     @pytest.mark.parametrize(
-        ("plan", "subject", "state"),
+        ("plan", "why_not"),
         [
-            pytest.param(plan_of("n1", "n1-0"), "n1-0", "bound", id="another pod's device"),
-            pytest.param(plan_of("n1", "n1-1"), "n1-1", "unhealthy", id="a bad device"),
-            pytest.param(plan_of("n1", "n9-1"), "n9-1", "unknown", id="no such device"),
-            pytest.param(plan_of("n9", "n9-1"), "n9", "unknown", id="no such node"),
+            pytest.param(
+                plan_of("n1", "n1-0"), "device n1-0 of node n1 is bound", id="another pod's device"
+            ),
+            pytest.param(
+                plan_of("n1", "n1-1"), "device n1-1 of node n1 is unhealthy", id="a bad device"
+            ),
+            pytest.param(
+                plan_of("n1", "n9-1"), "device n9-1 of node n1 is unknown", id="no such device"
+            ),
+            pytest.param(plan_of("n9", "n9-1"), "node n9 is not known", id="no such node"),
         ],
     )
-    def test_what_cannot_be_had_is_refused(self, plan, subject, state):
+    def test_what_cannot_be_had_is_refused(self, plan, why_not):
         """The plan may be older than the last event."""
         cluster = live(node("n1", devices=report("n1-1")))
         cluster.see_pod(facts("q", plan_of("n1", "n1-0")))
         before = cluster.snapshot
         refused = cluster.assume(wish("p"), plan, deadline_s=10.0)
-        assert isinstance(refused, Refused)
-        assert (refused.subject, refused.state) == (subject, state)
+        assert refused == Refused(f"assume for pod p: {why_not}")
         assert cluster.snapshot is before
 
     def test_a_bound_pod_gets_no_second_plan(self):
@@ -777,8 +782,7 @@ class TestBindings:
         cluster = live(node("n1"))
         assert bind(cluster, "p", "n1", 0)
         refused = cluster.assume(wish("p"), plan_of("n1", "n1-1"), deadline_s=10.0)
-        assert isinstance(refused, Refused)
-        assert (refused.subject, refused.state) == ("p", "accepted")
+        assert refused == Refused("assume for pod p: its binding is accepted already")
 
     def test_an_assumption_may_be_planned_anew(self):
         """After a conflict the pod is planned again, with its own devices among the free ones."""
@@ -1007,8 +1011,7 @@ class TestNominations:
         assert free(cluster, "n1") == "0000"
         assert owners(cluster, "n1")["n1-0"] == ("claimed", "p")
         refused = cluster.assume(wish("q"), plan_of("n1", "n1-0"), deadline_s=10.0)
-        assert isinstance(refused, Refused)
-        assert refused.state == "claimed"
+        assert refused == Refused("assume for pod q: device n1-0 of node n1 is claimed")
         assert cluster.take_freed() == {"n1"}
 
     @pytest.mark.parametrize(
@@ -1115,7 +1118,7 @@ class TestReading:
             cluster.see_pod(facts(f"p{i}", plan_of("n1", f"n1-{i}")))
         second = cluster.snapshot
         assert second is not first
-        assert second.generation == cluster.ledger.generation > first.generation
+        assert second.generation > first.generation
         assert second.views[1] is first.views[1]
         assert cluster.snapshot is second
 
@@ -1141,7 +1144,6 @@ class TestReading:
         change(cluster)
         after = cluster.snapshot
         assert after.generation > before.generation
-        assert after.generation == cluster.ledger.generation
 
     def test_a_pod_that_makes_the_node_count_only_moves_the_generation(self):
         """No device changes hands, but what may be planned does."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from extender.placement import Rater
-from extender.state import LiveCluster, Probe
+from extender.state import DeviceState, LiveCluster, Probe
 from tests.unit.extender.feeds import (
     bare,
     choose,
@@ -346,7 +347,7 @@ class Hearsay(RuleBasedStateMachine):
                     has = set(pod.devices or (pod.plan.ids if pod.plan else ()))
                     used |= has & named
                     missing += pod.size - len(has & named)
-            states = self.cluster.ledger.states(name)
+            states = self.cluster.devices(name)
             offered = {one for one, state, _ in states if state.value in {"free", "claimed"}}
             if named:
                 left = named - used - set(self.world.sick.get(name, ()))
@@ -384,17 +385,21 @@ class Hearsay(RuleBasedStateMachine):
             assert not taken & {one for i, one in enumerate(view.ids) if view.free >> i & 1}
 
     @invariant()
-    def snapshot_and_ledger_agree(self) -> None:
-        """They are two views of one account."""
+    def snapshot_and_device_states_agree(self) -> None:
+        """They are two views of one account; reading either changes nothing."""
         self.calls.append((lambda cluster: cluster.snapshot, (), {}))
-        snapshot, ledger = self.cluster.snapshot, self.cluster.ledger
-        assert snapshot.generation == ledger.generation
-        assert {name: view.free for name, view in snapshot.nodes.items()} == {
-            name: ledger.free_mask(name) for name in snapshot.nodes
-        }
-        for one in ledger.holdings():
-            owned = {id_ for id_, _, owner in ledger.states(one.node) if owner == one.uid}
-            assert owned == set(one.ids)
+        snapshot, counts = self.cluster.snapshot, self.cluster.counts()
+        rows = {name: self.cluster.devices(name) for name in snapshot.nodes}
+        for name, view in snapshot.nodes.items():
+            assert view.ids == tuple(one for one, _, _ in rows[name])
+            is_free = [state is DeviceState.FREE for _, state, _ in rows[name]]
+            assert view.free == sum(1 << i for i, free in enumerate(is_free) if free)
+        states = [(state, owner) for found in rows.values() for _, state, owner in found]
+        ownerless = {DeviceState.FREE, DeviceState.UNHEALTHY}
+        assert all((owner is None) == (state in ownerless) for state, owner in states)
+        assert Counter(counts) == Counter(state for state, _ in states) + Counter()
+        assert self.cluster.n_owners == len({owner for _, owner in states} - {None})
+        assert self.cluster.snapshot is snapshot
 
     @invariant()
     def what_becomes_free_is_told(self) -> None:

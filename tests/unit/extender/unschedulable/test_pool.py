@@ -11,6 +11,7 @@ import pytest
 from extender.embedded import EmbeddedCluster, lay_out
 from extender.placement import Rater, Rating, Refusal
 from extender.protocol import PodRequest, Reason, messages, parse_pod
+from extender.state import DeviceState
 from extender.unschedulable import Parked, ParkedPod
 from extender.unschedulable.pool import KEEP_S, LAST_PAUSE_S, MAX_HOPES, MAX_WAKES, SPARE_NUMBERS
 from tests.unit.extender.engines import spec
@@ -34,10 +35,13 @@ def request(n_gpus: int, uid: str, priority: int = 0, **annotations: str) -> Pod
     return parse_pod(messages.decode(messages.Pod, json.dumps(content).encode()), (GPU,))
 
 
-class ClaimedCluster(EmbeddedCluster):
-    """With claims: the node, whose it is, of what priority, and on which devices."""
+class ClaimedCluster:
+    """What is free on its nodes, and claimed there, is set by the test."""
 
-    claims: tuple[tuple[str, str, int, int], ...] = ()
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self.snapshot = snapshot
+        self.claims: tuple[tuple[str, str, int, int], ...] = ()
+        """The node, whose it is, of what priority, and on which devices."""
 
     def snapshot_for(self, request: PodRequest) -> ClusterSnapshot:
         """As a live cluster does it."""
@@ -47,6 +51,16 @@ class ClaimedCluster(EmbeddedCluster):
             if uid == request.uid or priority < request.priority
         }
         return self.snapshot.with_free(masks, 2) if masks else self.snapshot
+
+    def devices(self, name: str) -> tuple[tuple[str, DeviceState, str | None], ...]:
+        """The claimed devices of a node."""
+        ids = self.snapshot.nodes[name].ids
+        return tuple(
+            (one, DeviceState.CLAIMED, uid)
+            for node, uid, _, mask in self.claims
+            for i, one in enumerate(ids)
+            if node == name and mask >> i & 1
+        )
 
 
 class CountingRater(Rater):
@@ -66,9 +80,9 @@ class Scene:
 
     def __init__(self, *, max_pods: int = 1000) -> None:
         groups: dict[str, Any] = {"count": len(NODES), "machine": "dgx-1-v100"}
-        self.cluster = ClaimedCluster(lay_out(spec(groups)), demand=DEFAULT_DEMAND)
-        full = self.cluster.snapshot.with_free(dict.fromkeys(NODES, 0), 1)
-        self.cluster.snapshot = full
+        made = EmbeddedCluster(lay_out(spec(groups)), demand=DEFAULT_DEMAND)
+        full = made.snapshot.with_free(dict.fromkeys(NODES, 0), 1)
+        self.cluster: Any = ClaimedCluster(full)
         self.rater = CountingRater()
         self.parked = Parked(self.rater, wake_after_s=AFTER_S, max_pods=max_pods)
 
@@ -93,8 +107,6 @@ class Scene:
 
     def claim(self, node: str, uid: str, priority: int, mask: int, now_s: float) -> None:
         """Devices come free that a nomination waits for."""
-        ids = self.cluster.snapshot.nodes[node].ids
-        self.cluster.ledger.claim(uid, node, [one for i, one in enumerate(ids) if mask >> i & 1])
         self.cluster.claims += ((node, uid, priority, mask),)
         self.parked.change([node], self.cluster, now_s)
 
