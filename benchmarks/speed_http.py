@@ -119,7 +119,7 @@ def _answer_seconds(connection: Connection) -> dict[str, tuple[float, float]]:
 
 
 _METRIC = re.compile(
-    r"coterie_extender_request_seconds_(?P<part>sum|count)"
+    r"coterie_extender_request_duration_seconds_(?P<part>sum|count)"
     r'\{verb="(?P<verb>[a-z]+)"\} (?P<value>\S+)'
 )
 

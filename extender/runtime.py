@@ -167,7 +167,7 @@ class LiveExtender:
 
     @property
     def metrics(self) -> LiveMetrics:
-        """What there is to tell beside what every extender tells."""
+        """Metrics beside those of every extender."""
         return LiveMetrics(
             feed=self._feed,
             prober=self._prober,
@@ -175,6 +175,7 @@ class LiveExtender:
             reporter=self._reporter,
             effects=self._effects,
             timer=time.monotonic,
+            unix_time=time.time,
             replicas=None if self._quorum is None else self._quorum.replicas,
         )
 

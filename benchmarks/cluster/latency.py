@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["VerbTimes", "quantile"]
 
 FAMILIES = {
-    "coterie_extender_request_seconds": "{verb}",
-    "coterie_extender_bind_own_seconds": "bind without the API server",
+    "coterie_extender_request_duration_seconds": "{verb}",
+    "coterie_extender_bind_own_duration_seconds": "bind without the API server",
 }
 
 

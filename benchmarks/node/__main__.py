@@ -210,7 +210,9 @@ def _seconds(agent: AgentProcess, how: str) -> tuple[int, float]:
     values = dict.fromkeys(("count", "sum"), 0.0)
     for line in agent.get("/metrics").text.splitlines():
         for part in values:
-            if line.startswith(f'coterie_plugin_identity_seconds_{part}{{how="{how}"}}'):
+            if line.startswith(
+                f'coterie_plugin_identity_lookup_duration_seconds_{part}{{how="{how}"}}'
+            ):
                 values[part] = float(line.split()[-1])
     return int(values["count"]), 1000 * values["sum"] / max(values["count"], 1)
 
@@ -220,7 +222,7 @@ def _within(agent: AgentProcess) -> tuple[int, int]:
     samples = [
         (float(one.labels["le"]), int(one.value))
         for family in text_string_to_metric_families(agent.get("/metrics").text)
-        if family.name == "coterie_plugin_call_seconds"
+        if family.name == "coterie_plugin_call_duration_seconds"
         for one in family.samples
         if one.name.endswith("_bucket") and one.labels["verb"] == DevicePluginMethod.PREFERRED.value
     ]

@@ -1,7 +1,7 @@
-"""What Prometheus can ask of a live extender beside what every extender tells.
+"""Metrics of a live extender: watches, probes, wake-ups, Events and the Lease.
 
-What it answers: the metrics of the watches, probes, wake-ups, Events and the Lease, read from their
-owners when scraped. Nobody has to count anything for this alone.
+What it answers: what their owners counted, read when scraped. A metric's help says what it is good
+for; docs/operations.md is generated from it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from extender.state import Agreement, Conflict, Mismatch, Missing, NodeProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from prometheus_client.core import Metric
 
@@ -38,7 +38,7 @@ _KINDS: dict[type, str] = {
 
 @dataclass(slots=True)
 class EffectCounts:
-    """How often the live state told what."""
+    """Discrepancies that the live state reported, by kind."""
 
     by_kind: Counter[str] = field(default_factory=Counter[str])
 
@@ -49,7 +49,7 @@ class EffectCounts:
 
 @dataclass(frozen=True, slots=True)
 class LiveMetrics:
-    """The owners of what is told; `timer` is monotonic."""
+    """The owners of the counts; `timer` is monotonic seconds, `unix_time` those since 1970."""
 
     feed: Feed
     prober: Prober
@@ -57,76 +57,126 @@ class LiveMetrics:
     reporter: Reporter
     effects: EffectCounts
     timer: Callable[[], float]
+    unix_time: Callable[[], float]
     replicas: Replicas | None
 
     def collect(self) -> Iterable[Metric]:
-        """What there is to tell now."""
+        """The metrics now."""
         yield from self._watches()
-        probes = _counter("probes", "Pods read in full, by result.", "result")
-        probes.add_metric(["read"], self.prober.n_read)
-        probes.add_metric(["failed"], self.prober.n_failed)
-        yield probes
-        yield GaugeMetricFamily(
-            _name("open_probes"), "Pods that are still to be read in full.", self.prober.n_open
+        yield _counter(
+            "probes",
+            "Pods read in full, because they have GPUs and no plan.",
+            "result",
+            {"read": self.prober.n_read, "failed": self.prober.n_failed},
         )
-        yield GaugeMetricFamily(
-            _name("refused_probes"),
-            "Pods that cannot be read in full; their devices count as free.",
+        yield _gauge(
+            "open_probes",
+            "Pods that are still to be read in full; what they hold is not known meanwhile.",
+            self.prober.n_open,
+        )
+        yield _gauge(
+            "refused_probes",
+            "Pods that the API server does not return, so that their GPUs may be planned for "
+            "others: alert above 0. The log event object_unread names each and says why; they are "
+            "tried again each minute.",
             self.prober.n_refused,
         )
-        wakes = _counter("wakes", "Parked pods to wake, by what became of it.", "result")
-        wakes.add_metric(["woken"], self.waker.n_woken)
-        wakes.add_metric(["in_vain"], self.waker.n_in_vain)
-        wakes.add_metric(["failed"], self.waker.n_failed)
-        yield wakes
-        events = _counter("events", "Events for users, by what became of them.", "result")
-        events.add_metric(["written"], self.reporter.n_written)
-        events.add_metric(["dropped"], self.reporter.n_dropped)
-        events.add_metric(["failed"], self.reporter.n_failed)
-        yield events
-        told = _counter("told", "What did not go as planned, by kind.", "kind")
-        for kind in _KINDS.values():
-            told.add_metric([kind], self.effects.by_kind[kind])
-        yield told
+        yield _counter(
+            "wakes",
+            "Parked pods that fitted again and that the scheduler had not tried: woken, found in "
+            "no need of it, or failed to be woken.",
+            "result",
+            {
+                "woken": self.waker.n_woken,
+                "in_vain": self.waker.n_in_vain,
+                "failed": self.waker.n_failed,
+            },
+        )
+        yield _counter(
+            "events",
+            "Events for users: written, dropped because there were too many, or failed at the API "
+            "server.",
+            "result",
+            {
+                "written": self.reporter.n_written,
+                "dropped": self.reporter.n_dropped,
+                "failed": self.reporter.n_failed,
+            },
+        )
+        yield _counter(
+            "discrepancies",
+            "Differences between plan and reality: a pod that got other devices than planned (or "
+            "has its plan again), plans that overlap, a pod that runs without the GPUs it "
+            "requests, a node whose annotations cannot be used.",
+            "kind",
+            {kind: self.effects.by_kind[kind] for kind in _KINDS.values()},
+        )
+        yield _gauge(
+            "may_bind",
+            "1 on the replica that binds, always where there is no Lease; the max over replicas is "
+            "1 but for moments.",
+            int(self.replicas is None or self.replicas.may_bind),
+        )
         if self.replicas is not None:
-            yield from self._lease(self.replicas)
+            yield _count(
+                "lease_acquisitions", "Times this replica took the Lease.", self.replicas.n_taken
+            )
+            yield _count("lease_faults", "Reads of the Lease that failed.", self.replicas.n_faults)
 
     def _watches(self) -> Iterable[Metric]:
-        now_s = self.timer()
-        age = GaugeMetricFamily(
-            _name("watch_age_seconds"),
-            "Time since the API server was last heard on a watch.",
+        start_s = self.unix_time() - self.timer()
+        heard = GaugeMetricFamily(
+            _name("watch_last_heard_timestamp_seconds"),
+            "When the API server was last heard on a watch, in seconds since 1970. Alert where it "
+            "is older than staleness_bound_s: filter then answers with errors until the API server "
+            "is heard again.",
             labels=["source"],
         )
-        counters = {
-            "n_lists": _counter("watch_lists", "Complete lists.", "source"),
-            "n_events": _counter("watch_events", "Changes.", "source"),
-            "n_faults": _counter("watch_faults", "Lists and watches that failed.", "source"),
-            "n_unread": _counter("watch_unread", "Objects that cannot be read.", "source"),
-        }
         for watch in self.feed.watches:
             if watch.observed_at_s is not None:
-                age.add_metric([watch.name], now_s - watch.observed_at_s)
-            for attribute, counter in counters.items():
-                counter.add_metric([watch.name], getattr(watch.counts, attribute))
-        yield age
-        yield from counters.values()
-
-    def _lease(self, replicas: Replicas) -> Iterable[Metric]:
-        yield GaugeMetricFamily(
-            _name("may_bind"), "1 on the replica that binds, else 0.", int(replicas.may_bind)
+                heard.add_metric([watch.name], start_s + watch.observed_at_s)
+        yield heard
+        counts = {watch.name: watch.counts for watch in self.feed.watches}
+        yield _counter(
+            "watch_lists",
+            "Complete lists; more than one per start means that a watch could not go on.",
+            "source",
+            {name: one.n_lists for name, one in counts.items()},
         )
-        taken = CounterMetricFamily(_name("lease_taken"), "Times this replica took the Lease over.")
-        taken.add_metric([], replicas.n_taken)
-        yield taken
-        faults = CounterMetricFamily(_name("lease_faults"), "Looks at the Lease that failed.")
-        faults.add_metric([], replicas.n_faults)
-        yield faults
+        yield _counter(
+            "watch_events",
+            "Changes seen.",
+            "source",
+            {name: one.n_events for name, one in counts.items()},
+        )
+        yield _counter(
+            "watch_faults",
+            "Lists and watches that failed; the log says why.",
+            "source",
+            {name: one.n_faults for name, one in counts.items()},
+        )
+        yield _counter(
+            "watch_unread",
+            "Objects that cannot be read; the log names each once.",
+            "source",
+            {name: one.n_unread for name, one in counts.items()},
+        )
 
 
 def _name(name: str) -> str:
     return f"coterie_extender_{name}"
 
 
-def _counter(name: str, text: str, label: str) -> CounterMetricFamily:
-    return CounterMetricFamily(_name(name), text, labels=[label])
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(_name(name), text, value)
+
+
+def _count(name: str, text: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(_name(name), text, value)
+
+
+def _counter(name: str, text: str, label: str, values: Mapping[str, float]) -> CounterMetricFamily:
+    counter = CounterMetricFamily(_name(name), text, labels=[label])
+    for value, n in values.items():
+        counter.add_metric([value], n)
+    return counter

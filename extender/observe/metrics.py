@@ -1,14 +1,15 @@
-"""What Prometheus can ask: latencies, outcomes, the ledger's sizes, bandwidth placed, the watches.
+"""Metrics of every extender: latencies, outcomes, the ledger's sizes, bandwidth placed.
 
 What it answers: the text of `/metrics`. Its registry is its own, so that two servers in one process
-(tests) do not mix. Labels are closed sets, or bounded by the kinds of machine in the cluster: never
-a pod, a node or a device.
+(tests) do not mix. Labels are closed sets, made at the start so that a first event shows as a rise,
+or bounded by the kinds of machine in the cluster: never a pod, a node or a device.
 
-docs/operations.md says what each metric is good for.
+A metric's help says what it is good for; docs/operations.md is generated from it.
 """
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from prometheus_client import (
@@ -16,25 +17,29 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    Info,
     ProcessCollector,
+    disable_created_metrics,
     generate_latest,
 )
 
-from extender.protocol import Outcome
+from extender.protocol import Outcome, Reason, Verb
+from extender.state import DeviceState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from prometheus_client.core import Metric
 
     from extender.engine import Engine
-    from extender.protocol import Answer, Reason, Verb
+    from extender.protocol import Answer
 
 __all__ = ["Metrics"]
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 """Around the goal of 5 ms for 5,000 nodes, up to kube-scheduler's default httpTimeout of 5 s."""
-_GBYTES_PER_S = (5, 10, 20, 40, 60, 80, 100, 150, 200, 300, 400, 600)
+_GBYTE = 1_000_000_000
+_BYTES_PER_S = tuple(n * _GBYTE for n in (5, 10, 20, 40, 60, 80, 100, 150, 200, 300, 400, 600))
 """From staged PCIe to eight GPUs on NVLink 5."""
 MAX_MACHINES = 32
 """Machine names that get a label of their own; the others are `other`. Names come from what nodes
@@ -43,63 +48,117 @@ MAX_SIZE = 16
 """Largest number of GPUs that gets a label of its own."""
 
 
+_OF_NODES = tuple(Reason)[: list(Reason).index(Reason.INVALID_REQUEST) + 1]
+"""Reasons that refuse a pod; the others say why a call failed."""
+_FAULTS = (Reason.MALFORMED, Reason.TOO_LARGE, Reason.STALE, Reason.INVALID_REQUEST)
+_FAILURES: dict[Verb, tuple[Reason, ...]] = {
+    Verb.FILTER: _FAULTS,
+    Verb.PRIORITIZE: _FAULTS,
+    Verb.EXPLAIN: _FAULTS,
+    Verb.BIND: tuple(Reason),
+    Verb.PREEMPT: _FAULTS,
+}
+
+
+def _answers() -> Iterator[tuple[Verb, Outcome, Reason | None]]:
+    """The answers whose series there are from the start: a rise from nothing is not seen."""
+    for verb, faults in _FAILURES.items():
+        yield verb, Outcome.OK, None
+        for reason in faults:
+            yield verb, Outcome.FAILED, reason
+    for reason in _OF_NODES:
+        yield Verb.FILTER, Outcome.REFUSED, reason
+
+
 class Metrics:
-    """Counts answers; reads sizes from the engine when scraped."""
+    """Counts answers; reads sizes from the engine when scraped. `registry` is what is shown."""
 
     def __init__(self, engine: Engine) -> None:
+        # Without: a series for each counter, with its time of creation, that nothing reads.
+        disable_created_metrics()  # type: ignore[no-untyped-call] # the library's gap
         self._engine = engine
-        self._registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
+        build = Info(
+            "coterie_extender_build",
+            "1, with version and revision of the program: shows who runs what.",
+            registry=self.registry,
+        )
+        release, _, revision = version("coterie").partition("+g")
+        build.info({"version": release, "revision": revision})
         self._seconds = Histogram(
-            "coterie_extender_request_seconds",
-            "Time from the whole body read to the answer made, by verb.",
+            "coterie_extender_request_duration_seconds",
+            "Time from the whole body read to the answer made. Filter and prioritize run inside "
+            "the serial scheduling cycle: their sum bounds pods per second.",
             ["verb"],
             buckets=_SECONDS,
-            registry=self._registry,
+            registry=self.registry,
         )
         self._bind_own_seconds = Histogram(
-            "coterie_extender_bind_own_seconds",
-            "Time of binds without what the API server took.",
+            "coterie_extender_bind_own_duration_seconds",
+            "Time of binds without what the API server took: what Coterie itself adds.",
             buckets=_SECONDS,
-            registry=self._registry,
+            registry=self.registry,
         )
         self._answers = self._counter(
             "answers",
-            "Answers by verb, outcome and reason.",
+            "Answers. A rise of failed is a fault; of refused, a full or unsuitable cluster: the "
+            "reason says which.",
             "verb",
             "outcome",
             "reason",
         )
         self._placed = Histogram(
-            "coterie_extender_placed_gbytes_per_second",
+            "coterie_extender_placed_bandwidth_bytes_per_second",
             "Predicted all-reduce bus bandwidth of the sets that were bound (two GPUs or more).",
             ["machine", "size"],
-            buckets=_GBYTES_PER_S,
-            registry=self._registry,
+            buckets=_BYTES_PER_S,
+            registry=self.registry,
         )
-        self._replans = self._counter("replans", "Plans that binds made beyond their first.")
-        self._devices = self._gauge("ledger_devices", "Devices in the ledger by state.", "state")
-        self._pods = self._gauge("ledger_pods", "Pods that have devices in the ledger.")
+        self._replans = self._counter(
+            "replans",
+            "Plans that binds made beyond their first. A rise means that pods, nodes or devices "
+            "change while pods are bound.",
+        )
+        self._devices = self._gauge(
+            "ledger_devices",
+            "Devices in the ledger. A rise of the unhealthy states is capacity that is lost or "
+            "will be.",
+            "state",
+        )
+        self._pods = self._gauge(
+            "ledger_pods",
+            "Pods that have devices in the ledger; should match the GPU pods that run.",
+        )
         self._parked = self._gauge(
-            "parked_pods", "Pods that filter rejected and that wait, by reason.", "reason"
+            "parked_pods",
+            "Pods that filter rejected and that wait for Coterie alone. Autoscalers do not see "
+            "extenders, so they add no nodes for these.",
+            "reason",
         )
-        self._nodes = self._gauge("snapshot_nodes", "Nodes in the snapshot.")
+        self._nodes = self._gauge(
+            "snapshot_nodes", "Nodes known; should match the GPU nodes of the cluster."
+        )
         self._ratings = self._gauge(
-            "remembered_ratings", "Node states rated for pod shapes and remembered."
+            "remembered_ratings",
+            "Node states rated for pod shapes and remembered; grows with the variety of states, "
+            "not with the cluster.",
         )
         self._machines: set[str] = set()
         self._series: dict[tuple[Verb, Outcome, Reason | None], tuple[Histogram, Counter]] = {}
-        ProcessCollector(registry=self._registry)
+        for kind in _answers():
+            self._series_of(*kind)
+        ProcessCollector(registry=self.registry)
 
     def observe(self, answer: Answer, seconds: float) -> None:
         """Count one answer."""
-        times, n_answers = self._of(answer)
+        times, n_answers = self._series_of(answer.verb, answer.outcome, answer.reason)
         times.observe(seconds)
         n_answers.inc()
         if answer.n_replans:
             self._replans.inc(answer.n_replans)
         if answer.placed_gbytes_per_s and answer.outcome is Outcome.OK:
             labels = self._machine(answer.machine), _size(answer.size_gpus)
-            self._placed.labels(*labels).observe(answer.placed_gbytes_per_s)
+            self._placed.labels(*labels).observe(answer.placed_gbytes_per_s * _GBYTE)
 
     def observe_bind(self, own_s: float) -> None:
         """Note the part of a bind's time that was ours."""
@@ -107,29 +166,32 @@ class Metrics:
 
     def add_source(self, collect: Callable[[], Iterable[Metric]]) -> None:
         """Have what `collect` returns scraped too."""
-        self._registry.register(_Source(collect))
+        self.registry.register(_Source(collect))
 
     def render(self) -> bytes:
         """The exposition text (format 0.0.4)."""
         cluster = self._engine.cluster
-        for state, n_devices in cluster.counts().items():
-            self._devices.labels(state.value).set(n_devices)
-        self._parked.clear()
-        for reason, n_pods in self._engine.parked.counts().items():
-            self._parked.labels(reason.label).set(n_pods)
+        counts = cluster.counts()
+        for state in DeviceState:
+            self._devices.labels(state.value).set(counts.get(state, 0))
+        parked = self._engine.parked.counts()
+        for reason in {*_OF_NODES, *parked}:
+            self._parked.labels(reason.label).set(parked.get(reason, 0))
         self._pods.set(cluster.n_owners)
         self._nodes.set(len(cluster.snapshot.nodes))
         self._ratings.set(self._engine.n_ratings)
-        return generate_latest(self._registry)
+        return generate_latest(self.registry)
 
-    def _of(self, answer: Answer) -> tuple[Histogram, Counter]:
-        """The series that an answer counts in, kept: their look-up makes text of each label."""
-        kind = answer.verb, answer.outcome, answer.reason
+    def _series_of(
+        self, verb: Verb, outcome: Outcome, reason: Reason | None
+    ) -> tuple[Histogram, Counter]:
+        """The series of an answer, kept: looking them up makes text of each label."""
+        kind = verb, outcome, reason
         series = self._series.get(kind)
         if series is None:
-            verb, reason = answer.verb.value, answer.reason.label if answer.reason else ""
-            count = self._answers.labels(verb, answer.outcome.value, reason)
-            series = self._series[kind] = self._seconds.labels(verb), count
+            label = reason.label if reason else ""
+            count = self._answers.labels(verb.value, outcome.value, label)
+            series = self._series[kind] = self._seconds.labels(verb.value), count
         return series
 
     def _machine(self, name: str) -> str:
@@ -140,10 +202,10 @@ class Metrics:
         return name
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"coterie_extender_{name}", text, labels, registry=self._registry)
+        return Counter(f"coterie_extender_{name}", text, labels, registry=self.registry)
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"coterie_extender_{name}", text, labels, registry=self._registry)
+        return Gauge(f"coterie_extender_{name}", text, labels, registry=self.registry)
 
 
 class _Source:

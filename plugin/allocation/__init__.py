@@ -12,10 +12,16 @@ from plugin.allocation.pod_matching import (
     UnknownRequester,
     identify,
 )
-from plugin.allocation.preferred_allocation import Allocation, AllocationRefusal, choose_devices
+from plugin.allocation.preferred_allocation import (
+    Allocation,
+    AllocationBasis,
+    AllocationRefusal,
+    choose_devices,
+)
 
 __all__ = [
     "Allocation",
+    "AllocationBasis",
     "AllocationRefusal",
     "Ambiguous",
     "DeviceRequest",

@@ -1,18 +1,33 @@
-"""What Prometheus can ask of a node: calls of the kubelet, devices, identities, writes.
+"""The metrics of a node: calls of the kubelet, devices, identities, writes.
 
 What it answers: the registry behind `/metrics`. It is its own, so that two agents in one process
-(tests) do not mix. Labels are closed sets or resources of the node: never a pod or a device.
+(tests) do not mix. Labels are closed sets, made at the start so that a first event shows as a rise,
+or resources of the node: never a pod or a device.
 
-docs/plugin.md says what each metric is good for.
+A metric's help says what it is good for; docs/plugin.md is generated from it.
 """
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    disable_created_metrics,
+)
 
-from plugin.deviceplugin import RegistrationPhase
+from plugin.allocation import AllocationBasis
+from plugin.allocator import IdentifiedBy
+from plugin.deviceplugin import CallOutcome, DevicePluginMethod, RegistrationPhase
+from plugin.machine import EventKind
+from plugin.pods import MismatchKind
+from plugin.publish import WriteFailureReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,47 +46,119 @@ class Metrics:
     """Counts what happens; `registry` is what an exporter shows."""
 
     def __init__(self) -> None:
+        # Without: a series for each counter, with its time of creation, that nothing reads.
+        disable_created_metrics()  # type: ignore[no-untyped-call] # the library's gap
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
+        build = Info(
+            "coterie_plugin_build",
+            "1, with version and revision of the program: shows who runs what.",
+            registry=self.registry,
+        )
+        release, _, revision = version("coterie").partition("+g")
+        build.info({"version": release, "revision": revision})
         self._call_seconds = Histogram(
-            "coterie_plugin_call_seconds",
-            "Time from a call of the kubelet's to our answer.",
+            "coterie_plugin_call_duration_seconds",
+            "Time from a call of the kubelet to the answer. The kubelet's sync loop waits for it: "
+            "pods start that much later.",
             ["resource", "verb"],
             buckets=_SECONDS,
             registry=self.registry,
         )
         self._calls = self._counter(
-            "calls", "Calls of the kubelet's, by outcome.", "resource", "verb", "outcome"
+            "calls",
+            "Calls of the kubelet. Each refused is a pod that failed for good; late and failed are "
+            "faults.",
+            "resource",
+            "verb",
+            "outcome",
         )
         self._identity_seconds = Histogram(
-            "coterie_plugin_identity_seconds",
-            "Time to find out for which container was asked, by how.",
+            "coterie_plugin_identity_lookup_duration_seconds",
+            "Time to find the container that a call is for. By how: blind and a share of ambiguous "
+            "are worth a look.",
             ["how"],
             buckets=_SECONDS,
             registry=self.registry,
         )
-        self._choices = self._counter("choices", "What was answered, by reason.", "why")
-        self._devices = self._gauge("devices", "Devices that are served.", "resource", "state")
+        self._choices = self._counter(
+            "choices",
+            "Devices offered. planned over all is the share of containers that were offered just "
+            "what the extender planned.",
+            "why",
+        )
+        self._devices = self._gauge(
+            "devices",
+            "Devices that are listed; a rise of unhealthy is capacity that is lost.",
+            "resource",
+            "state",
+        )
         self._registered = self._gauge(
-            "registered", "1 while the kubelet watches the devices.", "resource"
+            "registered",
+            "1 while the kubelet watches the devices; 0: no pod gets one.",
+            "resource",
         )
         self._registrations = self._counter(
-            "registrations", "Times that the kubelet began to watch.", "resource"
+            "registrations",
+            "Times that the kubelet began to watch: one for each start of the kubelet or the "
+            "plugin; more means that they lose each other.",
+            "resource",
         )
-        self._writes = self._counter("node_writes", "Writes of the own Node that were accepted.")
+        self._writes = self._counter(
+            "node_writes", "Writes of the own Node that were accepted; none on an idle node."
+        )
         self._failed_writes = self._counter(
-            "node_write_failures", "Requests to the API server that failed.", "trouble"
+            "node_write_failures",
+            "Requests to the API server that failed: until one succeeds the extender plans with "
+            "what it knew.",
+            "trouble",
         )
-        self._events = self._counter("gpu_events", "Events of GPUs.", "kind", "counts")
+        self._events = self._counter(
+            "gpu_events",
+            "Events of GPUs that the driver reported; the log names GPU and XID.",
+            "kind",
+            "counts",
+        )
         self._reader_failures = self._counter(
-            "reader_failures", "Questions to the machine that failed.", "what"
+            "reader_failures", "Reads of the machine that failed.", "what"
         )
         self._kubelet_failures = self._counter(
-            "kubelet_failures", "Questions to the kubelet that failed.", "what"
+            "kubelet_failures",
+            "Requests to the kubelet that failed; the log event kubelet_unread says why.",
+            "what",
         )
         self._differences = self._gauge(
-            "differences", "Containers whose devices are not as planned, by kind.", "kind"
+            "differences", "Containers whose devices are not as planned, now.", "kind"
         )
+        self._create_closed_sets()
+
+    def _create_closed_sets(self) -> None:
+        """Make the series whose labels are known: a rise from nothing is not seen."""
+        for how in IdentifiedBy:
+            self._identity_seconds.labels(how.value)
+        for why in AllocationBasis:
+            self._choices.labels(why.value)
+        self._choices.labels("refused")
+        for trouble in WriteFailureReason:
+            self._failed_writes.labels(trouble.value)
+        self._failed_writes.labels("report")
+        for kind in EventKind:
+            for counts in ("true", "false"):
+                self._events.labels(kind.value, counts)
+        for what in ("wait", "faults", "read"):
+            self._reader_failures.labels(what)
+        self._kubelet_failures.labels("look")
+        for mismatch in MismatchKind:
+            self._differences.labels(mismatch.value)
+
+    def _add_resource(self, resource: str) -> None:
+        """Make the series of a resource that is served."""
+        for verb in DevicePluginMethod:
+            self._call_seconds.labels(resource, verb.value)
+            for outcome in CallOutcome:
+                self._calls.labels(resource, verb.value, outcome.value)
+        self._registered.labels(resource)
+        self._registrations.labels(resource)
 
     def answered(self, call: DevicePluginCall) -> None:
         """Take note of a call of the kubelet's."""
@@ -89,6 +176,7 @@ class Metrics:
 
     def devices(self, resource: str, *, n_healthy: int, n_unhealthy: int) -> None:
         """Take note of how many devices are listed."""
+        self._add_resource(resource)
         self._devices.labels(resource, "healthy").set(n_healthy)
         self._devices.labels(resource, "unhealthy").set(n_unhealthy)
 

@@ -219,8 +219,9 @@ async def heard_again(extender):
     ages_s = [WATCH_S]
     while len(ages_s) < N_WATCHES or max(ages_s) >= WATCH_S:
         told = (await asyncio.to_thread(extender.get, "/metrics")).text
-        found = re.findall(r"^\w+_watch_age_seconds{.*} (.+)$", told, re.MULTILINE)
-        ages_s = [float(age) for age in found]
+        name = r"\w+_watch_last_heard_timestamp_seconds"
+        found = re.findall(rf"^{name}{{.*}} (.+)$", told, re.MULTILINE)
+        ages_s = [time.time() - float(heard) for heard in found]
         await asyncio.sleep(0.5)
 
 

@@ -6,35 +6,39 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from prometheus_client import generate_latest
 
-from plugin.allocation.preferred_allocation import AllocationBasis
+from plugin.allocation import AllocationBasis
 from plugin.allocator import IdentifiedBy
 from plugin.deviceplugin import CallOutcome, DevicePluginMethod, RegistrationPhase
 from plugin.machine import EventKind
 from plugin.observe import Metrics
 from plugin.pods import MismatchKind
-from plugin.publish.node_annotator import WriteFailureReason
-from tests.docs.markdown import ROOT
+from plugin.publish import WriteFailureReason
+from tests.docs.markdown import ROOT, section
+from tests.docs.metrics_table import metrics_section, name_of, own_metrics
 
 if TYPE_CHECKING:
     from enum import Enum
 
-PAGE = (ROOT / "docs" / "plugin.md").read_text(encoding="utf-8")
+    from prometheus_client.core import Metric
+
+PATH = ROOT / "docs" / "plugin.md"
+PAGE = PATH.read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 EVENTS = (ROOT / "plugin" / "logkeys.py").read_text(encoding="utf-8").partition("# Events.")[2]
 
 
-def metrics() -> set[str]:
-    """All metrics of the plugin's own, as Prometheus knows them."""
-    text = generate_latest(Metrics().registry).decode()
-    told = set(re.findall(r"^# TYPE (coterie_\w+) ", text, re.MULTILINE))
-    return {name for name in told if not name.endswith("_created")}
+def families() -> list[Metric]:
+    """The plugin's own metrics, of a node that serves a resource."""
+    metrics = Metrics()
+    metrics.devices("nvidia.com/gpu", n_healthy=0, n_unhealthy=0)
+    return own_metrics(metrics.registry.collect())
 
 
-def test_every_metric_is_explained():
+def test_metrics_are_generated(check_golden):
     """A metric without a page is a number without a meaning."""
-    assert set(re.findall(r"^\| `(coterie_\w+)` \|", PAGE, re.MULTILINE)) == metrics()
+    before, _, after = section(PATH.read_text(encoding="utf-8"), "metrics")
+    check_golden(PATH, before + metrics_section(families()) + after)
 
 
 def test_alerts_are_on_metrics_that_exist():
@@ -42,7 +46,9 @@ def test_alerts_are_on_metrics_that_exist():
     named = set(re.findall(r"coterie_plugin_\w+", OPERATIONS))
     suffixes = re.compile(r"_(bucket|count|sum)$")
     assert named
-    assert {suffixes.sub("", name) for name in named} - metrics() == set()
+    assert {suffixes.sub("", name) for name in named} - {
+        name_of(one) for one in families()
+    } == set()
 
 
 @pytest.mark.parametrize("kind", MismatchKind)
@@ -58,7 +64,9 @@ def test_every_difference_has_its_advice(kind):
         pytest.param("outcome", {one.value for one in CallOutcome}, id="outcome"),
         pytest.param("how", {one.value for one in IdentifiedBy}, id="how"),
         pytest.param("why", {*(one.value for one in AllocationBasis), "refused"}, id="why"),
-        pytest.param("trouble", {one.value for one in WriteFailureReason}, id="trouble"),
+        pytest.param(
+            "trouble", {*(one.value for one in WriteFailureReason), "report"}, id="trouble"
+        ),
     ],
 )
 def test_every_label_value_is_explained(label: str, values: set[str]):

@@ -219,9 +219,10 @@ def test_routes_of_a_live_extender(tmp_path):
         text = (await live.client.get("/metrics")).text
         for line in (
             'coterie_extender_watch_lists_total{source="nodes"} 1.0',
-            'coterie_extender_watch_age_seconds{source="assigned_pods"}',
-            "coterie_extender_bind_own_seconds_count 1.0",
-            'coterie_extender_placed_gbytes_per_second_count{machine="8x',
+            'coterie_extender_watch_last_heard_timestamp_seconds{source="assigned_pods"}',
+            "coterie_extender_bind_own_duration_seconds_count 1.0",
+            'coterie_extender_placed_bandwidth_bytes_per_second_count{machine="8x',
+            "coterie_extender_may_bind 1.0",
             "process_resident_memory_bytes",
         ):
             assert line in text

@@ -427,7 +427,9 @@ def test_without_the_kubelets_list_pods_get_what_hurts_least(root):
             planned = (node.ids[0], node.ids[7])
             got = await node.kubelet.admit(node_pod("a", app("main", 2), plan={"main": planned}))
             assert len(given(got)) == 2
-            assert node.metric('coterie_plugin_identity_seconds_count{how="blind"} 1.0')
+            assert node.metric(
+                'coterie_plugin_identity_lookup_duration_seconds_count{how="blind"} 1.0'
+            )
             told = node.log.of("kubelet_unread")
             assert len(told) == 1
             assert "no route" in told[0]["detail"]

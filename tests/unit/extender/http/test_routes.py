@@ -222,22 +222,29 @@ def test_responses_are_of_their_declared_types(served, path, declared):
 
 
 def test_metrics_count_answers_and_show_sizes(served):
-    """Labels are closed sets; the ledger is read when scraped."""
+    """Labels are closed sets that begin at zero; the ledger is read when scraped."""
     served.post("filter", args(pod(4), NODES))
     served.post("bind", binding("u1", "dgx-1-v100-0"))
     served.post("filter", args(pod(9, uid="u2"), NODES))
     served.post("filter", b"{")
     text = served.call("GET", "/metrics").text
+    bandwidth = "coterie_extender_placed_bandwidth_bytes_per_second"
+    assert 'coterie_extender_build_info{revision="' in text
+    assert "_created" not in text
     for line in (
         'coterie_extender_answers_total{outcome="ok",reason="",verb="filter"} 1.0',
         'coterie_extender_answers_total{outcome="refused",reason="too_few_gpus",verb="filter"} 1.0',
         'coterie_extender_answers_total{outcome="failed",reason="malformed",verb="filter"} 1.0',
-        'coterie_extender_request_seconds_count{verb="filter"} 3.0',
+        'coterie_extender_request_duration_seconds_count{verb="filter"} 3.0',
         'coterie_extender_ledger_devices{state="bound"} 4.0',
         'coterie_extender_ledger_devices{state="free"} 20.0',
         "coterie_extender_ledger_pods 1.0",
         "coterie_extender_snapshot_nodes 3.0",
-        'coterie_extender_placed_gbytes_per_second_count{machine="dgx-1-v100",size="4"} 1.0',
+        f'{bandwidth}_count{{machine="dgx-1-v100",size="4"}} 1.0',
+        f'{bandwidth}_bucket{{le="2e+10",machine="dgx-1-v100",size="4"}} 0.0',
+        'coterie_extender_answers_total{outcome="failed",reason="stale",verb="bind"} 0.0',
+        'coterie_extender_answers_total{outcome="refused",reason="nic_taken",verb="filter"} 0.0',
+        'coterie_extender_ledger_devices{state="held_unhealthy"} 0.0',
         'coterie_extender_parked_pods{reason="too_few_gpus"} 1.0',
     ):
         assert line in text.splitlines()

@@ -15,8 +15,7 @@ from plugin.deviceplugin import (
 )
 from plugin.machine import EventKind, GpuEvent
 from plugin.observe import Metrics
-from plugin.publish import WriteFailure
-from plugin.publish.node_annotator import WriteFailureReason
+from plugin.publish import WriteFailure, WriteFailureReason
 
 GPU = "nvidia.com/gpu"
 
@@ -36,13 +35,13 @@ GPU = "nvidia.com/gpu"
             lambda m: m.answered(
                 DevicePluginCall(GPU, DevicePluginMethod.ALLOCATE, CallOutcome.OK, 0.004)
             ),
-            'coterie_plugin_call_seconds_bucket{le="0.005",resource="nvidia.com/gpu",'
+            'coterie_plugin_call_duration_seconds_bucket{le="0.005",resource="nvidia.com/gpu",'
             'verb="Allocate"} 1.0',
             id="its time",
         ),
         pytest.param(
             lambda m: m.identified("asked", 0.02),
-            'coterie_plugin_identity_seconds_count{how="asked"} 1.0',
+            'coterie_plugin_identity_lookup_duration_seconds_count{how="asked"} 1.0',
             id="identity",
         ),
         pytest.param(
@@ -105,3 +104,28 @@ def test_what_is_noted_can_be_asked(note, line):
     text = generate_latest(metrics.registry).decode()
     assert line in text.splitlines()
     assert "GPU-1" not in text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'coterie_plugin_calls_total{{outcome="failed",resource="{GPU}",verb="Allocate"}} 0.0',
+        f'coterie_plugin_registered{{resource="{GPU}"}} 0.0',
+        'coterie_plugin_node_write_failures_total{trouble="passing"} 0.0',
+        'coterie_plugin_gpu_events_total{counts="true",kind="xid"} 0.0',
+        'coterie_plugin_identity_lookup_duration_seconds_count{how="blind"} 0.0',
+        'coterie_plugin_differences{kind="no-devices"} 0.0',
+    ],
+)
+def test_series_begin_at_zero(line):
+    """`increase()` does not see a series that appears at 1."""
+    metrics = Metrics()
+    metrics.devices(GPU, n_healthy=8, n_unhealthy=0)
+    assert line in generate_latest(metrics.registry).decode().splitlines()
+
+
+def test_the_build_is_named_and_no_times_of_creation():
+    """Who runs what; `_created` series are noise."""
+    text = generate_latest(Metrics().registry).decode()
+    assert 'coterie_plugin_build_info{revision="' in text
+    assert "_created" not in text

@@ -101,7 +101,7 @@ CASES = [
     pytest.param(
         lambda w: w.identified(IdentifiedBy.ASKED, 0.004),
         None,
-        'identity_seconds_count{how="asked"} 1.0',
+        'identity_lookup_duration_seconds_count{how="asked"} 1.0',
         id="identified",
     ),
     pytest.param(
