@@ -17,13 +17,13 @@ __all__ = ["SteadyClock", "boot_time"]
 
 
 def boot_time() -> float:
-    """Seconds that go on while the machine sleeps, as other machines' do, where there are such."""
+    """Seconds since boot, suspend included where the system can tell."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 
 
 class SteadyClock:
-    """Call it for the time; `at` gives the time of a reading of the same monotonic clock."""
+    """Seconds since boot; suspend counts where the system can tell."""
 
     def __init__(
         self,

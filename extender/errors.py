@@ -6,10 +6,10 @@ taken") are values, never exceptions. HTTP codes are not known here (`extender.h
     ExtenderError
     ├── WireError         a request body that is not the verb's JSON
     ├── MalformedPod      a pod that the API server would not have accepted (counts)
-    ├── UserError         a pod that asks for something that cannot be meant
+    ├── UserError         a pod with an invalid GPU request
     ├── ClusterSpecError  a description of the embedded cluster that cannot be built
     ├── SettingsError     an unknown or invalid setting
-    ├── PeerError         another replica that cannot be asked
+    ├── PeerError         another replica that cannot be reached
     └── DecisionLogError  a decision log that cannot be read
 """
 
@@ -40,7 +40,7 @@ class MalformedPod(ExtenderError):
 
 
 class UserError(ExtenderError):
-    """A pod that its owner has to correct: answered as a reason, so that the pod parks."""
+    """A pod that its owner has to correct: answered as a reason, so that the pod stays pending."""
 
 
 class ClusterSpecError(ExtenderError):
@@ -52,7 +52,7 @@ class SettingsError(ExtenderError):
 
 
 class PeerError(ExtenderError):
-    """Another replica cannot be asked, or did not answer as replicas do."""
+    """Another replica cannot be reached, or answered unexpectedly."""
 
 
 class DecisionLogError(ExtenderError):

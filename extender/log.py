@@ -1,7 +1,4 @@
-"""What the shells need of a log.
-
-What it answers: which methods; `extender.logkeys` names events and fields.
-"""
+"""The logger interface of the shells; `extender.logkeys` names events and fields."""
 
 from __future__ import annotations
 

@@ -136,7 +136,9 @@ async def _serve_live(
     _tell_listening(sockets, log)
     doors = _doors(deps, sockets, certificates)
     try:
-        await run_until_signal(doors, keep_alive_s=settings.keep_alive_s, log=log, beside=live.run)
+        await run_until_signal(
+            doors, keep_alive_s=settings.keep_alive_s, log=log, background=live.run
+        )
     finally:
         await live.close()
 

@@ -1,8 +1,8 @@
-"""Hands a call on to the replica that holds the Lease.
+"""Forwards a call to the replica that holds the Lease.
 
 What it answers: what the holder answered, byte for byte, or `PeerError`. Over TLS both sides show
 their certificates, as the scheduler and the extender do. A call is never sent twice: the scheduler
-tries again, and a bind is idempotent at the holder.
+retries, and bind is idempotent at the holder.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["FORWARDED_FOR", "TIME_LEFT", "Peer"]
 
 FORWARDED_FOR = "Coterie-Forwarded-For"
-"""Header with the URL of the replica that was asked; what bears it is not forwarded again."""
+"""Header with the URL of the forwarding replica; such a call is not forwarded again."""
 TIME_LEFT = "Coterie-Time-Left"
-"""Header with the seconds after which nobody reads the answer."""
+"""Header with the seconds left until the caller stops waiting."""
 _CONNECT_S = 1.0
-"""A replica that does not take a connection in this time is not there."""
+"""A replica that does not accept a connection in this time is unavailable."""
 _KEEP_ALIVE_S = 60.0
 """Half of what the other side keeps an idle connection (setting keep_alive_s)."""
 
@@ -65,8 +65,8 @@ class Peer:
                     return content
                 msg = f"replica {url} answered with status {answer.status}, expected 200"
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            # The error's own words name objects by their addresses, which differ each time.
-            msg = f"replica {url} cannot be asked: {type(error).__name__}"
+            # The error's own text names objects by memory address, which differs each time.
+            msg = f"replica {url} cannot be reached: {type(error).__name__}"
             raise PeerError(msg) from error
         raise PeerError(msg)
 

@@ -1,8 +1,8 @@
-"""Holds or follows the Lease through which replicas agree who binds.
+"""Leader election: holds or follows the Lease that decides which replica binds.
 
 What it answers: whether this replica may bind now, and if not, who may. All replicas answer filter
-and prioritize from their own state; only the holder plans for good, so that no two replicas give
-one GPU away. A holder that cannot renew stops by its own clock, and a new one first catches up with
+and prioritize from their own state; only the holder plans for good, so that no two replicas plan
+one GPU. A holder that cannot renew stops by its own clock, and a new one first catches up with
 everything that was written before it took the Lease (`extender.ha.lease_rules` holds the rules).
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["LeaseApi", "ReplicaTools", "Replicas"]
 
 ROUND_SHARE = 2 / 15
-"""Time between two looks at the Lease, as a share of its duration: client-go's retryPeriod of 2 s
+"""Time between two reads of the Lease, as a share of its duration: client-go's retryPeriod of 2 s
 to a leaseDuration of 15 s."""
 ANSWER_SHARE = 1 / 3
 """Longest wait for the API server in one round, as a share of the duration: two such rounds fit
@@ -52,7 +52,7 @@ class LeaseApi(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaTools:
-    """What the replicas stand on.
+    """Dependencies of `Replicas`.
 
     `catch_up` returns when our state holds all that the API server had when it was called. `draw`
     gives numbers in [0, 1).
@@ -126,7 +126,7 @@ class Replicas:
                 self._catching_up.cancel()
 
     async def release(self) -> None:
-        """Give the Lease up, so that nobody has to wait for its end. No bind may be under way."""
+        """Release the Lease, so that no replica waits for its expiry. No bind may be in flight."""
         lease = self._election.released(self._tools.wall())
         self._lose()
         if lease is not None:
@@ -136,13 +136,13 @@ class Replicas:
                 self._fault(error)
 
     async def _round(self) -> None:
-        """Look at the Lease and do what is due."""
+        """Read the Lease and do what is due."""
         try:
             async with asyncio.timeout(ANSWER_SHARE * self._duration_s):
                 try:
                     await self._look_and_write()
                 except Conflict:
-                    # Somebody was quicker, or our own write came through unheard.
+                    # Another replica was quicker, or our write succeeded unacknowledged.
                     self._election.see_changed()
                     await self._look_and_write()
         except (KubeError, TimeoutError) as error:
@@ -163,7 +163,7 @@ class Replicas:
         began_s = tools.timer()
         write = tools.api.create_lease if move is Move.CREATE else tools.api.update_lease
         lease = election.next_lease(tools.wall())
-        # Until the answer is there, nobody knows which version the Lease has.
+        # Until the answer arrives, the version of the Lease is unknown.
         election.see_changed()
         election.see(await write(lease), tools.timer())
         self._term = Term.since(began_s, self._duration_s)

@@ -1,7 +1,7 @@
-"""Asks a running extender, from the command line.
+"""Client of a running extender, for the command line.
 
 What it answers: the JSON of one page. Over TLS it shows the certificate that the settings name, as
-another replica would, so that inside the extender's own pod nothing needs to be given.
+another replica would, so that no option is needed inside the extender's own pod.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def ask(
     """
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        msg = f"{url} is no address, expected http://host:port or https://host:port"
+        msg = f"{url} is not an address, expected http://host:port or https://host:port"
         raise PeerError(msg)
     if parts.scheme == "https" and tls is None:
         msg = f"{url}: expected settings tls_cert, tls_key, tls_client_ca for https"

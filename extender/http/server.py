@@ -1,8 +1,8 @@
-"""Runs the HTTP servers until SIGTERM, beside whatever else has to run.
+"""Runs the HTTP servers until SIGTERM, together with background tasks.
 
-What it answers: nothing; it owns the sockets, the event loop, the signals and the collector of
-garbage. One loop runs everything. What runs beside the servers may end them by failing; when a
-signal ends them, what is under way is finished first.
+It owns the sockets, the event loop, the signals and the garbage collector's settings. One loop runs
+everything. A background task that fails ends the servers; when a signal ends them, in-flight
+requests are finished first.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ nothing: the state that lives on is frozen and what comes later is collected rar
 5,000 nodes on one connection: prioritize 2.0 ms (p99 3.2) of processor time, 2.6 ms (p99 4.7) with
 Python's defaults."""
 GRACE_S = 5
-"""Longest wait at the end for requests that are under way."""
+"""Longest wait at shutdown for in-flight requests."""
 CERTIFICATES_EVERY_S = 10.0
-"""How often the certificate files are looked at; the kubelet updates mounted Secrets about once a
+"""How often the certificate files are checked; the kubelet updates mounted Secrets about once a
 minute."""
 
 
@@ -61,7 +61,7 @@ def listen(address: str, port: int, *, setting: str) -> socket.socket:
 
 
 def freeze() -> None:
-    """Let the collector of garbage pass over all that is there now."""
+    """Exclude all current objects from garbage collection."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
@@ -72,11 +72,11 @@ async def run_until_signal(
     *,
     keep_alive_s: int,
     log: Logger,
-    beside: Callable[[], Awaitable[None]] | None = None,
+    background: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; the first door's requests are finished.
 
-    `beside` runs as long as the servers do, and is cancelled when they have ended. If it ends
+    `background` runs as long as the servers do, and is cancelled when they have ended. If it ends
     first, the servers end and its exception is raised.
     """
     servers = [_Server(_config(door, keep_alive_s=keep_alive_s)) for door in doors]
@@ -89,8 +89,8 @@ async def run_until_signal(
         for door in doors
         if door.certificates is not None
     ]
-    if beside is not None:
-        others.append(asyncio.ensure_future(beside()))
+    if background is not None:
+        others.append(asyncio.ensure_future(background()))
     with _signals(servers):
         ended, _ = await asyncio.wait((*tasks, *others), return_when=asyncio.FIRST_COMPLETED)
         for server in servers:
@@ -149,14 +149,14 @@ def _signals(servers: list[_Server]) -> Generator[None]:
 
 
 async def _follow_files(certificates: Certificates, log: Logger) -> None:
-    told = ""
+    reported = ""
     while True:
         await asyncio.sleep(CERTIFICATES_EVERY_S)
         try:
             if certificates.reload():
                 log.info(logkeys.CERTIFICATES_CHANGED)
-                told = ""
+                reported = ""
         except SettingsError as error:
-            if str(error) != told:
-                told = str(error)
-                log.warning(logkeys.CERTIFICATES_UNUSABLE, **{logkeys.DETAIL: told})
+            if str(error) != reported:
+                reported = str(error)
+                log.warning(logkeys.CERTIFICATES_UNUSABLE, **{logkeys.DETAIL: reported})

@@ -97,7 +97,8 @@ class Certificates:
 def _server_context(files: TlsFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED
-    # No resumption: who comes back shows a certificate again, checked by the rules of that day.
+    # No resumption: a client that reconnects presents its certificate again, checked by the current
+    # CA.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     return _load(context, files)
@@ -115,7 +116,7 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> ssl.SSLContext:
 
 
 def _rehearse(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
-    """Shake hands with ourselves, in memory. Raises `ssl.SSLError` where another would refuse us.
+    """Handshake with ourselves, in memory. Raises `ssl.SSLError` where a peer would refuse.
 
     A certificate for servers alone, or without the name, would show only when a bind is forwarded.
     """

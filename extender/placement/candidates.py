@@ -1,14 +1,14 @@
-"""Which of the feasible nodes kube-scheduler hears of.
+"""Which of the feasible nodes filter names.
 
 What it answers: at most `limit` of them, the best, drawn over the zones. Leaving the rest
 out makes a scheduling cycle cheaper, since kube-scheduler's own score plugins then run on 20 nodes
-and not on 5,000; it drops nodes that are in no list without a word as long as one is left
+and not on 5,000; it silently drops nodes that are in no list as long as one is left
 (schedule_one.go of 1.36, findNodesThatPassExtenders). It never drops all nodes of a zone while
 there are no more zones than `limit`, since PodTopologySpread scores only the zones it sees; with
 more zones than that the zones with the best nodes are represented, by one node each.
 
 Method: within a zone nodes go best first, equal ones in the order of a hash of pod and node, so
-that equal pods do not all see the same few; zones then give one node each in turn, the zone
+that equal pods do not all see the same few; zones then contribute one node each in turn, the zone
 with the best node first.
 """
 

@@ -1,4 +1,4 @@
-"""The scheduler's three questions, answered from values alone.
+"""Filter, prioritize and the choice of devices for bind, as functions of values.
 
 What it answers: filter (which nodes can take the pod; the best of them), prioritize (how good each
 is, 0..10) and bind (exactly which devices). Arguments and one snapshot in, a value out: no clock,
@@ -44,8 +44,8 @@ class Filtered:
     """Answer of filter. `names_json` are node names as JSON strings, `positions` theirs, int64.
 
     `failed_json` and `unresolvable_json` are members of the failed maps, empty where any passed.
-    `n_feasible` counts the nodes that could take the pod, `names_json` those that the scheduler
-    hears of. `main_reason` is the most frequent refusal where none could, else None.
+    `n_feasible` counts the nodes that could take the pod, `names_json` lists those that are
+    named. `main_reason` is the most frequent refusal where none could, else None.
     """
 
     names_json: Sequence[str]
@@ -66,8 +66,8 @@ def filter_nodes(
 ) -> Filtered:
     """Name the nodes that can take the pod, at most `candidate_limit` (0: all) of the best.
 
-    The pod asks for GPUs. All feasible nodes are named, in the order asked, where kube-scheduler
-    weighs nodes by something we do not see: preferred terms of the pod, PreferNoSchedule taints.
+    The pod asks for GPUs. All feasible nodes are named, in request order, where kube-scheduler
+    scores nodes by something not visible here: preferred terms of the pod, PreferNoSchedule taints.
     """
     positions, numbers = asked.positions, snapshot.state_ids[asked.positions]
     ratings = _rate(request, numbers, snapshot, rater)
@@ -101,10 +101,9 @@ def filter_nodes(
 def prioritize_nodes(
     request: PodRequest, asked: AskedNodes, snapshot: ClusterSnapshot, *, rater: Rater
 ) -> list[str]:
-    """Score every node asked about, 0..10, as JSON entries; the pod asks for GPUs.
+    """Score every requested node, 0..10, as JSON entries; the pod asks for GPUs.
 
-    Nodes that cannot take the pod (any more) and nodes that we do not know score 0; the latter come
-    last.
+    Nodes that cannot take the pod (any more) and unknown nodes score 0; the latter come last.
     """
     positions, numbers = asked.positions, snapshot.state_ids[asked.positions]
     ratings = _rate(request, numbers, snapshot, rater)
@@ -180,9 +179,9 @@ def _refuse_all(
 ) -> Filtered:
     """Give every node its reason.
 
-    Topology-only refusals are unresolvable: evicting pods would not be tried in vain. On the pod's
-    own nominated node they are not, else the pod preempted again while its victims still leave
-    (default_preemption.go of 1.36, podEligibleToPreemptOthers).
+    Topology-only refusals are unresolvable, so that no preemption is attempted in vain. On the
+    pod's own nominated node they are not, else the pod preempted again while its victims still
+    leave (default_preemption.go of 1.36, podEligibleToPreemptOthers).
     """
     reasons = {n: one.reason for n, one in ratings.items() if isinstance(one, Refusal)}
     tails = {number: reason_tail(reason.value) for number, reason in reasons.items()}

@@ -1,4 +1,4 @@
-"""Which of two nodes is the better one for a pod.
+"""The order of nodes for a pod, and their scores.
 
 What it answers: the order of nodes, as one sort key per node state, and that order mapped onto the
 extender's integer scale 0..10. Pure arithmetic on what the core found; it never looks for a set.
@@ -11,9 +11,9 @@ Order (first difference decides):
 2. loss class: how far the set is from its own machine's best, in classes, so that a fast machine is
    not preferred for being fast; with `prefer: fastest` instead the GB/s of the worst container, in
    classes of 2 %
-3. remainder lost, in GPU-equivalents: among equally close nodes the one whose future is hurt least.
-   Switched machines are hurt least, so small pods do go to them while they are empty (a pair costs
-   an empty dgx-h100 node 3.2, an empty dgx-1-v100 node 3.6)
+3. remainder lost, in GPU-equivalents: among equally close nodes the one with the least future
+   placement cost. Switched machines have the least, so small pods do go to them while they are
+   empty (a pair costs an empty dgx-h100 node 3.2, an empty dgx-1-v100 node 3.6)
 4. fewest free GPUs
 5. at the caller: a hash of pod and node (candidates), or the node's name (explain)
 
@@ -22,9 +22,9 @@ Pods for which the core puts the remainder first (affinity `none`, one GPU per c
 without a usable topology come behind all others.
 
 Score: the steps (1 and 2) that occur in a request are fixed steps of equal height between 10 and
-1; inside a step the first of (GB/s, remainder, free GPUs) that tells the nodes apart decides
-proportionally, where differences under 2 % are none. 0 is left for nodes without usable topology
-and for nodes we do not know.
+1; inside a step the first of (GB/s, remainder, free GPUs) that distinguishes the nodes decides
+proportionally, where differences under 2 % are none. 0 is reserved for nodes without usable
+topology and for unknown nodes.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def scores(ranks: Mapping[int, Rank], size_gpus: int) -> dict[int, int]:
 
 
 def _fractions(members: Mapping[int, Rank], size_gpus: int) -> dict[int, float]:
-    """0 (best) .. 1 (worst) within one step, by the first criterion that tells any two apart."""
+    """0 (best) .. 1 (worst) within one step, by the first criterion that distinguishes any two."""
     fastest = max(rank.speed_gbytes_per_s for rank in members.values())
     criteria = (
         ({key: -rank.speed_gbytes_per_s for key, rank in members.items()}, EQUAL * fastest),

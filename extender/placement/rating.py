@@ -1,8 +1,8 @@
-"""What one node state is worth to one pod shape, remembered.
+"""Ratings of node states for pod shapes, cached.
 
 What it answers: the best sets of a pod on nodes of one kind with the same GPUs free, their rank, or
 why not. A cluster of thousands of nodes has few distinct states, and pods come in few shapes, so a
-bounded memory over both makes the request path a look-up. The memory never changes an answer: it is
+bounded cache over both makes the request path a look-up. The cache never changes an answer: it is
 keyed by all that the answer depends on.
 """
 
@@ -42,7 +42,7 @@ class Rating:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The node state cannot take the pod; `detail` is for people, never for the scheduler."""
+    """The node state cannot take the pod; `detail` is for logs, never for the scheduler."""
 
     reason: Reason
     detail: str = ""
@@ -68,13 +68,13 @@ class Rater:
         return self._n_entries
 
     def rate(self, request: PodRequest, views: Iterable[NodeView]) -> list[Rating | Refusal]:
-        """Rate nodes, in their order; the pod asks for GPUs.
+        """Rate nodes, in their order; the pod requests GPUs.
 
         Complexity: one look-up per node, one fit per state not seen lately. Raises `ValueError` for
         a pod without GPUs.
         """
         if request.shape is None:
-            msg = f"pod {request.full_name} asks for no GPU, expected a shape"
+            msg = f"pod {request.full_name} requests no GPU, expected a shape"
             raise ValueError(msg)
         known = self._by_shape.get(request.shape, {})
         ratings: list[Rating | Refusal] = []
@@ -93,8 +93,8 @@ class Rater:
 
     def _trim(self) -> None:
         while self._n_entries > self._max_entries:
-            _, shelf = self._by_shape.popitem(last=False)
-            self._n_entries -= len(shelf)
+            _, ratings = self._by_shape.popitem(last=False)
+            self._n_entries -= len(ratings)
 
     def _rate(self, shape: Shape, size_gpus: int, view: NodeView) -> Rating | Refusal:
         kind, n_free = view.kind, view.free.bit_count()
@@ -128,9 +128,9 @@ def _fit(machine: MachineType, shape: Shape, view: NodeView) -> PodFit | Unfit:
 
 
 def _by_count(shape: Shape, size_gpus: int, n_free: int) -> Rating | Refusal:
-    """A node without usable topology takes pods that do not insist, by count.
+    """A node without usable topology takes pods without requirements, by count.
 
-    Whoever sets a floor asks for two GPUs or more (`extender.protocol.pod_request`).
+    A pod with a minimum bandwidth requests two GPUs or more (`extender.protocol.pod_request`).
     """
     policy = shape.policy
     if (

@@ -1,13 +1,13 @@
-"""What filter and prioritize ask: a pod, and about which nodes.
+"""Reads filter and prioritize requests: the pod and the nodes.
 
 What it answers: the pod's request and the nodes' positions in the cluster's node index.
-kube-scheduler asks about thousands of nodes by name for each pod, and on cores that others use as
-well every object touched is fetched from memory anew. So a body that is written as Go writes it is
-cut, not parsed: its names are compared as the bytes that they are, and the pod, which prioritize
-sends once more just after filter, is read once.
+kube-scheduler sends thousands of node names for each pod. On cores shared with other programs every
+object touched is a cache miss, so a body in the form that Go writes is cut, not parsed: its names
+are compared as bytes, and the pod, which prioritize sends again just after filter, is read once
+(ADR 0012, 0014).
 
-A body in which anything is odd (white space, an escaped or an unknown name, a pod that cannot be
-read) is left to whoever reads it field by field and says what is wrong.
+A body in which anything is unusual (white space, an escaped or an unknown name, a pod that cannot
+be read) is left to the parser that reads it field by field and reports what is wrong.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["AskedNodes", "PlainReader", "Question", "locate"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AskedNodes:
-    """Nodes asked about: `positions` int64 of those that are known, in order.
+    """The requested nodes: `positions` int64 of those that are known, in order.
 
     `unknown` are the others: their places among all, ascending, and their names.
     """
@@ -68,7 +68,7 @@ class Question:
 
 
 class PlainReader:
-    """Reads what kube-scheduler sends of pods with the `resources` that Coterie places."""
+    """Reads requests in the form that Go writes, for pods with the managed `resources`."""
 
     def __init__(self, resources: Sequence[str]) -> None:
         self._resources = resources
@@ -76,7 +76,7 @@ class PlainReader:
         self._next: tuple[bytes, Question, NodeIndex] | None = None
 
     def read(self, body: bytes, node_index: NodeIndex) -> Question | None:
-        """Read a request of filter or prioritize; None where anything is odd."""
+        """Read a request of filter or prioritize; None where anything is unusual."""
         if self._next is not None:
             text, question, known = self._next
             if body == text and known is node_index:
@@ -103,7 +103,7 @@ class PlainReader:
         positions: NDArray[np.int64],
         node_index: NodeIndex,
     ) -> None:
-        """Filter named these nodes for the pod: prioritize comes next, and asks about the same."""
+        """Filter named these nodes for the pod: prioritize follows with the same nodes."""
         if self._pod is None or self._pod[1] is not request or len(names_json) < _LEAST_COMPARED:
             return
         body = messages.join_names(self._pod[0], names_json)

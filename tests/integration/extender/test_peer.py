@@ -69,7 +69,7 @@ def test_a_call_is_handed_on_as_it_is():
     ("verb", "timeout_s", "message"),
     [
         pytest.param("filter", 5.0, "answered with status 404, expected 200", id="no such verb"),
-        pytest.param("hang", 0.05, "cannot be asked: TimeoutError", id="no answer in time"),
+        pytest.param("hang", 0.05, "cannot be reached: TimeoutError", id="no answer in time"),
     ],
 )
 def test_what_is_no_answer_is_an_error(verb, timeout_s, message):
@@ -92,7 +92,7 @@ def test_a_replica_that_is_gone_is_an_error():
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = listener.getsockname()[1]
         peer = Peer(ME, tls=None, name=None)
-        with pytest.raises(PeerError, match="cannot be asked"):
+        with pytest.raises(PeerError, match="cannot be reached"):
             await peer.forward(f"http://127.0.0.1:{port}", "bind", b"", timeout_s=5.0)
         await peer.close()
 
@@ -117,7 +117,7 @@ def test_over_tls_both_sides_are_checked(tmp_path, name, is_trusted, is_heard):
             if is_heard:
                 await peer.forward(url, "bind", b"body", timeout_s=5.0)
             else:
-                with pytest.raises(PeerError, match="cannot be asked"):
+                with pytest.raises(PeerError, match="cannot be reached"):
                     await peer.forward(url, "bind", b"body", timeout_s=5.0)
             await peer.close()
             assert len(asked) == is_heard

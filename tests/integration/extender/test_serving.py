@@ -280,7 +280,7 @@ def test_what_runs_beside_ends_with_the_servers(listener):
 
     began = asyncio.Event()
     ended: list[bool] = []
-    serve([Door(hello(), listener)], go, Log(), beside=beside)
+    serve([Door(hello(), listener)], go, Log(), background=beside)
     assert ended == [True]
 
 
@@ -292,7 +292,9 @@ def test_a_fault_beside_ends_the_servers(listener):
         raise RuntimeError(msg)
 
     async def go() -> None:
-        await run_until_signal([Door(hello(), listener)], keep_alive_s=1, log=Log(), beside=beside)
+        await run_until_signal(
+            [Door(hello(), listener)], keep_alive_s=1, log=Log(), background=beside
+        )
 
     with pytest.raises(RuntimeError, match="bug"):
         asyncio.run(go())

@@ -528,5 +528,5 @@ def test_a_pod_without_gpus_is_never_rated():
     """Every node would look feasible to it by accident."""
     one = engine()
     request = parse_pod(messages.decode(messages.Pod, json.dumps(pod()).encode()), (GPU,))
-    with pytest.raises(ValueError, match="default/pod-u1 asks for no GPU"):
+    with pytest.raises(ValueError, match="default/pod-u1 requests no GPU"):
         one._rater.rate(request, ())
