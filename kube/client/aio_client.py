@@ -1,10 +1,13 @@
 """The asyncio half of the official client, without the other half.
 
-What it answers: the three names of `kubernetes.aio` that `kube.client.transport` stands on. The
+What it answers: the three names of `kubernetes.aio` that `kube.client.transport` uses. The
 package's own `__init__` imports its synchronous half too, with requests, oauthlib and
-websocket-client, and that of `kubernetes.aio` the dynamic client with urllib3: 9 MiB and 0.1 s in
-every process, of which nothing is used (kubernetes 37.0.2). So both packages are entered without
-running those files; their modules are found as ever.
+websocket-client, and that of `kubernetes.aio` the dynamic client with urllib3, of which nothing is
+used (kubernetes 37.0.2). So both packages are entered without running those files.
+
+Figures (Python 3.11, 2 cores, medians of 5 fresh processes, all modules of the program imported):
+the agent has 82.2 MiB resident instead of 91.9 and needs 0.71 s of processor time instead of 0.98,
+the extender 77.7 MiB instead of 86.2 and 1.00 s instead of 1.32. The agent's goal is 100 MB.
 """
 
 from __future__ import annotations
