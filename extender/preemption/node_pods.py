@@ -21,11 +21,23 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kube.errors import Unreadable
-from kube.objects import list_at, object_at, objects_at, parse_quantity, text_at, texts_at, whole_at
+from kube.objects import (
+    list_at,
+    object_at,
+    objects_at,
+    parse_quantity,
+    read_containers,
+    text_at,
+    texts_at,
+    whole_at,
+)
 from topology.errors import quote
+from topology.select import ContainerRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from kube.objects import ContainerSpec
 
 __all__ = ["PODS", "NodeReading", "Resident", "is_entangled", "read_resident", "room_of"]
 
@@ -140,11 +152,10 @@ def _time(parent: Mapping[str, object], key: str) -> float | None:
 
 
 def _ports(spec: Mapping[str, object]) -> Iterator[tuple[str, int]]:
-    for kind in ("initContainers", "containers"):
-        for container in objects_at(spec, kind):
-            for port in objects_at(container, "ports"):
-                if number := whole_at(port, "hostPort"):
-                    yield text_at(port, "protocol") or "TCP", number
+    for container in read_containers(spec):
+        for port in objects_at(container.content, "ports"):
+            if number := whole_at(port, "hostPort"):
+                yield text_at(port, "protocol") or "TCP", number
 
 
 # What a pod takes.
@@ -153,20 +164,19 @@ def _ports(spec: Mapping[str, object]) -> Iterator[tuple[str, int]]:
 def _requests(spec: Mapping[str, object], status: Mapping[str, object]) -> Mapping[str, int]:
     statuses = _statuses(status)
     total: dict[str, Fraction] = {}
-    for container in objects_at(spec, "containers"):
-        _add(total, _of_container(container, statuses))
     sidecars: dict[str, Fraction] = {}
     most: dict[str, Fraction] = {}
-    for container in objects_at(spec, "initContainers"):
-        if text_at(container, "restartPolicy") == "Always":
-            own = _of_container(container, statuses)
-            _add(sidecars, own)
-            _add(total, own)
-            _raise(most, sidecars)
-        else:
+    for container in read_containers(spec):
+        if container.role is ContainerRole.INIT:
             beside = dict(sidecars)
-            _add(beside, _asked(container))
+            _add(beside, _quantities(container.requests))
             _raise(most, beside)
+            continue
+        own = _of_container(container, statuses)
+        _add(total, own)
+        if container.role is ContainerRole.SIDECAR:
+            _add(sidecars, own)
+            _raise(most, sidecars)
     _raise(total, most)
     total |= {
         resource: quantity
@@ -191,12 +201,12 @@ def _statuses(status: Mapping[str, object]) -> Mapping[str, tuple[Mapping[str, o
 
 
 def _of_container(
-    container: Mapping[str, object],
+    container: ContainerSpec,
     statuses: Mapping[str, tuple[Mapping[str, object], bool]],
 ) -> Mapping[str, Fraction]:
     """What a container takes that may be resized while it runs (`determineEffectiveRequests`)."""
-    asked = _asked(container)
-    status, is_infeasible = statuses.get(text_at(container, "name"), ({}, False))
+    asked = _quantities(container.requests)
+    status, is_infeasible = statuses.get(container.name, ({}, False))
     if status.get("resources") is None:
         return asked
     taken = {} if is_infeasible else dict(asked)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from extender.errors import MalformedPod, UserError
-from kube.objects import parse_whole
+from kube.objects import init_role, parse_whole
 from topology.annotations import PlacementPolicy, is_remainder_first, parse_policy, pod_keys
 from topology.errors import PolicyError, quote
 from topology.model import names
@@ -138,8 +138,7 @@ def _title(pod: Pod) -> str:
 def _containers(pod: Pod) -> Iterator[tuple[Container, ContainerRole]]:
     """Init containers first, each kind in the order in which the kubelet admits them."""
     for one in pod.spec.init_containers or ():
-        is_sidecar = one.restart_policy == "Always"
-        yield one, ContainerRole.SIDECAR if is_sidecar else ContainerRole.INIT
+        yield one, init_role(one.restart_policy)
     for one in pod.spec.containers or ():
         yield one, ContainerRole.APP
 

@@ -3,6 +3,12 @@
 Reads JSON; makes no request.
 """
 
+from kube.objects.containers import (
+    ContainerSpec,
+    init_role,
+    is_extended_resource,
+    read_containers,
+)
 from kube.objects.fields import (
     as_object,
     list_at,
@@ -31,6 +37,7 @@ from kube.objects.quantity import parse_quantity, parse_whole
 
 __all__ = [
     "ContainerDevices",
+    "ContainerSpec",
     "DisruptionBudget",
     "Lease",
     "NodeFacts",
@@ -38,6 +45,8 @@ __all__ = [
     "PodFacts",
     "PodObject",
     "as_object",
+    "init_role",
+    "is_extended_resource",
     "list_at",
     "object_at",
     "objects_at",
@@ -47,6 +56,7 @@ __all__ = [
     "pod_facts_reader",
     "read_allocatable",
     "read_budget",
+    "read_containers",
     "read_key",
     "read_lease",
     "read_node",

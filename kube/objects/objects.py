@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from kube.errors import Unreadable
+from kube.objects.containers import is_extended_resource
 from kube.objects.fields import list_at, object_at, objects_at, text_at, texts_at, whole_at
 from kube.objects.quantity import parse_quantity, parse_whole
 from topology.errors import quote
@@ -220,13 +221,9 @@ def _needed(meta: Mapping[str, object], key: str) -> str:
 
 
 def _extended(allocatable: Mapping[str, object]) -> Mapping[str, int]:
-    """The extended resources: named with a domain that is not Kubernetes' own.
-
-    Kubernetes 1.36, pkg/apis/core/v1/helper/helpers.go, IsExtendedResourceName.
-    """
     found: dict[str, int] = {}
     for resource, quantity in allocatable.items():
-        if "/" not in resource or "kubernetes.io/" in resource:
+        if not is_extended_resource(resource):
             continue
         count = parse_whole(quantity)
         if count is None:

@@ -17,13 +17,24 @@ from typing import TYPE_CHECKING
 from pydantic_core import from_json
 
 from kube.errors import Unreadable
-from kube.objects import as_object, object_at, objects_at, parse_whole, text_at, texts_at
+from kube.objects import (
+    as_object,
+    is_extended_resource,
+    object_at,
+    objects_at,
+    parse_whole,
+    read_containers,
+    text_at,
+    texts_at,
+)
 from plugin.errors import KubeletError
 from topology.errors import quote
-from topology.select import ContainerRole
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
+
+    from kube.objects import ContainerSpec
+    from topology.select import ContainerRole
 
 __all__ = ["NodePod", "PodContainer", "read_node_pods"]
 
@@ -97,7 +108,9 @@ def _read_pod(content: Mapping[str, object]) -> NodePod:
             is_deleting=meta.get("deletionTimestamp") is not None,
             is_started=status.get("startTime") is not None,
             annotations=texts_at(meta, "annotations"),
-            containers=tuple(_read_containers(object_at(content, "spec"), claimed)),
+            containers=tuple(
+                _read_container(one, claimed) for one in read_containers(object_at(content, "spec"))
+            ),
         )
     except Unreadable as error:
         msg = f"pod {quote(f'{namespace}/{name}')}: {error}"
@@ -115,45 +128,24 @@ def _claimed(status: Mapping[str, object]) -> Collection[tuple[str, str]]:
     }
 
 
-def _read_containers(
-    spec: Mapping[str, object], claimed: Collection[tuple[str, str]]
-) -> Iterator[PodContainer]:
-    """Init containers first: so the kubelet admits them (cm/topologymanager/scope_container.go).
-
-    An init container that is always restarted is a sidecar (core/v1 types.go,
-    ContainerRestartPolicyAlways).
-    """
-    for one in objects_at(spec, "initContainers"):
-        is_sidecar = text_at(one, "restartPolicy") == "Always"
-        role = ContainerRole.SIDECAR if is_sidecar else ContainerRole.INIT
-        yield _read_container(one, role, claimed)
-    for one in objects_at(spec, "containers"):
-        yield _read_container(one, ContainerRole.APP, claimed)
+def _read_container(one: ContainerSpec, claimed: Collection[tuple[str, str]]) -> PodContainer:
+    devices = {key: n for key, n in _devices(one) if (one.name, key) not in claimed}
+    return PodContainer(one.name, one.role, devices)
 
 
-def _read_container(
-    content: Mapping[str, object], role: ContainerRole, claimed: Collection[tuple[str, str]]
-) -> PodContainer:
-    name = _needed(content, "name")
-    limits = object_at(object_at(content, "resources"), "limits")
-    devices = {key: n for key, n in _devices(name, limits) if (name, key) not in claimed}
-    return PodContainer(name, role, devices)
-
-
-def _devices(container: str, limits: Mapping[str, object]) -> Iterator[tuple[str, int]]:
+def _devices(container: ContainerSpec) -> Iterator[tuple[str, int]]:
     """Extended resources in `limits`, which is what the device manager goes by.
 
-    (pkg/kubelet/cm/devicemanager/manager.go, `allocateContainerResources`;
-    pkg/apis/core/v1/helper/helpers.go, `IsExtendedResourceName`.)
+    (pkg/kubelet/cm/devicemanager/manager.go, `allocateContainerResources`.)
     """
-    for resource, quantity in limits.items():
-        if "/" not in resource or "kubernetes.io/" in resource:
+    for resource, quantity in container.limits.items():
+        if not is_extended_resource(resource):
             continue
         count = parse_whole(quantity)
         if count is None:
             msg = (
-                f"container {quote(container)}: limits[{quote(resource)}] is {quote(quantity)}, "
-                "expected a whole number"
+                f"container {quote(container.name)}: limits[{quote(resource)}] is "
+                f"{quote(quantity)}, expected a whole number"
             )
             raise Unreadable(msg)
         if count > 0:

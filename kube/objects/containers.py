@@ -1,0 +1,81 @@
+"""The containers of a pod, as every reader of a pod's JSON needs them.
+
+What it answers: which containers a pod has, in which order and role, and what each names under
+`resources`. It never interprets a quantity and knows no resource of ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kube.errors import Unreadable
+from kube.objects.fields import object_at, objects_at, text_at
+from topology.select import ContainerRole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["ContainerSpec", "init_role", "is_extended_resource", "read_containers"]
+
+_ALWAYS = "Always"
+"""core/v1 types.go, ContainerRestartPolicyAlways."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """A container of a pod's spec; `content` is its JSON."""
+
+    name: str
+    role: ContainerRole
+    content: Mapping[str, object]
+
+    @property
+    def limits(self) -> Mapping[str, object]:
+        """Quantities by resource. Raises `Unreadable`."""
+        return object_at(object_at(self.content, "resources"), "limits")
+
+    @property
+    def requests(self) -> Mapping[str, object]:
+        """Quantities by resource. Raises `Unreadable`."""
+        return object_at(object_at(self.content, "resources"), "requests")
+
+
+def init_role(restart_policy: str | None) -> ContainerRole:
+    """The role of an init container: one that is always restarted is a sidecar.
+
+    >>> init_role("Always"), init_role(None)
+    (<ContainerRole.SIDECAR: 'sidecar'>, <ContainerRole.INIT: 'init'>)
+    """
+    return ContainerRole.SIDECAR if restart_policy == _ALWAYS else ContainerRole.INIT
+
+
+def read_containers(spec: Mapping[str, object]) -> Iterator[ContainerSpec]:
+    """Read the containers of a pod's spec. Raises `Unreadable`.
+
+    Init containers and sidecars first, each kind in its order: so the kubelet admits them
+    (cm/topologymanager/scope_container.go).
+    """
+    for one in objects_at(spec, "initContainers"):
+        yield ContainerSpec(_name(one), init_role(text_at(one, "restartPolicy")), one)
+    for one in objects_at(spec, "containers"):
+        yield ContainerSpec(_name(one), ContainerRole.APP, one)
+
+
+def is_extended_resource(resource: str) -> bool:
+    """Whether a resource is named with a domain that is not Kubernetes' own.
+
+    Kubernetes 1.36, pkg/apis/core/v1/helper/helpers.go, IsExtendedResourceName.
+
+    >>> is_extended_resource("nvidia.com/gpu"), is_extended_resource("cpu")
+    (True, False)
+    """
+    return "/" in resource and "kubernetes.io/" not in resource
+
+
+def _name(content: Mapping[str, object]) -> str:
+    name = text_at(content, "name")
+    if not name:
+        msg = "name is absent or empty, expected a string"
+        raise Unreadable(msg)
+    return name
