@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from plugin.kubelet import AdmissionGate, KubeletSnapshot
     from plugin.machine import Resource
     from plugin.nvidia.container.allocate_response import AccessRules, ContainerAccess
-    from plugin.pods import Holding
+    from plugin.pods import HeldDevices
 
 __all__ = [
     "AllocationWitness",
@@ -84,7 +84,7 @@ class KubeletLook(Protocol):
 class KubeletWord(KubeletLook, Protocol):
     """What the allocator needs of it."""
 
-    async def still_held(self, holdings: Iterable[Holding]) -> tuple[Holding, ...]:
+    async def still_held(self, holdings: Iterable[HeldDevices]) -> tuple[HeldDevices, ...]:
         """What of these the kubelet counts as their pods' at this moment."""
         ...
 
@@ -233,7 +233,7 @@ class ResourceAllocator:
         return next(one for one in resources if one.name == self._resource)
 
 
-def _taken(holdings: Iterable[Holding]) -> str:
+def _taken(holdings: Iterable[HeldDevices]) -> str:
     had = (
         f"{', '.join(one.ids)} belongs to container {one.container} of {one.namespace}/{one.name}"
         for one in holdings

@@ -12,7 +12,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kube.client import ApiServer, Kubelet, Transport
+from kube.client import ApiServer, KubeletClient, Transport
 from kube.errors import KubeError
 from plugin import logkeys
 from plugin.agent import Agent, AgentTools, Ending
@@ -162,10 +162,10 @@ async def _api_server(settings: Settings) -> AsyncGenerator[ApiServer]:
 
 
 @contextlib.asynccontextmanager
-async def _kubelet(settings: Settings) -> AsyncGenerator[Kubelet]:
+async def _kubelet(settings: Settings) -> AsyncGenerator[KubeletClient]:
     transport = await _connect(settings, is_kubelet=True)
     try:
-        yield Kubelet(transport)
+        yield KubeletClient(transport)
     finally:
         await transport.close()
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["EmbeddedState", "Explanation", "NodesState", "PodRecord", "Problem", "State"]
+__all__ = ["EmbeddedState", "Explanation", "NodesState", "PodJson", "Problem", "State"]
 
 
 class Body(BaseModel):
@@ -56,14 +56,14 @@ class CountedDevices(Body):
     devices: int
 
 
-class TopologyManager(Body):
+class ManagerJson(Body):
     """The kubelet's policy and scope; null where the node reports none."""
 
     policy: str | None
     scope: str | None
 
 
-class NodeState(Body):
+class NodeJson(Body):
     """A node: its devices by what may be done with them, and what is wrong.
 
     `topology` is the digest of the machine type. Pods in `unlocated` have that many devices, and
@@ -82,7 +82,7 @@ class NodeState(Body):
     unhealthy: dict[str, str]
     unlocated: list[CountedDevices]
     contested: list[CountedDevices]
-    topology_manager: TopologyManager
+    topology_manager: ManagerJson
     problems: list[str]
 
 
@@ -91,7 +91,7 @@ class NodesState(Body):
 
     generation: int
     is_synced: bool
-    nodes: dict[str, NodeState]
+    nodes: dict[str, NodeJson]
 
 
 class PodMetadata(Body):
@@ -103,7 +103,7 @@ class PodMetadata(Body):
     annotations: dict[str, str]
 
 
-class PodRecord(Body):
+class PodJson(Body):
     """A bound pod in the shape of API JSON."""
 
     metadata: PodMetadata
@@ -118,7 +118,7 @@ class EmbeddedDevice(Body):
     pod_uid: str | None
 
 
-class EmbeddedNode(Body):
+class EmbeddedNodeJson(Body):
     """A node of the embedded cluster."""
 
     zone: str | None
@@ -131,8 +131,8 @@ class EmbeddedState(Body):
     """The embedded cluster: nodes by name, bound pods by uid."""
 
     generation: int
-    nodes: dict[str, EmbeddedNode]
-    pods: dict[str, PodRecord]
+    nodes: dict[str, EmbeddedNodeJson]
+    pods: dict[str, PodJson]
 
 
 class ContainerSize(Body):
@@ -184,7 +184,7 @@ class LeftBehind(Body):
     best_gbytes_per_s: dict[str, float]
 
 
-class Offer(Body):
+class SetOffer(Body):
     """The sets that a node offers, or why it offers none; fields that do not apply are absent."""
 
     fits: bool
@@ -194,14 +194,14 @@ class Offer(Body):
     detail: str | None = None
 
 
-class NodeOffer(Offer):
+class NodeOffer(SetOffer):
     """An offer, its place among all nodes, and its score."""
 
     node: str
     zone: str | None
     machine: str
     free_gpus: int
-    topology_manager: TopologyManager | None = None
+    topology_manager: ManagerJson | None = None
     place: int | None = None
     score: int | None = None
     left_behind: LeftBehind | None = None
@@ -233,7 +233,7 @@ class BoundState(Body):
     devices: list[DeviceOfPod]
     has_what_was_planned: bool | None
     containers: list[ContainerSet] | None
-    could_have: Offer | None
+    could_have: SetOffer | None
 
 
 class Explanation(Body):

@@ -23,7 +23,7 @@ from extender.http.responses import (
     EmbeddedState,
     Explanation,
     NodesState,
-    PodRecord,
+    PodJson,
     Problem,
     State,
 )
@@ -147,7 +147,7 @@ def _add_embedded_routes(app: FastAPI, cluster: EmbeddedCluster, deps: Dependenc
         """Devices and pods of the embedded cluster."""
         return _json(cluster.as_json())
 
-    @app.get("/embedded/pods/{uid}", response_model=PodRecord)
+    @app.get("/embedded/pods/{uid}", response_model=PodJson)
     async def embedded_pod(uid: str) -> Response:
         """A bound pod of the embedded cluster."""
         pod = cluster.bound(uid)
@@ -155,7 +155,7 @@ def _add_embedded_routes(app: FastAPI, cluster: EmbeddedCluster, deps: Dependenc
             raise HTTPException(404, f"no pod with uid {uid} is bound on the embedded cluster")
         return _json(pod.as_json())
 
-    @app.delete("/embedded/pods/{uid}", response_model=PodRecord)
+    @app.delete("/embedded/pods/{uid}", response_model=PodJson)
     async def end_pod(uid: str) -> Response:
         """End a pod of the embedded cluster, so that its devices are free again."""
         return _answered(Verb.END, uid.encode(), deps)

@@ -3,10 +3,23 @@
 The only package that sees the client library; knows no watch.
 """
 
-from kube.client.kubelet import KUBELET_PORT, Kubelet, TopologyManagerSettings, kubelet_endpoint
+from kube.client.kubelet import (
+    KUBELET_PORT,
+    KubeletClient,
+    TopologyManagerSettings,
+    kubelet_endpoint,
+)
 from kube.client.pages import Page, WatchEvent, read_event
 from kube.client.server import ApiServer, Binding, ObjectEvent
-from kube.client.transport import JSON, METADATA, METADATA_LIST, Door, Endpoint, Request, Transport
+from kube.client.transport import (
+    JSON,
+    METADATA,
+    METADATA_LIST,
+    Endpoint,
+    Request,
+    Requester,
+    Transport,
+)
 
 __all__ = [
     "JSON",
@@ -15,12 +28,12 @@ __all__ = [
     "METADATA_LIST",
     "ApiServer",
     "Binding",
-    "Door",
     "Endpoint",
-    "Kubelet",
+    "KubeletClient",
     "ObjectEvent",
     "Page",
     "Request",
+    "Requester",
     "TopologyManagerSettings",
     "Transport",
     "WatchEvent",

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from enum import Enum
     from pathlib import Path
 
-    from kube.client.transport import Door
+    from kube.client.transport import Requester
 
-__all__ = ["KUBELET_PORT", "Kubelet", "TopologyManagerSettings", "kubelet_endpoint"]
+__all__ = ["KUBELET_PORT", "KubeletClient", "TopologyManagerSettings", "kubelet_endpoint"]
 
 KUBELET_PORT = 10250
 """(pkg/cluster/ports/ports.go, KubeletPort)."""
@@ -69,13 +69,13 @@ def kubelet_endpoint(
     return Endpoint(f"https://{name}:{port}", ca_file, server_name, is_verified)
 
 
-class Kubelet:
+class KubeletClient:
     """One kubelet, through a `Transport` that was connected to its endpoint.
 
     `timeout_s` bounds every request that names no bound of its own.
     """
 
-    def __init__(self, door: Door, *, timeout_s: float = 5.0) -> None:
+    def __init__(self, door: Requester, *, timeout_s: float = 5.0) -> None:
         self._door = door
         self._timeout_s = timeout_s
 

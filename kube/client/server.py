@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from fractions import Fraction
 
-    from kube.client.transport import Door
+    from kube.client.transport import Requester
     from kube.objects import ObjectKey
 
 __all__ = ["MAX_EVENT_MESSAGE", "ApiServer", "Binding", "ObjectEvent"]
@@ -81,7 +81,7 @@ class ObjectEvent:
 class ApiServer:
     """The API server. `timeout_s` bounds every request that names no bound of its own."""
 
-    def __init__(self, door: Door, *, timeout_s: float = 10.0) -> None:
+    def __init__(self, door: Requester, *, timeout_s: float = 10.0) -> None:
         self._door = door
         self._timeout_s = timeout_s
 

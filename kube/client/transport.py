@@ -39,9 +39,9 @@ __all__ = [
     "METADATA",
     "METADATA_LIST",
     "NOT_TRUSTED",
-    "Door",
     "Endpoint",
     "Request",
+    "Requester",
     "Transport",
 ]
 
@@ -98,7 +98,7 @@ class Endpoint:
     is_verified: bool = True
 
 
-class Door(Protocol):
+class Requester(Protocol):
     """What the reflector and the API server's methods need of a transport."""
 
     async def request(self, request: Request) -> bytes:

@@ -35,7 +35,7 @@ from kube.watch.backoff import Backoff
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from kube.client import Door
+    from kube.client import Requester
 
 __all__ = ["Clock", "Counts", "Fault", "Reflector", "Sink", "Source", "Timing"]
 
@@ -155,7 +155,7 @@ class Reflector(Generic[T]):
 
     def __init__(
         self,
-        door: Door,
+        door: Requester,
         source: Source[T],
         sink: Sink[T],
         *,

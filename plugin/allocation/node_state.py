@@ -17,7 +17,7 @@ from plugin.allocation.pod_matching import AdmissionView, Identified, reserved_f
 from plugin.allocation.preferred_allocation import Supply
 from plugin.machine import NO_SHARING, SharedPolicy
 from plugin.nvidia.container.device_nodes import PresentNodes
-from plugin.pods import Holding, is_over
+from plugin.pods import HeldDevices, is_over
 from topology.annotations import TopologyManagerPolicy
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class NodeState:
         """How the kubelet aligns; None where nobody knows."""
         self.pods: tuple[NodePod, ...] | None = None
         """As the kubelet listed them last; None until it did."""
-        self.holdings: tuple[Holding, ...] = ()
+        self.holdings: tuple[HeldDevices, ...] = ()
         """As PodResources and the checkpoint told them last, of pods that are there."""
         self.knows_holdings = False
         """Whether the kubelet told who has which devices when it was looked at last."""
@@ -65,7 +65,7 @@ class NodeState:
         self.active: frozenset[tuple[str, str]] | None = None
         """Namespaces and names of the pods that PodResources listed last, if active ones alone."""
         self._settled: frozenset[str] = frozenset()
-        self._grants: tuple[Holding, ...] = ()
+        self._grants: tuple[HeldDevices, ...] = ()
         self._refused: frozenset[str] = frozenset()
         self._ever_unwell: frozenset[str] = frozenset()
         self._expected: dict[tuple[str, frozenset[str]], Requester] = {}
@@ -89,11 +89,11 @@ class NodeState:
         self._ever_unwell |= unhealthy.keys()
 
     @property
-    def grants(self) -> tuple[Holding, ...]:
+    def grants(self) -> tuple[HeldDevices, ...]:
         """What was given since the registration, oldest first, of pods that are there."""
         return self._grants
 
-    def see(self, look: KubeletSnapshot, *, since: tuple[Holding, ...] | None = None) -> None:
+    def see(self, look: KubeletSnapshot, *, since: tuple[HeldDevices, ...] | None = None) -> None:
         """Take note of what the kubelet said.
 
         `since` are the `grants` of when the look began, if others may have been made meanwhile: the
@@ -123,7 +123,7 @@ class NodeState:
 
     def _take_holdings(self, look: KubeletSnapshot) -> None:
         uids = {(pod.namespace, pod.name): pod.uid for pod in look.pods if not is_over(pod)}
-        told: list[Holding] = []
+        told: list[HeldDevices] = []
         if look.devices is not None:
             ended = {(pod.namespace, pod.name) for pod in look.pods if is_over(pod)}
             if ended.isdisjoint(look.devices.pods):
@@ -166,7 +166,7 @@ class NodeState:
         )
         namespace, name = _NOBODY if pod is None else (pod.namespace, pod.name)
         uid = None if pod is None else pod.uid
-        grant = Holding(namespace, name, container, resource, tuple(sorted(ids)), uid)
+        grant = HeldDevices(namespace, name, container, resource, tuple(sorted(ids)), uid)
         # What others were given of it before has come back since; one's own is handed on.
         others = (
             one for one in self._grants if one.uid == uid is not None or not {*one.ids} & {*ids}
@@ -198,7 +198,7 @@ class NodeState:
 
     def held_by_others(
         self, resource: str, ids: Iterable[str], requester: Requester
-    ) -> tuple[Holding, ...]:
+    ) -> tuple[HeldDevices, ...]:
         """Which of these devices were some other pod's when it was last heard of.
 
         That pod may have ended since. What nobody known was given is left out.

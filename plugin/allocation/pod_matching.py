@@ -61,7 +61,7 @@ from plugin.pods import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from plugin.pods import Holding, NodePod, PodContainer
+    from plugin.pods import HeldDevices, NodePod, PodContainer
 
 __all__ = [
     "AdmissionView",
@@ -122,8 +122,8 @@ class AdmissionView:
     resources: frozenset[str]
     pods: tuple[NodePod, ...]
     is_fresh: bool
-    holdings: tuple[Holding, ...] = ()
-    grants: tuple[Holding, ...] = ()
+    holdings: tuple[HeldDevices, ...] = ()
+    grants: tuple[HeldDevices, ...] = ()
     refused: frozenset[str] = frozenset()
     settled: frozenset[str] = frozenset()
     active: frozenset[tuple[str, str]] | None = None

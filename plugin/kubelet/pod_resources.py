@@ -28,7 +28,7 @@ from kube.errors import cut
 from kube.watch import Backoff
 from plugin.errors import KubeletError
 from plugin.pb import podresources_v1_pb2 as pb
-from plugin.pods import Holding
+from plugin.pods import HeldDevices
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -54,7 +54,7 @@ class PodDevices:
     """
 
     pods: frozenset[tuple[str, str]]
-    holdings: tuple[Holding, ...]
+    holdings: tuple[HeldDevices, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class PodResources:
         pods = frozenset((pod.namespace, pod.name) for pod in response.pod_resources)
         return PodDevices(pods, _holdings(response.pod_resources))
 
-    async def read_pod(self, namespace: str, name: str) -> tuple[Holding, ...]:
+    async def read_pod(self, namespace: str, name: str) -> tuple[HeldDevices, ...]:
         """What the kubelet counts as one pod's. May be asked at any time.
 
         Raises `KubeletError` as `read` does, where there is no such pod, and on a kubelet that does
@@ -164,11 +164,13 @@ class PodResources:
             await asyncio.sleep(delay_s)
 
 
-def _holdings(pods: Iterable[pb.PodResources]) -> tuple[Holding, ...]:
+def _holdings(pods: Iterable[pb.PodResources]) -> tuple[HeldDevices, ...]:
     ids: defaultdict[tuple[str, str, str, str], set[str]] = defaultdict(set)
     for pod in pods:
         for container in pod.containers:
             for devices in container.devices:
                 key = (pod.namespace, pod.name, container.name, devices.resource_name)
                 ids[key].update(devices.device_ids)
-    return tuple(Holding(*key, tuple(sorted(found))) for key, found in sorted(ids.items()) if found)
+    return tuple(
+        HeldDevices(*key, tuple(sorted(found))) for key, found in sorted(ids.items()) if found
+    )

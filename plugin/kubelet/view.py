@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plugin.kubelet.pod_resources import PodDevices
-    from plugin.pods import Holding, NodePod
+    from plugin.pods import HeldDevices, NodePod
 
 __all__ = ["KubeletSnapshot", "KubeletView", "PodDevicesSource", "PodSource"]
 
@@ -45,7 +45,7 @@ class PodDevicesSource(Protocol):
         """Who has which devices. Raises `KubeletError`."""
         ...
 
-    async def read_pod(self, namespace: str, name: str) -> tuple[Holding, ...]:
+    async def read_pod(self, namespace: str, name: str) -> tuple[HeldDevices, ...]:
         """What one pod has. Raises `KubeletError`."""
         ...
 
@@ -61,7 +61,7 @@ class KubeletSnapshot:
 
     pods: tuple[NodePod, ...]
     devices: PodDevices | None
-    recorded: tuple[Holding, ...] | None = None
+    recorded: tuple[HeldDevices, ...] | None = None
     trouble: str = ""
     number: int = 0
 
@@ -107,7 +107,7 @@ class KubeletView:
         told = "; ".join(one for one in (trouble, unread) if one)
         return KubeletSnapshot(pods, devices, recorded, told, number)
 
-    async def still_held(self, holdings: Iterable[Holding]) -> tuple[Holding, ...]:
+    async def still_held(self, holdings: Iterable[HeldDevices]) -> tuple[HeldDevices, ...]:
         """What of these the kubelet counts as their pods' at this moment, ids and all.
 
         May be asked while the kubelet waits for us. Nothing is still held by a pod that the kubelet
@@ -115,7 +115,7 @@ class KubeletView:
         """
         wanted = tuple(holdings)
         pods = dict.fromkeys((one.namespace, one.name) for one in wanted)
-        had: list[Holding] = []
+        had: list[HeldDevices] = []
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_S):
                 for namespace, name in pods:
@@ -147,7 +147,7 @@ class KubeletView:
 
     def _read_checkpoint(
         self, pods: tuple[NodePod, ...], devices: PodDevices | None
-    ) -> tuple[tuple[Holding, ...] | None, str]:
+    ) -> tuple[tuple[HeldDevices, ...] | None, str]:
         """What the file tells of pods that are there.
 
         It may be behind, and tell of pods that are gone or rejected: of those that have ended, and
@@ -166,5 +166,5 @@ class KubeletView:
             return None, f"checkpoint {self._checkpoint}: {error}"
 
 
-def _place(holding: Holding) -> tuple[str, str, str, str]:
+def _place(holding: HeldDevices) -> tuple[str, str, str, str]:
     return (holding.namespace, holding.name, holding.container, holding.resource)

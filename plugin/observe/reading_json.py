@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 from topology.printable import printable
 from topology.report.compute import report_show
-from topology.report.listing import Grid, Note, list_show
+from topology.report.listing import Grid, NoteLine, list_show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,14 +63,14 @@ def reading_json(reading: MachineReading) -> str:
 def list_reading(reading: MachineReading) -> list[Block]:
     """The reading as tables: what the driver told of the GPUs, then the topology, then notes."""
     blocks: list[Block] = [
-        Note("Devices", is_heading=True),
+        NoteLine("Devices", is_heading=True),
         Grid(("", ""), (("driver", printable(reading.driver_version or "?")),)),
         _device_grid(reading.gpus),
         *list_show(report_show(reading.topology)),
     ]
     if reading.notes:
-        blocks.append(Note("Notes", is_heading=True))
-        blocks.extend(Note(printable(note)) for note in reading.notes)
+        blocks.append(NoteLine("Notes", is_heading=True))
+        blocks.extend(NoteLine(printable(note)) for note in reading.notes)
     return blocks
 
 
@@ -78,7 +78,7 @@ def reading_text(reading: MachineReading) -> str:
     """The tables as plain text, columns two blanks apart, without a newline at its end."""
     lines: list[str] = []
     for block in list_reading(reading):
-        if isinstance(block, Note):
+        if isinstance(block, NoteLine):
             lines += ["", block.text] if block.is_heading and lines else [block.text]
         else:
             lines += _aligned(block)

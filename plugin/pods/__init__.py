@@ -11,7 +11,7 @@ from plugin.pods.admission_order import (
 )
 from plugin.pods.checkpoint import as_holdings, read_checkpoint
 from plugin.pods.holdings import (
-    Holding,
+    HeldDevices,
     HoldingsByPod,
     MismatchKind,
     Occupancy,
@@ -24,7 +24,7 @@ from plugin.pods.node_pods import NodePod, PodContainer, read_node_pods
 from plugin.pods.plans import planned_ids
 
 __all__ = [
-    "Holding",
+    "HeldDevices",
     "HoldingsByPod",
     "MismatchKind",
     "NodePod",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kube.errors import Unreadable
 from kube.objects import as_object, list_at, object_at, objects_at, parse_object, text_at
 from plugin.errors import CheckpointError
-from plugin.pods.holdings import Holding
+from plugin.pods.holdings import HeldDevices
 from topology.errors import quote
 
 if TYPE_CHECKING:
@@ -61,14 +61,16 @@ def read_checkpoint(body: bytes) -> tuple[CheckpointEntry, ...]:
         raise CheckpointError(msg) from error
 
 
-def as_holdings(entries: Iterable[CheckpointEntry], pods: Iterable[NodePod]) -> tuple[Holding, ...]:
+def as_holdings(
+    entries: Iterable[CheckpointEntry], pods: Iterable[NodePod]
+) -> tuple[HeldDevices, ...]:
     """Name the pods of the entries, which tell uids alone.
 
     Entries of pods that the kubelet no longer has are left out: nobody holds those devices.
     """
     known = {pod.uid: pod for pod in pods}
     return tuple(
-        Holding(pod.namespace, pod.name, one.container, one.resource, one.ids, one.uid)
+        HeldDevices(pod.namespace, pod.name, one.container, one.resource, one.ids, one.uid)
         for one in entries
         if (pod := known.get(one.uid)) is not None
     )

@@ -1,6 +1,6 @@
 """Who really has which devices, and what of that the plans on pods do not tell.
 
-What it answers: the value `Holding`; the report that goes to the node's annotation
+What it answers: the value `HeldDevices`; the report that goes to the node's annotation
 (`device_report`); and what people should hear of (`mismatches`). It must never say in the report
 what a plan says already: the normal life of a pod changes nothing there, and costs no write.
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 
 __all__ = [
-    "Holding",
+    "HeldDevices",
     "HoldingsByPod",
     "MismatchKind",
     "Occupancy",
@@ -60,7 +60,7 @@ _HAZARD = (
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class HeldDevices:
     """The devices that one container has of one resource.
 
     `uid` is None where the source does not tell it (PodResources names pods by namespace and name).
@@ -84,7 +84,7 @@ class HoldingsByPod:
 
     __slots__ = ("_by_name", "_by_uid")
 
-    def __init__(self, holdings: Iterable[Holding]) -> None:
+    def __init__(self, holdings: Iterable[HeldDevices]) -> None:
         self._by_uid: dict[str, dict[tuple[str, str], frozenset[str]]] = {}
         self._by_name: dict[tuple[str, str], dict[tuple[str, str], frozenset[str]]] = {}
         for one in holdings:
@@ -118,7 +118,7 @@ class Occupancy:
     node: str
     resources: frozenset[str]
     pods: tuple[NodePod, ...]
-    holdings: tuple[Holding, ...]
+    holdings: tuple[HeldDevices, ...]
 
 
 class MismatchKind(Enum):

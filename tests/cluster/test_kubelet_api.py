@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from kube.client import Kubelet, TopologyManagerSettings, Transport, kubelet_endpoint
+from kube.client import KubeletClient, TopologyManagerSettings, Transport, kubelet_endpoint
 from kube.errors import KubeError, Unreachable
 from plugin.pods import as_holdings, read_checkpoint, read_node_pods
 from tests.cluster.credentials import Authority, kubeconfig
@@ -51,7 +51,7 @@ def ask(node, config, call, **trust):
         endpoint = kubelet_endpoint("127.0.0.1", port=node.port, **trust)
         transport = await Transport.connect(config, endpoint=endpoint)
         try:
-            return await call(Kubelet(transport))
+            return await call(KubeletClient(transport))
         finally:
             await transport.close()
 
@@ -77,7 +77,7 @@ def test_the_agents_rights_are_enough(node, agent, pods):
             real_pod("asks", main, inits=inits, annotations=annotations, nodeName=node.name)
         )
         made = pods.until("asks", is_running)
-        (found,) = read_node_pods(ask(node, agent, Kubelet.pods))
+        (found,) = read_node_pods(ask(node, agent, KubeletClient.pods))
         assert (found.namespace, found.name) == ("default", "asks")
         assert found.uid == made["metadata"]["uid"]
         assert found.annotations.items() >= annotations.items()
@@ -87,7 +87,7 @@ def test_the_agents_rights_are_enough(node, agent, pods):
             ("main", ContainerRole.APP, {RESOURCE: 2}),
         ]
         assert not found.is_deleting
-    assert ask(node, agent, Kubelet.topology_manager) == TopologyManagerSettings(
+    assert ask(node, agent, KubeletClient.topology_manager) == TopologyManagerSettings(
         TopologyManagerPolicy.BEST_EFFORT, TopologyManagerScope.POD
     )
 
@@ -98,7 +98,7 @@ def test_the_checkpoint_tells_what_pod_resources_does_not(node, agent, pods):
         inits = [real_container("first", 3, runs_s=0.1)]
         pods.create(real_pod("holds", real_container("main", 2), inits=inits, nodeName=node.name))
         pods.until("holds", is_running)
-        known = read_node_pods(ask(node, agent, Kubelet.pods))
+        known = read_node_pods(ask(node, agent, KubeletClient.pods))
         held = as_holdings(read_checkpoint(node.checkpoint.read_bytes()), known)
         ids = {(one.name, one.container): one.ids for one in held}
         assert {key: ids[key] for key in holders(node)} == holders(node)
@@ -109,7 +109,7 @@ def test_the_checkpoint_tells_what_pod_resources_does_not(node, agent, pods):
 
 @pytest.mark.parametrize(
     ("call", "right"),
-    [(Kubelet.pods, "nodes/pods"), (Kubelet.topology_manager, "nodes/configz")],
+    [(KubeletClient.pods, "nodes/pods"), (KubeletClient.topology_manager, "nodes/configz")],
 )
 def test_missing_rights_are_named(control_plane, node, call, right):
     """Whoever installs the agent without its role reads what it lacks."""
@@ -129,20 +129,20 @@ def test_credentials_that_nobody_knows_are_told(control_plane, node, tmp_path):
     authority = control_plane.authority.certificate
     config.write_text(kubeconfig(control_plane.url, authority, "forged"), encoding="utf-8")
     with pytest.raises(KubeError) as caught:
-        ask(node, config, Kubelet.pods)
+        ask(node, config, KubeletClient.pods)
     assert caught.value.status == 401
     assert "authentication.webhook.enabled" in caught.value.detail
 
 
 def test_certificates_are_checked(node, agent, tmp_path):
     """By authority, and by the name that one says."""
-    assert ask(node, agent, Kubelet.pods, server_name=node.name)
-    assert ask(node, agent, Kubelet.pods, is_verified=False)
+    assert ask(node, agent, KubeletClient.pods, server_name=node.name)
+    assert ask(node, agent, KubeletClient.pods, is_verified=False)
     other = tmp_path / "ca.crt"
     other.write_bytes(Authority("another").certificate)
     for trust in ({"ca_file": other}, {"server_name": "another"}):
         with pytest.raises(Unreachable) as caught:
-            ask(node, agent, Kubelet.pods, **trust)
+            ask(node, agent, KubeletClient.pods, **trust)
         assert "its certificate is not trusted" in caught.value.detail
 
 

@@ -39,7 +39,7 @@ from topology.model import encode_topology, parse_measurement
 from topology.printable import printable
 from topology.recordings import load_recording, recording_names
 from topology.report.compute import (
-    Question,
+    BestQuery,
     report_best,
     report_rank,
     report_recordings,
@@ -48,7 +48,7 @@ from topology.report.compute import (
 )
 from topology.report.listing import (
     Grid,
-    Note,
+    NoteLine,
     list_best,
     list_rank,
     list_recordings,
@@ -198,7 +198,7 @@ def best(  # noqa: PLR0913 - a parameter for each option
     as_json: JsonOption = False,
 ) -> None:
     """Choose the best free set; exits 1 where none fits."""
-    question = Question(
+    question = BestQuery(
         size=size,
         free=None if free is None else _indices(free, "--free"),
         must_include=() if must_include is None else _indices(must_include, "--must-include"),
@@ -350,7 +350,7 @@ def _print(report: Report, blocks: Sequence[Block], *, as_json: bool) -> None:
     console = Console(width=MAX_COLUMNS, highlight=False, markup=False, emoji=False)
     with console.capture() as capture:
         for k, block in enumerate(blocks):
-            if isinstance(block, Note):
+            if isinstance(block, NoteLine):
                 style = "bold" if block.is_heading else ""
                 lead = "\n" if block.is_heading and k else ""
                 console.print(Text(lead + block.text, style=style))

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from topology.select import Machine
 
 __all__ = [
-    "Question",
+    "BestQuery",
     "report_best",
     "report_rank",
     "report_recordings",
@@ -57,7 +57,7 @@ _LEAST_GBYTES_PER_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class BestQuery:
     """What `best` asks: a size and, of the node's GPUs, which are free and which must be in.
 
     `free` None means all of them.
@@ -145,7 +145,7 @@ def report_value(topology: NodeTopology, gpus: Collection[int]) -> ValueReport:
     )
 
 
-def report_best(topology: NodeTopology, question: Question) -> BestReport:
+def report_best(topology: NodeTopology, question: BestQuery) -> BestReport:
     """Report the best set for a question, or why there is none.
 
     Raises `UnknownDevice` for a GPU that the node does not have, `InvalidRequest` for a size

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Block",
     "Grid",
-    "Note",
+    "NoteLine",
     "list_best",
     "list_rank",
     "list_recordings",
@@ -40,7 +40,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class NoteLine:
     """A line of text; `is_heading` stands out."""
 
     text: str
@@ -56,7 +56,7 @@ class Grid:
     right_aligned: frozenset[int] = frozenset()
 
 
-Block: TypeAlias = Note | Grid
+Block: TypeAlias = NoteLine | Grid
 
 _LINK_PREFIX = {"nvlink": "NV", "xgmi": "XG", "c2c": "C2C-", "metaxlink": "MX"}
 _LIMITS = {
@@ -89,19 +89,19 @@ def list_show(report: ShowReport) -> list[Block]:
             f"date {_text(measured.date)}"
         )
         facts.append(("measured", text))
-    blocks: list[Block] = [Note(_name(report.machine), is_heading=True), _facts(facts)]
-    blocks += [Note("GPUs", is_heading=True), _gpu_grid(report)]
+    blocks: list[Block] = [NoteLine(_name(report.machine), is_heading=True), _facts(facts)]
+    blocks += [NoteLine("GPUs", is_heading=True), _gpu_grid(report)]
     if len(report.gpus) > 1:
         links = {pair.gpus: _link(pair) for pair in report.pairs}
-        blocks += [Note("Accelerator links", is_heading=True), _matrix(report, links, ())]
+        blocks += [NoteLine("Accelerator links", is_heading=True), _matrix(report, links, ())]
         levels = {pair.gpus: pair.pcie_level or "?" for pair in report.pairs}
-        blocks += [Note("PCIe levels", is_heading=True), _matrix(report, levels, report.nics)]
+        blocks += [NoteLine("PCIe levels", is_heading=True), _matrix(report, levels, report.nics)]
     if report.fabrics:
-        blocks += [Note("Switch fabrics", is_heading=True), _fabric_grid(report)]
+        blocks += [NoteLine("Switch fabrics", is_heading=True), _fabric_grid(report)]
     if report.nics:
-        blocks += [Note("NICs", is_heading=True), _nic_grid(report)]
-    blocks.append(Note("Unknown", is_heading=True))
-    blocks.extend(Note(text) for text in report.unknown or ("nothing",))
+        blocks += [NoteLine("NICs", is_heading=True), _nic_grid(report)]
+    blocks.append(NoteLine("Unknown", is_heading=True))
+    blocks.extend(NoteLine(text) for text in report.unknown or ("nothing",))
     return blocks
 
 
@@ -130,16 +130,16 @@ def list_value(report: ValueReport) -> list[Block]:
         ("affinity numa", _yes(is_true=report.has_numa)),
         ("RDMA NIC within PXB", _yes(is_true=report.has_nic)),
     ]
-    return [Note(_name(report.machine), is_heading=True), _facts(facts)]
+    return [NoteLine(_name(report.machine), is_heading=True), _facts(facts)]
 
 
 def list_best(report: BestReport) -> list[Block]:
     """List the chosen set, or why there is none."""
-    heading = Note(_name(report.machine), is_heading=True)
+    heading = NoteLine(_name(report.machine), is_heading=True)
     if report.selected is None:
         reason = report.unfit
         text = "no set fits" if reason is None else f"{reason.reason} ({reason.detail})"
-        return [heading, Note(text)]
+        return [heading, NoteLine(text)]
     selected, size = report.selected, report.request.size_gpus
     facts = [
         ("best set", _gpus(selected.gpus)),
@@ -174,8 +174,8 @@ def list_rank(report: RankReport) -> list[Block]:
     shown = len(columns) if is_measured else len(columns) - 1
     listed = f"{len(report.sets)} of {report.n_sets} sets of {report.size_gpus}"
     return [
-        Note(_name(report.machine), is_heading=True),
-        Note(f"{listed}, best first; GB/s at {_gibibytes(report.message_bytes)} messages"),
+        NoteLine(_name(report.machine), is_heading=True),
+        NoteLine(f"{listed}, best first; GB/s at {_gibibytes(report.message_bytes)} messages"),
         Grid(columns[:shown], tuple(row[:shown] for row in rows), frozenset({0, 2, 3, 5, 6})),
     ]
 

@@ -38,13 +38,13 @@ from topology.select import (
     pod_size,
     select_set,
 )
-from topology.topology_manager.hints import best_hint, is_admitted, numa_devices, room_of
+from topology.topology_manager.hints import allowed_sets, best_hint, is_admitted, numa_devices
 from topology.value import gpus_of
 
 if TYPE_CHECKING:
     from topology.annotations import PlacementPolicy
     from topology.select import ContainerRequest, Machine
-    from topology.topology_manager.hints import Hint, NumaDevices, Room, TopologyManager
+    from topology.topology_manager.hints import AllowedSets, Hint, NumaDevices, TopologyManager
 
 __all__ = ["Admission", "Kubelet", "begin_admission", "fit_admitted"]
 
@@ -74,14 +74,14 @@ class Admission:
     reusable: int = 0
     pod_hint: Hint | None = None
 
-    def room(self, size: int) -> Room | Unfit:
+    def room(self, size: int) -> AllowedSets | Unfit:
         """What is left to choose for the next container, or that the kubelet refuses it."""
         hint = self.pod_hint
         if hint is None:
             hint = best_hint(self.numa, free=self.free, reusable=self.reusable, size=size)
             if not is_admitted(self.manager.policy, hint):
                 return _refusal(self.manager, self.numa, hint, size)
-        return room_of(hint, free=self.free, reusable=self.reusable, size=size)
+        return allowed_sets(hint, free=self.free, reusable=self.reusable, size=size)
 
     def after(self, role: ContainerRole, gpus: int) -> Admission:
         """Where the kubelet stands when that container has these."""

@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from topology.model import NodeTopology
 
 __all__ = [
+    "AllowedSets",
     "Hint",
     "NumaDevices",
-    "Room",
     "TopologyManager",
+    "allowed_sets",
     "best_hint",
     "is_admitted",
     "manager_of",
     "numa_devices",
-    "room_of",
 ]
 
 
@@ -90,7 +90,7 @@ class Hint:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class AllowedSets:
     """What the kubelet leaves to choose: a set that holds `must` and lies within `allowed`."""
 
     must: int
@@ -188,22 +188,22 @@ def is_admitted(policy: TopologyManagerPolicy, hint: Hint) -> bool:
     return True
 
 
-def room_of(hint: Hint, *, free: int, size: int, reusable: int = 0) -> Room:
+def allowed_sets(hint: Hint, *, free: int, size: int, reusable: int = 0) -> AllowedSets:
     """What is left to choose for a container of `size` devices that was admitted with this hint.
 
     More devices to reuse than it needs: the kubelet itself takes some of them, and which is
     unknown.
 
-    >>> room_of(Hint((0,), 0b0011, True), free=0b1111, size=2)
-    Room(must=3, allowed=3)
-    >>> room_of(Hint((0,), 0b0011, True), free=0b1111, size=1)
-    Room(must=0, allowed=3)
+    >>> allowed_sets(Hint((0,), 0b0011, True), free=0b1111, size=2)
+    AllowedSets(must=3, allowed=3)
+    >>> allowed_sets(Hint((0,), 0b0011, True), free=0b1111, size=1)
+    AllowedSets(must=0, allowed=3)
     """
     needed = size - reusable.bit_count()
     if needed <= 0:
-        return Room(0, reusable)
+        return AllowedSets(0, reusable)
     aligned = free & hint.devices
     taken, n_aligned = reusable | aligned, aligned.bit_count()
     if needed < n_aligned:
-        return Room(reusable, taken)
-    return Room(taken, taken if needed == n_aligned else reusable | free)
+        return AllowedSets(reusable, taken)
+    return AllowedSets(taken, taken if needed == n_aligned else reusable | free)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kube.client import Kubelet, Transport, kubelet_endpoint
+from kube.client import KubeletClient, Transport, kubelet_endpoint
 from kube.errors import KubeError, Unanswered, Unreachable
 from tests.cluster.credentials import Authority, kubeconfig
 from tests.integration.kube.raw_server import HANG, Heard, answer, raw_server, refused
@@ -39,14 +39,14 @@ class Site:
     @asynccontextmanager
     async def kubelet(
         self, handler, *, config=None, **trust
-    ) -> AsyncIterator[tuple[Kubelet, list[Heard]]]:
+    ) -> AsyncIterator[tuple[KubeletClient, list[Heard]]]:
         """A client of a kubelet that answers as the handler says, and what the kubelet heard."""
         async with raw_server(handler, tls=self.tls) as server:
             port = int(server.url.rpartition(":")[2])
             endpoint = kubelet_endpoint("127.0.0.1", port=port, **trust)
             transport = await Transport.connect(config, endpoint=endpoint)
             try:
-                yield Kubelet(transport), server.heard
+                yield KubeletClient(transport), server.heard
             finally:
                 await transport.close()
 

@@ -10,7 +10,7 @@ import re
 import pytest
 import yaml
 
-from kube.client import ApiServer, Kubelet
+from kube.client import ApiServer, KubeletClient
 from kube.settings import Parser, add_options, given_settings
 from plugin.config import Mode, Settings, load_settings
 from tests.cluster.manifests import DEPLOY, documents, pod_spec
@@ -63,7 +63,7 @@ def request_of(kind, call):
 def test_every_call_is_counted():
     """A request that the plugin comes to make must not escape the count."""
     assert methods(ApiServer) & used() == TO_API_SERVER.keys()
-    assert methods(Kubelet) == TO_KUBELET.keys()
+    assert methods(KubeletClient) == TO_KUBELET.keys()
 
 
 def test_role_is_what_the_code_needs():
@@ -74,7 +74,7 @@ def test_role_is_what_the_code_needs():
         assert request.path == "/api/v1/nodes/n"
         needed.add((request.method.lower(), "", "nodes"))
     for call in TO_KUBELET.values():
-        request = request_of(Kubelet, call)
+        request = request_of(KubeletClient, call)
         needed.add((request.method.lower(), "", KUBELETS_RIGHTS[request.path]))
     roles = [one for one in documents("plugin/rbac.yaml") if "rules" in one]
     granted = {

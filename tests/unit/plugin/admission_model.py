@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from plugin.allocation import DeviceRequest
-from plugin.pods import Holding
+from plugin.pods import HeldDevices
 from topology.select import ContainerRole
 
 if TYPE_CHECKING:
@@ -75,21 +75,21 @@ class Kubelet:
         """The pods that PodResources lists (1.34 on)."""
         return frozenset((p.namespace, p.name) for p in self._active())
 
-    def pod_resources(self) -> tuple[Holding, ...]:
+    def pod_resources(self) -> tuple[HeldDevices, ...]:
         """What PodResources says that active pods have; plain init containers are left out."""
         self._collect()
         return tuple(
-            Holding(pod.namespace, pod.name, one.name, resource, tuple(sorted(ids)))
+            HeldDevices(pod.namespace, pod.name, one.name, resource, tuple(sorted(ids)))
             for pod in self._active()
             for one in pod.containers
             if one.role is not ContainerRole.INIT
             for resource, ids in self.given.get(pod.uid, {}).get(one.name, {}).items()
         )
 
-    def checkpoint(self) -> tuple[Holding, ...]:
+    def checkpoint(self) -> tuple[HeldDevices, ...]:
         """What the checkpoint says, with those of pods that are gone."""
         return tuple(
-            Holding("", "", container, resource, tuple(sorted(ids)), uid)
+            HeldDevices("", "", container, resource, tuple(sorted(ids)), uid)
             for uid, containers in self.given.items()
             for container, resources in containers.items()
             for resource, ids in resources.items()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from plugin.machine import Resource
-    from plugin.pods import Holding, NodePod
+    from plugin.pods import HeldDevices, NodePod
 
 __all__ = ["look", "requester", "simulated_stock", "state"]
 
@@ -46,8 +46,8 @@ def requester(pod: NodePod, container: str = "main") -> Identified:
 def look(
     *pods: NodePod,
     listed: Iterable[NodePod] | None = None,
-    holdings: Iterable[Holding] = (),
-    recorded: Iterable[Holding] = (),
+    holdings: Iterable[HeldDevices] = (),
+    recorded: Iterable[HeldDevices] = (),
     number: int = 0,
 ) -> KubeletSnapshot:
     """A look; PodResources lists all pods unless the test says otherwise."""

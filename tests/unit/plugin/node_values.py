@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plugin.machine import Device, MigInstance, Resource
-from plugin.pods import Holding, NodePod, PodContainer
+from plugin.pods import HeldDevices, NodePod, PodContainer
 from topology.annotations import ContainerPlan, Plan, encode_plan
 from topology.model import names
 from topology.select import ContainerRole
@@ -83,10 +83,10 @@ def node_pod(
 
 def holding(
     pod: NodePod, container: str, *ids: str, resource: str = GPU, has_uid: bool = True
-) -> Holding:
+) -> HeldDevices:
     """What a container has."""
     uid = pod.uid if has_uid else None
-    return Holding(pod.namespace, pod.name, container, resource, tuple(sorted(ids)), uid)
+    return HeldDevices(pod.namespace, pod.name, container, resource, tuple(sorted(ids)), uid)
 
 
 def gpus(*uuids: str, resource: str = GPU) -> Resource:

@@ -13,7 +13,7 @@ import pytest
 
 from extender.decision_log import DecisionLog, Desk
 from extender.decision_log.replay import replay
-from extender.http.responses import EmbeddedState, PodRecord, Problem, State
+from extender.http.responses import EmbeddedState, PodJson, Problem, State
 from extender.http.routes import create_app
 from extender.http.verbs import Dependencies
 from extender.observe import Metrics
@@ -210,7 +210,7 @@ def test_the_page_of_the_description_loads_nothing(served):
     [
         pytest.param("/state", State, id="state"),
         pytest.param("/embedded/state", EmbeddedState, id="embedded state"),
-        pytest.param("/embedded/pods/u1", PodRecord, id="embedded pod"),
+        pytest.param("/embedded/pods/u1", PodJson, id="embedded pod"),
     ],
 )
 def test_responses_are_of_their_declared_types(served, path, declared):

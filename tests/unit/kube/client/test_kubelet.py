@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kube.client import Endpoint, Kubelet, TopologyManagerSettings, kubelet_endpoint
+from kube.client import Endpoint, KubeletClient, TopologyManagerSettings, kubelet_endpoint
 from kube.client.transport import NOT_TRUSTED
 from kube.errors import KubeError, Malformed, NotFound, Unanswered, Unreachable, refusal
 from tests.unit.kube.doors import ScriptedDoor
@@ -18,7 +18,7 @@ from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 def asked(call, *answers):
     """What a call returned, and the request that it made."""
     door = ScriptedDoor(*answers)
-    value = asyncio.run(call(Kubelet(door, timeout_s=5.0)))
+    value = asyncio.run(call(KubeletClient(door, timeout_s=5.0)))
     return value, door.asked[0]
 
 

@@ -17,7 +17,7 @@ from plugin.allocation import (
     identify,
 )
 from plugin.allocation.pod_matching import AdmissionView, reserved_for_others
-from plugin.pods import Holding, NodePod, PodContainer
+from plugin.pods import HeldDevices, NodePod, PodContainer
 from tests.unit.plugin.admission_model import Kubelet, Rejected
 from tests.unit.plugin.node_values import (
     APP,
@@ -324,7 +324,7 @@ def test_a_running_pod_that_lacks_as_many_disturbs_an_admission_that_goes_on():
 
 def test_devices_that_nobody_could_put_down_make_a_single_candidate_uncertain():
     """The asker may be further on than it seems, so that it is not among the candidates."""
-    stray = Holding("", "", "", GPU, ("x", "y"))
+    stray = HeldDevices("", "", "", GPU, ("x", "y"))
     pod = node_pod("p", init("first", 2), app("main", 3))
     known = {"grants": (stray,)}
     assert requester(identify(request("abcd", 2), view(PAIR, **known))) == ["pair"]
@@ -374,7 +374,7 @@ class Prober:
     knows_active: bool
     reads_checkpoint: bool
     pods: tuple[NodePod, ...] = ()
-    grants: list[Holding] = field(default_factory=list)
+    grants: list[HeldDevices] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)
     settled: frozenset[str] = frozenset()
     steady: set[str] = field(default_factory=set)
@@ -405,7 +405,7 @@ class Prober:
         uid, container = None, ""
         if isinstance(identity, Identified):
             uid, container = identity.pod.uid, identity.container.name
-        self.grants.append(Holding("", "", container, resource, tuple(ids), uid))
+        self.grants.append(HeldDevices("", "", container, resource, tuple(ids), uid))
 
     def find(self, asked: DeviceRequest) -> Requester:
         """First what is known, then a fresh list, then PodResources."""
@@ -429,7 +429,7 @@ class Prober:
                 assert isinstance(identity, Identified), "a pod under admission is always known"
         return identity
 
-    def checkpoint(self) -> tuple[Holding, ...]:
+    def checkpoint(self) -> tuple[HeldDevices, ...]:
         """What the kubelet wrote down, if we read it."""
         return self.kubelet.checkpoint() if self.reads_checkpoint else ()
 

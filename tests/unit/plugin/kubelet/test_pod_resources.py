@@ -16,7 +16,7 @@ from plugin.errors import KubeletError
 from plugin.kubelet import PodResources
 from plugin.kubelet.pod_resources import PodResourcesTiming
 from plugin.pb import podresources_v1_pb2 as pb
-from plugin.pods import Holding
+from plugin.pods import HeldDevices
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
 
@@ -135,10 +135,10 @@ def test_each_container_and_resource_is_one_holding(path):
         pod("a", "o", main=[devices(GPU)]),
     )
     assert holdings(kubelet) == (
-        Holding("a", "q", "main", GPU, ("GPU-0",)),
-        Holding("a", "q", "main", MIG, ("MIG-0", "MIG-1")),
-        Holding("a", "q", "side", GPU, ("GPU-3",)),
-        Holding("b", "p", "main", GPU, ("GPU-1", "GPU-2")),
+        HeldDevices("a", "q", "main", GPU, ("GPU-0",)),
+        HeldDevices("a", "q", "main", MIG, ("MIG-0", "MIG-1")),
+        HeldDevices("a", "q", "side", GPU, ("GPU-3",)),
+        HeldDevices("b", "p", "main", GPU, ("GPU-1", "GPU-2")),
     )
 
 
@@ -151,7 +151,7 @@ def test_one_pod_is_told_of_alone(path):
         n_refused=1,
     )
     found = asked(kubelet, lambda client: client.read_pod("a", "p"))
-    assert found == (Holding("a", "p", "main", GPU, ("GPU-0", "GPU-1")),)
+    assert found == (HeldDevices("a", "p", "main", GPU, ("GPU-0", "GPU-1")),)
 
 
 def test_a_pod_that_is_not_there_is_an_error(path):
@@ -204,7 +204,7 @@ def test_a_kubelet_that_is_not_there_is_an_error_and_later_no_longer(path):
         for _ in range(2):
             async with Kubelet(path, pod("a", "p", main=[devices(GPU, "GPU-0")])).serving():
                 found = await client.read()
-                assert found.holdings == (Holding("a", "p", "main", GPU, ("GPU-0",)),)
+                assert found.holdings == (HeldDevices("a", "p", "main", GPU, ("GPU-0",)),)
             with pytest.raises(KubeletError):
                 await client.read()
 
@@ -238,4 +238,4 @@ def test_many_at_once_are_answered(path):
             return await asyncio.gather(*(client.read() for _ in range(10)))
 
     found = [one.holdings for one in asyncio.run(go())]
-    assert found == [(Holding("a", "p", "main", GPU, ("GPU-0",)),)] * 10
+    assert found == [(HeldDevices("a", "p", "main", GPU, ("GPU-0",)),)] * 10

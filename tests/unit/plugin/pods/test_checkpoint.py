@@ -7,7 +7,7 @@ import json
 import pytest
 
 from plugin.errors import CheckpointError
-from plugin.pods import Holding, NodePod, as_holdings, read_checkpoint
+from plugin.pods import HeldDevices, NodePod, as_holdings, read_checkpoint
 from plugin.pods.checkpoint import CheckpointEntry
 
 GPU = "nvidia.com/gpu"
@@ -70,8 +70,8 @@ def test_entries_get_the_names_of_their_pods():
     """Those of pods that are gone are nobody's any more."""
     entries = read_checkpoint(body(entry("u1"), entry("gone"), entry("u2", "init")))
     assert as_holdings(entries, [pod("u2", "b"), pod("u1", "a"), pod("u3", "c")]) == (
-        Holding("ns", "a", "main", GPU, ("GPU-0",), "u1"),
-        Holding("ns", "b", "init", GPU, ("GPU-0",), "u2"),
+        HeldDevices("ns", "a", "main", GPU, ("GPU-0",), "u1"),
+        HeldDevices("ns", "b", "init", GPU, ("GPU-0",), "u2"),
     )
 
 

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.pods import Holding, HoldingsByPod, MismatchKind, Occupancy, device_report, mismatches
+from plugin.pods import (
+    HeldDevices,
+    HoldingsByPod,
+    MismatchKind,
+    Occupancy,
+    device_report,
+    mismatches,
+)
 from tests.unit.plugin.node_values import (
     APP,
     GPU,
@@ -313,4 +320,4 @@ def test_plans_and_report_together_tell_who_has_what(chance, n_pods):
 
 def test_a_holding_is_a_value():
     """Equal facts are equal, whoever told them."""
-    assert Holding("n", "p", "c", GPU, ("a",)) == Holding("n", "p", "c", GPU, ("a",), None)
+    assert HeldDevices("n", "p", "c", GPU, ("a",)) == HeldDevices("n", "p", "c", GPU, ("a",), None)

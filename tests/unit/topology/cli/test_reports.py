@@ -14,7 +14,7 @@ from topology.errors import InvalidRequest
 from topology.recordings import load_recording, recording_names
 from topology.report import values as report
 from topology.report.compute import (
-    Question,
+    BestQuery,
     report_best,
     report_rank,
     report_recordings,
@@ -66,8 +66,8 @@ def test_reports_of_shipped_machines_keep_the_schema(name):
     check("show", report_show(topology))
     check("rank", report_rank(topology, 2, limit=3))
     check("value", report_value(topology, (0, topology.n_gpus - 1)))
-    check("best", report_best(topology, Question(2)))
-    check("best", report_best(topology, Question(2, free=(0,))))
+    check("best", report_best(topology, BestQuery(2)))
+    check("best", report_best(topology, BestQuery(2, free=(0,))))
 
 
 def test_report_of_recordings_keeps_the_schema():
@@ -82,14 +82,14 @@ def test_reports_of_any_machine_keep_the_schema(topology, data):
     gpus = data.draw(st.sets(st.integers(0, topology.n_gpus - 1), min_size=1))
     check("show", report_show(topology))
     check("value", report_value(topology, gpus))
-    check("best", report_best(topology, Question(len(gpus))))
+    check("best", report_best(topology, BestQuery(len(gpus))))
     check("rank", report_rank(topology, len(gpus)))
 
 
 def test_a_value_is_the_one_that_places_pods():
     """`value` of the set that `best` chose says the same, and `rank` says it of its first."""
     topology = load_recording("dgx-1-v100")
-    best = report_best(topology, Question(3)).selected
+    best = report_best(topology, BestQuery(3)).selected
     assert best is not None
     value = report_value(topology, best.gpus)
     first = report_rank(topology, 3, limit=1).sets[0]

@@ -13,13 +13,13 @@ from topology.model import Gpu
 from topology.recordings import load_recording
 from topology.topology_manager import TopologyManager, manager_of
 from topology.topology_manager.hints import (
+    AllowedSets,
     Hint,
     NumaDevices,
-    Room,
+    allowed_sets,
     best_hint,
     is_admitted,
     numa_devices,
-    room_of,
 )
 from topology.value import gpus_of, mask_of
 
@@ -71,7 +71,7 @@ def test_hints_with_devices_to_reuse_are_the_kubelets(numa):
         _check(numa, free, reusable, rng.randint(1, len(numa)))
 
 
-def _room_by_asking(kubelet: Kubelet, size: int) -> Room | None:
+def _room_by_asking(kubelet: Kubelet, size: int) -> AllowedSets | None:
     """What the kubelet leaves open, found by asking for every device in turn."""
     asked: list[tuple[set[int], set[int]]] = []
 
@@ -84,14 +84,14 @@ def _room_by_asking(kubelet: Kubelet, size: int) -> Room | None:
     except NotAdmitted:
         return None
     if not asked:
-        return Room(mask_of(given), mask_of(given))
+        return AllowedSets(mask_of(given), mask_of(given))
     ((available, must),) = asked
-    return Room(mask_of(must), mask_of(available))
+    return AllowedSets(mask_of(must), mask_of(available))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("numa", [EIGHT, UNEVEN, BLIND], ids=["8x2", "uneven", "no NUMA known"])
-def test_room_of_a_container_is_what_the_kubelet_asks_the_plugin_about(policy, numa):
+def test_allowed_sets_a_container_is_what_the_kubelet_asks_the_plugin_about(policy, numa):
     """And a refusal is the kubelet's; every free mask."""
     numa_ = _devices(numa)
     for free in range(1 << len(numa)):
@@ -103,7 +103,7 @@ def test_room_of_a_container_is_what_the_kubelet_asks_the_plugin_about(policy, n
                 assert not is_admitted(policy, hint), case
                 continue
             assert is_admitted(policy, hint), case
-            assert room_of(hint, free=free, size=size) == expected, case
+            assert allowed_sets(hint, free=free, size=size) == expected, case
 
 
 def test_one_numa_node_is_confined_where_the_kubelet_leaves_it_open():
@@ -111,20 +111,20 @@ def test_one_numa_node_is_confined_where_the_kubelet_leaves_it_open():
     numa = (0, 0, None)
     policy = TopologyManagerPolicy.SINGLE_NUMA_NODE
     hint = best_hint(_devices(numa), free=0b111, size=1)
-    assert room_of(hint, free=0b111, size=1) == Room(0, 0b011)
-    assert _room_by_asking(_kubelet(numa, policy, free=0b111), 1) == Room(0, 0b111)
+    assert allowed_sets(hint, free=0b111, size=1) == AllowedSets(0, 0b011)
+    assert _room_by_asking(_kubelet(numa, policy, free=0b111), 1) == AllowedSets(0, 0b111)
 
 
 def test_more_to_reuse_than_needed_leaves_nothing_to_ask():
     """The kubelet takes some of it, in the order of a map."""
-    room = room_of(Hint((0,), 0b1111, is_preferred=True), free=0b1100, reusable=0b0011, size=1)
-    assert room == Room(0, 0b0011)
+    room = allowed_sets(Hint((0,), 0b1111, is_preferred=True), free=0b1100, reusable=0b0011, size=1)
+    assert room == AllowedSets(0, 0b0011)
     assert [gpu for gpu in range(4) if room.holds(1 << gpu)] == [0, 1]
 
 
 def test_room_asks_for_all_that_must_be_held():
     """A set without a device that comes anyway cannot be had."""
-    room = Room(must=0b011, allowed=0b111)
+    room = AllowedSets(must=0b011, allowed=0b111)
     assert room.holds(0b111)
     assert not room.holds(0b101)
     assert not room.holds(0b1011)
