@@ -104,8 +104,9 @@ protos: $(STAMP) ## generate plugin/pb from its .proto files
 
 lock: $(STAMP) ## resolve the dependencies anew into requirements/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lock.txt
-	$(UV_COMPILE) pyproject.toml --extra draw --output-file requirements/run.txt
-	$(UV_COMPILE) pyproject.toml --extra draw --group dev --output-file requirements/dev.txt
+	$(UV_COMPILE) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
+	$(UV_COMPILE) pyproject.toml --extra extender --constraint requirements/dev.txt --output-file requirements/extender.txt
+	$(UV_COMPILE) pyproject.toml --extra plugin --constraint requirements/dev.txt --output-file requirements/plugin.txt
 	$(UV_COMPILE) --group lock --output-file requirements/lock.txt
 
 clean: ## remove the virtual environment and everything generated

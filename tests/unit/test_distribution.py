@@ -9,13 +9,18 @@ import sys
 import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
-OWN = {"topology", "kube", "extender", "plugin", "benchmarks", "tests"}
+PACKAGES = ("topology", "kube", "extender", "plugin")
+OWN = {*PACKAGES, "benchmarks"}
 FOUND_BY_UVICORN = {"httptools", "uvloop"}
 DISTRIBUTIONS = packages_distributions()
 
@@ -25,18 +30,50 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[\s<>=!~;\[]", name, maxsplit=1)[0]).lower()
 
 
-def imported(*folders: str) -> set[str]:
-    """Distributions outside the standard library that the code of some folders imports."""
-    modules: set[str] = set()
-    for folder in folders:
-        for path in (ROOT / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Import):
-                    modules |= {alias.name.partition(".")[0] for alias in node.names}
-                elif isinstance(node, ast.ImportFrom) and node.module:
-                    modules.add(node.module.partition(".")[0])
-    foreign = modules - OWN - set(sys.stdlib_module_names)
-    return {normal(DISTRIBUTIONS.get(module, [module])[0]) for module in foreign}
+def own_file(module: str) -> Path | None:
+    """The source of one of our modules; a package's is its `__init__.py`."""
+    path = ROOT.joinpath(*module.split("."))
+    found = (path / "__init__.py", path.with_suffix(".py"))
+    return next((one for one in found if one.is_file()), None)
+
+
+def run_time_imports(tree: ast.AST) -> Iterator[str]:
+    """Modules that code may import when it runs, in functions too; names may be modules as well."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        yield from run_time_imports(node)
+
+
+def imported(*modules: str) -> set[str]:
+    """Distributions that some of our modules, and all of ours that these import, need to run."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    todo = list(modules)
+    while todo:
+        module = todo.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        top, _, _ = module.partition(".")
+        if top in OWN:
+            todo += [module.rpartition(".")[0]] if "." in module else []
+            path = own_file(module)
+            todo += run_time_imports(ast.parse(path.read_text("utf-8"))) if path else []
+        elif top not in {"tests", *sys.stdlib_module_names}:
+            found.add(normal(DISTRIBUTIONS.get(top, [top])[0]))
+    return found
+
+
+def of_folder(folder: str) -> list[str]:
+    """All modules of a folder."""
+    paths = (ROOT / folder).rglob("*.py")
+    return [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
 
 
 def declared(requirements: list[str]) -> set[str]:
@@ -54,19 +91,34 @@ def pinned(lock: Path) -> dict[str, list[str]]:
     return pins
 
 
-RUN = declared(PROJECT["project"]["dependencies"])
-DRAW = declared(PROJECT["project"]["optional-dependencies"]["draw"])
+PROGRAMS = {
+    "extender": "extender.__main__",
+    "plugin": "plugin.__main__",
+    "cli": "topology.__main__",
+}
+CORE = declared(PROJECT["project"]["dependencies"])
+EXTRAS = {n: declared(rs) for n, rs in PROJECT["project"]["optional-dependencies"].items()}
+EVERY = CORE.union(*EXTRAS.values())
 BENCH = declared(PROJECT["dependency-groups"]["bench"])
 
 
-def test_programs_import_exactly_what_is_declared():
-    """An undeclared import breaks users; a declared one that nobody imports costs them."""
-    assert imported("topology", "kube", "extender", "plugin") | FOUND_BY_UVICORN == RUN | DRAW
+@pytest.mark.parametrize(("extra", "module"), PROGRAMS.items())
+def test_a_program_needs_exactly_its_extra(extra, module):
+    """What it imports anywhere is declared for it, and its image carries nothing for others."""
+    needed = imported(module)
+    needed |= FOUND_BY_UVICORN if "uvicorn" in needed else set()
+    assert needed == CORE | EXTRAS[extra] | (EXTRAS["draw"] if extra == "cli" else set())
+
+
+def test_no_code_lies_beside_the_programs():
+    """Else what it imports would be declared nowhere."""
+    modules = [m for folder in PACKAGES for m in of_folder(folder)]
+    assert imported(*modules) | FOUND_BY_UVICORN == EVERY
 
 
 def test_benchmarks_import_exactly_what_is_declared():
     """The demo and the benchmarks may use more than the programs, but that is declared too."""
-    assert imported("benchmarks") - RUN - DRAW == BENCH
+    assert imported(*of_folder("benchmarks")) - EVERY == BENCH
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
@@ -78,17 +130,37 @@ def test_locks_pin_and_hash_everything(lock):
     assert "://" not in lock.read_text(encoding="utf-8")
 
 
+def locked(lock: str) -> dict[str, str]:
+    """Version by distribution."""
+    pins = (name.partition(" ;")[0].split("==") for name in pinned(ROOT / "requirements" / lock))
+    return {normal(name): version for name, version in pins}
+
+
 @pytest.mark.parametrize(
     ("lock", "wanted"),
     [
-        pytest.param("run.txt", RUN | DRAW, id="programs"),
-        pytest.param("dev.txt", RUN | DRAW | BENCH, id="programs and benchmarks"),
+        pytest.param("extender.txt", CORE | EXTRAS["extender"], id="extender"),
+        pytest.param("plugin.txt", CORE | EXTRAS["plugin"], id="plugin"),
+        pytest.param("dev.txt", EVERY | BENCH, id="programs and benchmarks"),
     ],
 )
 def test_locks_hold_what_is_declared(lock, wanted):
     """A dependency that was added without `make lock` would be missing on a fresh clone."""
-    names = {normal(name.replace("==", " ")) for name in pinned(ROOT / "requirements" / lock)}
-    assert wanted - names == set()
+    assert wanted - locked(lock).keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("program", "others"),
+    [
+        ("extender", {"grpcio", "nvidia-ml-py", "matplotlib", "rich", "typer"}),
+        ("plugin", {"fastapi", "uvicorn", "matplotlib", "rich", "typer"}),
+    ],
+)
+def test_an_image_ships_what_was_tested_and_nothing_of_others(program, others):
+    """The versions of the development lock; not through some dependency's own dependency either."""
+    shipped = locked(f"{program}.txt")
+    assert shipped.items() <= locked("dev.txt").items()
+    assert others & shipped.keys() == set()
 
 
 @pytest.mark.parametrize("target", PROJECT["project"]["scripts"].values())
@@ -96,9 +168,3 @@ def test_programs_can_be_started(target):
     """A console script whose function was renamed fails only on the user's machine."""
     module, _, function = target.partition(":")
     assert callable(getattr(importlib.import_module(module), function))
-
-
-def test_module_and_script_are_one_program():
-    """`python -m topology` in a checkout and `coterie-topology` must never drift apart."""
-    by_module = importlib.import_module("topology.__main__")
-    assert by_module.main is importlib.import_module("topology.cli.commands").main

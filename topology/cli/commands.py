@@ -1,8 +1,7 @@
-"""`python -m topology`: ask about a machine from the command line.
+"""`coterie-topology`: what a node's recording shows, what a GPU set is worth, which set is best.
 
-What it answers: what a recording of a node shows, what a GPU set is worth, which set is best, how
-all sets rank, and how the machine looks. It decides nothing itself: it reads files, asks
-`topology.report.compute` and prints; the same figures place pods.
+It decides nothing itself: it reads files, calls `topology.report.compute` and prints; the same
+figures place pods.
 
 Exit codes: 0 answered; 1 no set fits (`best`); 2 wrong usage, also a GPU or size that the machine
 does not have; 3 a file that cannot be read, understood or written; 4 drawing without matplotlib.
@@ -16,7 +15,6 @@ import re
 import sys
 from dataclasses import asdict, replace
 from enum import Enum
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,6 +35,7 @@ from topology.errors import (
 from topology.importers import FileFormat, import_text
 from topology.model import encode_topology, parse_measurement
 from topology.printable import printable
+from topology.program import version
 from topology.recordings import load_recording, recording_names
 from topology.report.compute import (
     BestQuery,
@@ -94,6 +93,12 @@ class ExitCode(int, Enum):
     NO_MATPLOTLIB = 4
 
 
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"coterie-topology {version()}")
+        raise typer.Exit
+
+
 app = typer.Typer(
     name="coterie-topology",
     help=(
@@ -125,10 +130,19 @@ MeasuredOption = Annotated[
     str | None,
     typer.Option("--measured", metavar="FILE", help="Measured bandwidths of this very node."),
 ]
+VersionOption = Annotated[
+    bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (docs/schemas) for programs.")]
 SizeOption = Annotated[int, typer.Option("--size", min=1, help="Number of GPUs.")]
 GPUS = "GPU indices, such as 0,3,5 or 0-3,6."
 _WISHES = {key.name: f"{key.summary} As {key.name}." for key in POD_KEYS}
+
+
+@app.callback()
+def program(*, is_version: VersionOption = False) -> None:
+    """Take the options that stand before a command."""
+    del is_version  # shown as soon as it is read
 
 
 @app.command()
@@ -252,7 +266,7 @@ def draw(  # noqa: PLR0913 - a parameter for each option
     chosen = [(f"set {k}", _indices(text, "--gpus")) for k, text in enumerate(gpus or [], start=1)]
     topology = _load(file, gpu_model, file_format, None)
     try:
-        drawing = import_module("topology.draw.render")
+        import topology.draw.render as drawing  # noqa: PLC0415 - needs matplotlib
     except ImportError as error:
         _fail(str(error), ExitCode.NO_MATPLOTLIB)
     try:

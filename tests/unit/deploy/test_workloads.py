@@ -160,7 +160,14 @@ def test_image_holds_what_the_distribution_holds():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     shipped = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert re.findall(r"^COPY (\w+) /", text, re.MULTILINE) == shipped
-    assert re.findall(r"^COPY (\S+/\S+) ", text, re.MULTILINE) == ["requirements/run.txt"]
+    assert re.findall(r"^COPY (\S+/\S+) ", text, re.MULTILINE) == [
+        "requirements/plugin.txt",
+        "requirements/extender.txt",
+    ]
+    ignored = (ROOT / ".containerignore").read_text(encoding="utf-8").splitlines()
+    assert {f"!{copied}" for copied in re.findall(r"^COPY (\w\S+) ", text, re.MULTILINE)} <= {
+        *ignored
+    }
     assert "--require-hashes" in text
     (user,) = re.findall(r"^USER (\d+):", text, re.MULTILINE)
     assert int(user) == pod_spec("service/extender.yaml")["securityContext"]["runAsUser"]

@@ -21,6 +21,7 @@ from topology.model import (
     decode_topology,
     names,
 )
+from topology.program import version
 from topology.recordings import load_recording, recording_names
 
 NODES_AND_GROUPS = {pod_keys.PREFER, pod_keys.GROUP}
@@ -422,6 +423,11 @@ def test_a_huge_file_is_refused_unread(run, tmp_path, monkeypatch):
     code, _, err = run("show", tmp_path / "big")
     assert code == 3
     assert "more than 10 bytes" in err
+
+
+def test_the_version(run):
+    """What a bug report names."""
+    assert run("--version") == (0, f"coterie-topology {version()}\n", "")
 
 
 def test_without_matplotlib_drawing_exits_4(run, tmp_path, monkeypatch):
