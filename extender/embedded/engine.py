@@ -1,8 +1,8 @@
 """The engine over an embedded cluster, which is its own API server.
 
-What it answers: every verb at once, also bind and preempt, whose steps the embedded cluster takes
+It answers every verb at once, also bind and preempt, whose steps the embedded cluster takes
 itself, and the end of a pod. How pods are bound is decided by the very code that a live cluster
-uses. Nobody can be evicted here: a preemption finds out nothing about the pods in its way.
+uses. No pod can be evicted here: a preemption finds out nothing about the pods in its way.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ class EmbeddedEngine(Engine):
         if pod is None:
             detail = f"pod {quote(uid)} is not bound, expected the uid of a bound pod"
             return self.failure(Verb.END, Reason.UNKNOWN_POD, detail)
-        told = Answer(
+        answer = Answer(
             Verb.END,
             Outcome.OK,
             json.dumps(pod.as_json()).encode(),
             self.cluster.snapshot.generation,
         )
-        return replace(told, pod=f"{pod.namespace}/{pod.name}", pod_uid=uid, node=pod.node)
+        return replace(answer, pod=f"{pod.namespace}/{pod.name}", pod_uid=uid, node=pod.node)
 
 
 def make_engine(spec: ClusterSpec, rules: Rules) -> EmbeddedEngine:

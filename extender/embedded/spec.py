@@ -1,8 +1,8 @@
 """The embedded cluster: which machines a cluster in memory is made of.
 
-What it answers: a file or one line of text ("8x dgx-h100, 4x dgx-1-v100") -> a checked description,
-and the description -> nodes with names, zones and device ids. Deterministic: the same description
-makes the same nodes, ids included, in every process. It never serves or changes anything.
+It turns a file or one line of text ("8x dgx-h100, 4x dgx-1-v100") into a checked description, and
+the description into nodes with names, zones and device ids. Deterministic: the same description
+makes the same nodes, ids included, in every process.
 
 Nodes are named `<group>-0`, `<group>-1`, ...; zones go round over all nodes in the order of the
 file; device ids are `GPU-` and a name-based UUID (RFC 9562, version 5) of node and position, so two
@@ -127,7 +127,7 @@ class ClusterSpec(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedNode:
-    """One node as it stands at the start. `unhealthy` are device ids."""
+    """One node as it is at the start. `unhealthy` are device ids."""
 
     name: str
     zone: str

@@ -1,8 +1,7 @@
 """The cluster at one moment, as the verbs see it.
 
-What it answers: for each node its kind (machine type and resource), its devices, which of them are
-free and where it stands. Immutable: a change makes a new snapshot that shares everything that did
-not change. It never learns anything by itself; a feed makes it.
+For each node: its kind (machine type and resource), its devices, which of them are free, and its
+zone. Immutable: a change makes a new snapshot that shares everything that did not change.
 
 Nodes of one kind with the same devices free are alike to every pod: they share a *state*, and the
 verbs rate each state once. Where the kubelet's Topology Manager has a say, what is claimed counts
@@ -45,7 +44,7 @@ __all__ = [
 _KIND_BITS = 32
 """Room in a state for the index of every kind ever made in this process: 4 billion."""
 _SPARE_STATES = 1024
-"""State numbers that may go out of use before they are handed out anew."""
+"""State numbers that may go out of use before they are given out again."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +60,7 @@ class NodeKind:
     """What nodes share: the resource they serve, their machine type, how their kubelets align.
 
     `machine` is None where the node has no usable topology; `manager` is None where the Topology
-    Manager confines nobody, or nobody told. `index` is unique among all kinds ever
+    Manager confines no pod, or is not known. `index` is unique among all kinds ever
     made in this process: caches are keyed by it.
     """
 
@@ -149,7 +148,7 @@ class ClusterSnapshot:
     `state_ids` int64[n] are small numbers that are equal for equal states; `state_numbers` maps a
     view's state to its number, `samples` has a view of each number, which no node need have now.
 
-    `observed_at_s` is when the feed last heard from its source, None for a feed inside this
+    `observed_at_s` is up to when the watches are complete, None for a cluster inside this
     process, which cannot lag. `is_synced` is False until the feed has seen everything once.
     """
 
@@ -173,7 +172,7 @@ class ClusterSnapshot:
         return _Nodes(self.positions, self.views)
 
     def is_fresh(self, now_s: float, bound_s: float) -> bool:
-        """Whether a refusal may be based on this: synced, and heard from within the bound."""
+        """Whether a refusal may be based on this: synced, and not older than the bound."""
         if not self.is_synced:
             return False
         return self.observed_at_s is None or now_s - self.observed_at_s <= bound_s

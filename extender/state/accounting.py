@@ -176,7 +176,7 @@ class _PodDevices:
 def _devices_of(
     node: NodeRecord, pod: PodRecord, reported: Sequence[_Named], *, is_lacking: bool
 ) -> _PodDevices:
-    plan, body = pod.home_plan, pod.body
+    plan, body = pod.node_plan, pod.body
     real = {} if body is None else _by_container(node, body.devices)
     if reported:
         real |= _by_container(node, reported)

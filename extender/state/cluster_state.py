@@ -11,8 +11,7 @@ snapshot, the states of devices and the generation (`extender.state.device_state
 of inputs costs one reconciliation, a device that a nomination waits for is never offered to another
 pod, and a restart, which reads the same facts, has the same devices free.
 
-The sources (nodes, assigned pods, nominated pods, bindings, pods read in full) may interleave in
-any way; each one's own order is kept.
+Sources (nodes, assigned pods, nominated pods, bindings) may interleave; each one's order is kept.
 """
 
 from __future__ import annotations
@@ -29,12 +28,11 @@ from extender.state.debug_json import node_json
 from extender.state.device_states import count_changes, count_states, device_rows
 from extender.state.effect_rules import add_effects
 from extender.state.effects import NodeProblem
-from extender.state.interface import BoundPod, Refused
+from extender.state.interface import Refused
 from extender.state.machine_types import Kinds
 from extender.state.node_record import BY_COUNT, NodeReader, fingerprint, mask_of
 from extender.state.pod_record import PodStage
 from extender.state.pods import PodTracker
-from topology.annotations import encode_plan
 from topology.topology_manager import manager_of
 
 if TYPE_CHECKING:
@@ -44,8 +42,8 @@ if TYPE_CHECKING:
     from extender.snapshot import ClusterSnapshot, MachineType, NodeView
     from extender.state.device_states import DeviceRow, DeviceState
     from extender.state.effects import Effect
+    from extender.state.interface import BoundPod
     from extender.state.node_record import NodeRecord
-    from extender.state.pod_record import PodRecord
     from kube.objects import NodeFacts, PodFacts, PodObject
     from topology.annotations import Plan
     from topology.model import NodeTopology
@@ -124,15 +122,12 @@ class LiveCluster:
     def replace_pods(self, pods: Iterable[PodFacts]) -> None:
         """A complete list: a pod that was seen and is not in it is gone.
 
-        A pod whose binding was accepted, or may be under way, stays: the list may be older.
+        A pod whose binding was accepted, or is in flight, stays: the list may be older.
         """
         self._pods.replace(pods)
 
     def see_foreign(self, pod: PodObject) -> None:
-        """A pod read in full, as a `Probe` requested.
-
-        Nothing for a pod that was lost meanwhile.
-        """
+        """A pod read in full, as a `Probe` requested. Nothing for a pod that was lost since."""
         self._pods.read(pod)
 
     def see_nominated(self, request: PodRequest, node: str) -> None:
@@ -195,11 +190,7 @@ class LiveCluster:
         return self._pods.n_bound
 
     def snapshot_for(self, request: PodRequest) -> ClusterSnapshot:
-        """The cluster as this pod may use it.
-
-        Free beside what is free: what the pod itself has claimed or assumed, and what pods of
-        strictly lower priority have claimed. The same object as `snapshot` where nothing differs.
-        """
+        """The cluster as this pod may use it, with more free than `snapshot` (`Cluster`)."""
         snapshot = self.snapshot
         own = self._pods.node_of(request.uid)
         names = dict(self._claimed)
@@ -211,12 +202,7 @@ class LiveCluster:
 
     def bound(self, uid: str) -> BoundPod | None:
         """The pod with its node, if the API server accepted or showed it and the node is known."""
-        pod = self._pods.get(uid)
-        if pod is None or pod.stage is PodStage.ASSUMED or pod.is_guess or pod.home is None:
-            return None
-        plan = pod.home_plan
-        text = None if plan is None else encode_plan(plan)
-        return BoundPod(uid, pod.namespace, pod.name, pod.home, text)
+        return self._pods.bound(uid)
 
     def aligns(self, name: str) -> bool:
         """Whether the node's kubelet confines what is planned there; reconciles nothing."""
@@ -261,8 +247,7 @@ class LiveCluster:
     def assume(self, request: PodRequest, plan: Plan, *, deadline_s: float) -> Refused | None:
         """Keep the plan's devices for a binding in flight, or say why not and change nothing.
 
-        May take what `snapshot_for` counts as free; the pod's earlier assumption is replaced.
-        Without `confirm` or a watch event it ends at `deadline_s`.
+        The pod's earlier assumption is replaced.
         """
         why_not = self._why_not(request, plan)
         if why_not is not None:
@@ -294,8 +279,7 @@ class LiveCluster:
     def take_freed(self) -> frozenset[str]:
         """Nodes on which some pod can have more than before, since the last call.
 
-        What a nomination waited for and now has counts too: it is free for that pod. So does what
-        it had and lost: it is free for the others.
+        Also what a nomination waited for and now has: it is free for that pod.
         """
         self._reconcile()
         freed, self._freed = frozenset(self._freed & self._nodes.keys()), set()
@@ -314,7 +298,7 @@ class LiveCluster:
             if node is not None:
                 views[name] = self._reconcile_node(node)
             elif self._is_synced:
-                self._probe(self._pods.on_node(name))
+                self._pods.probe_plans_for(name)
         self._publish(views)
         if self._kinds.is_crowded:
             machines = (node.machine for node in self._nodes.values())
@@ -409,12 +393,6 @@ class LiveCluster:
                 states = {id_: state.value for id_, state, _ in self.devices(node.name)}
                 return f"device {one} of node {node.name} is {states.get(one, 'unknown')}"
         return None
-
-    def _probe(self, pods: Iterable[PodRecord]) -> None:
-        """Pods whose plan names a node that is unknown may be on another one."""
-        for pod in pods:
-            if pod.body is None and not pod.was_probed:
-                self._pods.probe(pod)
 
 
 def _is_same(view: NodeView, old: NodeView | None) -> bool:

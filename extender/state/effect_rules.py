@@ -31,8 +31,8 @@ def add_effects(pods: PodTracker, node: NodeRecord, account: Account, pod: PodRe
 
 def _probe(pods: PodTracker, node: NodeRecord, account: Account, pod: PodRecord) -> None:
     """Where the node's devices have no names, a reading could not name the pod's either."""
-    pod.is_lost = pod.uid in account.unlocated and node.machine is not None
-    if not pod.is_lost:
+    pod.is_unlocated = pod.uid in account.unlocated and node.machine is not None
+    if not pod.is_unlocated:
         pod.was_probed = False
     elif not pod.was_probed and pod.stage is PodStage.SEEN:
         pods.probe(pod)
@@ -56,13 +56,13 @@ def _report_mismatch(pods: PodTracker, node: NodeRecord, account: Account, pod: 
         return
     if given is None:
         # A node whose report cannot be read does not say that they agree.
-        if pod.told is not None and node.machine is not None:
-            pod.told = None
+        if pod.reported is not None and node.machine is not None:
+            pod.reported = None
             pods.effects[Agreement(pod.namespace, pod.name, pod.uid)] = None
         return
     text = encode_allocation(node.name, given)
-    if hash(text) != pod.told:
-        pod.told = hash(text)
+    if hash(text) != pod.reported:
+        pod.reported = hash(text)
         planned = pod.plan.containers
         mismatch = Mismatch(pod.namespace, pod.name, pod.uid, node.name, planned, given, text)
         pods.effects[mismatch] = None

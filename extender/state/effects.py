@@ -1,7 +1,7 @@
-"""What the live state wants done or told, as values.
+"""Effects: what the live state wants read or reported, as values.
 
-What it answers: which pods to read in full, and what users and operators should hear of. The state
-itself does no I/O (`extender.state.cluster_state`); the feed and the reporter take these and act.
+Which pods to read in full, and what to report to users and operators. The state itself does no I/O
+(`extender.state.cluster_state`); the watch and the event recorder take these and act.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Mismatch:
     """The kubelet gave a pod other devices than planned.
 
     `text` is the annotation `coterie.gpu/allocated` that the pod should carry; `containers` is what
-    it says. Told once for each text, and not at all where the pod carries it already.
+    it says. Once for each text, and not at all where the pod carries it already.
     """
 
     namespace: str
@@ -58,7 +58,7 @@ class Agreement:
 class Conflict:
     """A pod's plan names devices that `owners` (namespace/name) have: two live plans overlap.
 
-    The pod keeps the rest of its plan and gets these when they are free. Told once for each set.
+    The pod keeps the rest of its plan and gets these when they are free. Once for each set.
     """
 
     namespace: str
@@ -71,7 +71,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """These containers of a pod run without the devices they ask for. Told once for each set."""
+    """These containers of a pod run without the devices they request. Once for each set."""
 
     namespace: str
     name: str

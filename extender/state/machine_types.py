@@ -1,9 +1,9 @@
 """The kinds of node: each machine type's tables once, and a small number for each kind.
 
-What it answers: the `NodeKind` of a node, so that nodes that are alike to every pod share tables,
-ratings and states. What no node uses any more is dropped now and then (`Kinds.keep`), since nodes
-come and go, and every new measurement or dead link makes another type. An index is never handed out
-again: caches are keyed by it.
+It gives each node its `NodeKind`, so that nodes that are alike to every pod share tables, ratings
+and states. What no node uses any more is dropped now and then (`Kinds.keep`), since nodes come and
+go, and every new measurement or dead link makes another type. An index is never used again: caches
+are keyed by it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SPARE = 64
 """Types and kinds without a node that are kept beside twice as many as have one: the tables of a
 machine type of 16 GPUs take some 4 MB."""
 MAX_OFFERED = 1024
-"""Machine types that are kept for nodes to come, built elsewhere and not asked for yet."""
+"""Machine types that are kept for nodes to come, built elsewhere and not used yet."""
 _RAW_BYTES_PER_SET = 12
 """`tie` and `raw_sum` of `topology.select.tables.MachineTables`, for each mask."""
 
@@ -46,7 +46,7 @@ def build_machine_type(topology: NodeTopology, demand: Demand) -> MachineType:
 
 
 class Kinds:
-    """Makes each machine type once, tables included, unless somebody offers it."""
+    """Makes each machine type once, tables included, unless it is offered."""
 
     def __init__(self, demand: Demand) -> None:
         self._demand = demand
@@ -123,7 +123,7 @@ class Kinds:
         """The kind of nodes with this name, resource and machine type (None: by count).
 
         `manager` is their kubelets' Topology Manager where it has a say; nodes by count have none,
-        since nobody knows which of their devices is where.
+        since it is not known which of their devices is where.
         """
         key = (name, resource, machine, None if machine is None else manager)
         if key not in self._kinds:

@@ -1,16 +1,16 @@
 """What a node says about itself, read once: resource, devices, machine type, health, holds.
 
-What it answers: `NodeFacts` -> a checked `NodeRecord`, with what is wrong put into sentences. It
-never guesses: text that cannot be read, or that does not go with the rest, makes the node
-*count-only* (no machine type, ids that only keep the count), never an error.
+`NodeFacts` becomes a checked `NodeRecord`, with a sentence for each problem. It never guesses: text
+that cannot be read, or that contradicts the rest, makes the node *count-only* (no machine type, ids
+that only keep the count), never an error.
 
 What the state of an annotation means (both annotations):
 
 - absent: nothing is known; the node serves its resource by count;
 - a newer minor version: read, its new fields ignored;
-- broken, or of another major version: as if absent, and a problem that operators are told;
+- broken, or of another major version: as if absent, and a problem that is reported to operators;
 - a topology whose GPUs have no UUID, or of fewer devices than are allocatable: it does not name
-  what the kubelet gives away, so no plan can; count-only, and told.
+  what the kubelet gives away, so no plan can; count-only, and reported.
 
 The node's resource is the first of the configured ones of which more than 0 are allocatable. A node
 without any serves nothing: one whose plugin has not registered looks like that, and so does one
@@ -42,7 +42,7 @@ __all__ = ["BY_COUNT", "NodeReader", "NodeRecord", "fingerprint", "mask_of"]
 
 _SERVES_NOTHING = "serves no GPU resource"
 BY_COUNT = "by count"
-"""Label of nodes on which nobody knows which device is which."""
+"""Label of nodes whose devices are known by number alone."""
 _MAX_AHEAD = 8192
 """Topologies remembered between `unbuilt` and `read` (1 KB each, and the text, which the caller has
 anyway): a whole list of nodes. Forgotten ones are read again."""
@@ -74,7 +74,7 @@ class NodeRecord:
 
     @property
     def index_key(self) -> tuple[str, bool]:
-        """What stands in the index of a snapshot: zone and taint, which matters where GPUs are."""
+        """What the node index of a snapshot holds: zone and taint, which matters where GPUs are."""
         return self.zone, self.has_soft_taint and self.resource != ""
 
 

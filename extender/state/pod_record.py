@@ -1,7 +1,7 @@
-"""What is known of one pod: how sure its binding is, its plan, and what a reading in full told.
+"""What is known of one pod: how sure its binding is, its plan, and what a reading in full showed.
 
-What it answers: where a pod is at home and which devices it should have or has, as far as the API
-server says. A record is written by `extender.state.cluster_state` alone and read by
+That says which node a pod is on and which devices it should have or has, as far as the API server
+knows. A record is written by `extender.state.cluster_state` alone and read by
 `extender.state.accounting`. It never knows what other pods have.
 
 Tens of thousands of records live at a time, so texts are interned and a plan's ids are the node's.
@@ -31,7 +31,7 @@ __all__ = ["PodBody", "PodRecord", "PodStage", "kept_plan", "read_body", "read_p
 class PodStage(Enum):
     """How sure the pod's binding is.
 
-    ASSUMED: under way, or its outcome is unknown. ACCEPTED: the API server accepted it, no watch
+    ASSUMED: in flight, or its outcome is unknown. ACCEPTED: the API server accepted it, no watch
     has shown it yet. SEEN: a watch has.
     """
 
@@ -42,10 +42,10 @@ class PodStage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PodBody:
-    """What a reading in full told: the pod's node, and how many devices of which resource it asks.
+    """What a reading in full showed: the pod's node, and how many devices it requests.
 
     `devices` are those that its status names (Kubernetes 1.36, some seconds after the containers
-    started). `is_opaque`: its spec could not be read, so that nobody knows what it has.
+    started). `is_opaque`: its spec could not be read, so that it is not known what it has.
     """
 
     node: str
@@ -54,21 +54,20 @@ class PodBody:
     is_opaque: bool = False
 
     def size(self, resource: str) -> int:
-        """How many devices of a resource it asks for."""
+        """How many devices of a resource it requests."""
         return dict(self.sizes).get(resource, 0)
 
 
 class PodRecord:
     """One pod. `number` grows with every pod met: the order in which they came.
 
-    `is_guess`: its body is where a binding by count would put it, which nobody has confirmed.
+    `is_guess`: its body is where a binding by count would put it, not confirmed yet.
     `is_doubted`: its binding was accepted, but no watch has shown it in time.
     `plan_hash` is that of the plan's text as a watch showed it, or else as the binding writes it.
-    `deadline_s` is there until a watch
-    has shown the pod. `is_lost`: nobody can name its devices. `was_probed`: a reading in full was
-    asked for since they were last known. `told` is the hash of the last `coterie.gpu/allocated`
-    text, `contested` the ids of the last conflict, `missing` what it ran without: none of these is
-    told twice.
+    `deadline_s` is there until a watch has shown the pod. `is_unlocated`: its devices are not known
+    by name. `was_probed`: a reading in full was requested since they were last known. `reported` is
+    the hash of the last `coterie.gpu/allocated` text, `contested` the ids of the last conflict,
+    `missing` what it ran without: none of these is reported twice.
     """
 
     __slots__ = (
@@ -77,15 +76,15 @@ class PodRecord:
         "deadline_s",
         "is_doubted",
         "is_guess",
-        "is_lost",
+        "is_unlocated",
         "missing",
         "name",
         "namespace",
         "number",
         "plan",
         "plan_hash",
+        "reported",
         "stage",
-        "told",
         "uid",
         "was_probed",
     )
@@ -102,21 +101,21 @@ class PodRecord:
         self.deadline_s: float | None = None
         self.is_guess = False
         self.is_doubted = False
-        self.is_lost = False
+        self.is_unlocated = False
         self.was_probed = False
-        self.told: int | None = None
+        self.reported: int | None = None
         self.contested: tuple[str, ...] = ()
         self.missing: tuple[MissingDevices, ...] = ()
 
     @property
-    def home(self) -> str | None:
+    def node(self) -> str | None:
         """The node that the pod is on: what its spec said, else its plan; None if unknown."""
         if self.body is not None:
             return self.body.node
         return None if self.plan is None else self.plan.node
 
     @property
-    def home_plan(self) -> Plan | None:
+    def node_plan(self) -> Plan | None:
         """The plan, if it is one for the node that the pod is on."""
         plan = self.plan
         if plan is None or self.body is None or plan.node == self.body.node:
@@ -149,7 +148,7 @@ def kept_plan(plan: Plan) -> Plan:
 
 
 def read_body(pod: PodObject, node: str, resources: Sequence[str]) -> PodBody:
-    """Read what an assigned pod asks for and has; never raises.
+    """Read what an assigned pod requests and has; never raises.
 
     Its annotations do not matter here, right or wrong: it has its devices.
     """
@@ -159,7 +158,7 @@ def read_body(pod: PodObject, node: str, resources: Sequence[str]) -> PodBody:
             update={"metadata": whole.metadata.model_copy(update={"annotations": None})}
         )
         sizes = ((one, parse_pod(bare, (one,)).size_gpus) for one in resources)
-        asked = tuple((resource, size) for resource, size in sizes if size)
+        requested = tuple((resource, size) for resource, size in sizes if size)
     except (MalformedPod, WireError):
         return PodBody(sys.intern(node), (), pod.devices, is_opaque=True)
-    return PodBody(sys.intern(node), asked, pod.devices)
+    return PodBody(sys.intern(node), requested, pod.devices)

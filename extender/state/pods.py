@@ -13,7 +13,7 @@ The rules:
   pod goes: what was accepted is lost, as where the store was restored.
 - While a binding by count is in flight, its node is a guess. A watch that shows the pod does not
   say where it is: its plan does, or else a reading in full; until then the guess keeps the count.
-- A pod that may ask for devices and has no plan that can be read is read in full, and again at each
+- A pod that may request devices and has no plan that can be read is read in full, and again at each
   sign of change as long as its devices are not known.
 - A nomination counts as long as nothing else is known of its pod.
 """
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from extender.state.accounting import Nomination
 from extender.state.effects import Probe
+from extender.state.interface import BoundPod
 from extender.state.pod_record import PodBody, PodRecord, PodStage, kept_plan, read_body, read_plan
 from topology.annotations import encode_plan
 
@@ -96,12 +97,21 @@ class PodTracker:
         """The node that a pod is on, or else the one that it is nominated to."""
         pod, one = self._pods.get(uid), self._nominations.get(uid)
         if pod is not None:
-            return pod.home
+            return pod.node
         return None if one is None else one.node
 
     def nodes(self) -> Iterable[str]:
         """The nodes that pods are on, known or not."""
         return self._by_node.keys()
+
+    def bound(self, uid: str) -> BoundPod | None:
+        """The pod with its node, if the API server accepted or showed it and the node is known."""
+        pod = self._pods.get(uid)
+        if pod is None or pod.stage is PodStage.ASSUMED or pod.is_guess or pod.node is None:
+            return None
+        plan = pod.node_plan
+        text = None if plan is None else encode_plan(plan)
+        return BoundPod(uid, pod.namespace, pod.name, pod.node, text)
 
     # Inputs of the watches.
 
@@ -115,12 +125,12 @@ class PodTracker:
         if pod is None:
             pod = self._add(PodRecord(facts.uid, facts.namespace, facts.name, next(self._numbers)))
         elif pod.stage is PodStage.SEEN and pod.plan_hash == plan_hash:
-            pod.told = pod.told if facts.allocated is None else hash(facts.allocated)
-            if pod.is_lost or pod.is_guess:
+            pod.reported = pod.reported if facts.allocated is None else hash(facts.allocated)
+            if pod.is_unlocated or pod.is_guess:
                 self.probe(pod)
             return
-        home, is_expected = pod.home, self._is_expected(pod, facts, plan_hash)
-        pod.told = None if facts.allocated is None else hash(facts.allocated)
+        node, is_expected = pod.node, self._is_expected(pod, facts, plan_hash)
+        pod.reported = None if facts.allocated is None else hash(facts.allocated)
         if pod.plan is None or pod.plan_hash != plan_hash:
             pod.plan, pod.plan_hash = read_plan(facts.plan), plan_hash
         pod.was_probed = pod.is_doubted = False
@@ -130,8 +140,8 @@ class PodTracker:
             return
         if pod.is_guess and pod.plan is not None:
             pod.body, pod.is_guess = None, False
-        self._move(pod, home)
-        if pod.home is None or pod.is_guess:
+        self._move(pod, node)
+        if pod.node is None or pod.is_guess:
             self.probe(pod)
 
     def lose(self, uid: str) -> None:
@@ -139,9 +149,9 @@ class PodTracker:
         pod = self._pods.pop(uid, None)
         if pod is not None:
             self._unseen.pop(uid, None)
-            if pod.stage is not PodStage.ASSUMED and pod.home is not None:
-                self.n_ended[pod.home] += 1
-            self._leave(pod, pod.home)
+            if pod.stage is not PodStage.ASSUMED and pod.node is not None:
+                self.n_ended[pod.node] += 1
+            self._leave(pod, pod.node)
             self._touch_nomination(uid)
 
     def replace(self, pods: Iterable[PodFacts]) -> None:
@@ -169,13 +179,13 @@ class PodTracker:
         if pod.is_terminal:
             self.lose(pod.uid)
             return
-        home = known.home
+        node = known.node
         if known.stage is PodStage.ASSUMED:
             known.stage = PodStage.ACCEPTED
         known.body, known.is_guess = read_body(pod, pod.node_name, self._resources), False
         # A sign of change may come before its devices are looked for: then it is read again.
-        known.is_lost = known.was_probed = True
-        self._move(known, home)
+        known.is_unlocated = known.was_probed = True
+        self._move(known, node)
 
     def nominate(self, request: PodRequest, node: str) -> None:
         """A pending pod is nominated to a node."""
@@ -191,7 +201,7 @@ class PodTracker:
             self.touched[node] = None
 
     def end_nomination(self, uid: str) -> None:
-        """A pod is nominated no more."""
+        """A pod is no longer nominated."""
         old = self._nominations.pop(uid, None)
         if old is not None:
             self.touched[old.node] = None
@@ -211,7 +221,7 @@ class PodTracker:
     # Bindings.
 
     def assume(self, request: PodRequest, plan: Plan, *, resource: str, deadline_s: float) -> None:
-        """A binding is under way; nobody but an assumption of the same pod is replaced.
+        """A binding is in flight; an earlier assumption of the same pod is replaced.
 
         A plan without containers keeps the count of devices alone.
         """
@@ -229,7 +239,7 @@ class PodTracker:
         self._move(pod, None)
 
     def renew(self, uid: str, deadline_s: float) -> None:
-        """The binding under way is written once more."""
+        """The binding in flight is written again."""
         pod = self._unseen.get(uid)
         if pod is not None and pod.stage is PodStage.ASSUMED and pod.deadline_s is not None:
             pod.deadline_s = max(pod.deadline_s, deadline_s)
@@ -242,7 +252,7 @@ class PodTracker:
         pod.is_guess = False
         if pod.stage is PodStage.ASSUMED:
             pod.stage = PodStage.ACCEPTED
-            self._move(pod, pod.home)
+            self._move(pod, pod.node)
 
     def forget(self, uid: str) -> None:
         """The binding certainly came to nothing; the pod may have got another node than that."""
@@ -252,12 +262,12 @@ class PodTracker:
         if pod.stage is PodStage.ASSUMED:
             self.lose(uid)
         elif pod.is_guess:
-            home = pod.home
+            node = pod.node
             pod.body, pod.is_guess = None, False
-            self._move(pod, home)
+            self._move(pod, node)
 
     def expire(self, now_s: float, observed_at_s: float, under_way: Collection[str]) -> None:
-        """Time passed; up to when the watches were heard of; pods that are being bound."""
+        """Time passed; the watches are complete up to `observed_at_s`."""
         late = [
             pod
             for pod in self._unseen.values()
@@ -272,24 +282,30 @@ class PodTracker:
                 self.lose(pod.uid)
 
     def probe(self, pod: PodRecord) -> None:
-        """Ask for a reading in full."""
-        pod.is_lost = pod.was_probed = True
+        """Request a reading in full."""
+        pod.is_unlocated = pod.was_probed = True
         self.effects[Probe(pod.namespace, pod.name, pod.uid)] = None
+
+    def probe_plans_for(self, node: str) -> None:
+        """Pods whose plan names a node that is unknown may be on another one."""
+        for pod in self.on_node(node):
+            if pod.body is None and not pod.was_probed:
+                self.probe(pod)
 
     # Inside.
 
     def _is_expected(self, pod: PodRecord, facts: PodFacts, plan_hash: int | None) -> bool:
         """Whether a watch shows what was confirmed: nothing follows from it for the pod's node.
 
-        Not so where something else is to be told or looked for at each sign of change.
+        Not so where something else is to be reported or looked for at each sign of change.
         """
         return (
             pod.stage is PodStage.ACCEPTED
             and pod.plan is not None
             and pod.plan_hash == plan_hash
-            and pod.home in self._nodes
-            and not pod.is_lost
-            and pod.told is None
+            and pod.node in self._nodes
+            and not pod.is_unlocated
+            and pod.reported is None
             and facts.allocated is None
         )
 
@@ -298,23 +314,23 @@ class PodTracker:
         self._touch_nomination(pod.uid)
         return pod
 
-    def _move(self, pod: PodRecord, old_home: str | None) -> None:
-        """What is known of a pod changed; it may be at home elsewhere now."""
-        home = pod.home
-        if home != old_home:
-            self._leave(pod, old_home)
-        if home is not None:
-            self._by_node.setdefault(home, {})[pod.uid] = pod
-            self.touched[home] = None
+    def _move(self, pod: PodRecord, old_node: str | None) -> None:
+        """What is known of a pod changed; it may be on another node now."""
+        node = pod.node
+        if node != old_node:
+            self._leave(pod, old_node)
+        if node is not None:
+            self._by_node.setdefault(node, {})[pod.uid] = pod
+            self.touched[node] = None
 
-    def _leave(self, pod: PodRecord, home: str | None) -> None:
-        if home is None:
+    def _leave(self, pod: PodRecord, node: str | None) -> None:
+        if node is None:
             return
-        self.touched[home] = None
-        on_node = self._by_node[home]
+        self.touched[node] = None
+        on_node = self._by_node[node]
         del on_node[pod.uid]
         if not on_node:
-            del self._by_node[home]
+            del self._by_node[node]
 
     def _touch_nomination(self, uid: str) -> None:
         one = self._nominations.get(uid)
