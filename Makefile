@@ -20,18 +20,23 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-annotate --fork-strategy fewest --custom-compile-command "make lock" --upgrade
 
-.PHONY: help setup fmt format-check lint imports types unit docs test test-shared build-cluster \
-	test-cluster test-kubelet test-versions cluster demo bench bench-cluster bench-node golden protos lock clean
+# pytest's workers: one per processor, or e.g. WORKERS=0 for none (a debugger needs that).
+WORKERS ?= auto
+# COVERAGE=1 measures branch coverage on the way, for `make coverage`.
+COVERAGE ?=
+
+.PHONY: help setup fmt format-check lint imports types mypy pyright unit coverage docs test test-all \
+	test-nightly test-shared build-cluster test-cluster test-kubelet test-versions cluster demo bench bench-cluster bench-node golden protos lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## make .venv from the locked versions; quick when nothing changed
 
-$(STAMP): requirements/dev.txt pyproject.toml
+$(STAMP): requirements/dev.txt requirements/lock.txt requirements/install.py pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"$(PYTHON) is Python {sys.version.split()[0]}, expected 3.11 or later (set PYTHON=...)")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python requirements/install.py requirements/dev.txt requirements/lock.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -48,12 +53,19 @@ lint: $(STAMP) ## ruff, every rule that pyproject.toml does not except
 imports: $(STAMP) ## the direction of dependencies (import-linter)
 	$(BIN)/lint-imports --no-logo
 
-types: $(STAMP) ## mypy strict, pyright
+types: $(STAMP) ## mypy strict beside pyright
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target mypy pyright
+
+mypy: $(STAMP)
 	$(BIN)/mypy
+
+pyright: $(STAMP)
 	$(BIN)/pyright
 
-unit: $(STAMP) ## all tests and doctests in random order, with the coverage gates
-	$(BIN)/pytest --cov --cov-report=
+unit: $(STAMP) ## all tests and doctests that need no control plane, in random order, in parallel
+	$(BIN)/pytest -n $(WORKERS) $(if $(COVERAGE),--cov --cov-report=)
+
+coverage: $(STAMP) ## the coverage gates, after `make unit COVERAGE=1`
 	$(BIN)/coverage report --include='topology/*' --fail-under=100
 	$(BIN)/coverage report --include='kube/*' --fail-under=95
 	$(BIN)/coverage report --include='extender/*' --fail-under=95
@@ -63,7 +75,16 @@ unit: $(STAMP) ## all tests and doctests in random order, with the coverage gate
 docs: $(STAMP) ## the commands, links and generated parts of the documentation
 	$(BIN)/pytest tests/docs
 
-test: format-check lint imports types unit test-cluster ## everything that CI runs (the documentation's tests are among the unit tests)
+test: $(STAMP) ## what every change must pass: format, lint, contracts, types, unit and documentation tests (4 minutes)
+	@$(MAKE) --no-print-directory format-check lint imports
+	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory unit
+
+test-all: ## what CI runs: `make test`, coverage gates, ../shared where it is there, the real control plane and kubelets
+	.ci/run
+
+test-nightly: build-cluster ## what takes longer: many more examples
+	COTERIE_EXAMPLES=thorough $(MAKE) unit
 
 test-shared: $(STAMP) ## the tests that read recordings, traces and measurements from ../shared
 	@test -d $(SHARED) || { echo "$(SHARED) is not there: put the recordings, traces and measurements there, or set SHARED=..." >&2; exit 1; }
@@ -110,4 +131,4 @@ lock: $(STAMP) ## resolve the dependencies anew into requirements/
 	$(UV_COMPILE) --group lock --output-file requirements/lock.txt
 
 clean: ## remove the virtual environment and everything generated
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .import_linter_cache build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .import_linter_cache build dist

@@ -1,4 +1,4 @@
-"""What every test may ask for: golden files, the shared recordings, hypothesis without a clock."""
+"""For every test: golden files, the shared recordings, hypothesis without a clock, slow tests."""
 
 from __future__ import annotations
 
@@ -9,17 +9,24 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.examples import FACTOR, up_to
+from tests.slow_tests import Stopwatch, excess, reason_of
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
 ROOT = Path(__file__).resolve().parent.parent
 """Root of the checkout."""
+
+JUDGES_TIME = FACTOR <= 1 and os.environ.get("COTERIE_SLOW_TESTS") != "allow"
+"""Whether slow tests without a mark fail: the thorough run draws more examples than that."""
 
 # Deadlines would make the outcome depend on how busy the machine is. CI draws the same examples
 # each time, so that a change is judged by what it changes; other runs draw new ones and find more.
 settings.register_profile(
     "coterie",
     deadline=None,
+    max_examples=up_to(100),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=os.environ.get("CI") == "true",
@@ -34,6 +41,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite golden files and the generated parts of the documentation",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a mark `slow` without a reason before any test runs."""
+    for item in items:
+        reason_of(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test over a second that does not say why it is slow."""
+    begun = Stopwatch.start()
+    result = yield
+    if JUDGES_TIME and reason_of(item) is None and (found := excess(begun)):
+        pytest.fail(f"{item.nodeid} {found}", pytrace=False)
+    return result
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from tests.cluster.stand_in import set_devices_report
 from tests.cluster.workload import make_pod
 from topology.annotations import DevicesReport, TopologyManagerPolicy
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.cluster
 
 AT_ONCE_S = 2.0
 """How soon a pod starts after the node's report changed."""

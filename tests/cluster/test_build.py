@@ -139,6 +139,7 @@ def test_two_runs_at_once_build_once(cache):
     assert len(cache.calls) == N_MODULES
 
 
+@pytest.mark.slow("installs a wheel")
 @pytest.mark.parametrize(
     "spoil",
     [

@@ -20,7 +20,7 @@ from tests.cluster.processes import ProgramFailed
 from tests.cluster.scheduler import plain_config
 from tests.cluster.versions import chosen_minor
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.cluster
 
 ENDS_WITHIN_S = 30
 WARM_START_S = 10

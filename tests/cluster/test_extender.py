@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.cluster.scheduler import Scheduler
     from tests.unit.extender.pki import Authority
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.cluster
 
 LOOPBACK = "127.0.0.1"
 LEASE = "coterie-system/coterie-extender"

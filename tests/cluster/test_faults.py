@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.processes import Program
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.cluster
 
 N_PODS = int(os.environ.get("COTERIE_FLEET_PODS", "3000"))
 N_KILLS = int(os.environ.get("COTERIE_KILLS", "10"))

@@ -13,7 +13,7 @@ from tests.cluster.nodes import FLEET
 from tests.cluster.stage import play, start_cast
 from tests.cluster.workload import Mix, arrivals, submit
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.cluster
 
 N_PODS = int(os.environ.get("COTERIE_FLEET_PODS", "3000"))
 SEED = int(os.environ.get("COTERIE_SEED", "1"))

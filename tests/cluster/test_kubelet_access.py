@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.cluster.agent_process import AgentProcess
     from tests.cluster.control_plane import ControlPlane
 
-pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
 
 NODE = "machine"
 RECORDING = "4x-a100-sxm"

@@ -21,7 +21,7 @@ from tests.cluster.workload import RESOURCE
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 from topology.select import ContainerRole
 
-pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
 
 ACCOUNT = ("coterie-node", "coterie-plugin")
 ALIGNED = {"topologyManagerPolicy": "best-effort", "topologyManagerScope": "pod"}

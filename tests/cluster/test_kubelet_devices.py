@@ -24,7 +24,7 @@ from tests.cluster.real_pods import (
 from tests.cluster.stub_plugin import VARIABLE, StubPlugin, holders
 from tests.cluster.workload import RESOURCE
 
-pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
 
 IDS = tuple(f"GPU-{number}" for number in range(8))
 NO_NUMA = dict.fromkeys(IDS)

@@ -17,7 +17,7 @@ from tests.cluster.kubelet_node import KubeletNode
 from tests.cluster.processes import ProgramFailed
 from tests.cluster.real_pods import RealPods, has_ended, is_running, real_container, real_pod
 
-pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
 
 READY_S = 30
 GONE_S = 30

@@ -26,7 +26,7 @@ from tests.cluster.workload import RESOURCE, SCHEDULER, pod_path
 from topology.annotations import ContainerPlan, Plan, decode_plan, encode_plan
 from topology.model import decode_topology, names
 
-pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
 
 EXTENDER = "coterie-extender"
 

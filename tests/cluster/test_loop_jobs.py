@@ -20,7 +20,7 @@ from tests.cluster.loop_stage import loop_stage
 from tests.cluster.stub_plugin import StubPlugin
 from topology.model import decode_topology, names
 
-pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
 
 N_JOBS = 300
 BURST = 80

@@ -21,7 +21,7 @@ from tests.cluster.workload import SCHEDULER
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope, decode_plan
 from topology.model import names
 
-pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
 
 N_JOBS = 14
 FILLINGS = (

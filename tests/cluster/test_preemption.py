@@ -18,7 +18,7 @@ from tests.cluster.decision_log import assert_replays
 from tests.cluster.stage import play, start_cast
 from tests.cluster.workload import make_pod, pod_path
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.cluster
 
 DGX = parse_cluster("1x dgx-1-v100")
 APART = (0, 1, 6, 7)

@@ -17,7 +17,7 @@ from tests.cluster.proxy import open_proxy, write_kubeconfig
 from tests.cluster.stage import EXTENDER_USER, play, stand_by, start_cast
 from tests.cluster.workload import SCHEDULER, Mix, arrivals, make_pod, pod_path, submit
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.cluster
 
 SMALL = parse_cluster("6x dgx-a100, 4x dgx-1-v100, 2x summit")
 ONE = parse_cluster("1x dgx-a100")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.control_plane import ControlPlane
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.cluster
 
 SOON_S = 30.0
 

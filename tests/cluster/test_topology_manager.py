@@ -22,7 +22,7 @@ from topology.topology_manager import Kubelet, TopologyManager
 from topology.topology_manager.admission import Admission, begin_admission
 from topology.topology_manager.hints import NumaDevices
 
-pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
 
 IDS = tuple(f"GPU-{number}" for number in range(8))
 # Neighbours on different NUMA nodes, so that nothing is right by the order of ids alone.

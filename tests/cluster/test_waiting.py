@@ -17,7 +17,7 @@ from tests.cluster.stand_in import set_devices_report
 from tests.cluster.workload import RESOURCE, make_pod, pod_path
 from topology.annotations import DevicesReport, UnhealthyDevice
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.cluster
 
 DGX = parse_cluster("1x dgx-1-v100")
 PAIRS = parse_cluster("1x 8x-h100-pcie-pairs")

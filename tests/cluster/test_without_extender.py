@@ -11,7 +11,7 @@ from tests.cluster.manifests import NAMESPACE
 from tests.cluster.stage import play, start_cast
 from tests.cluster.workload import SCHEDULER, make_pod
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = pytest.mark.cluster
 
 ONE = parse_cluster("1x dgx-a100")
 

@@ -16,7 +16,7 @@ import pytest
 from benchmarks.demo.process import run_extender
 from benchmarks.errors import ServerFailed
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("the demo starts an extender as a process")
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 120

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 NODES = lay_out(parse_cluster("2x dgx-1-v100, 1x 8x-l4"))
 SOON_S = 30.0
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow("a live extender starts, serves and stops")
 
 
 @pytest.fixture(autouse=True)

@@ -294,7 +294,7 @@ class KubeletProcess:
         await self.process.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts and kills a kubelet process three times")
 def test_a_killed_kubelet_has_us_again_within_a_second_of_its_start(root):
     """SIGKILL leaves its socket behind, and its connections end without a word."""
     kubelet = KubeletProcess(root)

@@ -284,7 +284,7 @@ def running(*arguments, environment=None):
         process.close()
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts the plugin as a process")
 def test_the_program_serves_reloads_and_ends(root):
     """SIGHUP reads the settings anew, SIGTERM ends it with 0 and leaves no socket."""
     config = root / "config.yaml"
@@ -308,7 +308,7 @@ def test_the_program_serves_reloads_and_ends(root):
         assert sockets(root) == ["kubelet.sock"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow("starts the plugin as a process")
 def test_a_machine_that_cannot_be_read_is_waited_for(root):
     """With FAIL_ON_INIT_ERROR false, as on nodes without GPUs; SIGTERM ends the wait."""
     library = root / "driver" / "usr" / "lib64" / "libnvidia-ml.so.1"

@@ -199,6 +199,7 @@ def test_figures_that_cannot_be_read_stop_the_start(root, make):
 # --- One agent after another -----------------------------------------------------------------
 
 
+@pytest.mark.slow("waits for an agent to begin")
 def test_a_reload_reads_settings_and_machine_anew(root):
     """SIGHUP: another machine is served, at another port."""
 
@@ -225,6 +226,7 @@ def test_a_reload_reads_settings_and_machine_anew(root):
     asyncio.run(go())
 
 
+@pytest.mark.slow("waits for an agent to begin")
 def test_other_resources_begin_an_agent_under_the_same_settings(root):
     """MIG was switched on: a new resource needs its own server, and nothing else changes."""
     faults = root / "faults.json"
@@ -255,6 +257,7 @@ def test_nobody_to_reload_is_no_fault():
     Running().reload()
 
 
+@pytest.mark.slow("waits for an agent to begin")
 def test_settings_without_effect_are_told(root):
     """One line for each."""
 
@@ -278,6 +281,7 @@ def test_a_machine_that_cannot_be_read_ends_it(root):
         asyncio.run(Node(root, {"simulate": None}).work())
 
 
+@pytest.mark.slow("waits for an agent to begin")
 def test_a_machine_that_cannot_be_read_is_waited_for(root, monkeypatch):
     """Where that is set; the probe says what is missing."""
     monkeypatch.setattr(wiring, "_READ_AGAIN_S", 0.02)

@@ -6,12 +6,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from extender.placement import Rater
 from extender.state import DeviceState, LiveCluster, Probe
+from tests.examples import up_to
 from tests.unit.extender.feeds import (
     bare,
     choose,
@@ -440,5 +442,5 @@ def masks(cluster: LiveCluster) -> dict[str, tuple[int, bool]]:
     return {name: (views[name].free, views[name].kind.machine is None) for name in sorted(views)}
 
 
-TestHearsay = Hearsay.TestCase
-TestHearsay.settings = settings(max_examples=150, stateful_step_count=50)
+TestHearsay = pytest.mark.slow("plays many random histories of a cluster")(Hearsay.TestCase)
+TestHearsay.settings = settings(max_examples=up_to(150), stateful_step_count=50)

@@ -15,6 +15,7 @@ HEAVY = ("requests", "requests_oauthlib", "urllib3", "websocket")
 TELL = "import json, sys; print(json.dumps([name for name in {} if name in sys.modules]))"
 
 
+@pytest.mark.slow("imports the whole client in a process of its own")
 @pytest.mark.parametrize(
     ("first", "expected"),
     [

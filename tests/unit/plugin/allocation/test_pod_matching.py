@@ -18,6 +18,7 @@ from plugin.allocation import (
 )
 from plugin.allocation.pod_matching import AdmissionView, reserved_for_others
 from plugin.pods import HeldDevices, NodePod, PodContainer
+from tests.examples import up_to
 from tests.unit.plugin.admission_model import Kubelet, Rejected
 from tests.unit.plugin.node_values import (
     APP,
@@ -489,8 +490,8 @@ STEPS = st.one_of(
 )
 
 
-@pytest.mark.slow
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.slow("replays many random histories of a node")
+@settings(max_examples=up_to(200), suppress_health_check=[HealthCheck.too_slow])
 @given(
     chance=st.randoms(use_true_random=False),
     aligns=st.booleans(),

@@ -22,6 +22,7 @@ from plugin.allocation import (
 from plugin.allocation.best_set import LEAST_HARM, knows, requires, serves, told
 from plugin.allocation.preferred_allocation import AllocationBasis, RefusalReason, Supply
 from plugin.machine import Device, Resource, SharedPolicy
+from tests.examples import up_to
 from tests.machines import NVLINK, machine
 from tests.strategies import node_topologies
 from tests.unit.plugin.node_values import GPU, app, gpus, init, instances, node_pod, replicas
@@ -435,7 +436,7 @@ WISHES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=up_to(150))
 @given(
     topology=node_topologies(max_gpus=6),
     wishes=WISHES,

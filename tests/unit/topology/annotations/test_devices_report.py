@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import up_to
 from topology.annotations import (
     DeviceHold,
     DevicesReport,
@@ -192,7 +193,7 @@ def test_a_report_that_no_annotation_can_hold_is_refused_when_written() -> None:
         encode_devices(DevicesReport(unhealthy=(UnhealthyDevice("a", "x" * 300_000),)))
 
 
-@settings(max_examples=100)
+@settings(max_examples=up_to(100))
 @given(report=reports, data=st.data())
 def test_only_codec_errors_come_out_of_damaged_text(
     report: DevicesReport, data: st.DataObject

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.edited_text import edited
+from tests.examples import up_to
 from topology.annotations import ContainerPlan, Plan, decode_plan, encode_plan
 from topology.errors import CodecError
 
@@ -114,7 +115,7 @@ def test_a_wrong_member_is_refused_by_name(path: str, value: object, message: st
     assert message in str(caught.value)
 
 
-@settings(max_examples=100)
+@settings(max_examples=up_to(100))
 @given(plan=plans(), data=st.data())
 def test_only_codec_errors_come_out_of_damaged_text(plan: Plan, data: st.DataObject) -> None:
     """Whoever may write a pod can put anything there; the extender must stay up."""

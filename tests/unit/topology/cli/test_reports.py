@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ConfigDict, TypeAdapter
 
+from tests.examples import up_to
 from tests.strategies import node_topologies
 from topology.errors import InvalidRequest
 from topology.recordings import load_recording, recording_names
@@ -76,7 +77,7 @@ def test_report_of_recordings_keeps_the_schema():
 
 
 @given(topology=node_topologies(max_gpus=5), data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=up_to(25))
 def test_reports_of_any_machine_keep_the_schema(topology, data):
     """Recorded machines only show the usual corners of the model."""
     gpus = data.draw(st.sets(st.integers(0, topology.n_gpus - 1), min_size=1))

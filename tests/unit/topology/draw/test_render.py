@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import up_to
 from tests.strategies import node_topologies
 from topology.draw import render
 from topology.draw.layout import NIC_LENGTH, Band, lay_out
@@ -103,7 +104,7 @@ def test_discs_of_gpus_never_touch(n):
 
 
 @given(numa=st.lists(st.integers(0, 3), min_size=2, max_size=16))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=up_to(40), deadline=None)
 def test_any_numa_numbering_gives_contiguous_disjoint_sectors(numa):
     """A sector must hold its own GPUs and no others, also where the numbering interleaves."""
     layout = lay_out(machine(len(numa), numa=numa))
@@ -431,7 +432,8 @@ def test_without_matplotlib_the_import_says_what_to_install(monkeypatch):
 
 
 @given(topology=node_topologies(max_gpus=6), title=st.none() | st.text())
-@settings(max_examples=25)
+@settings(max_examples=up_to(25))
+@pytest.mark.slow("draws many machines")
 def test_any_machine_gives_well_formed_svg(topology, title):
     """Names come from outside, and recorded machines only show the usual corners of the model."""
     svg = draw_topology(topology, sets=[(title or "", [0])], title=title)

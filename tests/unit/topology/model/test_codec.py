@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.edited_text import edited
+from tests.examples import up_to
 from tests.strategies import node_topologies
 from topology.errors import CodecError
 from topology.model import (
@@ -342,7 +343,7 @@ def test_hostile_text_is_refused_in_bounded_time(text: str) -> None:
     assert time.process_time() - started < 1.0
 
 
-@settings(max_examples=150)
+@settings(max_examples=up_to(150))
 @given(
     text=st.one_of(
         st.text(),
@@ -358,7 +359,7 @@ def test_only_codec_errors_come_out_of_any_text(text: str) -> None:
         decode_topology(text)
 
 
-@settings(max_examples=150)
+@settings(max_examples=up_to(150))
 @given(data=st.data(), topology=node_topologies(max_gpus=4))
 def test_only_codec_errors_come_out_of_damaged_text(
     data: st.DataObject, topology: NodeTopology

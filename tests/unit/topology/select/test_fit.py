@@ -11,6 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.brute_force import BruteForce, is_remainder_first
+from tests.examples import up_to
 from tests.machine_strategies import build_machine_by_hand, built_machines, policies
 from topology.annotations import Affinity, NicRule, PlacementPolicy, Strength
 from topology.errors import InvalidRequest, UnknownDevice
@@ -82,7 +83,7 @@ def _shortfall(
     topology=built_machines(min_gpus=2, max_gpus=8),
     policy=policies(),
 )
-@settings(max_examples=80, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=up_to(80), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_containers_are_chosen_together(
     rng: Random, topology: NodeTopology, policy: PlacementPolicy
 ) -> None:
@@ -129,7 +130,7 @@ def test_containers_are_chosen_together(
 
 
 @given(data=st.data(), policy=policies())
-@settings(max_examples=80)
+@settings(max_examples=up_to(80))
 def test_init_containers_nest_in_what_comes_after(
     data: st.DataObject, policy: PlacementPolicy
 ) -> None:

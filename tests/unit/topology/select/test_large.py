@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import topology.select.large_machine
+from tests.examples import up_to
 from tests.machine_strategies import build_machine_by_hand, policies
 from topology.annotations import Affinity, NicRule, PlacementPolicy, Strength
 from topology.model import UNKNOWN_LINK, Nic, PcieLevel, SwitchFabric
@@ -279,7 +280,7 @@ def test_the_search_is_bounded_in_the_sets_it_rates(
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(MACHINES)), policy=policies())
-@settings(max_examples=60)
+@settings(max_examples=up_to(60))
 def test_a_result_lies_inside_and_holds_what_it_must(
     data: st.DataObject, name: str, policy: PlacementPolicy
 ) -> None:

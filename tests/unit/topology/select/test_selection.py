@@ -12,6 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.brute_force import BruteForce
+from tests.examples import up_to
 from tests.machine_strategies import (
     build_machine_by_hand,
     built_machines,
@@ -48,7 +49,7 @@ EVERY_POLICY = [
 
 
 @given(rng=st.randoms(use_true_random=True), topology=built_machines(min_gpus=2, max_gpus=10))
-@settings(max_examples=25, phases=BRUTE_FORCE_PHASES)
+@settings(max_examples=up_to(25), phases=BRUTE_FORCE_PHASES)
 def test_the_scan_is_brute_force(rng: Random, topology: NodeTopology) -> None:
     """Every policy, on free sets and must_include as they come: the same set, or none in both."""
     n = topology.n_gpus
@@ -76,7 +77,7 @@ def test_the_scan_is_brute_force(rng: Random, topology: NodeTopology) -> None:
 
 
 @given(data=st.data(), topology=built_machines(min_gpus=2, max_gpus=10), policy=policies())
-@settings(max_examples=60)
+@settings(max_examples=up_to(60))
 def test_numbering_never_changes_what_a_pod_gets(
     data: st.DataObject, topology: NodeTopology, policy: PlacementPolicy
 ) -> None:
@@ -104,7 +105,7 @@ def test_numbering_never_changes_what_a_pod_gets(
 
 
 @given(rng=st.randoms(use_true_random=True))
-@settings(max_examples=10, phases=BRUTE_FORCE_PHASES)
+@settings(max_examples=up_to(10), phases=BRUTE_FORCE_PHASES)
 def test_the_scan_is_brute_force_on_measured_machines(rng: Random) -> None:
     """Class sums before the remainder, raw sums after it: both only where somebody measured."""
     topology = load_recording("dgx-1-v100")
@@ -157,7 +158,7 @@ BIG = ["torus", "dgx-2"]
 
 
 @given(data=st.data(), name=st.sampled_from([*BIG, "dgx-1-v100"]), policy=policies())
-@settings(max_examples=150)
+@settings(max_examples=up_to(150))
 def test_a_result_lies_inside_and_holds_what_it_must(
     data: st.DataObject, name: str, policy: PlacementPolicy
 ) -> None:
@@ -190,7 +191,7 @@ def test_a_result_lies_inside_and_holds_what_it_must(
 
 
 @given(data=st.data(), name=st.sampled_from([*BIG, "dgx-1-v100"]), policy=policies())
-@settings(max_examples=150)
+@settings(max_examples=up_to(150))
 def test_more_free_gpus_never_give_less(
     data: st.DataObject, name: str, policy: PlacementPolicy
 ) -> None:

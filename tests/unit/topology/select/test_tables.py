@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.brute_force import BruteForce
+from tests.examples import up_to
 from tests.machine_strategies import build_machine_by_hand, built_machines, relabelled
 from tests.strategies import node_topologies
 from topology.annotations import Affinity
@@ -28,7 +29,7 @@ V100, H100 = "Tesla V100-SXM2-32GB", "NVIDIA H100 PCIe"
 
 
 @given(topology=built_machines(min_gpus=1, max_gpus=7))
-@settings(max_examples=25)
+@settings(max_examples=up_to(25))
 def test_every_column_is_what_the_definition_says(topology: NodeTopology) -> None:
     """One row of a table and one set described by itself are the same."""
     tables, reference = build_tables(topology), BruteForce(topology)
@@ -57,7 +58,7 @@ def test_every_column_is_what_the_definition_says(topology: NodeTopology) -> Non
 
 
 @given(topology=node_topologies(max_gpus=6))
-@settings(max_examples=60)
+@settings(max_examples=up_to(60))
 def test_any_valid_topology_has_tables(topology: NodeTopology) -> None:
     """Whatever the model lets through must not break the extender; nothing in them is NaN."""
     tables = build_tables(topology)
@@ -77,7 +78,7 @@ def _chain(n: int) -> list[int]:
 
 
 @given(data=st.data(), topology=built_machines(min_gpus=2, max_gpus=8))
-@settings(max_examples=30)
+@settings(max_examples=up_to(30))
 def test_numbering_never_changes_a_value(data: st.DataObject, topology: NodeTopology) -> None:
     """Every set of the renumbered machine is worth what it was."""
     old_of = data.draw(st.permutations(range(topology.n_gpus)))

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 
+from tests.examples import up_to
 from tests.machines import NVLINK, machine
 from tests.strategies import node_topologies
 from topology.model import (
@@ -279,7 +280,7 @@ def test_instances_of_one_gpu_share_what_their_levels_say():
     assert capacities.switch_groups == ((0b11, 24.0),)
 
 
-@settings(max_examples=40)
+@settings(max_examples=up_to(40))
 @given(node_topologies())
 def test_any_topology_has_sound_capacities(topology):
     """Whatever a node publishes: symmetric units in range, disjoint sockets, links both ways."""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import up_to
 from tests.machines import relabelled
 from tests.strategies import node_topologies
 from topology.model.node_topology import (
@@ -142,7 +143,7 @@ def test_a_pair_above_its_label_shrinks_the_start_up_cost():
     assert latency[0b11] == pytest.approx(table.latency[0b11] * label / 200.0)
 
 
-@settings(max_examples=60)
+@settings(max_examples=up_to(60))
 @given(
     st.floats(0.01, 5000),
     st.floats(1.2, 10),
@@ -232,14 +233,14 @@ def assert_sound(topology, measurement):
     assert all(0 < figure < float("inf") for figure in classes)
 
 
-@settings(max_examples=60)
+@settings(max_examples=up_to(60))
 @given(node_topologies(min_gpus=2, max_gpus=6))
 def test_any_measurement_gives_sound_values(topology):
     """Every legal measurement on every legal machine."""
     assert_sound(topology, topology.measurement or Measurement())
 
 
-@settings(max_examples=25)
+@settings(max_examples=up_to(25))
 @given(node_topologies(min_gpus=2, max_gpus=6), st.data())
 def test_numbering_never_changes_a_measured_value(topology, data):
     """A measurement moves with its GPUs."""

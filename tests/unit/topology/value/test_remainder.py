@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import up_to
 from tests.machines import direct_mesh, relabelled
 from topology.errors import InvalidRequest
 from topology.model import Gpu
@@ -45,7 +46,7 @@ def set_values(draw, *, max_gpus):
     return value, n
 
 
-@settings(max_examples=60)
+@settings(max_examples=up_to(60))
 @given(set_values(max_gpus=6), st.integers(1, 4))
 def test_disjoint_values_equal_every_way_to_take_sets(drawn, d):
     """The dynamic program misses no combination of disjoint sets; single GPUs count one each."""
@@ -81,7 +82,7 @@ DEMANDS = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=up_to(60))
 @given(set_values(max_gpus=7), DEMANDS)
 def test_remainder_is_a_share_that_only_grows(drawn, demand):
     """R is 0 of nothing, 1 of all, and one more free GPU never lowers it."""
@@ -94,7 +95,7 @@ def test_remainder_is_a_share_that_only_grows(drawn, demand):
         assert (share[without | 1 << i] >= share[without]).all()
 
 
-@settings(max_examples=30)
+@settings(max_examples=up_to(30))
 @given(set_values(max_gpus=6), DEMANDS)
 def test_remainder_follows_its_definition(drawn, demand):
     """Sum up weight x P_d(F) / P_d(all) over the sizes that the machine can hold at all."""

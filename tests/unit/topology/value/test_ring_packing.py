@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import up_to
 from tests.strategies import link_counts
 from topology.value import gpus_of, mask_index
 from topology.value.ring_packing import closed_ring_ends, minimum_cuts, pack_rings
@@ -132,14 +133,14 @@ def test_packing_is_exact_on_every_set_of_the_cube_meshes(units):
             assert pack_rings(inside, min(map(sum, inside)) // 2) == exact_packing(inside)
 
 
-@settings(max_examples=60)
+@settings(max_examples=up_to(60))
 @given(link_counts(min_gpus=3, max_gpus=7, counts=[0, 1, 1, 2]))
 def test_packing_is_exact_on_random_multigraphs(units):
     """Compare with the packing that tries all closed rings, where links were put by chance."""
     assert pack_rings(units, min(map(sum, units)) // 2) == exact_packing(units)
 
 
-@settings(max_examples=25)
+@settings(max_examples=up_to(25))
 @given(link_counts(min_gpus=5, max_gpus=6, counts=[1, 1, 2]))
 def test_packing_is_exact_on_dense_multigraphs(units):
     """Dense meshes leave the search the most wrong turns."""
@@ -159,7 +160,7 @@ def test_packing_out_of_steps_keeps_the_rings_it_held():
     assert pack_rings(full_mesh(16), 7, max_steps=100) == 3
 
 
-@settings(max_examples=60)
+@settings(max_examples=up_to(60))
 @given(link_counts(min_gpus=2, max_gpus=7, counts=[0, 0, 1, 2, 36]))
 def test_cut_of_every_set_equals_every_way_to_part_it(units):
     """Compare with all bipartitions of all sets, connected or not."""
@@ -168,7 +169,7 @@ def test_cut_of_every_set_equals_every_way_to_part_it(units):
     assert cuts.tolist() == [cut_of_parts(units, mask) for mask in masks.tolist()]
 
 
-@settings(max_examples=15)
+@settings(max_examples=up_to(15))
 @given(link_counts(min_gpus=9, max_gpus=16, counts=[0, 0, 0, 1, 2, 120]), st.data())
 def test_cut_equals_networkx_above_eight(units, data):
     """Compare with another implementation where bipartitions are too many, beyond one batch."""
@@ -197,7 +198,7 @@ def test_no_masks_have_no_cuts():
     assert minimum_cuts(np.array(V100), np.array([], dtype=np.int64)).tolist() == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=up_to(60))
 @given(link_counts(min_gpus=1, max_gpus=6, counts=[0, 1]))
 def test_closed_rings_are_found_where_some_order_closes(units):
     """Compare with all orders of every set; single GPUs have none, two joined GPUs one."""

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import up_to
 from tests.machines import NVLINK, direct_mesh, machine
 from tests.strategies import link_counts
 from topology.model import (
@@ -238,7 +239,7 @@ def test_a_narrow_link_that_closes_a_wide_chain_does_no_harm():
     assert values[1] == SetValue(carried, Limit.RELAY, 2, 19)
 
 
-@settings(max_examples=60)
+@settings(max_examples=up_to(60))
 @given(link_counts(min_gpus=3, max_gpus=5, counts=[0, 1, 2]), st.data())
 def test_one_more_link_never_costs_more_than_its_own_relaying(units, data):
     """A ring of data replaces relaying over one link; nothing else falls with a new link.

@@ -19,6 +19,7 @@ from plugin.nvidia.nvml.raw_machine import (
     UnreadGpu,
     pair_key,
 )
+from tests.examples import up_to
 from topology.importers.xml.nics import FoundNic
 from topology.importers.xml.pcie_tree import PciPlace
 from topology.model import CpuPlatform, P2pAccess, PcieLevel
@@ -308,7 +309,7 @@ def raw_machines(draw):
     return RawMachine(gpus, ancestors=draw(answers), p2p=draw(answers), nics=nics)
 
 
-@settings(max_examples=50)
+@settings(max_examples=up_to(50))
 @given(raw_machines(), st.randoms(use_true_random=False))
 def test_any_answers_make_a_machine_that_does_not_depend_on_their_order(raw, random):
     """No answer may crash the reader; a GPU's place in the list must not change its links."""

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import up_to
 from topology.errors import ImportFormatError
 from topology.importers.tables.rocm import MAX_CHARACTERS, import_rocm_smi
 from topology.model import MAX_GPUS, NO_LINK, AcceleratorLink, LinkKind, PcieLevel
@@ -167,7 +168,7 @@ def test_refused(text, numa_nodes):
         import_rocm_smi(text)
 
 
-@settings(max_examples=200, deadline=2000)
+@settings(max_examples=up_to(200), deadline=2000)
 @given(st.data())
 def test_only_the_documented_error_comes_out(data):
     """Cut, doubled and altered pieces of a good text either import or are refused."""

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import up_to
 from topology.errors import ImportFormatError
 from topology.importers.xml.nccl import import_nccl_xml
 from topology.importers.xml.nics import MAX_NICS
@@ -322,7 +323,7 @@ def test_refused(text, told):
         import_nccl_xml(text)
 
 
-@settings(max_examples=150, deadline=2000)
+@settings(max_examples=up_to(150), deadline=2000)
 @given(st.data())
 def test_only_the_documented_error_comes_out(data):
     """Cut, doubled and altered pieces of a good file either import or are refused."""
