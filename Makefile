@@ -22,6 +22,8 @@ UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-e
 
 # pytest's workers: one per processor, or e.g. WORKERS=0 for none (a debugger needs that).
 WORKERS ?= auto
+# Tests of the programs; those of the harness, Kubernetes and the benchmarks run when these change.
+CLUSTER_TESTS := $(addprefix tests/cluster/of_,extender deployment node)
 # COVERAGE=1 measures branch coverage on the way, for `make coverage`.
 COVERAGE ?=
 
@@ -83,8 +85,9 @@ test: $(STAMP) ## what every change must pass: format, lint, contracts, types, u
 test-all: ## what CI runs: `make test`, coverage gates, ../shared where it is there, the real control plane and kubelets
 	.ci/run
 
-test-nightly: build-cluster ## what takes longer: many more examples
+test-nightly: build-cluster ## what takes longer: many more examples, tests of harness and Kubernetes that passed before
 	COTERIE_EXAMPLES=thorough $(MAKE) unit
+	$(BIN)/python -m tests.cluster lanes --again --workers $(WORKERS)
 
 test-shared: $(STAMP) ## the tests that read recordings, traces and measurements from ../shared
 	@test -d $(SHARED) || { echo "$(SHARED) is not there: put the recordings, traces and measurements there, or set SHARED=..." >&2; exit 1; }
@@ -94,10 +97,12 @@ build-cluster: $(STAMP) ## etcd and Kubernetes from their Go modules into a cach
 	$(BIN)/python -m tests.cluster build
 
 test-cluster: build-cluster ## the tests on a real API server and a real kube-scheduler
-	$(BIN)/pytest -m cluster tests/cluster
+	$(BIN)/python -m tests.cluster lanes --workers $(WORKERS)
+	$(BIN)/pytest -m "cluster and alone" tests/cluster
+	$(BIN)/pytest -m "cluster and not alone" -n $(WORKERS) --dist loadfile $(CLUSTER_TESTS)
 
 test-kubelet: build-cluster ## those of them with real kubelets and containers (Linux, root)
-	$(BIN)/pytest -m kubelet tests/cluster
+	$(BIN)/pytest -m kubelet $(CLUSTER_TESTS)
 
 test-versions: $(STAMP) ## the same on the other supported version of Kubernetes
 	COTERIE_KUBERNETES=1.35 $(MAKE) test-cluster

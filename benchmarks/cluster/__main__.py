@@ -1,8 +1,9 @@
 """The command line of the benchmarks on the real control plane.
 
 `python -m benchmarks.cluster [throughput|parked|scale|placement|all]`. Builds the control plane
-when absent (`tests.cluster.build`), and writes `cluster-<name>.json` and `.md` with environment and
-date to the folder that `--out` names. Exit codes: 0 done, 1 a benchmark could not run, 2 usage.
+when absent (`tests.cluster.programs.build`), and writes `cluster-<name>.json` and `.md` with
+environment and date to the folder that `--out` names. Exit codes: 0 done, 1 a benchmark could not
+run, 2 usage.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from benchmarks.cluster.throughput import Setting, compare
 from benchmarks.errors import BenchmarkError
 from benchmarks.report import read_environment, to_rich, write_results
 from extender.embedded import parse_cluster
-from tests.cluster.build import binaries
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.nodes import create_nodes
-from tests.cluster.versions import chosen_minor
+from tests.cluster.control.control_plane import ControlPlane
+from tests.cluster.fleet.nodes import create_nodes
+from tests.cluster.programs.build import binaries
+from tests.cluster.programs.versions import chosen_minor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.cluster.api import Api
+    from tests.cluster.control.api import Api
 
 __all__ = ["BindWatch", "pods_per_second"]
 

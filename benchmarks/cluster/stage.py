@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from tests.cluster.api import Api, open_api
-from tests.cluster.manifests import Mode, scheduler_config
-from tests.cluster.processes import free_port
+from tests.cluster.control.api import Api, open_api
+from tests.cluster.control.manifests import Mode, scheduler_config
+from tests.cluster.control.processes import free_port
 from topology.model import DEFAULT_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from tests.cluster.control_plane import ControlPlane
-    from tests.cluster.processes import Program
-    from tests.cluster.scheduler import Scheduler
+    from tests.cluster.control.control_plane import ControlPlane
+    from tests.cluster.control.processes import Program
+    from tests.cluster.control.scheduler import Scheduler
 
 __all__ = ["NAMESPACE", "Arm", "Running", "Stage", "make_pod"]
 

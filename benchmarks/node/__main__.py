@@ -27,21 +27,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.node.calls import time_calls
 from benchmarks.report import ResultTable, read_environment, to_rich, write_results
 from plugin.deviceplugin import DevicePluginMethod, endpoint_of
-from tests.cluster.agent_process import start_agent
-from tests.cluster.build import binaries, node_programs
-from tests.cluster.containerd import RuntimeMissing, find_runc
-from tests.cluster.control_plane import MASTERS, ControlPlane
-from tests.cluster.kubelet_node import KubeletNode, NodeTools
-from tests.cluster.node_space import SpaceRefused, check_machine
-from tests.cluster.real_pods import RealPods, is_running, real_container, real_pod
-from tests.cluster.versions import chosen_minor
+from tests.cluster.control.control_plane import MASTERS, ControlPlane
+from tests.cluster.node.agent_process import start_agent
+from tests.cluster.node.kubelet_node import KubeletNode, NodeTools
+from tests.cluster.node.node_space import SpaceRefused, check_machine
+from tests.cluster.node.real_pods import RealPods, is_running, real_container, real_pod
+from tests.cluster.programs.build import binaries, node_programs
+from tests.cluster.programs.containerd import RuntimeMissing, find_runc
+from tests.cluster.programs.versions import chosen_minor
 from topology.model import DEFAULT_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from benchmarks.report import Cell
-    from tests.cluster.agent_process import AgentProcess
+    from tests.cluster.node.agent_process import AgentProcess
 
 DEFAULT_OUT = Path(__file__).resolve().parents[1] / "results"
 RECORDING = "dgx-2"

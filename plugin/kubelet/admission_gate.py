@@ -6,8 +6,8 @@ The kubelet reserves devices before it calls Allocate, and notes them after our 
 PodResources in between makes it count anew what is taken, by its notes alone, if some pod has ended
 meanwhile (devicemanager/manager.go, `UpdateAllocatedDevices`, 1.36.3; mended by no release yet,
 kubernetes PR 137534): the reservation is lost, and the next container gets the same device. Tried
-in tests/cluster/test_kubelet_devices.py. Inside GetPreferredAllocation nothing is reserved yet,
-unless devices are aligned to NUMA nodes.
+in tests/cluster/of_kubernetes/test_kubelet_devices.py. Inside GetPreferredAllocation nothing is
+reserved yet, unless devices are aligned to NUMA nodes.
 
 So calls and questions take turns: a question of ours waits until the kubelet has been quiet for
 `QUIET_S`, and a call waits until the question that is under way has been answered. Others on the

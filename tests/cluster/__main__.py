@@ -1,4 +1,4 @@
-"""The test clusters' command line: `build` their programs, or `run` a cluster for people.
+"""The test clusters' command line: `build` their programs, `run` a cluster, test the `lanes`.
 
 Exit codes: 0 done, or ended by ctrl-C; 1 something did not build, did not start or ended by itself;
 2 bad arguments; 143 ended by SIGTERM.
@@ -6,7 +6,9 @@ Exit codes: 0 done, or ended by ctrl-C; 1 something did not build, did not start
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -17,12 +19,13 @@ import typer
 
 from extender.embedded import parse_cluster
 from extender.errors import ExtenderError
-from tests.cluster.build import BuildFailed, binaries, node_programs
-from tests.cluster.control_plane import CommandFailed
-from tests.cluster.playground import play
-from tests.cluster.processes import ProgramFailed
-from tests.cluster.toolchain import ToolchainMissing
-from tests.cluster.versions import DEFAULT_MINOR, MINORS, VARIABLE, UnknownVersion
+from tests.cluster.control.control_plane import CommandFailed
+from tests.cluster.control.processes import ProgramFailed
+from tests.cluster.fleet.playground import play
+from tests.cluster.lanes import LANES, stamp_of
+from tests.cluster.programs.build import BuildFailed, binaries, node_programs
+from tests.cluster.programs.toolchain import ToolchainMissing
+from tests.cluster.programs.versions import DEFAULT_MINOR, MINORS, VARIABLE, UnknownVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +48,28 @@ def build(*, kubernetes: Kubernetes = DEFAULT_MINOR) -> None:
     around = _made(lambda: node_programs(_say))
     for path in (built.etcd, built.kube_apiserver, built.kubectl, around.containerd):
         typer.echo(path)
+
+
+@cli.command()
+def lanes(
+    *,
+    again: Annotated[bool, typer.Option(help="Also those that passed unchanged.")] = False,
+    workers: Annotated[str, typer.Option(help="Of pytest.")] = "auto",
+    kubernetes: Kubernetes = DEFAULT_MINOR,
+) -> None:
+    """Run the tests of the harness, Kubernetes and the benchmarks where what they use changed."""
+    for lane in LANES:
+        stamp = stamp_of(lane, kubernetes)
+        if stamp.exists() and not again:
+            typer.echo(f"{lane}: passed with the same content, skipped (make test-nightly runs it)")
+            continue
+        command = [sys.executable, "-m", "pytest", "-m", "cluster", f"tests/cluster/{lane}"]
+        command += ["-n", workers, "--dist", "loadfile"]
+        environment = os.environ | {VARIABLE: kubernetes}
+        if subprocess.run(command, check=False, env=environment).returncode:
+            _fail(f"{lane}: failed", 1)
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        stamp.touch()
 
 
 @cli.command()

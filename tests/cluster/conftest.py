@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.build import binaries as built
-from tests.cluster.build import node_programs
-from tests.cluster.containerd import RuntimeMissing, find_runc
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.kubelet_node import NodeTools
-from tests.cluster.node_space import SpaceRefused, check_machine
-from tests.cluster.versions import chosen_minor
+from tests.cluster.control.control_plane import ControlPlane
+from tests.cluster.node.kubelet_node import KubeletNode, NodeTools
+from tests.cluster.node.node_space import SpaceRefused, check_machine
+from tests.cluster.node.real_pods import RealPods
+from tests.cluster.programs.build import binaries as built
+from tests.cluster.programs.build import node_programs
+from tests.cluster.programs.containerd import RuntimeMissing, find_runc
+from tests.cluster.programs.versions import chosen_minor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.cluster.build import Binaries
+    from tests.cluster.programs.build import Binaries
 
 
 @pytest.fixture(scope="session")
@@ -58,3 +59,18 @@ def node_tools() -> NodeTools:
             pytest.fail(str(error))
         pytest.skip(str(error))
     return NodeTools(node_programs(), runc)
+
+
+@pytest.fixture(scope="module")
+def node(control_plane: ControlPlane, node_tools: NodeTools) -> Iterator[KubeletNode]:
+    """A real kubelet's node, named `machine`, with two NUMA nodes."""
+    with KubeletNode(control_plane, "machine", node_tools, numa_nodes=2) as running:
+        yield running
+
+
+@pytest.fixture
+def pods(control_plane: ControlPlane) -> Iterator[RealPods]:
+    """Pods, which are gone after the test."""
+    made = RealPods(control_plane)
+    yield made
+    made.clear()

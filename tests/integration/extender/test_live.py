@@ -20,7 +20,7 @@ from extender.errors import SettingsError
 from extender.ha.lease_rules import url_of
 from extender.http.responses import Explanation, NodesState, State
 from extender.http.tls import Certificates
-from tests.cluster.nodes import node_manifest
+from tests.cluster.fleet.nodes import node_manifest
 from tests.integration.extender.fake_api import FakeApi, fake_api
 from tests.integration.extender.test_serving import WatchedLog
 from tests.unit.extender.pki import HOST, authority, issue

@@ -12,7 +12,7 @@ import pytest
 
 from kube.client import KubeletClient, Transport, kubelet_endpoint
 from kube.errors import KubeError, Unanswered, Unreachable
-from tests.cluster.credentials import Authority, kubeconfig
+from tests.cluster.control.credentials import Authority, kubeconfig
 from tests.integration.kube.raw_server import HANG, Heard, answer, raw_server, refused
 
 if TYPE_CHECKING:

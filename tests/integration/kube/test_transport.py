@@ -13,7 +13,7 @@ import yaml
 
 from kube.client import METADATA, Request, Transport
 from kube.errors import Conflict, KubeError, Malformed, Unanswered, Unreachable
-from tests.cluster.credentials import Authority, kubeconfig
+from tests.cluster.control.credentials import Authority, kubeconfig
 from tests.integration.kube.raw_server import (
     CUT,
     HANG,

@@ -13,7 +13,7 @@ import yaml
 from kube.client import ApiServer, KubeletClient
 from kube.settings import Parser, add_options, given_settings
 from plugin.config import Mode, Settings, load_settings
-from tests.cluster.manifests import DEPLOY, documents, pod_spec
+from tests.cluster.control.manifests import DEPLOY, documents, pod_spec
 from tests.unit.kube.doors import ScriptedDoor
 from topology.model import names
 from topology.recordings import load_recording

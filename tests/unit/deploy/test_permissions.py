@@ -17,7 +17,7 @@ from kube.client import ApiServer, Binding, ObjectEvent, Transport
 from kube.errors import KubeError
 from kube.objects import Lease, ObjectKey
 from kube.watch import Reflector, watches
-from tests.cluster.manifests import DEPLOY, documents
+from tests.cluster.control.manifests import DEPLOY, documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable

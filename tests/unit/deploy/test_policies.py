@@ -7,7 +7,7 @@ from textwrap import indent
 
 import pytest
 
-from tests.cluster.manifests import NAMESPACE, documents
+from tests.cluster.control.manifests import NAMESPACE, documents
 from tests.docs.markdown import ROOT
 from topology.annotations import POD_KEYS, USER_KEYS
 from topology.model import names

@@ -8,7 +8,13 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from tests.cluster.manifests import DEPLOY, Mode, documents, extender_settings, scheduler_config
+from tests.cluster.control.manifests import (
+    DEPLOY,
+    Mode,
+    documents,
+    extender_settings,
+    scheduler_config,
+)
 from topology.model import DEFAULT_RESOURCE
 
 NAME = "coterie-scheduler"

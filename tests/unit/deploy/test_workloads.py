@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from extender.config import load_settings
-from tests.cluster.manifests import (
+from tests.cluster.control.manifests import (
     DEPLOY,
     EXTENDER_FILES,
     NAMESPACE,

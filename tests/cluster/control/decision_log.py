@@ -1,0 +1,58 @@
+"""What the extender's own decision log must show of a run that etcd's history was checked of.
+
+What it answers: whether each plan that etcd has was decided as the log says, is the core's own best
+of the devices that were free at that moment, and whether the whole log is answered the same again.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.fleet.stage import Play
+
+__all__ = ["assert_best_plans", "assert_replays", "written_plans"]
+
+_ROOT = Path(__file__).resolve().parents[3]
+_PLAN = "coterie.gpu/plan"
+_REPLAY_WITHIN_S = 300
+
+
+def written_plans(log: Path) -> Iterator[dict[str, Any]]:
+    """Every Binding that was decided anew: uid, node, annotations, and what was free then."""
+    with log.open(encoding="utf-8") as lines:
+        for line in lines:
+            if '"next":"write"' in line and '"free":' in line and line.endswith("\n"):
+                yield json.loads(line)["output"]
+
+
+def assert_best_plans(played: Play, log: Path) -> None:
+    """Each bound plan is one that the log has, and the core's own best of what was free then."""
+    decided = {(one["uid"], one["annotations"][_PLAN]): one for one in written_plans(log)}
+    pods = [pod for pod in played.checker.bindings.values() if pod.plan is not None]
+    assert pods
+    assert [pod.full_name for pod in pods if (pod.uid, pod.plan) not in decided] == []
+    for pod in pods:
+        one, plan = decided[pod.uid, pod.plan or ""], json.loads(pod.plan or "")
+        chosen = {container["name"]: container["ids"] for container in plan["containers"]}
+        assert plan["generation"] == one["generation"], pod.full_name
+        assert chosen == played.judge.best(plan["node"], one["free"], pod), pod.full_name
+
+
+def assert_replays(log: Path) -> None:
+    """Every call and step of the log gets the same answer again, byte for byte."""
+    done = subprocess.run(
+        [sys.executable, "-m", "extender", "replay", str(log)],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_REPLAY_WITHIN_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,262 @@
+"""What became of every pod of a run on real kubelets: plan, what the kubelet gave, what was seen.
+
+What it answers: for each container that asked for GPUs three lists of ids, from three witnesses
+that do not know of each other: the plan on the pod (extender), PodResources (kubelet), and
+`NVIDIA_VISIBLE_DEVICES` as the container's own program found it. It also tells whether two
+containers ever held one GPU at a time, and how each pod that failed did. It judges nothing else.
+
+It must never have the kubelets do what they would not do without it: PodResources is asked for one
+pod at a time, never for a list (plugin/kubelet/admission_gate.py), and who has what at one moment
+is read from their checkpoints, which they write after each allocation.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any, Self
+
+import grpc
+import httpx
+
+from plugin.pods import read_checkpoint
+from tests.cluster.fleet.workload import PODS, RESOURCE
+from tests.cluster.node.real_pods import has_ended
+from tests.cluster.node.stub_plugin import VARIABLE, held_by
+from topology.annotations import decode_plan
+from topology.model import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tests.cluster.control.control_plane import ControlPlane
+    from tests.cluster.node.kubelet_node import KubeletNode
+
+__all__ = ["ContainerRecord", "LoopRecord", "Verdict"]
+
+_SAMPLE_EVERY_S = 0.15
+_AGAIN_EVERY = 5
+"""In so many samples pods are asked for again of which it is known what they have: the kubelet
+answers 100 questions a second and 10 at once, for everybody together."""
+_RETRY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRecord:
+    """One container with GPUs. What a witness did not tell is empty; ids are sorted.
+
+    `held` is None for init containers, of which PodResources does not tell.
+    """
+
+    node: str
+    pod: str
+    container: str
+    is_init: bool
+    size: int
+    planned: tuple[str, ...]
+    held: tuple[str, ...] | None
+    seen: tuple[str, ...]
+
+    @property
+    def is_as_planned(self) -> bool:
+        """Whether all who can tell, tell the same."""
+        return self.planned == self.seen and self.held in {None, self.seen}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A whole run."""
+
+    containers: tuple[ContainerRecord, ...]
+    """Those of pods that succeeded on real nodes."""
+    simulated: tuple[ContainerRecord, ...]
+    """Those of pods that succeeded on other nodes, where the plan is all that there is."""
+    failures: Mapping[str, int]
+    """Pods that did not, by the reason that the pod gives, else its container."""
+    shared: tuple[str, ...]
+    """GPUs that two containers held at one time, in words."""
+
+    @property
+    def planned(self) -> tuple[ContainerRecord, ...]:
+        """Those with a plan."""
+        return tuple(one for one in self.containers if one.planned)
+
+    @property
+    def astray(self) -> tuple[ContainerRecord, ...]:
+        """Those that had a plan and got something else."""
+        return tuple(one for one in self.planned if not one.is_as_planned)
+
+    def told(self) -> str:
+        """One line for people."""
+        n_planned, n_astray = len(self.planned), len(self.astray)
+        kept = f"{n_planned - n_astray} of {n_planned} planned containers got their plan"
+        unplanned = len(self.containers) - n_planned
+        failed = f"pods failed: {dict(self.failures) or 'none'}"
+        ran = Counter(one.node for one in (*self.containers, *self.simulated))
+        return f"{kept}; {unplanned} without a plan; {failed}; containers: {dict(ran)}"
+
+
+@dataclass
+class LoopRecord:
+    """Watches pods and kubelets from threads of its own, inside a `with` block."""
+
+    control_plane: ControlPlane
+    nodes: Sequence[KubeletNode]
+    pods: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Every pod by uid, as it was last."""
+    shared: list[str] = field(default_factory=list)
+    _held: dict[tuple[str, str, str], set[tuple[str, ...]]] = field(default_factory=dict)
+    _seen: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    _ends: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._threads = [threading.Thread(target=self._follow)]
+        self._threads += [threading.Thread(target=self._sample, args=(one,)) for one in self.nodes]
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        self._ends.set()
+        for thread in self._threads:
+            thread.join()
+
+    def verdict(self) -> Verdict:
+        """Judge what was seen so far; logs are read as pods end, so nothing is missed."""
+        failures: Counter[str] = Counter()
+        containers: list[ContainerRecord] = []
+        for pod in self.pods.values():
+            status = pod["status"]
+            if status.get("phase") == "Failed":
+                failures[_why(status)] += 1
+            if status.get("phase") == "Succeeded":
+                containers += self._containers(pod)
+        real = {node.name for node in self.nodes}
+        return Verdict(
+            containers=tuple(one for one in containers if one.node in real),
+            simulated=tuple(one for one in containers if one.node not in real),
+            failures=failures,
+            shared=tuple(self.shared),
+        )
+
+    def _containers(self, pod: Mapping[str, Any]) -> Iterable[ContainerRecord]:
+        text = pod["metadata"].get("annotations", {}).get(names.PLAN)
+        planned = {one.name: one.ids for one in decode_plan(text).containers} if text else {}
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        for container, is_init, size in _asking(pod):
+            own = self._held.get((pod["spec"]["nodeName"], name, container), {()})
+            if len(own) != 1:
+                self.shared.append(f"{name}/{container} changed hands: {sorted(own)}")
+            yield ContainerRecord(
+                node=pod["spec"]["nodeName"],
+                pod=name,
+                container=container,
+                is_init=is_init,
+                size=size,
+                planned=tuple(sorted(planned.get(container, ()))),
+                held=None if is_init else next(iter(own)),
+                seen=self._seen.get((uid, container), ()),
+            )
+
+    def _follow(self) -> None:
+        """Keep every pod as it was last, over API servers that come and go."""
+        while not self._ends.is_set():
+            try:
+                listed = self.control_plane.client.get(PODS).raise_for_status()
+                for pod in listed.json()["items"]:
+                    self._take(pod)
+                version = listed.json()["metadata"]["resourceVersion"]
+                self._watch(version)
+            except httpx.HTTPError:
+                self._ends.wait(_RETRY_S)
+
+    def _watch(self, version: str) -> None:
+        # Short, so that the end of the block is noticed.
+        query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "2"}
+        with self.control_plane.client.stream("GET", PODS, params=query) as answer:
+            for line in answer.iter_lines():
+                event = json.loads(line)
+                if event["type"] in {"ADDED", "MODIFIED"}:
+                    self._take(event["object"])
+                elif event["type"] == "ERROR":
+                    return
+
+    def _take(self, pod: dict[str, Any]) -> None:
+        meta = pod["metadata"]
+        self.pods[meta["uid"]] = pod
+        if not has_ended(pod) or pod["status"]["phase"] == "Failed":
+            return
+        node = next((one for one in self.nodes if one.name == pod["spec"].get("nodeName")), None)
+        if node is None:
+            return
+        for container, _, _ in _asking(pod):
+            if (meta["uid"], container) not in self._seen:
+                told = node.given(pod, container)["environment"].get(VARIABLE, "")
+                ids = tuple(sorted(filter(None, told.split(","))))
+                self._seen[meta["uid"], container] = ids
+
+    def _sample(self, node: KubeletNode) -> None:
+        for number in count():
+            if self._ends.wait(_SAMPLE_EVERY_S):
+                return
+            self._find_shared(node)
+            for pod in list(self.pods.values()):
+                if pod["spec"].get("nodeName") != node.name or has_ended(pod):
+                    continue
+                name = pod["metadata"]["name"]
+                if number % _AGAIN_EVERY == 0 or not self._is_known(pod):
+                    self._ask(node, name)
+
+    def _is_known(self, pod: Mapping[str, Any]) -> bool:
+        name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+        keeping = [container for container, is_init, _ in _asking(pod) if not is_init]
+        return all((node, name, container) in self._held for container in keeping)
+
+    def _ask(self, node: KubeletNode, pod: str) -> None:
+        try:
+            held = held_by(node, pod)
+        except grpc.RpcError:
+            return  # it has gone; the kubelet is being restarted, or has been asked too much
+        for container, ids in held.items():
+            self._held.setdefault((node.name, pod, container), set()).add(ids)
+
+    def _find_shared(self, node: KubeletNode) -> None:
+        try:
+            entries = read_checkpoint(node.checkpoint.read_bytes())
+        except FileNotFoundError:
+            return  # nothing was ever given out
+        owners: dict[str, str] = {}
+        for entry in entries:
+            pod = self.pods.get(entry.uid)
+            if pod is None or (entry.container, True) in {one[:2] for one in _asking(pod)}:
+                continue  # plain init containers hand on what they had
+            owner = f"{pod['metadata']['name']}/{entry.container}"
+            for one in entry.ids:
+                if (other := owners.setdefault(one, owner)) != owner:
+                    self.shared.append(f"{one} on {node.name}: {other} and {owner}")
+
+
+def _why(status: Mapping[str, Any]) -> str:
+    if "reason" in status:
+        return str(status["reason"])
+    told = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+    ends = [one["state"]["terminated"] for one in told if "terminated" in one.get("state", {})]
+    return ", ".join(one.get("reason", "?") for one in ends if one["exitCode"]) or "?"
+
+
+def _asking(pod: Mapping[str, Any]) -> Iterable[tuple[str, bool, int]]:
+    """Containers with GPUs: name, whether it is an init container, how many."""
+    for one in pod["spec"].get("initContainers") or ():
+        size = int((one.get("resources", {}).get("limits") or {}).get(RESOURCE, 0))
+        if size:
+            yield one["name"], one.get("restartPolicy") != "Always", size
+    for one in pod["spec"]["containers"]:
+        size = int((one.get("resources", {}).get("limits") or {}).get(RESOURCE, 0))
+        if size:
+            yield one["name"], False, size

@@ -1,0 +1,89 @@
+"""Who the agents of a test are: deploy/plugin's account, with a token of a pod on the node.
+
+What it answers: a kubeconfig with such a token and nothing else. Rights, policies, the names of
+account and namespace are what deploy/ says. It takes the kubelet's place only where a kubelet would
+ask for the pod's token: the token lives longer than the tests, so that nobody has to renew it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from tests.cluster.control.control_plane import CommandFailed
+from tests.cluster.control.credentials import kubeconfig
+from tests.cluster.control.manifests import DEPLOY, await_so, documents, pod_spec
+from tests.cluster.node.real_pods import real_container, real_pod_spec
+from topology.model import names
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cluster.control.control_plane import ControlPlane
+
+__all__ = ["agent_kubeconfig", "deploy_agent"]
+
+_DAEMONSET = "plugin/daemonset.yaml"
+_NAMESPACE: str = documents(_DAEMONSET)[0]["metadata"]["namespace"]
+_ACCOUNT: str = pod_spec(_DAEMONSET)["serviceAccountName"]
+_TOKEN_LIFE_S = 24 * 3600
+_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+def deploy_agent(plane: ControlPlane) -> None:
+    """Apply deploy/plugin, and wait until rights and policies are in force.
+
+    From then on nobody but a node's own agent writes its annotations, the admin neither. No agent
+    starts by this: test clusters have no DaemonSet controller.
+    """
+    plane.kubectl("apply", "-k", str(DEPLOY / "plugin"))
+    await_so(partial(_is_guarded, plane), "policies of deploy/plugin")
+    await_so(partial(_has_rights, plane), "rights of deploy/plugin")
+
+
+def agent_kubeconfig(plane: ControlPlane, node: str) -> Path:
+    """Put a pod of the agent's account on the node, and write a kubeconfig with its token."""
+    pod = {
+        "metadata": {"generateName": f"{_ACCOUNT}-"},
+        "spec": real_pod_spec(
+            [real_container("plugin")], nodeName=node, serviceAccountName=_ACCOUNT
+        ),
+    }
+    made = _post(plane, f"/api/v1/namespaces/{_NAMESPACE}/pods", pod)["metadata"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": made["name"], "uid": made["uid"]}
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": _TOKEN_LIFE_S, "boundObjectRef": owner},
+    }
+    path = f"/api/v1/namespaces/{_NAMESPACE}/serviceaccounts/{_ACCOUNT}/token"
+    token = str(_post(plane, path, request)["status"]["token"])
+    file = plane.folder / f"{made['name']}.kubeconfig"
+    file.touch(mode=0o600)
+    file.write_text(kubeconfig(plane.url, plane.authority.certificate, token), encoding="utf-8")
+    return file
+
+
+def _is_guarded(plane: ControlPlane) -> bool:
+    """Whether the admin is refused to say what a node's GPUs are."""
+    forged = {"metadata": {"name": "forged", "annotations": {names.TOPOLOGY: "forged"}}}
+    answer = plane.client.post("/api/v1/nodes", json=forged, params={"dryRun": "All"})
+    return answer.status_code == httpx.codes.FORBIDDEN
+
+
+def _has_rights(plane: ControlPlane) -> bool:
+    asked = {
+        "user": f"system:serviceaccount:{_NAMESPACE}:{_ACCOUNT}",
+        "resourceAttributes": {"verb": "patch", "resource": "nodes"},
+    }
+    return bool(_post(plane, _REVIEWS, {"spec": asked})["status"]["allowed"])
+
+
+def _post(plane: ControlPlane, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    answer = plane.client.post(path, json=body)
+    if answer.is_error:
+        msg = f"{path}: {answer.status_code}: {answer.text[:500]}"
+        raise CommandFailed(msg)
+    return dict(answer.json())

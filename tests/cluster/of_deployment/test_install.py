@@ -1,0 +1,187 @@
+"""docs/install.md: what a reader copies does what the page says, on a real API server."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import ssl
+import subprocess
+
+import pytest
+import yaml
+
+from extender.http.tls import Certificates, TlsFiles
+from tests.cluster.control.control_plane import ControlPlane
+from tests.cluster.control.manifests import (
+    DEPLOY,
+    NAMESPACE,
+    Mode,
+    await_so,
+    install,
+    render,
+    scheduler_name_folder,
+    send_gpu_pods,
+)
+from tests.docs.markdown import ROOT, blocks
+
+pytestmark = pytest.mark.cluster
+
+PAGE = ROOT / "docs" / "install.md"
+DRY_RUN = {"dryRun": "All"}
+SERVICE = f"coterie-extender.{NAMESPACE}.svc"
+
+
+def block(language, containing):
+    """The one code block of the page in that language with these words in it."""
+    (found,) = [
+        one.text for one in blocks(PAGE) if one.language == language and containing in one.text
+    ]
+    return found
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A reader's folder with a copy of deploy/ in it."""
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    return tmp_path
+
+
+@pytest.fixture
+def reader(control_plane, copy):
+    """Run a block of the page in the reader's folder, with kubectl at hand."""
+    programs = copy / "bin"
+    programs.mkdir()
+    (programs / "kubectl").symlink_to(control_plane.binaries.kubectl)
+    environment = {
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(copy),
+        "KUBECONFIG": str(control_plane.admin),
+    }
+
+    def run(text):
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", text],
+            cwd=copy,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_own_kustomization_sets_the_images(binaries, copy):
+    """Both images come from where the reader says, in every container."""
+    (copy / "kustomization.yaml").write_text(block("yaml", "newName"), encoding="utf-8")
+    images = {
+        container["image"]
+        for one in render(binaries.kubectl, copy)
+        if one["kind"] == "Deployment"
+        for container in one["spec"]["template"]["spec"]["containers"]
+    }
+    assert images == {
+        "registry.example/coterie/extender:1.0",
+        "registry.example/kube-scheduler:v1.36.3",
+    }
+
+
+def test_one_command_changes_the_resource(copy):
+    """Configuration, settings and policy must agree: none may be left behind."""
+    text = next(
+        line for line in PAGE.read_text(encoding="utf-8").splitlines() if "xargs sed" in line
+    )
+    files = naming(DEPLOY, "nvidia.com/gpu")
+    agents = {one for one in files if one.parts[0].startswith("plugin")}
+    subprocess.run(["bash", "-euc", text], cwd=copy, check=True, timeout=30)
+    assert naming(copy / "deploy", "amd.com/gpu") == files - agents
+    assert naming(copy / "deploy", "nvidia.com/gpu") == agents
+    assert len(files - agents) == 7
+
+
+def naming(folder, resource):
+    """The manifests that name a resource."""
+    return {
+        one.relative_to(folder) for one in folder.rglob("*.yaml") if resource in one.read_text()
+    }
+
+
+def test_certificates_are_what_both_sides_need(reader, copy, control_plane):
+    """Secrets that the two Deployments mount, of certificates with which each trusts the other."""
+    reader(block("bash", "openssl"))
+    folders = {}
+    for name in ("extender", "scheduler"):
+        secret = control_plane.client.get(
+            f"/api/v1/namespaces/{NAMESPACE}/secrets/coterie-{name}-tls"
+        ).json()
+        folders[name] = copy / name
+        folders[name].mkdir()
+        for key, value in secret["data"].items():
+            (folders[name] / key).write_bytes(base64.b64decode(value))
+    files = folders["extender"]
+    server = Certificates(TlsFiles(files / "tls.crt", files / "tls.key", files / "ca.crt")).server
+    for name, folder in folders.items():
+        client = ssl.create_default_context(cafile=folder / "ca.crt")
+        client.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+        assert shake_hands(client, server) == ((("commonName", f"coterie-{name}"),),)
+
+
+def shake_hands(client, server):
+    """Let two TLS contexts shake hands in memory; whose certificate the client showed."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname=SERVICE),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    waiting = list(ends)
+    for _ in range(10):
+        for end in list(waiting):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            waiting.remove(end)
+    assert not waiting
+    shown = ends[1].getpeercert()
+    assert shown is not None
+    return shown["subject"]
+
+
+def test_the_pod_to_try_with_is_one(control_plane):
+    """The reader's first pod must not be refused by what he has just installed."""
+    pod = yaml.safe_load(block("yaml", "try-coterie"))
+    install(control_plane, Mode.SECOND_SCHEDULER)
+    answer = control_plane.client.post("/api/v1/namespaces/default/pods", json=pod, params=DRY_RUN)
+    assert answer.status_code == 201, answer.text
+
+
+def test_what_is_removed_is_gone(binaries, tmp_path):
+    """After removal nothing of Coterie stands in anybody's way."""
+    *_, text = (one.text for one in blocks(PAGE) if "kubectl delete -k" in one.text)
+    served = scheduler_name_folder(binaries.minor)
+    text = text.replace("deploy/scheduler-name\n", f"deploy/{served}\n")
+    commands = [line.split()[1:] for line in text.splitlines()]
+    forged = {
+        "metadata": {"name": "p", "annotations": {"coterie.gpu/plan": "x", "coterie.gpu/y": "z"}},
+        "spec": {"containers": [{"name": "main", "image": "none"}]},
+    }
+    with ControlPlane(binaries, tmp_path) as plane:
+        install(plane, Mode.SECOND_SCHEDULER)
+        send_gpu_pods(plane)
+        for command in commands:
+            *options, folder = command
+            plane.kubectl(*options, str(ROOT / folder), "--ignore-not-found", "--wait=false")
+
+        def is_free():
+            answer = plane.client.post(
+                "/api/v1/namespaces/default/pods", json=forged, params=DRY_RUN
+            )
+            return answer.status_code == 201
+
+        await_so(is_free, "policies are gone")
+        roles = plane.kubectl("get", "clusterroles,clusterrolebindings", "-o", "name")
+        assert "coterie" not in roles

@@ -1,0 +1,78 @@
+"""What users read of Coterie's decisions: Events on pods and nodes, and `explain`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from extender.embedded import parse_cluster
+from tests.cluster.fleet.stage import Cast, play, start_cast
+from tests.cluster.fleet.workload import make_pod, pod_path
+from topology.annotations import decode_plan, pod_keys
+from topology.model import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.control.control_plane import ControlPlane
+
+pytestmark = pytest.mark.cluster
+
+SOON_S = 30.0
+
+
+@pytest.fixture
+def cast(control_plane: ControlPlane) -> Iterator[Cast]:
+    """Extender and scheduler side by side, which tell of everything."""
+    made = start_cast(control_plane, "--events", "all")
+    yield made
+    made.stop()
+
+
+def test_users_read_what_happened(cast):
+    """In `kubectl describe` of the pod and of the node, and by `explain`."""
+
+    async def described(kind: str, name: str, *parts: str) -> str:
+        async with asyncio.timeout(SOON_S):
+            while True:
+                text: str = await asyncio.to_thread(
+                    cast.control_plane.kubectl, "describe", kind, name
+                )
+                if all(part in text for part in parts):
+                    return text
+                await asyncio.sleep(0.2)
+
+    async def main() -> None:
+        async with play(cast, parse_cluster("1x dgx-1-v100")) as played:
+            (node,) = played.nodes
+            await played.create(make_pod("grouped", 2, annotations={pod_keys.GROUP: "g"}))
+            (pod,) = await played.bound("grouped")
+            assert pod.plan is not None
+            (placed,) = decode_plan(pod.plan).containers
+            text = await described("pod", "grouped", "GpusPlaced", "UnsupportedGpuRequest")
+            assert ", ".join(placed.ids) in text
+            told = await asyncio.to_thread(explain, cast.extender.url, "default/grouped")
+            assert told["bound"]["node"] == node.name
+            broken = {"metadata": {"annotations": {names.TOPOLOGY: "{"}}}
+            await played.api.patch(f"/api/v1/nodes/{node.name}", broken)
+            await described("node", node.name, "GpuNodeProblem")
+            await played.api.delete(pod_path("grouped"), grace_s=0)
+
+    asyncio.run(main())
+
+
+def explain(url: str, pod: str) -> Any:
+    """What the command line prints about a pod of the cluster."""
+    done = subprocess.run(
+        [sys.executable, "-m", "extender", "explain", pod, "--url", url],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return json.loads(done.stdout)

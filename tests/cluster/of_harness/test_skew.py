@@ -1,0 +1,41 @@
+"""One program's wall clock jumps; its monotonic clock and everybody else's go on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.cluster.control.skew import set_offset, skewed
+
+pytestmark = pytest.mark.cluster
+
+TELL = """
+import datetime, time
+print(time.time(), time.time_ns() / 1e9, datetime.datetime.now(datetime.UTC).timestamp())
+print(time.monotonic())
+"""
+
+
+@pytest.mark.parametrize("offset_s", [0.0, 3600.0, -3600.0])
+def test_every_wall_clock_of_the_program_is_off_by_as_much(tmp_path, offset_s):
+    """Whatever the program asks, it is told the same time; the monotonic clock is the machine's."""
+    environment = skewed(tmp_path / "clock")
+    set_offset(tmp_path / "clock", offset_s)
+    before_s, begun_s = time.time(), time.monotonic()
+    told = subprocess.run(
+        [sys.executable, "-c", TELL],
+        env=dict(os.environ) | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    ).stdout
+    walls, monotonic = (list(map(float, line.split())) for line in told.splitlines())
+    assert len(walls) == 3
+    for wall in walls:
+        assert before_s <= wall - offset_s <= time.time()
+    assert begun_s <= monotonic[0] <= time.monotonic()

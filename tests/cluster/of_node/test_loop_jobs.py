@@ -1,0 +1,121 @@
+"""The loop closed: extender, scheduler, two real kubelets and the agent, under bursts of Jobs.
+
+Extender and agents have the rights of deploy/ and no more. What the extender planned, what the
+kubelets say they gave, and what the programs in the containers find in their environment are three
+witnesses that do not know of each other.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from extender.embedded import parse_cluster
+from tests.cluster.loop.loop_jobs import JobMix
+from tests.cluster.loop.loop_stage import loop_stage
+from tests.cluster.node.stub_plugin import StubPlugin
+from topology.model import decode_topology, names
+
+pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
+
+N_JOBS = 300
+BURST = 80
+SIMULATED = parse_cluster(
+    "2x dgx-1-v100, 1x dgx-h100, 1x hgx-h200, 1x summit, 1x 4x-a100-sxm, 1x 8x-a6000-bridged, "
+    "1x 8x-l4"
+)
+"""Eight nodes beside the two real ones, of other makes but for two."""
+N_REAL = 100
+"""So many containers with a plan must have run on the real ones."""
+N_ALONE = 30
+N_KILLED = 60
+REFUSALS = {"UnexpectedAdmissionError", "TopologyAffinityError"}
+"""Why a kubelet refuses a pod for its devices."""
+CUT_OFF = {"StartError", "ContainerStatusUnknown"}
+"""What becomes of a container whose kubelet is killed while it has the runtime start it, in the
+words of containerd (internal/cri/server/helpers.go, 2.2) and of pkg/kubelet/container."""
+
+
+@pytest.fixture(scope="module")
+def stage(control_plane, node_tools):
+    """Two nodes."""
+    with loop_stage(control_plane, node_tools, ["left", "right"]) as running:
+        yield running
+
+
+def test_every_container_gets_what_was_planned(stage):
+    """The promise of it all: the set that was scored is the set that is allocated.
+
+    Simulated nodes have no kubelet that could go its own way: their Jobs have plans and complete.
+    """
+    stage.start_agents()
+    before = [stage.annotation(node, names.DEVICES) for node in stage.nodes]
+    with stage.beside(SIMULATED) as simulated:
+        verdict = stage.run(JobMix(N_JOBS, seed=1, prefix="job"), burst=BURST)
+    assert verdict.failures == {}
+    assert verdict.shared == ()
+    assert verdict.astray == ()
+    assert len(verdict.planned) == len(verdict.containers) >= N_REAL
+    there = {node.name: set(node.ids) for node in simulated}
+    assert {one.node for one in verdict.simulated} == there.keys()
+    for one in verdict.simulated:
+        assert len(one.planned) == one.size
+        assert set(one.planned) <= there[one.node]
+    assert len(verdict.containers) + len(verdict.simulated) >= N_JOBS
+    assert before == [stage.annotation(node, names.DEVICES) for node in stage.nodes]
+    assert stage.reported() == set()
+
+
+def test_without_a_word_from_the_plugin_the_kubelet_goes_its_own_way(stage):
+    """What the same Jobs get where nobody answers GetPreferredAllocation, as beside other plugins.
+
+    The agent only reports; a plugin without preferences serves the same GPUs.
+    """
+    stage.start_agents("--mode=reporter", name="reporter")
+    with ExitStack() as stack:
+        for node in stage.nodes:
+            stage.until(lambda node=node: stage.annotation(node, names.TOPOLOGY) is not None)
+            gpus = decode_topology(stage.annotation(node, names.TOPOLOGY)).gpus
+            stack.enter_context(StubPlugin(node, dict.fromkeys(str(gpu.uuid) for gpu in gpus)))
+        stage.until_known()
+        verdict = stage.run(JobMix(N_ALONE, seed=1, prefix="alone"))
+    assert verdict.shared == ()
+    assert verdict.astray != ()
+
+
+def test_jobs_complete_while_everything_is_killed(stage):
+    """Agents, kubelets and extender by SIGKILL: no GPU has two holders, and every Job completes."""
+    chance = random.Random(3)  # noqa: S311 - repeatable
+    stage.start_agents()
+    ends = threading.Event()
+    kills = []
+
+    def kill():
+        while not ends.wait(chance.uniform(2, 6)):
+            node = chance.choice(stage.nodes)
+            what = chance.choice(("agent", "agent", "kubelet", "extender"))
+            kills.append(what)
+            if what == "kubelet":
+                node.restart_kubelet()
+                continue
+            agent, extender = stage.agents[node.name].program, stage.cast.extender
+            program = agent if what == "agent" else extender
+            program.kill()
+            time.sleep(chance.uniform(0, 2))
+            program.start()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        verdict = stage.run(JobMix(N_KILLED, seed=2, prefix="kill"))
+    finally:
+        ends.set()
+        killer.join()
+    print({what: kills.count(what) for what in kills})  # noqa: T201 - what was done
+    assert verdict.shared == ()
+    assert set(verdict.failures) <= REFUSALS | CUT_OFF
+    assert stage.untold(verdict.astray) == []

@@ -1,0 +1,171 @@
+"""The control plane's programs, built from their Go modules and kept in a cache.
+
+What it answers: where etcd, kube-apiserver, kube-scheduler and the others lie, building them when
+they are not there yet. The cache is outside the checkout, one folder per content: go.mod, go.sum,
+flags and Go's version (see `cache`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.cluster.control.processes import tethered
+from tests.cluster.programs.cache import cache_folder, made_once
+from tests.cluster.programs.toolchain import find_go, go_environment
+from tests.cluster.programs.versions import CONTAINERD, ETCD, WORKLOAD, kubernetes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.cluster.programs.toolchain import Go
+    from tests.cluster.programs.versions import GoModule
+
+__all__ = ["Binaries", "BuildFailed", "NodePrograms", "binaries", "node_programs"]
+
+_PROGRESS_EVERY_S = 15.0
+_TAIL_BYTES = 4000
+
+
+class BuildFailed(Exception):
+    """Go could not build a module; the message holds the end of what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """The programs of one Kubernetes minor, and etcd."""
+
+    minor: str
+    version: str
+    etcd: Path
+    kube_apiserver: Path
+    kube_controller_manager: Path
+    kube_scheduler: Path
+    kubectl: Path
+    kubelet: Path
+
+
+def binaries(minor: str, say: Callable[[str], None] | None = None) -> Binaries:
+    """The programs of a Kubernetes minor, built if they are not in the cache.
+
+    `say` gets progress in sentences; by default they go to standard error. Raises `BuildFailed`,
+    `ToolchainMissing`, `UnknownVersion`.
+    """
+    say = say or _say
+    module = kubernetes(minor)
+    components = _built(module, say)
+    return Binaries(
+        minor=minor,
+        version=module.version,
+        etcd=_built(ETCD, say) / "etcd",
+        kube_apiserver=components / "kube-apiserver",
+        kube_controller_manager=components / "kube-controller-manager",
+        kube_scheduler=components / "kube-scheduler",
+        kubectl=components / "kubectl",
+        kubelet=components / "kubelet",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NodePrograms:
+    """What a real kubelet needs, beside itself and runc, to run containers."""
+
+    containerd: Path
+    ctr: Path
+    workload: Path
+    """The one program in the containers' image."""
+
+
+def node_programs(say: Callable[[str], None] | None = None) -> NodePrograms:
+    """The programs around a real kubelet; progress and errors as `binaries`."""
+    say = say or _say
+    containerd = _built(CONTAINERD, say)
+    return NodePrograms(
+        containerd=containerd / "containerd",
+        ctr=containerd / "ctr",
+        workload=_built(WORKLOAD, say) / "workload",
+    )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 - progress of a build is for people
+
+
+def _built(module: GoModule, say: Callable[[str], None]) -> Path:
+    go = find_go(module.go, say)
+    folder = cache_folder() / f"{module.folder.name}-{_key(module, go)}"
+    return made_once(folder, partial(_build, module, go, say=say), say)
+
+
+def _key(module: GoModule, go: Go) -> str:
+    content = hashlib.sha256()
+    for source in module.sources:
+        content.update(source.read_bytes())
+    content.update(repr((sorted(module.packages.items()), module.link_flags, go.told)).encode())
+    return content.hexdigest()[:16]
+
+
+def _build(module: GoModule, go: Go, folder: Path, *, say: Callable[[str], None]) -> None:
+    what = f"{', '.join(module.packages)} {module.version}"
+    say(f"building {what} with Go {go.told}; a first build takes minutes")
+    began = time.monotonic()
+    (only, *others) = module.packages
+    target = f"{folder}/" if others else str(folder / only)
+    _go(
+        go,
+        [
+            *("build", "-v", "-trimpath", "-ldflags", module.link_flags, "-o", target),
+            *module.packages.values(),
+        ],
+        module.folder,
+        say,
+    )
+    missing = [name for name in module.packages if not (folder / name).is_file()]
+    if missing:
+        msg = f"go build of {what} left out {', '.join(missing)}"
+        raise BuildFailed(msg)
+    say(f"built {what} in {time.monotonic() - began:.0f} s")
+
+
+def _go(go: Go, arguments: list[str], cwd: Path, say: Callable[[str], None]) -> None:
+    """Run Go in a process group of its own, so that its compilers end with it."""
+    began = time.monotonic()
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            tethered([str(go.path), *arguments]),
+            cwd=cwd,
+            env=go_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        )
+        try:
+            while process.poll() is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_PROGRESS_EVERY_S)
+                    break
+                # `go build -v` tells the name of each package as it is compiled.
+                n_lines = os.pread(output.fileno(), 1 << 24, 0).count(b"\n")
+                say(f"  {time.monotonic() - began:.0f} s, {n_lines} packages fetched or compiled")
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if process.returncode != 0:
+            output.seek(0)
+            tail = output.read()[-_TAIL_BYTES:].decode(errors="replace")
+            msg = (
+                f"go {' '.join(arguments)}\nin {cwd} ended with code {process.returncode}:\n{tail}"
+            )
+            raise BuildFailed(msg)

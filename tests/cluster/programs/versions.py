@@ -1,0 +1,154 @@
+"""Which versions of Kubernetes and etcd the test clusters have, and where their modules are pinned.
+
+What it answers: the pinned Go module of a Kubernetes minor, which programs it makes, and what its
+API server must be told so that both versions offer what Coterie's manifests use. The one place
+that says a patch release is the module's own go.mod.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = [
+    "CONTAINERD",
+    "DEFAULT_MINOR",
+    "ETCD",
+    "MINORS",
+    "VARIABLE",
+    "WORKLOAD",
+    "GoModule",
+    "UnknownVersion",
+    "api_server_flags",
+    "chosen_minor",
+    "kubernetes",
+]
+
+MINORS = ("1.36", "1.35")
+"""The first is the default; `make test-versions` runs the others."""
+
+DEFAULT_MINOR = MINORS[0]
+VARIABLE = "COTERIE_KUBERNETES"
+
+_FOLDER = Path(__file__).parents[1] / "modules"
+_COMPONENTS = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubectl",
+    "kubelet",
+)
+
+
+class UnknownVersion(Exception):
+    """No module is pinned for that Kubernetes version."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoModule:
+    """A folder with go.mod and go.sum, and the programs to build from what it requires."""
+
+    folder: Path
+    main: str | None
+    """Path of the required module that the programs belong to; None where they are our own."""
+    packages: dict[str, str]
+    """Each program's package, by the file name that it gets."""
+    stamps: bool
+    """Whether the programs are to be told their version when they are linked."""
+
+    @property
+    def version(self) -> str:
+        """The required version, `v1.36.3`; of our own there is only one."""
+        if self.main is None:
+            return "of this checkout"
+        return self._find(rf"{re.escape(self.main)} (v\S+)")
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """The files that say what is built; the module cache holds the rest."""
+        pins = (self.folder / "go.mod", self.folder / "go.sum")
+        return (*(pin for pin in pins if pin.exists()), *sorted(self.folder.glob("*.go")))
+
+    @property
+    def go(self) -> tuple[int, ...]:
+        """The least version of Go that builds it."""
+        return tuple(int(part) for part in self._find(r"go ([0-9.]+)").split("."))
+
+    @property
+    def link_flags(self) -> str:
+        """What the linker is told: no symbols, and the version that the programs report."""
+        flags = ["-s", "-w"]
+        if self.stamps:
+            major, minor, _ = self.version.removeprefix("v").split(".")
+            told = {
+                "gitVersion": self.version,
+                "gitMajor": major,
+                "gitMinor": minor,
+                "gitTreeState": "clean",
+            }
+            for name, value in told.items():
+                flags += ["-X", f"k8s.io/component-base/version.{name}={value}"]
+        return " ".join(flags)
+
+    def _find(self, pattern: str) -> str:
+        text = (self.folder / "go.mod").read_text(encoding="utf-8")
+        found = re.search(rf"^\s*(?:require )?{pattern}", text, re.MULTILINE)
+        assert found is not None, f"{self.folder / 'go.mod'} has no line {pattern!r}"
+        return found[1]
+
+
+ETCD = GoModule(
+    folder=_FOLDER / "etcd-3.6",
+    main="go.etcd.io/etcd/server/v3",
+    packages={"etcd": "go.etcd.io/etcd/server/v3"},
+    stamps=False,
+)
+CONTAINERD = GoModule(
+    folder=_FOLDER / "containerd-2.2",
+    main="github.com/containerd/containerd/v2",
+    packages={
+        name: f"github.com/containerd/containerd/v2/cmd/{name}"
+        for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+    },
+    stamps=False,
+)
+"""Not the distributions': Debian 12's knows no CDI, and kubelets drop it after 1.36."""
+
+WORKLOAD = GoModule(
+    folder=_FOLDER / "workload", main=None, packages={"workload": "."}, stamps=False
+)
+"""What the containers on a real kubelet run."""
+
+
+def kubernetes(minor: str) -> GoModule:
+    """The module of a Kubernetes minor (`1.36`); raises `UnknownVersion`."""
+    if minor not in MINORS:
+        msg = f"Kubernetes {minor!r} is not pinned here, expected one of {', '.join(MINORS)}"
+        raise UnknownVersion(msg)
+    return GoModule(
+        folder=_FOLDER / f"kubernetes-{minor}",
+        main="k8s.io/kubernetes",
+        packages={name: f"k8s.io/kubernetes/cmd/{name}" for name in _COMPONENTS},
+        stamps=True,
+    )
+
+
+def chosen_minor() -> str:
+    """The Kubernetes minor that the environment asks for, else the default."""
+    return os.environ.get(VARIABLE) or DEFAULT_MINOR
+
+
+def api_server_flags(minor: str) -> tuple[str, ...]:
+    """What the API server of that minor needs beyond its defaults.
+
+    MutatingAdmissionPolicy is on and v1 from 1.36, before that off and v1beta1
+    (k8s.io/apiserver@v0.36.3/pkg/features/kube_features.go:443-447).
+    """
+    if minor == "1.35":
+        return (
+            "--feature-gates=MutatingAdmissionPolicy=true",
+            "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
+        )
+    return ()
