@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from topology.annotations import POD_KEYS, pod_keys
+from topology.annotations import POD_KEYS
 from topology.cli import commands
 from topology.importers import FileFormat
 from topology.model import (
@@ -24,8 +24,6 @@ from topology.model import (
 from topology.program import version
 from topology.recordings import load_recording, recording_names
 
-NODES_AND_GROUPS = {pod_keys.PREFER, pod_keys.GROUP}
-"""Annotations that choose no set of one machine, so that the command line has no option."""
 SMI = """\
         GPU0    GPU1    GPU2    GPU3    CPU Affinity    NUMA Affinity
 GPU0     X      NV4     SYS     SYS     0-15    0
@@ -57,15 +55,17 @@ def bridged(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("key", [k for k in POD_KEYS if k.name not in NODES_AND_GROUPS])
-def test_wishes_have_the_choices_of_their_annotations(run, key):
+def test_wishes_have_the_choices_of_their_annotations(run):
     """What is tried out here is then written on a pod."""
-    option = key.name.removeprefix(names.PREFIX)
     _, printed, _ = run("best", "--help")
-    described = "".join(printed.partition(f"--{option} ")[2].split())  # wrapped anywhere
-    choices = "|".join(choice.value for choice in key.choices)
-    assert choices in described.partition(">")[0]
-    assert "".join(key.summary.split()) in described
+    options = {key.name.removeprefix(names.PREFIX): key for key in POD_KEYS}
+    offered = {name for name in options if f"--{name} " in printed}
+    assert offered == {"affinity", "policy", "min-bandwidth", "nic"}
+    for name in offered:
+        described = "".join(printed.partition(f"--{name} ")[2].split())  # wrapped anywhere
+        choices = "|".join(choice.value for choice in options[name].choices)
+        assert choices in described.partition(">")[0]
+        assert "".join(options[name].summary.split()) in described
 
 
 # --- Commands -----------------------------------------------------------------------------------
