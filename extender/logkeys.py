@@ -14,13 +14,14 @@ __all__ = [
     "DECISION_LOG_ENDED",
     "DELAY_S",
     "DETAIL",
+    "DISCREPANCY",
     "EFFECTIVE_SETTINGS",
     "EVENT_FAILED",
     "GENERATION",
     "HOLDER",
-    "LEASE_FAULT",
+    "LEASE_ACQUIRED",
+    "LEASE_ERROR",
     "LEASE_LOST",
-    "LEASE_TAKEN",
     "LISTENING",
     "MILLISECONDS",
     "NODE",
@@ -30,7 +31,7 @@ __all__ = [
     "N_REFUSED",
     "N_REPLANS",
     "OBJECT",
-    "OBJECT_UNREAD",
+    "OBJECT_UNREADABLE",
     "OUTCOME",
     "OWN_MILLISECONDS",
     "PLACED_GBYTES_PER_S",
@@ -38,16 +39,15 @@ __all__ = [
     "POD_UID",
     "READY",
     "REASON",
+    "REQUEUED",
+    "REQUEUE_FAILED",
     "SOURCE",
-    "STATE_TOLD",
     "STOPPED",
     "VERB",
-    "WAKE_FAILED",
     "WARNINGS",
-    "WATCH_FAULT",
+    "WATCH_ERROR",
     "WATCH_LISTED",
     "WILL_LIST",
-    "WOKEN",
 ]
 
 # Events.
@@ -58,16 +58,16 @@ STOPPED = "stopped"
 ANSWERED = "answered"
 DECISION_LOG_ENDED = "decision_log_ended"
 WATCH_LISTED = "watch_listed"
-WATCH_FAULT = "watch_fault"
-OBJECT_UNREAD = "object_unread"
-STATE_TOLD = "state_told"
-WOKEN = "woken"
-WAKE_FAILED = "wake_failed"
+WATCH_ERROR = "watch_error"
+OBJECT_UNREADABLE = "object_unreadable"
+DISCREPANCY = "discrepancy"
+REQUEUED = "requeued"
+REQUEUE_FAILED = "requeue_failed"
 EVENT_FAILED = "event_failed"
 ANNOTATION_FAILED = "annotation_failed"
-LEASE_TAKEN = "lease_taken"
+LEASE_ACQUIRED = "lease_acquired"
 LEASE_LOST = "lease_lost"
-LEASE_FAULT = "lease_fault"
+LEASE_ERROR = "lease_error"
 CERTIFICATES_CHANGED = "certificates_changed"
 CERTIFICATES_UNUSABLE = "certificates_unusable"
 

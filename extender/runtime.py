@@ -217,7 +217,7 @@ class LiveExtender:
         notes = tuple(notes_of_effect(effect))
         for note in notes:
             self._log.warning(
-                logkeys.STATE_TOLD,
+                logkeys.DISCREPANCY,
                 **{
                     logkeys.REASON: note.reason.value,
                     logkeys.OBJECT: "/".join(filter(None, (note.about.namespace, note.about.name))),

@@ -1,16 +1,17 @@
 """The agent of a node: its parts, wired and kept running.
 
-What it answers: nothing; `Agent.run` serves the machine to the kubelet and publishes it, until
-cancelled, until the machine offers other resources than it began with, or until `reload`. It
-decides nothing: each part's module says what that part answers.
+`Agent.run` serves the machine to the kubelet and publishes it, until cancelled, until the machine
+offers other resources than at the start, or until `reload`. It decides nothing: each part's module
+says what that part does.
 
-    reader ──thread──▶ HealthWatch ──▶ NodeBooks ◀── ResourceAllocator ◀── kubelet's calls
-                                         │                │
-                      listings ◀─────────┤                └──▶ looks at the kubelet
-                      Reporting ◀────────┘
+    reader ──thread──▶ HealthWatch ──▶ NodeState ◀── ResourceAllocator ◀── kubelet's calls
+                                         │             │        │
+                      DeviceList ◀───────┤             │        └──▶ reads the kubelet
+                      ReportLoop ◀───────┘◀─ triggers ─┘
                           └──▶ Publisher ──▶ own Node
 
-In the mode `reporter` nothing is served; the rest is the same.
+Telemetry only observes: readiness comes from the parts' own state, and a report is triggered by the
+allocator itself. In the mode `reporter` nothing is served; the rest is the same.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from plugin import logkeys
 from plugin.allocation import NodeState, SharingRules
 from plugin.allocator import AllocatorTools, ResourceAllocator
 from plugin.config import Mode
@@ -39,7 +39,6 @@ from plugin.health import HealthBook, HealthTimes, HealthWatch
 from plugin.kubelet import TopologyManagerPoller
 from plugin.machine import take_stock, topology_text
 from plugin.memory import give_back
-from plugin.observe import Witness
 from plugin.prepare_containers import open_access
 from plugin.publish import Publisher, PublisherTools, ReportLoop
 from plugin.rediscovery import Stocktaking
@@ -52,37 +51,36 @@ if TYPE_CHECKING:
     from plugin.deviceplugin import RegistrationChange
     from plugin.kubelet import KubeletView, TopologyManagerSource
     from plugin.machine import Device, MachineReader, MachineReading, Stock, StockRules
-    from plugin.observe import Logger, Metrics
+    from plugin.observe import Telemetry
     from plugin.publish import AnnotationApi
     from topology.annotations import DevicesReport
 
-__all__ = ["Agent", "AgentTools", "Ending"]
+__all__ = ["Agent", "AgentTools", "StopReason"]
 
 BEAT_S = 1.0
-"""Between two signs of life of the loop."""
+"""Between two heartbeats of the event loop."""
 MAX_SILENCE_S = 10.0
-"""A loop that gave none for so long hangs: every call of the kubelet's has a deadline of 1 s."""
+"""A loop without a heartbeat for so long hangs: each call of the kubelet has a deadline of 1 s."""
 
 
-class Ending(Enum):
+class StopReason(Enum):
     """Why an agent ended by itself."""
 
     RELOAD = "reload"
-    """Somebody asked for it."""
-    OTHER_RESOURCES = "other resources"
-    """The machine offers other resources now: each needs a server of its own."""
+    """Settings and machine are to be read again."""
+    RESOURCES_CHANGED = "resources changed"
+    """The machine offers other resources now: each needs its own server."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTools:
-    """What an agent stands on; all of it outlives the agent."""
+    """Dependencies of an agent; all of them outlive it."""
 
     reader: MachineReader
     node_api: AnnotationApi
     kubelet: KubeletView
     kubelet_settings: TopologyManagerSource
-    log: Logger
-    metrics: Metrics
+    telemetry: Telemetry
 
 
 class Agent:
@@ -107,13 +105,15 @@ class Agent:
         sharing = SharingRules(rules.sharing, settings.shared_devices_allocation_policy)
         self._state = NodeState(settings.node, stock, sharing=sharing)
         self._state.topology_manager = settings.topology_manager
-        self._witness = Witness(tools.log, tools.metrics, on_allocated=self._on_allocated)
-        self._publisher = Publisher(PublisherTools(tools.node_api, settings.node, self._witness))
+        telemetry = self._telemetry = tools.telemetry
+        self._publisher = Publisher(
+            PublisherTools(tools.node_api, settings.node, telemetry.write_event)
+        )
         self._report_loop = ReportLoop(
             self._state,
             tools.kubelet,
             publish=self._publish,
-            witness=self._witness,
+            emit=telemetry.report_event,
         )
         # What the reading itself says is wrong is listed so from the beginning.
         faults = {gpu.uuid: gpu.fault for gpu in reading.gpus if gpu.fault is not None}
@@ -124,40 +124,39 @@ class Agent:
         self._watch = HealthWatch(
             tools.reader,
             self,
-            log=self._witness,
+            log=telemetry,
             reading=reading,
             book=known,
             times=HealthTimes(poll_s=settings.health_poll_s),
         )
         self._device_lists = {one.name: DeviceList() for one in stock.inventory.resources}
-        self._phases: dict[str, RegistrationPhase] = {}
-        self._ended: asyncio.Future[Ending] | None = None
+        self._registration = self._make_registration()
+        self._ended: asyncio.Future[StopReason] | None = None
         self._beat_s = time.monotonic()
         self._stocktaking = Stocktaking(
-            reading, rules, prepare=self._open_access, serve=self._serve, log=tools.log
+            reading, rules, prepare=self._open_access, serve=self._serve, log=telemetry.log
         )
-        self._inquiry = TopologyManagerPoller(
-            tools.kubelet_settings, on_told=self._align, on_trouble=self._witness.looked
+        self._poller = TopologyManagerPoller(
+            tools.kubelet_settings, on_settings=self._align, on_error=telemetry.kubelet_read
         )
 
     @property
     def is_serving(self) -> bool:
-        """Whether devices are served, and not only told of."""
+        """Whether devices are served to the kubelet, and not only published."""
         return self._settings.mode is Mode.DEVICE_PLUGIN
 
     def live(self) -> str:
-        """What is wrong with the loop; empty: nothing. May be asked from any thread."""
+        """What is wrong with the event loop; empty: nothing. For any thread."""
         silent_s = time.monotonic() - self._beat_s
-        return f"no sign of life for {silent_s:.0f} s" if silent_s > MAX_SILENCE_S else ""
+        return f"no heartbeat for {silent_s:.0f} s" if silent_s > MAX_SILENCE_S else ""
 
     def ready(self) -> str:
-        """What is missing until the agent does what it is for; empty: nothing. Any thread."""
+        """Why the agent is not ready; empty: it is. For any thread."""
         if self._state.pods is None:
-            return f"no plan can be known: {self._witness.trouble}"
+            return f"pods unknown: {self._state.kubelet_error or 'kubelet not read yet'}"
         if not self.is_serving:
             return "" if self._publisher.is_published else "nothing published yet"
-        done = {RegistrationPhase.REGISTERED, RegistrationPhase.DISABLED}
-        missing = [name for name in self._device_lists if self._phases.get(name) not in done]
+        missing = self._registration.missing
         return f"not registered: {', '.join(missing)}" if missing else ""
 
     @property
@@ -166,16 +165,16 @@ class Agent:
         return self._watch.book
 
     def reload(self) -> None:
-        """End, so that settings and machine are read anew."""
-        self._end(Ending.RELOAD)
+        """End, so that settings and machine are read again."""
+        self._end(StopReason.RELOAD)
 
-    async def run(self) -> Ending:
-        """Work until there is a reason to begin anew, or until cancelled."""
+    async def run(self) -> StopReason:
+        """Run until there is a reason to stop, or until cancelled."""
         self._ended = asyncio.get_running_loop().create_future()
         give_back()
         self._describe()
-        await self._inquiry.ask()
-        await self._report_loop.look()  # which pods are there before any of ours
+        await self._poller.poll()
+        await self._report_loop.refresh()  # the pods that were there before the registration
         self._state.begin_registration()
         self._relist()
         await self._open_access(self._state.stock)
@@ -184,7 +183,7 @@ class Agent:
             self._watch.run(),
             self._publisher.run(),
             self._report_loop.run(),
-            self._registration().run() if self.is_serving else self._follow_kubelet(),
+            self._registration.run() if self.is_serving else self._follow_kubelet(),
         ]
         try:
             async with asyncio.TaskGroup() as group:
@@ -196,7 +195,7 @@ class Agent:
             raise _first_of_ours(errors) from errors
         finally:
             self._stocktaking.stop()
-            self._inquiry.stop()
+            self._poller.stop()
         return ending
 
     # --- HealthView ---
@@ -206,8 +205,8 @@ class Agent:
         return self._state.devices
 
     def see_health(self, unhealthy: Mapping[str, str]) -> None:
-        """List bad devices as such, and report them."""
-        self._tools.log.info(logkeys.DEVICES_CHANGED, **{logkeys.UNHEALTHY: dict(unhealthy)})
+        """List unhealthy devices as such, and report them."""
+        self._telemetry.devices_changed(unhealthy)
         self._state.see_unhealthy(unhealthy)
         self._relist()
         self._report_loop.trigger()
@@ -218,27 +217,30 @@ class Agent:
 
     # --- parts ---
 
-    def _registration(self) -> Registration:
+    def _make_registration(self) -> Registration:
         settings = self._settings
         tools = AllocatorTools(
             self._state,
             self._tools.kubelet,
-            self._witness,
             settings.access_rules,
+            emit=self._telemetry.allocator_event,
+            on_allocated=self._report_loop.trigger,
         )
         servers = [
             ResourceServer(
                 Offer(name, device_list, ResourceAllocator(name, tools)),
                 settings.kubelet_places.folder,
-                on_call=self._witness.called,
+                on_call=self._telemetry.call_answered,
             )
             for name, device_list in self._device_lists.items()
         ]
-        return Registration(servers, settings.kubelet_places.socket, on_change=self._stands)
+        return Registration(
+            servers, settings.kubelet_places.socket, on_change=self._on_registration
+        )
 
     async def _open_access(self, stock: Stock) -> None:
         if self.is_serving:
-            log = self._tools.log
+            log = self._telemetry.log
             self._state.present = await open_access(stock, self._settings, log=log)
 
     async def _beat(self) -> None:
@@ -247,7 +249,7 @@ class Agent:
             await asyncio.sleep(BEAT_S)
 
     async def _follow_kubelet(self) -> None:
-        """In place of registrations: notice a kubelet that started anew by its socket."""
+        """In place of registrations: detect a restarted kubelet by its socket."""
         path = self._settings.kubelet_places.socket
         if path is None:
             return
@@ -258,12 +260,12 @@ class Agent:
             while True:
                 socket_id = await socket.other_than(socket_id)
                 self._state.begin_registration()
-                self._meet_kubelet()
+                self._on_kubelet_restart()
 
     def _serve(self, stock: Stock) -> None:
         """Serve what the machine is now, in place of what it was."""
         if [one.name for one in stock.inventory.resources] != list(self._device_lists):
-            self._end(Ending.OTHER_RESOURCES)
+            self._end(StopReason.RESOURCES_CHANGED)
             return
         self._state.stock = stock
         give_back()
@@ -276,26 +278,21 @@ class Agent:
         if found == self._state.topology_manager:
             return
         self._state.topology_manager = found
-        told = {logkeys.POLICY: found.policy.value, logkeys.SCOPE: found.scope.value}
-        self._tools.log.info(logkeys.TOPOLOGY_MANAGER, **told)
+        self._telemetry.topology_manager(found.policy.value, found.scope.value)
         self._relist()
         self._report_loop.trigger()
 
-    def _stands(self, change: RegistrationChange) -> None:
-        self._witness.stands(change)
-        self._phases[change.resource] = change.phase
+    def _on_registration(self, change: RegistrationChange) -> None:
+        self._telemetry.registration_changed(change)
         if change.phase is RegistrationPhase.LOST:
             self._state.begin_registration()
         elif change.phase is RegistrationPhase.REGISTERED:
-            self._meet_kubelet()
+            self._on_kubelet_restart()
 
-    def _meet_kubelet(self) -> None:
-        """It may be another kubelet than before: set otherwise, on a Node that was made anew."""
-        self._inquiry.begin()
+    def _on_kubelet_restart(self) -> None:
+        """Read again what a restarted kubelet may have changed: its settings and the Node."""
+        self._poller.start()
         self._publisher.refetch()
-        self._report_loop.trigger()
-
-    def _on_allocated(self) -> None:
         self._report_loop.trigger()
 
     def _publish(self, report: DevicesReport, *, keeps_holds: bool) -> None:
@@ -303,7 +300,7 @@ class Agent:
         self._publisher.publish(topology, report, keeps_holds=keeps_holds)
 
     def _relist(self) -> None:
-        """List the devices as they are now; the kubelet hears of a change by itself."""
+        """List the devices as they are now; ListAndWatch sends a change to the kubelet."""
         state = self._state
         for resource in state.stock.inventory.resources:
             listed = [
@@ -316,7 +313,7 @@ class Agent:
             ]
             self._device_lists[resource.name].replace(listed)
             n_unhealthy = sum(not one.is_healthy for one in listed)
-            self._tools.metrics.devices(
+            self._telemetry.devices_listed(
                 resource.name, n_healthy=len(listed) - n_unhealthy, n_unhealthy=n_unhealthy
             )
 
@@ -324,17 +321,15 @@ class Agent:
         stock = self._state.stock
         reading, inventory = stock.reading, stock.inventory
         n_devices = {one.name: len(one.devices) for one in inventory.resources}
-        notes = [*reading.notes, *inventory.notes]
-        told = {logkeys.N_DEVICES: n_devices, logkeys.NOTES: notes}
-        self._tools.log.info(logkeys.MACHINE_READ, **told)
+        self._telemetry.machine_read(n_devices, [*reading.notes, *inventory.notes])
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self, ending: StopReason) -> None:
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(ending)
 
 
 def _first_of_ours(errors: ExceptionGroup[Exception]) -> Exception:
-    """The error that says what is wrong; all of them where it is none of ours."""
+    """The first `PluginError`; all errors where there is none."""
     ours = errors.subgroup(PluginError)
     while ours is not None:
         first = ours.exceptions[0]

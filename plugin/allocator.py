@@ -1,14 +1,13 @@
-"""Answers the kubelet's calls for one resource: whose container it is, and what it gets.
+"""Answers GetPreferredAllocation and Allocate for one resource.
 
-What it answers: GetPreferredAllocation and Allocate, in the order: who asks
-(`plugin.allocation.pod_matching`, by what is known, else by a look at the kubelet), which devices
-(`plugin.allocation.preferred_allocation`), what the container sees of them
-(`plugin.nvidia.container.allocate_response`). It decides none of that itself.
+The steps: find the requesting container (`plugin.allocation.pod_matching`, from what is known, else
+from the kubelet), choose devices (`plugin.allocation.preferred_allocation`), and give the container
+access to them (`plugin.nvidia.container.allocate_response`). Each decision is made there, not here.
 
-An Allocate is checked like a question in which everything is fixed: the kubelet may have taken
-other devices than were answered, or none may have been asked for. So no container of a pod that
-requires something starts on less, none on a device that is known to be bad, and none on one that
-another pod has, of which the kubelet has lost count (`plugin.kubelet.admission_gate`).
+An Allocate is checked like a request in which everything is fixed: the kubelet may have taken other
+devices than were preferred, or not have requested a preference. So no container of a pod that
+requires something starts on less, none on a device that is known to be unhealthy, and none on one
+that another pod holds and that the kubelet has lost count of (`plugin.kubelet.admission_gate`).
 """
 
 from __future__ import annotations
@@ -27,13 +26,14 @@ from plugin.allocation import (
     choose_devices,
     identify,
 )
-from plugin.deviceplugin import CallRefused
+from plugin.deviceplugin import CallRefused, DevicePluginMethod
 from plugin.errors import KubeletError
+from plugin.kubelet import KubeletRead
 from plugin.nvidia.container.allocate_response import grant
 from plugin.nvidia.container.device_nodes import NoAccess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from plugin.allocation import Allocation, NodeState, Requester
     from plugin.kubelet import AdmissionGate, KubeletSnapshot
@@ -42,85 +42,89 @@ if TYPE_CHECKING:
     from plugin.pods import HeldDevices
 
 __all__ = [
-    "AllocationWitness",
+    "AllocationAnswer",
+    "AllocatorEvent",
     "AllocatorTools",
+    "HoldingsReader",
+    "Identification",
     "IdentifiedBy",
-    "KubeletLook",
-    "KubeletWord",
+    "KubeletReader",
     "ResourceAllocator",
 ]
 
 
 class IdentifiedBy(Enum):
-    """How it was found out who asks."""
+    """How the requesting container was found."""
 
     KNOWN = "known"
-    """By what was known already."""
+    """From what was known already."""
     ASKED = "asked"
-    """By a look at the kubelet."""
+    """From the kubelet, read for this request."""
     AMBIGUOUS = "ambiguous"
-    """The look left several containers."""
+    """Several containers remained after that."""
     NOBODY = "nobody"
-    """The look left none."""
+    """No container remained."""
     BLIND = "blind"
-    """The kubelet did not let us look."""
+    """The kubelet could not be read."""
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the kubelet was looked at for it."""
+        """Whether the kubelet was read for this request."""
         return self not in {IdentifiedBy.KNOWN, IdentifiedBy.BLIND}
 
 
-class KubeletLook(Protocol):
+class KubeletReader(Protocol):
     """What is needed of `plugin.kubelet.view`."""
 
     gate: AdmissionGate
 
-    async def look(self, *, asks_devices: bool | None = None) -> KubeletSnapshot:
-        """Look at the kubelet. Raises `KubeletError`."""
+    async def snapshot(self, *, with_devices: bool | None = None) -> KubeletSnapshot:
+        """Read the kubelet. Raises `KubeletError`."""
         ...
 
 
-class KubeletWord(KubeletLook, Protocol):
-    """What the allocator needs of it."""
+class HoldingsReader(KubeletReader, Protocol):
+    """What the allocator needs beside that."""
 
     async def still_held(self, holdings: Iterable[HeldDevices]) -> tuple[HeldDevices, ...]:
-        """What of these the kubelet counts as their pods' at this moment."""
-        ...
-
-
-class AllocationWitness(Protocol):
-    """Who is told, on the event loop. Must not wait."""
-
-    def identified(self, how: IdentifiedBy, duration_s: float) -> None:
-        """Take note of how it was found out who asks, and how long that took."""
-        ...
-
-    def looked(self, trouble: str) -> None:
-        """Take note of a look at the kubelet; `trouble` says what it did not tell, and why."""
-        ...
-
-    def answered(
-        self, request: DeviceRequest, requester: Requester, found: Allocation | AllocationRefusal
-    ) -> None:
-        """Take note of an answer to GetPreferredAllocation."""
-        ...
-
-    def allocated(
-        self, request: DeviceRequest, requester: Requester, found: Allocation | CallRefused
-    ) -> None:
-        """Take note of an answer to Allocate."""
+        """Those of the holdings that the kubelet still counts as their pods'."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
+class Identification:
+    """How the container of a request was found, and how long that took."""
+
+    how: IdentifiedBy
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationAnswer:
+    """An answer to GetPreferredAllocation or Allocate about one container."""
+
+    method: DevicePluginMethod
+    request: DeviceRequest
+    requester: Requester
+    result: Allocation | CallRefused
+
+
+AllocatorEvent = Identification | KubeletRead | AllocationAnswer
+
+
+@dataclass(frozen=True, slots=True)
 class AllocatorTools:
-    """What all allocators of a node share."""
+    """What all allocators of a node share.
+
+    `emit` reports what happens, for logs and metrics; `on_allocated` is called after each container
+    that was given devices. Both are called on the event loop and must not wait.
+    """
 
     state: NodeState
-    kubelet: KubeletWord
-    witness: AllocationWitness
+    kubelet: HoldingsReader
     rules: AccessRules
+    emit: Callable[[AllocatorEvent], None]
+    on_allocated: Callable[[], None]
 
 
 class ResourceAllocator:
@@ -141,15 +145,14 @@ class ResourceAllocator:
             return await self._prefer(request)
 
     async def _prefer(self, request: DeviceRequest) -> tuple[str, ...] | CallRefused:
-        tools, state = self._tools, self._tools.state
-        # Devices that are aligned are reserved before the question.
-        requester, how = await self._identify(request, asks_devices=not state.tells_numa_nodes)
-        supply = state.supply(self._served(), requester, request, is_fresh=how.is_fresh)
-        found = choose_devices(request, requester, supply)
-        tools.witness.answered(request, requester, found)
-        if isinstance(found, AllocationRefusal):
+        state = self._tools.state
+        # The kubelet has reserved aligned devices before it makes this call.
+        requester, how = await self._identify(request, with_devices=not state.tells_numa_nodes)
+        found = self._choose(request, requester, is_fresh=how.is_fresh)
+        self._tools.emit(AllocationAnswer(DevicePluginMethod.PREFERRED, request, requester, found))
+        if isinstance(found, CallRefused):
             state.refuse(requester)
-            return CallRefused(str(found))
+            return found
         state.expect(self._resource, found.ids, requester)
         return found.ids
 
@@ -168,29 +171,39 @@ class ResourceAllocator:
 
     async def _allocate(self, ids: tuple[str, ...]) -> ContainerAccess | CallRefused:
         tools, state = self._tools, self._tools.state
-        request = DeviceRequest.given(self._resource, ids)
+        request = DeviceRequest.fixed(self._resource, ids)
         requester = state.expected(self._resource, ids)
         if requester is None:
-            requester, _ = await self._identify(request, asks_devices=False)
-        found = choose_devices(request, requester, state.supply(self._served(), requester, request))
-        if isinstance(found, AllocationRefusal):
-            return self._refuse(request, requester, CallRefused(str(found)))
-        others = state.held_by_others(self._resource, ids, requester)
-        if others and (taken := await tools.kubelet.still_held(others)):
-            return self._refuse(request, requester, CallRefused(_taken(taken)))
-        access = self._access(ids)
-        if isinstance(access, CallRefused):
-            return self._refuse(request, requester, access)
+            requester, _ = await self._identify(request, with_devices=False)
+        granted = await self._grant(request, requester, ids)
+        result = granted if isinstance(granted, CallRefused) else granted[0]
+        tools.emit(AllocationAnswer(DevicePluginMethod.ALLOCATE, request, requester, result))
+        if isinstance(granted, CallRefused):
+            state.refuse(requester)
+            return granted
         state.gave(self._resource, ids, requester)
-        tools.witness.allocated(request, requester, found)
-        return access
+        tools.on_allocated()
+        return granted[1]
 
-    def _refuse(
-        self, request: DeviceRequest, requester: Requester, refused: CallRefused
-    ) -> CallRefused:
-        self._tools.state.refuse(requester)
-        self._tools.witness.allocated(request, requester, refused)
-        return refused
+    async def _grant(
+        self, request: DeviceRequest, requester: Requester, ids: tuple[str, ...]
+    ) -> tuple[Allocation, ContainerAccess] | CallRefused:
+        tools = self._tools
+        found = self._choose(request, requester)
+        if isinstance(found, CallRefused):
+            return found
+        others = tools.state.held_by_others(self._resource, ids, requester)
+        if others and (taken := await tools.kubelet.still_held(others)):
+            return CallRefused(_taken(taken))
+        access = self._access(ids)
+        return access if isinstance(access, CallRefused) else (found, access)
+
+    def _choose(
+        self, request: DeviceRequest, requester: Requester, *, is_fresh: bool = False
+    ) -> Allocation | CallRefused:
+        supply = self._tools.state.supply(self._served(), requester, request, is_fresh=is_fresh)
+        found = choose_devices(request, requester, supply)
+        return CallRefused(str(found)) if isinstance(found, AllocationRefusal) else found
 
     def _access(self, ids: tuple[str, ...]) -> ContainerAccess | CallRefused:
         chosen = [device for device in self._served().devices if device.id in ids]
@@ -201,17 +214,17 @@ class ResourceAllocator:
         return CallRefused(access.reason) if isinstance(access, NoAccess) else access
 
     async def _identify(
-        self, request: DeviceRequest, *, asks_devices: bool
+        self, request: DeviceRequest, *, with_devices: bool
     ) -> tuple[Requester, IdentifiedBy]:
-        """Who asks: by what is known where that is certain, else by a look at the kubelet."""
+        """Find the requester: from what is known where that is certain, else from the kubelet."""
         clock = asyncio.get_running_loop().time
         begun_s = clock()
-        found, how = await self._find(request, asks_devices=asks_devices)
-        self._tools.witness.identified(how, clock() - begun_s)
+        found, how = await self._find(request, with_devices=with_devices)
+        self._tools.emit(Identification(how, clock() - begun_s))
         return found, how
 
     async def _find(
-        self, request: DeviceRequest, *, asks_devices: bool
+        self, request: DeviceRequest, *, with_devices: bool
     ) -> tuple[Requester, IdentifiedBy]:
         tools, state = self._tools, self._tools.state
         known = identify(request, state.view(is_fresh=False))
@@ -219,12 +232,13 @@ class ResourceAllocator:
             return known, IdentifiedBy.KNOWN
         since = state.grants
         try:
-            look = await tools.kubelet.look(asks_devices=asks_devices)
+            snapshot = await tools.kubelet.snapshot(with_devices=with_devices)
         except KubeletError as error:
-            tools.witness.looked(str(error))
+            state.kubelet_failed(str(error))
+            tools.emit(KubeletRead(str(error)))
             return UnknownRequester(str(error)), IdentifiedBy.BLIND
-        tools.witness.looked(look.trouble)
-        state.see(look, since=since)
+        state.see(snapshot, since=since)
+        tools.emit(KubeletRead(snapshot.trouble))
         found = identify(request, state.view(is_fresh=True))
         return found, _HOW[type(found)]
 

@@ -45,7 +45,7 @@ async def open_access(stock: Stock, settings: Settings, *, log: Logger) -> Prese
             dev_root=str(settings.host_dev_root),
         )
         for reason in made.left_out:
-            log.warning(logkeys.CDI_FAILED, **{logkeys.REASON: reason})
+            log.warning(logkeys.CDI_FAILED, reason=reason)
         # nvidia-ctk is another program, and may take its time.
         rules = settings.cdi_rules
         await asyncio.to_thread(lambda: open_cdi_files(rules).write(made.documents))

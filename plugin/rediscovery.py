@@ -80,11 +80,10 @@ class Stocktaking:
                 stock = await asyncio.to_thread(take_stock, reading, self._rules)
                 await self._prepare(stock)
             except CdiError as error:
-                self._log.warning(logkeys.CDI_FAILED, **{logkeys.REASON: str(error)})
+                self._log.warning(logkeys.CDI_FAILED, reason=str(error))
                 return None
             except (PluginError, TopologyError) as error:
-                reason = {logkeys.WHAT: "stock", logkeys.REASON: str(error)}
-                self._log.warning(logkeys.READER_FAILED, **reason)
+                self._log.warning(logkeys.READER_FAILED, what="stock", reason=str(error))
                 return None
             if reading is self._latest:
                 return stock

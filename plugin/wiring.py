@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from kube.client import ApiServer, KubeletClient, Transport
 from kube.errors import KubeError
 from plugin import logkeys
-from plugin.agent import Agent, AgentTools, Ending
+from plugin.agent import Agent, AgentTools, StopReason
 from plugin.errors import ReadingError, SettingsError
 from plugin.kubelet import KubeletView, PodResources
 from plugin.machine import StockRules
 from plugin.nvidia.container.dev_files import find_nvml
 from plugin.nvidia.nvml.library import preload
 from plugin.nvidia.nvml.reader import NvmlMachine
-from plugin.observe import Metrics, StatusEndpoint, serving
+from plugin.observe import Metrics, StatusEndpoint, Telemetry, serving
 from plugin.simulated.reader import SimulatedMachine
 from plugin.sysfs import Sysfs
 from topology.errors import TopologyError
@@ -110,7 +110,7 @@ async def run_agents(load: Callable[[], LoadedSettings], *, running: Running, lo
         loaded = load()
         log.info(logkeys.EFFECTIVE_SETTINGS, **loaded.settings.model_dump(mode="json"))
         for note in loaded.notes:
-            log.warning(logkeys.EFFECTIVE_SETTINGS, **{logkeys.NOTES: note})
+            log.warning(logkeys.EFFECTIVE_SETTINGS, notes=note)
         with contextlib.closing(open_reader(loaded.settings)) as reader:
             await _run_with(loaded, reader, running=running, log=log)
 
@@ -129,9 +129,9 @@ async def _run_with(
             log.info(logkeys.LISTENING, address=settings.metrics_address, port=port)
             devices = PodResources(settings.pod_resources_socket)
             view = KubeletView(kubelet, devices, settings.kubelet_places.checkpoint)
-            tools = AgentTools(reader, api, view, kubelet, log, metrics)
+            tools = AgentTools(reader, api, view, kubelet, Telemetry(log, metrics))
             ending = None
-            while ending is not Ending.RELOAD:
+            while ending is not StopReason.RELOAD:
                 reading = await _read(reader, settings, log=log)
                 agent = Agent(settings, rules, reading, tools=tools, book=running.health)
                 try:
@@ -148,7 +148,7 @@ async def _read(reader: MachineReader, settings: Settings, *, log: Logger) -> Ma
         except ReadingError as error:
             if settings.fail_on_init_error:
                 raise
-            log.warning(logkeys.READER_FAILED, **{logkeys.WHAT: "read", logkeys.REASON: str(error)})
+            log.warning(logkeys.READER_FAILED, what="read", reason=str(error))
         await asyncio.sleep(_READ_AGAIN_S)
 
 

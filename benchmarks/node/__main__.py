@@ -246,7 +246,7 @@ def _restart(node: KubeletNode, agent: AgentProcess) -> float:
 
 
 def _registered(agent: AgentProcess) -> list[dict[str, object]]:
-    return [one for one in agent.events("standing") if one["phase"] == "registered"]
+    return [one for one in agent.events("registration") if one["phase"] == "registered"]
 
 
 def _n_registered(agent: AgentProcess) -> int:

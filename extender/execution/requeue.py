@@ -101,7 +101,7 @@ class Waker:
                 await self._wake(wake)
             except KubeError as error:
                 self.n_failed += 1
-                self._say(logkeys.WAKE_FAILED, wake, str(error))
+                self._say(logkeys.REQUEUE_FAILED, wake, str(error))
 
     async def _wake(self, wake: Wake) -> None:
         pod = await self._tools.api.get_pod(wake.namespace, wake.name)
@@ -118,7 +118,7 @@ class Waker:
             self._sleep_on(wake)
             return
         self.n_woken += 1
-        self._say(logkeys.WOKEN, wake)
+        self._say(logkeys.REQUEUED, wake)
 
     def _sleep_on(self, wake: Wake) -> None:
         self.n_in_vain += 1

@@ -175,7 +175,7 @@ class Replicas:
         await self._tools.catch_up()
         self._has_caught_up = True
         self.n_taken += 1
-        self._tools.log.info(logkeys.LEASE_TAKEN, **{logkeys.HOLDER: self.identity})
+        self._tools.log.info(logkeys.LEASE_ACQUIRED, **{logkeys.HOLDER: self.identity})
         self._changed.set()
 
     def _lose(self) -> None:
@@ -191,4 +191,4 @@ class Replicas:
     def _fault(self, error: Exception) -> None:
         self.n_faults += 1
         detail = str(error) or "no answer in time"
-        self._tools.log.warning(logkeys.LEASE_FAULT, **{logkeys.DETAIL: detail})
+        self._tools.log.warning(logkeys.LEASE_ERROR, **{logkeys.DETAIL: detail})

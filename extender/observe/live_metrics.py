@@ -77,8 +77,8 @@ class LiveMetrics:
         yield _gauge(
             "refused_probes",
             "Pods that the API server does not return, so that their GPUs may be planned for "
-            "others: alert above 0. The log event object_unread names each and says why; they are "
-            "tried again each minute.",
+            "others: alert above 0. The log event object_unreadable names each and says why; they "
+            "are tried again each minute.",
             self.prober.n_refused,
         )
         yield _counter(

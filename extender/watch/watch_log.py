@@ -38,7 +38,7 @@ class WatchLog:
     def failed(self, fault: Fault) -> None:
         """A list or watch failed and will be tried again."""
         self._log.warning(
-            logkeys.WATCH_FAULT,
+            logkeys.WATCH_ERROR,
             **{
                 logkeys.SOURCE: fault.source,
                 logkeys.DETAIL: str(fault.error),
@@ -57,7 +57,7 @@ class WatchLog:
         if len(self._told) > MAX_REMEMBERED:
             self._told.popitem(last=False)
         self._log.warning(
-            logkeys.OBJECT_UNREAD,
+            logkeys.OBJECT_UNREADABLE,
             **{
                 logkeys.SOURCE: source,
                 logkeys.OBJECT: f"{key.namespace}/{key.name}" if key.namespace else key.name,

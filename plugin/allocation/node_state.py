@@ -60,6 +60,8 @@ class NodeState:
         """As PodResources and the checkpoint told them last, of pods that are there."""
         self.knows_holdings = False
         """Whether the kubelet told who has which devices when it was looked at last."""
+        self.kubelet_error = ""
+        """Why the last read of the kubelet failed or is incomplete; empty: it was complete."""
         self._n_seen = 0
         self._sharing = sharing or SharingRules()
         self.active: frozenset[tuple[str, str]] | None = None
@@ -93,25 +95,28 @@ class NodeState:
         """What was given since the registration, oldest first, of pods that are there."""
         return self._grants
 
-    def see(self, look: KubeletSnapshot, *, since: tuple[HeldDevices, ...] | None = None) -> None:
+    def see(
+        self, snapshot: KubeletSnapshot, *, since: tuple[HeldDevices, ...] | None = None
+    ) -> None:
         """Take note of what the kubelet said.
 
         `since` are the `grants` of when the look began, if others may have been made meanwhile: the
         look does not know of those, nor perhaps of their pods.
         """
-        if look.number < self._n_seen:
+        if snapshot.number < self._n_seen:
             return  # a later one has come first
-        self._n_seen = look.number
-        self.pods = look.pods
+        self._n_seen = snapshot.number
+        self.kubelet_error = snapshot.trouble
+        self.pods = snapshot.pods
         self.active = None
-        present = {pod.uid for pod in look.pods}
+        present = {pod.uid for pod in snapshot.pods}
         self._refused &= present
-        self.knows_holdings = look.tells_holdings
-        if not look.tells_holdings:
+        self.knows_holdings = snapshot.has_holdings
+        if not snapshot.has_holdings:
             # What was known of pods that are there still; those that came since are unknown.
             self.holdings = tuple(h for h in self.holdings if h.uid in present)
             return
-        self._take_holdings(look)
+        self._take_holdings(snapshot)
         held = {one for holding in self.holdings for one in holding.ids}
         before = self._grants if since is None else since
         self._grants = tuple(
@@ -121,19 +126,23 @@ class NodeState:
             or (grant.uid in present if grant.uid else not held.issuperset(grant.ids))
         )
 
-    def _take_holdings(self, look: KubeletSnapshot) -> None:
-        uids = {(pod.namespace, pod.name): pod.uid for pod in look.pods if not is_over(pod)}
+    def kubelet_failed(self, error: str) -> None:
+        """Record that the kubelet could not be read; what was known stays."""
+        self.kubelet_error = error
+
+    def _take_holdings(self, snapshot: KubeletSnapshot) -> None:
+        uids = {(pod.namespace, pod.name): pod.uid for pod in snapshot.pods if not is_over(pod)}
         told: list[HeldDevices] = []
-        if look.devices is not None:
-            ended = {(pod.namespace, pod.name) for pod in look.pods if is_over(pod)}
-            if ended.isdisjoint(look.devices.pods):
-                self.active = look.devices.pods
+        if snapshot.devices is not None:
+            ended = {(pod.namespace, pod.name) for pod in snapshot.pods if is_over(pod)}
+            if ended.isdisjoint(snapshot.devices.pods):
+                self.active = snapshot.devices.pods
             told = [
                 replace(one, uid=uids[one.namespace, one.name])
-                for one in look.devices.holdings
+                for one in snapshot.devices.holdings
                 if (one.namespace, one.name) in uids
             ]
-        self.holdings = tuple(dict.fromkeys((*told, *(look.recorded or ()))))
+        self.holdings = tuple(dict.fromkeys((*told, *(snapshot.recorded or ()))))
 
     def begin_registration(self) -> None:
         """Take note that a kubelet is about to hear of our devices.

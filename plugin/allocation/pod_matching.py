@@ -77,9 +77,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """What the kubelet asks for one container: `size` of `available`, with all of `must_include`.
+    """A request for one container: `size` of `available`, with all of `must_include`.
 
-    An Allocate that no question came before (`given`) is one in which everything is fixed.
+    In an Allocate without a preceding GetPreferredAllocation everything is fixed (`fixed`).
     """
 
     resource: str
@@ -88,14 +88,17 @@ class DeviceRequest:
     size: int
 
     @classmethod
-    def given(cls, resource: str, ids: Iterable[str]) -> DeviceRequest:
-        """The question behind an Allocate of these ids."""
+    def fixed(cls, resource: str, ids: Iterable[str]) -> DeviceRequest:
+        """The request that an Allocate of these ids amounts to."""
         every = frozenset(ids)
         return cls(resource, every, every, len(every))
 
     @property
-    def is_given(self) -> bool:
-        """Whether nothing is left to choose; the kubelet never asks then (`devicesToAllocate`)."""
+    def is_fixed(self) -> bool:
+        """Whether nothing is left to choose: the kubelet then calls Allocate alone.
+
+        (devicemanager/manager.go, `devicesToAllocate`.)
+        """
         return len(self.must_include) >= self.size
 
 
@@ -227,9 +230,9 @@ def _fits(request: DeviceRequest, pending: PendingContainer, view: AdmissionView
     ):
         return False
     if len(handed) >= request.size:
-        return request.is_given and must <= handed
+        return request.is_fixed and must <= handed
     # Devices aligned to a NUMA node are fixed before we are asked, beside those handed on.
-    return handed <= must if view.decides_alone or request.is_given else handed == must
+    return handed <= must if view.decides_alone or request.is_fixed else handed == must
 
 
 def _fits_again(request: DeviceRequest, pending: PendingContainer, view: AdmissionView) -> bool:

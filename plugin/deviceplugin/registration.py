@@ -73,8 +73,8 @@ class RegistrationPhase(Enum):
     """The kubelet watches the devices."""
     LOST = "lost"
     """It was registered and is no longer; it will be again."""
-    DISABLED = "unwanted"
-    """It is served, and by the settings no kubelet is told of it."""
+    DISABLED = "disabled"
+    """It is served; by the settings it is not registered with any kubelet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,14 @@ class Registration:
         self._on_change = on_change
         self._timing = timing
         self._draw = draw
+        self._phases: dict[str, RegistrationPhase] = {}
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The resources that are to be registered and are not."""
+        done = {RegistrationPhase.REGISTERED, RegistrationPhase.DISABLED}
+        names = (server.offer.resource for server in self._servers)
+        return tuple(name for name in names if self._phases.get(name) not in done)
 
     async def run(self) -> None:
         """Serve and keep registered until cancelled; then the kubelet sees every watch end."""
@@ -269,6 +277,7 @@ class Registration:
         detail: str = "",
         delay_s: float = 0.0,
     ) -> None:
+        self._phases[server.offer.resource] = phase
         self._on_change(RegistrationChange(server.offer.resource, phase, detail, delay_s))
 
 

@@ -6,10 +6,11 @@ Reads the kubelet; chooses no device.
 from plugin.kubelet.admission_gate import AdmissionGate
 from plugin.kubelet.pod_resources import PodResources
 from plugin.kubelet.topology_manager import TopologyManagerPoller, TopologyManagerSource
-from plugin.kubelet.view import KubeletSnapshot, KubeletView
+from plugin.kubelet.view import KubeletRead, KubeletSnapshot, KubeletView
 
 __all__ = [
     "AdmissionGate",
+    "KubeletRead",
     "KubeletSnapshot",
     "KubeletView",
     "PodResources",

@@ -1,17 +1,18 @@
-"""How the kubelet aligns devices to NUMA nodes: asked until it tells.
+"""Polls the kubelet for the settings of its Topology Manager.
 
-What it answers: the settings of the kubelet's Topology Manager, as soon as the kubelet answers; a
-new kubelet may be set otherwise, so that it is asked anew. What stands in until then, and what
-follows from an answer, is the caller's.
+Requests are retried until one succeeds. A restarted kubelet may have other settings, so `start`
+polls again. What holds until then, and what follows from an answer, is the caller's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kube.errors import KubeError
+from kube.watch import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,62 +26,64 @@ class TopologyManagerSource(Protocol):
     """What is needed of `kube.client.kubelet` beside the pods."""
 
     async def topology_manager(self, *, timeout_s: float | None = None) -> TopologyManagerSettings:
-        """How the Topology Manager is set. Raises `KubeError`."""
+        """The settings of the Topology Manager. Raises `KubeError`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PollerTiming:
-    """When to ask, in seconds: an answer takes no longer than `answer_s`."""
+    """In seconds: the deadline of a request, and the delays between requests that fail."""
 
-    answer_s: float = 0.5
-    first_s: float = 1.0
-    cap_s: float = 60.0
-    """Delays between questions to a kubelet that does not answer: doubled from first to cap."""
+    request_s: float = 0.5
+    first_delay_s: float = 1.0
+    cap_delay_s: float = 60.0
 
 
-_PACE = PollerTiming()
+_TIMING = PollerTiming()
 
 
 class TopologyManagerPoller:
-    """`on_told` hears of each answer, `on_trouble` why a question got none."""
+    """Calls `on_settings` with each answer, `on_error` with the reason of each failure."""
 
     def __init__(
         self,
         source: TopologyManagerSource,
         *,
-        on_told: Callable[[TopologyManagerSettings], None],
-        on_trouble: Callable[[str], None],
-        pace: PollerTiming = _PACE,
+        on_settings: Callable[[TopologyManagerSettings], None],
+        on_error: Callable[[str], None],
+        timing: PollerTiming = _TIMING,
+        draw: Callable[[], float] = random.random,
     ) -> None:
         self._source = source
-        self._on_told = on_told
-        self._on_trouble = on_trouble
-        self._pace = pace
-        self._asking: asyncio.Task[None] | None = None
+        self._on_settings = on_settings
+        self._on_error = on_error
+        self._timing = timing
+        self._draw = draw
+        self._polling: asyncio.Task[None] | None = None
 
-    async def ask(self) -> bool:
-        """Ask once; False where there was no answer."""
+    async def poll(self) -> bool:
+        """Make one request; False where it failed."""
         try:
-            found = await self._source.topology_manager(timeout_s=self._pace.answer_s)
+            found = await self._source.topology_manager(timeout_s=self._timing.request_s)
         except KubeError as error:
-            self._on_trouble(str(error))
+            self._on_error(str(error))
             return False
-        self._on_told(found)
+        self._on_settings(found)
         return True
 
-    def begin(self) -> None:
-        """Ask until there is an answer, in place of an inquiry that is under way."""
+    def start(self) -> None:
+        """Poll until a request succeeds, in place of a poll that is in flight."""
         self.stop()
-        self._asking = asyncio.ensure_future(self._ask_until_told())
+        self._polling = asyncio.ensure_future(self._poll_until_answered())
 
     def stop(self) -> None:
-        """Ask no more."""
-        if self._asking is not None:
-            self._asking.cancel()
+        """Stop polling."""
+        if self._polling is not None:
+            self._polling.cancel()
 
-    async def _ask_until_told(self) -> None:
-        delay_s = self._pace.first_s
-        while not await self.ask():
+    async def _poll_until_answered(self) -> None:
+        timing = self._timing
+        backoff = Backoff(first_s=timing.first_delay_s, cap_s=timing.cap_delay_s, draw=self._draw)
+        while not await self.poll():
+            delay_s = backoff.next_s()
             await asyncio.sleep(delay_s)
-            delay_s = min(2 * delay_s, self._pace.cap_s)

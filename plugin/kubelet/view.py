@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from plugin.kubelet.pod_resources import PodDevices
     from plugin.pods import HeldDevices, NodePod
 
-__all__ = ["KubeletSnapshot", "KubeletView", "PodDevicesSource", "PodSource"]
+__all__ = ["KubeletRead", "KubeletSnapshot", "KubeletView", "PodDevicesSource", "PodSource"]
 
 LOOK_S = 0.7
 """Longest look. Below the second within which a call of the kubelet's is to be answered."""
@@ -66,13 +66,20 @@ class KubeletSnapshot:
     number: int = 0
 
     @property
-    def tells_holdings(self) -> bool:
+    def has_holdings(self) -> bool:
         """Whether it tells who has which devices."""
         return self.devices is not None or self.recorded is not None
 
 
+@dataclass(frozen=True, slots=True)
+class KubeletRead:
+    """A read of the kubelet that has ended; `error` says what failed, empty: nothing."""
+
+    error: str = ""
+
+
 class KubeletView:
-    """Looks at one kubelet."""
+    """Reads one kubelet."""
 
     def __init__(
         self,
@@ -87,21 +94,21 @@ class KubeletView:
         self._pods = pods
         self._devices = devices
         self._checkpoint = checkpoint
-        self._n_looks = 0
+        self._n_snapshots = 0
 
-    async def look(self, *, asks_devices: bool | None = None) -> KubeletSnapshot:
+    async def snapshot(self, *, with_devices: bool | None = None) -> KubeletSnapshot:
         """Ask for the pods, then for their devices, which are named by namespace and name alone.
 
         In this order a pod that takes another one's name meanwhile is not given its devices. Raises
         `KubeletError` where there is no pod list: devices tell no plan.
 
-        PodResources is asked as `asks_devices` says; None: where no call of the kubelet's is near.
+        PodResources is asked as `with_devices` says; None: where no call of the kubelet's is near.
         """
-        self._n_looks += 1
-        number = self._n_looks
+        self._n_snapshots += 1
+        number = self._n_snapshots
         until_s = asyncio.get_running_loop().time() + LOOK_S
         pods = await self._read_pods()
-        may_ask = not self.gate.is_busy if asks_devices is None else asks_devices
+        may_ask = not self.gate.is_busy if with_devices is None else with_devices
         devices, trouble = await self._read_devices(until_s) if may_ask else (None, "")
         recorded, unread = await asyncio.to_thread(self._read_checkpoint, pods, devices)
         told = "; ".join(one for one in (trouble, unread) if one)

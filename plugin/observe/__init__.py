@@ -6,6 +6,6 @@ Only observes: nothing depends on what is recorded here.
 from plugin.observe.endpoint import StatusEndpoint, serving
 from plugin.observe.metrics import Metrics
 from plugin.observe.reading_json import reading_text
-from plugin.observe.telemetry import Logger, Witness
+from plugin.observe.telemetry import Logger, Telemetry
 
-__all__ = ["Logger", "Metrics", "StatusEndpoint", "Witness", "reading_text", "serving"]
+__all__ = ["Logger", "Metrics", "StatusEndpoint", "Telemetry", "reading_text", "serving"]

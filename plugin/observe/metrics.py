@@ -124,7 +124,7 @@ class Metrics:
         )
         self._kubelet_failures = self._counter(
             "kubelet_failures",
-            "Requests to the kubelet that failed; the log event kubelet_unread says why.",
+            "Requests to the kubelet that failed; the log event kubelet_unreachable says why.",
             "what",
         )
         self._differences = self._gauge(

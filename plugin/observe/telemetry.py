@@ -1,7 +1,8 @@
-"""What the agent tells of itself: one place that turns what happens into log lines and metrics.
+"""Turns the events of the agent's parts into log lines and metrics.
 
-What it answers: every witness that the agent's parts ask for. It must never decide anything, nor
-wait. `plugin.logkeys` names events and fields.
+Every part of the agent reports what happens through one of the functions here. It must never
+decide anything, wait, or be read by a part: an agent whose telemetry drops everything behaves the
+same. `plugin.logkeys` names the log events; docs/plugin.md lists their fields.
 """
 
 from __future__ import annotations
@@ -9,25 +10,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from plugin import logkeys
-from plugin.allocation import AllocationRefusal, Ambiguous, Identified
-from plugin.deviceplugin import CallOutcome, CallRefused, RegistrationPhase
+from plugin.allocation import Ambiguous, Identified
+from plugin.allocator import AllocationAnswer, Identification
+from plugin.deviceplugin import CallOutcome, CallRefused, DevicePluginMethod, RegistrationPhase
+from plugin.kubelet import KubeletRead
+from plugin.publish import NodeWritten, PlanMismatches, ReportRejected
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
 
-    from plugin.allocation import Allocation, DeviceRequest, Requester
-    from plugin.allocator import IdentifiedBy
+    from plugin.allocation import DeviceRequest, Requester
+    from plugin.allocator import AllocatorEvent
     from plugin.deviceplugin import DevicePluginCall, RegistrationChange
     from plugin.machine import GpuEvent
     from plugin.observe.metrics import Metrics
-    from plugin.pods import PlanMismatch
-    from plugin.publish import WriteFailure
+    from plugin.publish import ReportEvent, WriteEvent
 
-__all__ = ["Logger", "Witness"]
+__all__ = ["Logger", "Telemetry"]
 
 
 class Logger(Protocol):
-    """What we need of structlog's bound logger."""
+    """The methods of structlog's bound logger that are used here."""
 
     def debug(self, event: str, **fields: object) -> object:
         """Log a detail."""
@@ -42,175 +45,175 @@ class Logger(Protocol):
         ...
 
 
-class Witness:
-    """Notes what happens. `on_allocated` is called after each Allocate that gave devices."""
+class Telemetry:
+    """Used on one event loop."""
 
-    def __init__(self, log: Logger, metrics: Metrics, *, on_allocated: Callable[[], None]) -> None:
-        self._log = log
+    def __init__(self, log: Logger, metrics: Metrics) -> None:
+        self.log = log
         self._metrics = metrics
-        self._on_allocated = on_allocated
-        self._trouble = ""
-
-    @property
-    def trouble(self) -> str:
-        """What the last look at the kubelet did not tell, and why; empty: nothing."""
-        return self._trouble
+        self._kubelet_error = ""
 
     # --- the kubelet's calls ---
 
-    def called(self, call: DevicePluginCall) -> None:
-        """Take note of a call that was answered."""
+    def call_answered(self, call: DevicePluginCall) -> None:
+        """Count a call of the kubelet; log it where it failed."""
         self._metrics.answered(call)
         if call.outcome is not CallOutcome.OK:
-            self._log.warning(
+            self.log.warning(
                 logkeys.CALL_FAILED,
-                **{
-                    logkeys.RESOURCE: call.resource,
-                    logkeys.VERB: call.verb.value,
-                    logkeys.REASON: call.outcome.value,
-                    logkeys.DETAIL: call.detail,
-                    logkeys.MILLISECONDS: round(1000 * call.duration_s, 3),
-                },
+                resource=call.resource,
+                verb=call.verb.value,
+                reason=call.outcome.value,
+                detail=call.detail,
+                ms=round(1000 * call.duration_s, 3),
             )
 
-    def identified(self, how: IdentifiedBy, duration_s: float) -> None:
-        """Take note of how it was found out who asks, and how long that took."""
-        self._metrics.identified(how.value, duration_s)
+    def allocator_event(self, event: AllocatorEvent) -> None:
+        """Log and count what an allocator did."""
+        match event:
+            case Identification():
+                self._metrics.identified(event.how.value, event.duration_s)
+            case KubeletRead():
+                self.kubelet_read(event.error)
+            case AllocationAnswer():
+                self._answered(event)
 
-    def looked(self, trouble: str) -> None:
-        """Take note of a look at the kubelet; the same trouble is logged once."""
-        if trouble:
-            self._metrics.kubelet_failed("look")
-        if trouble and trouble != self._trouble:
-            self._log.warning(logkeys.KUBELET_UNREAD, **{logkeys.DETAIL: trouble})
-        self._trouble = trouble
-
-    def answered(
-        self, request: DeviceRequest, requester: Requester, found: Allocation | AllocationRefusal
-    ) -> None:
-        """Take note of an answer to GetPreferredAllocation."""
-        fields = _asked(request, requester)
-        if isinstance(found, AllocationRefusal):
-            self._metrics.chosen("refused")
-            self._log.warning(logkeys.REFUSED, **fields, **{logkeys.REASON: str(found)})
-            return
-        self._metrics.chosen(found.why.value)
-        self._log.debug(
-            logkeys.ANSWERED,
-            **fields,
-            **{logkeys.IDS: list(found.ids), logkeys.WHY: found.why.value},
-        )
-
-    def allocated(
-        self, request: DeviceRequest, requester: Requester, found: Allocation | CallRefused
-    ) -> None:
-        """Take note of an answer to Allocate: one line for each container."""
-        fields = _asked(request, requester) | {logkeys.IDS: sorted(request.must_include)}
-        if isinstance(found, CallRefused):
-            self._log.warning(logkeys.REFUSED, **fields, **{logkeys.REASON: found.reason})
-            return
-        told = fields | {logkeys.WHY: found.why.value}
-        if found.notes:
-            self._log.warning(logkeys.ALLOCATED, **told, **{logkeys.NOTES: list(found.notes)})
-        else:
-            self._log.info(logkeys.ALLOCATED, **told)
-        self._on_allocated()
-
-    def stands(self, change: RegistrationChange) -> None:
-        """Take note of how a resource stands with the kubelet."""
+    def registration_changed(self, change: RegistrationChange) -> None:
+        """Log and count a change of a resource's registration."""
         self._metrics.standing(change)
         is_fault = change.phase in {RegistrationPhase.FAILED, RegistrationPhase.LOST}
-        (self._log.warning if is_fault else self._log.info)(
-            logkeys.STANDING,
-            **{
-                logkeys.RESOURCE: change.resource,
-                logkeys.PHASE: change.phase.value,
-                logkeys.DETAIL: change.detail,
-                logkeys.DELAY_S: round(change.delay_s, 3),
-            },
+        (self.log.warning if is_fault else self.log.info)(
+            logkeys.REGISTRATION,
+            resource=change.resource,
+            phase=change.phase.value,
+            detail=change.detail,
+            delay_s=round(change.delay_s, 3),
         )
 
-    def unpublished(self, reason: str) -> None:
-        """Take note of a report that cannot be published."""
-        self._metrics.unpublished()
-        self._log.warning(logkeys.NODE_NOT_WRITTEN, **{logkeys.DETAIL: reason})
+    # --- requests to the kubelet ---
 
-    def differs(self, mismatch: PlanMismatch) -> None:
-        """Take note of a difference between plan and reality that has begun."""
-        self._log.warning(
-            logkeys.DIFFERENCE,
-            **{
-                logkeys.KIND: mismatch.kind.value,
-                logkeys.POD: f"{mismatch.pod.namespace}/{mismatch.pod.name}",
-                logkeys.POD_UID: mismatch.pod.uid,
-                logkeys.DETAIL: str(mismatch),
-            },
-        )
+    def kubelet_read(self, error: str) -> None:
+        """Count a failed or incomplete read of the kubelet; log an error once while it lasts."""
+        if error:
+            self._metrics.kubelet_failed("look")
+        if error and error != self._kubelet_error:
+            self.log.warning(logkeys.KUBELET_UNREACHABLE, detail=error)
+        self._kubelet_error = error
 
-    def differences(self, counts: Mapping[str, int]) -> None:
-        """Take note of how many there are now, by kind."""
-        self._metrics.differences(counts)
+    def topology_manager(self, policy: str, scope: str) -> None:
+        """Log new settings of the kubelet's Topology Manager."""
+        self.log.info(logkeys.TOPOLOGY_MANAGER, policy=policy, scope=scope)
 
     # --- the machine ---
 
+    def machine_read(self, n_devices: Mapping[str, int], notes: Sequence[str]) -> None:
+        """Log a machine that is served from now on."""
+        self.log.info(logkeys.MACHINE_READ, n_devices=n_devices, notes=notes)
+
+    def devices_changed(self, unhealthy: Mapping[str, str]) -> None:
+        """Log which devices are unhealthy now."""
+        self.log.info(logkeys.DEVICES_CHANGED, unhealthy=dict(unhealthy))
+
+    def devices_listed(self, resource: str, *, n_healthy: int, n_unhealthy: int) -> None:
+        """Set the number of devices of a resource."""
+        self._metrics.devices(resource, n_healthy=n_healthy, n_unhealthy=n_unhealthy)
+
     def gpu_event(self, event: GpuEvent, *, counts: bool) -> None:
-        """Take note of an event of a GPU."""
+        """Log and count an event of a GPU."""
         self._metrics.gpu_event(event, counts=counts)
-        (self._log.warning if counts else self._log.info)(
+        (self.log.warning if counts else self.log.info)(
             logkeys.GPU_EVENT,
-            **{
-                logkeys.KIND: event.kind.value,
-                logkeys.UUID: event.uuid,
-                logkeys.XID: event.xid,
-                logkeys.COUNTS: counts,
-            },
+            kind=event.kind.value,
+            uuid=event.uuid,
+            xid=event.xid,
+            counts=counts,
         )
 
     def reader_failed(self, what: str, reason: str, *, n_failures: int) -> None:
-        """Take note of a question to the machine that failed; logged the first time."""
+        """Count a failed request to the machine; log the first of a row."""
         self._metrics.reader_failed(what)
         if n_failures == 1:
-            self._log.warning(logkeys.READER_FAILED, **{logkeys.WHAT: what, logkeys.REASON: reason})
+            self.log.warning(logkeys.READER_FAILED, what=what, reason=reason)
 
     def reader_works(self, what: str) -> None:
-        """Take note that it works again."""
-        self._log.info(logkeys.READER_WORKS, **{logkeys.WHAT: what})
+        """Log that a request which had failed works again."""
+        self.log.info(logkeys.READER_RECOVERED, what=what)
 
     # --- the Node ---
 
-    def written(self, keys: tuple[str, ...], generation: int) -> None:
-        """Take note of a write of the Node."""
-        self._metrics.written()
-        self._log.info(
-            logkeys.NODE_WRITTEN, **{logkeys.KEYS: list(keys), logkeys.GENERATION: generation}
+    def report_event(self, event: ReportEvent) -> None:
+        """Log and count what the report loop did."""
+        match event:
+            case KubeletRead():
+                self.kubelet_read(event.error)
+            case ReportRejected():
+                self._metrics.unpublished()
+                self.log.warning(logkeys.NODE_WRITE_FAILED, detail=event.reason)
+            case PlanMismatches():
+                self._mismatches(event)
+
+    def write_event(self, event: WriteEvent) -> None:
+        """Log and count a write of the Node."""
+        if isinstance(event, NodeWritten):
+            self._metrics.written()
+            self.log.info(logkeys.NODE_WRITTEN, keys=list(event.keys), generation=event.generation)
+            return
+        self._metrics.write_failed(event)
+        self.log.warning(
+            logkeys.NODE_WRITE_FAILED,
+            trouble=event.trouble.value,
+            detail=str(event.error),
+            delay_s=round(event.delay_s, 3),
         )
 
-    def failed(self, fault: WriteFailure) -> None:
-        """Take note of a request to the API server that failed."""
-        self._metrics.write_failed(fault)
-        self._log.warning(
-            logkeys.NODE_NOT_WRITTEN,
-            **{
-                logkeys.TROUBLE: fault.trouble.value,
-                logkeys.DETAIL: str(fault.error),
-                logkeys.DELAY_S: round(fault.delay_s, 3),
-            },
-        )
+    def _answered(self, answer: AllocationAnswer) -> None:
+        """Log one line for each answer about one container."""
+        is_allocate = answer.method is DevicePluginMethod.ALLOCATE
+        result, fields = answer.result, _request_fields(answer.request, answer.requester)
+        if isinstance(result, CallRefused):
+            if is_allocate:
+                fields["ids"] = sorted(answer.request.must_include)
+            else:
+                self._metrics.chosen("refused")
+            self.log.warning(logkeys.REFUSED, **fields, reason=result.reason)
+            return
+        if not is_allocate:
+            self._metrics.chosen(result.why.value)
+            self.log.debug(
+                logkeys.PREFERRED_ALLOCATION, **fields, ids=list(result.ids), why=result.why.value
+            )
+            return
+        fields |= {"ids": sorted(answer.request.must_include), "why": result.why.value}
+        if result.notes:
+            self.log.warning(logkeys.ALLOCATED, **fields, notes=list(result.notes))
+        else:
+            self.log.info(logkeys.ALLOCATED, **fields)
+
+    def _mismatches(self, found: PlanMismatches) -> None:
+        for one in found.new:
+            self.log.warning(
+                logkeys.PLAN_MISMATCH,
+                kind=one.kind.value,
+                pod=f"{one.pod.namespace}/{one.pod.name}",
+                pod_uid=one.pod.uid,
+                detail=str(one),
+            )
+        self._metrics.differences(found.counts)
 
 
-def _asked(request: DeviceRequest, requester: Requester) -> dict[str, object]:
+def _request_fields(request: DeviceRequest, requester: Requester) -> dict[str, object]:
     fields: dict[str, object] = {
-        logkeys.RESOURCE: request.resource,
-        logkeys.SIZE: request.size,
-        logkeys.N_AVAILABLE: len(request.available),
+        "resource": request.resource,
+        "size": request.size,
+        "n_available": len(request.available),
     }
     if isinstance(requester, Identified):
-        fields[logkeys.POD] = f"{requester.pod.namespace}/{requester.pod.name}"
-        fields[logkeys.POD_UID] = requester.pod.uid
-        fields[logkeys.CONTAINER] = requester.container.name
+        pod = requester.pod
+        fields |= {"pod": f"{pod.namespace}/{pod.name}", "pod_uid": pod.uid}
+        fields["container"] = requester.container.name
     elif isinstance(requester, Ambiguous):
         names = (f"{one.pod.namespace}/{one.pod.name}" for one in requester.candidates)
-        fields[logkeys.PODS] = list(dict.fromkeys(names))
+        fields["pods"] = list(dict.fromkeys(names))
     else:
-        fields[logkeys.DETAIL] = requester.reason
+        fields["detail"] = requester.reason
     return fields

@@ -5,18 +5,25 @@ Knows the Node's annotations; decides nothing about devices.
 
 from plugin.publish.node_annotator import (
     AnnotationApi,
+    NodeWritten,
     Publisher,
     PublisherTools,
+    WriteEvent,
     WriteFailure,
     WriteFailureReason,
 )
-from plugin.publish.report_loop import ReportLoop
+from plugin.publish.report_loop import PlanMismatches, ReportEvent, ReportLoop, ReportRejected
 
 __all__ = [
     "AnnotationApi",
+    "NodeWritten",
+    "PlanMismatches",
     "Publisher",
     "PublisherTools",
+    "ReportEvent",
     "ReportLoop",
+    "ReportRejected",
+    "WriteEvent",
     "WriteFailure",
     "WriteFailureReason",
 ]

@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnnotationApi",
-    "PublishWitness",
+    "NodeWritten",
     "Publisher",
     "PublisherTools",
+    "WriteEvent",
     "WriteFailure",
     "WriteFailureReason",
     "WriteTiming",
@@ -102,25 +103,28 @@ class WriteFailure:
     delay_s: float
 
 
-class PublishWitness(Protocol):
-    """Who is told, on the event loop."""
+@dataclass(frozen=True, slots=True)
+class NodeWritten:
+    """A write that was accepted: of which annotations, and the report's generation (0: none)."""
 
-    def written(self, keys: tuple[str, ...], generation: int) -> None:
-        """Take note of a write: of which annotations, and the report's generation (0: none)."""
-        ...
+    keys: tuple[str, ...]
+    generation: int
 
-    def failed(self, fault: WriteFailure) -> None:
-        """Take note of a request that failed; it will be tried again."""
-        ...
+
+WriteEvent = NodeWritten | WriteFailure
 
 
 @dataclass(frozen=True, slots=True)
 class PublisherTools:
-    """What a publisher stands on: `node` is our Node's name, `draw` gives numbers in [0, 1)."""
+    """Dependencies of a publisher.
+
+    `node` is our Node's name; `emit` reports what happens, for logs and metrics; `draw` gives
+    numbers in [0, 1).
+    """
 
     api: AnnotationApi
     node: str
-    witness: PublishWitness
+    emit: Callable[[WriteEvent], None]
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     draw: Callable[[], float] = random.random
 
@@ -225,7 +229,7 @@ class Publisher:
             if due:
                 await self._annotate(due)
                 self.n_writes += 1
-                self._tools.witness.written(tuple(due), self._generation)
+                self._tools.emit(NodeWritten(tuple(due), self._generation))
         except KubeError as error:
             # A write without an answer may have been done.
             self._shown = None
@@ -270,7 +274,7 @@ class Publisher:
             if asked_s is not None:
                 asked_s = min(asked_s, self._pace.max_retry_after_s)
             delay_s = self._backoff.next_s(asked_s=asked_s)
-        self._tools.witness.failed(WriteFailure(trouble, error, delay_s))
+        self._tools.emit(WriteFailure(trouble, error, delay_s))
         await self._tools.sleep(delay_s)
 
 

@@ -18,18 +18,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from plugin.errors import KubeletError
+from plugin.kubelet import KubeletRead
 from plugin.pods import MismatchKind, Occupancy, device_report, mismatches
 from topology.errors import TopologyError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from plugin.allocation import NodeState
-    from plugin.allocator import KubeletLook
+    from plugin.allocator import KubeletReader
     from plugin.pods import NodePod, PlanMismatch
     from topology.annotations import DevicesReport
 
-__all__ = ["ReportLoop", "ReportSink", "ReportTiming", "ReportWitness"]
+__all__ = [
+    "PlanMismatches",
+    "ReportEvent",
+    "ReportLoop",
+    "ReportRejected",
+    "ReportSink",
+    "ReportTiming",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +57,22 @@ class ReportTiming:
     """After a look that failed."""
 
 
-class ReportWitness(Protocol):
-    """Who is told, on the event loop."""
+@dataclass(frozen=True, slots=True)
+class ReportRejected:
+    """A report that no annotation can hold; what was published before stays."""
 
-    def looked(self, trouble: str) -> None:
-        """Take note of a look at the kubelet; `trouble` says what it did not tell, and why."""
-        ...
+    reason: str
 
-    def unpublished(self, reason: str) -> None:
-        """Take note of a report that cannot be published; what was published before stays."""
-        ...
 
-    def differs(self, mismatch: PlanMismatch) -> None:
-        """Take note of a difference between plan and reality that has begun."""
-        ...
+@dataclass(frozen=True, slots=True)
+class PlanMismatches:
+    """All mismatches between plans and reality by kind, and those that have begun."""
 
-    def differences(self, counts: Mapping[str, int]) -> None:
-        """Take note of how many there are now, by kind."""
-        ...
+    new: tuple[PlanMismatch, ...]
+    counts: Mapping[str, int]
+
+
+ReportEvent = KubeletRead | ReportRejected | PlanMismatches
 
 
 class ReportSink(Protocol):
@@ -89,36 +95,37 @@ class ReportLoop:
     def __init__(
         self,
         state: NodeState,
-        kubelet: KubeletLook,
+        kubelet: KubeletReader,
         *,
         publish: ReportSink,
-        witness: ReportWitness,
+        emit: Callable[[ReportEvent], None],
         pace: ReportTiming = _PACE,
     ) -> None:
         self._state = state
         self._kubelet = kubelet
         self._publish = publish
-        self._witness = witness
+        self._emit = emit
         self._pace = pace
         self._wanted = asyncio.Event()
-        self._told: frozenset[tuple[str, ...]] = frozenset()
+        self._reported: frozenset[tuple[str, ...]] = frozenset()
         self._bare: set[tuple[str, ...]] = set()
 
     def trigger(self) -> None:
         """Something happened."""
         self._wanted.set()
 
-    async def look(self) -> bool:
+    async def refresh(self) -> bool:
         """Look now, without waiting for quiet, and note what is seen; False: not all of it was."""
         since = self._state.grants
         try:
-            look = await self._kubelet.look()
+            snapshot = await self._kubelet.snapshot()
         except KubeletError as error:
-            self._witness.looked(str(error))
+            self._state.kubelet_failed(str(error))
+            self._emit(KubeletRead(str(error)))
             return False
-        self._witness.looked(look.trouble)
-        self._state.see(look, since=since)
-        return not look.trouble
+        self._state.see(snapshot, since=since)
+        self._emit(KubeletRead(snapshot.trouble))
+        return not snapshot.trouble
 
     async def run(self) -> None:
         """Look and report until cancelled; the first time at once."""
@@ -126,7 +133,7 @@ class ReportLoop:
         delays_s = [pace.settled_s]
         while True:
             await self._kubelet.gate.quiet(pace.patience_s)
-            is_seen = await self.look()
+            is_seen = await self.refresh()
             self._report()
             pause_s = (delays_s.pop() if delays_s else pace.idle_s) if is_seen else pace.retry_s
             if await self._wanted_within(pause_s):
@@ -162,15 +169,13 @@ class ReportLoop:
         try:
             self._publish(report, keeps_holds=not state.knows_holdings)
         except TopologyError as error:
-            self._witness.unpublished(str(error))
+            self._emit(ReportRejected(str(error)))
         if not state.knows_holdings:
             return
-        for mismatch in found:
-            if _key(mismatch) not in self._told:
-                self._witness.differs(mismatch)
-        self._told = frozenset(map(_key, found))
+        new = tuple(one for one in found if _key(one) not in self._reported)
+        self._reported = frozenset(map(_key, found))
         counts = Counter(one.kind.value for one in found)
-        self._witness.differences({kind.value: counts[kind.value] for kind in MismatchKind})
+        self._emit(PlanMismatches(new, {kind.value: counts[kind.value] for kind in MismatchKind}))
 
     def _living(self) -> tuple[NodePod, ...]:
         """The pods that PodResources lists, where that tells who lives.

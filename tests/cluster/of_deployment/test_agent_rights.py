@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from kube.client import ApiServer, Transport
-from plugin.publish import Publisher, PublisherTools
+from plugin.publish import NodeWritten, Publisher, PublisherTools
 from plugin.publish.node_annotator import WriteTiming
 from tests.cluster.control.control_plane import MASTERS, ControlPlane
 from tests.cluster.control.credentials import kubeconfig
@@ -240,19 +240,13 @@ def test_an_agent_writes_its_own_nodes_keys(cluster, agent, content_type):
 def published(cluster, topology, report):
     """Let a publisher with an agent's token make the Node carry these; it, when it does."""
 
-    class Witness:
-        """Who is told of faults, and wants none."""
-
-        def written(self, keys, generation):
-            """Take a write."""
-
-        def failed(self, fault):
-            """Take a fault."""
-            raise AssertionError(fault)
+    def emit(event):
+        """Expect writes, and no failure."""
+        assert isinstance(event, NodeWritten), event
 
     async def run():
         transport = await Transport.connect(cluster.config(OWN))
-        tools = PublisherTools(ApiServer(transport), OWN, Witness())
+        tools = PublisherTools(ApiServer(transport), OWN, emit)
         publisher = Publisher(tools, pace=WriteTiming(coalesce_s=0.01, urgent_s=0.01))
         publisher.publish(topology, report)
         running = asyncio.ensure_future(publisher.run())

@@ -223,7 +223,7 @@ async def run(played, faults):
     )
     extender = faults.cast.extender
     assert len(extender.events("listening")) == 1 + N_KILLS  # it never ended by itself
-    assert any(one["detail"].startswith("410") for one in extender.events("watch_fault"))
+    assert any(one["detail"].startswith("410") for one in extender.events("watch_error"))
     assert checker.faults == []
     assert checker.n_bound_gpu > 0.85 * checker.n_bound
     assert max(n_given) > min(0.75 * 2400, n_late / 2)

@@ -145,7 +145,7 @@ def configure(stage, policy, scope):
 
 def registrations(agent):
     """How often a kubelet has taken the agent's devices."""
-    return [one for one in agent.events("standing") if one["phase"] == "registered"]
+    return [one for one in agent.events("registration") if one["phase"] == "registered"]
 
 
 def fill(stage, prefix, filling, is_one_by_one):

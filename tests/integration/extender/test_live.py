@@ -256,7 +256,7 @@ def test_a_parked_pod_is_woken_when_it_fits(tmp_path):
         assert (await live.filter("p"))["NodeNames"] == [NODES[0].name]
 
     log = run(tmp_path, act, wake_after_s=0.05)
-    assert "woken" in log.events
+    assert "requeued" in log.events
 
 
 def test_users_are_told_by_events(tmp_path):
@@ -306,7 +306,7 @@ def test_what_was_allocated_otherwise_is_told_on_the_pod(tmp_path):
         assert (held["pod"], set(held["ids"])) == ("default/p", set(other))
 
     log = run(tmp_path, act)
-    assert "state_told" in log.events
+    assert "discrepancy" in log.events
 
 
 def test_a_node_that_cannot_be_used_is_told_on_the_node(tmp_path):
@@ -369,7 +369,7 @@ def test_a_fault_of_the_api_server_is_told_and_survived(tmp_path):
         assert await live.bind("p", NODES[0].name) == ""
 
     log = run(tmp_path, act, prepare=prepare)
-    (fault,) = [line for line in log.lines if line["event"] == "watch_fault"]
+    (fault,) = [line for line in log.lines if line["event"] == "watch_error"]
     assert (fault["source"], fault["will_list"]) == ("nodes", True)
 
 
@@ -387,7 +387,7 @@ def test_a_replica_takes_the_lease_before_it_binds(tmp_path):
         leases.append(live.api.objects["leases"])
 
     log = run(tmp_path, act, lease="default/extender", replica_url="http://127.0.0.1:1")
-    assert log.events.count("lease_taken") == 1
+    assert log.events.count("lease_acquired") == 1
     assert leases[0]["extender"]["spec"]["holderIdentity"] == ""
 
 

@@ -11,18 +11,19 @@ import functools
 import json
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from prometheus_client import generate_latest
 
 from kube.client import TopologyManagerSettings
 from kube.errors import KubeError, Unreachable
-from plugin.agent import Agent, AgentTools, Ending
+from plugin.agent import Agent, AgentTools, StopReason
 from plugin.config import load_settings
 from plugin.health import HealthTimes
 from plugin.kubelet import KubeletView, PodResources, TopologyManagerPoller
 from plugin.kubelet.topology_manager import PollerTiming
-from plugin.observe import Metrics
+from plugin.observe import Metrics, Telemetry
 from plugin.publish import Publisher, ReportLoop
 from plugin.publish.node_annotator import WriteTiming
 from plugin.publish.report_loop import ReportTiming
@@ -132,6 +133,17 @@ class Log:
         return [line for line in self.lines if line["event"] == event]
 
 
+class NoTelemetry(Telemetry):
+    """Drops everything."""
+
+    def __init__(self):
+        self.log = Mock()
+
+    def __getattribute__(self, name):
+        """A function that does nothing, for whatever is reported."""
+        return Mock()
+
+
 class Node:
     """A machine with its agent and its kubelet."""
 
@@ -154,6 +166,7 @@ class Node:
         self.api = Api(self.kubelet)
         self.log = Log()
         self.metrics = Metrics()
+        self.telemetry = Telemetry(self.log, self.metrics)
         self.reader = SimulatedMachine(recording, node_name=NODE, faults=self.faults)
         self.agent: Any = None
         self.task: Any = None
@@ -170,7 +183,7 @@ class Node:
             PodResources(self.settings.pod_resources_socket),
             self.settings.kubelet_places.checkpoint,
         )
-        tools = AgentTools(self.reader, self.api, view, self.api, self.log, self.metrics)
+        tools = AgentTools(self.reader, self.api, view, self.api, self.telemetry)
         rules = stock_rules(self.loaded)
         self.agent = Agent(self.settings, rules, self.reader.read(), tools=tools, book=book)
 
@@ -295,7 +308,7 @@ def test_a_pod_without_a_plan_gets_the_best_by_its_own_wish_and_is_reported(root
             await node.until(lambda: node.report().holds)
             hold = DeviceHold("uid-a", "default", "a", "main", GPU, tuple(sorted(given(got))))
             assert node.report().holds == (hold,)
-            (told,) = node.log.of("difference")
+            (told,) = node.log.of("plan_mismatch")
             assert told["kind"] == "no-plan"
             assert node.metric('coterie_plugin_differences{kind="no-plan"} 1.0')
             node.kubelet.end("uid-a")
@@ -313,7 +326,7 @@ def test_a_plan_for_devices_that_do_not_exist_is_no_plan(root):
             got = await node.kubelet.admit(pod)
             assert len(given(got)) == 2
             await node.until(lambda: node.report().holds)
-            (told,) = node.log.of("difference")
+            (told,) = node.log.of("plan_mismatch")
             assert told["kind"] == "other-devices"
             assert "GPU-x, GPU-y" in told["detail"]
 
@@ -391,7 +404,7 @@ def test_a_kubelet_that_starts_anew_is_served_again(root):
             planned = node.ids[2:4]
             got = await node.kubelet.admit(node_pod("b", app("main", 2), plan={"main": planned}))
             assert given(got) == set(planned)
-            assert len([s for s in node.log.of("standing") if s["phase"] == "registered"]) == 2
+            assert len([s for s in node.log.of("registration") if s["phase"] == "registered"]) == 2
 
     asyncio.run(go())
 
@@ -430,11 +443,43 @@ def test_without_the_kubelets_list_pods_get_what_hurts_least(root):
             assert node.metric(
                 'coterie_plugin_identity_lookup_duration_seconds_count{how="blind"} 1.0'
             )
-            told = node.log.of("kubelet_unread")
+            told = node.log.of("kubelet_unreachable")
             assert len(told) == 1
             assert "no route" in told[0]["detail"]
             node.api.trouble = None
             await node.until(lambda: node.report().holds or given(got) == set(planned))
+
+    asyncio.run(go())
+
+
+def test_without_telemetry_nothing_else_changes(root, monkeypatch):
+    """What observes only observes: readiness, reports and writes do not depend on it."""
+    pace = ReportTiming(soon_s=0.03, settled_s=0.3, idle_s=1000.0, retry_s=0.3)
+    monkeypatch.setattr("plugin.agent.ReportLoop", functools.partial(ReportLoop, pace=pace))
+
+    async def go():
+        node = Node(root)
+        node.telemetry = NoTelemetry()
+        node.api.trouble = Unreachable(0, "Unreachable", "no route")
+        async with node.running():
+            assert node.agent.ready().startswith("pods unknown: ")
+            assert "no route" in node.agent.ready()
+            node.api.trouble = None
+            await node.until(lambda: node.agent.ready() == "")
+            planned = (node.ids[0], node.ids[7])
+            got = await node.kubelet.admit(node_pod("a", app("main", 2), plan={"main": planned}))
+            assert given(got) == set(planned)
+            await asyncio.sleep(0.5)  # both reports after a change; from here on none is due
+            foreign = await node.kubelet.admit(node_pod("b", app("main", 1)))
+            await node.until(lambda: node.report().holds)
+            assert set(node.report().holds[0].ids) == given(foreign)
+            node.break_machine(lost=[node.ids[7]])
+            await node.until(lambda: node.report().unhealthy)
+            await node.kubelet.kill()
+            await node.until(lambda: node.agent.ready() == f"not registered: {GPU}")
+            await node.kubelet.start()
+            await node.until(lambda: node.agent.ready() == "")
+        assert not node.log.lines
 
     asyncio.run(go())
 
@@ -478,7 +523,7 @@ def test_other_resources_end_the_agent(root):
         async with Node(root, mig_strategy="mixed", recording="dgx-a100").running() as node:
             node.break_machine(mig={"0": ["1g.10gb"] * 7})
             node.agent.see_reading(node.reader.read())
-            assert await asyncio.wait_for(node.task, SOON_S) is Ending.OTHER_RESOURCES
+            assert await asyncio.wait_for(node.task, SOON_S) is StopReason.RESOURCES_CHANGED
             node.begin()
             await node.kubelet.until_listed("nvidia.com/mig-1g.10gb", 7)
             await node.kubelet.until_listed(GPU, 7)
@@ -492,7 +537,7 @@ def test_a_reload_ends_the_agent(root):
     async def go():
         async with Node(root).running() as node:
             node.agent.reload()
-            assert await asyncio.wait_for(node.task, SOON_S) is Ending.RELOAD
+            assert await asyncio.wait_for(node.task, SOON_S) is StopReason.RELOAD
             node.begin()
             await node.kubelet.until_listed(GPU, 8)
 
@@ -541,9 +586,9 @@ def test_measured_figures_are_published_with_the_topology(root, tmp_path):
 
 def test_a_kubelet_that_tells_its_policy_late_is_asked_again(root, monkeypatch):
     """By one question after another, however often it takes the registration."""
-    pace = PollerTiming(first_s=0.05, cap_s=0.1)
-    inquiry = functools.partial(TopologyManagerPoller, pace=pace)
-    monkeypatch.setattr("plugin.agent.TopologyManagerPoller", inquiry)
+    timing = PollerTiming(first_delay_s=0.1, cap_delay_s=0.2)
+    poller = functools.partial(TopologyManagerPoller, timing=timing)
+    monkeypatch.setattr("plugin.agent.TopologyManagerPoller", poller)
     wanted = TopologyManagerSettings(
         TopologyManagerPolicy.BEST_EFFORT, TopologyManagerScope.CONTAINER
     )
@@ -658,7 +703,7 @@ def test_a_loop_that_hangs_is_told(root, monkeypatch):
         async with Node(root).running() as node:
             assert node.agent.live() == ""
             monkeypatch.setattr("plugin.agent.MAX_SILENCE_S", -1.0)
-            assert "no sign of life" in node.agent.live()
+            assert "no heartbeat" in node.agent.live()
 
     asyncio.run(go())
 
@@ -718,7 +763,7 @@ def test_holds_stay_published_while_a_new_agent_is_blind(root):
             node.api.trouble = Unreachable(0, "Unreachable", "no route")
             node.begin()
             await node.kubelet.until_listed(GPU, 8)
-            assert "no plan can be known" in node.agent.ready()
+            assert "pods unknown" in node.agent.ready()
             node.agent.see_health({node.ids[7]: "bad"})
             await node.until(lambda: node.report().unhealthy)
             assert node.report().holds == holds

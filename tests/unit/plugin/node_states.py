@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from plugin.machine import Resource
     from plugin.pods import HeldDevices, NodePod
 
-__all__ = ["look", "requester", "simulated_stock", "state"]
+__all__ = ["requester", "simulated_stock", "snapshot", "state"]
 
 
 def state(*resources: Resource, sharing: SharingRules | None = None) -> NodeState:
@@ -43,7 +43,7 @@ def requester(pod: NodePod, container: str = "main") -> Identified:
     return Identified(pod, one, ())
 
 
-def look(
+def snapshot(
     *pods: NodePod,
     listed: Iterable[NodePod] | None = None,
     holdings: Iterable[HeldDevices] = (),

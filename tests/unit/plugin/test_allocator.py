@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kube.client import TopologyManagerSettings
-from plugin.allocation import Allocation, AllocationRefusal, Identified, NodeState
+from plugin.allocation import Allocation, Identified, NodeState
 from plugin.allocation.preferred_allocation import AllocationBasis
-from plugin.allocator import AllocatorTools, IdentifiedBy, ResourceAllocator
-from plugin.deviceplugin import CallRefused
+from plugin.allocator import (
+    AllocationAnswer,
+    AllocatorTools,
+    Identification,
+    IdentifiedBy,
+    ResourceAllocator,
+)
+from plugin.deviceplugin import CallRefused, DevicePluginMethod
 from plugin.errors import KubeletError
-from plugin.kubelet import AdmissionGate
+from plugin.kubelet import AdmissionGate, KubeletRead
 from plugin.nvidia.container.allocate_response import AccessRules, ContainerAccess
-from tests.unit.plugin.node_states import look, simulated_stock, state
+from tests.unit.plugin.node_states import simulated_stock, snapshot, state
 from tests.unit.plugin.node_values import GPU, NODE, app, gpus, holding, node_pod
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 
@@ -31,28 +37,29 @@ SILENT = KubeletError("the kubelet is silent")
 
 @dataclass
 class Node:
-    """A kubelet that answers one look after another, an allocator before it, and who is told."""
+    """A kubelet with one snapshot after another, and an allocator that reads it."""
 
-    looks: list[KubeletSnapshot | KubeletError]
+    snapshots: list[KubeletSnapshot | KubeletError]
     state: NodeState = field(default_factory=lambda: NodeState(NODE, STOCK))
     rules: AccessRules = field(default_factory=AccessRules)
     resource: str = GPU
-    n_looks: int = 0
+    n_snapshots: int = 0
     gate: AdmissionGate = field(default_factory=AdmissionGate)
     asked_devices: list[bool | None] = field(default_factory=list)
     ways: list[IdentifiedBy] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
-    told: list[tuple[str, Any, Any, Any]] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
+    n_allocated: int = 0
     kept: frozenset[str] = frozenset()
     """Devices that the kubelet counts as those of whoever had them before."""
 
-    async def look(self, *, asks_devices=None):
+    async def snapshot(self, *, with_devices=None):
         """The next look, after some time."""
-        self.n_looks += 1
-        self.asked_devices.append(asks_devices)
+        self.n_snapshots += 1
+        self.asked_devices.append(with_devices)
         assert self.gate.is_busy
         await asyncio.sleep(0.001)
-        answer = self.looks.pop(0)
+        answer = self.snapshots.pop(0)
         if isinstance(answer, KubeletError):
             raise answer
         return answer
@@ -61,27 +68,27 @@ class Node:
         """Those of `kept`."""
         return tuple(one for one in holdings if self.kept.issuperset(one.ids))
 
-    def identified(self, how, duration_s):
-        """Note it; only a look takes time."""
-        assert duration_s >= (0.0 if how is IdentifiedBy.KNOWN else 0.001)
-        self.ways.append(how)
+    def emit(self, event):
+        """Keep it, by kind; only a read of the kubelet takes time."""
+        match event:
+            case Identification(how, duration_s):
+                assert duration_s >= (0.0 if how is IdentifiedBy.KNOWN else 0.001)
+                self.ways.append(how)
+            case KubeletRead(error):
+                self.errors.append(error)
+            case AllocationAnswer():
+                self.answers.append(event)
 
-    def looked(self, trouble):
-        """Note it."""
-        self.troubles.append(trouble)
-
-    def answered(self, request, requester, found):
-        """Note it."""
-        self.told.append(("answered", request, requester, found))
-
-    def allocated(self, request, requester, found):
-        """Note it."""
-        self.told.append(("allocated", request, requester, found))
+    def allocated(self):
+        """Count it."""
+        self.n_allocated += 1
 
     @property
     def allocator(self):
         """What is tried."""
-        tools = AllocatorTools(self.state, self, self, self.rules)
+        tools = AllocatorTools(
+            self.state, self, self.rules, emit=self.emit, on_allocated=self.allocated
+        )
         return ResourceAllocator(self.resource, tools)
 
     def preferred(self, available=IDS, must_include=(), size=2) -> Any:
@@ -104,61 +111,58 @@ def visible(answer) -> list[str]:
 
 def test_a_pod_that_has_just_come_is_found_by_a_look():
     """And gets its plan."""
-    node = Node([look(PAIR)])
+    node = Node([snapshot(PAIR)])
     assert node.preferred() == (IDS[0], IDS[7])
-    assert (node.ways, node.troubles) == ([IdentifiedBy.ASKED], [""])
-    ((what, request, requester, found),) = node.told
-    assert (what, request.size, requester.pod, found.why) == (
-        "answered",
-        2,
-        PAIR,
-        AllocationBasis.PLANNED,
-    )
+    assert (node.ways, node.errors) == ([IdentifiedBy.ASKED], [""])
+    (answer,) = node.answers
+    assert answer.method is DevicePluginMethod.PREFERRED
+    assert (answer.request.size, answer.requester.pod) == (2, PAIR)
+    assert answer.result.why is AllocationBasis.PLANNED
 
 
 def test_the_next_container_of_a_pod_is_known_without_a_look():
     """The kubelet waits for each: what is certain is not asked again."""
     plan = {"x": IDS[:2], "y": IDS[2:5]}
-    node = Node([look(node_pod("a", app("x", 2), app("y", 3), plan=plan))])
+    node = Node([snapshot(node_pod("a", app("x", 2), app("y", 3), plan=plan))])
     assert node.preferred() == IDS[:2]
     node.allocate(IDS[:2])
     assert node.preferred(IDS[2:], size=3) == IDS[2:5]
     assert node.ways == [IdentifiedBy.ASKED, IdentifiedBy.KNOWN]
-    assert node.n_looks == 1
+    assert node.n_snapshots == 1
 
 
 def test_one_of_several_gets_one_of_their_plans():
     """A swap of equal plans serves both."""
     other = node_pod("twin", app("main", 2), plan={"main": (IDS[1], IDS[6])})
-    node = Node([look(PAIR, other)])
+    node = Node([snapshot(PAIR, other)])
     assert set(node.preferred()) in ({IDS[0], IDS[7]}, {IDS[1], IDS[6]})
     assert node.ways == [IdentifiedBy.AMBIGUOUS]
-    assert node.told[0][3].why is AllocationBasis.SWAPPED
+    assert node.answers[0].result.why is AllocationBasis.SWAPPED
 
 
 def test_nobody_gets_what_hurts_least():
     """A pod that nobody lists must start all the same."""
-    node = Node([look()])
+    node = Node([snapshot()])
     found = node.preferred()
     assert isinstance(found, tuple)
     assert len(found) == 2
     assert node.ways == [IdentifiedBy.NOBODY]
-    assert node.told[0][3].why is AllocationBasis.LEAST_HARM
+    assert node.answers[0].result.why is AllocationBasis.LEAST_HARM
 
 
 def test_a_kubelet_that_is_silent_fails_no_pod():
     """It is told, and the pod gets what hurts least."""
     node = Node([SILENT])
     assert isinstance(node.preferred(), tuple)
-    assert (node.ways, node.troubles) == ([IdentifiedBy.BLIND], [str(SILENT)])
-    assert node.told[0][2].reason == str(SILENT)
+    assert (node.ways, node.errors) == ([IdentifiedBy.BLIND], [str(SILENT)])
+    assert node.answers[0].requester.reason == str(SILENT)
 
 
 def test_half_a_look_is_enough_to_find_the_plan():
     """The trouble is told."""
-    node = Node([replace(look(PAIR), devices=None, trouble="no PodResources")])
+    node = Node([replace(snapshot(PAIR), devices=None, trouble="no PodResources")])
     assert node.preferred() == (IDS[0], IDS[7])
-    assert node.troubles == ["no PodResources"]
+    assert node.errors == ["no PodResources"]
 
 
 # --- GetPreferredAllocation ------------------------------------------------------------------
@@ -166,12 +170,12 @@ def test_half_a_look_is_enough_to_find_the_plan():
 
 def test_what_cannot_be_is_refused_and_ends_the_pod():
     """It is passed over from then on: its plan is free for others."""
-    node = Node([look(PAIR)])
+    node = Node([snapshot(PAIR)])
     node.state.see_unhealthy(dict.fromkeys(IDS[1:], "lost"))
     found = node.preferred()
     assert isinstance(found, CallRefused)
     assert found.reason.startswith("too few available devices are well: asked for 2")
-    assert isinstance(node.told[0][3], AllocationRefusal)
+    assert node.answers[0].result == found
     assert node.state.view(is_fresh=True).refused == {"uid-pair"}
     assert node.state.expected(GPU, IDS[:2]) is None
 
@@ -181,41 +185,42 @@ def test_what_cannot_be_is_refused_and_ends_the_pod():
 
 def test_what_was_answered_is_given_to_the_same_container():
     """Without another look, in whatever order the kubelet names the devices."""
-    node = Node([look(PAIR)])
+    node = Node([snapshot(PAIR)])
     node.preferred()
     assert visible(node.allocate((IDS[7], IDS[0]))) == [f"{IDS[0]},{IDS[7]}"]
-    assert (node.n_looks, node.ways) == (1, [IdentifiedBy.ASKED])
-    what, request, requester, found = node.told[-1]
-    assert (what, request.must_include, requester.pod) == ("allocated", {IDS[0], IDS[7]}, PAIR)
-    assert found == Allocation((IDS[0], IDS[7]), AllocationBasis.PLANNED)
+    assert (node.n_snapshots, node.ways) == (1, [IdentifiedBy.ASKED])
+    answer = node.answers[-1]
+    assert answer.method is DevicePluginMethod.ALLOCATE
+    assert (answer.request.must_include, answer.requester.pod) == ({IDS[0], IDS[7]}, PAIR)
+    assert answer.result == Allocation((IDS[0], IDS[7]), AllocationBasis.PLANNED)
     assert node.state.view(is_fresh=True).grants == (holding(PAIR, "main", IDS[0], IDS[7]),)
 
 
 def test_an_allocate_without_a_question_is_identified_itself():
     """The kubelet asks nothing where it takes all, or its Topology Manager decides."""
-    node = Node([look(PAIR)])
+    node = Node([snapshot(PAIR)])
     assert visible(node.allocate((IDS[0], IDS[7]))) == [f"{IDS[0]},{IDS[7]}"]
     assert node.ways == [IdentifiedBy.ASKED]
-    assert isinstance(node.told[0][2], Identified)
+    assert isinstance(node.answers[0].requester, Identified)
 
 
 def test_other_devices_than_answered_are_checked_anew():
     """The kubelet may do otherwise; a pod that requires something starts on no less."""
     required = {"coterie.gpu/policy": "required", "coterie.gpu/affinity": "nvlink"}
     pod = node_pod("strict", app("main", 2), plan={"main": IDS[:2]}, annotations=required)
-    node = Node([look(pod), look(pod)])
+    node = Node([snapshot(pod), snapshot(pod)])
     node.preferred()
     (refused,) = [node.allocate((IDS[0], IDS[5]))]
     assert isinstance(refused, CallRefused)
     assert refused.reason.startswith("what the pod requires cannot be had")
-    assert node.told[-1][3] == refused
+    assert node.answers[-1].result == refused
     assert node.state.view(is_fresh=True).refused == {"uid-strict"}
     assert node.state.view(is_fresh=True).grants == ()
 
 
 def test_a_device_that_went_bad_is_not_given():
     """Between the question and the Allocate: the pod would start on it."""
-    node = Node([look(PAIR)])
+    node = Node([snapshot(PAIR)])
     node.preferred()
     node.state.see_unhealthy({IDS[7]: "XID 79"})
     refused = node.allocate((IDS[0], IDS[7]))
@@ -225,17 +230,27 @@ def test_a_device_that_went_bad_is_not_given():
 
 def test_containers_are_answered_in_their_order():
     """The protocol allows several in one call."""
-    node = Node([look(), look()])
+    node = Node([snapshot(), snapshot()])
     assert visible(node.allocate((IDS[3],), (IDS[1],))) == [IDS[3], IDS[1]]
     assert len(node.state.view(is_fresh=True).grants) == 2
 
 
 def test_one_container_that_cannot_be_served_refuses_the_call():
     """The kubelet fails the pod as a whole."""
-    node = Node([look(), look()])
+    node = Node([snapshot(), snapshot()])
     node.state.see_unhealthy({IDS[1]: "XID 79"})
     assert isinstance(node.allocate((IDS[3],), (IDS[1],), (IDS[2],)), CallRefused)
-    assert node.n_looks == 2
+    assert node.n_snapshots == 2
+
+
+def test_each_container_that_was_given_devices_triggers_a_report():
+    """A refusal does not: no pod holds more than before."""
+    node = Node([snapshot(), snapshot(), snapshot()])
+    node.state.see_unhealthy({IDS[1]: "XID 79"})
+    assert isinstance(node.allocate((IDS[1],)), CallRefused)
+    assert node.n_allocated == 0
+    node.allocate((IDS[3],), (IDS[2],))
+    assert node.n_allocated == 2
 
 
 def test_a_device_without_access_is_refused():
@@ -245,11 +260,11 @@ def test_a_device_without_access_is_refused():
     reading = replace(known.stock.reading, gpus=(lost, *known.stock.reading.gpus[1:]))
     known.stock = replace(known.stock, reading=reading)
     pod = node_pod("a", app("main", 1))
-    node = Node([look(pod)], known, AccessRules(passes_device_nodes=True))
+    node = Node([snapshot(pod)], known, AccessRules(passes_device_nodes=True))
     refused = node.allocate(("GPU-0",))
     assert isinstance(refused, CallRefused)
     assert "GPU-0" in refused.reason
-    assert node.told[-1][3] == refused
+    assert node.answers[-1].result == refused
     assert known.view(is_fresh=True).refused == {"uid-a"}
     assert known.view(is_fresh=True).grants == ()
 
@@ -257,14 +272,14 @@ def test_a_device_without_access_is_refused():
 def test_each_allocator_serves_its_own_resource():
     """Ids of another resource are unknown to it."""
     known = state(gpus("GPU-0"), gpus("GPU-1", resource="nvidia.com/gpu.shared"))
-    node = Node([look(), look()], known, resource="nvidia.com/gpu.shared")
+    node = Node([snapshot(), snapshot()], known, resource="nvidia.com/gpu.shared")
     assert visible(node.allocate(("GPU-1",))) == ["GPU-1"]
     assert isinstance(node.allocate(("GPU-0",)), CallRefused)
 
 
 def test_what_is_given_is_an_access():
     """The service makes messages of it."""
-    (access,) = Node([look(PAIR)]).allocate((IDS[0], IDS[7]))
+    (access,) = Node([snapshot(PAIR)]).allocate((IDS[0], IDS[7]))
     assert isinstance(access, ContainerAccess)
 
 
@@ -286,7 +301,7 @@ def test_every_way_has_a_name_for_metrics(how):
 )
 def test_pod_resources_is_never_asked_while_devices_are_reserved(policy, expected):
     """The kubelet would forget the reservation where a pod has just ended, and give it twice."""
-    node = Node([look(PAIR), look(PAIR)])
+    node = Node([snapshot(PAIR), snapshot(PAIR)])
     node.state.topology_manager = TopologyManagerSettings(policy, TopologyManagerScope.CONTAINER)
     node.preferred()
     node.allocate((IDS[2], IDS[3]))
@@ -297,7 +312,7 @@ def test_what_a_living_pod_has_is_not_given_once_more():
     """Others than we may have asked PodResources at the wrong moment."""
     holder = node_pod("holder", app("main", 1), phase="Running", is_started=True)
     held = [holding(holder, "main", IDS[0], has_uid=False)]
-    node = Node([look(PAIR, holder, holdings=held)])
+    node = Node([snapshot(PAIR, holder, holdings=held)])
     assert IDS[0] not in node.preferred()
 
 
@@ -307,18 +322,18 @@ HOLDER = node_pod("holder", app("main", 1), phase="Running", is_started=True)
 def test_what_the_kubelet_gives_away_twice_is_refused():
     """It decides alone where devices are aligned, and says at the same time who has them."""
     noted = [holding(HOLDER, "main", IDS[0])]
-    node = Node([look(HOLDER, PAIR, recorded=noted)], kept=frozenset({IDS[0]}))
+    node = Node([snapshot(HOLDER, PAIR, recorded=noted)], kept=frozenset({IDS[0]}))
     refused = node.allocate((IDS[0], IDS[7]))
     assert refused == CallRefused(
         "the kubelet gives devices away twice (Kubernetes 137534): "
         f"{IDS[0]} belongs to container main of default/holder"
     )
-    assert node.told[-1][3] == refused
+    assert node.answers[-1].result == refused
     assert node.state.view(is_fresh=True).refused == {"uid-pair"}
     assert [one.ids for one in node.state.holdings] == [(IDS[0],)]
 
 
 def test_what_came_back_is_given_again():
     """Books are behind: nobody told that the pod has ended."""
-    node = Node([look(HOLDER, PAIR, recorded=[holding(HOLDER, "main", IDS[0])])])
+    node = Node([snapshot(HOLDER, PAIR, recorded=[holding(HOLDER, "main", IDS[0])])])
     assert visible(node.allocate((IDS[0], IDS[7]))) == [f"{IDS[0]},{IDS[7]}"]

@@ -80,7 +80,7 @@ class Node:
     @property
     def is_listing(self) -> bool:
         """Whether an agent runs that has read its machine."""
-        return self.running.agent is not None and bool(self.of("standing"))
+        return self.running.agent is not None and bool(self.of("registration"))
 
     def work(self):
         """What is tried."""
@@ -210,7 +210,7 @@ def test_a_reload_reads_settings_and_machine_anew(root):
             first = node.running.agent
             assert await node.ask("/livez") == (200, "ok")
             status, text = await node.ask("/readyz")
-            assert (status, text.partition(":")[0]) == (503, "no plan can be known")
+            assert (status, text.partition(":")[0]) == (503, "pods unknown")
             node.flags = {"simulate": "8x-l4", "log_level": "debug"}
             node.running.reload()
             await until(lambda: len(node.of("machine_read")) == 2)
@@ -245,7 +245,7 @@ def test_other_resources_begin_an_agent_under_the_same_settings(root):
                 assert node.running.agent is not None
                 node.running.agent.see_reading(reader.read())  # before its own time comes
             mig = "nvidia.com/mig-1g.5gb"
-            await until(lambda: {one["resource"] for one in node.of("standing")} == {GPU, mig})
+            await until(lambda: {one["resource"] for one in node.of("registration")} == {GPU, mig})
             assert node.of("machine_read")[-1]["n_devices"] == {GPU: 7, mig: 7}
             assert len(node.of("effective_settings")) == len(node.of("listening")) == 1
 

@@ -91,7 +91,7 @@ def test_a_pod_that_waits_is_touched():
         ("ns", "p", "u1", {names.RETRY: "v2"}),
     ]
     assert (stage.waker.n_woken, stage.asleep) == (2, [])
-    assert stage.log.lines[0] == {"event": "woken", "pod": "ns/p", "pod_uid": "u1"}
+    assert stage.log.lines[0] == {"event": "requeued", "pod": "ns/p", "pod_uid": "u1"}
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_the_first_takes_it_and_the_second_follows():
     on = stage()
     a, b = on.replica(URLS[0]), on.replica(URLS[1])
     asyncio.run(go())
-    assert on.log.lines == [{"event": "lease_taken", "holder": URLS[0]}]
+    assert on.log.lines == [{"event": "lease_acquired", "holder": URLS[0]}]
 
 
 def test_a_new_holder_begins_when_it_has_seen_all_that_was_written():
@@ -163,7 +163,7 @@ def test_a_holder_that_cannot_renew_stops_before_another_may_take_it():
     on = stage()
     a, b = on.replica(URLS[0]), on.replica(URLS[1])
     asyncio.run(go())
-    assert on.log.events == ["lease_taken", "lease_fault", "lease_taken", "lease_lost"]
+    assert on.log.events == ["lease_acquired", "lease_error", "lease_acquired", "lease_lost"]
     assert a.n_faults == 1
 
 
@@ -254,7 +254,7 @@ def test_two_who_meet_the_same_free_lease_share_it_in_order():
     on = stage()
     a, b = on.replica(URLS[0]), on.replica(URLS[1])
     asyncio.run(go())
-    assert "lease_fault" not in on.log.events
+    assert "lease_error" not in on.log.events
 
 
 def test_a_holder_that_loses_it_while_it_catches_up_never_begins():
@@ -307,7 +307,7 @@ def test_a_release_that_fails_is_told():
     on = stage()
     a = on.replica(URLS[0])
     asyncio.run(go())
-    assert on.log.events[-1] == "lease_fault"
+    assert on.log.events[-1] == "lease_error"
 
 
 def test_waiting_ends_when_somebody_may_bind():
@@ -354,7 +354,7 @@ def test_a_server_that_hangs_does_not_hang_the_replica(monkeypatch):
     on = stage()
     a = on.replica(URLS[0])
     asyncio.run(go())
-    assert on.log.lines == [{"event": "lease_fault", "detail": "no answer in time"}]
+    assert on.log.lines == [{"event": "lease_error", "detail": "no answer in time"}]
 
 
 ROUNDING_S = 1e-6

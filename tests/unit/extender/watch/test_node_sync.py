@@ -165,7 +165,7 @@ def test_a_node_that_cannot_be_read_takes_no_pods():
     stage.sink.unread(ObjectKey("", "new", "u0"), "allocatable is odd")
     stage.sink.unread(ObjectKey("", "", ""), "no name")
     assert stage.told == ["new"]
-    assert stage.log.events == ["object_unread"] * 2
+    assert stage.log.events == ["object_unreadable"] * 2
 
 
 def test_a_failed_watch_is_told_to_people():
@@ -174,7 +174,7 @@ def test_a_failed_watch_is_told_to_people():
     stage.sink.failed(Fault("nodes", DOWN, 0.5, will_list=True))
     assert stage.log.lines == [
         {
-            "event": "watch_fault",
+            "event": "watch_error",
             "source": "nodes",
             "detail": str(DOWN),
             "delay_s": 0.5,

@@ -106,7 +106,7 @@ def test_a_fault_that_would_stay_is_told_to_people(error):
     stage = Stage(*[error] * N_READERS * 2, None)
     run(stage, *(Probe("ns", "p", f"x{i}") for i in range(N_READERS * 2)), PROBE)
     assert stage.told == ["u1"]
-    assert stage.log.events == ["object_unread"] * N_READERS * 2
+    assert stage.log.events == ["object_unreadable"] * N_READERS * 2
     assert (stage.prober.n_refused, stage.prober.open) == (N_READERS * 2, frozenset())
 
 

@@ -272,7 +272,7 @@ def test_assigned_pods_reach_the_desk():
     sink.failed(Fault("assigned_pods", DOWN, 0.1, will_list=False))
     assert desk.told == [("replace_pods", [FACTS]), ("see_pod", FACTS), ("lose_pod", "u1")]
     assert (len(lists), len(changes)) == (1, 2)
-    assert log.events == ["watch_listed", "object_unread", "watch_fault"]
+    assert log.events == ["watch_listed", "object_unreadable", "watch_error"]
 
 
 def test_nominated_pods_reach_the_desk():
@@ -294,7 +294,7 @@ def test_nominated_pods_reach_the_desk():
         ("lose_nominated", "u1"),
     ]
     assert len(changes) == 4
-    assert log.events == ["watch_listed", "object_unread", "watch_fault"]
+    assert log.events == ["watch_listed", "object_unreadable", "watch_error"]
 
 
 def test_a_broken_object_is_told_once_per_fault():

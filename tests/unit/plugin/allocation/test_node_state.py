@@ -17,7 +17,7 @@ from plugin.allocation import (
 )
 from plugin.kubelet import KubeletSnapshot
 from plugin.machine import SharedPolicy, TimeSlicing
-from tests.unit.plugin.node_states import look, requester, simulated_stock, state
+from tests.unit.plugin.node_states import requester, simulated_stock, snapshot, state
 from tests.unit.plugin.node_values import (
     GPU,
     MIG,
@@ -79,8 +79,8 @@ def test_before_any_look_nothing_is_known():
 def test_a_look_replaces_the_last_one():
     """The kubelet is the truth."""
     known = state()
-    known.see(look(A, holdings=[holding(A, "main", "GPU-0", has_uid=False)]))
-    known.see(look(B, holdings=[holding(B, "main", "GPU-2", has_uid=False)]))
+    known.see(snapshot(A, holdings=[holding(A, "main", "GPU-0", has_uid=False)]))
+    known.see(snapshot(B, holdings=[holding(B, "main", "GPU-2", has_uid=False)]))
     assert known.pods == (B,)
     assert known.holdings == (holding(B, "main", "GPU-2"),)
     assert known.active == frozenset({("default", "b")})
@@ -90,7 +90,7 @@ def test_a_look_without_devices_keeps_those_that_are_known():
     """Devices in use must not look free; who is active is not known any more."""
     known = state()
     held = (holding(A, "main", "GPU-0", has_uid=False),)
-    known.see(look(A, holdings=held))
+    known.see(snapshot(A, holdings=held))
     assert known.knows_holdings
     again = replace(A, uid="uid-another")
     known.see(KubeletSnapshot((A, B), None, trouble="PodResources is silent"))
@@ -109,17 +109,17 @@ def test_the_kubelets_record_stands_in_for_pod_resources():
     assert known.knows_holdings
     assert known.holdings == (holding(A, "main", "GPU-0"),)
     told = [holding(A, "main", "GPU-0", has_uid=False)]
-    known.see(look(A, holdings=told, recorded=[holding(A, "main", "GPU-0")]))
+    known.see(snapshot(A, holdings=told, recorded=[holding(A, "main", "GPU-0")]))
     assert known.holdings == (holding(A, "main", "GPU-0"),)
 
 
 def test_a_look_that_began_earlier_changes_nothing():
     """Looks for the report and for a question may overtake each other."""
     known = state()
-    known.see(look(A, B, number=2))
-    known.see(look(A, number=1))
+    known.see(snapshot(A, B, number=2))
+    known.see(snapshot(A, number=1))
     assert [*(known.pods or ())] == [A, B]
-    known.see(look(B, number=3))
+    known.see(snapshot(B, number=3))
     assert [*(known.pods or ())] == [B]
 
 
@@ -139,16 +139,16 @@ def test_refused_pods_are_forgotten_when_they_are_gone():
     """A Job whose pods fail in a loop makes many."""
     known = state()
     known.refuse(requester(A))
-    known.see(look(A))
+    known.see(snapshot(A))
     assert known.view(is_fresh=True).refused == {"uid-a"}
-    known.see(look(B))
+    known.see(snapshot(B))
     assert not known.view(is_fresh=True).refused
 
 
 def test_devices_of_no_listed_pod_are_left_out():
     """PodResources was read later: such a pod has just come or gone."""
     known = state()
-    known.see(look(A, listed=(A, B), holdings=[holding(B, "main", "GPU-2", has_uid=False)]))
+    known.see(snapshot(A, listed=(A, B), holdings=[holding(B, "main", "GPU-2", has_uid=False)]))
     assert known.holdings == ()
 
 
@@ -157,16 +157,16 @@ def test_a_kubelet_that_lists_ended_pods_does_not_tell_who_is_active(phase):
     """Before 1.34 PodResources lists them, so that a rejected pod would pass for an active one."""
     known = state()
     ended = replace(B, phase=phase)
-    known.see(look(A, ended))
+    known.see(snapshot(A, ended))
     assert known.active is None
-    known.see(look(A, ended, listed=(A,)))
+    known.see(snapshot(A, ended, listed=(A,)))
     assert known.active == frozenset({("default", "a")})
 
 
 def test_only_a_fresh_view_tells_who_is_active():
     """An old list would rule out the pod that has just come."""
     known = state()
-    known.see(look(A))
+    known.see(snapshot(A))
     assert known.view(is_fresh=True).active == frozenset({("default", "a")})
     assert known.view(is_fresh=False).active is None
 
@@ -180,11 +180,11 @@ def test_what_a_pod_was_given_is_known_until_it_is_gone():
     known.gave(GPU, ["GPU-1", "GPU-0"], requester(A))
     (grant,) = known.view(is_fresh=True).grants
     assert grant == holding(A, "main", "GPU-0", "GPU-1")
-    known.see(look(A, B))
+    known.see(snapshot(A, B))
     assert known.view(is_fresh=True).grants == (grant,)
     known.see(KubeletSnapshot((B,), None, trouble="PodResources is silent"))
     assert known.view(is_fresh=True).grants == (grant,)
-    known.see(look(B))
+    known.see(snapshot(B))
     assert not known.view(is_fresh=True).grants
 
 
@@ -193,9 +193,9 @@ def test_a_look_that_began_before_a_grant_does_not_end_it():
     known = state()
     before = known.grants
     known.gave(GPU, ["GPU-0"], requester(A))
-    known.see(look(B), since=before)
+    known.see(snapshot(B), since=before)
     assert known.grants == (holding(A, "main", "GPU-0"),)
-    known.see(look(B), since=known.grants)
+    known.see(snapshot(B), since=known.grants)
     assert not known.grants
 
 
@@ -205,9 +205,9 @@ def test_what_nobody_was_given_is_known_until_somebody_holds_it():
     known.gave(GPU, ["GPU-0", "GPU-1"], NOBODY)
     (grant,) = known.view(is_fresh=True).grants
     assert (grant.uid, grant.namespace, grant.name, grant.container) == (None, "", "", "")
-    known.see(look(A, holdings=[holding(A, "main", "GPU-0", has_uid=False)]))
+    known.see(snapshot(A, holdings=[holding(A, "main", "GPU-0", has_uid=False)]))
     assert known.view(is_fresh=True).grants == (grant,)
-    known.see(look(A, holdings=[holding(A, "main", "GPU-0", "GPU-1", has_uid=False)]))
+    known.see(snapshot(A, holdings=[holding(A, "main", "GPU-0", "GPU-1", has_uid=False)]))
     assert not known.view(is_fresh=True).grants
 
 
@@ -241,7 +241,7 @@ def test_a_pod_that_got_an_error_is_passed_over():
 def test_a_registration_begins_a_new_page():
     """What was given before belongs to a kubelet that has forgotten it or knows it better."""
     known = state()
-    known.see(look(A))
+    known.see(snapshot(A))
     known.gave(GPU, ["GPU-0"], requester(A))
     known.expect(GPU, ("GPU-1",), requester(A))
     known.refuse(requester(B))
@@ -284,7 +284,7 @@ def test_bad_devices_are_no_supply():
 def test_what_is_planned_for_others_is_reserved():
     """Not the asker's own plan."""
     known = state()
-    known.see(look(A, B))
+    known.see(snapshot(A, B))
     assert supply(known).reserved == {"GPU-0", "GPU-1", "GPU-2"}
     assert supply(known, asker=requester(A)).reserved == {"GPU-2"}
 
@@ -292,7 +292,7 @@ def test_what_is_planned_for_others_is_reserved():
 def test_gpus_are_busy_by_what_is_held_or_was_given():
     """Of any resource; what the kubelet calls available is free, whatever we remember."""
     known = state(replicas(2, "G0", "G1"), instances(1, 1, 1, 1))
-    known.see(look(A, B, holdings=[holding(A, "main", "G0::0", has_uid=False)]))
+    known.see(snapshot(A, B, holdings=[holding(A, "main", "G0::0", has_uid=False)]))
     known.gave(MIG, ["M2-0"], requester(B))
     known.gave(MIG, ["M3-0"], requester(B))
     assert supply(known, request("G1::0 M3-0")).busy_gpus == {"G0", "G2"}
@@ -319,7 +319,7 @@ def test_sharing_is_as_set():
 def test_others_hold_what_was_seen_or_given_and_is_asked_for():
     """One's own is handed on, and what nobody known was given is nobody's."""
     known = state()
-    known.see(look(A, B, holdings=[holding(A, "main", "GPU-0", "GPU-1", has_uid=False)]))
+    known.see(snapshot(A, B, holdings=[holding(A, "main", "GPU-0", "GPU-1", has_uid=False)]))
     known.gave(GPU, ["GPU-2"], requester(B))
     known.gave(GPU, ["GPU-3"], UnknownRequester("nobody knows"))
     every = ["GPU-1", "GPU-2", "GPU-3"]

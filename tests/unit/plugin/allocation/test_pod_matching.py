@@ -243,10 +243,10 @@ def test_an_allocation_without_a_question_is_put_down_to_whom_the_devices_were_h
     """The kubelet gives what init containers left without asking; the books still have to know."""
     pod = node_pod("p", init("first", 3), app("main", 2))
     known = {"grants": (holding(pod, "first", *"abc"),)}
-    assert requester(identify(DeviceRequest.given(GPU, "ac"), view(pod, **known))) == ("p", "main")
-    assert requester(identify(DeviceRequest.given(GPU, "ad"), view(pod, **known))) is None
+    assert requester(identify(DeviceRequest.fixed(GPU, "ac"), view(pod, **known))) == ("p", "main")
+    assert requester(identify(DeviceRequest.fixed(GPU, "ad"), view(pod, **known))) is None
     assert requester(
-        identify(DeviceRequest.given(GPU, "ac"), view(pod, **known, is_fresh=False))
+        identify(DeviceRequest.fixed(GPU, "ac"), view(pod, **known, is_fresh=False))
     ) == ("p", "main")
 
 
@@ -402,7 +402,7 @@ class Prober:
         if answered is not None and answered[0] == frozenset(ids):
             identity = answered[1]
         else:
-            identity = self.find(DeviceRequest.given(resource, ids))
+            identity = self.find(DeviceRequest.fixed(resource, ids))
         uid, container = None, ""
         if isinstance(identity, Identified):
             uid, container = identity.pod.uid, identity.container.name
@@ -410,15 +410,15 @@ class Prober:
 
     def find(self, asked: DeviceRequest) -> Requester:
         """First what is known, then a fresh list, then PodResources."""
-        identity = self.look(asked, "cache", is_fresh=False)
+        identity = self.snapshot(asked, "cache", is_fresh=False)
         if isinstance(identity, Identified):
             return identity
         self.pods = self.kubelet.list_pods()
-        identity = self.look(asked, "list")
+        identity = self.snapshot(asked, "list")
         if isinstance(identity, Identified):
             return identity
         if self.knows_active:
-            identity = self.look(
+            identity = self.snapshot(
                 asked,
                 "active",
                 active=self.kubelet.active_pods(),
@@ -434,7 +434,7 @@ class Prober:
         """What the kubelet wrote down, if we read it."""
         return self.kubelet.checkpoint() if self.reads_checkpoint else ()
 
-    def look(self, asked: DeviceRequest, stage: str, **known) -> Requester:
+    def snapshot(self, asked: DeviceRequest, stage: str, **known) -> Requester:
         """One stage; whatever it is sure of must be so."""
         known = {"is_fresh": True, "holdings": self.checkpoint(), **known}
         identity = identify(

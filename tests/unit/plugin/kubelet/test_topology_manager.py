@@ -1,4 +1,4 @@
-"""When a kubelet is asked how it aligns, and who hears what it says."""
+"""When the kubelet is polled for its Topology Manager's settings."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ SILENT: KubeError = Unreachable(0, "Unreachable", "no route")
 
 @dataclass
 class Kubelet:
-    """A kubelet that gives one answer after another, the last one for ever; what was heard of it.
+    """A kubelet that gives one answer after another, the last one for ever.
 
-    With `takes_s` an answer takes its time.
+    An answer takes `takes_s`.
     """
 
     answers: list[TopologyManagerSettings | KubeError]
     takes_s: float = 0.0
     times_s: list[float] = field(default_factory=list)
-    told: list[TopologyManagerSettings] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
+    settings: list[TopologyManagerSettings] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
     async def topology_manager(self, *, timeout_s=None):
         """The next answer."""
@@ -40,68 +40,68 @@ class Kubelet:
             raise answer
         return answer
 
-    def inquiry(self):
-        """What is tried."""
+    def poller(self):
+        """The poller under test, with the shortest delays that chance allows."""
         return TopologyManagerPoller(
-            self, on_told=self.told.append, on_trouble=self.troubles.append
+            self, on_settings=self.settings.append, on_error=self.errors.append, draw=lambda: 0.0
         )
 
 
 @pytest.mark.parametrize(
-    ("answer", "told", "troubles"),
+    ("answer", "settings", "errors"),
     [
-        pytest.param(NONE, [NONE], [], id="it tells"),
-        pytest.param(SILENT, [], [str(SILENT)], id="it is silent"),
+        pytest.param(NONE, [NONE], [], id="it answers"),
+        pytest.param(SILENT, [], [str(SILENT)], id="it fails"),
     ],
 )
-def test_one_question_is_one_answer_or_none(answer, told, troubles):
+def test_one_poll_is_one_request(answer, settings, errors):
     """The start of an agent waits for no more."""
     kubelet = Kubelet([answer])
-    assert run_at_once(kubelet.inquiry().ask()) is bool(told)
-    assert (kubelet.times_s, kubelet.told, kubelet.troubles) == ([0.0], told, troubles)
+    assert run_at_once(kubelet.poller().poll()) is bool(settings)
+    assert (kubelet.times_s, kubelet.settings, kubelet.errors) == ([0.0], settings, errors)
 
 
-def test_a_kubelet_that_is_silent_is_asked_more_and_more_rarely_until_it_tells():
-    """It may lack the right to be asked for hours, and get it then."""
+def test_requests_that_fail_are_retried_with_growing_delays():
+    """The agent may lack the right for hours, and get it then."""
     kubelet = Kubelet([*[SILENT] * 9, NONE])
 
     async def go():
-        kubelet.inquiry().begin()
+        kubelet.poller().start()
         await asyncio.sleep(1000.0)
 
     run_at_once(go())
-    assert kubelet.times_s == [0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 123.0, 183.0, 243.0]
-    assert kubelet.told == [NONE]
-    assert kubelet.troubles == [str(SILENT)] * 9
+    assert kubelet.times_s == [0.0, 0.5, 1.5, 3.5, 7.5, 15.5, 31.5, 61.5, 91.5, 121.5]
+    assert kubelet.settings == [NONE]
+    assert kubelet.errors == [str(SILENT)] * 9
 
 
-def test_a_new_inquiry_takes_the_place_of_the_one_under_way():
-    """Each registration begins one: two would ask twice as often, and tell the old answer last."""
+def test_a_new_start_replaces_the_poll_in_flight():
+    """Each registration starts one: two would poll twice as often, and end with the old answer."""
     kubelet = Kubelet([NONE], takes_s=2.0)
 
     async def go():
-        inquiry = kubelet.inquiry()
-        inquiry.begin()
+        poller = kubelet.poller()
+        poller.start()
         await asyncio.sleep(1.0)
-        inquiry.begin()
+        poller.start()
         await asyncio.sleep(10.0)
 
     run_at_once(go())
     assert kubelet.times_s == [0.0, 1.0]
-    assert kubelet.told == [NONE]
+    assert kubelet.settings == [NONE]
 
 
-def test_nobody_is_asked_once_it_is_stopped():
+def test_nothing_is_requested_once_it_is_stopped():
     """The agent has ended."""
     kubelet = Kubelet([SILENT])
 
     async def go():
-        inquiry = kubelet.inquiry()
-        inquiry.stop()
-        inquiry.begin()
+        poller = kubelet.poller()
+        poller.stop()
+        poller.start()
         await asyncio.sleep(2.0)
-        inquiry.stop()
+        poller.stop()
         await asyncio.sleep(100.0)
 
     run_at_once(go())
-    assert kubelet.times_s == [0.0, 1.0]
+    assert kubelet.times_s == [0.0, 0.5, 1.5]

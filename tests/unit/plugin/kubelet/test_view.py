@@ -66,12 +66,12 @@ class Kubelet:
         return await self._answer(f"{namespace}/{name}")
 
 
-def look(pods, devices):
+def snapshot(pods, devices):
     """What a look tells, or its error."""
 
     async def go():
         kubelet = Kubelet(pods, devices)
-        found = await KubeletView(kubelet, kubelet, NOWHERE).look()
+        found = await KubeletView(kubelet, kubelet, NOWHERE).snapshot()
         assert kubelet.timeout_s == LOOK_S
         assert kubelet.asked == ["pods", "devices"]
         return found
@@ -81,7 +81,7 @@ def look(pods, devices):
 
 def test_devices_are_asked_for_after_the_pods():
     """They name pods by name alone: a newer pod of that name must not get an older one's."""
-    assert look(PODS, DEVICES) == KubeletSnapshot((POD,), DEVICES, (), number=1)
+    assert snapshot(PODS, DEVICES) == KubeletSnapshot((POD,), DEVICES, (), number=1)
     assert LOOK_S < DEADLINE_S
 
 
@@ -89,7 +89,7 @@ def test_devices_that_do_not_come_in_time_cost_the_pods_nothing(monkeypatch):
     """The kubelet waits for us meanwhile."""
     monkeypatch.setattr("plugin.kubelet.view.LOOK_S", 0.05)
     kubelet = Kubelet(PODS, None)
-    found = asyncio.run(KubeletView(kubelet, kubelet, NOWHERE).look())
+    found = asyncio.run(KubeletView(kubelet, kubelet, NOWHERE).snapshot())
     assert found == KubeletSnapshot(
         (POD,), None, (), "PodResources: no answer within the 0.05 s of a look", 1
     )
@@ -97,7 +97,7 @@ def test_devices_that_do_not_come_in_time_cost_the_pods_nothing(monkeypatch):
 
 def test_without_devices_the_pods_are_told_all_the_same():
     """Plans stand on pods: they are the better half."""
-    assert look(PODS, NO_SOCKET) == KubeletSnapshot((POD,), None, (), str(NO_SOCKET), 1)
+    assert snapshot(PODS, NO_SOCKET) == KubeletSnapshot((POD,), None, (), str(NO_SOCKET), 1)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_without_pods_there_is_no_look(pods, devices, message):
     """Devices without pods say nothing about who asks."""
     kubelet = Kubelet(pods, devices)
     with pytest.raises(KubeletError, match=message):
-        asyncio.run(KubeletView(kubelet, kubelet, NOWHERE).look())
+        asyncio.run(KubeletView(kubelet, kubelet, NOWHERE).snapshot())
     assert kubelet.asked == ["pods"]
 
 
@@ -133,7 +133,7 @@ def record(path, **uids):
 def view(path, devices: PodDevices | KubeletError = DEVICES):
     """A look with this file."""
     kubelet = Kubelet(PODS, devices)
-    return asyncio.run(KubeletView(kubelet, kubelet, path).look())
+    return asyncio.run(KubeletView(kubelet, kubelet, path).snapshot())
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_the_record_tells_of_living_pods_alone(tmp_path, devices, expected):
     record(tmp_path / "checkpoint", **{"uid-a": "GPU-0", "uid-gone": "GPU-1"})
     found = view(tmp_path / "checkpoint", devices)
     assert found.recorded == expected
-    assert found.tells_holdings
+    assert found.has_holdings
 
 
 @pytest.mark.parametrize(
@@ -164,10 +164,10 @@ def test_a_record_that_cannot_be_read_is_told(tmp_path, make, told):
     path = tmp_path / "checkpoint"
     make(path)
     found = view(path)
-    assert (found.devices, found.recorded, found.tells_holdings) == (DEVICES, None, True)
+    assert (found.devices, found.recorded, found.has_holdings) == (DEVICES, None, True)
     assert found.trouble.startswith(f"checkpoint {path}: ")
     assert told in found.trouble
-    assert not view(path, NO_SOCKET).tells_holdings
+    assert not view(path, NO_SOCKET).has_holdings
 
 
 def test_looks_are_numbered():
@@ -175,29 +175,29 @@ def test_looks_are_numbered():
     kubelet = Kubelet(PODS, DEVICES)
 
     async def go():
-        looks = KubeletView(kubelet, kubelet, NOWHERE)
-        return [(await looks.look()).number for _ in range(3)]
+        snapshots = KubeletView(kubelet, kubelet, NOWHERE)
+        return [(await snapshots.snapshot()).number for _ in range(3)]
 
     assert asyncio.run(go()) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
-    ("asks_devices", "is_asked"),
+    ("with_devices", "is_asked"),
     [
         pytest.param(None, False, id="of its own accord not"),
         pytest.param(False, False, id="as told not"),
         pytest.param(True, True, id="as told"),
     ],
 )
-def test_during_a_call_pod_resources_is_asked_as_told_alone(tmp_path, asks_devices, is_asked):
+def test_during_a_call_pod_resources_is_asked_as_told_alone(tmp_path, with_devices, is_asked):
     """The checkpoint stands in for it."""
     record(tmp_path / "checkpoint", **{"uid-a": "GPU-0"})
     kubelet = Kubelet(PODS, DEVICES)
 
     async def go():
-        looks = KubeletView(kubelet, kubelet, tmp_path / "checkpoint")
-        async with looks.gate.call():
-            return await looks.look(asks_devices=asks_devices)
+        snapshots = KubeletView(kubelet, kubelet, tmp_path / "checkpoint")
+        async with snapshots.gate.call():
+            return await snapshots.snapshot(with_devices=with_devices)
 
     found = asyncio.run(go())
     assert (found.devices is not None) is is_asked

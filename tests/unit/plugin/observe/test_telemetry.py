@@ -8,15 +8,9 @@ import pytest
 from prometheus_client import generate_latest
 
 from kube.errors import NotFound
-from plugin.allocation import (
-    Allocation,
-    AllocationRefusal,
-    Ambiguous,
-    DeviceRequest,
-    UnknownRequester,
-)
-from plugin.allocation.preferred_allocation import AllocationBasis, RefusalReason
-from plugin.allocator import IdentifiedBy
+from plugin.allocation import Allocation, Ambiguous, DeviceRequest, UnknownRequester
+from plugin.allocation.preferred_allocation import AllocationBasis
+from plugin.allocator import AllocationAnswer, Identification, IdentifiedBy
 from plugin.deviceplugin import (
     CallOutcome,
     CallRefused,
@@ -25,33 +19,39 @@ from plugin.deviceplugin import (
     RegistrationChange,
     RegistrationPhase,
 )
+from plugin.kubelet import KubeletRead
 from plugin.machine import EventKind, GpuEvent
-from plugin.observe import Metrics, Witness
+from plugin.observe import Metrics, Telemetry
 from plugin.pods import MismatchKind, PlanMismatch
-from plugin.publish import WriteFailure
+from plugin.publish import NodeWritten, PlanMismatches, ReportRejected, WriteFailure
 from plugin.publish.node_annotator import WriteFailureReason
 from tests.unit.plugin.node_states import requester
 from tests.unit.plugin.node_values import GPU, app, node_pod
 
 POD = node_pod("a", app("main", 2))
 TWIN = node_pod("b", app("main", 2))
-ASK = DeviceRequest(GPU, frozenset("xyz"), frozenset("yx"), 2)
-ASKED = {"resource": GPU, "size": 2, "n_available": 3}
+REQUEST = DeviceRequest(GPU, frozenset("xyz"), frozenset("yx"), 2)
+REQUESTED = {"resource": GPU, "size": 2, "n_available": 3}
 FOR = {"pod": "default/a", "pod_uid": "uid-a", "container": "main"}
-REFUSAL = AllocationRefusal(RefusalReason.TOO_FEW, "asked for 2, 1 are")
+IDENTIFIED = requester(POD)
+PLANNED = Allocation(("x", "y"), AllocationBasis.PLANNED)
+REFUSED = CallRefused("unhealthy")
+MISMATCH = PlanMismatch(MismatchKind.NO_PLAN, POD, "main", GPU, held=("x",))
+PREFERRED, ALLOCATE = DevicePluginMethod.PREFERRED, DevicePluginMethod.ALLOCATE
 
 
-class Told:
-    """A witness with a log and metrics to look at."""
+def answer(method, of, result):
+    """An answer to the one request of these tests."""
+    return AllocationAnswer(method, REQUEST, of, result)
+
+
+class Recorder:
+    """Telemetry with a log and metrics to look at."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str, dict[str, Any]]] = []
-        self.n_allocated = 0
         self.metrics = Metrics()
-        self.witness = Witness(self, self.metrics, on_allocated=self._allocated)
-
-    def _allocated(self):
-        self.n_allocated += 1
+        self.telemetry = Telemetry(self, self.metrics)
 
     def debug(self, event, **fields):
         """Note a detail."""
@@ -73,7 +73,7 @@ class Told:
 
 CASES = [
     pytest.param(
-        lambda w: w.called(
+        lambda t: t.call_answered(
             DevicePluginCall(GPU, DevicePluginMethod.ALLOCATE, CallOutcome.REFUSED, 0.0041234, "no")
         ),
         (
@@ -91,7 +91,7 @@ CASES = [
         id="a call that failed",
     ),
     pytest.param(
-        lambda w: w.called(
+        lambda t: t.call_answered(
             DevicePluginCall(GPU, DevicePluginMethod.ALLOCATE, CallOutcome.OK, 0.004)
         ),
         None,
@@ -99,96 +99,140 @@ CASES = [
         id="a call that went well is no line",
     ),
     pytest.param(
-        lambda w: w.identified(IdentifiedBy.ASKED, 0.004),
+        lambda t: t.allocator_event(Identification(IdentifiedBy.ASKED, 0.004)),
         None,
         'identity_lookup_duration_seconds_count{how="asked"} 1.0',
         id="identified",
     ),
     pytest.param(
-        lambda w: w.answered(ASK, requester(POD), Allocation(("x", "y"), AllocationBasis.PLANNED)),
-        ("debug", "answered", ASKED | FOR | {"ids": ["x", "y"], "why": "planned"}),
+        lambda t: t.allocator_event(answer(PREFERRED, IDENTIFIED, PLANNED)),
+        ("debug", "preferred_allocation", REQUESTED | FOR | {"ids": ["x", "y"], "why": "planned"}),
         'choices_total{why="planned"} 1.0',
-        id="answered",
+        id="a preferred allocation",
     ),
     pytest.param(
-        lambda w: w.answered(ASK, requester(POD), REFUSAL),
-        ("warning", "refused", ASKED | FOR | {"reason": str(REFUSAL)}),
+        lambda t: t.allocator_event(answer(PREFERRED, IDENTIFIED, REFUSED)),
+        ("warning", "refused", REQUESTED | FOR | {"reason": "unhealthy"}),
         'choices_total{why="refused"} 1.0',
-        id="answered with a refusal",
+        id="a preferred allocation that is refused",
     ),
     pytest.param(
-        lambda w: w.allocated(ASK, requester(POD), Allocation(("x", "y"), AllocationBasis.PLANNED)),
-        ("info", "allocated", ASKED | FOR | {"ids": ["x", "y"], "why": "planned"}),
+        lambda t: t.allocator_event(answer(ALLOCATE, IDENTIFIED, PLANNED)),
+        ("info", "allocated", REQUESTED | FOR | {"ids": ["x", "y"], "why": "planned"}),
         None,
         id="allocated",
     ),
     pytest.param(
-        lambda w: w.allocated(
-            ASK, requester(POD), Allocation(("x", "y"), AllocationBasis.SUBSTITUTE, ("no nvlink",))
+        lambda t: t.allocator_event(
+            answer(
+                ALLOCATE,
+                IDENTIFIED,
+                Allocation(("x", "y"), AllocationBasis.SUBSTITUTE, ("no nvlink",)),
+            )
         ),
         (
             "warning",
             "allocated",
-            ASKED | FOR | {"ids": ["x", "y"], "why": "substitute", "notes": ["no nvlink"]},
+            REQUESTED | FOR | {"ids": ["x", "y"], "why": "substitute", "notes": ["no nvlink"]},
         ),
         None,
-        id="allocated less than wished for",
+        id="allocated less than preferred by the pod",
     ),
     pytest.param(
-        lambda w: w.allocated(ASK, UnknownRequester("no pod is known"), CallRefused("unwell")),
+        lambda t: t.allocator_event(answer(ALLOCATE, UnknownRequester("no pod"), REFUSED)),
         (
             "warning",
             "refused",
-            ASKED | {"detail": "no pod is known", "ids": ["x", "y"], "reason": "unwell"},
+            REQUESTED | {"detail": "no pod", "ids": ["x", "y"], "reason": "unhealthy"},
         ),
         None,
-        id="allocate refused, to nobody known",
+        id="an Allocate of an unknown requester is refused",
     ),
     pytest.param(
-        lambda w: w.answered(
-            ASK,
-            Ambiguous((requester(POD), requester(TWIN))),
-            Allocation(("x", "y"), AllocationBasis.SWAPPED),
+        lambda t: t.allocator_event(
+            answer(
+                PREFERRED,
+                Ambiguous((IDENTIFIED, requester(TWIN))),
+                Allocation(("x", "y"), AllocationBasis.SWAPPED),
+            )
         ),
         (
             "debug",
-            "answered",
-            ASKED | {"pods": ["default/a", "default/b"], "ids": ["x", "y"], "why": "swapped"},
+            "preferred_allocation",
+            REQUESTED | {"pods": ["default/a", "default/b"], "ids": ["x", "y"], "why": "swapped"},
         ),
         'choices_total{why="swapped"} 1.0',
-        id="answered to one of several",
+        id="a preferred allocation for one of several",
     ),
     pytest.param(
-        lambda w: w.stands(RegistrationChange(GPU, RegistrationPhase.REGISTERED)),
-        ("info", "standing", {"resource": GPU, "phase": "registered", "detail": "", "delay_s": 0}),
+        lambda t: t.report_event(ReportRejected("too long")),
+        ("warning", "node_write_failed", {"detail": "too long"}),
+        'node_write_failures_total{trouble="report"} 1.0',
+        id="a report that no annotation can hold",
+    ),
+    pytest.param(
+        lambda t: t.topology_manager("restricted", "pod"),
+        ("info", "topology_manager", {"policy": "restricted", "scope": "pod"}),
+        None,
+        id="the Topology Manager is known",
+    ),
+    pytest.param(
+        lambda t: t.machine_read({GPU: 8}, ["a note"]),
+        ("info", "machine_read", {"n_devices": {GPU: 8}, "notes": ["a note"]}),
+        None,
+        id="a machine is served",
+    ),
+    pytest.param(
+        lambda t: t.devices_changed({"x": "XID 79"}),
+        ("info", "devices_changed", {"unhealthy": {"x": "XID 79"}}),
+        None,
+        id="a device is unhealthy",
+    ),
+    pytest.param(
+        lambda t: t.devices_listed(GPU, n_healthy=7, n_unhealthy=1),
+        None,
+        f'devices{{resource="{GPU}",state="unhealthy"}} 1.0',
+        id="devices are listed",
+    ),
+    pytest.param(
+        lambda t: t.registration_changed(RegistrationChange(GPU, RegistrationPhase.REGISTERED)),
+        (
+            "info",
+            "registration",
+            {"resource": GPU, "phase": "registered", "detail": "", "delay_s": 0},
+        ),
         f'registered{{resource="{GPU}"}} 1.0',
         id="registered",
     ),
     pytest.param(
-        lambda w: w.stands(RegistrationChange(GPU, RegistrationPhase.LOST, "hung up")),
+        lambda t: t.registration_changed(
+            RegistrationChange(GPU, RegistrationPhase.LOST, "hung up")
+        ),
         (
             "warning",
-            "standing",
+            "registration",
             {"resource": GPU, "phase": "lost", "detail": "hung up", "delay_s": 0},
         ),
         f'registered{{resource="{GPU}"}} 0.0',
         id="lost",
     ),
     pytest.param(
-        lambda w: w.stands(RegistrationChange(GPU, RegistrationPhase.FAILED, "refused", 0.12345)),
+        lambda t: t.registration_changed(
+            RegistrationChange(GPU, RegistrationPhase.FAILED, "refused", 0.12345)
+        ),
         (
             "warning",
-            "standing",
+            "registration",
             {"resource": GPU, "phase": "failed", "detail": "refused", "delay_s": 0.123},
         ),
         f'registered{{resource="{GPU}"}} 0.0',
         id="registration failed",
     ),
     pytest.param(
-        lambda w: w.differs(PlanMismatch(MismatchKind.NO_PLAN, POD, "main", GPU, held=("x",))),
+        lambda t: t.report_event(PlanMismatches((MISMATCH,), {"no-plan": 2})),
         (
             "warning",
-            "difference",
+            "plan_mismatch",
             {
                 "kind": "no-plan",
                 "pod": "default/a",
@@ -196,17 +240,11 @@ CASES = [
                 "detail": "pod default/a container main has x without a plan",
             },
         ),
-        None,
-        id="a difference",
-    ),
-    pytest.param(
-        lambda w: w.differences({"no-plan": 2}),
-        None,
         'differences{kind="no-plan"} 2.0',
-        id="how many differ",
+        id="a mismatch",
     ),
     pytest.param(
-        lambda w: w.gpu_event(GpuEvent(EventKind.XID, "GPU-1", 79), counts=True),
+        lambda t: t.gpu_event(GpuEvent(EventKind.XID, "GPU-1", 79), counts=True),
         (
             "warning",
             "gpu_event",
@@ -216,42 +254,42 @@ CASES = [
         id="an XID that counts",
     ),
     pytest.param(
-        lambda w: w.gpu_event(GpuEvent(EventKind.XID, "GPU-1", 13), counts=False),
+        lambda t: t.gpu_event(GpuEvent(EventKind.XID, "GPU-1", 13), counts=False),
         ("info", "gpu_event", {"kind": "xid", "uuid": "GPU-1", "xid": 13, "counts": False}),
         'gpu_events_total{counts="false",kind="xid"} 1.0',
         id="an XID of a program",
     ),
     pytest.param(
-        lambda w: w.reader_failed("read", "no driver", n_failures=1),
+        lambda t: t.reader_failed("read", "no driver", n_failures=1),
         ("warning", "reader_failed", {"what": "read", "reason": "no driver"}),
         'reader_failures_total{what="read"} 1.0',
         id="a question to the machine that failed",
     ),
     pytest.param(
-        lambda w: w.reader_failed("read", "no driver", n_failures=2),
+        lambda t: t.reader_failed("read", "no driver", n_failures=2),
         None,
         'reader_failures_total{what="read"} 1.0',
         id="once more is counted, and no line",
     ),
     pytest.param(
-        lambda w: w.reader_works("read"),
-        ("info", "reader_works", {"what": "read"}),
+        lambda t: t.reader_works("read"),
+        ("info", "reader_recovered", {"what": "read"}),
         None,
         id="it works again",
     ),
     pytest.param(
-        lambda w: w.written(("coterie.gpu/devices",), 7),
+        lambda t: t.write_event(NodeWritten(("coterie.gpu/devices",), 7)),
         ("info", "node_written", {"keys": ["coterie.gpu/devices"], "generation": 7}),
         "node_writes_total 1.0",
         id="a write",
     ),
     pytest.param(
-        lambda w: w.failed(
+        lambda t: t.write_event(
             WriteFailure(WriteFailureReason.ABSENT, NotFound(404, "NotFound", "no such node"), 1.5)
         ),
         (
             "warning",
-            "node_not_written",
+            "node_write_failed",
             {
                 "trouble": "absent",
                 "detail": str(NotFound(404, "NotFound", "no such node")),
@@ -265,31 +303,21 @@ CASES = [
 
 
 @pytest.mark.parametrize(("happens", "line", "sample"), CASES)
-def test_what_happens_is_told(happens, line, sample):
-    """Queries and alerts stand on these names, levels and fields."""
-    told = Told()
-    happens(told.witness)
-    assert told.lines == ([] if line is None else [line])
-    assert sample is None or told.counted(sample)
+def test_each_event_is_logged_and_counted(happens, line, sample):
+    """Log queries and alerts depend on these names, levels and fields."""
+    recorder = Recorder()
+    happens(recorder.telemetry)
+    assert recorder.lines == ([] if line is None else [line])
+    assert sample is None or recorder.counted(sample)
 
 
-def test_a_report_is_due_after_devices_were_given():
-    """Not after a refusal: nobody has more than before."""
-    told = Told()
-    told.witness.allocated(ASK, requester(POD), CallRefused("unwell"))
-    assert told.n_allocated == 0
-    told.witness.allocated(ASK, requester(POD), Allocation(("x", "y"), AllocationBasis.PLANNED))
-    told.witness.allocated(
-        ASK, requester(POD), Allocation(("x", "y"), AllocationBasis.BEST, ("a note",))
-    )
-    assert told.n_allocated == 2
-
-
-def test_the_same_trouble_is_one_line_and_every_time_counted():
-    """Each call asks: a kubelet that is silent for an hour would fill the log."""
-    told = Told()
-    for trouble in ("silent", "silent", "", "", "silent", "no right"):
-        told.witness.looked(trouble)
-    assert [fields["detail"] for _, _, fields in told.lines] == ["silent", "silent", "no right"]
-    assert {(level, event) for level, event, _ in told.lines} == {("warning", "kubelet_unread")}
-    assert told.counted('kubelet_failures_total{what="look"} 4.0')
+def test_an_error_that_lasts_is_logged_once_and_counted_each_time():
+    """Each call reads the kubelet: one that is unreachable for an hour would fill the log."""
+    recorder = Recorder()
+    for error in ("silent", "silent", ""):
+        recorder.telemetry.allocator_event(KubeletRead(error))
+    for error in ("", "silent", "no right"):
+        recorder.telemetry.report_event(KubeletRead(error))
+    assert [fields["detail"] for _, _, fields in recorder.lines] == ["silent", "silent", "no right"]
+    assert {line[:2] for line in recorder.lines} == {("warning", "kubelet_unreachable")}
+    assert recorder.counted('kubelet_failures_total{what="look"} 4.0')

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from kube.errors import Unanswered, refusal
-from plugin.publish import Publisher, PublisherTools
+from plugin.publish import NodeWritten, Publisher, PublisherTools
 from plugin.publish.node_annotator import WriteFailureReason, WriteTiming
 from topology.annotations import (
     DeviceHold,
@@ -108,30 +108,29 @@ class Node:
         return [tuple(one) for one in self.asked if one]
 
 
-class Witness:
-    """Who remembers what was told."""
+class Events:
+    """The events of a publisher, by kind."""
 
     def __init__(self):
         self.writes = []
         self.faults = []
 
-    def written(self, keys, generation):
-        """Take a write."""
-        self.writes.append((keys, generation))
-
-    def failed(self, fault):
-        """Take a fault."""
-        self.faults.append(fault)
+    def emit(self, event):
+        """Keep it."""
+        if isinstance(event, NodeWritten):
+            self.writes.append((event.keys, event.generation))
+        else:
+            self.faults.append(event)
 
 
 class Scene:
-    """A publisher that runs, its Node, its clock and its witness."""
+    """A publisher that runs, its Node, its clock and its events."""
 
     def __init__(self, node):
         self.node = node
         self.clock = Clock()
-        self.witness = Witness()
-        tools = PublisherTools(node, "node-0", self.witness, self.clock.sleep, lambda: 0.0)
+        self.events = Events()
+        tools = PublisherTools(node, "node-0", self.events.emit, self.clock.sleep, lambda: 0.0)
         self.publisher = Publisher(tools, pace=PACE)
 
     async def written(self, topology, devices):
@@ -177,7 +176,7 @@ def test_what_is_wanted_is_written_at_once():
     assert scene.node.annotations[names.TOPOLOGY] == "topology"
     assert scene.node.report == replace(REPORT, generation=1)
     assert scene.publisher.n_writes == scene.node.n_versions == 1
-    assert scene.witness.writes == [((names.TOPOLOGY, names.DEVICES), 1)]
+    assert scene.events.writes == [((names.TOPOLOGY, names.DEVICES), 1)]
 
 
 def test_what_is_there_already_is_not_written():
@@ -214,7 +213,7 @@ def test_only_what_differs_is_written(topology, report, keys, generation):
     assert scene.node.wrote == [keys]
     assert scene.node.report == replace(report, generation=generation)
     assert scene.node.annotations.get(names.TOPOLOGY) == topology
-    assert scene.witness.writes == [(keys, generation)]
+    assert scene.events.writes == [(keys, generation)]
 
 
 def test_reports_that_are_none_are_removed_or_replaced():
@@ -241,7 +240,7 @@ def test_generations_grow_and_count_changes_only():
             await scene.written("topology", replace(report, generation=99))
 
     scene = play(act)
-    assert [generation for _, generation in scene.witness.writes] == [1, 2, 3]
+    assert [generation for _, generation in scene.events.writes] == [1, 2, 3]
     assert scene.node.report.generation == 3
 
 
@@ -444,7 +443,7 @@ def test_what_fails_is_tried_again(error, trouble, delays_s):
         assert scene.publisher.is_published
 
     scene = play(act, *[error] * len(delays_s))
-    faults = scene.witness.faults
+    faults = scene.events.faults
     assert [(one.trouble, one.delay_s) for one in faults] == [(trouble, one) for one in delays_s]
     assert all(one.error is error for one in faults)
 
@@ -459,7 +458,7 @@ def test_delays_are_capped(error, cap_s):
         scene.publisher.publish("topology", REPORT)
         await scene.clock.move(3_000)
 
-    assert play(act, *[error] * 50).witness.faults[-1].delay_s == cap_s
+    assert play(act, *[error] * 50).events.faults[-1].delay_s == cap_s
 
 
 def test_success_forgets_failures():
@@ -473,7 +472,7 @@ def test_success_forgets_failures():
         await scene.clock.move(60)
 
     scene = play(act, FORBIDDEN, FORBIDDEN, UNANSWERED, UNANSWERED)
-    assert [one.delay_s for one in scene.witness.faults] == [5.0, 10.0, 0.5, 1.0, 5.0, 0.5]
+    assert [one.delay_s for one in scene.events.faults] == [5.0, 10.0, 0.5, 1.0, 5.0, 0.5]
 
 
 def test_a_write_of_unknown_end_is_not_written_twice():

@@ -10,11 +10,11 @@ import pytest
 
 from kube.client import TopologyManagerSettings
 from plugin.errors import KubeletError
-from plugin.kubelet import AdmissionGate, KubeletSnapshot
+from plugin.kubelet import AdmissionGate, KubeletRead, KubeletSnapshot
 from plugin.kubelet.admission_gate import QUIET_S
 from plugin.pods import MismatchKind
-from plugin.publish import ReportLoop
-from tests.unit.plugin.node_states import look, state
+from plugin.publish import PlanMismatches, ReportLoop, ReportRejected
+from tests.unit.plugin.node_states import snapshot, state
 from tests.unit.plugin.node_values import app, holding, init, node_pod
 from tests.unit.plugin.virtual_time import run_at_once
 from topology.annotations import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 NO_DEVICES = KubeletSnapshot((), None, trouble="no PodResources")
 SILENT = KubeletError("the kubelet is silent")
 FREE = node_pod("free", app("main", 1))
-HELD = look(FREE, holdings=[holding(FREE, "main", "GPU-0", has_uid=False)])
+HELD = snapshot(FREE, holdings=[holding(FREE, "main", "GPU-0", has_uid=False)])
 STAGES = node_pod("stages", init("i", 2), app("main", 1), plan={"main": ("GPU-2",)})
 NONE = {kind.value: 0 for kind in MismatchKind}
 
@@ -41,11 +41,11 @@ NONE = {kind.value: 0 for kind in MismatchKind}
 class Node:
     """A kubelet that answers one look after another, the last one for ever; who is told."""
 
-    looks: list[KubeletSnapshot | KubeletError]
+    snapshots: list[KubeletSnapshot | KubeletError]
     state: NodeState = field(default_factory=state)
     times_s: list[float] = field(default_factory=list)
     reports: list[DevicesReport] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     differing: list[str] = field(default_factory=list)
     counts: list[dict[str, int]] = field(default_factory=list)
     gate: AdmissionGate = field(default_factory=AdmissionGate)
@@ -53,30 +53,25 @@ class Node:
     refusals: list[str] = field(default_factory=list)
     is_too_long: bool = False
 
-    async def look(self, *, asks_devices=None):
+    async def snapshot(self, *, with_devices=None):
         """The next look."""
-        assert asks_devices is None
+        assert with_devices is None
         self.times_s.append(asyncio.get_running_loop().time() - 1000.0)
-        answer = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        answer = self.snapshots.pop(0) if len(self.snapshots) > 1 else self.snapshots[0]
         if isinstance(answer, KubeletError):
             raise answer
         return answer
 
-    def looked(self, trouble):
-        """Note it."""
-        self.troubles.append(trouble)
-
-    def differs(self, mismatch):
-        """Note it."""
-        self.differing.append(str(mismatch))
-
-    def differences(self, counts):
-        """Note them."""
-        self.counts.append(dict(counts))
-
-    def unpublished(self, reason):
-        """Note it."""
-        self.refusals.append(reason)
+    def emit(self, event):
+        """Keep it, by kind."""
+        match event:
+            case KubeletRead():
+                self.errors.append(event.error)
+            case ReportRejected():
+                self.refusals.append(event.reason)
+            case PlanMismatches():
+                self.differing += map(str, event.new)
+                self.counts.append(dict(event.counts))
 
     def publish(self, report, *, keeps_holds):
         """Note it, or refuse it."""
@@ -90,7 +85,7 @@ class Node:
         """Run so long; at the times of `events` something happened."""
 
         async def go():
-            reporting = ReportLoop(self.state, self, publish=self.publish, witness=self)
+            reporting = ReportLoop(self.state, self, publish=self.publish, emit=self.emit)
             loop = asyncio.get_running_loop()
             for at_s in events:
                 loop.call_later(at_s, reporting.trigger)
@@ -108,43 +103,43 @@ class Node:
 
 def test_the_first_look_is_at_once_the_second_when_the_kubelet_has_settled():
     """Then now and then: pods that end are no event here."""
-    node = Node([look()]).run(65.0)
+    node = Node([snapshot()]).run(65.0)
     assert node.times_s == pytest.approx([0.0, 3.0, 33.0, 63.0])
     assert len(node.reports) == 4
 
 
 def test_what_happens_together_is_one_look_and_one_more():
     """The containers of a pod come one after another, and their kubelet settles later."""
-    node = Node([look()]).run(50.0, events=[10.0, 10.1, 10.2])
+    node = Node([snapshot()]).run(50.0, events=[10.0, 10.1, 10.2])
     assert node.times_s == pytest.approx([0.0, 3.0, 10.3, 13.3, 43.3])
 
 
 def test_an_event_before_the_second_look_puts_it_off():
     """Two looks follow the last event, none is for nothing."""
-    node = Node([look()]).run(30.0, events=[1.0, 2.0])
+    node = Node([snapshot()]).run(30.0, events=[1.0, 2.0])
     assert node.times_s == pytest.approx([0.0, 1.3, 2.3, 5.3])
 
 
 def test_a_kubelet_that_does_not_answer_is_asked_again_soon():
     """And its second look is not lost over it."""
-    node = Node([SILENT, SILENT, look()]).run(40.0)
+    node = Node([SILENT, SILENT, snapshot()]).run(40.0)
     assert node.times_s == pytest.approx([0.0, 5.0, 10.0, 13.0])
-    assert node.troubles == [str(SILENT), str(SILENT), "", ""]
+    assert node.errors == [str(SILENT), str(SILENT), "", ""]
 
 
 def test_half_an_answer_is_asked_for_again_soon():
     """Without devices nobody knows who has what."""
-    node = Node([KubeletSnapshot((), None, trouble="no PodResources"), look()]).run(6.0)
+    node = Node([KubeletSnapshot((), None, trouble="no PodResources"), snapshot()]).run(6.0)
     assert node.times_s == pytest.approx([0.0, 5.0])
-    assert node.troubles == ["no PodResources", ""]
+    assert node.errors == ["no PodResources", ""]
 
 
 def test_a_look_waits_while_the_kubelet_gives_devices_away():
     """And no longer than it must: a long burst is looked at without PodResources."""
 
     async def go():
-        node = Node([look()])
-        reporting = ReportLoop(node.state, node, publish=node.publish, witness=node)
+        node = Node([snapshot()])
+        reporting = ReportLoop(node.state, node, publish=node.publish, emit=node.emit)
         async with node.gate.call():
             task = asyncio.create_task(reporting.run())
             await asyncio.sleep(1.0)
@@ -181,7 +176,7 @@ def test_the_report_tells_health_alignment_and_holds():
 
 def test_an_unknown_alignment_is_told_as_unknown():
     """None is a policy of its own."""
-    (report,) = Node([look()]).run(1.0).reports
+    (report,) = Node([snapshot()]).run(1.0).reports
     assert (report.policy, report.scope) == (None, None)
 
 
@@ -203,7 +198,7 @@ def test_without_any_pod_list_health_is_reported():
 
 def test_a_difference_is_told_once_and_again_when_it_begins_anew():
     """A line every 30 s for as long as a pod lives would be noise."""
-    node = Node([HELD, HELD, look(), HELD]).run(70.0)
+    node = Node([HELD, HELD, snapshot(), HELD]).run(70.0)
     assert len(node.times_s) == 4
     assert len(node.differing) == 2
     assert set(node.differing) == {"pod default/free container main has GPU-0 without a plan"}
@@ -213,19 +208,19 @@ def test_a_difference_is_told_once_and_again_when_it_begins_anew():
 def test_a_pod_that_changes_otherwise_is_the_same_difference():
     """Its phase moves on while it has the devices."""
     running = replace(FREE, phase="Running", is_started=True)
-    again = look(running, holdings=[holding(FREE, "main", "GPU-0", has_uid=False)])
+    again = snapshot(running, holdings=[holding(FREE, "main", "GPU-0", has_uid=False)])
     assert len(Node([HELD, again]).run(5.0).differing) == 1
 
 
 def test_the_kubelets_record_tells_what_init_containers_have():
     """Two GPUs outside the pod's plan: others must not be promised these."""
-    seen = look(STAGES, recorded=[holding(STAGES, "i", "GPU-0", "GPU-1")])
+    seen = snapshot(STAGES, recorded=[holding(STAGES, "i", "GPU-0", "GPU-1")])
     (report,) = Node([seen]).run(1.0).reports
     assert [(one.container, one.ids) for one in report.holds] == [("i", ("GPU-0", "GPU-1"))]
 
 
 @pytest.mark.parametrize(
-    ("looks", "expected"),
+    ("snapshots", "expected"),
     [
         pytest.param([SILENT], [True, True], id="no look yet"),
         pytest.param([NO_DEVICES], [True, True], id="pods alone"),
@@ -234,9 +229,9 @@ def test_the_kubelets_record_tells_what_init_containers_have():
         pytest.param([HELD, SILENT], [False, False], id="silence after a whole look"),
     ],
 )
-def test_holds_that_nobody_knows_stay_published(looks, expected):
+def test_holds_that_nobody_knows_stay_published(snapshots, expected):
     """A report that empties them would free, for a moment, what others have."""
-    assert Node(looks).run(5.5).keeps == expected
+    assert Node(snapshots).run(5.5).keeps == expected
 
 
 RUNNING = replace(FREE, phase="Running", is_started=True)
@@ -245,14 +240,14 @@ BARE = MissingDevices("uid-free", "default", "free", "main", "nvidia.com/gpu")
 
 def test_who_runs_without_devices_is_reported_for_as_long_as_it_lives():
     """The extender tells the user of it; the agent may write nothing on pods."""
-    node = Node([look(RUNNING), look(RUNNING), look()]).run(35.0)
+    node = Node([snapshot(RUNNING), snapshot(RUNNING), snapshot()]).run(35.0)
     assert [report.missing for report in node.reports] == [(BARE,), (BARE,), ()]
 
 
 def test_where_nobody_knows_who_lives_it_is_reported_at_the_second_look():
     """What is told at the first one may be a pod that has just ended."""
     ended = node_pod("ended", phase="Succeeded")
-    node = Node([look(RUNNING, ended)]).run(5.0)
+    node = Node([snapshot(RUNNING, ended)]).run(5.0)
     assert [report.missing for report in node.reports] == [(), (BARE,)]
     assert [len(counts) for counts in node.counts] == [len(NONE)] * 2
 
@@ -269,23 +264,23 @@ def test_without_devices_nobody_is_said_to_run_without_any():
     unknown = KubeletSnapshot((running,), None, trouble="silent")
     node = Node([unknown]).run(1.0)
     assert (node.differing, node.counts) == ([], [])
-    told = Node([look(running)]).run(1.0)
+    told = Node([snapshot(running)]).run(1.0)
     assert "runs without the nvidia.com/gpu" in told.differing[0]
 
 
 def test_a_pod_that_has_just_ended_does_not_run_without_devices():
     """Its phase is the API server's, and late; PodResources no longer lists it."""
     running = replace(FREE, phase="Running", is_started=True)
-    assert Node([look(running, listed=())]).run(5.0).differing == []
+    assert Node([snapshot(running, listed=())]).run(5.0).differing == []
 
 
 def test_where_nobody_knows_who_lives_a_pod_without_devices_is_told_at_the_second_look():
     """A kubelet that lists ended pods: one that ended would be told."""
     running = replace(FREE, phase="Running", is_started=True)
     ended = node_pod("ended", phase="Succeeded")
-    assert Node([look(running, ended)]).run(1.0).differing == []
-    assert len(Node([look(running, ended)]).run(5.0).differing) == 1
-    assert Node([look(running, ended), look(ended)]).run(5.0).differing == []
+    assert Node([snapshot(running, ended)]).run(1.0).differing == []
+    assert len(Node([snapshot(running, ended)]).run(5.0).differing) == 1
+    assert Node([snapshot(running, ended), snapshot(ended)]).run(5.0).differing == []
 
 
 def test_a_report_that_no_node_can_carry_is_told():
