@@ -22,10 +22,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from plugin.errors import SettingsError
 from topology.errors import quote
+from topology.model import Field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,32 +94,35 @@ def read_sharing(section: object, *, domain: str = "nvidia.com") -> TimeSlicing:
     >>> read_sharing({"timeSlicing": {"resources": [{"name": "gpu", "replicas": 4}]}}).replicas
     {'nvidia.com/gpu': 4}
     """
-    content = _object(section, "sharing", {"timeSlicing", "mps"})
-    if content.get("mps") is not None:
+    if section is None:
+        return NO_SHARING
+    root = Field(section, "sharing", SettingsError)
+    root.only("timeSlicing", "mps")
+    if _given(root, "mps") is not None:
         msg = (
             "sharing.mps is set, expected sharing.timeSlicing or nothing: GPUs cannot be shared by "
             "MPS yet"
         )
         raise SettingsError(msg)
-    if content.get("timeSlicing") is None:
+    slicing = _given(root, "timeSlicing")
+    if slicing is None:
         return NO_SHARING
-    where = "sharing.timeSlicing"
-    keys = {"renameByDefault", "failRequestsGreaterThanOne", "resources"}
-    slicing = _object(content["timeSlicing"], where, keys)
-    resources = _list(slicing.get("resources"), f"{where}.resources")
-    is_renamed = _flag(slicing, where, "renameByDefault")
+    slicing.only("renameByDefault", "failRequestsGreaterThanOne", "resources")
+    resources = slicing.need("resources")
+    if not resources.items():
+        resources.fail("at least one resource")
     replicas: dict[str, int] = {}
     notes: list[str] = []
-    for i, one in enumerate(resources):
-        name, count = _read_resource(one, f"{where}.resources[{i}]", domain, notes)
+    for one in resources.items():
+        name, count = _read_resource(one, domain, notes)
         if name in replicas:
-            msg = f"{where}.resources[{i}].name is {quote(name)} again, expected each name once"
+            msg = f"{one.where}.name is {quote(name)} again, expected each name once"
             raise SettingsError(msg)
         replicas[name] = count
     return TimeSlicing(
         replicas=replicas,
-        is_renamed=is_renamed,
-        is_one_only=_flag(slicing, where, "failRequestsGreaterThanOne"),
+        is_renamed=slicing.flag_or_none("renameByDefault") or False,
+        is_one_only=slicing.flag_or_none("failRequestsGreaterThanOne") or False,
         notes=tuple(notes),
     )
 
@@ -134,47 +138,22 @@ def check_resource_name(name: str) -> str:
     return name
 
 
-def _read_resource(one: object, where: str, domain: str, notes: list[str]) -> tuple[str, int]:
-    content = _object(one, where, {"name", "replicas", "rename", "devices"})
-    name, count = content.get("name"), content.get("replicas")
-    if not isinstance(name, str):
-        msg = f"{where}.name is {quote(name)}, expected a resource name"
-        raise SettingsError(msg)
-    is_whole = isinstance(count, int) and not isinstance(count, bool)
-    if not is_whole or not _MIN_REPLICAS <= cast("int", count) <= MAX_REPLICAS:
-        expected = f"a whole number of {_MIN_REPLICAS}..{MAX_REPLICAS}"
-        msg = f"{where}.replicas is {quote(count)}, expected {expected}"
-        raise SettingsError(msg)
-    if content.get("rename") is not None:
+def _read_resource(one: Field, domain: str, notes: list[str]) -> tuple[str, int]:
+    one.only("name", "replicas", "rename", "devices")
+    name, replicas = one.need("name").text(), one.need("replicas")
+    if not _MIN_REPLICAS <= replicas.integer() <= MAX_REPLICAS:
+        replicas.fail(f"a whole number of {_MIN_REPLICAS}..{MAX_REPLICAS}")
+    where = one.where
+    if _given(one, "rename") is not None:
         notes.append(f"{where}.rename is ignored, as by NVIDIA's plugin: use renameByDefault")
-    if content.get("devices", "all") != "all":
+    devices = one.get("devices")
+    if devices is not None and devices.value != "all":
         notes.append(f"{where}.devices is ignored, as by NVIDIA's plugin: all devices are shared")
     whole = name if name.startswith(f"{domain}/") else f"{domain}/{name}"
-    return check_resource_name(whole), cast("int", count)
+    return check_resource_name(whole), replicas.integer()
 
 
-def _object(value: object, where: str, keys: set[str]) -> Mapping[str, object]:
-    content = cast("dict[object, object]", {} if value is None else value)
-    if not isinstance(value, dict | None):
-        msg = f"{where} is {quote(value)}, expected an object"
-        raise SettingsError(msg)
-    unknown = sorted(map(str, content.keys() - keys))
-    if unknown:
-        msg = f"{where} has {quote(unknown[0])}, expected one of: {', '.join(sorted(keys))}"
-        raise SettingsError(msg)
-    return cast("Mapping[str, object]", content)
-
-
-def _list(value: object, where: str) -> list[object]:
-    msg = f"{where} is {quote(value)}, expected a list of at least one resource"
-    if not isinstance(value, list) or not value:
-        raise SettingsError(msg)
-    return cast("list[object]", value)
-
-
-def _flag(content: Mapping[str, object], where: str, key: str) -> bool:
-    value = content.get(key, False)
-    if not isinstance(value, bool):
-        msg = f"{where}.{key} is {quote(value)}, expected true or false"
-        raise SettingsError(msg)
-    return value
+def _given(section: Field, key: str) -> Field | None:
+    """A member that is there and not null, which says nothing in Go."""
+    member = section.get(key)
+    return None if member is None or member.value is None else member

@@ -2,7 +2,9 @@
 
 What it answers: is the value at this place of the kind that was expected? Every failure is one
 sentence with the place, the value and the expectation, raised as the caller's own error class. It
-never knows a format: `topology.model.codec` (JSON) and `topology.recordings` (TOML) do.
+never knows a format: `topology.model.codec` (JSON), `topology.recordings` (TOML) and the plugin's
+YAML files do. JSON of the API server is read by `kube.objects.fields`: there null and absence are
+the same, unknown keys are fine, and a list of 5,000 nodes must not make an object for each value.
 """
 
 from __future__ import annotations
@@ -10,12 +12,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
+from typing import NoReturn, TypeVar, cast
 
 from topology.errors import quote
-
-if TYPE_CHECKING:
-    from topology.errors import TopologyError
 
 __all__ = ["Field"]
 
@@ -38,7 +37,7 @@ class Field:
 
     value: object
     where: str
-    error: type[TopologyError]
+    error: type[Exception]
 
     def fail(self, expected: str) -> NoReturn:
         """Raise the caller's error: place, value, expectation."""

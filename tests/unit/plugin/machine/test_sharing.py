@@ -69,15 +69,17 @@ def test_what_nvidia_ignores_is_ignored_with_a_note():
         pytest.param([], "sharing is [], expected an object", id="a list"),
         pytest.param({"timeslicing": {}}, "sharing has 'timeslicing'", id="unknown key"),
         pytest.param({"timeSlicing": 3}, "sharing.timeSlicing is 3", id="a number"),
-        pytest.param({"timeSlicing": {}}, "resources is None, expected a list", id="no resources"),
-        pytest.param(slicing(), "resources is [], expected a list", id="empty"),
+        pytest.param(
+            {"timeSlicing": {}}, "timeSlicing has no resources, expected one", id="no resources"
+        ),
+        pytest.param(slicing(), "resources is [], expected at least one", id="empty"),
         pytest.param(slicing("gpu"), "resources[0] is 'gpu', expected an object", id="a text"),
-        pytest.param(slicing({"replicas": 2}), "resources[0].name is None", id="no name"),
+        pytest.param(slicing({"replicas": 2}), "resources[0] has no name", id="no name"),
         pytest.param(slicing({**GPU, "replicas": 1}), "expected a whole number of 2..", id="one"),
         pytest.param(slicing({**GPU, "replicas": 1025}), "replicas is 1025", id="too many"),
         pytest.param(slicing({**GPU, "replicas": True}), "replicas is True", id="a flag"),
         pytest.param(slicing({**GPU, "replicas": "4"}), "replicas is '4'", id="a digit as text"),
-        pytest.param(slicing({"name": "gpu"}), "replicas is None", id="no replicas"),
+        pytest.param(slicing({"name": "gpu"}), "resources[0] has no replicas", id="no replicas"),
         pytest.param(slicing({**GPU, "strategy": "x"}), "has 'strategy'", id="unknown in resource"),
         pytest.param(
             slicing(GPU, {**GPU}), "resources[1].name is 'nvidia.com/gpu' again", id="twice"
