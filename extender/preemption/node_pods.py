@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from kube.errors import Unreadable
 from kube.objects import (
+    has_ended,
     list_at,
     object_at,
     objects_at,
@@ -45,7 +46,6 @@ PODS = "pods"
 """The resource of which every pod takes one (k8s.io/api core/v1, ResourcePods)."""
 
 _NOTHING = Fraction(0)
-_ENDED = frozenset({"Succeeded", "Failed"})
 _POD_LEVEL = frozenset({"cpu", "memory"})
 _HUGE_PAGES = "hugepages-"
 _LOCAL_VOLUMES = frozenset(
@@ -130,7 +130,7 @@ def read_resident(content: Mapping[str, object]) -> Resident:
         labels=texts_at(meta, "labels"),
         started_s=_time(status, "startTime"),
         is_leaving=meta.get("deletionTimestamp") is not None,
-        has_ended=text_at(status, "phase") in _ENDED,
+        has_ended=has_ended(text_at(status, "phase")),
         requests=_requests(spec, status),
         ports=frozenset(_ports(spec)),
         is_apart=len(list_at(anti, "requiredDuringSchedulingIgnoredDuringExecution")) > 0,

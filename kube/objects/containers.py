@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kube.errors import Unreadable
-from kube.objects.fields import object_at, objects_at, text_at
+from kube.objects.fields import needed_at, object_at, objects_at, text_at
 from topology.select import ContainerRole
 
 if TYPE_CHECKING:
@@ -57,9 +56,9 @@ def read_containers(spec: Mapping[str, object]) -> Iterator[ContainerSpec]:
     (cm/topologymanager/scope_container.go).
     """
     for one in objects_at(spec, "initContainers"):
-        yield ContainerSpec(_name(one), init_role(text_at(one, "restartPolicy")), one)
+        yield ContainerSpec(needed_at(one, "name"), init_role(text_at(one, "restartPolicy")), one)
     for one in objects_at(spec, "containers"):
-        yield ContainerSpec(_name(one), ContainerRole.APP, one)
+        yield ContainerSpec(needed_at(one, "name"), ContainerRole.APP, one)
 
 
 def is_extended_resource(resource: str) -> bool:
@@ -71,11 +70,3 @@ def is_extended_resource(resource: str) -> bool:
     (True, False)
     """
     return "/" in resource and "kubernetes.io/" not in resource
-
-
-def _name(content: Mapping[str, object]) -> str:
-    name = text_at(content, "name")
-    if not name:
-        msg = "name is absent or empty, expected a string"
-        raise Unreadable(msg)
-    return name

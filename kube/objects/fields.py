@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "as_object",
     "list_at",
+    "needed_at",
     "object_at",
     "objects_at",
     "parse_object",
@@ -77,6 +78,15 @@ def text_at(parent: Mapping[str, object], key: str) -> str:
         return ""
     if not isinstance(value, str):
         msg = f"{key} is {quote(value)}, expected a string"
+        raise Unreadable(msg)
+    return value
+
+
+def needed_at(parent: Mapping[str, object], key: str, *, where: str = "") -> str:
+    """The string under a key that must be there; `where` names the parent. Raises `Unreadable`."""
+    value = text_at(parent, key)
+    if not value:
+        msg = f"{where}{key} is absent or empty, expected a string"
         raise Unreadable(msg)
     return value
 

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, cast
 
 from kube.errors import Unreadable
 from kube.objects.containers import is_extended_resource
-from kube.objects.fields import list_at, object_at, objects_at, text_at, texts_at, whole_at
+from kube.objects.fields import (
+    list_at,
+    needed_at,
+    object_at,
+    objects_at,
+    text_at,
+    texts_at,
+    whole_at,
+)
 from kube.objects.quantity import parse_quantity, parse_whole
 from topology.errors import quote
 from topology.model import names
@@ -33,6 +41,7 @@ __all__ = [
     "ObjectKey",
     "PodFacts",
     "PodObject",
+    "has_ended",
     "pod_facts_reader",
     "read_allocatable",
     "read_key",
@@ -125,7 +134,12 @@ class PodObject:
     @property
     def is_terminal(self) -> bool:
         """Whether its containers have stopped for good, so that its devices are free."""
-        return self.phase in {"Succeeded", "Failed"}
+        return has_ended(self.phase)
+
+
+def has_ended(phase: str) -> bool:
+    """Whether a pod's containers have stopped for good (core/v1 types.go, PodPhase)."""
+    return phase in {"Succeeded", "Failed"}
 
 
 def read_key(content: Mapping[str, object]) -> ObjectKey:
@@ -146,8 +160,8 @@ def read_node(content: Mapping[str, object]) -> NodeFacts:
     annotations = texts_at(meta, "annotations")
     taints = objects_at(object_at(content, "spec"), "taints")
     return NodeFacts(
-        name=_needed(meta, "name"),
-        uid=_needed(meta, "uid"),
+        name=needed_at(meta, "name", where="metadata."),
+        uid=needed_at(meta, "uid", where="metadata."),
         zone=texts_at(meta, "labels").get(ZONE_LABEL, ""),
         allocatable=_extended(object_at(object_at(content, "status"), "allocatable")),
         topology=annotations.get(names.TOPOLOGY),
@@ -179,10 +193,10 @@ def pod_facts_reader(
         meta = object_at(content, "metadata")
         annotations = texts_at(meta, "annotations")
         return PodFacts(
-            uid=_needed(meta, "uid"),
-            namespace=_needed(meta, "namespace"),
-            name=_needed(meta, "name"),
-            resource_version=_needed(meta, "resourceVersion"),
+            uid=needed_at(meta, "uid", where="metadata."),
+            namespace=needed_at(meta, "namespace", where="metadata."),
+            name=needed_at(meta, "name", where="metadata."),
+            resource_version=needed_at(meta, "resourceVersion", where="metadata."),
             plan=annotations.get(names.PLAN),
             allocated=annotations.get(names.ALLOCATED),
             may_ask=_may_ask(meta, wanted),
@@ -195,10 +209,10 @@ def read_pod(content: Mapping[str, object]) -> PodObject:
     """Read a whole Pod. Raises `Unreadable`."""
     meta, spec, status = (object_at(content, key) for key in ("metadata", "spec", "status"))
     return PodObject(
-        uid=_needed(meta, "uid"),
-        namespace=_needed(meta, "namespace"),
-        name=_needed(meta, "name"),
-        resource_version=_needed(meta, "resourceVersion"),
+        uid=needed_at(meta, "uid", where="metadata."),
+        namespace=needed_at(meta, "namespace", where="metadata."),
+        name=needed_at(meta, "name", where="metadata."),
+        resource_version=needed_at(meta, "resourceVersion", where="metadata."),
         node_name=text_at(spec, "nodeName") or None,
         nominated_node=text_at(status, "nominatedNodeName") or None,
         phase=text_at(status, "phase"),
@@ -210,14 +224,6 @@ def read_pod(content: Mapping[str, object]) -> PodObject:
         devices=tuple(_devices(status)),
         body=json.dumps(content, separators=(",", ":")).encode(),
     )
-
-
-def _needed(meta: Mapping[str, object], key: str) -> str:
-    value = text_at(meta, key)
-    if not value:
-        msg = f"metadata.{key} is absent or empty, expected a string"
-        raise Unreadable(msg)
-    return value
 
 
 def _extended(allocatable: Mapping[str, object]) -> Mapping[str, int]:

@@ -24,6 +24,7 @@ from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from kube.objects import has_ended
 from plugin.pods.plans import plan_problem, planned_ids, pod_plan
 from topology.annotations import DeviceHold, DevicesReport, MissingDevices, UnhealthyDevice
 from topology.select import ContainerRole
@@ -46,8 +47,6 @@ __all__ = [
     "mismatches",
 ]
 
-_OVER = frozenset({"Succeeded", "Failed"})
-"""The phases that end a pod (k8s.io/api core/v1, PodPhase)."""
 _RUNNING = "Running"
 _MAX_MISSING = 100
 """Containers without devices in a report: some 60 KB of it (names of Kubernetes' full length). A
@@ -105,7 +104,7 @@ class HoldingsByPod:
 
 def is_over(pod: NodePod) -> bool:
     """Whether a pod has ended, so that the kubelet counts its devices as free."""
-    return pod.phase in _OVER
+    return has_ended(pod.phase)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from kube.errors import Unreadable
 from kube.objects import (
     as_object,
     is_extended_resource,
+    needed_at,
     object_at,
     objects_at,
     parse_whole,
@@ -96,7 +97,7 @@ def _check_kind(content: Mapping[str, object]) -> None:
 
 def _read_pod(content: Mapping[str, object]) -> NodePod:
     meta = object_at(content, "metadata")
-    uid, namespace, name = (_needed(meta, key) for key in ("uid", "namespace", "name"))
+    uid, namespace, name = (needed_at(meta, key) for key in ("uid", "namespace", "name"))
     try:
         status = object_at(content, "status")
         claimed = _claimed(object_at(status, "extendedResourceClaimStatus"))
@@ -150,11 +151,3 @@ def _devices(container: ContainerSpec) -> Iterator[tuple[str, int]]:
             raise Unreadable(msg)
         if count > 0:
             yield resource, count
-
-
-def _needed(content: Mapping[str, object], key: str) -> str:
-    value = text_at(content, key)
-    if not value:
-        msg = f"{key} is absent or empty, expected a string"
-        raise Unreadable(msg)
-    return value
