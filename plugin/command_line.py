@@ -14,6 +14,7 @@ import asyncio
 import logging
 import signal
 import sys
+from argparse import ArgumentTypeError
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +28,7 @@ from plugin.config import Settings, load_settings
 from plugin.errors import MeasurementError, PluginError, ReadingError, SettingsError
 from plugin.measure import DEFAULT_COMMAND, DEFAULT_MESSAGE_BYTES, Benchmark, all_pairs, measure
 from plugin.wiring import Running, open_reader, read_machine, run_agents
+from topology.errors import quote
 from topology.model import write_measurement
 from topology.program import version
 
@@ -89,12 +91,12 @@ def _parser() -> Parser:
 
 def _at_least(least: N, read: Callable[[str], N]) -> Callable[[str], N]:
     def number(text: str) -> N:
-        value = read(text)
-        if not value >= least:
-            raise ValueError
-        return value
+        with suppress(ValueError):
+            if (value := read(text)) >= least:
+                return value
+        msg = f"{quote(text)}, expected {read.__name__} of at least {least}"
+        raise ArgumentTypeError(msg)
 
-    number.__name__ = f"number of at least {least}"  # argparse quotes it
     return number
 
 

@@ -93,7 +93,7 @@ class ProgramSettings(BaseSettings):
     @classmethod
     def _read_value(cls, value: object, info: ValidationInfo) -> object:
         declared = cls.model_fields[info.field_name or ""]
-        parts = cast("Sequence[object]", value) if isinstance(value, list | tuple) else [value]
+        parts = _parts(value)
         # pydantic would take true for the number 1
         if declared.annotation is not bool and any(isinstance(part, bool) for part in parts):
             msg = "expected no truth value (YAML reads true, yes and on as one)"
@@ -125,3 +125,8 @@ def _names(model: type[ProgramSettings], name: str, declared: FieldInfo) -> Fiel
         env=tuple(variables) or (f"{model.model_config.get('env_prefix', '')}{name}".upper(),),
         key=other.key or (f"{section}.{name}" if section else name),
     )
+
+
+def _parts(value: object) -> Sequence[object]:
+    """The members of a list, or the one value in its place."""
+    return cast("Sequence[object]", value) if isinstance(value, list | tuple) else [value]

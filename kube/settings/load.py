@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource, InitSettingsSource
@@ -68,14 +68,17 @@ def load_fields(
             cls,
             settings_cls: type[BaseSettings],
             init_settings: PydanticBaseSettingsSource,
-            **_: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
+            del env_settings, dotenv_settings, file_secret_settings
             environment = EnvSettingsSource(settings_cls)
             environment.env_vars = lowered
             return init_settings, environment, InitSettingsSource(settings_cls, file.values)
 
     try:
-        settings: S = Layered(**given)
+        settings = cast("S", Layered(**given))
     except ValidationError as error:
         msg = f"setting {first_fault(error, whole='values', origins=origins)}"
         raise InvalidSettings(msg) from error

@@ -2,7 +2,7 @@
 
 What it answers: what each is called on the command line, in the environment and in NVIDIA's file,
 what it may be, and how ours compares with NVIDIA's. The last is what docs/plugin.md shows. It must
-never read any of these places (`plugin.config.settings` does).
+never read any of these places (`kube.settings` does).
 
 Names and defaults are those of k8s-device-plugin v0.20.0: cmd/nvidia-device-plugin/main.go,
 api/config/v1/consts.go, flags.go and imex.go, internal/rm/health.go.
