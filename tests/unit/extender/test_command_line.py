@@ -268,8 +268,8 @@ def test_explain_of_what_the_extender_does_not_know_is_an_error(running, pod, me
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("file:///etc", "file:///etc is no address"),
-        ("127.0.0.1:8888", "is no address"),
+        ("file:///etc", "file:///etc is not an address"),
+        ("127.0.0.1:8888", "is not an address"),
         ("http://127.0.0.1:1", "refused"),
         ("http://127.0.0.1:many", "Port could not be cast"),
         ("https://127.0.0.1:1", "expected settings tls_cert, tls_key, tls_client_ca for https"),
