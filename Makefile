@@ -28,7 +28,7 @@ CLUSTER_TESTS := $(addprefix tests/cluster/of_,extender deployment node)
 COVERAGE ?=
 
 .PHONY: help setup fmt format-check lint imports types mypy pyright unit coverage docs test test-all \
-	test-nightly test-shared build-cluster test-cluster test-kubelet test-versions cluster demo bench bench-cluster bench-node golden protos lock clean
+	test-nightly mutation test-shared build-cluster test-cluster test-kubelet test-versions cluster demo bench bench-cluster bench-node golden protos lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -88,6 +88,10 @@ test-all: ## what CI runs: `make test`, coverage gates, ../shared where it is th
 test-nightly: build-cluster ## what takes longer: many more examples, tests of harness and Kubernetes that passed before
 	COTERIE_EXAMPLES=thorough $(MAKE) unit
 	$(BIN)/python -m tests.cluster lanes --again --workers $(WORKERS)
+	$(MAKE) mutation
+
+mutation: $(STAMP) ## how many of a sample of faults in selection and accounting the tests find (half an hour)
+	$(BIN)/python -m tests.mutation --floor 80
 
 test-shared: $(STAMP) ## the tests that read recordings, traces and measurements from ../shared
 	@test -d $(SHARED) || { echo "$(SHARED) is not there: put the recordings, traces and measurements there, or set SHARED=..." >&2; exit 1; }

@@ -87,7 +87,7 @@ def refusal(asked: DeviceRequest, requester: Requester, supply: Supply) -> Alloc
 
 
 @pytest.mark.parametrize(
-    ("asked", "who", "expected"),
+    ("asked", "requester", "expected"),
     [
         pytest.param(
             request("abcdefgh", 2), asker("fc"), ("cf", AllocationBasis.PLANNED), id="plan"
