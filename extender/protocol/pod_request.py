@@ -84,7 +84,7 @@ def parse_pod(pod: Pod, resources: Sequence[str]) -> PodRequest:
     """Read what a pod asks of the `resources` that Coterie places.
 
     Raises `MalformedPod` for counts that no API server would have let through, `UserError` for
-    two of the resources in one pod and for annotations that cannot be meant.
+    two of the resources in one pod and for invalid annotations.
     """
     meta = pod.metadata
     asked = [

@@ -117,7 +117,7 @@ class Reason(Enum):
     )
 
     INVALID_REQUEST = (
-        "pod asks for something that cannot be meant",
+        "pod has an invalid GPU request",
         "correct what the message names",
     )
 
@@ -192,7 +192,7 @@ class Reason(Enum):
         "nothing: evicting pods would not help it; `explain` tells what each node lacks",
     )
     ROOM_IN_THE_MAKING = (
-        "pods whose place the pod takes are leaving already",
+        "waiting for preempted pods to terminate",
         "nothing; if it lasts, look why pods on the nominated node do not end",
     )
     NO_NEED = (

@@ -446,7 +446,7 @@ def test_a_step_ends_once():
             json.dumps({"Pod": wanting(2, affinity="near")}).encode(),
             Reason.INVALID_REQUEST,
             "coterie.gpu/affinity",
-            id="a wish that cannot be meant",
+            id="an invalid request",
         ),
         pytest.param(
             json.dumps({"Pod": wanting() | {"spec": {"containers": [], "overhead": 1}}}).encode(),

@@ -1,4 +1,4 @@
-"""What a pod asks for: counts, roles, policy, and what cannot be meant."""
+"""What a pod asks for: counts, roles, policy, and invalid requests."""
 
 from __future__ import annotations
 
