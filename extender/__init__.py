@@ -1,6 +1,6 @@
 """The scheduler extender: which nodes can take a pod, how good they are, and which GPUs it gets.
 
-Layers, top to bottom: `__main__` wires; `app` speaks HTTP; `engine` holds the state; `verbs`,
-`candidates`, `compare`, `explain` decide from values; `wire`, `request`, `snapshot`, `ledger` are
-the values. Everything below `engine` can be replayed from its arguments alone.
+From the top: `__main__` and the wiring; `http`, `execution`, `watch` and `ha` do I/O; `engine`
+answers each verb; `bind`, `preemption`, `placement`, `state` and `snapshot` decide from values.
+Everything from `engine` down can be replayed from its arguments alone.
 """

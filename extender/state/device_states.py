@@ -16,7 +16,6 @@ state is the sum. Plans, answers and decision logs name a generation, so the rul
 
 from __future__ import annotations
 
-from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -32,6 +31,9 @@ __all__ = ["DeviceRow", "DeviceState", "count_changes", "count_states", "device_
 
 class DeviceState(Enum):
     """State of one device id. FREE and UNHEALTHY have no owner; *_UNHEALTHY are in use and bad."""
+
+    # Enum's own hashes the member's name, by a call in Python: each look-up in a table makes two.
+    __hash__ = object.__hash__
 
     FREE = "free"
     CLAIMED = "claimed"
@@ -77,15 +79,15 @@ def device_rows(ids: Sequence[str], account: Account) -> tuple[DeviceRow, ...]:
 
 def count_states(accounts: Iterable[Account]) -> Mapping[DeviceState, int]:
     """Number of devices in each state. O(pods)."""
-    counts: Counter[DeviceState] = Counter(dict.fromkeys(DeviceState, 0))
+    counts = dict.fromkeys(DeviceState, 0)
     for account in accounts:
-        n_unhealthy = account.unhealthy.bit_count()
+        unhealthy = account.unhealthy
         for one in account.assignments.values():
-            if n_bad := (one.mask & account.unhealthy).bit_count():
-                counts[_UNHEALTHY[one.state]] += n_bad
-                n_unhealthy -= n_bad
-            counts[_HEALTHY[one.state]] += one.mask.bit_count() - n_bad
-        counts[DeviceState.UNHEALTHY] += n_unhealthy
+            if bad := one.mask & unhealthy:
+                counts[_UNHEALTHY[one.state]] += bad.bit_count()
+                unhealthy &= ~bad
+            counts[_HEALTHY[one.state]] += (one.mask & ~bad).bit_count()
+        counts[DeviceState.UNHEALTHY] += unhealthy.bit_count()
         counts[DeviceState.FREE] += account.free.bit_count()
     return counts
 
