@@ -1,9 +1,8 @@
-"""Wires a live extender together, and runs what stands beside its servers.
+"""Wires a live extender together, and runs what works beside its servers.
 
-What it answers: the parts that the routes need, made of settings. Everything runs on one event loop
-and nothing is started before `run`: the watches first, then probes, wake-ups, Events and, where
-there are replicas, the Lease. At the end binds under way are finished before the Lease is given up
-and the connections are closed.
+Everything runs on one event loop and nothing is started before `run`: the watches first, then
+probes, requeues, Events and, where there are replicas, the Lease. At the end binds in flight are
+finished before the Lease is given up and the connections are closed.
 """
 
 from __future__ import annotations
@@ -19,10 +18,15 @@ from typing import TYPE_CHECKING
 
 from extender import logkeys
 from extender.clocks import SteadyClock, boot_time
-from extender.decision_log import LiveDesk
-from extender.engine import Engine
 from extender.errors import SettingsError
-from extender.execution import Binder, BindTools, Preempter, PreemptTools, Waker
+from extender.execution import (
+    BindDependencies,
+    BindExecutor,
+    PreemptDependencies,
+    PreemptExecutor,
+    RequeueDependencies,
+    Requeuer,
+)
 from extender.ha import Election, LiveVerbs, Peer, Quorum, Replicas, ReplicaTools, identity_of
 from extender.http.server import freeze
 from extender.observe import (
@@ -33,16 +37,16 @@ from extender.observe import (
     notes_of_answer,
     notes_of_effect,
 )
-from extender.state import Agreement, LiveCluster, Mismatch, build_machine_type
+from extender.state import Agreement, Mismatch, build_machine_type
 from extender.watch import (
     Feed,
-    FeedTools,
+    FeedDependencies,
+    NodeDependencies,
     NodeSink,
-    NodeTools,
     NominatedSink,
     PodSink,
+    ProbeDependencies,
     Prober,
-    ProbeTools,
     WatchLog,
 )
 from kube.client import ApiServer, Transport
@@ -54,14 +58,13 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from extender.config import Settings
-    from extender.decision_log import DecisionLog
-    from extender.errors import DecisionLogError
+    from extender.engine import Gateway
     from extender.log import Logger
     from extender.protocol import Answer
     from extender.state import Effect
     from kube.objects import NodeFacts, PodFacts, PodObject
 
-__all__ = ["LiveExtender", "connect", "make_desk"]
+__all__ = ["LiveExtender", "connect"]
 
 BIND_SHARE = 0.8
 """Share of the scheduler's httpTimeout that a bind may take."""
@@ -87,32 +90,20 @@ async def connect(settings: Settings) -> Transport:
         raise SettingsError(msg) from error
 
 
-def make_desk(
-    settings: Settings,
-    open_log: Callable[[Engine], DecisionLog | None],
-    log_ended: Callable[[DecisionLogError], None],
-) -> LiveDesk:
-    """An engine over a live cluster of which nothing is known yet, and the way in to it."""
-    rules = settings.rules
-    cluster = LiveCluster(rules.resources, demand=rules.demand)
-    engine = Engine(cluster, rules)
-    return LiveDesk(engine, cluster, log=open_log(engine), log_ended=log_ended)
-
-
 class LiveExtender:
     """A live extender. `client_tls` gives the context for calls to other replicas."""
 
     def __init__(
         self,
         settings: Settings,
-        desk: LiveDesk,
+        gateway: Gateway,
         transport: Transport,
         *,
         log: Logger,
         client_tls: Callable[[], SSLContext] | None = None,
     ) -> None:
         self._settings = settings
-        self._desk = desk
+        self._gateway = gateway
         self._transport = transport
         self._log = log
         self._api = ApiServer(transport)
@@ -120,36 +111,57 @@ class LiveExtender:
         self._effects = EffectCounts()
         self.clock = SteadyClock()
         self._prober = Prober(
-            ProbeTools(desk, self._api, self._changed, self._watch_log, _patient_backoff)
+            ProbeDependencies(
+                gateway.handle, self._api, self._changed, self._watch_log, _patient_backoff
+            )
         )
-        self._waker = Waker(desk, self._api, clock=self.clock, value=_retry_value, log=log)
+        self._requeuer = Requeuer(
+            RequeueDependencies(gateway, self._api, self.clock, _retry_value, log)
+        )
         self._reporter = self._make_reporter()
         self._feed = Feed(
-            FeedTools(
-                desk=desk,
+            FeedDependencies(
+                handle=gateway.handle,
                 prober=self._prober,
-                take_effects=desk.cluster.take_effects,
+                take_effects=gateway.cluster.take_effects,
                 on_effect=self._on_effect,
-                on_change=self._waker.look,
-                is_located=lambda uid: desk.cluster.bound(uid) is not None,
+                on_change=self._requeuer.look,
+                is_located=lambda uid: gateway.cluster.bound(uid) is not None,
                 clock=self.clock,
                 log=log,
             )
         )
         self._nodes, self._pods, self._nominated = self._make_watches()
         total_s = BIND_SHARE * settings.http_timeout_s
-        tools = BindTools(desk, self._api, self.clock, time.monotonic, _quick_backoff)
-        self._binder = Binder(tools, total_s=total_s)
-        preempt_tools = PreemptTools(
-            desk, self._api, lambda: self.is_ready, self.clock, time.monotonic, _quick_backoff
+        self._binds = BindExecutor(
+            BindDependencies(
+                handle=gateway.handle,
+                api=self._api,
+                aligns=gateway.cluster.aligns,
+                n_ended=gateway.cluster.n_ended,
+                clock=self.clock,
+                timer=time.monotonic,
+                backoff=_quick_backoff,
+            ),
+            total_s=total_s,
         )
-        preempter = Preempter(preempt_tools, total_s=total_s)
+        preemptions = PreemptExecutor(
+            PreemptDependencies(
+                handle=gateway.handle,
+                api=self._api,
+                is_ready=lambda: self.is_ready,
+                clock=self.clock,
+                timer=time.monotonic,
+                backoff=_quick_backoff,
+            ),
+            total_s=total_s,
+        )
         self._quorum = self._make_quorum(client_tls)
         self.verbs = LiveVerbs(
-            desk.engine,
+            gateway.engine,
             self._api,
-            binder=self._binder,
-            preempter=preempter,
+            bind=self._binds,
+            preempt=preemptions,
             total_s=total_s,
             timer=time.monotonic,
             quorum=self._quorum,
@@ -158,7 +170,7 @@ class LiveExtender:
     @property
     def is_ready(self) -> bool:
         """Whether the state is complete and fresh."""
-        return self._desk.engine.is_ready(self.clock())
+        return self._gateway.engine.is_ready(self.clock())
 
     @property
     def unready_because(self) -> str:
@@ -171,7 +183,7 @@ class LiveExtender:
         return LiveMetrics(
             feed=self._feed,
             prober=self._prober,
-            waker=self._waker,
+            requeuer=self._requeuer,
             reporter=self._reporter,
             effects=self._effects,
             timer=time.monotonic,
@@ -189,7 +201,7 @@ class LiveExtender:
         """Run what stands beside the servers, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._feed.run((self._nodes, self._pods, self._nominated)))
-            tasks.create_task(self._waker.run())
+            tasks.create_task(self._requeuer.run())
             tasks.create_task(self._reporter.run())
             tasks.create_task(self._freeze_when_synced())
             if self._quorum is not None:
@@ -197,7 +209,7 @@ class LiveExtender:
 
     async def close(self) -> None:
         """Finish the binds under way, give up the Lease, close the connections."""
-        await self._binder.drain()
+        await self._binds.drain()
         if self._quorum is not None:
             await self._quorum.replicas.release()
             await self._quorum.peer.close()
@@ -248,12 +260,14 @@ class LiveExtender:
     def _make_watches(
         self,
     ) -> tuple[Reflector[NodeFacts], Reflector[PodFacts], Reflector[PodObject]]:
-        desk, log = self._desk, self._watch_log
-        resources, demand = desk.engine.rules.resources, desk.engine.rules.demand
+        gateway, log = self._gateway, self._watch_log
+        resources, demand = gateway.engine.rules.resources, gateway.engine.rules.demand
         build = partial(build_machine_type, demand=demand)
-        nodes = NodeSink(NodeTools(desk, desk.cluster, build, self._changed, log))
-        pods = PodSink(desk, changed=self._changed, listed=self._feed.listed, log=log)
-        nominated = NominatedSink(desk, changed=self._changed, log=log)
+        nodes = NodeSink(
+            NodeDependencies(gateway.handle, gateway.cluster, build, self._changed, log)
+        )
+        pods = PodSink(gateway.handle, changed=self._changed, listed=self._feed.listed, log=log)
+        nominated = NominatedSink(gateway.handle, changed=self._changed, log=log)
         return (
             Reflector(self._transport, watches.nodes(), nodes),
             Reflector(self._transport, watches.assigned_pods(resources), pods),

@@ -13,14 +13,16 @@ from urllib.parse import urlsplit
 
 from extender import logkeys
 from extender.clocks import SteadyClock
-from extender.decision_log import DecisionLog, Desk
+from extender.decision_log import DecisionLog
 from extender.embedded import make_engine
+from extender.engine import Engine, Gateway
 from extender.http.routes import create_app, create_health_app
 from extender.http.server import Door, freeze, listen, run_until_signal
 from extender.http.tls import Certificates, TlsFiles
 from extender.http.verbs import Dependencies
 from extender.observe import Metrics
-from extender.runtime import LiveExtender, connect, make_desk
+from extender.runtime import LiveExtender, connect
+from extender.state import LiveCluster
 
 if TYPE_CHECKING:
     import socket
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from extender.config import Settings
     from extender.embedded import ClusterSpec
-    from extender.engine import Engine
+    from extender.engine import Event, Output
     from extender.errors import DecisionLogError
     from extender.log import Logger
 
@@ -81,10 +83,10 @@ async def _serve_embedded(
 ) -> None:
     spec = settings.cluster_spec()
     engine = make_engine(spec, settings.rules)
-    desk = Desk(engine, log=_decision_log(file, spec, engine), log_ended=_log_ended(log))
+    gateway = Gateway(engine, record=_recorder(file, spec, engine, log))
     clock = SteadyClock()
     deps = Dependencies(
-        desk=desk,
+        gateway=gateway,
         metrics=Metrics(engine),
         log=log,
         clock=clock,
@@ -108,18 +110,21 @@ async def _serve_live(
     log: Logger,
 ) -> None:
     transport = await connect(settings)
-    desk = make_desk(settings, lambda engine: _decision_log(file, None, engine), _log_ended(log))
+    rules = settings.rules
+    cluster = LiveCluster(rules.resources, demand=rules.demand)
+    engine = Engine(cluster, rules)
+    gateway = Gateway(engine, cluster, record=_recorder(file, None, engine, log))
     live = LiveExtender(
         settings,
-        desk,
+        gateway,
         transport,
         log=log,
         client_tls=None if certificates is None else lambda: certificates.client,
     )
-    metrics = Metrics(desk.engine)
+    metrics = Metrics(engine)
     metrics.add_source(live.metrics.collect)
     deps = Dependencies(
-        desk=desk,
+        gateway=gateway,
         metrics=metrics,
         log=log,
         clock=live.clock,
@@ -162,17 +167,17 @@ def make_certificates(settings: Settings) -> Certificates | None:
     return Certificates(TlsFiles(cert, key, client_ca), peer_name=peer_name)
 
 
-def _decision_log(
-    file: IO[str] | None, spec: ClusterSpec | None, engine: Engine
-) -> DecisionLog | None:
-    return None if file is None else DecisionLog(file, spec, engine)
+def _recorder(
+    file: IO[str] | None, spec: ClusterSpec | None, engine: Engine, log: Logger
+) -> Callable[[Event, Output], None] | None:
+    """What records events, where a decision log is wanted; `spec` is an embedded cluster's."""
+    if file is None:
+        return None
 
-
-def _log_ended(log: Logger) -> Callable[[DecisionLogError], None]:
-    def tell(error: DecisionLogError) -> None:
+    def on_end(error: DecisionLogError) -> None:
         log.warning(logkeys.DECISION_LOG_ENDED, **{logkeys.DETAIL: str(error)})
 
-    return tell
+    return DecisionLog(file, spec, engine, on_end).record
 
 
 def _tell_listening(sockets: Sockets, log: Logger) -> None:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from extender.protocol import PodRequest, messages
     from topology.annotations import Plan
 
-__all__ = ["BindCall", "Phase", "why_barred"]
+__all__ = ["BindAttempt", "BindPhase", "why_barred"]
 
 
-class Phase(Enum):
+class BindPhase(Enum):
     """Where a bind stands: writing, or reading the pod, and why."""
 
     UNSEEN = "unseen"
@@ -34,7 +34,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class BindCall:
+class BindAttempt:
     """One bind call under way, or one whose outcome is not known yet.
 
     `version` is the pod's in the latest write; `plan` is None for a pod without GPUs, `machine` the
@@ -48,7 +48,7 @@ class BindCall:
     uid: str
     node: str
     ends_s: float
-    phase: Phase = Phase.UNSEEN
+    phase: BindPhase = BindPhase.UNSEEN
     request: PodRequest | None = None
     plan: Plan | None = None
     machine: str = ""
@@ -70,11 +70,11 @@ class BindCall:
 
     def writing(
         self, request: PodRequest | None, plan: Plan | None, *, machine: str, version: str
-    ) -> BindCall:
+    ) -> BindAttempt:
         """This call, about to write a plan, for the first time or once more."""
         return replace(
             self,
-            phase=Phase.WRITING,
+            phase=BindPhase.WRITING,
             request=request,
             plan=plan,
             machine=machine,

@@ -30,7 +30,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from extender.bind.attempt import BindCall, Phase, why_barred
+from extender.bind.attempt import BindAttempt, BindPhase, why_barred
 from extender.bind.steps import PlannedFrom, ReadPod, WriteBinding, WriteResult
 from extender.errors import MalformedPod, UserError, WireError
 from extender.placement import Refusal, plan_bind
@@ -43,7 +43,7 @@ from topology.model import names
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from extender.bind.steps import Step, Written
+    from extender.bind.steps import BindCall, Step, Written
     from extender.placement import Rater
     from extender.protocol import PodRequest, Remembered
     from extender.rules import Rules
@@ -71,8 +71,8 @@ class Binds:
         self._rules = rules
         self._rater = rater
         self._remembered = remembered
-        self._under_way: dict[str, BindCall] = {}
-        self._unsettled: dict[str, BindCall] = {}
+        self._under_way: dict[str, BindAttempt] = {}
+        self._unsettled: dict[str, BindAttempt] = {}
         self._n_begun = 0
 
     @property
@@ -91,14 +91,13 @@ class Binds:
 
     # The steps.
 
-    def begin(self, body: bytes, now_s: float) -> Answer | Step:
+    def begin(self, call: BindCall, now_s: float) -> Answer | Step:
         """A bind call came."""
-        try:
-            args = messages.decode(messages.BindingArgs, body)
-        except WireError as error:
-            return failure(Verb.BIND, Reason.MALFORMED, str(error), self._generation)
+        args = call.args
+        if args is None:
+            return failure(Verb.BIND, Reason.MALFORMED, call.fault, self._generation)
         self._n_begun += 1
-        bind = BindCall(
+        bind = BindAttempt(
             bind_id=self._n_begun,
             namespace=args.pod_namespace,
             name=args.pod_name,
@@ -116,10 +115,10 @@ class Binds:
         if other is not None:
             self._leave(other, Reason.UNDER_WAY)
         if bind.uid in self._unsettled:
-            return self._read(bind, Phase.UNSETTLED)
+            return self._read(bind, BindPhase.UNSETTLED)
         request = self._remembered.recall(bind.uid, f"{bind.namespace}/{bind.name}")
         if request is None:
-            return self._read(bind, Phase.UNSEEN)
+            return self._read(bind, BindPhase.UNSEEN)
         return self._place(bind, request, now_s)
 
     def read(self, step: ReadPod, body: bytes | None, now_s: float) -> Answer | Step:
@@ -140,7 +139,7 @@ class Binds:
             return self._undo(bind, barred)
         return self._found_unbound(bind, pod, now_s)
 
-    def written(self, step: WriteBinding, written: Written, _now_s: float) -> Answer | Step:
+    def written(self, step: WriteBinding, written: Written) -> Answer | Step:
         """The write ended."""
         bind = self._current(step)
         if bind is None:
@@ -152,19 +151,19 @@ class Binds:
         if written.result is WriteResult.REJECTED:
             return self._undo(bind, Reason.WRITE_REFUSED, written.detail)
         is_conflict = written.result is WriteResult.CONFLICT
-        return self._read(bind, Phase.CONFLICT if is_conflict else Phase.UNKNOWN)
+        return self._read(bind, BindPhase.CONFLICT if is_conflict else BindPhase.UNKNOWN)
 
     def abandon(self, step: Step, detail: str) -> Answer:
         """Nobody will finish the step. What may still come true stays assumed."""
         bind = self._current(step)
         if bind is None:
             return self._taken_over(step)
-        is_writing = bind.phase is Phase.WRITING
+        is_writing = bind.phase is BindPhase.WRITING
         return self._leave(bind, Reason.OUTCOME_UNKNOWN if is_writing else Reason.NOT_READ, detail)
 
-    def _pod(self, bind: BindCall, body: bytes | None) -> messages.Pod | Answer:
+    def _pod(self, bind: BindAttempt, body: bytes | None) -> messages.Pod | Answer:
         if body is None:
-            is_unseen = bind.phase is Phase.UNSEEN
+            is_unseen = bind.phase is BindPhase.UNSEEN
             return self._undo(bind, Reason.UNKNOWN_POD if is_unseen else Reason.POD_GONE)
         try:
             return messages.decode(messages.Pod, body)
@@ -173,7 +172,7 @@ class Binds:
 
     # Planning and writing.
 
-    def _place(self, bind: BindCall, request: PodRequest, now_s: float) -> Answer | Step:
+    def _place(self, bind: BindAttempt, request: PodRequest, now_s: float) -> Answer | Step:
         """Plan from what is free now, assume, write."""
         version = request.resource_version
         if request.shape is None:
@@ -197,7 +196,7 @@ class Binds:
         return self._write(planned, PlannedFrom(snapshot.generation, free), now_s)
 
     def _write(
-        self, bind: BindCall, planned_from: PlannedFrom | None, now_s: float
+        self, bind: BindAttempt, planned_from: PlannedFrom | None, now_s: float
     ) -> WriteBinding:
         if bind.plan is not None:
             self._cluster.renew(bind.uid, deadline_s=now_s + self._rules.assume_s)
@@ -205,7 +204,7 @@ class Binds:
         self._under_way[bind.uid] = bind
         return bind.write_step(planned_from)
 
-    def _write_again(self, bind: BindCall, pod: messages.Pod, now_s: float) -> Answer | Step:
+    def _write_again(self, bind: BindAttempt, pod: messages.Pod, now_s: float) -> Answer | Step:
         """The pod as it is now: the same plan where it still holds, else another."""
         request = self._parse(bind, pod)
         if isinstance(request, Answer):
@@ -230,12 +229,12 @@ class Binds:
 
     # What a read pod tells.
 
-    def _found_unbound(self, bind: BindCall, pod: messages.Pod, now_s: float) -> Answer | Step:
-        if bind.phase is Phase.CONFLICT:
+    def _found_unbound(self, bind: BindAttempt, pod: messages.Pod, now_s: float) -> Answer | Step:
+        if bind.phase is BindPhase.CONFLICT:
             if bind.n_writes >= MAX_WRITES:
                 return self._undo(bind, Reason.POD_CHANGED)
             return self._write_again(bind, pod, now_s)
-        if bind.phase is Phase.UNKNOWN:
+        if bind.phase is BindPhase.UNKNOWN:
             if bind.is_dead(pod):
                 return self._undo(bind, Reason.OUTCOME_UNKNOWN, "it was not, and changed since")
             return self._leave(bind, Reason.OUTCOME_UNKNOWN)
@@ -248,7 +247,9 @@ class Binds:
         request = self._parse(bind, pod)
         return request if isinstance(request, Answer) else self._place(bind, request, now_s)
 
-    def _write_earlier(self, bind: BindCall, earlier: BindCall, now_s: float) -> Answer | Step:
+    def _write_earlier(
+        self, bind: BindAttempt, earlier: BindAttempt, now_s: float
+    ) -> Answer | Step:
         """An earlier call's write may yet come true: no other plan may be written beside it."""
         is_intact = earlier.plan is None or self._is_intact(bind.uid, earlier.plan)
         if earlier.node != bind.node or not is_intact:
@@ -258,7 +259,7 @@ class Binds:
         )
         return self._write(same, None, now_s)
 
-    def _found_bound(self, bind: BindCall, pod: messages.Pod, node: str, now_s: float) -> Answer:
+    def _found_bound(self, bind: BindAttempt, pod: messages.Pod, node: str, now_s: float) -> Answer:
         """Take over what the pod says it has; the watch will say the same."""
         text = (pod.metadata.annotations or {}).get(names.PLAN)
         mine = self._writer(bind)
@@ -280,7 +281,7 @@ class Binds:
         if plan.node == node and self._cluster.assume(request, plan, deadline_s=deadline_s) is None:
             self._cluster.confirm(request.uid)
 
-    def _parse(self, bind: BindCall, pod: messages.Pod) -> PodRequest | Answer:
+    def _parse(self, bind: BindAttempt, pod: messages.Pod) -> PodRequest | Answer:
         try:
             request = parse_pod(pod, self._rules.resources)
         except UserError as error:
@@ -292,13 +293,13 @@ class Binds:
 
     # Ending.
 
-    def _accepted(self, bind: BindCall) -> Answer:
+    def _accepted(self, bind: BindAttempt) -> Answer:
         self._under_way.pop(bind.uid, None)
         if bind.plan is not None:
             self._cluster.confirm(bind.uid)
         return self._placed(bind)
 
-    def _placed(self, bind: BindCall) -> Answer:
+    def _placed(self, bind: BindAttempt) -> Answer:
         """Success of a binding that this extender wrote.
 
         It tells the generation that was planned from. The newer one could only be told by settling
@@ -314,7 +315,7 @@ class Binds:
             size_gpus=request.size_gpus,
         )
 
-    def _bound(self, bind: BindCall, node: str) -> Answer:
+    def _bound(self, bind: BindAttempt, node: str) -> Answer:
         """The pod has a node already, by whomever."""
         if node == bind.node:
             self._end(bind)
@@ -323,7 +324,7 @@ class Binds:
         detail = f"bound to node {node}, expected {quote(bind.node)}"
         return self._error(bind, Reason.BOUND_ELSEWHERE, f"{bind.title}: {detail}")
 
-    def _undo(self, bind: BindCall, reason: Reason, detail: str = "") -> Answer:
+    def _undo(self, bind: BindAttempt, reason: Reason, detail: str = "") -> Answer:
         """Nothing was bound and nothing will be: forget the plan."""
         self._forget(self._writer(bind))
         self._unsettled.pop(bind.uid, None)
@@ -331,7 +332,7 @@ class Binds:
             self._remembered.forget(bind.uid)
         return self._fail(bind, reason, detail)
 
-    def _leave(self, bind: BindCall, reason: Reason, detail: str = "") -> Answer:
+    def _leave(self, bind: BindAttempt, reason: Reason, detail: str = "") -> Answer:
         """What was written may come true: keep the plan for the next call."""
         if bind.n_writes > 0:
             self._unsettled[bind.uid] = bind
@@ -339,26 +340,26 @@ class Binds:
                 del self._unsettled[next(iter(self._unsettled))]
         return self._fail(bind, reason, detail)
 
-    def _writer(self, bind: BindCall) -> BindCall:
+    def _writer(self, bind: BindAttempt) -> BindAttempt:
         """The bind that wrote last for this pod: this one, else an earlier one not settled."""
         return bind if bind.n_writes > 0 else self._unsettled.get(bind.uid, bind)
 
-    def _forget(self, bind: BindCall) -> None:
+    def _forget(self, bind: BindAttempt) -> None:
         if bind.plan is not None and bind.n_writes > 0:
             self._cluster.forget(bind.uid)
 
-    def _fail(self, bind: BindCall, reason: Reason, detail: str = "") -> Answer:
+    def _fail(self, bind: BindAttempt, reason: Reason, detail: str = "") -> Answer:
         title = f"{bind.title} on node {quote(bind.node)}"
         text = ": ".join(filter(None, (title, reason.value, detail)))
         return self._error(bind, reason, text)
 
-    def _error(self, bind: BindCall, reason: Reason, text: str) -> Answer:
+    def _error(self, bind: BindAttempt, reason: Reason, text: str) -> Answer:
         self._end(bind)
         failed = failure(Verb.BIND, reason, text, self._generation)
         said = self._said(bind, Outcome.FAILED, failed.body, failed.generation)
         return replace(said, reason=reason, detail=failed.detail)
 
-    def _said(self, bind: BindCall, outcome: Outcome, body: bytes, generation: int) -> Answer:
+    def _said(self, bind: BindAttempt, outcome: Outcome, body: bytes, generation: int) -> Answer:
         return Answer(
             Verb.BIND,
             outcome,
@@ -371,12 +372,12 @@ class Binds:
             warnings=bind.request.warnings if bind.request is not None else (),
         )
 
-    def _end(self, bind: BindCall) -> None:
+    def _end(self, bind: BindAttempt) -> None:
         current = self._under_way.get(bind.uid)
         if current is not None and current.bind_id == bind.bind_id:
             del self._under_way[bind.uid]
 
-    def _current(self, step: Step) -> BindCall | None:
+    def _current(self, step: Step) -> BindAttempt | None:
         """The bind that the step belongs to; None where another call has taken over."""
         bind = self._under_way.get(step.uid)
         return bind if bind is not None and bind.bind_id == step.bind_id else None
@@ -385,7 +386,7 @@ class Binds:
         text = f"pod {step.namespace}/{step.name} ({step.uid}): {Reason.UNDER_WAY.value}"
         return failure(Verb.BIND, Reason.UNDER_WAY, text, self._generation)
 
-    def _read(self, bind: BindCall, phase: Phase) -> ReadPod:
+    def _read(self, bind: BindAttempt, phase: BindPhase) -> ReadPod:
         self._under_way[bind.uid] = replace(bind, phase=phase)
         return ReadPod(bind.bind_id, bind.namespace, bind.name, bind.uid, bind.node)
 

@@ -1,10 +1,8 @@
-"""The steps of a bind between which somebody else does the I/O.
+"""A bind call, the steps of a bind between which a shell does the I/O, and how a write can end.
 
-What it answers: what the shell has to do next for a pod under bind (read the pod, write the
-Binding), and how the writing can end. Values only: `extender.bind.state_machine` decides which step
-comes next, `extender.execution.bind` (live) and `extender.embedded.state` do what a step says.
-Every step ends in one of `Engine.pod_read`, `Engine.binding_written` or `Engine.abandon`, exactly
-once.
+Values only: `extender.bind.state_machine` decides which step comes next, `extender.execution.bind`
+(live) and `extender.embedded.engine` do what a step says. Every step ends in one of `Binds.read`,
+`Binds.written` or `Binds.abandon`, exactly once.
 """
 
 from __future__ import annotations
@@ -13,10 +11,30 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
+from extender.errors import WireError
+from extender.protocol import messages
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["PlannedFrom", "ReadPod", "Step", "WriteBinding", "WriteResult", "Written"]
+__all__ = ["BindCall", "PlannedFrom", "ReadPod", "Step", "WriteBinding", "WriteResult", "Written"]
+
+
+@dataclass(frozen=True, slots=True)
+class BindCall:
+    """The body of a bind call, decoded once: `args`, or the `fault` for which there are none."""
+
+    body: bytes
+    args: messages.BindingArgs | None
+    fault: str = ""
+
+    @classmethod
+    def decode(cls, body: bytes) -> BindCall:
+        """Read a request body."""
+        try:
+            return cls(body, messages.decode(messages.BindingArgs, body))
+        except WireError as error:
+            return cls(body, None, str(error))
 
 
 class WriteResult(Enum):

@@ -1,9 +1,8 @@
-"""The one gateway for every input, the log of them, and its replay.
+"""The log of every event that reached the gateway and what it led to, and its replay.
 
-Knows every input and its answer by value; knows no HTTP and no client.
+Knows events by value; knows no HTTP and no client.
 """
 
-from extender.decision_log.gateway import Desk, LiveDesk
 from extender.decision_log.writer import DecisionLog
 
-__all__ = ["DecisionLog", "Desk", "LiveDesk"]
+__all__ = ["DecisionLog"]

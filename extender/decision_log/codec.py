@@ -1,32 +1,89 @@
-"""The inputs of a live cluster as JSON, both ways.
+"""Each event's name and form in the decision log, both ways, in one table.
 
-What it answers: how each thing that the watches tell, and what a preemption reads, stands in the
-decision log. One entry for each method of `extender.decision_log.gateway.LiveDesk` that takes a
-value, by its name.
+`_FORMS` has an entry for each class of `extender.engine.events`: the kind and name of its lines and
+the members that say what came in. What an event leads to has one form for each kind of line.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
+from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
+from extender.decision_log.format import CallLine, FeedLine, RequeueLine, StepLine, to_text
+from extender.engine import (
+    BindAbandoned,
+    BindingWritten,
+    BindPodRead,
+    BindRequested,
+    Event,
+    FreshnessSet,
+    NodeGone,
+    NodeSeen,
+    NodesListed,
+    NominationGone,
+    NominationSeen,
+    NominationsListed,
+    PodFetched,
+    PodGone,
+    PodSeen,
+    PodsListed,
+    PreemptAbandoned,
+    PreemptNodesRead,
+    PreemptRequested,
+    RequeueDropped,
+    RequeueDue,
+    TimePassed,
+    VerbCalled,
+)
 from extender.errors import DecisionLogError
-from extender.preemption import NodeReading, NodesRead
+from extender.preemption import NodeReading, NodesRead, ReadNodes
+from extender.protocol import Answer
 from kube.documents import first_fault
 from kube.objects import DisruptionBudget, NodeFacts, PodFacts, PodObject
+from topology.errors import quote
 
-__all__ = ["FEEDS", "Freshness", "input_as_json", "read_input"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from extender.engine import Output
+
+__all__ = [
+    "EventLine",
+    "Json",
+    "PendingStep",
+    "line_of",
+    "output_of",
+    "read_event",
+    "recorded_output",
+    "step_id",
+]
+
+Json: TypeAlias = "dict[str, Any]"
+"""The members of a JSON object."""
+EventLine: TypeAlias = CallLine | FeedLine | StepLine | RequeueLine
+PendingStep: TypeAlias = ReadPod | WriteBinding | ReadNodes
+"""A step that an event ends, or begins."""
 
 
 @dataclass(frozen=True, slots=True)
-class Freshness:
-    """How fresh the watches are."""
+class _Form:
+    """How one class of events stands in the log.
 
-    is_synced: bool
-    observed_at_s: float | None
+    `write` gives what came in as members of a line. `read` is given the line, and the step that the
+    event ends; `step` is that step's type, None for an event that ends none.
+    """
+
+    kind: str
+    name: str
+    write: Callable[[Any], Json]
+    read: Callable[[Any, Any], Event]
+    step: type | tuple[type, ...] | None = None
 
 
 def _adapter(value: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - a type of any kind
@@ -42,41 +99,202 @@ def _adapter(value: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - a type of any ki
     return adapter
 
 
-_ADAPTERS: Mapping[str, TypeAdapter[Any]] = {
-    what: _adapter(value)
-    for what, value in {
-        "see_node": NodeFacts,
-        "lose_node": str,
-        "replace_nodes": tuple[NodeFacts, ...],
-        "see_pod": PodFacts,
-        "lose_pod": str,
-        "replace_pods": tuple[PodFacts, ...],
-        "see_foreign": PodObject,
-        "see_nominated": PodObject,
-        "lose_nominated": str,
-        "replace_nominated": tuple[PodObject, ...],
-        "set_freshness": Freshness,
-        "expire": float,
-        "sleep_on": str,
-        "nodes_read": NodesRead,
-    }.items()
-}
-
-
-FEEDS = frozenset(_ADAPTERS) - {"nodes_read"}
-"""The inputs that come unasked and get no answer."""
-
-
-def input_as_json(what: str, value: object) -> object:
-    """An input in JSON's own types."""
-    told: object = _ADAPTERS[what].dump_python(value, mode="json")
-    return told
-
-
-def read_input(what: str, content: bytes) -> Any:  # noqa: ANN401 - the argument of method `what`
-    """Read an input. Raises `DecisionLogError`."""
+def _validate(name: str, adapter: TypeAdapter[Any], content: object) -> Any:  # noqa: ANN401 - as it
     try:
-        return _ADAPTERS[what].validate_json(content, strict=True)
+        # Through text: strict JSON takes a list for a tuple, strict Python does not.
+        return adapter.validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
-        msg = f"input of {what}: {first_fault(error, whole='value')}"
+        msg = f"input of {name}: {first_fault(error, whole='value')}"
         raise DecisionLogError(msg) from error
+
+
+def _feed(name: str, event: Callable[[Any], Event], value: Any, field: str = "") -> _Form:  # noqa: ANN401 - a type of any kind
+    """A line of the feed: its input is the event's only field, or the event as a whole."""
+    adapter, get = _adapter(value), attrgetter(field) if field else _same
+    return _Form(
+        "feed",
+        name,
+        lambda one: {"input": adapter.dump_python(get(one), mode="json")},
+        lambda line, _: event(_validate(name, adapter, line.input)),
+    )
+
+
+def _step(
+    name: str,
+    write: Callable[[Any], Json],
+    read: Callable[[Any, Any], Event],
+    step: type | tuple[type, ...] | None = None,
+) -> _Form:
+    """A line of a bind or a preemption, with its time and the step that it ends."""
+
+    def write_all(event: Any) -> Json:  # noqa: ANN401 - as in the table
+        ended = {} if step is None else {"step_id": step_id(event.step)}
+        return {"at_s": event.at_s, **ended, **write(event)}
+
+    return _Form("step", name, write_all, read, step)
+
+
+def _same(event: Any) -> Any:  # noqa: ANN401 - whatever it is given
+    return event
+
+
+def _written(line: StepLine) -> Written:
+    return Written(line.result or WriteResult.UNKNOWN, line.detail)
+
+
+_NODES_READ = _adapter(NodesRead)
+_BIND_STEP = ReadPod, WriteBinding
+
+_FORMS: Mapping[type[Event], _Form] = {
+    VerbCalled: _Form(
+        "call",
+        "",
+        lambda event: {"verb": event.verb.value, "at_s": event.at_s, **to_text(event.body)},
+        lambda line, _: VerbCalled(line.verb, line.body, line.at_s),
+    ),
+    RequeueDue: _Form(
+        "wakes",
+        "",
+        lambda event: {"at_s": event.at_s},
+        lambda line, _: RequeueDue(line.at_s),
+    ),
+    NodeSeen: _feed("see_node", NodeSeen, NodeFacts, "node"),
+    NodeGone: _feed("lose_node", NodeGone, str, "name"),
+    NodesListed: _feed("replace_nodes", NodesListed, tuple[NodeFacts, ...], "nodes"),
+    PodSeen: _feed("see_pod", PodSeen, PodFacts, "pod"),
+    PodGone: _feed("lose_pod", PodGone, str, "uid"),
+    PodsListed: _feed("replace_pods", PodsListed, tuple[PodFacts, ...], "pods"),
+    PodFetched: _feed("see_foreign", PodFetched, PodObject, "pod"),
+    NominationSeen: _feed("see_nominated", NominationSeen, PodObject, "pod"),
+    NominationGone: _feed("lose_nominated", NominationGone, str, "uid"),
+    NominationsListed: _feed("replace_nominated", NominationsListed, tuple[PodObject, ...], "pods"),
+    FreshnessSet: _feed("set_freshness", _same, FreshnessSet),
+    TimePassed: _feed("expire", TimePassed, float, "at_s"),
+    RequeueDropped: _feed("sleep_on", RequeueDropped, str, "uid"),
+    BindRequested: _step(
+        "begin_bind",
+        lambda event: to_text(event.call.body),
+        lambda line, _: BindRequested(BindCall.decode(line.body), line.at_s),
+    ),
+    BindPodRead: _step(
+        "pod_read",
+        lambda event: {} if event.pod is None else to_text(event.pod),
+        lambda line, step: BindPodRead(step, line.body_or_none, line.at_s),
+        ReadPod,
+    ),
+    BindingWritten: _step(
+        "binding_written",
+        lambda event: {"result": event.written.result.value, "detail": event.written.detail},
+        lambda line, step: BindingWritten(step, _written(line), line.at_s),
+        WriteBinding,
+    ),
+    BindAbandoned: _step(
+        "abandon",
+        lambda event: {"detail": event.detail},
+        lambda line, step: BindAbandoned(step, line.detail, line.at_s),
+        _BIND_STEP,
+    ),
+    PreemptRequested: _step(
+        "begin_preempt",
+        lambda event: to_text(event.body),
+        lambda line, _: PreemptRequested(line.body, line.at_s),
+    ),
+    PreemptNodesRead: _step(
+        "nodes_read",
+        lambda event: {"read": _NODES_READ.dump_python(event.read, mode="json")},
+        lambda line, step: PreemptNodesRead(
+            step, _validate("nodes_read", _NODES_READ, line.read), line.at_s
+        ),
+        ReadNodes,
+    ),
+    PreemptAbandoned: _step(
+        "abandon_preempt",
+        lambda event: {"detail": event.detail},
+        lambda line, step: PreemptAbandoned(step, line.detail, line.at_s),
+        ReadNodes,
+    ),
+}
+_BY_NAME = {(form.kind, form.name): form for form in _FORMS.values()}
+
+
+def line_of(event: Event, output: Output) -> Json:
+    """The line of an event and what it led to."""
+    form = _FORMS[type(event)]
+    line: Json = {"kind": form.kind}
+    if form.name:
+        line["what"] = form.name
+    line |= form.write(event)
+    led_to = output_of(event, output)
+    return line | ({"output": led_to} if form.kind == "step" else led_to)
+
+
+def read_event(line: EventLine, steps: dict[str, PendingStep]) -> Event:
+    """The event of a line; a step that it ends is taken from `steps`.
+
+    Raises `DecisionLogError`.
+    """
+    what = line.what if isinstance(line, FeedLine | StepLine) else ""
+    form = _BY_NAME.get((line.kind, what))
+    if form is None:
+        names = sorted(name for kind, name in _BY_NAME if kind == line.kind)
+        msg = f"what is {quote(what)}, expected one of: {', '.join(names)}"
+        raise DecisionLogError(msg)
+    if form.step is None or not isinstance(line, StepLine):
+        return form.read(line, None)
+    step = steps.pop(line.step_id, None)
+    if not isinstance(step, form.step):
+        msg = f"{what} of {quote(line.step_id)}, expected such a step"
+        raise DecisionLogError(msg)
+    return form.read(line, step)
+
+
+def output_of(event: Event, output: Output) -> Json:
+    """What an event led to, as members of its line or of the line's `output`."""
+    if isinstance(output, Answer) and isinstance(event, VerbCalled):
+        return {
+            "outcome": output.outcome.value,
+            "generation": output.generation,
+            "answer": output.body.decode(),
+        }
+    if isinstance(output, Answer):
+        return {
+            "end": output.outcome.value,
+            "reason": output.reason.label if output.reason else "",
+            "generation": output.generation,
+            "answer": output.body.decode(),
+        }
+    if isinstance(output, tuple):
+        return {"uids": [one.uid for one in output]}
+    return {} if output is None else _next_step(output)
+
+
+def recorded_output(line: CallLine | StepLine | RequeueLine) -> Json:
+    """The same as it was recorded."""
+    match line:
+        case CallLine():
+            return {"outcome": line.outcome, "generation": line.generation, "answer": line.answer}
+        case StepLine():
+            return line.output
+        case RequeueLine():
+            return {"uids": line.uids}
+
+
+def step_id(step: PendingStep) -> str:
+    """What a step is called in the log: which verb's, and its number in this run."""
+    if isinstance(step, ReadNodes):
+        return f"preempt-{step.preempt_id}"
+    return f"bind-{step.bind_id}"
+
+
+def _next_step(step: PendingStep) -> Json:
+    members: Json = {"step_id": step_id(step)}
+    if isinstance(step, ReadNodes):
+        return {"next": "read_nodes"} | members | {"names": list(step.names)}
+    members |= {"uid": step.uid, "node": step.node}
+    if not isinstance(step, WriteBinding):
+        return {"next": "read"} | members
+    members |= {"resource_version": step.resource_version, "annotations": dict(step.annotations)}
+    if step.planned_from is not None:
+        members["generation"] = step.planned_from.generation
+        members["free"] = list(step.planned_from.free)
+    return {"next": "write"} | members

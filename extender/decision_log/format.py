@@ -4,13 +4,13 @@ What it answers: what a line says, or what is wrong with it. JSON lines of five 
 
 - `run` opens each run of the extender (a restart appends another): mode, rules, and for an embedded
   cluster its description and the digest of each machine type
-- `feed` is one input of a live cluster, in the order in which it came: `what` names the method of
-  `extender.decision_log.gateway.LiveDesk`, `input` its argument
+- `feed` is one input of a live cluster, in the order in which it came: `what` names the event
+  (`extender.decision_log.codec`), `input` is what it holds
 - `call` is a verb: time, raw input, and the answer with its outcome and the state's generation
 - `step` is one step of a live bind or preemption: what came in, and what it led to (`output`: an
   answer, a pod or nodes to read, or a Binding to write; where that plans anew with the devices that
   were free and the generation)
-- `wakes` are the parked pods woken at one moment
+- `wakes` are the parked pods requeued at one moment
 
 A crash may cut the line that it was writing. Such a line, directly before the next run's header or
 at the very end, ends its own run and no other. Anything else that is no line of a log is refused.
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "VERSION",
-    "Call",
-    "Fed",
-    "Header",
+    "CallLine",
+    "FeedLine",
+    "HeaderLine",
     "Line",
-    "StepTaken",
-    "Woken",
+    "RequeueLine",
+    "StepLine",
     "read_lines",
     "to_text",
 ]
@@ -61,7 +61,7 @@ class _Line(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
-class Header(_Line):
+class HeaderLine(_Line):
     """Opens a run. `cluster` is None where the cluster is live."""
 
     kind: Literal["run"] = "run"
@@ -72,7 +72,7 @@ class Header(_Line):
     rules: Rules
 
     @model_validator(mode="after")
-    def _is_of_its_mode(self) -> Header:
+    def _is_of_its_mode(self) -> HeaderLine:
         if (self.cluster is None) != (self.mode == "live"):
             msg = f"mode is {self.mode}, expected a cluster exactly where it is embedded"
             raise ValueError(msg)
@@ -104,7 +104,7 @@ class _Bytes(_Line):
         return (self.input or "").encode()
 
 
-class Call(_Bytes):
+class CallLine(_Bytes):
     """One call of a verb."""
 
     kind: Literal["call"] = "call"
@@ -115,14 +115,14 @@ class Call(_Bytes):
     answer: str
 
     @model_validator(mode="after")
-    def _has_input(self) -> Call:
+    def _has_input(self) -> CallLine:
         if (self.input is None) == (self.input_base64 is None):
             msg = "expected one of input and input_base64"
             raise ValueError(msg)
         return self
 
 
-class Fed(_Line):
+class FeedLine(_Line):
     """One input of a live cluster. Its `input` is checked by what it is."""
 
     kind: Literal["feed"] = "feed"
@@ -130,23 +130,15 @@ class Fed(_Line):
     input: Any
 
 
-class StepTaken(_Bytes):
-    """One step of a live bind or preemption. `what` names the method of the desk.
+class StepLine(_Bytes):
+    """One step of a live bind or preemption. `what` names the event.
 
     The first of a row has an input, `pod_read` has one where there was a pod; `binding_written` has
     `result` and `detail`, `nodes_read` has `read`, what was abandoned has `detail`.
     """
 
     kind: Literal["step"] = "step"
-    what: Literal[
-        "begin_bind",
-        "pod_read",
-        "binding_written",
-        "abandon",
-        "begin_preempt",
-        "nodes_read",
-        "abandon_preempt",
-    ]
+    what: str
     at_s: float
     step_id: str = ""
     result: WriteResult | None = None
@@ -160,7 +152,7 @@ class StepTaken(_Bytes):
         return None if self.input is None and self.input_base64 is None else self.body
 
 
-class Woken(_Line):
+class RequeueLine(_Line):
     """The pods to wake at one moment, by uid."""
 
     kind: Literal["wakes"] = "wakes"
@@ -168,7 +160,7 @@ class Woken(_Line):
     uids: list[str]
 
 
-Line = Header | Call | Fed | StepTaken | Woken
+Line = HeaderLine | CallLine | FeedLine | StepLine | RequeueLine
 _LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="kind")])
 _TAGS = ("run", "call", "feed", "step", "wakes")
 
@@ -190,7 +182,7 @@ def read_lines(lines: Iterable[str]) -> Iterator[tuple[int, Line | None]]:
     for number, text in enumerate(lines, 1):
         line = _parse(number, text)
         if broken is not None:
-            if not isinstance(line, Header):
+            if not isinstance(line, HeaderLine):
                 raise _not_a_line(*broken)
             yield broken[0], None
         broken = (number, text) if line is None else None

@@ -11,7 +11,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from extender.bind import ReadPod
+from extender.bind import BindCall, ReadPod
 from extender.embedded.spec import lay_out
 from extender.embedded.state import EmbeddedCluster
 from extender.engine import Engine
@@ -48,20 +48,22 @@ class EmbeddedEngine(Engine):
         return super().answer(verb, body, now_s)
 
     def _bind(self, body: bytes, now_s: float) -> Answer:
-        step = self.begin_bind(body, now_s)
+        step = self.binds.begin(BindCall.decode(body), now_s)
         while not isinstance(step, Answer):
             if isinstance(step, ReadPod):
                 # A pod that is bound was answered for; of the others nothing is known here.
-                step = self.pod_read(step, None, now_s)
+                step = self.binds.read(step, None, now_s)
             else:
-                step = self.binding_written(step, self.cluster.write_binding(step), now_s)
+                step = self.binds.written(step, self.cluster.write_binding(step))
+        if step.outcome is Outcome.OK:
+            self.parked.forget(step.pod_uid)
         return step
 
     def _preempt(self, body: bytes, now_s: float) -> Answer:
-        step = self.begin_preempt(body, now_s)
+        step = self.preemptions.begin(body, now_s)
         if isinstance(step, Answer):
             return step
-        return self.abandon_preempt(step, "the embedded cluster has none", now_s)
+        return self.preemptions.abandon(step, "the embedded cluster has none")
 
     def _end_pod(self, body: bytes) -> Answer:
         uid = body.decode(errors="replace")

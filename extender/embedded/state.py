@@ -55,7 +55,7 @@ class EmbeddedCluster(LiveCluster):
         self._bound[step.uid] = BoundPod(step.uid, step.namespace, step.name, step.node, plan_text)
         self.confirm(step.uid)
         # Now, not with the pod's end: the generation counts each of these changes.
-        self._reconcile()
+        self.reconcile()
         return Written(WriteResult.ACCEPTED)
 
     def end(self, uid: str) -> BoundPod | None:

@@ -1,10 +1,17 @@
-"""Does at the API server what the engine's steps ask for: bind, preempt, requeue.
+"""Does at the API server what bind, preempt and requeue need, and reports each end to the gateway.
 
 Awaits and retries within a deadline; decides nothing.
 """
 
-from extender.execution.bind import Binder, BindTools, Bound
-from extender.execution.preempt import Preempter, PreemptTools
-from extender.execution.requeue import Waker
+from extender.execution.bind import BindDependencies, BindExecutor
+from extender.execution.preempt import PreemptDependencies, PreemptExecutor
+from extender.execution.requeue import RequeueDependencies, Requeuer
 
-__all__ = ["BindTools", "Binder", "Bound", "PreemptTools", "Preempter", "Waker"]
+__all__ = [
+    "BindDependencies",
+    "BindExecutor",
+    "PreemptDependencies",
+    "PreemptExecutor",
+    "RequeueDependencies",
+    "Requeuer",
+]

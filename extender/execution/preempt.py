@@ -1,13 +1,13 @@
-"""Runs preemptions: reads what the engine's steps ask of the API server, within the time there is.
+"""Executes preemptions: reads from the API server what the steps name, within a deadline.
 
-What it answers: a preempt call, by running `begin_preempt` and then each reading to its end. It
-never chooses anything (`extender.preemption.state_machine`) and never takes more time than the
-scheduler waits: at the deadline the engine gets what was read until then.
+It answers a preempt call by taking each step to its end. It never chooses anything
+(`extender.preemption.state_machine`) and never takes more time than the scheduler waits: at the
+deadline the state machine gets what was read until then.
 
 All nodes of a step are read at once. A node that cannot be read is left out; without the disruption
-budgets nobody is evicted but those whom the scheduler chose itself. The scheduler does not soon ask
-again (`extender.preemption.state_machine`), so a state that is not fresh is waited for, and what
-may work a little later is tried again, both as long as there is time.
+budgets no pod is evicted but those that the scheduler chose itself. The scheduler does not retry
+soon (`extender.preemption.state_machine`), so a state that is not fresh is waited for, and what may
+work a little later is retried, both as long as there is time.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from extender.execution.bind import Bound
+from extender.engine import PreemptAbandoned, PreemptNodesRead, PreemptRequested
 from extender.preemption import NodeReading, NodesRead, read_resident, room_of
-from extender.protocol import Answer
+from extender.protocol import Answer, TimedAnswer
 from kube.errors import KubeError, Malformed, Unreadable
 from kube.objects import parse_object
 
@@ -29,35 +29,20 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from fractions import Fraction
 
+    from extender.engine import PreemptEvent
     from extender.preemption import ReadNodes
     from kube.objects import DisruptionBudget, PodObject
     from kube.watch import Backoff
 
-__all__ = ["NodeApi", "PreemptDesk", "PreemptTools", "Preempter"]
+__all__ = ["NodeApi", "PreemptDependencies", "PreemptExecutor"]
 
 ANSWER_SHARE = 0.9
 """Share of the time there is in which must be read; the rest is for choosing victims, which takes
 some milliseconds for a node, and for the way back."""
 
 
-class PreemptDesk(Protocol):
-    """What the preempter needs of `extender.decision_log.gateway`."""
-
-    def begin_preempt(self, body: bytes, now_s: float) -> Answer | ReadNodes:
-        """A preempt call came."""
-        ...
-
-    def nodes_read(self, step: ReadNodes, read: NodesRead, now_s: float) -> Answer | ReadNodes:
-        """What was read."""
-        ...
-
-    def abandon_preempt(self, step: ReadNodes, detail: str, now_s: float) -> Answer:
-        """The step will not be finished."""
-        ...
-
-
 class NodeApi(Protocol):
-    """What the preempter needs of `kube.client.server`. Every method raises `KubeError`."""
+    """What preemptions need of `kube.client.server`. Every method raises `KubeError`."""
 
     async def get_allocatable(self, name: str) -> Mapping[str, Fraction] | None:
         """What a node can give to pods; None where there is no such node."""
@@ -73,13 +58,13 @@ class NodeApi(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptTools:
-    """What a preemption stands on. `timer` is monotonic, `clock` the engine's time, in seconds.
+class PreemptDependencies:
+    """What preemptions need. `timer` is monotonic, `clock` the engine's time, in seconds.
 
-    `is_ready` says whether the state is fresh.
+    `handle` is the gateway's, `is_ready` says whether the state is fresh.
     """
 
-    desk: PreemptDesk
+    handle: Callable[[PreemptEvent], Answer | ReadNodes]
     api: NodeApi
     is_ready: Callable[[], bool]
     clock: Callable[[], float]
@@ -88,42 +73,42 @@ class PreemptTools:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-class Preempter:
+class PreemptExecutor:
     """Runs preemptions; each has `total_s` for everything."""
 
-    def __init__(self, tools: PreemptTools, *, total_s: float) -> None:
-        self._tools = tools
+    def __init__(self, deps: PreemptDependencies, *, total_s: float) -> None:
+        self._deps = deps
         self._total_s = total_s
 
-    async def preempt(self, body: bytes, *, at_most_s: float = math.inf) -> Bound:
+    async def preempt(self, body: bytes, *, at_most_s: float = math.inf) -> TimedAnswer:
         """Answer a preempt call; `at_most_s` is another bound on its time."""
-        tools = self._tools
-        began_s = tools.timer()
+        deps = self._deps
+        began_s = deps.timer()
         deadline_s = began_s + ANSWER_SHARE * min(self._total_s, at_most_s)
-        while not tools.is_ready() and tools.timer() + _LOOK_S < deadline_s:
-            await tools.sleep(_LOOK_S)
-        remote_s = tools.timer() - began_s
-        said = tools.desk.begin_preempt(body, tools.clock())
-        while not isinstance(said, Answer):
-            before_s = tools.timer()
+        while not deps.is_ready() and deps.timer() + _LOOK_S < deadline_s:
+            await deps.sleep(_LOOK_S)
+        remote_s = deps.timer() - began_s
+        output = deps.handle(PreemptRequested(body, deps.clock()))
+        while not isinstance(output, Answer):
+            before_s = deps.timer()
             try:
-                read = await _Reading(tools).read(said, deadline_s - before_s)
+                read = await _Reading(deps).read(output, deadline_s - before_s)
             except BaseException:
-                tools.desk.abandon_preempt(said, "interrupted", tools.clock())
+                deps.handle(PreemptAbandoned(output, "interrupted", deps.clock()))
                 raise
-            remote_s += tools.timer() - before_s
+            remote_s += deps.timer() - before_s
             if isinstance(read, str):
-                said = tools.desk.abandon_preempt(said, read, tools.clock())
+                output = deps.handle(PreemptAbandoned(output, read, deps.clock()))
             else:
-                said = tools.desk.nodes_read(said, read, tools.clock())
-        return Bound(said, tools.timer() - began_s - remote_s)
+                output = deps.handle(PreemptNodesRead(output, read, deps.clock()))
+        return TimedAnswer(output, deps.timer() - began_s - remote_s)
 
 
 class _Reading:
     """The reading of one step: what has been found, and what went wrong."""
 
-    def __init__(self, tools: PreemptTools) -> None:
-        self._tools = tools
+    def __init__(self, deps: PreemptDependencies) -> None:
+        self._deps = deps
         self._nodes: dict[str, NodeReading] = {}
         self._budgets: tuple[DisruptionBudget, ...] | None = None
         self._fault = ""
@@ -143,7 +128,7 @@ class _Reading:
 
     async def _patiently(self, what: str, read: Callable[[], Awaitable[None]]) -> None:
         """Read, and read again while that may work."""
-        backoff = self._tools.backoff()
+        backoff = self._deps.backoff()
         while True:
             try:
                 await read()
@@ -151,18 +136,18 @@ class _Reading:
                 self._fault = f"{what}: {error}"
                 if isinstance(error, Malformed | Unreadable) or not error.is_transient:
                     return
-                await self._tools.sleep(backoff.next_s(asked_s=error.retry_after_s))
+                await self._deps.sleep(backoff.next_s(asked_s=error.retry_after_s))
             else:
                 return
 
     async def _read_budgets(self) -> None:
-        self._budgets = tuple(await self._tools.api.list_pdbs())
+        self._budgets = tuple(await self._deps.api.list_pdbs())
 
     async def _read_node(self, name: str) -> None:
-        allocatable = await self._tools.api.get_allocatable(name)
+        allocatable = await self._deps.api.get_allocatable(name)
         if allocatable is None:
             raise Unreadable(_GONE)
-        pods = await self._tools.api.list_pods_on(name)
+        pods = await self._deps.api.list_pods_on(name)
         residents = tuple(read_resident(parse_object(pod.body)) for pod in pods)
         self._nodes[name] = NodeReading(name, room_of(allocatable), residents)
 

@@ -1,10 +1,9 @@
-"""Wakes parked pods that fit again.
+"""Requeues parked pods that fit again.
 
-What it answers: nothing; each pod that the engine names is looked at, and if it still waits for a
-node its annotation `coterie.gpu/retry` is given a new value, which makes kube-scheduler try it
-again. Where another replica has done so since the pod was rejected here, it is left to the replica
-that the scheduler then asked. A wake that fails is not tried again here: the engine names the pod
-anew, at growing intervals.
+Each pod that the pool names is read, and if it still waits for a node its annotation
+`coterie.gpu/retry` gets a new value, which makes kube-scheduler retry it. Where another replica has
+done so since the pod was rejected here, it is left to the replica that the scheduler then called. A
+requeue that fails is not retried here: the pool names the pod again, at growing intervals.
 """
 
 from __future__ import annotations
@@ -14,35 +13,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from extender import logkeys
+from extender.engine import RequeueDropped, RequeueDue
 from kube.errors import KubeError, NotFound
 from topology.model import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
+    from extender.engine import Gateway
     from extender.log import Logger
-    from extender.unschedulable import Wake
+    from extender.unschedulable import Requeue
     from kube.objects import PodObject
 
-__all__ = ["WakeApi", "WakeDesk", "Waker"]
+__all__ = ["RequeueApi", "RequeueDependencies", "Requeuer"]
 
 N_WRITERS = 8
 """Pods looked at and touched at the same time."""
 
 
-class WakeDesk(Protocol):
-    """What is needed of `extender.decision_log.gateway`."""
-
-    def wakes(self, now_s: float) -> Sequence[Wake]:
-        """Take the pods to wake now."""
-        ...
-
-    def sleep_on(self, uid: str) -> None:
-        """The pod needs no waking any more."""
-        ...
-
-
-class WakeApi(Protocol):
+class RequeueApi(Protocol):
     """What is needed of `kube.client.server`."""
 
     async def get_pod(self, namespace: str, name: str) -> PodObject | None:
@@ -57,76 +46,72 @@ class WakeApi(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Tools:
-    desk: WakeDesk
-    api: WakeApi
+class RequeueDependencies:
+    """What requeueing needs; `value` gives what was never given before."""
+
+    gateway: Gateway
+    api: RequeueApi
     clock: Callable[[], float]
     value: Callable[[], str]
     log: Logger
 
 
-class Waker:
-    """`look` takes what is due, `run` acts on it. `value` gives what was never given before."""
+class Requeuer:
+    """`look` takes what is due, `run` acts on it."""
 
-    def __init__(
-        self,
-        desk: WakeDesk,
-        api: WakeApi,
-        *,
-        clock: Callable[[], float],
-        value: Callable[[], str],
-        log: Logger,
-    ) -> None:
-        self._tools = _Tools(desk, api, clock, value, log)
-        self._due: asyncio.Queue[Wake] = asyncio.Queue()
+    def __init__(self, deps: RequeueDependencies) -> None:
+        self._deps = deps
+        self._due: asyncio.Queue[Requeue] = asyncio.Queue()
         self.n_woken = 0
         self.n_in_vain = 0
         self.n_failed = 0
 
     def look(self) -> None:
         """Take the pods that are due; cheap where none is."""
-        for wake in self._tools.desk.wakes(self._tools.clock()):
-            self._due.put_nowait(wake)
+        for requeue in self._deps.gateway.handle(RequeueDue(self._deps.clock())):
+            self._due.put_nowait(requeue)
 
     async def run(self) -> None:
-        """Wake until cancelled."""
+        """Requeue until cancelled."""
         async with asyncio.TaskGroup() as writers:
             for _ in range(N_WRITERS):
-                writers.create_task(self._wake_all())
+                writers.create_task(self._requeue_all())
 
-    async def _wake_all(self) -> None:
+    async def _requeue_all(self) -> None:
         while True:
-            wake = await self._due.get()
+            requeue = await self._due.get()
             try:
-                await self._wake(wake)
+                await self._requeue(requeue)
             except KubeError as error:
                 self.n_failed += 1
-                self._say(logkeys.REQUEUE_FAILED, wake, str(error))
+                self._log(logkeys.REQUEUE_FAILED, requeue, str(error))
 
-    async def _wake(self, wake: Wake) -> None:
-        pod = await self._tools.api.get_pod(wake.namespace, wake.name)
-        if pod is None or pod.uid != wake.uid or pod.node_name is not None or pod.is_deleting:
-            self._sleep_on(wake)
+    async def _requeue(self, requeue: Requeue) -> None:
+        pod = await self._deps.api.get_pod(requeue.namespace, requeue.name)
+        if pod is None or pod.uid != requeue.uid or pod.node_name is not None or pod.is_deleting:
+            self._drop(requeue)
             return
-        if wake.retry is not None and pod.annotations.get(names.RETRY, "") != wake.retry:
-            self._sleep_on(wake)
+        if requeue.retry is not None and pod.annotations.get(names.RETRY, "") != requeue.retry:
+            self._drop(requeue)
             return
-        annotations = {names.RETRY: self._tools.value()}
+        annotations = {names.RETRY: self._deps.value()}
         try:
-            await self._tools.api.annotate_pod(wake.namespace, wake.name, wake.uid, annotations)
+            await self._deps.api.annotate_pod(
+                requeue.namespace, requeue.name, requeue.uid, annotations
+            )
         except NotFound:
-            self._sleep_on(wake)
+            self._drop(requeue)
             return
         self.n_woken += 1
-        self._say(logkeys.REQUEUED, wake)
+        self._log(logkeys.REQUEUED, requeue)
 
-    def _sleep_on(self, wake: Wake) -> None:
+    def _drop(self, requeue: Requeue) -> None:
         self.n_in_vain += 1
-        self._tools.desk.sleep_on(wake.uid)
+        self._deps.gateway.handle(RequeueDropped(requeue.uid))
 
-    def _say(self, event: str, wake: Wake, detail: str = "") -> None:
-        fields = {logkeys.POD: f"{wake.namespace}/{wake.name}", logkeys.POD_UID: wake.uid}
+    def _log(self, event: str, requeue: Requeue, detail: str = "") -> None:
+        fields = {logkeys.POD: f"{requeue.namespace}/{requeue.name}", logkeys.POD_UID: requeue.uid}
         if detail:
-            self._tools.log.warning(event, **fields, **{logkeys.DETAIL: detail})
+            self._deps.log.warning(event, **fields, **{logkeys.DETAIL: detail})
         else:
-            self._tools.log.info(event, **fields)
+            self._deps.log.info(event, **fields)

@@ -1,8 +1,7 @@
-"""The verbs that need somebody else: the API server, or the replica that may write.
+"""Routes bind and preempt on a live cluster: executed here, or forwarded to the Lease's holder.
 
-What it answers: bind and preempt on a live cluster. Where several replicas run, a call goes to the
-one that holds the Lease, once: what was forwarded is not forwarded again. Everything ends within
-the time that the scheduler waits.
+Where several replicas run, a call is forwarded at most once. Everything ends within the time that
+the scheduler waits.
 """
 
 from __future__ import annotations
@@ -11,14 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from extender.errors import PeerError
-from extender.execution import Bound
-from extender.protocol import Answer, Outcome, Reason, Verb, messages
+from extender.protocol import Answer, Outcome, Reason, TimedAnswer, Verb, messages
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from extender.engine import Engine
-    from extender.execution import Binder, Preempter
+    from extender.execution import BindExecutor, PreemptExecutor
     from extender.ha.forward import Peer
     from extender.ha.lease_loop import Replicas
     from kube.objects import PodObject
@@ -29,7 +27,7 @@ HOLDER_WAIT_SHARE = 0.5
 """Share of the time there is in which a replica that may soon bind, or know who does, is waited
 for."""
 
-_BOUND = messages.encode_bind().replace(b" ", b"")
+_BIND_SUCCESS = messages.encode_bind().replace(b" ", b"")
 
 
 class PodApi(Protocol):
@@ -59,32 +57,32 @@ class Quorum:
 class LiveVerbs:
     """Bind, preempt, and reading a pod, each within `total_s`."""
 
-    def __init__(  # noqa: PLR0913 - what the verbs stand on, each once
+    def __init__(  # noqa: PLR0913 - its dependencies, each once
         self,
         engine: Engine,
         api: PodApi,
         *,
-        binder: Binder,
-        preempter: Preempter,
+        bind: BindExecutor,
+        preempt: PreemptExecutor,
         total_s: float,
         timer: Callable[[], float],
         quorum: Quorum | None = None,
     ) -> None:
         self._engine = engine
         self._api = api
-        self._binder = binder
-        self._preempter = preempter
+        self._bind = bind
+        self._preempt = preempt
         self._total_s = total_s
         self._timer = timer
         self._quorum = quorum
 
-    async def bind(self, body: bytes, hop: Hop | None = None) -> Bound:
+    async def bind(self, body: bytes, hop: Hop | None = None) -> TimedAnswer:
         """Answer a bind call."""
-        return await self._here_or_there(Verb.BIND, body, hop, self._binder.bind)
+        return await self._here_or_there(Verb.BIND, body, hop, self._bind.bind)
 
-    async def preempt(self, body: bytes, hop: Hop | None = None) -> Bound:
+    async def preempt(self, body: bytes, hop: Hop | None = None) -> TimedAnswer:
         """Answer a preempt call."""
-        return await self._here_or_there(Verb.PREEMPT, body, hop, self._preempter.preempt)
+        return await self._here_or_there(Verb.PREEMPT, body, hop, self._preempt.preempt)
 
     async def read_pod(self, namespace: str, name: str) -> bytes | None:
         """The JSON of a pod; None where it is not there. Raises `KubeError`."""
@@ -92,8 +90,8 @@ class LiveVerbs:
         return None if pod is None else pod.body
 
     async def _here_or_there(
-        self, verb: Verb, body: bytes, hop: Hop | None, here: Callable[..., Awaitable[Bound]]
-    ) -> Bound:
+        self, verb: Verb, body: bytes, hop: Hop | None, here: Callable[..., Awaitable[TimedAnswer]]
+    ) -> TimedAnswer:
         if self._quorum is None:
             return await here(body)
         total_s = self._total_s if hop is None else min(self._total_s, hop.left_s)
@@ -106,17 +104,17 @@ class LiveVerbs:
         holder = replicas.other_holder
         if holder is None or hop is not None:
             detail = f"{Reason.NO_HOLDER.value}: asked {replicas.identity}"
-            return Bound(self._engine.failure(verb, Reason.NO_HOLDER, detail), 0.0)
+            return TimedAnswer(self._engine.failure(verb, Reason.NO_HOLDER, detail), 0.0)
         try:
             answer = await self._quorum.peer.forward(holder, verb.value, body, timeout_s=left_s)
         except PeerError as error:
             detail = f"{Reason.NO_HOLDER.value}: {error}"
-            return Bound(self._engine.failure(verb, Reason.NO_HOLDER, detail), 0.0)
-        return Bound(self._forwarded(verb, answer, holder), 0.0)
+            return TimedAnswer(self._engine.failure(verb, Reason.NO_HOLDER, detail), 0.0)
+        return TimedAnswer(self._forwarded(verb, answer, holder), 0.0)
 
     def _forwarded(self, verb: Verb, body: bytes, holder: str) -> Answer:
         """The holder's answer; what it says about itself is in the holder's own log."""
-        is_refused = verb is Verb.BIND and body.replace(b" ", b"") != _BOUND
+        is_refused = verb is Verb.BIND and body.replace(b" ", b"") != _BIND_SUCCESS
         outcome = Outcome.FAILED if is_refused else Outcome.OK
         generation = self._engine.cluster.snapshot.generation
         return Answer(verb, outcome, body, generation, detail=f"forwarded to {holder}")

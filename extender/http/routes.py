@@ -71,8 +71,8 @@ def read_routes(deps: Dependencies) -> FastAPI:
     _add_state_routes(app, deps)
     if deps.verbs is not None:
         _add_explain_route(app, deps.verbs, deps)
-    if isinstance(deps.desk.engine, EmbeddedEngine):
-        _add_embedded_routes(app, deps.desk.engine.cluster, deps)
+    if isinstance(deps.gateway.engine, EmbeddedEngine):
+        _add_embedded_routes(app, deps.gateway.engine.cluster, deps)
 
     @app.exception_handler(HTTPException)
     async def problem(_request: Request, error: HTTPException) -> Response:
@@ -105,7 +105,7 @@ def _add_health_routes(app: FastAPI, deps: Dependencies) -> None:
 
 
 def _add_state_routes(app: FastAPI, deps: Dependencies) -> None:
-    engine = deps.desk.engine
+    engine = deps.gateway.engine
 
     @app.get("/state")
     async def state() -> State:

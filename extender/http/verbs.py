@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from extender import logkeys
+from extender.engine import VerbCalled
 from extender.ha import FORWARDED_FOR, TIME_LEFT, Hop
 from extender.http.asgi import VerbResponse
 from extender.protocol import Outcome, Reason, Verb
@@ -21,12 +22,11 @@ from extender.protocol import Outcome, Reason, Verb
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from extender.decision_log import Desk
-    from extender.execution import Bound
+    from extender.engine import Gateway
     from extender.http.asgi import Handler, VerbRequest
     from extender.log import Logger
     from extender.observe import Metrics
-    from extender.protocol import Answer
+    from extender.protocol import Answer, TimedAnswer
 
 __all__ = ["Dependencies", "Verbs", "answer_now", "verb_handlers"]
 
@@ -43,11 +43,11 @@ _STATUS = {
 class Verbs(Protocol):
     """What is needed of `extender.ha.leader_routing`."""
 
-    async def bind(self, body: bytes, hop: Hop | None = None) -> Bound:
+    async def bind(self, body: bytes, hop: Hop | None = None) -> TimedAnswer:
         """Answer a bind call."""
         ...
 
-    async def preempt(self, body: bytes, hop: Hop | None = None) -> Bound:
+    async def preempt(self, body: bytes, hop: Hop | None = None) -> TimedAnswer:
         """Answer a preempt call."""
         ...
 
@@ -58,7 +58,7 @@ class Verbs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What the routes stand on. `clock` gives the engine's time, `timer` monotonic seconds.
+    """What the routes need. `clock` gives the engine's time, `timer` monotonic seconds.
 
     `verbs` is None over an embedded cluster, which answers bind at once. `is_ready` says whether
     to be asked at all, `unready_because` why not. `on_answer` is shown each answer, with the plan
@@ -66,7 +66,7 @@ class Dependencies:
     words for it.
     """
 
-    desk: Desk
+    gateway: Gateway
     metrics: Metrics
     log: Logger
     clock: Callable[[], float]
@@ -101,17 +101,17 @@ def _at_once(verb: Verb, deps: Dependencies) -> Handler:
 
 
 def _waiting(
-    verb: Verb, act: Callable[[bytes, Hop | None], Awaitable[Bound]], deps: Dependencies
+    verb: Verb, act: Callable[[bytes, Hop | None], Awaitable[TimedAnswer]], deps: Dependencies
 ) -> Handler:
     async def handle(call: VerbRequest) -> VerbResponse:
         if call.body is None:
             return _too_large(verb, deps)
         start_s = deps.timer()
-        bound = await act(call.body, _hop(call))
+        timed = await act(call.body, _hop(call))
         if verb is Verb.BIND:
-            deps.metrics.observe_bind(bound.own_s)
-        _tell(deps, bound.answer, deps.timer() - start_s, bound)
-        return _reply(bound.answer)
+            deps.metrics.observe_bind(timed.own_s)
+        _tell(deps, timed.answer, deps.timer() - start_s, timed)
+        return _reply(timed.answer)
 
     return handle
 
@@ -131,14 +131,14 @@ def _hop(call: VerbRequest) -> Hop | None:
 def answer_now(verb: Verb, body: bytes, deps: Dependencies) -> VerbResponse:
     """Answer a verb that waits for nothing remote; counted and logged like every answer."""
     start_s = deps.timer()
-    answer = deps.desk.answer(verb, body, deps.clock())
+    answer = deps.gateway.handle(VerbCalled(verb, body, deps.clock()))
     _tell(deps, answer, deps.timer() - start_s)
     return _reply(answer)
 
 
 def _too_large(verb: Verb, deps: Dependencies) -> VerbResponse:
     detail = f"request body is too large, expected at most {deps.body_limit_bytes} bytes"
-    answer = deps.desk.engine.failure(verb, Reason.TOO_LARGE, detail)
+    answer = deps.gateway.engine.failure(verb, Reason.TOO_LARGE, detail)
     _tell(deps, answer, 0.0)
     return _reply(answer)
 
@@ -150,15 +150,17 @@ def _reply(answer: Answer) -> VerbResponse:
     return VerbResponse(status, answer.body)
 
 
-def _tell(deps: Dependencies, answer: Answer, seconds: float, bound: Bound | None = None) -> None:
+def _tell(
+    deps: Dependencies, answer: Answer, seconds: float, timed: TimedAnswer | None = None
+) -> None:
     deps.metrics.observe(answer, seconds)
     if deps.logs_answers:
-        _log(deps, answer, seconds, bound)
+        _log(deps, answer, seconds, timed)
     if deps.on_answer is not None:
-        deps.on_answer(answer, bound.plan_text if bound else None)
+        deps.on_answer(answer, timed.plan_text if timed else None)
 
 
-def _log(deps: Dependencies, answer: Answer, seconds: float, bound: Bound | None) -> None:
+def _log(deps: Dependencies, answer: Answer, seconds: float, timed: TimedAnswer | None) -> None:
     fields: dict[str, object] = {
         logkeys.VERB: answer.verb.value,
         logkeys.OUTCOME: answer.outcome.value,
@@ -176,6 +178,6 @@ def _log(deps: Dependencies, answer: Answer, seconds: float, bound: Bound | None
     told = {key: value for key, value in fields.items() if value not in (None, "", 0, [])}
     told[logkeys.GENERATION] = answer.generation
     told[logkeys.MILLISECONDS] = round(seconds * 1000, 3)
-    if bound is not None:
-        told[logkeys.OWN_MILLISECONDS] = round(bound.own_s * 1000, 3)
+    if timed is not None:
+        told[logkeys.OWN_MILLISECONDS] = round(timed.own_s * 1000, 3)
     deps.log.info(logkeys.ANSWERED, **told)

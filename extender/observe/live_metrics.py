@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from extender.execution import Waker
+    from extender.execution import Requeuer
     from extender.ha import Replicas
     from extender.observe.event_recorder import Reporter
     from extender.state import Effect
@@ -53,7 +53,7 @@ class LiveMetrics:
 
     feed: Feed
     prober: Prober
-    waker: Waker
+    requeuer: Requeuer
     reporter: Reporter
     effects: EffectCounts
     timer: Callable[[], float]
@@ -87,9 +87,9 @@ class LiveMetrics:
             "no need of it, or failed to be woken.",
             "result",
             {
-                "woken": self.waker.n_woken,
-                "in_vain": self.waker.n_in_vain,
-                "failed": self.waker.n_failed,
+                "woken": self.requeuer.n_woken,
+                "in_vain": self.requeuer.n_in_vain,
+                "failed": self.requeuer.n_failed,
             },
         )
         yield _counter(

@@ -49,7 +49,6 @@ from extender.preemption.victims import Case, choose_victims
 from extender.preemption.what_if import LOWEST, Priorities, Rooms, settled
 from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod
 from kube.errors import Unreadable
-from kube.objects import object_at, parse_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,7 +131,7 @@ class Preemptions:
         try:
             args = messages.decode(messages.PreemptionArgs, body)
             request = parse_pod(args.pod, self._rules.resources)
-            pod = read_resident(object_at(parse_object(body), "Pod"))
+            pod = read_resident(args.pod_content)
         except (WireError, MalformedPod, Unreadable) as error:
             return failure(Verb.PREEMPT, Reason.MALFORMED, str(error), generation)
         except UserError as error:

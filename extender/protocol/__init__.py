@@ -3,7 +3,7 @@
 Knows the wire; knows no cluster and decides nothing.
 """
 
-from extender.protocol.answers import Answer, Outcome, Verb, failure
+from extender.protocol.answers import Answer, Outcome, TimedAnswer, Verb, failure
 from extender.protocol.messages import Pod, decode, reason_tail, score_head, score_tail
 from extender.protocol.pod_request import PodRequest, Shape, is_packed, parse_pod
 from extender.protocol.reasons import Reason, from_unfit
@@ -17,6 +17,7 @@ __all__ = [
     "Reason",
     "Remembered",
     "Shape",
+    "TimedAnswer",
     "Verb",
     "decode",
     "failure",

@@ -15,7 +15,7 @@ from extender.protocol import messages
 if TYPE_CHECKING:
     from extender.protocol.reasons import Reason
 
-__all__ = ["Answer", "Outcome", "Verb", "failure"]
+__all__ = ["Answer", "Outcome", "TimedAnswer", "Verb", "failure"]
 
 
 class Verb(Enum):
@@ -67,6 +67,18 @@ class Answer:
     size_gpus: int = 0
     n_replans: int = 0
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TimedAnswer:
+    """An answer, and the part of its time that was ours and not the API server's.
+
+    `plan_text` is the plan that was written with the binding, if one was.
+    """
+
+    answer: Answer
+    own_s: float
+    plan_text: str | None = None
 
 
 def failure(verb: Verb, reason: Reason, detail: str, generation: int) -> Answer:

@@ -204,10 +204,12 @@ class PreemptionArgs(_Wire):
     """Request of preempt: for each node that evictions would help, whom kube-scheduler would evict.
 
     Kubernetes sends one of the two maps and null for the other. Up to 1.37 no list of victims is
-    empty; from 1.38 one may be (nothing but an extender stands in the pod's way).
+    empty; from 1.38 one may be (nothing but an extender stands in the pod's way). `pod_content` is
+    the pod's JSON, whole: more of it counts here than the other verbs read.
     """
 
     pod: Pod = Field(alias="Pod")
+    pod_content: dict[str, Any] = Field(alias="Pod", default_factory=dict)
     whole: dict[str, Victims | None] | None = Field(default=None, alias="NodeNameToVictims")
     meta: dict[str, MetaVictims | None] | None = Field(default=None, alias="NodeNameToMetaVictims")
 

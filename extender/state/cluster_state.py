@@ -175,7 +175,7 @@ class LiveCluster:
     @property
     def snapshot(self) -> ClusterSnapshot:
         """The cluster now; the same object until something changes."""
-        self._reconcile()
+        self.reconcile()
         snapshot = self._snapshot
         freshness = self._is_synced, self._observed_at_s
         if (snapshot.is_synced, snapshot.observed_at_s) != freshness:
@@ -215,18 +215,18 @@ class LiveCluster:
 
     def counts(self) -> Mapping[DeviceState, int]:
         """Number of devices in each state. O(pods)."""
-        self._reconcile()
+        self.reconcile()
         return count_states(self._accounts.values())
 
     @property
     def n_owners(self) -> int:
         """Number of pods that have devices or a claim. O(nodes)."""
-        self._reconcile()
+        self.reconcile()
         return sum(len(account.assignments) for account in self._accounts.values())
 
     def devices(self, name: str) -> tuple[DeviceRow, ...]:
         """Id, state and owner of each device of a node, in device order; () if it is unknown."""
-        self._reconcile()
+        self.reconcile()
         node = self._nodes.get(name)
         return () if node is None else device_rows(node.ids, self._accounts[name])
 
@@ -272,7 +272,7 @@ class LiveCluster:
 
     def take_effects(self) -> tuple[Effect, ...]:
         """What is to be read or reported since the last call, in order, each once."""
-        self._reconcile()
+        self.reconcile()
         effects, self._pods.effects = tuple(self._pods.effects), {}
         return effects
 
@@ -281,13 +281,13 @@ class LiveCluster:
 
         Also what a nomination waited for and now has: it is free for that pod.
         """
-        self._reconcile()
+        self.reconcile()
         freed, self._freed = frozenset(self._freed & self._nodes.keys()), set()
         return freed
 
     # Reconciling.
 
-    def _reconcile(self) -> None:
+    def reconcile(self) -> None:
         """Bring accounts and snapshot in line with the facts."""
         if not (self._pods.touched or self._is_restructured):
             return
@@ -381,7 +381,7 @@ class LiveCluster:
 
     def _why_not(self, request: PodRequest, plan: Plan) -> str | None:
         """Why the plan's devices cannot be assumed, None where they can."""
-        self._reconcile()
+        self.reconcile()
         pod, node = self._pods.get(request.uid), self._nodes.get(plan.node)
         if pod is not None and pod.stage is not PodStage.ASSUMED:
             return f"its binding is {pod.stage.value} already"

@@ -3,6 +3,6 @@
 Knows what pods asked for; never selects GPUs and never refuses a pod itself.
 """
 
-from extender.unschedulable.pool import Parked, ParkedPod, Wake
+from extender.unschedulable.pool import Parked, ParkedPod, Requeue
 
-__all__ = ["Parked", "ParkedPod", "Wake"]
+__all__ = ["Parked", "ParkedPod", "Requeue"]

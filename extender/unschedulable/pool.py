@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from extender.snapshot import ClusterSnapshot
     from extender.state import Cluster
 
-__all__ = ["Parked", "ParkedPod", "Wake"]
+__all__ = ["Parked", "ParkedPod", "Requeue"]
 
 MAX_PODS = 20_000
 """Pods remembered; beyond it the one rejected longest ago is dropped. About 1 KB each, and one bit
@@ -58,7 +58,7 @@ Pending pods are not watched, so their end is not seen."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wake:
+class Requeue:
     """A pod to touch (`coterie.gpu/retry`), so that kube-scheduler tries it again.
 
     `retry` is what the annotation was when the pod was last rejected; None where what stands there
@@ -230,7 +230,7 @@ class Parked:
                     cohort.hope(self._numbers.latest(hopeful, at_most=MAX_HOPES), now_s)
                     group.next_s = min(group.next_s, now_s + self._wake_after_s)
 
-    def due(self, cluster: Cluster, now_s: float) -> tuple[Wake, ...]:
+    def due(self, cluster: Cluster, now_s: float) -> tuple[Requeue, ...]:
         """Take the pods to wake now: by priority, then who waits longest.
 
         Of one shape only as many as there is room for on the nodes in question: where devices for
@@ -302,10 +302,10 @@ class Parked:
         due.sort(key=lambda one: _turn(one[0]))
         return [pod for pod, rooms in due if _take_room(used, rooms)]
 
-    def _wake(self, pod: ParkedPod) -> Wake:
+    def _wake(self, pod: ParkedPod) -> Requeue:
         before, self._pods[pod.uid] = self._pods[pod.uid], pod
         is_first = before.woken_s < before.seen_s
-        return Wake(pod.namespace, pod.name, pod.uid, pod.retry if is_first else None)
+        return Requeue(pod.namespace, pod.name, pod.uid, pod.retry if is_first else None)
 
     def _woken(self, pod: ParkedPod, names: Iterable[str], now_s: float) -> ParkedPod:
         """The pod as it is once it is woken for these nodes."""

@@ -3,19 +3,19 @@
 Knows watches and their order; decides nothing about pods or devices.
 """
 
-from extender.watch.node_sync import NodeSink, NodeTools
-from extender.watch.pod_reader import Prober, ProbeTools
-from extender.watch.state_sync import Feed, FeedTools, NominatedSink, PodSink
+from extender.watch.node_sync import NodeDependencies, NodeSink
+from extender.watch.pod_reader import ProbeDependencies, Prober
+from extender.watch.state_sync import Feed, FeedDependencies, NominatedSink, PodSink
 from extender.watch.watch_log import WatchLog
 
 __all__ = [
     "Feed",
-    "FeedTools",
+    "FeedDependencies",
+    "NodeDependencies",
     "NodeSink",
-    "NodeTools",
     "NominatedSink",
     "PodSink",
-    "ProbeTools",
+    "ProbeDependencies",
     "Prober",
     "WatchLog",
 ]

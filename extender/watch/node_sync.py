@@ -1,8 +1,8 @@
-"""Shows nodes to the live state, each with its machine type built.
+"""Hands nodes from their watch to the gateway, each with its machine type built.
 
-What it answers: nothing; it carries nodes from their watch to the desk, in each node's own order. A
-new machine type takes up to a second of work, which is done in a thread, so that requests go on;
-the nodes that need it are shown when it is there, as they are by then, and the others at once.
+Each node's own order is kept. A new machine type takes up to a second of work, which is done in a
+thread, so that requests go on; the nodes that need it are handed over when it is there, as they are
+by then, and the others at once.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from extender.engine import NodeGone, NodeSeen, NodesListed
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from extender.engine import StateEvent
     from extender.snapshot import MachineType
     from extender.watch.watch_log import WatchLog
     from kube.objects import NodeFacts, ObjectKey
     from kube.watch import Fault
     from topology.model import NodeTopology
 
-__all__ = ["Machines", "NodeDesk", "NodeSink", "NodeTools"]
+__all__ = ["Machines", "NodeDependencies", "NodeSink"]
 
 _SOURCE = "nodes"
 _MANY = 100
@@ -28,7 +31,7 @@ _MANY = 100
 
 
 class Machines(Protocol):
-    """What the sink needs of `extender.state` to learn which machine types are to be built."""
+    """The live cluster, as far as it says which machine types are to be built."""
 
     def unbuilt(self, facts: NodeFacts) -> NodeTopology | None:
         """The topology whose machine type is not known yet, None if there is none."""
@@ -39,27 +42,11 @@ class Machines(Protocol):
         ...
 
 
-class NodeDesk(Protocol):
-    """What the sink needs of `extender.decision_log.gateway`."""
-
-    def see_node(self, node: NodeFacts) -> None:
-        """A node as the watch shows it."""
-        ...
-
-    def lose_node(self, name: str) -> None:
-        """A node is gone."""
-        ...
-
-    def replace_nodes(self, nodes: Sequence[NodeFacts]) -> None:
-        """All nodes."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class NodeTools:
-    """What the sink stands on. `build` is called in a thread, one at a time."""
+class NodeDependencies:
+    """What the sink needs. `handle` is the gateway's; `build` runs in a thread, one at a time."""
 
-    desk: NodeDesk
+    handle: Callable[[StateEvent], None]
     machines: Machines
     build: Callable[[NodeTopology], MachineType]
     changed: Callable[[], None]
@@ -69,8 +56,8 @@ class NodeTools:
 class NodeSink:
     """A `kube.watch.reflector.Sink` of nodes."""
 
-    def __init__(self, tools: NodeTools) -> None:
-        self._tools = tools
+    def __init__(self, deps: NodeDependencies) -> None:
+        self._deps = deps
         self._waiting: dict[str, NodeFacts] = {}
         self._building: asyncio.Task[None] | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -83,16 +70,16 @@ class NodeSink:
             if n % _MANY == 0:
                 await asyncio.sleep(0)
         self._waiting.clear()
-        self._tools.log.listed(_SOURCE, len(objects))
-        self._tools.desk.replace_nodes(objects)
-        self._tools.changed()
+        self._deps.log.listed(_SOURCE, len(objects))
+        self._deps.handle(NodesListed(tuple(objects)))
+        self._deps.changed()
 
     def seen(self, one: NodeFacts) -> None:
         """Take a node that is new or has changed."""
-        if self._tools.machines.unbuilt(one) is None:
+        if self._deps.machines.unbuilt(one) is None:
             self._waiting.pop(one.name, None)
-            self._tools.desk.see_node(one)
-            self._tools.changed()
+            self._deps.handle(NodeSeen(one))
+            self._deps.changed()
             return
         self._waiting[one.name] = one
         if self._building is None or self._building.done():
@@ -101,18 +88,18 @@ class NodeSink:
     def gone(self, key: ObjectKey) -> None:
         """A node left."""
         self._waiting.pop(key.name, None)
-        self._tools.desk.lose_node(key.name)
-        self._tools.changed()
+        self._deps.handle(NodeGone(key.name))
+        self._deps.changed()
 
     def unread(self, key: ObjectKey, reason: str) -> None:
         """A node that cannot be read takes no pods: what it can serve is not known."""
-        self._tools.log.unread(_SOURCE, key, reason)
+        self._deps.log.unread(_SOURCE, key, reason)
         if key.name:
             self.gone(key)
 
     def failed(self, fault: Fault) -> None:
         """The watch failed and will be tried again."""
-        self._tools.log.failed(fault)
+        self._deps.log.failed(fault)
 
     async def _build_waiting(self) -> None:
         while self._waiting:
@@ -120,14 +107,14 @@ class NodeSink:
             await self._build(self._waiting[name])
             # It may have changed or gone while we built.
             node = self._waiting.get(name)
-            if node is not None and self._tools.machines.unbuilt(node) is None:
+            if node is not None and self._deps.machines.unbuilt(node) is None:
                 del self._waiting[name]
-                self._tools.desk.see_node(node)
-                self._tools.changed()
+                self._deps.handle(NodeSeen(node))
+                self._deps.changed()
 
     async def _build(self, node: NodeFacts) -> None:
         async with self._one_at_a_time:
-            topology = self._tools.machines.unbuilt(node)
+            topology = self._deps.machines.unbuilt(node)
             if topology is not None:
-                machine = await asyncio.to_thread(self._tools.build, topology)
-                self._tools.machines.offer_machine(machine)
+                machine = await asyncio.to_thread(self._deps.build, topology)
+                self._deps.machines.offer_machine(machine)

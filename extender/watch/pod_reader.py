@@ -1,12 +1,12 @@
 """Reads the pods that metadata alone do not explain.
 
-What it answers: nothing; for each `Probe` of the live state it reads the pod in full and hands it
-to the desk, or says that the pod is gone. Many at a time; a read that failed is tried again for as
-long as the API server may answer, since until it did nobody knows where the pod is.
+For each `Probe` of the live state it reads the pod in full and hands it to the gateway, or reports
+that the pod is gone. Many at a time; a read that failed is retried for as long as the API server
+may answer, since until then it is not known where the pod is.
 
 A pod that the API server will not give us (a missing permission, an object that cannot be read) is
-tried again once a minute and counts as refused, not as open: it must not hold up the start for
-ever. People are told of it.
+retried once a minute and counts as refused, not as open: it must not hold up the start for ever. It
+is logged.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from extender.engine import PodFetched, PodGone
 from kube.errors import KubeError, Malformed
 from kube.objects import ObjectKey
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from extender.engine import StateEvent
     from extender.state import Probe
     from extender.watch.watch_log import WatchLog
     from kube.objects import PodObject
     from kube.watch import Backoff
 
-__all__ = ["ProbeApi", "ProbeDesk", "ProbeTools", "Prober"]
+__all__ = ["ProbeApi", "ProbeDependencies", "Prober"]
 
 N_READERS = 64
 """Pods read at the same time: at 10 ms each thousands a second, so that a cluster full of pods that
@@ -47,23 +49,11 @@ class ProbeApi(Protocol):
         ...
 
 
-class ProbeDesk(Protocol):
-    """What is needed of `extender.decision_log.gateway`."""
-
-    def see_foreign(self, pod: PodObject) -> None:
-        """A pod, read in full."""
-        ...
-
-    def lose_pod(self, uid: str) -> None:
-        """A pod is gone."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class ProbeTools:
-    """What probes stand on; `changed` is called after each pod that was handed over."""
+class ProbeDependencies:
+    """What probes need. `handle` is the gateway's; `changed` is called after each event."""
 
-    desk: ProbeDesk
+    handle: Callable[[StateEvent], None]
     api: ProbeApi
     changed: Callable[[], None]
     log: WatchLog
@@ -72,11 +62,11 @@ class ProbeTools:
 
 
 class Prober:
-    """Takes probes with `ask`, reads them in `run`, a few at a time."""
+    """Takes probes with `request`, reads them in `run`, a few at a time."""
 
-    def __init__(self, tools: ProbeTools) -> None:
-        self._tools = tools
-        self._asked: asyncio.Queue[Probe] = asyncio.Queue()
+    def __init__(self, deps: ProbeDependencies) -> None:
+        self._deps = deps
+        self._queue: asyncio.Queue[Probe] = asyncio.Queue()
         self._waiting: set[str] = set()
         self._reading: set[str] = set()
         self._again: dict[str, Probe] = {}
@@ -97,10 +87,10 @@ class Prober:
 
     @property
     def n_refused(self) -> int:
-        """Pods that cannot be read, for now: nobody knows what they hold."""
+        """Pods that cannot be read, for now: what they hold is not known."""
         return len(self._refused)
 
-    def ask(self, probe: Probe) -> None:
+    def request(self, probe: Probe) -> None:
         """Have a pod read from now on; what is being read may be older, so it is read once more.
 
         One pod is never read twice at a time: the older answer might come last.
@@ -109,59 +99,59 @@ class Prober:
             self._again[probe.uid] = probe
         elif probe.uid not in self._waiting:
             self._waiting.add(probe.uid)
-            self._asked.put_nowait(probe)
+            self._queue.put_nowait(probe)
 
     async def run(self) -> None:
         """Read until cancelled."""
         async with asyncio.TaskGroup() as readers:
             for _ in range(N_READERS):
                 readers.create_task(self._read_all())
-            readers.create_task(self._ask_refused())
+            readers.create_task(self._retry_refused())
 
-    async def _ask_refused(self) -> None:
+    async def _retry_refused(self) -> None:
         while True:
             await self._has_refused.wait()
             self._has_refused.clear()
-            await self._tools.sleep(REFUSED_AGAIN_S)
+            await self._deps.sleep(REFUSED_AGAIN_S)
             for probe in tuple(self._refused.values()):
-                self.ask(probe)
+                self.request(probe)
 
     async def _read_all(self) -> None:
         while True:
-            probe = await self._asked.get()
+            probe = await self._queue.get()
             self._waiting.discard(probe.uid)
             self._reading.add(probe.uid)
             try:
                 pod = await self._read(probe)
             except KubeError as error:
                 key = ObjectKey(probe.namespace, probe.name, probe.uid)
-                self._tools.log.unread("pod", key, str(error))
+                self._deps.log.unread("pod", key, str(error))
                 self._refused[probe.uid] = probe
                 self._has_refused.set()
-                self._tools.changed()
+                self._deps.changed()
             else:
                 self._refused.pop(probe.uid, None)
-                self._tell(probe, pod)
+                self._report(probe, pod)
             self._reading.discard(probe.uid)
             again = self._again.pop(probe.uid, None)
             if again is not None:
-                self.ask(again)
+                self.request(again)
 
-    def _tell(self, probe: Probe, pod: PodObject | None) -> None:
+    def _report(self, probe: Probe, pod: PodObject | None) -> None:
         self.n_read += 1
         if pod is None or pod.uid != probe.uid:
-            self._tools.desk.lose_pod(probe.uid)
+            self._deps.handle(PodGone(probe.uid))
         else:
-            self._tools.desk.see_foreign(pod)
-        self._tools.changed()
+            self._deps.handle(PodFetched(pod))
+        self._deps.changed()
 
     async def _read(self, probe: Probe) -> PodObject | None:
         """Read the pod; raises `KubeError` where another try would meet the same."""
-        backoff = self._tools.backoff()
+        backoff = self._deps.backoff()
         n_broken = 0
         while True:
             try:
-                return await self._tools.api.get_pod(probe.namespace, probe.name)
+                return await self._deps.api.get_pod(probe.namespace, probe.name)
             except KubeError as error:
                 self.n_failed += 1
                 if isinstance(error, Malformed) or not error.is_transient:
@@ -170,4 +160,4 @@ class Prober:
                 if n_broken >= FAULTS_OF_POD:
                     raise
                 delay_s = backoff.next_s(asked_s=error.retry_after_s)
-            await self._tools.sleep(delay_s)
+            await self._deps.sleep(delay_s)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from extender.config import Settings
-from extender.decision_log import Desk
 from extender.embedded import make_engine, parse_cluster
+from extender.engine import Gateway
 from extender.http.routes import read_routes
 from extender.http.verbs import Dependencies
 from extender.observe import LiveMetrics, Metrics
@@ -54,7 +54,7 @@ def test_routes_are_generated(check_golden):
     unused: Any = None
     app = read_routes(
         Dependencies(
-            desk=Desk(engine),
+            gateway=Gateway(engine),
             metrics=unused,
             log=unused,
             clock=unused,

@@ -12,9 +12,25 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from extender.bind import ReadPod, WriteBinding, WriteResult, Written
-from extender.decision_log import DecisionLog, LiveDesk
-from extender.engine import Engine
+from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
+from extender.decision_log import DecisionLog
+from extender.engine import (
+    BindAbandoned,
+    BindingWritten,
+    BindPodRead,
+    BindRequested,
+    Engine,
+    FreshnessSet,
+    Gateway,
+    NodesListed,
+    NominationsListed,
+    PodFetched,
+    PodGone,
+    PodSeen,
+    PodsListed,
+    TimePassed,
+    VerbCalled,
+)
 from extender.protocol import Answer, Outcome, Verb
 from extender.state import LiveCluster, Probe
 from kube.objects import NodeFacts, PodFacts, read_pod
@@ -29,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from random import Random
 
+    from extender.errors import DecisionLogError
     from tests.unit.extender.api_server import FakePod
 
 __all__ = ["LiveWorld", "node_facts"]
@@ -60,9 +77,11 @@ class LiveWorld:
         self.rng = rng
         self.now_s = 1000.0
         self.file = io.StringIO()
+        self.log_ended: list[DecisionLogError] = []
         cluster = LiveCluster(RULES.resources, demand=RULES.demand)
         engine = Engine(cluster, RULES)
-        self.desk = LiveDesk(engine, cluster, log=DecisionLog(self.file, None, engine))
+        log = DecisionLog(self.file, None, engine, self.log_ended.append)
+        self.gateway = Gateway(engine, cluster, record=log.record)
         self.server = FakeApiServer()
         self.nodes = [node.name for node in nodes]
         self.accepted: set[tuple[str, str]] = set()
@@ -71,17 +90,17 @@ class LiveWorld:
         self._calls: list[_Call] = []
         self._late: list[WriteBinding] = []
         self._n_pods = 0
-        self.desk.replace_nodes(nodes)
-        self.desk.replace_pods(())
-        self.desk.replace_nominated(())
+        self.gateway.handle(NodesListed(tuple(nodes)))
+        self.gateway.handle(PodsListed(()))
+        self.gateway.handle(NominationsListed(()))
         self.hear()
 
     def hear(self) -> None:
         """The watches have told everything up to now."""
         while self._events:
             self._events.pop(0)()
-        self.desk.set_freshness(is_synced=True, observed_at_s=self.now_s)
-        for effect in self.desk.cluster.take_effects():
+        self.gateway.handle(FreshnessSet(is_synced=True, observed_at_s=self.now_s))
+        for effect in self.gateway.cluster.take_effects():
             if isinstance(effect, Probe):
                 self._probe(effect)
 
@@ -121,7 +140,7 @@ class LiveWorld:
         pod = self._any_pod()
         if pod is not None and pod.node is None:
             body = args(json.loads(pod.as_json()), self.nodes)
-            self.desk.answer(Verb.FILTER, body, self.now_s)
+            self.gateway.handle(VerbCalled(Verb.FILTER, body, self.now_s))
 
     def _begin(self) -> None:
         """Two schedulers may ask for one pod, also by the uid of a pod that is no more."""
@@ -133,7 +152,7 @@ class LiveWorld:
             again = self.nodes[int(name[-1]) % len(self.nodes)]
             node = again if self.rng.random() < 0.7 else self.rng.choice(self.nodes)
             body = binding(uid, node, PodName=name)
-            self._go_on(self.desk.begin_bind(body, self.now_s))
+            self._go_on(self.gateway.handle(BindRequested(BindCall.decode(body), self.now_s)))
 
     def _send(self) -> None:
         """A request reaches the server; its answer is on its way."""
@@ -143,10 +162,10 @@ class LiveWorld:
         step = call.step
         if isinstance(step, ReadPod):
             body = self.server.read(step)
-            call.answer = lambda: self.desk.pod_read(step, body, self.now_s)
+            call.answer = lambda: self.gateway.handle(BindPodRead(step, body, self.now_s))
         else:
             written = self._write(step)
-            call.answer = lambda: self.desk.binding_written(step, written, self.now_s)
+            call.answer = lambda: self.gateway.handle(BindingWritten(step, written, self.now_s))
 
     def _answer(self) -> None:
         call = self._any_call(is_sent=True)
@@ -162,7 +181,7 @@ class LiveWorld:
             if call.answer is None:
                 self._late.append(call.step)
             written = Written(WriteResult.UNKNOWN, "timeout")
-            self._go_on(self.desk.binding_written(call.step, written, self.now_s))
+            self._go_on(self.gateway.handle(BindingWritten(call.step, written, self.now_s)))
 
     def _abandon(self) -> None:
         if self._calls:
@@ -170,7 +189,7 @@ class LiveWorld:
             self._calls.remove(call)
             if call.answer is None and isinstance(call.step, WriteBinding):
                 self._late.append(call.step)
-            self._go_on(self.desk.abandon(call.step, "out of time", self.now_s))
+            self._go_on(self.gateway.handle(BindAbandoned(call.step, "out of time", self.now_s)))
 
     def _come_late(self) -> None:
         """A write whose answer nobody waits for reaches the server, or is dropped for good."""
@@ -198,7 +217,7 @@ class LiveWorld:
             del self.server.pods[f"default/{pod.content['metadata']['name']}"]
             if pod.node is not None:
                 uid = pod.uid
-                self._events.append(lambda: self.desk.lose_pod(uid))
+                self._events.append(lambda: self.gateway.handle(PodGone(uid)))
 
     # How it ends.
 
@@ -212,7 +231,7 @@ class LiveWorld:
         self.now_s += RULES.assume_s + 1.0
         for _ in range(2):
             self.hear()
-            self.desk.expire(self.now_s)
+            self.gateway.handle(TimePassed(self.now_s))
         self.hear()
 
     def held(self) -> dict[str, set[str]]:
@@ -239,7 +258,7 @@ class LiveWorld:
         if written.result is WriteResult.ACCEPTED:
             self.accepted.add((step.uid, step.node))
             facts = self._facts(self.server.pods[f"{step.namespace}/{step.name}"])
-            self._events.append(lambda: self.desk.see_pod(facts))
+            self._events.append(lambda: self.gateway.handle(PodSeen(facts)))
         return written
 
     def _facts(self, pod: FakePod) -> PodFacts:
@@ -253,9 +272,9 @@ class LiveWorld:
     def _probe(self, probe: Probe) -> None:
         pod = self.server.pods.get(f"{probe.namespace}/{probe.name}")
         if pod is None or pod.uid != probe.uid:
-            self.desk.lose_pod(probe.uid)
+            self.gateway.handle(PodGone(probe.uid))
         else:
-            self.desk.see_foreign(read_pod(json.loads(pod.as_json())))
+            self.gateway.handle(PodFetched(read_pod(json.loads(pod.as_json()))))
 
     def _any_pod(self) -> FakePod | None:
         return self.rng.choice(list(self.server.pods.values())) if self.server.pods else None

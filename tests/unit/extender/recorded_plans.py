@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from extender.decision_log.format import StepTaken, read_lines
+from extender.decision_log.format import StepLine, read_lines
 from topology.model import names
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def recorded_plans(lines: Iterable[str]) -> Iterator[RecordedPlan]:
     Raises `DecisionLogError` for text that is not a decision log.
     """
     for number, line in read_lines(lines):
-        if isinstance(line, StepTaken) and "free" in line.output:
+        if isinstance(line, StepLine) and "free" in line.output:
             told = line.output
             yield RecordedPlan(
                 line=number,

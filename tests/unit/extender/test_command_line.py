@@ -21,6 +21,7 @@ from extender import wiring
 from extender.config import ENV_PREFIX, Settings
 from extender.decision_log import DecisionLog
 from extender.embedded import make_engine
+from extender.engine import VerbCalled
 from extender.http.tls import Certificates
 from extender.protocol import Verb
 from extender.wiring import Sockets
@@ -116,9 +117,8 @@ def test_replay_shows_the_first_difference(tmp_path):
     engine = make_engine(spec, settings.rules)
     path = tmp_path / "d.jsonl"
     with path.open("w") as file:
-        log = DecisionLog(file, spec, engine)
-        answer = engine.answer(Verb.BIND, b"{}", 0.0)
-        log.record(Verb.BIND, b"[]", 0.0, answer)
+        log = DecisionLog(file, spec, engine, on_end=print)
+        log.record(VerbCalled(Verb.BIND, b"[]", 0.0), engine.answer(Verb.BIND, b"{}", 0.0))
     result = run("replay", str(path))
     assert result.exit_code == 1
     assert result.output.startswith("line 2: answer differs after 1 calls\nrecorded: {")

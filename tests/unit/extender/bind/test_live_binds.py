@@ -23,7 +23,7 @@ def test_whatever_happens_no_device_is_planned_twice_and_none_is_lost(seed):
     for _ in range(400):
         world.act()
     world.settle()
-    cluster = world.desk.cluster
+    cluster = world.gateway.cluster
     assert {uid: set(owned(cluster, uid)) for uid in world.held()} == world.held()
     assert cluster.n_owners == len(world.held())
     assert any(answer.outcome is Outcome.OK for answer in world.outcomes)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from extender.bind import ReadPod, WriteBinding, WriteResult, Written
+from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
 from extender.embedded import EmbeddedCluster, lay_out
-from extender.engine import Engine
+from extender.engine import BindingWritten, BindRequested, Engine, Gateway
 from extender.protocol import Answer, Outcome, Reason, Verb
 from tests.unit.extender.api_server import FakeApiServer
 from tests.unit.extender.engines import RULES, owned, report_devices, spec
@@ -44,19 +44,19 @@ class Scene:
 
     def begin(self, uid: str = "u1", node: str = NODE, now_s: float = 0.0, **more: str) -> Any:
         """A bind call."""
-        return self.engine.begin_bind(binding(uid, node, **more), now_s)
+        return self.engine.binds.begin(BindCall.decode(binding(uid, node, **more)), now_s)
 
     def do(self, step: ReadPod | WriteBinding, now_s: float = 0.0) -> Any:
         """Take one step, as the API server has it."""
         if isinstance(step, ReadPod):
-            return self.engine.pod_read(step, self.server.read(step), now_s)
-        return self.engine.binding_written(step, self.server.write(step), now_s)
+            return self.engine.binds.read(step, self.server.read(step), now_s)
+        return self.engine.binds.written(step, self.server.write(step))
 
     def lose(self, step: WriteBinding, *, is_done: bool) -> Any:
         """Write the Binding, or not, and hear nothing of it."""
         if is_done:
             assert self.server.write(step).result is WriteResult.ACCEPTED
-        return self.engine.binding_written(step, UNKNOWN, 0.0)
+        return self.engine.binds.written(step, UNKNOWN)
 
     def finish(self, step: Any) -> Answer:
         """Take all steps."""
@@ -184,7 +184,7 @@ def test_what_cannot_be_planned_is_an_error(scene, n_gpus, node, reason):
 )
 def test_a_write_that_certainly_failed_is_forgotten(scene, result, reason):
     """The devices are free at once; the API server's words are passed on."""
-    answer = scene.engine.binding_written(scene.begin(), Written(result, "says who"), 0.0)
+    answer = scene.engine.binds.written(scene.begin(), Written(result, "says who"))
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, reason)
     assert "says who" in json.loads(answer.body)["Error"]
     assert scene.cluster.n_owners == 0
@@ -230,7 +230,7 @@ def test_a_conflict_is_told_apart_by_the_pod(scene, happen, reason):
     """A 409 says only that it was not written; the plan is forgotten in each of these cases."""
     step = scene.begin()
     happen(scene)
-    step = scene.engine.binding_written(step, Written(WriteResult.CONFLICT), 0.0)
+    step = scene.engine.binds.written(step, Written(WriteResult.CONFLICT))
     assert isinstance(step, ReadPod)
     answer = scene.do(step)
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, reason)
@@ -262,7 +262,7 @@ def test_a_pod_that_somebody_else_bound_here_is_success_with_their_plan(scene):
     scene.server.create(2, uid="other")
     theirs = scene.do(scene.begin("other"))
     text = theirs.annotations
-    scene.engine.binding_written(theirs, Written(WriteResult.REJECTED), 0.0)
+    scene.engine.binds.written(theirs, Written(WriteResult.REJECTED))
     step = scene.begin()
     pod = scene.server.pods["default/pod-u1"]
     ids = scene.cluster.snapshot.nodes[NODE].ids
@@ -509,14 +509,14 @@ def test_a_bind_that_nobody_ended_before_it_wrote_leaves_nothing(scene):
     assert isinstance(second, ReadPod)
     assert second.bind_id != first.bind_id
     assert scene.do(first).reason is Reason.UNDER_WAY
-    assert scene.engine.abandon(first, "late", 0.0).reason is Reason.UNDER_WAY
+    assert scene.engine.binds.abandon(first, "late").reason is Reason.UNDER_WAY
     assert scene.finish(second).outcome is Outcome.OK
 
 
 def test_a_write_that_is_abandoned_may_still_come_true(scene):
     """Out of time: the plan stays, the answer is an error, the next call finds out."""
     step = scene.begin()
-    answer = scene.engine.abandon(step, "out of time", 0.0)
+    answer = scene.engine.binds.abandon(step, "out of time")
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.OUTCOME_UNKNOWN)
     assert "out of time" in answer.detail
     assert scene.is_assumed()
@@ -527,8 +527,8 @@ def test_a_write_that_is_abandoned_may_still_come_true(scene):
 @pytest.mark.parametrize("result", [WriteResult.CONFLICT, WriteResult.UNKNOWN])
 def test_a_read_after_a_write_that_is_abandoned_keeps_the_plan(scene, result):
     """Also after a conflict: it may be our own earlier write that it met."""
-    step = scene.engine.binding_written(scene.begin(), Written(result), 0.0)
-    answer = scene.engine.abandon(step, "no answer", 0.0)
+    step = scene.engine.binds.written(scene.begin(), Written(result))
+    answer = scene.engine.binds.abandon(step, "no answer")
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.NOT_READ)
     assert scene.is_assumed()
     assert isinstance(scene.begin(), ReadPod)
@@ -537,7 +537,7 @@ def test_a_read_after_a_write_that_is_abandoned_keeps_the_plan(scene, result):
 def test_a_read_that_is_abandoned_before_any_write_leaves_nothing(scene):
     """Nothing was planned yet."""
     scene.server.create(uid="u2")
-    answer = scene.engine.abandon(scene.begin("u2"), "no answer", 0.0)
+    answer = scene.engine.binds.abandon(scene.begin("u2"), "no answer")
     assert answer.reason is Reason.NOT_READ
     assert scene.cluster.n_owners == 0
     assert isinstance(scene.begin("u2"), ReadPod)
@@ -546,15 +546,15 @@ def test_a_read_that_is_abandoned_before_any_write_leaves_nothing(scene):
 def test_a_read_that_is_abandoned_leaves_the_earlier_write_unsettled(scene):
     """The second call found out nothing; the third may."""
     unsettled(scene)
-    scene.engine.abandon(scene.begin(), "no answer", 0.0)
+    scene.engine.binds.abandon(scene.begin(), "no answer")
     assert scene.engine.binds.n_unsettled == 1
     assert scene.do(scene.do(scene.begin())).outcome is Outcome.OK
 
 
 def test_a_pod_that_is_no_json_is_not_read(scene):
     """A proxy's error page with status 200, say; what was written may come true."""
-    step = scene.engine.binding_written(scene.begin(), UNKNOWN, 0.0)
-    answer = scene.engine.pod_read(step, b"<html>", 0.0)
+    step = scene.engine.binds.written(scene.begin(), UNKNOWN)
+    answer = scene.engine.binds.read(step, b"<html>", 0.0)
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.NOT_READ)
     assert scene.is_assumed()
 
@@ -587,7 +587,10 @@ def test_a_bound_pod_is_parked_no_more(scene):
     body = args(json.loads(scene.server.pods["default/pod-u1"].as_json()), ["ghost"])
     assert scene.engine.answer(Verb.FILTER, body, 0.0).outcome is Outcome.REFUSED
     assert scene.engine.parked.n_pods == 1
-    assert scene.bind().outcome is Outcome.OK
+    gateway = Gateway(scene.engine)
+    step = gateway.handle(BindRequested(BindCall.decode(binding("u1", NODE)), 0.0))
+    assert isinstance(step, WriteBinding)
+    gateway.handle(BindingWritten(step, scene.server.write(step), 0.0))
     assert scene.engine.parked.n_pods == 0
 
 

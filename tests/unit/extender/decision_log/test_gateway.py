@@ -9,17 +9,42 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.bind import ReadPod, WriteBinding, WriteResult, Written
-from extender.decision_log import DecisionLog, Desk, LiveDesk
+from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
+from extender.decision_log import DecisionLog
 from extender.decision_log.replay import replay
 from extender.embedded import make_engine
-from extender.engine import Engine
+from extender.engine import (
+    BindAbandoned,
+    BindingWritten,
+    BindPodRead,
+    BindRequested,
+    Engine,
+    FreshnessSet,
+    Gateway,
+    NodeGone,
+    NodeSeen,
+    NodesListed,
+    NominationGone,
+    NominationSeen,
+    NominationsListed,
+    PodFetched,
+    PodGone,
+    PodSeen,
+    PodsListed,
+    PreemptAbandoned,
+    PreemptNodesRead,
+    PreemptRequested,
+    RequeueDropped,
+    RequeueDue,
+    TimePassed,
+    VerbCalled,
+)
 from extender.errors import DecisionLogError
 from extender.preemption import NodeReading, NodesRead, ReadNodes
 from extender.preemption.node_pods import Resident
 from extender.protocol import Answer, Outcome, Reason, Verb
 from extender.state import LiveCluster
-from extender.unschedulable import Wake
+from extender.unschedulable import Requeue
 from kube.objects import DisruptionBudget
 from kube.objects.policies import Operator, Requirement
 from tests.unit.extender.engines import RULES, spec
@@ -42,13 +67,13 @@ class Scene:
         self.file = io.StringIO()
         cluster = LiveCluster(RULES.resources, demand=RULES.demand)
         engine = Engine(cluster, RULES)
-        self.log = DecisionLog(self.file, None, engine)
         self.ended: list[DecisionLogError] = []
-        self.desk = LiveDesk(engine, cluster, log=self.log, log_ended=self.ended.append)
-        self.desk.replace_nodes(node(name) for name in NODES)
-        self.desk.replace_pods(())
-        self.desk.replace_nominated(())
-        self.desk.set_freshness(is_synced=True, observed_at_s=0.0)
+        self.log = DecisionLog(self.file, None, engine, self.ended.append)
+        self.gateway = Gateway(engine, cluster, record=self.log.record)
+        self.gateway.handle(NodesListed(tuple(node(name) for name in NODES)))
+        self.gateway.handle(PodsListed(()))
+        self.gateway.handle(NominationsListed(()))
+        self.gateway.handle(FreshnessSet(is_synced=True, observed_at_s=0.0))
 
     @property
     def lines(self) -> list[str]:
@@ -58,19 +83,19 @@ class Scene:
     def filter(self, n_gpus: int | None, uid: str, *asked: str, **more: Any) -> Answer:
         """A filter call at 1 s."""
         body = args(pod(n_gpus, uid=uid, **more), list(asked or NODES))
-        return self.desk.answer(Verb.FILTER, body, 1.0)
+        return self.gateway.handle(VerbCalled(Verb.FILTER, body, 1.0))
 
     def pass_time(self, now_s: float) -> None:
         """The watches are heard of, and what is over ends."""
-        self.desk.set_freshness(is_synced=True, observed_at_s=now_s)
-        self.desk.expire(now_s)
+        self.gateway.handle(FreshnessSet(is_synced=True, observed_at_s=now_s))
+        self.gateway.handle(TimePassed(now_s))
 
     def bind(self, n_gpus: int, uid: str, on: str) -> Answer:
         """Filter, and bind with success."""
         self.filter(n_gpus, uid, on)
-        step = self.desk.begin_bind(binding(uid, on), 1.0)
+        step = self.gateway.handle(BindRequested(BindCall.decode(binding(uid, on)), 1.0))
         assert isinstance(step, WriteBinding)
-        answer = self.desk.binding_written(step, Written(WriteResult.ACCEPTED), 1.0)
+        answer = self.gateway.handle(BindingWritten(step, Written(WriteResult.ACCEPTED), 1.0))
         assert isinstance(answer, Answer)
         return answer
 
@@ -92,39 +117,41 @@ def test_a_bound_pod_is_known_before_the_watch_shows_it(scene):
     answer = scene.bind(2, "u1", "n1")
     assert (answer.outcome, answer.size_gpus) == (Outcome.OK, 2)
     assert answer.machine
-    again = scene.desk.begin_bind(binding("u1", "n1"), 2.0)
+    again = scene.gateway.handle(BindRequested(BindCall.decode(binding("u1", "n1")), 2.0))
     assert (again.outcome, again.detail) == (Outcome.OK, "again")
-    assert free(scene.desk.cluster, "n1").count("1") == 2
+    assert free(scene.gateway.cluster, "n1").count("1") == 2
 
 
 def test_the_feed_reaches_the_cluster(scene):
     """Nodes and pods come and go."""
-    desk, cluster = scene.desk, scene.desk.cluster
-    desk.see_pod(facts("a", plan_of("n1", *ids("n1", 0, 1))))
+    gateway, cluster = scene.gateway, scene.gateway.cluster
+    gateway.handle(PodSeen(facts("a", plan_of("n1", *ids("n1", 0, 1)))))
     assert free(cluster, "n1") == "0011"
-    desk.lose_pod("a")
+    gateway.handle(PodGone("a"))
     assert free(cluster, "n1") == "1111"
-    desk.see_pod(facts("b"))
-    desk.see_foreign(whole("b", "n2", 1, *ids("n2", 3)))
+    gateway.handle(PodSeen(facts("b")))
+    gateway.handle(PodFetched(whole("b", "n2", 1, *ids("n2", 3))))
     assert free(cluster, "n2") == "1110"
-    desk.see_node(node("n3"))
-    desk.lose_node("n2")
+    gateway.handle(NodeSeen(node("n3")))
+    gateway.handle(NodeGone("n2"))
     assert list(cluster.snapshot.nodes) == ["n1", "n3"]
-    desk.replace_pods([facts("c", plan_of("n1", *ids("n1", 0, 1, 2, 3)))])
+    gateway.handle(PodsListed((facts("c", plan_of("n1", *ids("n1", 0, 1, 2, 3))),)))
     assert free(cluster, "n1") == "0000"
 
 
 def test_a_nomination_keeps_devices_for_its_pod(scene):
     """Its own filter call sees them free, another pod's does not."""
-    desk = scene.desk
-    desk.see_nominated(nominated("u1", "n1", 4))
+    gateway = scene.gateway
+    gateway.handle(NominationSeen(nominated("u1", "n1", 4)))
     assert scene.filter(4, "u2", "n1").outcome is Outcome.REFUSED
     assert scene.filter(4, "u1", "n1").outcome is Outcome.OK
-    scores = json.loads(desk.answer(Verb.PRIORITIZE, args(pod(4, uid="u1"), ["n1"]), 1.0).body)
+    scores = json.loads(
+        gateway.handle(VerbCalled(Verb.PRIORITIZE, args(pod(4, uid="u1"), ["n1"]), 1.0)).body
+    )
     assert scores[0]["Score"] > 0
-    desk.lose_nominated("u1")
+    gateway.handle(NominationGone("u1"))
     assert scene.filter(4, "u2", "n1").outcome is Outcome.OK
-    desk.replace_nominated([nominated("u3", "n1", 4), nominated("u4", None)])
+    gateway.handle(NominationsListed((nominated("u3", "n1", 4), nominated("u4", None))))
     assert scene.filter(4, "u2", "n1").outcome is Outcome.REFUSED
 
 
@@ -141,38 +168,38 @@ def test_a_nomination_keeps_devices_for_its_pod(scene):
 )
 def test_a_pod_that_waits_for_nothing_has_no_nomination(scene, spoilt):
     """What was claimed for it is free again."""
-    scene.desk.see_nominated(nominated("u1", "n1", 4))
-    scene.desk.see_nominated(spoilt)
-    assert free(scene.desk.cluster, "n1") == "1111"
+    scene.gateway.handle(NominationSeen(nominated("u1", "n1", 4)))
+    scene.gateway.handle(NominationSeen(spoilt))
+    assert free(scene.gateway.cluster, "n1") == "1111"
 
 
 def test_a_pod_that_the_watch_shows_bound_is_parked_no_more(scene):
     """Another replica bound it."""
     scene.filter(8, "u1")
     scene.filter(8, "u2")
-    assert scene.desk.engine.parked.n_pods == 2
-    scene.desk.see_pod(facts("u1"))
-    scene.desk.replace_pods([facts("u2")])
-    assert scene.desk.engine.parked.n_pods == 0
+    assert scene.gateway.engine.parked.n_pods == 2
+    scene.gateway.handle(PodSeen(facts("u1")))
+    scene.gateway.handle(PodsListed((facts("u2"),)))
+    assert scene.gateway.engine.parked.n_pods == 0
 
 
 def test_a_pod_that_fits_again_is_woken(scene):
     """What frees devices is seen after the scheduler acted on it; half a second later we wake."""
     scene.bind(4, "u1", "n1")
-    scene.desk.wakes(1.0)
+    scene.gateway.handle(RequeueDue(1.0))
     assert scene.filter(4, "u2", "n1").outcome is Outcome.REFUSED
-    scene.desk.lose_pod("u1")
-    assert scene.desk.wakes(2.0) == ()
-    assert scene.desk.wakes(2.5) == (Wake("default", "pod-u2", "u2", ""),)
-    scene.desk.sleep_on("u2")
-    assert scene.desk.wakes(9.0) == ()
+    scene.gateway.handle(PodGone("u1"))
+    assert scene.gateway.handle(RequeueDue(2.0)) == ()
+    assert scene.gateway.handle(RequeueDue(2.5)) == (Requeue("default", "pod-u2", "u2", ""),)
+    scene.gateway.handle(RequeueDropped("u2"))
+    assert scene.gateway.handle(RequeueDue(9.0)) == ()
 
 
 def test_explain_tells_since_when_a_pod_waits_and_why(scene):
     """Of a pod that filter rejected."""
     scene.filter(4, "u2", "ghost")
     body = json.dumps(pod(4, uid="u2")).encode()
-    told = json.loads(scene.desk.answer(Verb.EXPLAIN, body, 5.0).body)
+    told = json.loads(scene.gateway.handle(VerbCalled(Verb.EXPLAIN, body, 5.0)).body)
     assert told["parked"] == {
         "reason": Reason.UNKNOWN_NODE.value,
         "reason_label": "unknown_node",
@@ -195,7 +222,7 @@ def preempting(scene: Scene) -> ReadNodes:
     want["spec"]["priority"] = 1000
     victims = {"n1": {"Pods": [], "NumPDBViolations": 0}}
     body = {"Pod": want, "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
-    step = scene.desk.begin_preempt(json.dumps(body).encode(), 3.0)
+    step = scene.gateway.handle(PreemptRequested(json.dumps(body).encode(), 3.0))
     assert isinstance(step, ReadNodes)
     return step
 
@@ -208,7 +235,7 @@ def test_a_preemption_reads_and_names_victims(scene):
         for uid in ("a", "b", "c", "d")
     )
     reading = NodeReading("n1", {"pods": 110, GPU: 4}, residents)
-    answer = scene.desk.nodes_read(step, NodesRead((reading,), (PDB,)), 3.1)
+    answer = scene.gateway.handle(PreemptNodesRead(step, NodesRead((reading,), (PDB,)), 3.1))
     assert isinstance(answer, Answer)
     assert answer.outcome is Outcome.OK
     assert len(json.loads(answer.body)["NodeNameToMetaVictims"]["n1"]["Pods"]) == 2
@@ -218,79 +245,81 @@ def test_a_preemption_reads_and_names_victims(scene):
 def busy() -> Scene:
     """A run with every kind of input and answer."""
     scene = Scene()
-    desk = scene.desk
-    desk.see_node(node("n3", topology=None))
-    desk.lose_node("n3")
-    desk.see_nominated(nominated("u9", "n2", 1))
+    gateway = scene.gateway
+    gateway.handle(NodeSeen(node("n3", topology=None)))
+    gateway.handle(NodeGone("n3"))
+    gateway.handle(NominationSeen(nominated("u9", "n2", 1)))
     scene.bind(2, "u1", "n1")
-    desk.see_pod(facts("u1", plan_of("n1", *ids("n1", 0, 1))))
-    desk.abandon_preempt(preempting_again(scene), "late", 3.0)
+    gateway.handle(PodSeen(facts("u1", plan_of("n1", *ids("n1", 0, 1)))))
+    gateway.handle(PreemptAbandoned(preempting_again(scene), "late", 3.0))
     scene.filter(4, "u2")
-    step = desk.begin_bind(binding("u3", "n2"), 4.0)
+    step = gateway.handle(BindRequested(BindCall.decode(binding("u3", "n2")), 4.0))
     assert isinstance(step, ReadPod)
-    step = desk.pod_read(step, json.dumps(pod(1, uid="u3")).encode(), 4.1)
+    step = gateway.handle(BindPodRead(step, json.dumps(pod(1, uid="u3")).encode(), 4.1))
     assert isinstance(step, WriteBinding)
-    step = desk.binding_written(step, Written(WriteResult.UNKNOWN, "timeout"), 4.2)
+    step = gateway.handle(BindingWritten(step, Written(WriteResult.UNKNOWN, "timeout"), 4.2))
     assert isinstance(step, ReadPod)
-    desk.abandon(step, "out of time", 4.3)
-    step = desk.begin_bind(binding("u3", "n2"), 5.0)
+    gateway.handle(BindAbandoned(step, "out of time", 4.3))
+    step = gateway.handle(BindRequested(BindCall.decode(binding("u3", "n2")), 5.0))
     assert isinstance(step, ReadPod)
-    desk.pod_read(step, None, 5.1)
-    desk.see_foreign(whole("u4", "n2", 1, *ids("n2", 3)))
-    desk.wakes(6.0)
+    gateway.handle(BindPodRead(step, None, 5.1))
+    gateway.handle(PodFetched(whole("u4", "n2", 1, *ids("n2", 3))))
+    gateway.handle(RequeueDue(6.0))
     for uid in ("u1", "x", "y"):
-        desk.lose_pod(uid)
-    desk.wakes(7.0)
-    desk.wakes(8.0)
-    desk.sleep_on("u2")
-    desk.lose_nominated("u9")
-    desk.set_freshness(is_synced=True, observed_at_s=100.0)
-    desk.expire(100.0)
-    desk.answer(Verb.PRIORITIZE, b"\xff", 9.0)
+        gateway.handle(PodGone(uid))
+    gateway.handle(RequeueDue(7.0))
+    gateway.handle(RequeueDue(8.0))
+    gateway.handle(RequeueDropped("u2"))
+    gateway.handle(NominationGone("u9"))
+    gateway.handle(FreshnessSet(is_synced=True, observed_at_s=100.0))
+    gateway.handle(TimePassed(100.0))
+    gateway.handle(VerbCalled(Verb.PRIORITIZE, b"\xff", 9.0))
     return scene
 
 
 def try_again(scene: Scene, now_s: float) -> Any:
     """The bind call of u1 once more; it reads the pod first, which is as it was."""
     scene.pass_time(now_s)
-    step = scene.desk.begin_bind(binding("u1", "n1"), now_s)
+    step = scene.gateway.handle(BindRequested(BindCall.decode(binding("u1", "n1")), now_s))
     assert isinstance(step, ReadPod)
-    return scene.desk.pod_read(step, json.dumps(pod(4, uid="u1")).encode(), now_s)
+    return scene.gateway.handle(BindPodRead(step, json.dumps(pod(4, uid="u1")).encode(), now_s))
 
 
 def lose_answer(scene: Scene, step: WriteBinding, now_s: float) -> None:
     """Nobody hears how the write ended, and the pod cannot be read."""
-    read = scene.desk.binding_written(step, Written(WriteResult.UNKNOWN, "timeout"), now_s)
+    read = scene.gateway.handle(
+        BindingWritten(step, Written(WriteResult.UNKNOWN, "timeout"), now_s)
+    )
     assert isinstance(read, ReadPod)
-    scene.desk.abandon(read, "out of time", now_s)
+    scene.gateway.handle(BindAbandoned(read, "out of time", now_s))
 
 
 def test_a_plan_that_is_written_again_is_kept_for_its_full_time_again(scene):
     """The write may come true long after the first one, and its devices must be there then."""
     scene.filter(4, "u1", "n1")
-    step = scene.desk.begin_bind(binding("u1", "n1"), 1.0)
+    step = scene.gateway.handle(BindRequested(BindCall.decode(binding("u1", "n1")), 1.0))
     assert isinstance(step, WriteBinding)
     lose_answer(scene, step, 2.0)
     step = try_again(scene, 28.0)
     assert isinstance(step, WriteBinding)
     lose_answer(scene, step, 30.0)
     scene.pass_time(57.0)
-    assert len(owners(scene.desk.cluster, "n1")) == 4
+    assert len(owners(scene.gateway.cluster, "n1")) == 4
     assert replay(scene.lines).difference is None
     scene.pass_time(58.0)
-    assert owners(scene.desk.cluster, "n1") == {}
+    assert owners(scene.gateway.cluster, "n1") == {}
 
 
 def test_no_assumption_ends_under_a_bind(scene):
     """However long the call takes: what it writes at last is what is kept."""
     scene.filter(4, "u1", "n1")
-    step = scene.desk.begin_bind(binding("u1", "n1"), 1.0)
+    step = scene.gateway.handle(BindRequested(BindCall.decode(binding("u1", "n1")), 1.0))
     assert isinstance(step, WriteBinding)
     scene.pass_time(500.0)
-    assert len(owners(scene.desk.cluster, "n1")) == 4
+    assert len(owners(scene.gateway.cluster, "n1")) == 4
     lose_answer(scene, step, 500.0)
     scene.pass_time(501.0)
-    assert owners(scene.desk.cluster, "n1") == {}
+    assert owners(scene.gateway.cluster, "n1") == {}
     assert replay(scene.lines).difference is None
 
 
@@ -302,7 +331,7 @@ def preempting_again(scene: Scene) -> ReadNodes:
     want["spec"]["priority"] = 1000
     victims = {"n1": {"Pods": [], "NumPDBViolations": 0}}
     body = {"Pod": want, "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
-    step = scene.desk.begin_preempt(json.dumps(body).encode(), 3.0)
+    step = scene.gateway.handle(PreemptRequested(json.dumps(body).encode(), 3.0))
     assert isinstance(step, ReadNodes)
     return step
 
@@ -320,15 +349,15 @@ def test_what_the_log_does_not_hold_changes_nothing():
     """People and scrapers read at any moment; a replay knows nothing of them."""
     scene = Scene()
     reads: list[Callable[[], object]] = [
-        lambda: scene.desk.cluster.snapshot,
-        scene.desk.cluster.as_json,
-        scene.desk.cluster.take_effects,
-        lambda: scene.desk.answer(Verb.EXPLAIN, json.dumps(pod(2)).encode(), 1.0),
+        lambda: scene.gateway.cluster.snapshot,
+        scene.gateway.cluster.as_json,
+        scene.gateway.cluster.take_effects,
+        lambda: scene.gateway.handle(VerbCalled(Verb.EXPLAIN, json.dumps(pod(2)).encode(), 1.0)),
     ]
     for i in range(12):
-        scene.desk.see_pod(facts(f"p{i % 3}", plan_of("n1", *ids("n1", i % 4))))
+        scene.gateway.handle(PodSeen(facts(f"p{i % 3}", plan_of("n1", *ids("n1", i % 4)))))
         reads[i % 4]()
-        scene.desk.lose_pod(f"p{(i + 1) % 3}")
+        scene.gateway.handle(PodGone(f"p{(i + 1) % 3}"))
         scene.filter(1 + i % 4, f"u{i}")
     assert replay(scene.lines).difference is None
 
@@ -349,7 +378,7 @@ def test_a_plan_can_be_traced_to_what_was_free():
 def embedded_header() -> str:
     """The first line of another kind of run."""
     file = io.StringIO()
-    DecisionLog(file, spec(), make_engine(spec(), RULES))
+    DecisionLog(file, spec(), make_engine(spec(), RULES), on_end=print)
     return file.getvalue()
 
 
@@ -427,7 +456,7 @@ def test_a_wake_that_goes_otherwise_is_shown():
         ),
         pytest.param(
             lambda lines: [embedded_header(), *lines[1:]],
-            "line 2 is one of a live cluster, expected an embedded one's",
+            "line 2: a line of a live cluster, expected an embedded one's",
             id="live inputs in an embedded run",
         ),
         pytest.param(
@@ -459,35 +488,28 @@ def test_a_log_that_cannot_be_written_ends_once_and_placing_goes_on(scene, monke
     assert "No space left on device" in str(error)
 
 
-def test_nobody_needs_to_be_told_that_a_log_ended(monkeypatch):
-    """A benchmark that records has nobody to tell."""
-    scene = Scene()
-    monkeypatch.setattr(scene.file, "write", fail)
-    engine = make_engine(spec(), RULES)
-    desk = Desk(engine, log=scene.log)
-    assert desk.answer(Verb.END, b"u1", 1.0).outcome is Outcome.FAILED
-
-
 def test_without_a_log_nothing_is_recorded():
     """The normal case: inputs are coalesced and nothing is encoded."""
     cluster = LiveCluster(RULES.resources, demand=RULES.demand)
-    desk = LiveDesk(Engine(cluster, RULES), cluster)
-    desk.see_node(node("n1"))
-    desk.set_freshness(is_synced=True, observed_at_s=0.0)
-    assert desk.engine.is_ready(1.0)
-    assert desk.wakes(1.0) == ()
+    gateway = Gateway(Engine(cluster, RULES), cluster)
+    gateway.handle(NodeSeen(node("n1")))
+    gateway.handle(FreshnessSet(is_synced=True, observed_at_s=0.0))
+    assert gateway.engine.is_ready(1.0)
+    assert gateway.handle(RequeueDue(1.0)) == ()
 
 
 def test_a_bound_pod_is_explained_by_what_it_has(scene):
     """Its plan, its devices, what they are worth, and what it could have now."""
-    desk = scene.desk
+    gateway = scene.gateway
     scene.bind(1, "u0", "n1")
     plan = plan_of("n1", *ids("n1", 1, 2))
-    desk.see_pod(facts("u1", plan))
+    gateway.handle(PodSeen(facts("u1", plan)))
     content = pod(2, uid="u1")
     content["spec"]["nodeName"] = "n1"
     content["metadata"]["annotations"][names.PLAN] = encode_plan(plan)
-    told = json.loads(desk.answer(Verb.EXPLAIN, json.dumps(content).encode(), 2.0).body)
+    told = json.loads(
+        gateway.handle(VerbCalled(Verb.EXPLAIN, json.dumps(content).encode(), 2.0)).body
+    )
     bound = told["bound"]
     assert "nodes" not in told
     assert (bound["node"], bound["plan"]) == ("n1", encode_plan(plan))
@@ -498,7 +520,7 @@ def test_a_bound_pod_is_explained_by_what_it_has(scene):
     assert (only["name"], only["ids"]) == ("main", list(ids("n1", 1, 2)))
     assert only["gbytes_per_s"] > 0
     assert bound["could_have"]["fits"] is True
-    assert owners(desk.cluster, "n1")["n1-1"] == ("bound", "u1")
+    assert owners(gateway.cluster, "n1")["n1-1"] == ("bound", "u1")
     assert MACHINE.n_gpus == 4
 
 
@@ -534,7 +556,9 @@ def test_what_is_not_known_of_a_bound_pod_is_not_guessed(scene, changes, expecte
     text = changes.get("text", encode_plan(plan_of("n1", *ids("n1", 0, 1))))
     if text is not None:
         content["metadata"]["annotations"][names.PLAN] = text
-    told = json.loads(scene.desk.answer(Verb.EXPLAIN, json.dumps(content).encode(), 2.0).body)
+    told = json.loads(
+        scene.gateway.handle(VerbCalled(Verb.EXPLAIN, json.dumps(content).encode(), 2.0)).body
+    )
     for key, value in expected.items():
         found = told["bound"][key]
         if isinstance(value, dict):

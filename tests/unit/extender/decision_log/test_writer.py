@@ -5,20 +5,17 @@ from __future__ import annotations
 import io
 import json
 import random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from extender.decision_log import DecisionLog
 from extender.decision_log.replay import Replayed, replay
 from extender.embedded import make_engine
+from extender.engine import Gateway, VerbCalled
 from extender.errors import DecisionLogError
 from extender.protocol import Verb
 from tests.unit.extender.engines import RULES, spec
 from tests.unit.extender.pods import args, binding, pod
-
-if TYPE_CHECKING:
-    from extender.engine import Engine
 
 CLUSTER = spec({"count": 3, "machine": "dgx-1-v100"}, {"count": 2, "machine": "8x-l4"})
 
@@ -29,18 +26,11 @@ def recorded(n_runs: int = 1) -> list[str]:
     for run in range(n_runs):
         rng = random.Random(run)  # noqa: S311 - seeded, to repeat
         engine = make_engine(CLUSTER, RULES)
-        log = DecisionLog(file, CLUSTER, engine)
+        log = DecisionLog(file, CLUSTER, engine, on_end=print)
+        gateway = Gateway(engine, record=log.record)
 
-        def call(
-            verb: Verb,
-            body: bytes,
-            at_s: float,
-            engine: Engine = engine,
-            log: DecisionLog = log,
-        ) -> bytes:
-            answer = engine.answer(verb, body, at_s)
-            log.record(verb, body, at_s, answer)
-            return answer.body
+        def call(verb: Verb, body: bytes, at_s: float, gateway: Gateway = gateway) -> bytes:
+            return gateway.handle(VerbCalled(verb, body, at_s)).body
 
         nodes = list(engine.cluster.snapshot.nodes)
         for i in range(25):
@@ -139,7 +129,7 @@ def with_rule(line: str, name: str, value: object) -> str:
     ("pick", "message"),
     [
         pytest.param(
-            lambda lines: lines[1:], "line 1 is a call, expected a header", id="no header"
+            lambda lines: lines[1:], "line 1: expected a header first, not a call", id="no header"
         ),
         pytest.param(lambda _: [], "decision log is empty, expected a header", id="an empty file"),
         pytest.param(

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.execution import Preempter, PreemptTools
-from extender.preemption import NodesRead, ReadNodes
+from extender.engine import PreemptAbandoned, PreemptNodesRead, PreemptRequested
+from extender.execution import PreemptDependencies, PreemptExecutor
+from extender.preemption import ReadNodes
 from extender.protocol import Answer, Outcome, Verb
 from kube.errors import KubeError, Malformed
 from kube.objects import DisruptionBudget, PodObject, read_pod
@@ -18,32 +19,30 @@ from kube.watch import Backoff
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from extender.engine import PreemptEvent
+
 BUDGET = DisruptionBudget("ns", "b", (), 1, frozenset())
 DOWN = KubeError(503, "Unavailable", "down", retry_after_s=0.25)
 FORBIDDEN = KubeError(403, "Forbidden", "no")
 ODD = Malformed(0, "Unreadable", "odd")
 
 
-class Desk:
-    """Asks for the steps it is given, and notes what it hears."""
+class Gateway:
+    """Gives the steps it has, then an answer, and keeps the events it was handed."""
 
     def __init__(self, *steps: ReadNodes) -> None:
         self.steps = list(steps)
         self.heard: list[Any] = []
 
-    def begin_preempt(self, body: bytes, now_s: float) -> Answer | ReadNodes:
-        self.heard.append((body, now_s))
-        return self._next()
-
-    def nodes_read(self, step: ReadNodes, read: NodesRead, now_s: float) -> Answer | ReadNodes:
-        self.heard.append((step.preempt_id, read, now_s))
-        return self._next()
-
-    def abandon_preempt(self, step: ReadNodes, detail: str, now_s: float) -> Answer:
-        self.heard.append((step.preempt_id, detail, now_s))
-        return Answer(Verb.PREEMPT, Outcome.FAILED, b"{}", 1)
-
-    def _next(self) -> Answer | ReadNodes:
+    def handle(self, event: PreemptEvent) -> Answer | ReadNodes:
+        match event:
+            case PreemptRequested(body, at_s):
+                self.heard.append((body, at_s))
+            case PreemptNodesRead(step, read, at_s):
+                self.heard.append((step.preempt_id, read, at_s))
+            case PreemptAbandoned(step, detail, at_s):
+                self.heard.append((step.preempt_id, detail, at_s))
+                return Answer(Verb.PREEMPT, Outcome.FAILED, b"{}", 1)
         return self.steps.pop(0) if self.steps else Answer(Verb.PREEMPT, Outcome.OK, b"{}", 1)
 
 
@@ -80,7 +79,7 @@ class Api:
             await fault.wait()
 
 
-def tools(desk: Desk, api: Api, **more: Any) -> PreemptTools:
+def dependencies(gateway: Gateway, api: Api, **more: Any) -> PreemptDependencies:
     """At 5 s, ready; nobody sleeps for long."""
     fields: dict[str, Any] = {
         "is_ready": lambda: True,
@@ -89,15 +88,15 @@ def tools(desk: Desk, api: Api, **more: Any) -> PreemptTools:
         "backoff": lambda: Backoff(first_s=0.1, cap_s=1.0, draw=lambda: 0.0),
         "sleep": lambda _: asyncio.sleep(0),
     }
-    return PreemptTools(desk, api, **fields | more)
+    return PreemptDependencies(gateway.handle, api, **fields | more)
 
 
-def run(desk: Desk, api: Api, *, total_s: float = 10.0, at_most_s: float = 10.0) -> Answer:
+def run(gateway: Gateway, api: Api, *, total_s: float = 10.0, at_most_s: float = 10.0) -> Answer:
     """Answer one call."""
 
     async def call() -> Answer:
-        preempter = Preempter(tools(desk, api), total_s=total_s)
-        bound = await preempter.preempt(b"body", at_most_s=at_most_s)
+        executor = PreemptExecutor(dependencies(gateway, api), total_s=total_s)
+        bound = await executor.preempt(b"body", at_most_s=at_most_s)
         assert 0 <= bound.own_s < 10
         return bound.answer
 
@@ -105,23 +104,23 @@ def run(desk: Desk, api: Api, *, total_s: float = 10.0, at_most_s: float = 10.0)
 
 
 def read_names(heard: Any) -> list[str]:
-    """The nodes that the desk got."""
+    """The nodes that the gateway got."""
     return [node.name for node in heard[1].nodes]
 
 
 def test_an_answer_that_needs_nobody_is_given_at_once():
     """Nothing is read."""
-    desk, api = Desk(), Api()
-    assert run(desk, api).outcome is Outcome.OK
-    assert desk.heard == [(b"body", 5.0)]
+    gateway, api = Gateway(), Api()
+    assert run(gateway, api).outcome is Outcome.OK
+    assert gateway.heard == [(b"body", 5.0)]
     assert api.began == []
 
 
 def test_what_steps_ask_for_is_read_step_by_step():
     """Room in millicores, pods as they are weighed, budgets as they are."""
-    desk, api = Desk(ReadNodes(1, ("n1", "n2")), ReadNodes(1, ("n3",))), Api()
-    assert run(desk, api).outcome is Outcome.OK
-    (_, first, at_s), second = desk.heard[1:]
+    gateway, api = Gateway(ReadNodes(1, ("n1", "n2")), ReadNodes(1, ("n3",))), Api()
+    assert run(gateway, api).outcome is Outcome.OK
+    (_, first, at_s), second = gateway.heard[1:]
     assert [(one.name, one.room, one.residents[0].uid) for one in first.nodes] == [
         ("n1", {"cpu": 1000}, "n1-u"),
         ("n2", {"cpu": 1000}, "n2-u"),
@@ -136,13 +135,15 @@ def test_nodes_are_read_side_by_side():
 
     async def call() -> None:
         slow = asyncio.Event()
-        desk, api = Desk(ReadNodes(1, ("n1", "n2", "n3"))), Api(n1=slow, budgets=slow)
-        task = asyncio.create_task(Preempter(tools(desk, api), total_s=60.0).preempt(b""))
+        gateway, api = Gateway(ReadNodes(1, ("n1", "n2", "n3"))), Api(n1=slow, budgets=slow)
+        task = asyncio.create_task(
+            PreemptExecutor(dependencies(gateway, api), total_s=60.0).preempt(b"")
+        )
         for _ in range(4):
             await api.n_begun.acquire()
         slow.set()
         await task
-        assert read_names(desk.heard[1]) == ["n1", "n2", "n3"]
+        assert read_names(gateway.heard[1]) == ["n1", "n2", "n3"]
 
     asyncio.run(call())
 
@@ -158,10 +159,10 @@ def test_nodes_are_read_side_by_side():
 )
 def test_a_node_that_cannot_be_read_is_left_out(fault, says):
     """The others may do; asking again would not help."""
-    desk, api = Desk(ReadNodes(1, ("n1", "n2"))), Api(n1=fault)
-    assert run(desk, api).outcome is Outcome.OK
-    assert read_names(desk.heard[1]) == ["n2"]
-    assert desk.heard[1][1].fault.startswith(says)
+    gateway, api = Gateway(ReadNodes(1, ("n1", "n2"))), Api(n1=fault)
+    assert run(gateway, api).outcome is Outcome.OK
+    assert read_names(gateway.heard[1]) == ["n2"]
+    assert gateway.heard[1][1].fault.startswith(says)
     assert api.began.count("n1") == 1
 
 
@@ -175,9 +176,9 @@ def test_what_may_work_a_little_later_is_tried_again():
             slept.append(delay_s)
 
         lost = KubeError(0, "Unanswered", "reset")
-        desk, api = Desk(ReadNodes(1, ("n1",))), Api(n1=[DOWN, lost, lost])
-        await Preempter(tools(desk, api, sleep=sleep), total_s=60.0).preempt(b"")
-        assert read_names(desk.heard[1]) == ["n1"]
+        gateway, api = Gateway(ReadNodes(1, ("n1",))), Api(n1=[DOWN, lost, lost])
+        await PreemptExecutor(dependencies(gateway, api, sleep=sleep), total_s=60.0).preempt(b"")
+        assert read_names(gateway.heard[1]) == ["n1"]
         assert slept == [0.25, 0.1, 0.2]
 
     asyncio.run(call())
@@ -188,52 +189,54 @@ def test_a_state_that_is_not_fresh_is_waited_for():
 
     async def call() -> None:
         looks = [False, False, True]
-        desk = Desk()
-        await Preempter(tools(desk, Api(), is_ready=lambda: looks.pop(0)), total_s=60.0).preempt(
-            b""
-        )
+        gateway = Gateway()
+        await PreemptExecutor(
+            dependencies(gateway, Api(), is_ready=lambda: looks.pop(0)), total_s=60.0
+        ).preempt(b"")
         assert looks == []
         times = iter([0.0, 0.0, 0.7, 0.86, 0.87, 0.88, 0.89])
-        stale = tools(desk, Api(), is_ready=lambda: False, timer=lambda: next(times))
-        await Preempter(stale, total_s=1.0).preempt(b"late")
-        assert [body for body, _ in desk.heard] == [b"", b"late"]
+        stale = dependencies(gateway, Api(), is_ready=lambda: False, timer=lambda: next(times))
+        await PreemptExecutor(stale, total_s=1.0).preempt(b"late")
+        assert [body for body, _ in gateway.heard] == [b"", b"late"]
 
     asyncio.run(call())
 
 
 def test_without_budgets_nobody_is_chosen():
     """Who may go is not known."""
-    desk = Desk(ReadNodes(1, ("n1",)))
-    assert run(desk, Api(budgets=FORBIDDEN)).outcome is Outcome.FAILED
+    gateway = Gateway(ReadNodes(1, ("n1",)))
+    assert run(gateway, Api(budgets=FORBIDDEN)).outcome is Outcome.FAILED
     detail = "disruption budgets: 403 Forbidden: no"
-    assert desk.heard[1] == (1, detail, 5.0)
+    assert gateway.heard[1] == (1, detail, 5.0)
 
 
 @pytest.mark.parametrize("bounds", [{"total_s": 0.05}, {"at_most_s": 0.05}], ids=["own", "callers"])
 def test_what_was_read_in_time_counts(bounds):
     """A node that hangs costs itself, not the pod."""
-    desk = Desk(ReadNodes(1, ("n1", "n2")))
-    assert run(desk, Api(n1=asyncio.Event()), **bounds).outcome is Outcome.OK
-    assert read_names(desk.heard[1]) == ["n2"]
+    gateway = Gateway(ReadNodes(1, ("n1", "n2")))
+    assert run(gateway, Api(n1=asyncio.Event()), **bounds).outcome is Outcome.OK
+    assert read_names(gateway.heard[1]) == ["n2"]
 
 
 def test_out_of_time_before_the_budgets_is_the_end():
     """The scheduler has stopped waiting."""
-    desk = Desk(ReadNodes(1, ("n1",)))
-    assert run(desk, Api(budgets=asyncio.Event()), total_s=0.0).outcome is Outcome.FAILED
-    assert desk.heard[1] == (1, "no time left before the scheduler stops waiting", 5.0)
+    gateway = Gateway(ReadNodes(1, ("n1",)))
+    assert run(gateway, Api(budgets=asyncio.Event()), total_s=0.0).outcome is Outcome.FAILED
+    assert gateway.heard[1] == (1, "no time left before the scheduler stops waiting", 5.0)
 
 
 def test_a_caller_that_hangs_up_ends_the_step():
     """The engine forgets the preemption."""
 
     async def call() -> None:
-        desk, api = Desk(ReadNodes(7, ("n1",))), Api(n1=asyncio.Event())
-        task = asyncio.create_task(Preempter(tools(desk, api), total_s=60.0).preempt(b""))
+        gateway, api = Gateway(ReadNodes(7, ("n1",))), Api(n1=asyncio.Event())
+        task = asyncio.create_task(
+            PreemptExecutor(dependencies(gateway, api), total_s=60.0).preempt(b"")
+        )
         await api.n_begun.acquire()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert desk.heard[1:] == [(7, "interrupted", 5.0)]
+        assert gateway.heard[1:] == [(7, "interrupted", 5.0)]
 
     asyncio.run(call())

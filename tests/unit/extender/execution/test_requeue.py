@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.execution import Waker
-from extender.unschedulable import Wake
+from extender.engine import RequeueDropped, RequeueDue
+from extender.execution import RequeueDependencies, Requeuer
+from extender.unschedulable import Requeue
 from kube.errors import NotFound
 from tests.unit.extender.shells import DOWN, FORBIDDEN, FakeTime, Log, pod_object, run_until
 from topology.model import names
@@ -19,37 +20,41 @@ if TYPE_CHECKING:
 
     from kube.objects import PodObject
 
-WAKE = Wake("ns", "p", "u1")
+REQUEUE = Requeue("ns", "p", "u1")
 
 
 class Stage:
-    """A waker, whom it asks and whom it tells. `pod` and `fault` are the API server's."""
+    """A requeuer, its gateway and its API server. `pod` and `fault` are the API server's."""
 
-    def __init__(self, pod: Any, fault: Exception | None = None, wake: Wake = WAKE) -> None:
+    def __init__(
+        self, pod: Any, fault: Exception | None = None, requeue: Requeue = REQUEUE
+    ) -> None:
         self.pod = pod
         self.fault = fault
-        self.wake = wake
-        self.due = [wake]
+        self.requeue = requeue
+        self.due = [requeue]
         self.looked_at: list[float] = []
-        self.asleep: list[str] = []
+        self.dropped: list[str] = []
         self.written: list[Any] = []
         self.log = Log()
         values = count(1)
-        self.waker = Waker(
-            self, self, clock=FakeTime(5.0), value=lambda: f"v{next(values)}", log=self.log
+        gateway: Any = self
+        self.requeuer = Requeuer(
+            RequeueDependencies(gateway, self, FakeTime(5.0), lambda: f"v{next(values)}", self.log)
         )
 
     @property
     def n_done(self) -> int:
-        return self.waker.n_woken + self.waker.n_in_vain + self.waker.n_failed
+        return self.requeuer.n_woken + self.requeuer.n_in_vain + self.requeuer.n_failed
 
-    def wakes(self, now_s: float) -> list[Wake]:
-        self.looked_at.append(now_s)
+    def handle(self, event: RequeueDue | RequeueDropped) -> list[Requeue]:
+        """The gateway's."""
+        if isinstance(event, RequeueDropped):
+            self.dropped.append(event.uid)
+            return []
+        self.looked_at.append(event.at_s)
         due, self.due = self.due, []
         return due
-
-    def sleep_on(self, uid: str) -> None:
-        self.asleep.append(uid)
 
     async def get_pod(self, namespace: str, name: str) -> PodObject | None:
         assert (namespace, name) == ("ns", "p")
@@ -70,9 +75,9 @@ def run(stage: Stage, *, n_looks: int = 1) -> None:
     """Look so often, and act on it."""
 
     async def look(n_done: int) -> None:
-        stage.due = stage.due or [stage.wake]
-        stage.waker.look()
-        await run_until(stage.waker.run(), lambda: stage.n_done == n_done)
+        stage.due = stage.due or [stage.requeue]
+        stage.requeuer.look()
+        await run_until(stage.requeuer.run(), lambda: stage.n_done == n_done)
 
     async def go() -> None:
         for n in range(n_looks):
@@ -90,7 +95,7 @@ def test_a_pod_that_waits_is_touched():
         ("ns", "p", "u1", {names.RETRY: "v1"}),
         ("ns", "p", "u1", {names.RETRY: "v2"}),
     ]
-    assert (stage.waker.n_woken, stage.asleep) == (2, [])
+    assert (stage.requeuer.n_woken, stage.dropped) == (2, [])
     assert stage.log.lines[0] == {"event": "requeued", "pod": "ns/p", "pod_uid": "u1"}
 
 
@@ -107,7 +112,7 @@ def test_a_pod_that_waits_no_more_is_left_alone(found):
     """And the engine forgets it."""
     stage = Stage(found)
     run(stage)
-    assert (stage.written, stage.asleep, stage.waker.n_in_vain) == ([], ["u1"], 1)
+    assert (stage.written, stage.dropped, stage.requeuer.n_in_vain) == ([], ["u1"], 1)
 
 
 @pytest.mark.parametrize(
@@ -122,17 +127,17 @@ def test_a_pod_that_waits_no_more_is_left_alone(found):
 )
 def test_a_pod_that_another_replica_woke_is_left_to_it(before, now, n_written):
     """The scheduler asked somebody about it since, who has it parked if it was rejected again."""
-    stage = Stage(pod_object("u1", **now), wake=Wake("ns", "p", "u1", before))
+    stage = Stage(pod_object("u1", **now), requeue=Requeue("ns", "p", "u1", before))
     run(stage)
     assert len(stage.written) == n_written
-    assert stage.asleep == ([] if n_written else ["u1"])
+    assert stage.dropped == ([] if n_written else ["u1"])
 
 
 def test_a_pod_that_goes_before_it_is_touched_is_forgotten_too():
     """Between the look and the touch."""
     stage = Stage(pod_object("u1"), NotFound(404, "NotFound", ""))
     run(stage)
-    assert (stage.asleep, stage.waker.n_in_vain, stage.waker.n_woken) == (["u1"], 1, 0)
+    assert (stage.dropped, stage.requeuer.n_in_vain, stage.requeuer.n_woken) == (["u1"], 1, 0)
 
 
 @pytest.mark.parametrize(("pod", "fault"), [(DOWN, None), (pod_object("u1"), FORBIDDEN)])
@@ -140,5 +145,5 @@ def test_a_wake_that_fails_is_told_and_the_next_goes_on(pod, fault):
     """The engine names the pod anew."""
     stage = Stage(pod, fault)
     run(stage, n_looks=2)
-    assert (stage.waker.n_failed, stage.asleep) == (2, [])
+    assert (stage.requeuer.n_failed, stage.dropped) == (2, [])
     assert stage.log.lines[0]["detail"] == str(fault or pod)

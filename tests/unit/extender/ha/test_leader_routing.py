@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extender.errors import PeerError
-from extender.execution import Bound
 from extender.ha import Hop, LiveVerbs, Quorum
-from extender.protocol import Answer, Outcome, Reason, Verb
+from extender.protocol import Answer, Outcome, Reason, TimedAnswer, Verb
 from tests.unit.extender.engines import engine
 from tests.unit.extender.shells import FakeTime, pod_object
 
@@ -28,9 +27,9 @@ class Local:
     def __init__(self) -> None:
         self.asked: list[tuple[bytes, float]] = []
 
-    async def bind(self, body: bytes, *, at_most_s: float = 60.0) -> Bound:
+    async def bind(self, body: bytes, *, at_most_s: float = 60.0) -> TimedAnswer:
         self.asked.append((body, at_most_s))
-        return Bound(HERE, 0.001, "plan")
+        return TimedAnswer(HERE, 0.001, "plan")
 
     preempt = bind
 
@@ -74,8 +73,8 @@ def verbs(local: Any, others: Any = None, time: FakeTime | None = None) -> LiveV
     return LiveVerbs(
         engine(),
         Pods(),
-        binder=local,
-        preempter=local,
+        bind=local,
+        preempt=local,
         total_s=TOTAL_S,
         timer=time or FakeTime(),
         quorum=None if others is None else Quorum(others, others),
@@ -94,7 +93,7 @@ def test_the_only_replica_answers(verb):
     """With all the time there is."""
     local = Local()
     bound = asyncio.run(getattr(verbs(local), verb)(b"body"))
-    assert bound == Bound(HERE, 0.001, "plan")
+    assert bound == TimedAnswer(HERE, 0.001, "plan")
     assert local.asked == [(b"body", 60.0)]
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from extender.decision_log import DecisionLog, Desk
+from extender.decision_log import DecisionLog
 from extender.decision_log.replay import replay
+from extender.engine import Gateway
 from extender.http.responses import EmbeddedState, PodJson, Problem, State
 from extender.http.routes import create_app
 from extender.http.verbs import Dependencies
@@ -55,13 +56,12 @@ class Served:
         self.log = Log()
         self.ended: list[DecisionLogError] = []
         ticks = iter(range(1_000_000))
+        record = None
+        if decisions is not None:
+            record = DecisionLog(decisions, spec(), engine, self.ended.append).record
         self.app = create_app(
             Dependencies(
-                desk=Desk(
-                    engine,
-                    log=DecisionLog(decisions, spec(), engine) if decisions else None,
-                    log_ended=self.ended.append,
-                ),
+                gateway=Gateway(engine, record=record),
                 metrics=Metrics(engine),
                 log=self.log,
                 clock=lambda: 1000.0,

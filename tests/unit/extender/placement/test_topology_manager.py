@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.decision_log import DecisionLog, LiveDesk
+from extender.decision_log import DecisionLog
 from extender.decision_log.replay import Replayed, replay
 from extender.embedded import make_engine
-from extender.engine import Engine
+from extender.engine import Gateway, VerbCalled
 from extender.placement import Rater, Refusal
 from extender.preemption import ReadNodes
 from extender.protocol import Outcome, Reason, Verb
@@ -212,35 +212,32 @@ class TestLive:
         assert cluster.snapshot.nodes["n1"].reserved == 0b1000, "the second one has to wait"
 
     @pytest.mark.parametrize(
-        ("body", "node_", "expected"),
+        ("name", "node_", "expected"),
         [
-            (binding("u", "n1"), node("n1", devices=report(policy=SINGLE)), "n1"),
-            (binding("u", "n1"), node("n1", devices=report()), None),
-            (binding("u", "n1"), bare("n1", devices=report(policy=SINGLE)), None),
-            (binding("u", "n2"), node("n1", devices=report(policy=SINGLE)), None),
-            (b"{", node("n1", devices=report(policy=SINGLE)), None),
+            ("n1", node("n1", devices=report(policy=SINGLE)), True),
+            ("n1", node("n1", devices=report()), False),
+            ("n1", bare("n1", devices=report(policy=SINGLE)), False),
+            ("n2", node("n1", devices=report(policy=SINGLE)), False),
         ],
-        ids=["aligned", "not aligned", "by count", "unknown", "malformed"],
+        ids=["aligned", "not aligned", "by count", "unknown"],
     )
-    def test_binds_take_turns_only_where_their_order_matters(self, body, node_, expected):
+    def test_binds_take_turns_only_where_their_order_matters(self, name, node_, expected):
         """The kubelet confines the second pod by what the first one left."""
-        cluster = live(node_)
-        assert LiveDesk(Engine(cluster, RULES), cluster).turn_of(body) == expected
+        assert live(node_).aligns(name) == expected
 
     def test_pods_that_end_are_counted_where_they_were(self):
         """A binding that came to nothing had no devices; a node that comes back begins anew."""
         cluster = live(node("n1", devices=report(policy=SINGLE)), node("n2"))
-        desk = LiveDesk(Engine(cluster, RULES), cluster)
         cluster.see_pod(facts("first", plan_of("n1", *ids("n1", 1))))
-        desk.lose_pod("first")
-        desk.lose_pod("first")
-        assert (desk.n_ended("n1"), desk.n_ended("n2")) == (1, 0)
+        cluster.lose_pod("first")
+        cluster.lose_pod("first")
+        assert (cluster.n_ended("n1"), cluster.n_ended("n2")) == (1, 0)
         plan = plan_of("n1", *ids("n1", 1))
         assert cluster.assume(wish("second"), plan, deadline_s=9.0) is None
         cluster.forget("second")
-        assert desk.n_ended("n1") == 1
-        desk.lose_node("n1")
-        assert desk.n_ended("n1") == 0
+        assert cluster.n_ended("n1") == 1
+        cluster.lose_node("n1")
+        assert cluster.n_ended("n1") == 0
 
     def test_fewer_free_devices_may_be_a_gain(self):
         """The kubelet turns to the next NUMA node: who was refused is looked at again."""
@@ -293,7 +290,7 @@ class TestReplay:
 
     def _lines(self, cluster: ClusterSpec) -> list[str]:
         file, made = io.StringIO(), make_engine(cluster, RULES)
-        log = DecisionLog(file, cluster, made)
+        gateway = Gateway(made, record=DecisionLog(file, cluster, made, on_end=print).record)
         nodes = list(made.cluster.snapshot.nodes)
         for i, n_gpus in enumerate((3, 3, 2, 4, 1)):
             bodies = {
@@ -301,7 +298,7 @@ class TestReplay:
                 Verb.BIND: binding(f"u{i}", nodes[0]),
             }
             for verb, body in bodies.items():
-                log.record(verb, body, float(i), made.answer(verb, body, float(i)))
+                gateway.handle(VerbCalled(verb, body, float(i)))
         return file.getvalue().splitlines()
 
     def test_a_cluster_that_aligns_replays_byte_for_byte(self):

@@ -6,8 +6,17 @@ from typing import Any
 
 import pytest
 
-from extender.decision_log import LiveDesk
-from extender.engine import Engine
+from extender.engine import (
+    Engine,
+    FreshnessSet,
+    Gateway,
+    NodeSeen,
+    NominationSeen,
+    PodGone,
+    PodSeen,
+    RequeueDue,
+    VerbCalled,
+)
 from extender.protocol import Outcome, Verb
 from tests.unit.extender.engines import RULES
 from tests.unit.extender.feeds import content, facts, ids, live, node, plan_of, whole
@@ -21,16 +30,18 @@ class Scene:
 
     def __init__(self) -> None:
         cluster = live(*map(node, FULL))
-        self.desk = LiveDesk(Engine(cluster, RULES), cluster)
+        self.gateway = Gateway(Engine(cluster, RULES), cluster)
         for name, plan in FULL.items():
-            self.desk.see_pod(facts(f"on-{name}", plan))
+            self.gateway.handle(PodSeen(facts(f"on-{name}", plan)))
         self.woken(100.0)
 
     def reject(self, uid: str, now_s: float, *asked: str, priority: int = 0) -> None:
         """A pod of four GPUs finds no node."""
         pending = content(uid, 4)
         pending["spec"]["priority"] = priority
-        answer = self.desk.answer(Verb.FILTER, args(pending, list(asked or FULL)), now_s)
+        answer = self.gateway.handle(
+            VerbCalled(Verb.FILTER, args(pending, list(asked or FULL)), now_s)
+        )
         assert answer.outcome is Outcome.REFUSED
 
     def nominate(self, uid: str, on: str, priority: int) -> None:
@@ -38,12 +49,12 @@ class Scene:
         body = content(uid, 4)
         body["spec"]["priority"] = priority
         waiting: dict[str, Any] = {"nominated_node": on, "priority": priority, "phase": "Pending"}
-        self.desk.see_nominated(whole(uid, None, 4, body=body, **waiting))
+        self.gateway.handle(NominationSeen(whole(uid, None, 4, body=body, **waiting)))
 
     def woken(self, now_s: float) -> list[str]:
         """Who is woken; the watches are fresh."""
-        self.desk.set_freshness(is_synced=True, observed_at_s=now_s)
-        return [wake.uid for wake in self.desk.wakes(now_s)]
+        self.gateway.handle(FreshnessSet(is_synced=True, observed_at_s=now_s))
+        return [wake.uid for wake in self.gateway.handle(RequeueDue(now_s))]
 
     def woken_after(self, now_s: float) -> list[str]:
         """Who is woken once the scheduler has had its time."""
@@ -61,7 +72,7 @@ def test_a_preemptor_that_was_rejected_too_early_is_woken_for_what_it_claims(sce
     scene.nominate("pre", "n1", 100)
     scene.reject("pre", 101.0, priority=100)
     scene.reject("other", 101.0, priority=100)
-    scene.desk.lose_pod("on-n1")
+    scene.gateway.handle(PodGone("on-n1"))
     assert scene.woken_after(102.0) == ["pre"]
 
 
@@ -70,7 +81,7 @@ def test_a_pod_is_woken_for_what_a_pod_of_lower_priority_claims(scene):
     scene.nominate("low", "n1", 1)
     scene.reject("high", 101.0, priority=100)
     scene.reject("equal", 101.0, priority=1)
-    scene.desk.lose_pod("on-n1")
+    scene.gateway.handle(PodGone("on-n1"))
     assert scene.woken_after(102.0) == ["high"]
 
 
@@ -78,18 +89,18 @@ def test_the_life_of_another_pool_leaves_a_pod_awake(scene):
     """It would be woken in vain again and again, and then be left alone for minutes."""
     now_s = 101.0
     scene.reject("p", now_s, "n1")
-    scene.desk.lose_pod("on-n2")
+    scene.gateway.handle(PodGone("on-n2"))
     for i in range(20):
         assert scene.woken_after(now_s + 1) == []
         now_s += 30
-        scene.desk.see_pod(facts(f"next-{i}", FULL["n2"]))
-        scene.desk.lose_pod(f"next-{i}")
-    scene.desk.lose_pod("on-n1")
+        scene.gateway.handle(PodSeen(facts(f"next-{i}", FULL["n2"])))
+        scene.gateway.handle(PodGone(f"next-{i}"))
+    scene.gateway.handle(PodGone("on-n1"))
     assert scene.woken_after(now_s) == ["p"]
 
 
 def test_a_new_node_is_in_question_though_nobody_asked_about_it(scene):
     """It was not there."""
     scene.reject("p", 101.0, "n1")
-    scene.desk.see_node(node("n3"))
+    scene.gateway.handle(NodeSeen(node("n3")))
     assert scene.woken_after(102.0) == ["p"]

@@ -7,13 +7,16 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from extender.watch import NodeSink, NodeTools, WatchLog
+import pytest
+
+from extender.engine import NodeGone, NodeSeen, NodesListed
+from extender.watch import NodeDependencies, NodeSink, WatchLog
 from kube.objects import NodeFacts, ObjectKey
 from kube.watch import Fault
-from tests.unit.extender.shells import DOWN, Log, until
+from tests.unit.extender.shells import DOWN, Log
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from extender.engine import StateEvent
 
 KNOWN = NodeFacts("known", "u0", "", {}, None, None, has_soft_taint=False)
 NEW = replace(KNOWN, name="new", topology="a machine")
@@ -25,6 +28,8 @@ class Stage:
 
     def __init__(self) -> None:
         self.told: list[Any] = []
+        self.begun = threading.Event()
+        self.is_offered = asyncio.Event()
         self.built: list[Any] = []
         self.offered: set[Any] = set()
         self.may_build = threading.Event()
@@ -32,27 +37,34 @@ class Stage:
         self.n_changes = 0
         self._turn = asyncio.Event()
         self.log = Log()
-        self.sink = NodeSink(NodeTools(self, self, self._build, self._change, WatchLog(self.log)))
+        self.sink = NodeSink(
+            NodeDependencies(self._handle, self, self._build, self._change, WatchLog(self.log))
+        )
 
     def unbuilt(self, facts: NodeFacts) -> Any:
         return facts.topology if facts.topology not in {None, *self.offered} else None
 
     def offer_machine(self, machine: Any) -> None:
         self.offered.add(machine)
+        self.is_offered.set()
 
-    def see_node(self, node: NodeFacts) -> None:
-        assert self.unbuilt(node) is None, "the state would have to build"
-        self.told.append(node)
-
-    def lose_node(self, name: str) -> None:
-        self.told.append(name)
-
-    def replace_nodes(self, nodes: Sequence[NodeFacts]) -> None:
-        assert not any(self.unbuilt(node) for node in nodes), "the state would have to build"
-        self.told.append(tuple(nodes))
+    def _handle(self, event: StateEvent) -> None:
+        """The gateway's."""
+        match event:
+            case NodeSeen(node):
+                assert self.unbuilt(node) is None, "the state would have to build"
+                self.told.append(node)
+            case NodeGone(name):
+                self.told.append(name)
+            case NodesListed(nodes):
+                assert not any(map(self.unbuilt, nodes)), "the state would have to build"
+                self.told.append(nodes)
+            case _:
+                pytest.fail(f"{event} is no node's")
 
     def _build(self, topology: Any) -> Any:
         assert threading.current_thread() is not threading.main_thread()
+        self.begun.set()
         self.may_build.wait(20)
         self.built.append(topology)
         return topology
@@ -60,6 +72,10 @@ class Stage:
     def _change(self) -> None:
         self.n_changes += 1
         self._turn.set()
+
+    async def building(self) -> None:
+        """Wait until the first machine type is being built."""
+        assert await asyncio.to_thread(self.begun.wait, 20)
 
     async def told_of(self, n_things: int) -> None:
         """Wait until so many things were told."""
@@ -116,7 +132,7 @@ def test_a_node_that_changes_its_type_again_waits_for_the_last():
     async def go() -> None:
         stage.may_build.clear()
         stage.sink.seen(NEW)
-        await until(stage.sink._one_at_a_time.locked)
+        await stage.building()
         stage.sink.seen(replace(NEW, topology="another machine"))
         stage.may_build.set()
         await stage.told_of(1)
@@ -132,7 +148,7 @@ def test_a_node_that_leaves_while_its_type_is_built_is_not_shown():
     async def go() -> None:
         stage.may_build.clear()
         stage.sink.seen(NEW)
-        await until(stage.sink._one_at_a_time.locked)
+        await stage.building()
         stage.sink.gone(ObjectKey("", "new", "u0"))
         stage.sink.seen(OTHER)
         stage.may_build.set()
@@ -149,10 +165,12 @@ def test_a_node_that_loses_its_topology_while_it_is_built_is_shown_without():
     async def go() -> None:
         stage.may_build.clear()
         stage.sink.seen(NEW)
-        await until(stage.sink._one_at_a_time.locked)
+        await stage.building()
         stage.sink.seen(replace(NEW, topology=None))
         stage.may_build.set()
-        await stage.sink._building  # type: ignore[misc]  # it was begun above
+        async with asyncio.timeout(20):
+            await stage.is_offered.wait()
+        await asyncio.sleep(0)
 
     stage = Stage()
     asyncio.run(go())

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from extender.engine import PodFetched, PodGone
 from extender.state import Probe
-from extender.watch import Prober, ProbeTools, WatchLog
+from extender.watch import ProbeDependencies, Prober, WatchLog
 from extender.watch.pod_reader import FAULTS_OF_POD, N_READERS, REFUSED_AGAIN_S
 from kube.errors import KubeError, Malformed
 from tests.unit.extender.shells import (
@@ -24,6 +25,7 @@ from tests.unit.extender.shells import (
 )
 
 if TYPE_CHECKING:
+    from extender.engine import StateEvent
     from kube.objects import PodObject
 
 PROBE = Probe("ns", "p", "u1")
@@ -40,7 +42,9 @@ class Stage:
         self.log = Log()
         self.time = FakeTime()
         self.prober = Prober(
-            ProbeTools(self, self, self._change, WatchLog(self.log), backoff, self.time.sleep)
+            ProbeDependencies(
+                self._handle, self, self._change, WatchLog(self.log), backoff, self.time.sleep
+            )
         )
 
     async def get_pod(self, namespace: str, name: str) -> PodObject | None:
@@ -55,11 +59,9 @@ class Stage:
         found: PodObject | None = answer
         return found
 
-    def see_foreign(self, pod: PodObject) -> None:
-        self.told.append(pod)
-
-    def lose_pod(self, uid: str) -> None:
-        self.told.append(uid)
+    def _handle(self, event: StateEvent) -> None:
+        """The gateway's."""
+        self.told.append(event)
 
     def _change(self) -> None:
         self.n_changes += 1
@@ -70,7 +72,7 @@ def run(stage: Stage, *probes: Probe) -> None:
 
     async def go() -> None:
         for probe in probes:
-            stage.prober.ask(probe)
+            stage.prober.request(probe)
         await run_until(stage.prober.run(), lambda: not stage.prober.n_open)
 
     asyncio.run(go())
@@ -79,9 +81,9 @@ def run(stage: Stage, *probes: Probe) -> None:
 @pytest.mark.parametrize(
     ("found", "told"),
     [
-        pytest.param(pod_object("u1"), pod_object("u1"), id="it is there"),
-        pytest.param(None, "u1", id="it is gone"),
-        pytest.param(pod_object("u2"), "u1", id="another has its name"),
+        pytest.param(pod_object("u1"), PodFetched(pod_object("u1")), id="it is there"),
+        pytest.param(None, PodGone("u1"), id="it is gone"),
+        pytest.param(pod_object("u2"), PodGone("u1"), id="another has its name"),
     ],
 )
 def test_what_is_found_is_told(found, told):
@@ -96,7 +98,7 @@ def test_a_fault_that_may_pass_is_waited_out(error, delay_s):
     """Until then the node can only be counted on."""
     stage = Stage(error, None)
     run(stage, PROBE)
-    assert (stage.told, stage.time.slept) == (["u1"], [delay_s])
+    assert (stage.told, stage.time.slept) == ([PodGone("u1")], [delay_s])
     assert (stage.prober.n_read, stage.prober.n_failed) == (1, 1)
 
 
@@ -105,7 +107,7 @@ def test_a_fault_that_would_stay_is_told_to_people(error):
     """And holds up no other pod."""
     stage = Stage(*[error] * N_READERS * 2, None)
     run(stage, *(Probe("ns", "p", f"x{i}") for i in range(N_READERS * 2)), PROBE)
-    assert stage.told == ["u1"]
+    assert stage.told == [PodGone("u1")]
     assert stage.log.events == ["object_unreadable"] * N_READERS * 2
     assert (stage.prober.n_refused, stage.prober.open) == (N_READERS * 2, frozenset())
 
@@ -121,12 +123,12 @@ def test_a_refused_pod_is_tried_again_each_minute():
     """Until then nobody knows its devices; a missing permission may be given."""
 
     async def go() -> None:
-        stage.prober.ask(PROBE)
+        stage.prober.request(PROBE)
         await run_until(stage.prober.run(), lambda: stage.prober.n_read)
 
     stage = Stage(FORBIDDEN, FORBIDDEN, pod_object())
     asyncio.run(go())
-    assert stage.told == [pod_object()]
+    assert stage.told == [PodFetched(pod_object())]
     assert set(stage.time.slept) == {REFUSED_AGAIN_S}
     assert stage.prober.n_refused == 0
 
@@ -143,10 +145,10 @@ def test_a_wish_during_the_reading_is_read_after_it():
 
     async def go() -> None:
         running = asyncio.ensure_future(stage.prober.run())
-        stage.prober.ask(PROBE)
+        stage.prober.request(PROBE)
         await until(lambda: stage.n_asked == 1)
-        stage.prober.ask(PROBE)
-        stage.prober.ask(PROBE)
+        stage.prober.request(PROBE)
+        stage.prober.request(PROBE)
         for _ in range(10):
             await asyncio.sleep(0)
         assert (stage.n_asked, stage.prober.n_open) == (1, 1)
@@ -158,4 +160,4 @@ def test_a_wish_during_the_reading_is_read_after_it():
     may_answer = asyncio.Event()
     stage = Stage(may_answer, pod_object())
     asyncio.run(go())
-    assert stage.told == ["u1", pod_object()]
+    assert stage.told == [PodGone("u1"), PodFetched(pod_object())]

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from extender.clocks import SteadyClock
+from extender.engine import (
+    FreshnessSet,
+    NominationGone,
+    NominationSeen,
+    NominationsListed,
+    PodGone,
+    PodSeen,
+    PodsListed,
+    TimePassed,
+)
 from extender.state import NodeProblem, Probe
-from extender.watch import Feed, FeedTools, NominatedSink, PodSink, WatchLog, state_sync
+from extender.watch import Feed, FeedDependencies, NominatedSink, PodSink, WatchLog, state_sync
 from extender.watch.state_sync import TICK_S
 from extender.watch.watch_log import MAX_REMEMBERED
 from kube.objects import ObjectKey, PodFacts
@@ -19,6 +29,7 @@ from kube.watch.reflector import Counts
 from tests.unit.extender.shells import DOWN, FakeTime, Log, pod_object, run_until, until
 
 if TYPE_CHECKING:
+    from extender.engine import StateEvent
     from extender.state import Effect
 
 FACTS = PodFacts("u1", "ns", "p", "7", None, None, may_ask=True)
@@ -51,7 +62,7 @@ class Prober:
         self.open: frozenset[str] = frozenset()
         self.n_refused = 0
 
-    def ask(self, probe: Probe) -> None:
+    def request(self, probe: Probe) -> None:
         self.asked.append(probe)
 
     async def run(self) -> None:
@@ -72,8 +83,8 @@ class Stage:
         self.prober = Prober()
         clock = SteadyClock(wall=lambda: WALL_S, monotonic=self.time)
         self.feed = Feed(
-            FeedTools(
-                desk=self,
+            FeedDependencies(
+                handle=self._handle,
                 prober=self.prober,  # type: ignore[arg-type]  # of it only this is used
                 take_effects=self._take,
                 on_effect=self.heard.append,
@@ -85,11 +96,15 @@ class Stage:
             )
         )
 
-    def set_freshness(self, *, is_synced: bool, observed_at_s: float) -> None:
-        self.freshness.append((is_synced, observed_at_s - WALL_S))
-
-    def expire(self, now_s: float) -> None:
-        self.expired.append(now_s - WALL_S)
+    def _handle(self, event: StateEvent) -> None:
+        """The gateway's."""
+        match event:
+            case FreshnessSet(is_synced, float(observed_at_s)):
+                self.freshness.append((is_synced, observed_at_s - WALL_S))
+            case TimePassed(at_s):
+                self.expired.append(at_s - WALL_S)
+            case _:
+                pytest.fail(f"{event} is not the feed's")
 
     def _take(self) -> list[Effect]:
         taken, self.effects = self.effects, []
@@ -101,16 +116,6 @@ class Stage:
     def watch(self, *watches: Watch) -> None:
         """Take these watches without running them."""
         self.feed._watches = watches
-
-
-class Desk:
-    """Keeps every call."""
-
-    def __init__(self) -> None:
-        self.told: list[Any] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *args: self.told.append((name, *args))
 
 
 def test_the_state_is_as_fresh_as_the_watch_last_heard_of():
@@ -253,14 +258,14 @@ def test_a_fault_of_our_own_ends_the_feed():
     assert caught.group_contains(RuntimeError, match="bug")
 
 
-def test_assigned_pods_reach_the_desk():
+def test_assigned_pods_reach_the_gateway():
     """Each in the order of its coming, and the feed hears that something changed."""
-    desk: Any = Desk()
+    events: list[StateEvent] = []
     changes: list[int] = []
     log = Log()
     lists: list[int] = []
     sink = PodSink(
-        desk,
+        events.append,
         changed=lambda: changes.append(1),
         listed=lambda: lists.append(1),
         log=WatchLog(log),
@@ -270,28 +275,28 @@ def test_assigned_pods_reach_the_desk():
     sink.gone(KEY)
     sink.unread(KEY, "odd")
     sink.failed(Fault("assigned_pods", DOWN, 0.1, will_list=False))
-    assert desk.told == [("replace_pods", [FACTS]), ("see_pod", FACTS), ("lose_pod", "u1")]
+    assert events == [PodsListed((FACTS,)), PodSeen(FACTS), PodGone("u1")]
     assert (len(lists), len(changes)) == (1, 2)
     assert log.events == ["watch_listed", "object_unreadable", "watch_error"]
 
 
-def test_nominated_pods_reach_the_desk():
+def test_nominated_pods_reach_the_gateway():
     """One that cannot be read claims nothing."""
-    desk: Any = Desk()
+    events: list[StateEvent] = []
     changes: list[int] = []
     log = Log()
-    sink = NominatedSink(desk, changed=lambda: changes.append(1), log=WatchLog(log))
+    sink = NominatedSink(events.append, changed=lambda: changes.append(1), log=WatchLog(log))
     pod = pod_object()
     asyncio.run(sink.replace([pod]))
     sink.seen(pod)
     sink.gone(KEY)
     sink.unread(KEY, "odd")
     sink.failed(Fault("nominated_pods", DOWN, 0.1, will_list=False))
-    assert desk.told == [
-        ("replace_nominated", [pod]),
-        ("see_nominated", pod),
-        ("lose_nominated", "u1"),
-        ("lose_nominated", "u1"),
+    assert events == [
+        NominationsListed((pod,)),
+        NominationSeen(pod),
+        NominationGone("u1"),
+        NominationGone("u1"),
     ]
     assert len(changes) == 4
     assert log.events == ["watch_listed", "object_unreadable", "watch_error"]

@@ -1,14 +1,12 @@
-"""The extender without HTTP: request bytes in, answer bytes out, over a cluster's state.
+"""The verbs: request bytes in, answer bytes out, over a cluster's state.
 
-What it answers: the verbs, with what they need kept between calls: the rater's memory, the pods
-that filter has seen (bind names a pod by uid alone), those that it rejected, the binds under way.
-Time is an argument, and nothing waits for anybody, so the same calls in the same order give the
-same bytes: `extender.decision_log.replay` does so.
+Filter, prioritize and explain are answered at once. Bind and preempt need the API server and are
+therefore state machines (`extender.bind`, `extender.preemption`), which stand here beside what they
+share between calls: the rater's memory, the pods that filter has seen (bind names a pod by uid
+alone) and those that it rejected.
 
-Bind and preempt need the API server and are therefore rows of steps (`extender.bind.state_machine`,
-`extender.preemption.state_machine`); the other verbs are answered at once.
-
-What it must never do: know HTTP (`extender.http.routes`), read a clock, or log.
+The same calls in the same order give the same bytes: `extender.decision_log.replay` does so. It
+must never know HTTP (`extender.http.routes`), read a clock, or log.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ import json
 from typing import TYPE_CHECKING
 
 from extender.bind import Binds
+from extender.engine.explain import explain_bound, explain_pod
 from extender.errors import ExtenderError, MalformedPod, UserError, WireError
-from extender.explain import explain_bound, explain_pod
 from extender.placement import PlainReader, Question, Rater, filter_nodes, locate, prioritize_nodes
 from extender.preemption import Preemptions
 from extender.protocol import (
@@ -34,15 +32,12 @@ from extender.protocol import (
 from extender.unschedulable import Parked, ParkedPod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from extender.bind import ReadPod, Step, WriteBinding, Written
     from extender.placement import AskedNodes
-    from extender.preemption import NodesRead, ReadNodes
     from extender.protocol import PodRequest
     from extender.rules import Rules
     from extender.state import Cluster
-    from extender.unschedulable import Wake
 
 __all__ = ["NEEDS_NAMES", "Engine"]
 
@@ -63,7 +58,7 @@ class Engine:
         self._remembered = Remembered()
         self.parked = Parked(self._rater, wake_after_s=rules.wake_after_s)
         self.binds = Binds(cluster, rules, rater=self._rater, remembered=self._remembered)
-        self._preemptions = Preemptions(cluster, rules, self._rater)
+        self.preemptions = Preemptions(cluster, rules, self._rater)
 
     @property
     def cluster(self) -> Cluster:
@@ -80,7 +75,7 @@ class Engine:
         return self.cluster.snapshot.is_fresh(now_s, self.rules.staleness_bound_s)
 
     def answer(self, verb: Verb, body: bytes, now_s: float) -> Answer:
-        """Answer a call that needs nobody else; `body` is the request as it came.
+        """Answer a call that needs no I/O; `body` is the request as it came.
 
         Raises `ValueError` for BIND, PREEMPT and END, which do.
         """
@@ -99,59 +94,11 @@ class Engine:
         """Tell the caller what is wrong, in-band where the verb has a field for it."""
         return failure(verb, reason, detail, self.cluster.snapshot.generation)
 
-    # Bind, step by step; see `extender.bind.steps`.
-
-    def begin_bind(self, body: bytes, now_s: float) -> Answer | Step:
-        """A bind call came: answer it, or say what to do first."""
-        return self._bound_or(self.binds.begin(body, now_s))
-
-    def pod_read(self, step: ReadPod, pod: bytes | None, now_s: float) -> Answer | Step:
-        """The pod's JSON as the API server gave it; None where there is no pod of that name."""
-        return self._bound_or(self.binds.read(step, pod, now_s))
-
-    def binding_written(self, step: WriteBinding, written: Written, now_s: float) -> Answer | Step:
-        """How writing the Binding ended."""
-        return self._bound_or(self.binds.written(step, written, now_s))
-
-    def abandon(self, step: Step, detail: str, _now_s: float) -> Answer:
-        """Nobody will finish the step: out of time, a failed read, a shutdown."""
-        return self.binds.abandon(step, detail)
-
-    # Preempt, step by step.
-
-    def begin_preempt(self, body: bytes, now_s: float) -> Answer | ReadNodes:
-        """A preempt call came: answer it, or say which nodes to read first."""
-        return self._preemptions.begin(body, now_s)
-
-    def nodes_read(self, step: ReadNodes, read: NodesRead, _now_s: float) -> Answer | ReadNodes:
-        """What the step asked for."""
-        return self._preemptions.nodes_read(step, read)
-
-    def abandon_preempt(self, step: ReadNodes, detail: str, _now_s: float) -> Answer:
-        """Nobody will read the nodes: out of time, an API server that is down."""
-        return self._preemptions.abandon(step, detail)
-
-    def _bound_or(self, step: Answer | Step) -> Answer | Step:
-        if isinstance(step, Answer) and step.outcome is Outcome.OK:
-            self.pod_bound(step.pod_uid)
-        return step
-
-    # Pods that come, go and wait.
-
     def pod_ended(self, uid: str) -> None:
-        """The pod is no more: nothing of it needs remembering."""
+        """The pod is gone: drop what is kept of it."""
         self._remembered.forget(uid)
         self.parked.forget(uid)
         self.binds.ended(uid)
-
-    def pod_bound(self, uid: str) -> None:
-        """The pod has a node, or waits for none: nobody needs to wake it."""
-        self.parked.forget(uid)
-
-    def wakes(self, freed: Iterable[str], now_s: float) -> tuple[Wake, ...]:
-        """Take the pods to wake now; on the nodes `freed` more can be given away than before."""
-        self.parked.change(freed, self.cluster, now_s)
-        return self.parked.due(self.cluster, now_s)
 
     def _filter(self, body: bytes, now_s: float) -> Answer:
         read = self._read(Verb.FILTER, body, now_s)

@@ -1,0 +1,251 @@
+"""Every input of an engine, as a value.
+
+A closed set: what is not here cannot change an answer. `extender.engine.gateway` handles each one,
+`extender.decision_log.codec` gives each its name and form in the decision log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from extender.bind import BindCall, ReadPod, Step, WriteBinding, Written
+    from extender.preemption import NodesRead, ReadNodes
+    from extender.protocol import Answer, Verb
+    from extender.unschedulable import Requeue
+    from kube.objects import NodeFacts, PodFacts, PodObject
+
+__all__ = [
+    "BindAbandoned",
+    "BindEvent",
+    "BindPodRead",
+    "BindRequested",
+    "BindingWritten",
+    "Event",
+    "FreshnessSet",
+    "NodeGone",
+    "NodeSeen",
+    "NodesListed",
+    "NominationGone",
+    "NominationSeen",
+    "NominationsListed",
+    "Output",
+    "PodFetched",
+    "PodGone",
+    "PodSeen",
+    "PodsListed",
+    "PreemptAbandoned",
+    "PreemptEvent",
+    "PreemptNodesRead",
+    "PreemptRequested",
+    "RequeueDropped",
+    "RequeueDue",
+    "StateEvent",
+    "TimePassed",
+    "VerbCalled",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class VerbCalled:
+    """A call that is answered at once; `body` is the request as it came."""
+
+    verb: Verb
+    body: bytes
+    at_s: float
+
+
+# What the watches report. None of these has an output.
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """A node as the watch shows it."""
+
+    node: NodeFacts
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    """A node is gone."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodesListed:
+    """A complete list of nodes: what is not in it is gone."""
+
+    nodes: tuple[NodeFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """An assigned pod as the metadata watch shows it."""
+
+    pod: PodFacts
+
+
+@dataclass(frozen=True, slots=True)
+class PodGone:
+    """An assigned pod ended or is gone."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodsListed:
+    """A complete list of assigned pods: what was seen and is not in it is gone."""
+
+    pods: tuple[PodFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodFetched:
+    """An assigned pod, read in full as a `Probe` requests."""
+
+    pod: PodObject
+
+
+@dataclass(frozen=True, slots=True)
+class NominationSeen:
+    """A pending pod that is nominated to a node, as the watch shows it in full."""
+
+    pod: PodObject
+
+
+@dataclass(frozen=True, slots=True)
+class NominationGone:
+    """The pod is no longer nominated, is bound or is gone."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class NominationsListed:
+    """A complete list of nominated pods: what is not in it is no longer nominated."""
+
+    pods: tuple[PodObject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FreshnessSet:
+    """Whether all collections are listed, and up to when the API server was heard."""
+
+    is_synced: bool
+    observed_at_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """It is `at_s` now: assumptions that nothing confirmed may expire."""
+
+    at_s: float
+
+
+# Requeueing pods that filter rejected.
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueDue:
+    """Take the pods to requeue now: after each batch of changes and about twice a second."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueDropped:
+    """A pod to requeue is gone, bound, or was requeued by another replica."""
+
+    uid: str
+
+
+# A bind, between whose steps the executor does the I/O. Each step ends in exactly one event.
+
+
+@dataclass(frozen=True, slots=True)
+class BindRequested:
+    """A bind call came."""
+
+    call: BindCall
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BindPodRead:
+    """The pod's JSON as the API server gave it; None for 404."""
+
+    step: ReadPod
+    pod: bytes | None
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BindingWritten:
+    """How writing the Binding ended."""
+
+    step: WriteBinding
+    written: Written
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BindAbandoned:
+    """The step will not be finished: out of time, a failed read, a shutdown."""
+
+    step: Step
+    detail: str
+    at_s: float
+
+
+# A preemption, in the same way.
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptRequested:
+    """A preempt call came; `body` is the request as it came."""
+
+    body: bytes
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptNodesRead:
+    """The nodes, pods and budgets as the API server gave them."""
+
+    step: ReadNodes
+    read: NodesRead
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptAbandoned:
+    """The nodes will not be read."""
+
+    step: ReadNodes
+    detail: str
+    at_s: float
+
+
+StateEvent: TypeAlias = (
+    NodeSeen
+    | NodeGone
+    | NodesListed
+    | PodSeen
+    | PodGone
+    | PodsListed
+    | PodFetched
+    | NominationSeen
+    | NominationGone
+    | NominationsListed
+    | FreshnessSet
+    | TimePassed
+    | RequeueDropped
+)
+BindEvent: TypeAlias = BindRequested | BindPodRead | BindingWritten | BindAbandoned
+PreemptEvent: TypeAlias = PreemptRequested | PreemptNodesRead | PreemptAbandoned
+Event: TypeAlias = VerbCalled | StateEvent | RequeueDue | BindEvent | PreemptEvent
+
+Output: TypeAlias = "Answer | Step | ReadNodes | tuple[Requeue, ...] | None"
+"""What an event leads to: an answer, a step for the executor, pods to requeue, or nothing."""

@@ -1,0 +1,208 @@
+"""The gateway: every input of an engine passes here as an event and can be recorded.
+
+The shells change the engine and the live cluster through `Gateway.handle` alone, so that no input
+that decides can be missing from the decision log. Reading needs no gateway, nor does what changes
+no answer: machine types built elsewhere, effects taken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias, overload
+
+from extender.engine.events import (
+    BindAbandoned,
+    BindEvent,
+    BindingWritten,
+    BindPodRead,
+    BindRequested,
+    Event,
+    FreshnessSet,
+    NodeGone,
+    NodeSeen,
+    NodesListed,
+    NominationGone,
+    NominationSeen,
+    NominationsListed,
+    PodFetched,
+    PodGone,
+    PodSeen,
+    PodsListed,
+    PreemptAbandoned,
+    PreemptEvent,
+    PreemptNodesRead,
+    PreemptRequested,
+    RequeueDropped,
+    RequeueDue,
+    StateEvent,
+    TimePassed,
+    VerbCalled,
+)
+from extender.errors import MalformedPod, UserError, WireError
+from extender.protocol import Answer, Outcome, Verb, messages, parse_pod
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from extender.bind import Step
+    from extender.engine.events import Output
+    from extender.engine.verbs import Engine
+    from extender.preemption import ReadNodes
+    from extender.protocol import PodRequest
+    from extender.state import LiveCluster
+    from extender.unschedulable import Requeue
+    from kube.objects import PodObject
+
+    Record: TypeAlias = Callable[[Event, Output], None]
+
+__all__ = ["Gateway"]
+
+
+class Gateway:
+    """The way in to an engine, over an embedded cluster or a live one.
+
+    `live` is the engine's cluster where watches feed it; over an embedded cluster only `VerbCalled`
+    has a meaning. `record` is called with each event and what it led to.
+
+    A live cluster reconciles when its state is read, many inputs at once. The first reader may be a
+    metrics scrape, which is no decision and not in the log; so a run that is recorded reconciles
+    after each event, as its replay does (`reconciles_each`).
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        live: LiveCluster | None = None,
+        *,
+        record: Record | None = None,
+        reconciles_each: bool = False,
+    ) -> None:
+        self.engine = engine
+        self._live = live
+        self._record = record
+        self._reconciles_each = reconciles_each or record is not None
+
+    @property
+    def cluster(self) -> LiveCluster:
+        """The live state. Raises `TypeError` over an embedded cluster, which is fed nothing."""
+        if self._live is None:
+            msg = "the cluster is embedded, expected a live one"
+            raise TypeError(msg)
+        return self._live
+
+    @overload
+    def handle(self, event: VerbCalled) -> Answer: ...
+    @overload
+    def handle(self, event: StateEvent) -> None: ...
+    @overload
+    def handle(self, event: BindEvent) -> Answer | Step: ...
+    @overload
+    def handle(self, event: PreemptEvent) -> Answer | ReadNodes: ...
+    @overload
+    def handle(self, event: RequeueDue) -> tuple[Requeue, ...]: ...
+    @overload
+    def handle(self, event: Event) -> Output: ...
+
+    def handle(self, event: Event) -> Output:
+        """Take an event and say what it leads to.
+
+        Raises `ValueError` for a verb that is not answered at once.
+        """
+        output: Output = None
+        match event:
+            case VerbCalled(Verb.EXPLAIN, body, at_s):
+                return self.engine.answer(Verb.EXPLAIN, body, at_s)  # decides nothing
+            case VerbCalled(verb, body, at_s):
+                output = self.engine.answer(verb, body, at_s)
+            case BindRequested() | BindPodRead() | BindingWritten() | BindAbandoned():
+                output = self._bind(event)
+                if isinstance(output, Answer) and output.outcome is Outcome.OK:
+                    self.engine.parked.forget(output.pod_uid)
+            case PreemptRequested() | PreemptNodesRead() | PreemptAbandoned():
+                output = self._preempt(event)
+            case RequeueDue(at_s):
+                freed = sorted(self.cluster.take_freed())
+                if not freed and not self.engine.parked.n_pods:
+                    return ()  # normal, twice a second: not worth a line in the log
+                self.engine.parked.change(freed, self.cluster, at_s)
+                output = self.engine.parked.due(self.cluster, at_s)
+            case _:
+                self._update(event, self.cluster)
+        if self._reconciles_each and self._live is not None:
+            self._live.reconcile()
+        if self._record is not None:
+            self._record(event, output)
+        return output
+
+    def _bind(self, event: BindEvent) -> Answer | Step:
+        binds = self.engine.binds
+        match event:
+            case BindRequested(call, at_s):
+                return binds.begin(call, at_s)
+            case BindPodRead(step, pod, at_s):
+                return binds.read(step, pod, at_s)
+            case BindingWritten(step, written, _):
+                return binds.written(step, written)
+            case BindAbandoned(step, detail, _):
+                return binds.abandon(step, detail)
+
+    def _preempt(self, event: PreemptEvent) -> Answer | ReadNodes:
+        preemptions = self.engine.preemptions
+        match event:
+            case PreemptRequested(body, at_s):
+                return preemptions.begin(body, at_s)
+            case PreemptNodesRead(step, read, _):
+                return preemptions.nodes_read(step, read)
+            case PreemptAbandoned(step, detail, _):
+                return preemptions.abandon(step, detail)
+
+    def _update(self, event: StateEvent, cluster: LiveCluster) -> None:  # noqa: C901, PLR0912 - a table
+        match event:
+            case PodSeen(pod):
+                cluster.see_pod(pod)
+                self.engine.parked.forget(pod.uid)
+            case PodGone(uid):
+                cluster.lose_pod(uid)
+                self.engine.pod_ended(uid)
+            case PodsListed(pods):
+                cluster.replace_pods(pods)
+                for pod in pods:
+                    self.engine.parked.forget(pod.uid)
+            case PodFetched(pod):
+                cluster.see_foreign(pod)
+            case NodeSeen(node):
+                cluster.see_node(node)
+            case NodeGone(name):
+                cluster.lose_node(name)
+            case NodesListed(nodes):
+                cluster.replace_nodes(nodes)
+            case NominationSeen(pod):
+                nomination = self._nomination(pod)
+                if nomination is None:
+                    cluster.lose_nominated(pod.uid)
+                else:
+                    cluster.see_nominated(*nomination)
+            case NominationGone(uid):
+                cluster.lose_nominated(uid)
+            case NominationsListed(pods):
+                nominations = (one for pod in pods if (one := self._nomination(pod)) is not None)
+                cluster.replace_nominated(nominations)
+            case FreshnessSet(is_synced, observed_at_s):
+                cluster.set_freshness(is_synced=is_synced, observed_at_s=observed_at_s)
+            case TimePassed(at_s):
+                cluster.expire(at_s, under_way=self.engine.binds.under_way)
+            case RequeueDropped(uid):
+                self.engine.parked.forget(uid)
+
+    def _nomination(self, pod: PodObject) -> tuple[PodRequest, str] | None:
+        """What is claimed for a pod, and where; None where it asks for no GPU or is not waiting."""
+        if pod.nominated_node is None or pod.node_name is not None:
+            return None
+        if pod.is_deleting or pod.is_terminal:
+            # Its nomination stays written on it, but it will not be scheduled any more.
+            return None
+        try:
+            content = messages.decode(messages.Pod, pod.body)
+            request = parse_pod(content, self.engine.rules.resources)
+        except (WireError, MalformedPod, UserError):
+            return None
+        return None if request.shape is None else (request, pod.nominated_node)
