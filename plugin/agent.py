@@ -34,7 +34,7 @@ from plugin.deviceplugin import (
     RegistrationPhase,
     ResourceServer,
 )
-from plugin.errors import PluginError
+from plugin.errors import first_plugin_error
 from plugin.health import HealthBook, HealthTimes, HealthWatch
 from plugin.kubelet import TopologyManagerPoller
 from plugin.machine import take_stock, topology_text
@@ -120,7 +120,7 @@ class Agent:
         known = replace(
             book or HealthBook(), rules=settings.xid_rules, quiet_s=settings.health_quiet_s
         ).after_poll(faults, time.monotonic())
-        self._state.see_unhealthy(known.unhealthy(self._state.devices))
+        self._state.set_unhealthy(known.unhealthy(self._state.devices))
         self._watch = HealthWatch(
             tools.reader,
             self,
@@ -192,7 +192,7 @@ class Agent:
                 for task in tasks:
                     task.cancel()
         except ExceptionGroup as errors:
-            raise _first_of_ours(errors) from errors
+            raise first_plugin_error(errors) from errors
         finally:
             self._stocktaking.stop()
             self._poller.stop()
@@ -207,7 +207,7 @@ class Agent:
     def see_health(self, unhealthy: Mapping[str, str]) -> None:
         """List unhealthy devices as such, and report them."""
         self._telemetry.devices_changed(unhealthy)
-        self._state.see_unhealthy(unhealthy)
+        self._state.set_unhealthy(unhealthy)
         self._relist()
         self._report_loop.trigger()
 
@@ -307,7 +307,7 @@ class Agent:
                 ListedDevice(
                     device.id,
                     device.id not in state.unhealthy,
-                    device.numa_node if state.tells_numa_nodes else None,
+                    device.numa_node if state.lists_numa_nodes else None,
                 )
                 for device in resource.devices
             ]
@@ -326,14 +326,3 @@ class Agent:
     def _end(self, ending: StopReason) -> None:
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(ending)
-
-
-def _first_of_ours(errors: ExceptionGroup[Exception]) -> Exception:
-    """The first `PluginError`; all errors where there is none."""
-    ours = errors.subgroup(PluginError)
-    while ours is not None:
-        first = ours.exceptions[0]
-        if isinstance(first, PluginError):
-            return first
-        ours = first
-    return errors

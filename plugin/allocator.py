@@ -58,19 +58,19 @@ class IdentifiedBy(Enum):
 
     KNOWN = "known"
     """From what was known already."""
-    ASKED = "asked"
+    LOOKUP = "lookup"
     """From the kubelet, read for this request."""
     AMBIGUOUS = "ambiguous"
     """Several containers remained after that."""
-    NOBODY = "nobody"
+    UNMATCHED = "unmatched"
     """No container remained."""
-    BLIND = "blind"
+    UNREACHABLE = "unreachable"
     """The kubelet could not be read."""
 
     @property
     def is_fresh(self) -> bool:
         """Whether the kubelet was read for this request."""
-        return self not in {IdentifiedBy.KNOWN, IdentifiedBy.BLIND}
+        return self not in {IdentifiedBy.KNOWN, IdentifiedBy.UNREACHABLE}
 
 
 class KubeletReader(Protocol):
@@ -147,13 +147,13 @@ class ResourceAllocator:
     async def _prefer(self, request: DeviceRequest) -> tuple[str, ...] | CallRefused:
         state = self._tools.state
         # The kubelet has reserved aligned devices before it makes this call.
-        requester, how = await self._identify(request, with_devices=not state.tells_numa_nodes)
+        requester, how = await self._identify(request, with_devices=not state.lists_numa_nodes)
         found = self._choose(request, requester, is_fresh=how.is_fresh)
         self._tools.emit(AllocationAnswer(DevicePluginMethod.PREFERRED, request, requester, found))
         if isinstance(found, CallRefused):
-            state.refuse(requester)
+            state.record_refusal(requester)
             return found
-        state.expect(self._resource, found.ids, requester)
+        state.expect_allocate(self._resource, found.ids, requester)
         return found.ids
 
     async def allocate(
@@ -179,9 +179,9 @@ class ResourceAllocator:
         result = granted if isinstance(granted, CallRefused) else granted[0]
         tools.emit(AllocationAnswer(DevicePluginMethod.ALLOCATE, request, requester, result))
         if isinstance(granted, CallRefused):
-            state.refuse(requester)
+            state.record_refusal(requester)
             return granted
-        state.gave(self._resource, ids, requester)
+        state.record_grant(self._resource, ids, requester)
         tools.on_allocated()
         return granted[1]
 
@@ -236,9 +236,9 @@ class ResourceAllocator:
         except KubeletError as error:
             state.kubelet_failed(str(error))
             tools.emit(KubeletRead(str(error)))
-            return UnknownRequester(str(error)), IdentifiedBy.BLIND
+            return UnknownRequester(str(error)), IdentifiedBy.UNREACHABLE
         state.see(snapshot, since=since)
-        tools.emit(KubeletRead(snapshot.trouble))
+        tools.emit(KubeletRead(snapshot.error))
         found = identify(request, state.view(is_fresh=True))
         return found, _HOW[type(found)]
 
@@ -252,11 +252,11 @@ def _taken(holdings: Iterable[HeldDevices]) -> str:
         f"{', '.join(one.ids)} belongs to container {one.container} of {one.namespace}/{one.name}"
         for one in holdings
     )
-    return f"the kubelet gives devices away twice (Kubernetes 137534): {'; '.join(had)}"
+    return f"the kubelet allocated devices twice (Kubernetes 137534): {'; '.join(had)}"
 
 
 _HOW = {
-    Identified: IdentifiedBy.ASKED,
+    Identified: IdentifiedBy.LOOKUP,
     Ambiguous: IdentifiedBy.AMBIGUOUS,
-    UnknownRequester: IdentifiedBy.NOBODY,
+    UnknownRequester: IdentifiedBy.UNMATCHED,
 }

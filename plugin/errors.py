@@ -28,6 +28,7 @@ __all__ = [
     "ReadingError",
     "RegistrationError",
     "SettingsError",
+    "first_plugin_error",
 ]
 
 
@@ -73,3 +74,14 @@ class CdiError(PluginError):
 
 class MeasurementError(PluginError):
     """A benchmark run that yields no bandwidth."""
+
+
+def first_plugin_error(errors: ExceptionGroup[Exception]) -> Exception:
+    """The first `PluginError`; all errors where there is none."""
+    ours = errors.subgroup(PluginError)
+    while ours is not None:
+        first = ours.exceptions[0]
+        if isinstance(first, PluginError):
+            return first
+        ours = first
+    return errors

@@ -134,7 +134,7 @@ def _measure(
             pods.delete(name)
             advance()
         known = _seconds(agent, "known")
-        asked = _seconds(agent, "asked")
+        asked = _seconds(agent, "lookup")
         n_quick, n_calls = (
             late - early for late, early in zip(_within(agent), before, strict=True)
         )

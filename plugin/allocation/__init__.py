@@ -1,4 +1,4 @@
-"""Whose container the kubelet asks for, and which devices it gets.
+"""Finds the container that a kubelet's call is for, and chooses its devices.
 
 Decides from values; knows no gRPC and no vendor library.
 """

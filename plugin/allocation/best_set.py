@@ -1,11 +1,11 @@
 """The best set of devices under a pod's policy, and what it must serve.
 
-What it answers: of the devices that may be given, the set that the core chooses for a policy; and
-whether a set serves what a policy requires. It knows no plan, and nothing of who asks.
+Chooses, among the devices that may be allocated, the core's best set for a policy, and says whether
+a set meets what a policy requires. It knows no plan and no requester.
 
-A policy *requires* where a set that falls short must not be given: `required` with an affinity
-level, a required NIC, a minimum bandwidth. One device meets every affinity and bandwidth. Whatever
-else a policy says is a wish: what the set lacks of it is told in words.
+A policy *requires* where a lesser set must not be allocated: `required` with an affinity level, a
+required NIC, a minimum bandwidth. One device meets every affinity and bandwidth. Everything else in
+a policy is a preference: what the set lacks of it becomes a note.
 """
 
 from __future__ import annotations
@@ -22,16 +22,25 @@ if TYPE_CHECKING:
 
     from topology.select import Machine, Unfit
 
-__all__ = ["LEAST_HARM", "BestSet", "NoSet", "find_best_set", "knows", "requires", "serves", "told"]
+__all__ = [
+    "LEAST_HARM",
+    "BestSet",
+    "NoSet",
+    "describe_requirement",
+    "find_best_set",
+    "knows",
+    "requires",
+    "serves",
+]
 
 LEAST_HARM = PlacementPolicy(affinity=Affinity.NONE)
-"""What a container gets that nobody knows: the set that leaves most behind for others."""
+"""The policy of an unknown requester: the set that leaves the most behind for others."""
 _MIXED = ("no free GPUs of one model are as many: models are mixed",)
 
 
 @dataclass(frozen=True, slots=True)
 class BestSet:
-    """Devices, and what they lack of what was wished for."""
+    """Devices, and the preferences that they do not meet."""
 
     ids: frozenset[str]
     lacks: tuple[str, ...]
@@ -39,7 +48,7 @@ class BestSet:
 
 @dataclass(frozen=True, slots=True)
 class NoSet:
-    """No set serves what is required; `detail` names that, and the core's reason."""
+    """No set meets the requirements; `detail` names them, and the core's reason."""
 
     detail: str
 
@@ -60,7 +69,7 @@ def knows(machine: Machine, ids: frozenset[str]) -> bool:
 def serves(ids: frozenset[str], policy: PlacementPolicy, machine: Machine) -> bool:
     """Whether a set meets what a policy requires.
 
-    The core is asked for the best set among these very devices, so that the rules are its own.
+    The core chooses the best set among exactly these devices, so that its own rules apply.
     """
     if not requires(policy, len(ids)):
         return True
@@ -78,14 +87,14 @@ def find_best_set(
 ) -> BestSet | NoSet:
     """The best set in the first of some areas that has one.
 
-    Each area has `size` devices or more, with all of `must_include`. What several policies require
-    must all be served: the best set of the first one that does so counts, at last the one that
-    hurts others least. That may mix GPU models, which no required bandwidth or level allows.
+    Each area has `size` devices or more, with all of `must_include`. The set must meet what every
+    policy requires: the best set of the first policy that does so is taken, at last the one that
+    costs others least. That may mix GPU models, which no required bandwidth or level allows.
     """
     required = [policy for policy in policies if requires(policy, size)]
     tried = required or policies[:1]
     attempts = [(area, policy) for area in areas for policy in tried]
-    why = "no set serves every pod that may be asking"
+    why = "no set meets the requirements of every pod that may be requesting"
     for area, policy in (*attempts, (areas[0], LEAST_HARM)):
         found = _by_core(machine, area, must_include=must_include, size=size, policy=policy)
         if not isinstance(found, Selected):
@@ -95,7 +104,7 @@ def find_best_set(
         if all(serves(ids, other, machine) for other in required):
             is_mixed = not required and policy is not tried[0]
             return BestSet(ids, _MIXED if is_mixed else _lacks(found, policy))
-    return NoSet(f"{told(tried[0])}: {why}")
+    return NoSet(f"{describe_requirement(tried[0])}: {why}")
 
 
 def _by_core(
@@ -121,7 +130,7 @@ def _positions(machine: Machine) -> dict[str, int]:
 
 
 def _lacks(found: Selected, policy: PlacementPolicy) -> tuple[str, ...]:
-    """What a set lacks of what was wished for."""
+    """The preferences that a set does not meet."""
     lacks: list[str] = []
     if not found.satisfies_affinity:
         lacks.append(f"no free set has affinity {policy.affinity.value}")
@@ -130,8 +139,8 @@ def _lacks(found: Selected, policy: PlacementPolicy) -> tuple[str, ...]:
     return tuple(lacks)
 
 
-def told(policy: PlacementPolicy) -> str:
-    """What a policy requires, for people."""
+def describe_requirement(policy: PlacementPolicy) -> str:
+    """What a policy requires, in words."""
     parts: list[str] = []
     if policy.strength is Strength.REQUIRED and policy.affinity is not Affinity.ANY:
         parts.append(f"affinity {policy.affinity.value}")

@@ -1,11 +1,11 @@
-"""What the agent knows of its node: devices, pods, who has what, and what it gave itself.
+"""The agent's view of its node: devices, pods, holdings, and its own grants.
 
-What it answers: the view by which an asker is found (`plugin.allocation.pod_matching`) and the
-supply from which is chosen (`plugin.allocation.preferred_allocation`), both made of what was noted
-here. It must never ask anybody anything, nor look at a clock: shells note what they learn.
+Provides the view that finds a requester (`plugin.allocation.pod_matching`) and the supply to choose
+from (`plugin.allocation.preferred_allocation`). It has no I/O and no clock: the shells record what
+they learn here.
 
-A registration begins a new page: what was given and refused before belongs to a kubelet that has
-forgotten it or knows it better.
+A registration resets grants and refusals: what was granted and refused before belongs to a kubelet
+that has forgotten it or knows it better.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["NodeState", "SharingRules"]
 
-_NOBODY = ("", "")
+_UNKNOWN = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
 class SharingRules:
-    """How shared devices are given out."""
+    """How shared devices are allocated."""
 
     slicing: TimeSlicing = NO_SHARING
     policy: SharedPolicy = SharedPolicy.DISTRIBUTED
@@ -49,27 +49,27 @@ class NodeState:
         self.node = node
         self.stock = stock
         self.unhealthy: Mapping[str, str] = {}
-        """Why devices are not to be given away: reason by id."""
+        """Why devices must not be allocated: reason by id."""
         self.present = PresentNodes()
         """Which device nodes there are beside the GPUs' own."""
         self.topology_manager: TopologyManagerSettings | None = None
-        """How the kubelet aligns; None where nobody knows."""
+        """The settings of the kubelet's Topology Manager; None where unknown."""
         self.pods: tuple[NodePod, ...] | None = None
-        """As the kubelet listed them last; None until it did."""
+        """The kubelet's last list; None until there is one."""
         self.holdings: tuple[HeldDevices, ...] = ()
-        """As PodResources and the checkpoint told them last, of pods that are there."""
+        """The last from PodResources and the checkpoint, of pods that are there."""
         self.knows_holdings = False
-        """Whether the kubelet told who has which devices when it was looked at last."""
+        """Whether the last read of the kubelet included holdings."""
         self.kubelet_error = ""
         """Why the last read of the kubelet failed or is incomplete; empty: it was complete."""
         self._n_seen = 0
         self._sharing = sharing or SharingRules()
         self.active: frozenset[tuple[str, str]] | None = None
-        """Namespaces and names of the pods that PodResources listed last, if active ones alone."""
-        self._settled: frozenset[str] = frozenset()
+        """Namespaces and names in the last PodResources list, where it has active pods only."""
+        self._preexisting: frozenset[str] = frozenset()
         self._grants: tuple[HeldDevices, ...] = ()
         self._refused: frozenset[str] = frozenset()
-        self._ever_unwell: frozenset[str] = frozenset()
+        self._ever_unhealthy: frozenset[str] = frozenset()
         self._expected: dict[tuple[str, frozenset[str]], Requester] = {}
 
     @property
@@ -78,42 +78,42 @@ class NodeState:
         return self.stock.devices
 
     @property
-    def tells_numa_nodes(self) -> bool:
-        """Whether the kubelet is to know the devices' NUMA nodes: only where it aligns by them."""
+    def lists_numa_nodes(self) -> bool:
+        """Whether devices are listed with their NUMA node: only where the kubelet aligns by it."""
         manager = self.topology_manager
         return manager is not None and manager.policy is not TopologyManagerPolicy.NONE
 
-    # --- what shells note ---
+    # --- what the shells record ---
 
-    def see_unhealthy(self, unhealthy: Mapping[str, str]) -> None:
-        """Take note of which devices are bad now."""
+    def set_unhealthy(self, unhealthy: Mapping[str, str]) -> None:
+        """Record which devices are unhealthy now."""
         self.unhealthy = dict(unhealthy)
-        self._ever_unwell |= unhealthy.keys()
+        self._ever_unhealthy |= unhealthy.keys()
 
     @property
     def grants(self) -> tuple[HeldDevices, ...]:
-        """What was given since the registration, oldest first, of pods that are there."""
+        """Granted since the registration, oldest first, to pods that are there."""
         return self._grants
 
     def see(
         self, snapshot: KubeletSnapshot, *, since: tuple[HeldDevices, ...] | None = None
     ) -> None:
-        """Take note of what the kubelet said.
+        """Record a read of the kubelet.
 
-        `since` are the `grants` of when the look began, if others may have been made meanwhile: the
-        look does not know of those, nor perhaps of their pods.
+        `since` are the `grants` of when the read began, where others may have been made meanwhile:
+        the snapshot does not contain those, nor perhaps their pods.
         """
         if snapshot.number < self._n_seen:
-            return  # a later one has come first
+            return  # a later one was recorded first
         self._n_seen = snapshot.number
-        self.kubelet_error = snapshot.trouble
+        self.kubelet_error = snapshot.error
         self.pods = snapshot.pods
         self.active = None
         present = {pod.uid for pod in snapshot.pods}
         self._refused &= present
         self.knows_holdings = snapshot.has_holdings
         if not snapshot.has_holdings:
-            # What was known of pods that are there still; those that came since are unknown.
+            # Keep what was known of pods that are still there.
             self.holdings = tuple(h for h in self.holdings if h.uid in present)
             return
         self._take_holdings(snapshot)
@@ -132,65 +132,65 @@ class NodeState:
 
     def _take_holdings(self, snapshot: KubeletSnapshot) -> None:
         uids = {(pod.namespace, pod.name): pod.uid for pod in snapshot.pods if not is_over(pod)}
-        told: list[HeldDevices] = []
+        reported: list[HeldDevices] = []
         if snapshot.devices is not None:
             ended = {(pod.namespace, pod.name) for pod in snapshot.pods if is_over(pod)}
             if ended.isdisjoint(snapshot.devices.pods):
                 self.active = snapshot.devices.pods
-            told = [
+            reported = [
                 replace(one, uid=uids[one.namespace, one.name])
                 for one in snapshot.devices.holdings
                 if (one.namespace, one.name) in uids
             ]
-        self.holdings = tuple(dict.fromkeys((*told, *(snapshot.recorded or ()))))
+        self.holdings = tuple(dict.fromkeys((*reported, *(snapshot.recorded or ()))))
 
     def begin_registration(self) -> None:
-        """Take note that a kubelet is about to hear of our devices.
+        """Reset grants and refusals: a kubelet is about to learn of the devices.
 
         The pods that it has now were there before.
         """
         self._grants = ()
         self._refused = frozenset()
         self._expected.clear()
-        self._ever_unwell = frozenset(self.unhealthy)
-        self._settled = frozenset(pod.uid for pod in self.pods or ())
+        self._ever_unhealthy = frozenset(self.unhealthy)
+        self._preexisting = frozenset(pod.uid for pod in self.pods or ())
 
-    def expect(self, resource: str, ids: Iterable[str], requester: Requester) -> None:
-        """Take note of an answer: an Allocate of these ids will be for the same container."""
+    def expect_allocate(self, resource: str, ids: Iterable[str], requester: Requester) -> None:
+        """Record an answer: an Allocate of these ids will be for the same container."""
         self._expected[resource, frozenset(ids)] = requester
 
     def expected(self, resource: str, ids: Iterable[str]) -> Requester | None:
-        """Who asked for these ids last, once; None where nobody did."""
+        """The requester that these ids were last preferred for, once; None where there is none."""
         found = self._expected.get((resource, frozenset(ids)))
-        # The kubelet asks and takes, one container after another: all others are stale.
+        # The kubelet serves one container after another: all other answers are stale.
         self._expected = {key: v for key, v in self._expected.items() if key[0] != resource}
         return found
 
-    def gave(self, resource: str, ids: Iterable[str], requester: Requester) -> None:
-        """Take note of devices that were given."""
+    def record_grant(self, resource: str, ids: Iterable[str], requester: Requester) -> None:
+        """Record devices that were granted."""
         pod, container = (
             (requester.pod, requester.container.name)
             if isinstance(requester, Identified)
             else (None, "")
         )
-        namespace, name = _NOBODY if pod is None else (pod.namespace, pod.name)
+        namespace, name = _UNKNOWN if pod is None else (pod.namespace, pod.name)
         uid = None if pod is None else pod.uid
         grant = HeldDevices(namespace, name, container, resource, tuple(sorted(ids)), uid)
-        # What others were given of it before has come back since; one's own is handed on.
+        # Earlier grants of these ids to others have been freed since; the pod's own are reused.
         others = (
             one for one in self._grants if one.uid == uid is not None or not {*one.ids} & {*ids}
         )
         self._grants = (*others, grant)
 
-    def refuse(self, requester: Requester) -> None:
-        """Take note that a pod got an error, which ends it."""
+    def record_refusal(self, requester: Requester) -> None:
+        """Record that a pod got an error, which ends it."""
         if isinstance(requester, Identified):
             self._refused |= {requester.pod.uid}
 
-    # --- what those who decide read ---
+    # --- what decisions read ---
 
     def view(self, *, is_fresh: bool) -> AdmissionView:
-        """What is known, for finding out who asks."""
+        """The view that finds a requester."""
         return AdmissionView(
             node=self.node,
             resources=frozenset(one.name for one in self.stock.inventory.resources),
@@ -199,25 +199,25 @@ class NodeState:
             holdings=self.holdings,
             grants=self._grants,
             refused=self._refused,
-            settled=self._settled,
+            preexisting=self._preexisting,
             active=self.active if is_fresh else None,
-            decides_alone=self.tells_numa_nodes,
-            steady=frozenset(d.id for d in self.devices) - self._ever_unwell,
+            kubelet_decides=self.lists_numa_nodes,
+            always_healthy=frozenset(d.id for d in self.devices) - self._ever_unhealthy,
         )
 
     def held_by_others(
         self, resource: str, ids: Iterable[str], requester: Requester
     ) -> tuple[HeldDevices, ...]:
-        """Which of these devices were some other pod's when it was last heard of.
+        """Which of these devices another pod held when that was last known.
 
-        That pod may have ended since. What nobody known was given is left out.
+        That pod may have ended since. Grants to unknown requesters are left out.
         """
-        asker = requester.pod.uid if isinstance(requester, Identified) else None
+        own = requester.pod.uid if isinstance(requester, Identified) else None
         wanted = set(ids)
         found = (
             replace(one, ids=tuple(id_ for id_ in one.ids if id_ in wanted))
             for one in dict.fromkeys((*self.holdings, *self._grants))
-            if one.resource == resource and one.uid not in {None, asker}
+            if one.resource == resource and one.uid not in {None, own}
         )
         return tuple(one for one in found if one.ids)
 
@@ -229,15 +229,15 @@ class NodeState:
         *,
         is_fresh: bool = False,
     ) -> Supply:
-        """What can be given of a resource, to those who may be asking.
+        """What can be allocated of a resource to a requester.
 
-        With `is_fresh` the last look was made for this question. Then a device that a living pod
-        has is not given once more, though the kubelet lost count of it
+        With `is_fresh` the kubelet was read for this request. Then a device that a running pod
+        holds is not allocated again, though the kubelet lost count of it
         (`plugin.kubelet.admission_gate`).
         """
-        asker = requester.pod.uid if isinstance(requester, Identified) else None
+        own = requester.pod.uid if isinstance(requester, Identified) else None
         is_sure = is_fresh and self.active is not None
-        taken = {one for h in self.holdings if is_sure and h.uid != asker for one in h.ids}
+        taken = {one for h in self.holdings if is_sure and h.uid != own for one in h.ids}
         resources = self.stock.inventory.resources
         is_base = bool(resources) and resource.name == resources[0].name
         given = {one for h in (*self.holdings, *self._grants) for one in h.ids} - request.available

@@ -1,15 +1,15 @@
 """Which of several devices without links: by count, so that much stays whole.
 
-What it answers: of MIG instances the set that opens the fewest physical GPUs; of replicas one that
-has no device twice unless nothing else is left, from where the least (or the most) is taken; of
-whole GPUs without a topology the first ones. It knows no plan and no policy of pods.
+Of MIG instances it chooses the set that opens the fewest physical GPUs; of replicas a set without
+two replicas of one device unless nothing else is left, from the devices with the fewest (or most)
+replicas taken; of whole GPUs without a topology the first ones. It knows no plan and no policy.
 
 - MIG: instances of GPUs that are in use already come first, those with the fewest free ones before
   the others; of GPUs that must be opened the smallest that holds what is still missing, else the
   one with the most free. No set opens fewer GPUs.
 - Replicas: as NVIDIA's plugin, by the replicas taken of a device, fewest first (`distributed`) or
   most first (`packed`; k8s-device-plugin v0.20.0, internal/rm/allocate.go), but a device that the
-  set has already comes last, as in the strategy `spread` there. A container that asks for two
+  set has already comes last, as in the strategy `spread` there. A container that requests two
   replicas is then not given the same device twice.
 """
 
@@ -31,7 +31,7 @@ __all__ = ["DevicePool", "pack", "physical_id"]
 class DevicePool:
     """Devices of one resource, in the machine's order.
 
-    `usable` are those that may be chosen, `held` those that somebody has. `busy_gpus` are uuids of
+    `usable` are those that may be chosen, `held` those that are held. `busy_gpus` are uuids of
     physical GPUs that are in use by other resources.
     """
 

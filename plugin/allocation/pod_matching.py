@@ -1,8 +1,8 @@
-"""Whose container does the kubelet ask for?
+"""Finds the container that a kubelet's request is for.
 
-What it answers: for a request that names neither pod nor container, which container it is for, how
-sure that is, and what was planned for it. It must never choose a device
-(`plugin.allocation.preferred_allocation`), nor say `Identified` on a likelihood.
+A request names neither pod nor container. The result says which container it is for, how certain
+that is, and what was planned for it. Devices are chosen elsewhere
+(`plugin.allocation.preferred_allocation`); `Identified` never rests on a likelihood.
 
 What the kubelet does (1.36.3, pkg/kubelet):
 
@@ -14,15 +14,15 @@ What the kubelet does (1.36.3, pkg/kubelet):
   waited still, for a whole burst. PodResources knows better: it lists active pods alone (1.34 on;
   also 1.31.14, 1.32.13, 1.33.13), and a rejected pod is inactive at once (`rejectPod`).
 - Every device that is given away passes our Allocate, also those that are only handed on.
-- A container of a *running* pod asks anew where the kubelet knows no devices of it
+- A container of a *running* pod causes a request again where the kubelet knows no devices of it
   (devicemanager/manager.go, `GetDeviceRunContainerOptions`): one that was started before the
-  resource was registered, and starts again.
+  resource was registered, and restarts.
 
-Two kinds of pods can therefore ask: those *ahead*, which have not started, and those *overdue*,
-which have started (or were in the kubelet's list before it knew the resource) and lack devices. A
-pod is passed over where it ended, was refused by us while ahead (a running one tries again), is not
-active, asks for another number, or where the request contradicts what it has: its own devices would
-not be available, and what its init containers hand on must be included.
+Two kinds of pods can therefore be the requester: those *ahead*, which have not started, and those
+*overdue*, which have started (or were in the kubelet's list before it knew the resource) and lack
+devices. A pod is skipped where it ended, was refused by us while ahead (a running one tries again),
+is not active, requests another number, or where the request contradicts what it has: its own
+devices would not be available, and what its init containers hand on must be included.
 
 On a fresh list (`AdmissionView.is_fresh`) the requester is always among the remaining pods. One
 remains: that one. Several: with `active` known, the pod ahead, since only one is under admission at
@@ -31,16 +31,16 @@ further on than it seems: then all its later containers are candidates too. (An 
 container restarts at the very moment of another pod's admission cannot be distinguished; the report
 that follows says which pod got what.)
 
-On a cached list nothing of the request tells an old pod from one that came since, so only one case
-is certain: *the admission goes on*. The last devices that we gave went to a pod ahead, the request
-is what its next container asks, and the pod is known to be alive, because
+On a cached list nothing in the request distinguishes an old pod from a newer one, so only one case
+is certain: *the admission continues*. The last grant went to a pod ahead, the request matches its
+next container, and the pod is known to be alive, because
 
 - the request must include what its init containers hand on; or
-- a device that it keeps is missing among the available ones, though it was never unwell.
+- a device that it keeps is missing among the available ones, though it was never unhealthy.
 
 A pod that is alive and lacks devices is under admission, and no other pod is. Both signs need a
 kubelet that lists every free device and takes none without a request
-(`AdmissionView.decides_alone`), and no overdue pod may lack as many.
+(`AdmissionView.kubelet_decides`), and no overdue pod may lack as many.
 """
 
 from __future__ import annotations
@@ -111,14 +111,13 @@ class AdmissionView:
 
     `holdings` come from PodResources or the kubelet's checkpoint; those without a uid were read
     after `pods`. `grants` are the answers to Allocate since the registration, oldest first; uid is
-    None where nobody knew whose they are. `refused` are uids of pods that got an error from us.
-    `settled` are uids of pods that the kubelet listed before we first told it of devices.
+    None for an unknown requester. `refused` are uids of pods that got an error from us.
+    `preexisting` are uids of pods that the kubelet listed before it learned of the devices.
 
     `active` names (namespace, name) what PodResources lists, read since the request came; None
-    where that was not asked, or on a kubelet that lists ended pods too. `decides_alone`: the
-    kubelet may take devices without a question, since they were listed with their NUMA node, or we
-    do not offer the preferred allocation. `steady` are the ids that were listed as healthy ever
-    since the registration.
+    where it was not read, or on a kubelet that lists ended pods too. `kubelet_decides`: the kubelet
+    may take devices without GetPreferredAllocation, since they were listed with their NUMA node.
+    `always_healthy` are the ids that were listed as healthy ever since the registration.
     """
 
     node: str
@@ -128,15 +127,15 @@ class AdmissionView:
     holdings: tuple[HeldDevices, ...] = ()
     grants: tuple[HeldDevices, ...] = ()
     refused: frozenset[str] = frozenset()
-    settled: frozenset[str] = frozenset()
+    preexisting: frozenset[str] = frozenset()
     active: frozenset[tuple[str, str]] | None = None
-    decides_alone: bool = False
-    steady: frozenset[str] = frozenset()
+    kubelet_decides: bool = False
+    always_healthy: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """The container that asks. `planned` is empty where it has no plan for this node."""
+    """The requesting container. `planned` is empty where it has no plan for this node."""
 
     pod: NodePod
     container: PodContainer
@@ -145,22 +144,22 @@ class Identified:
 
 @dataclass(frozen=True, slots=True)
 class Ambiguous:
-    """It is one of these; those whose plan can be had come first, then by namespace and name."""
+    """One of these; those with an available plan come first, then by namespace and name."""
 
     candidates: tuple[Identified, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownRequester:
-    """It cannot be said who asks; `reason` is for people."""
+    """The requester cannot be found; `reason` says why."""
 
     reason: str
 
 
 Requester = Identified | Ambiguous | UnknownRequester
 
-_MAY_BE_OLD = "the pod list may be older than the pod that asks"
-_NO_CANDIDATE = "no pod of this node is known to wait for these devices"
+_MAY_BE_OLD = "the pod list may be older than the requesting pod"
+_NO_CANDIDATE = "no pending pod of this node requests these devices"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +171,10 @@ class _Waiting:
 
 
 def identify(request: DeviceRequest, view: AdmissionView) -> Requester:
-    """Who asks. O(pods x containers); each plan's text is read once."""
+    """Find the requester. O(pods x containers); each plan is parsed once."""
     waiting = _waiting(view)
     if not view.is_fresh:
-        pending = _going_on(request, view, waiting)
+        pending = _admission_in_progress(request, view, waiting)
         return (
             UnknownRequester(_MAY_BE_OLD)
             if pending is None
@@ -184,26 +183,26 @@ def identify(request: DeviceRequest, view: AdmissionView) -> Requester:
     ahead = [pending for pending in waiting.ahead if _fits(request, pending, view)]
     overdue = [pending for pending in waiting.overdue if _fits_again(request, pending, view)]
     is_one_ahead = view.active is not None and len(waiting.ahead) == 1
-    has_strays = _has_strays(request, view)
-    if view.active is not None and not has_strays:
+    has_unknown_grants = _has_unknown_grants(request, view)
+    if view.active is not None and not has_unknown_grants:
         candidates = ahead or overdue
     else:
-        further = _further(request, waiting.ahead[0]) if is_one_ahead else []
-        candidates = ahead + further + overdue
+        later = _later_containers(request, waiting.ahead[0]) if is_one_ahead else []
+        candidates = ahead + later + overdue
     if not candidates:
         return UnknownRequester(_NO_CANDIDATE)
-    if len(candidates) == 1 and (is_one_ahead or not has_strays):
+    if len(candidates) == 1 and (is_one_ahead or not has_unknown_grants):
         return _identified(candidates[0], request, view)
     found = [_identified(pending, request, view) for pending in candidates]
     return Ambiguous(tuple(sorted(found, key=lambda one: _likelihood(one, request))))
 
 
 def reserved_for_others(identity: Requester, view: AdmissionView) -> frozenset[str]:
-    """Devices planned for containers that wait on this node, other than the one that asks."""
-    asker = None
+    """Devices planned for pending containers of this node, other than the requester's."""
+    own = None
     if isinstance(identity, Identified):
-        asker = (identity.pod.uid, identity.container)
-    return reserved_ids(_waiting(view).ahead, node=view.node, asker=asker)
+        own = (identity.pod.uid, identity.container)
+    return reserved_ids(_waiting(view).ahead, node=view.node, own=own)
 
 
 def _waiting(view: AdmissionView) -> _Waiting:
@@ -214,7 +213,7 @@ def _waiting(view: AdmissionView) -> _Waiting:
         is_active = view.active is None or (pod.namespace, pod.name) in view.active
         if is_over(pod) or not is_active:
             continue
-        if pod.is_started or pod.uid in view.settled:
+        if pod.is_started or pod.uid in view.preexisting:
             overdue.extend(pending_restarts(pod, book.of(pod), view.resources))
         elif pod.uid not in view.refused:
             pending = next_pending(pod, book.of(pod), view.resources)
@@ -223,7 +222,7 @@ def _waiting(view: AdmissionView) -> _Waiting:
 
 
 def _fits(request: DeviceRequest, pending: PendingContainer, view: AdmissionView) -> bool:
-    """Whether a request can be what a container asks whose pod is being admitted."""
+    """Whether a request can be for a container whose pod is being admitted."""
     handed, must = pending.handed_on(request.resource), request.must_include
     if pending.lacks.get(request.resource) != request.size or not pending.kept.isdisjoint(
         request.available
@@ -231,23 +230,23 @@ def _fits(request: DeviceRequest, pending: PendingContainer, view: AdmissionView
         return False
     if len(handed) >= request.size:
         return request.is_fixed and must <= handed
-    # Devices aligned to a NUMA node are fixed before we are asked, beside those handed on.
-    return handed <= must if view.decides_alone or request.is_fixed else handed == must
+    # Devices aligned to a NUMA node are fixed before the request, beside those handed on.
+    return handed <= must if view.kubelet_decides or request.is_fixed else handed == must
 
 
 def _fits_again(request: DeviceRequest, pending: PendingContainer, view: AdmissionView) -> bool:
-    """Whether a request can be what a container asks that starts again."""
+    """Whether a request can be for a container that restarts."""
     if pending.lacks.get(request.resource) != request.size or not pending.kept.isdisjoint(
         request.available
     ):
         return False
-    return view.decides_alone or request.must_include <= pending.handed_on(request.resource)
+    return view.kubelet_decides or request.must_include <= pending.handed_on(request.resource)
 
 
-def _has_strays(request: DeviceRequest, view: AdmissionView) -> bool:
-    """Whether we gave devices to nobody known, and nothing names them since.
+def _has_unknown_grants(request: DeviceRequest, view: AdmissionView) -> bool:
+    """Whether an unknown requester was granted devices that no holding names since.
 
-    An init container of the pod that asks may have them, so that it is further on than it seems.
+    An init container of the requesting pod may hold them, so that it is further on than it seems.
     """
     owners = {one: grant.uid for grant in view.grants for one in grant.ids}
     named = {one for holding in view.holdings for one in holding.ids}
@@ -255,8 +254,8 @@ def _has_strays(request: DeviceRequest, view: AdmissionView) -> bool:
     return any(uid is None and one not in named | free for one, uid in owners.items())
 
 
-def _further(request: DeviceRequest, pending: PendingContainer) -> list[PendingContainer]:
-    """The containers after this one that ask for as many."""
+def _later_containers(request: DeviceRequest, pending: PendingContainer) -> list[PendingContainer]:
+    """The later containers of the pod that request as many."""
     containers = pending.pod.containers
     return [
         replace(pending, container=one)
@@ -265,12 +264,12 @@ def _further(request: DeviceRequest, pending: PendingContainer) -> list[PendingC
     ]
 
 
-def _going_on(
+def _admission_in_progress(
     request: DeviceRequest, view: AdmissionView, waiting: _Waiting
 ) -> PendingContainer | None:
-    """The pod whose admission goes on, if that is certain."""
+    """The pod whose admission continues, if that is certain."""
     is_disturbed = any(_fits_again(request, pending, view) for pending in waiting.overdue)
-    if view.decides_alone or is_disturbed or not view.grants:
+    if view.kubelet_decides or is_disturbed or not view.grants:
         return None
     last = view.grants[-1].uid
     pending_containers = [
@@ -292,7 +291,7 @@ def _is_alive(pending: PendingContainer, request: DeviceRequest, view: Admission
     given = {
         one for grant in view.grants if grant.resource == request.resource for one in grant.ids
     }
-    return not (pending.kept & given).isdisjoint(view.steady - request.available)
+    return not (pending.kept & given).isdisjoint(view.always_healthy - request.available)
 
 
 def _identified(

@@ -1,25 +1,24 @@
 """Which devices a container gets: the answer to GetPreferredAllocation.
 
-What it answers: exactly `size` of the available ids, with all that must be included; or a refusal
-with its reason. It must never find out who asks (`plugin.allocation.pod_matching`), nor know how
-well devices are (`Supply.unhealthy` says). Deterministic: where all else is equal, the machine's
-order decides.
+The answer is exactly `size` of the available ids, with all that must be included; or a refusal with
+its reason. The requester is found elsewhere (`plugin.allocation.pod_matching`), and
+`Supply.unhealthy` says which devices are unhealthy. Deterministic: where all else is equal, the
+machine's order decides.
 
 Rules, first match decides (design of Coterie, section 5):
 
-1. What cannot be: too few devices that are well, or one that must be included and is not; more than
-   one part of shared devices where that is forbidden (failRequestsGreaterThanOne). Refused.
-2. The plan, where all its devices can be had and it still serves what the pod requires: a link may
-   have gone down since.
-3. Otherwise the best set by the core under the pod's policy; of a container that nobody knows, the
-   set that hurts others least. Devices planned for others that wait are left alone where that
-   leaves a set.
-4. What a pod *requires* is never silently lessened: a required affinity or NIC, or a minimum
-   bandwidth, that no set serves, or that nobody can tell of, is refused. A *preferred* pod gets a
-   lesser set and a note.
+1. Refused: not enough healthy devices, or one that must be included is unhealthy; more than one
+   replica of shared devices where that is forbidden (failRequestsGreaterThanOne).
+2. The plan, where all its devices are available and it still meets what the pod requires: a link
+   may have gone down since.
+3. Otherwise the core's best set under the pod's policy; for an unknown requester the set that costs
+   others least. Devices planned for other pending containers are spared where that leaves a set.
+4. What a pod *requires* is never silently reduced: a required affinity or NIC, or a minimum
+   bandwidth, that no set meets, or that is unknown, is refused. A *preferred* pod gets a lesser set
+   and a note.
 
-Where it can be one of several containers, the first plan that can be had is taken (a swap of equal
-plans serves all), else a set that serves all that any of them requires.
+Where several containers may be the requester, the first available plan is taken (a swap of equal
+plans suits all), else a set that meets the requirements of all of them.
 
 Devices without links between them, replicas of shared GPUs and MIG instances, are counted instead
 (`plugin.allocation.packing`): pods cannot require anything of two or more of them.
@@ -35,11 +34,11 @@ from plugin.allocation.best_set import (
     LEAST_HARM,
     BestSet,
     NoSet,
+    describe_requirement,
     find_best_set,
     knows,
     requires,
     serves,
-    told,
 )
 from plugin.allocation.packing import DevicePool, pack
 from plugin.allocation.pod_matching import Ambiguous, Identified
@@ -70,27 +69,27 @@ class AllocationBasis(Enum):
     PLANNED = "planned"
     """They are the plan's."""
     SWAPPED = "swapped"
-    """They are the plan of one of several containers that may be asking."""
+    """They are the plan of one of several possible requesters."""
     SUBSTITUTE = "substitute"
-    """The plan cannot be had; the best of what is there, by the pod's own policy."""
+    """The plan is not available; the best available set under the pod's policy."""
     BEST = "best"
-    """There is no plan; the best of what is there, by the pod's own policy."""
+    """There is no plan; the best available set under the pod's policy."""
     LEAST_HARM = "least-harm"
-    """Nobody knows who asks; what others need least."""
+    """The requester is unknown; the set that others need least."""
 
 
 class RefusalReason(Enum):
-    """Why there is no answer; constant sentences, for metrics too."""
+    """Why there is no answer; constant sentences."""
 
-    TOO_FEW = "too few available devices are well"
-    MUST_INCLUDE = "a device that must be included cannot be given"
-    ONE_ONLY = "a container may have one part of a shared device only"
-    REQUIRED = "what the pod requires cannot be had"
+    TOO_FEW = "not enough healthy devices"
+    MUST_INCLUDE = "a device that must be included is not available"
+    ONE_ONLY = "a container may request one replica of a shared device only"
+    REQUIRED = "no set of devices meets the pod's requirements"
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The answer, in the machine's order. `notes` say where it is less than wished for."""
+    """The answer, in the machine's order. `notes` name preferences that it does not meet."""
 
     ids: tuple[str, ...]
     why: AllocationBasis
@@ -99,13 +98,13 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class AllocationRefusal:
-    """There is none; the pod fails for good. `detail` says what was asked and found."""
+    """There is no answer, and the pod fails. `detail` names request and finding."""
 
     reason: RefusalReason
     detail: str
 
     def __str__(self) -> str:
-        """One sentence for people."""
+        """One sentence."""
         return f"{self.reason.value}: {self.detail}"
 
 
@@ -114,8 +113,8 @@ class Supply:
     """One resource of the node at this moment.
 
     `machine` is the machine type of a topology whose GPUs are the resource's devices (by uuid);
-    None where there is none. `unhealthy` are ids that are not to be given, whatever the kubelet
-    knows of them yet. `reserved` are those planned for others that wait. `busy_gpus` are uuids of
+    None where there is none. `unhealthy` are ids that must not be allocated, whatever the kubelet
+    knows of them yet. `reserved` are planned for other pending containers. `busy_gpus` are uuids of
     physical GPUs of which anything is held, of any resource.
     """
 
@@ -138,9 +137,9 @@ def choose_devices(
     if impossible is not None:
         return impossible
     candidates = _candidates(requester)
-    wishes = [_wish(one) for one in candidates]
-    policies = [policy for policy, _ in wishes] or [LEAST_HARM]
-    notes = [note for _, note in wishes if note]
+    parsed = [_policy_of(one) for one in candidates]
+    policies = [policy for policy, _ in parsed] or [LEAST_HARM]
+    notes = [note for _, note in parsed if note]
     for one in candidates:
         problem = _plan_problem(one, request, usable, supply=supply, policies=policies)
         if one.planned and not problem:
@@ -166,18 +165,18 @@ def _impossible(
 ) -> AllocationRefusal | None:
     is_shared = any(device.replica is not None for device in supply.resource.devices)
     if supply.is_one_only and is_shared and request.size > 1:
-        return AllocationRefusal(RefusalReason.ONE_ONLY, f"asked for {request.size}, expected 1")
+        return AllocationRefusal(RefusalReason.ONE_ONLY, f"requested {request.size}, expected 1")
     lost = sorted(request.must_include - usable)
     if lost:
         return AllocationRefusal(
-            RefusalReason.MUST_INCLUDE, f"{', '.join(lost)} is unwell or unknown"
+            RefusalReason.MUST_INCLUDE, f"{', '.join(lost)} is unhealthy or unknown"
         )
     if len(request.must_include) > request.size:
         detail = f"{len(request.must_include)} must be among {request.size}"
         return AllocationRefusal(RefusalReason.MUST_INCLUDE, detail)
     if len(usable) < request.size:
         return AllocationRefusal(
-            RefusalReason.TOO_FEW, f"asked for {request.size}, {len(usable)} are"
+            RefusalReason.TOO_FEW, f"requested {request.size}, available {len(usable)}"
         )
     return None
 
@@ -188,7 +187,7 @@ def _candidates(requester: Requester) -> tuple[Identified, ...]:
     return requester.candidates if isinstance(requester, Ambiguous) else ()
 
 
-def _wish(one: Identified) -> tuple[PlacementPolicy, str]:
+def _policy_of(one: Identified) -> tuple[PlacementPolicy, str]:
     """A pod's policy; the default, and why, where its annotations cannot be read."""
     try:
         return parse_policy(one.pod.annotations), ""
@@ -211,15 +210,15 @@ def _plan_problem(
     if not planned:
         return ""
     if missing:
-        return f"{missing} cannot be had"
+        return f"{missing} is not available"
     if len(planned) != request.size:
-        return f"it names {len(planned)} devices, the kubelet asks for {request.size}"
+        return f"it names {len(planned)} devices, the kubelet requests {request.size}"
     if others:
-        return f"the kubelet gives {others} in any case"
+        return f"the kubelet allocates {others} in any case"
     machine = _machine(supply, usable)
     if machine is None or all(serves(planned, policy, machine) for policy in policies):
         return ""
-    return "it no longer serves what is required"
+    return "it no longer meets what is required"
 
 
 def _name(one: Identified) -> str:
@@ -241,7 +240,9 @@ def _without_plan(
             machine, areas, must_include=request.must_include, size=request.size, policies=policies
         )
     if required:
-        return NoSet(f"{told(required[0])}: how these devices are connected is unknown")
+        return NoSet(
+            f"{describe_requirement(required[0])}: how these devices are connected is unknown"
+        )
     stock = DevicePool(
         devices=supply.resource.devices,
         usable=areas[0],
@@ -265,7 +266,7 @@ def _is_counted(resource: Resource) -> bool:
 
 
 def _held(request: DeviceRequest, supply: Supply) -> frozenset[str]:
-    """What others have of the resource: neither available nor unwell."""
+    """What others hold of the resource: neither available nor unhealthy."""
     known = {device.id for device in supply.resource.devices}
     return frozenset(known - request.available - supply.unhealthy)
 

@@ -56,13 +56,13 @@ class KubeletSnapshot:
 
     `devices` is None where PodResources was not asked or did not answer; `recorded` are what the
     kubelet's checkpoint says is held, with uids and of init containers too, and None where it
-    cannot be read. `trouble` says what is missing, and why.
+    cannot be read. `error` says what is missing, and why.
     """
 
     pods: tuple[NodePod, ...]
     devices: PodDevices | None
     recorded: tuple[HeldDevices, ...] | None = None
-    trouble: str = ""
+    error: str = ""
     number: int = 0
 
     @property
@@ -109,9 +109,9 @@ class KubeletView:
         until_s = asyncio.get_running_loop().time() + LOOK_S
         pods = await self._read_pods()
         may_ask = not self.gate.is_busy if with_devices is None else with_devices
-        devices, trouble = await self._read_devices(until_s) if may_ask else (None, "")
+        devices, error = await self._read_devices(until_s) if may_ask else (None, "")
         recorded, unread = await asyncio.to_thread(self._read_checkpoint, pods, devices)
-        told = "; ".join(one for one in (trouble, unread) if one)
+        told = "; ".join(one for one in (error, unread) if one)
         return KubeletSnapshot(pods, devices, recorded, told, number)
 
     async def still_held(self, holdings: Iterable[HeldDevices]) -> tuple[HeldDevices, ...]:

@@ -75,8 +75,8 @@ class Metrics:
         )
         self._identity_seconds = Histogram(
             "coterie_plugin_identity_lookup_duration_seconds",
-            "Time to find the container that a call is for. By how: blind and a share of ambiguous "
-            "are worth a look.",
+            "Time to find the container that a call is for. By how: unreachable, or a large share "
+            "of ambiguous, is worth a look.",
             ["how"],
             buckets=_SECONDS,
             registry=self.registry,
@@ -111,7 +111,7 @@ class Metrics:
             "node_write_failures",
             "Requests to the API server that failed: until one succeeds the extender plans with "
             "what it knew.",
-            "trouble",
+            "reason",
         )
         self._events = self._counter(
             "gpu_events",
@@ -139,8 +139,8 @@ class Metrics:
         for why in AllocationBasis:
             self._choices.labels(why.value)
         self._choices.labels("refused")
-        for trouble in WriteFailureReason:
-            self._failed_writes.labels(trouble.value)
+        for reason in WriteFailureReason:
+            self._failed_writes.labels(reason.value)
         self._failed_writes.labels("report")
         for kind in EventKind:
             for counts in ("true", "false"):
@@ -180,7 +180,7 @@ class Metrics:
         self._devices.labels(resource, "healthy").set(n_healthy)
         self._devices.labels(resource, "unhealthy").set(n_unhealthy)
 
-    def standing(self, change: RegistrationChange) -> None:
+    def registration_changed(self, change: RegistrationChange) -> None:
         """Take note of how a resource stands with the kubelet."""
         is_registered = change.phase is RegistrationPhase.REGISTERED
         self._registered.labels(change.resource).set(is_registered)
@@ -193,7 +193,7 @@ class Metrics:
 
     def write_failed(self, fault: WriteFailure) -> None:
         """Take note of a request to the API server that failed."""
-        self._failed_writes.labels(fault.trouble.value).inc()
+        self._failed_writes.labels(fault.reason.value).inc()
 
     def unpublished(self) -> None:
         """Take note of a report that no Node could carry."""

@@ -80,7 +80,7 @@ class Telemetry:
 
     def registration_changed(self, change: RegistrationChange) -> None:
         """Log and count a change of a resource's registration."""
-        self._metrics.standing(change)
+        self._metrics.registration_changed(change)
         is_fault = change.phase in {RegistrationPhase.FAILED, RegistrationPhase.LOST}
         (self.log.warning if is_fault else self.log.info)(
             logkeys.REGISTRATION,
@@ -161,7 +161,7 @@ class Telemetry:
         self._metrics.write_failed(event)
         self.log.warning(
             logkeys.NODE_WRITE_FAILED,
-            trouble=event.trouble.value,
+            reason=event.reason.value,
             detail=str(event.error),
             delay_s=round(event.delay_s, 3),
         )

@@ -111,20 +111,20 @@ def reserved_ids(
     pending_containers: Iterable[PendingContainer],
     *,
     node: str,
-    asker: tuple[str, PodContainer] | None = None,
+    own: tuple[str, PodContainer] | None = None,
 ) -> frozenset[str]:
     """Devices planned for pending containers other than the requesting one.
 
-    `pending_containers` belong to pods that are not admitted yet; `asker` is a pod's uid and its
+    `pending_containers` belong to pods that are not admitted yet; `own` is a pod's uid and its
     container. An init container may use what its own pod's later containers get, so nothing of its
     own pod is reserved from it.
     """
     reserved: set[str] = set()
     for pending in pending_containers:
         waiting = pending.pod.containers[pending.pod.containers.index(pending.container) :]
-        if asker is not None and pending.pod.uid == asker[0]:
-            is_init = asker[1].role is ContainerRole.INIT
-            waiting = () if is_init else tuple(one for one in waiting if one != asker[1])
+        if own is not None and pending.pod.uid == own[0]:
+            is_init = own[1].role is ContainerRole.INIT
+            waiting = () if is_init else tuple(one for one in waiting if one != own[1])
         for container in waiting:
             for resource in container.devices:
                 reserved.update(

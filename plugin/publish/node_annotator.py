@@ -90,7 +90,7 @@ class WriteFailureReason(Enum):
     """The Node is not there: the kubelet creates it when it registers."""
     REFUSED = "refused"
     """Somebody has to change something: rights, a policy, a size."""
-    TRANSIENT = "passing"
+    TRANSIENT = "transient"
     """A later try may work."""
 
 
@@ -98,7 +98,7 @@ class WriteFailureReason(Enum):
 class WriteFailure:
     """A request that failed; `delay_s` until the next."""
 
-    trouble: WriteFailureReason
+    reason: WriteFailureReason
     error: KubeError
     delay_s: float
 
@@ -266,19 +266,19 @@ class Publisher:
 
     async def _fail(self, error: KubeError) -> None:
         self.n_failed += 1
-        trouble = _trouble(error)
-        if trouble is WriteFailureReason.REFUSED:
+        reason = _failure_reason(error)
+        if reason is WriteFailureReason.REFUSED:
             delay_s = self._refusals.next_s()
         else:
             asked_s = error.retry_after_s
             if asked_s is not None:
                 asked_s = min(asked_s, self._pace.max_retry_after_s)
             delay_s = self._backoff.next_s(asked_s=asked_s)
-        self._tools.emit(WriteFailure(trouble, error, delay_s))
+        self._tools.emit(WriteFailure(reason, error, delay_s))
         await self._tools.sleep(delay_s)
 
 
-def _trouble(error: KubeError) -> WriteFailureReason:
+def _failure_reason(error: KubeError) -> WriteFailureReason:
     if isinstance(error, NotFound):
         return WriteFailureReason.ABSENT
     if error.is_transient or isinstance(error, Conflict):

@@ -124,8 +124,8 @@ class ReportLoop:
             self._emit(KubeletRead(str(error)))
             return False
         self._state.see(snapshot, since=since)
-        self._emit(KubeletRead(snapshot.trouble))
-        return not snapshot.trouble
+        self._emit(KubeletRead(snapshot.error))
+        return not snapshot.error
 
     async def run(self) -> None:
         """Look and report until cancelled; the first time at once."""

@@ -64,9 +64,7 @@ def test_every_difference_has_its_advice(kind):
         pytest.param("outcome", {one.value for one in CallOutcome}, id="outcome"),
         pytest.param("how", {one.value for one in IdentifiedBy}, id="how"),
         pytest.param("why", {*(one.value for one in AllocationBasis), "refused"}, id="why"),
-        pytest.param(
-            "trouble", {*(one.value for one in WriteFailureReason), "report"}, id="trouble"
-        ),
+        pytest.param("reason", {*(one.value for one in WriteFailureReason), "report"}, id="reason"),
     ],
 )
 def test_every_label_value_is_explained(label: str, values: set[str]):

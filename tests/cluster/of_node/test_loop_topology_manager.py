@@ -119,7 +119,7 @@ def test_what_the_kubelet_gives_twice_is_refused_by_the_agent(stage):
     assert is_running(pods.until("has-it", is_settled))
     pod = run("too", 4)
     assert pod["status"].get("reason") == "UnexpectedAdmissionError", pod["status"]
-    assert "the kubelet gives devices away twice" in pod["status"]["message"]
+    assert "the kubelet allocated devices twice" in pod["status"]["message"]
     assert "belongs to container main of default/has-it" in pod["status"]["message"]
     assert is_running(run("next", 4))
     held = [one for (name, _), one in holders(node).items() if name in {"has-it", "next"}]

@@ -368,7 +368,9 @@ def test_a_required_pod_whose_set_is_gone_fails_with_the_reason(root):
             await node.kubelet.until_listed(GPU, 2)
             required = {pod_keys.POLICY: "required", pod_keys.AFFINITY: "switch"}
             pod = node_pod("a", app("main", 2), plan={"main": node.ids[:2]}, annotations=required)
-            with pytest.raises(AdmissionError, match="what the pod requires cannot be had"):
+            with pytest.raises(
+                AdmissionError, match="no set of devices meets the pod's requirements"
+            ):
                 await node.kubelet.admit(pod)
             assert node.metric('coterie_plugin_choices_total{why="refused"} 1.0')
 
@@ -441,7 +443,7 @@ def test_without_the_kubelets_list_pods_get_what_hurts_least(root):
             got = await node.kubelet.admit(node_pod("a", app("main", 2), plan={"main": planned}))
             assert len(given(got)) == 2
             assert node.metric(
-                'coterie_plugin_identity_lookup_duration_seconds_count{how="blind"} 1.0'
+                'coterie_plugin_identity_lookup_duration_seconds_count{how="unreachable"} 1.0'
             )
             told = node.log.of("kubelet_unreachable")
             assert len(told) == 1

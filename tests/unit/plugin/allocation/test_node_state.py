@@ -62,8 +62,8 @@ def test_numa_nodes_are_told_where_the_kubelet_aligns(policy, is_told):
     known = state()
     if policy is not None:
         known.topology_manager = TopologyManagerSettings(policy, TopologyManagerScope.CONTAINER)
-    assert known.tells_numa_nodes is is_told
-    assert known.view(is_fresh=True).decides_alone is is_told
+    assert known.lists_numa_nodes is is_told
+    assert known.view(is_fresh=True).kubelet_decides is is_told
 
 
 # --- Looks -----------------------------------------------------------------------------------
@@ -93,12 +93,12 @@ def test_a_look_without_devices_keeps_those_that_are_known():
     known.see(snapshot(A, holdings=held))
     assert known.knows_holdings
     again = replace(A, uid="uid-another")
-    known.see(KubeletSnapshot((A, B), None, trouble="PodResources is silent"))
+    known.see(KubeletSnapshot((A, B), None, error="PodResources is silent"))
     assert known.pods == (A, B)
     assert known.holdings == (holding(A, "main", "GPU-0"),)
     assert known.active is None
     assert not known.knows_holdings
-    known.see(KubeletSnapshot((again, B), None, trouble="PodResources is silent"))
+    known.see(KubeletSnapshot((again, B), None, error="PodResources is silent"))
     assert not known.holdings
 
 
@@ -108,8 +108,8 @@ def test_the_kubelets_record_stands_in_for_pod_resources():
     known.see(KubeletSnapshot((A,), None, (holding(A, "main", "GPU-0"),), "PodResources is silent"))
     assert known.knows_holdings
     assert known.holdings == (holding(A, "main", "GPU-0"),)
-    told = [holding(A, "main", "GPU-0", has_uid=False)]
-    known.see(snapshot(A, holdings=told, recorded=[holding(A, "main", "GPU-0")]))
+    describe_requirement = [holding(A, "main", "GPU-0", has_uid=False)]
+    known.see(snapshot(A, holdings=describe_requirement, recorded=[holding(A, "main", "GPU-0")]))
     assert known.holdings == (holding(A, "main", "GPU-0"),)
 
 
@@ -126,19 +126,19 @@ def test_a_look_that_began_earlier_changes_nothing():
 def test_what_is_given_again_came_back_meanwhile():
     """Else grants would pile up where the kubelet cannot be looked at."""
     known = state()
-    known.gave(GPU, ["GPU-0", "GPU-1"], requester(A))
-    known.gave(GPU, ["GPU-1"], NOBODY)
-    known.gave(GPU, ["GPU-1"], NOBODY)
+    known.record_grant(GPU, ["GPU-0", "GPU-1"], requester(A))
+    known.record_grant(GPU, ["GPU-1"], NOBODY)
+    known.record_grant(GPU, ["GPU-1"], NOBODY)
     assert [one.ids for one in known.grants] == [("GPU-1",)]
-    known.gave(GPU, ["GPU-2"], requester(A))
-    known.gave(GPU, ["GPU-2", "GPU-3"], requester(A))
+    known.record_grant(GPU, ["GPU-2"], requester(A))
+    known.record_grant(GPU, ["GPU-2", "GPU-3"], requester(A))
     assert [one.ids for one in known.grants][1:] == [("GPU-2",), ("GPU-2", "GPU-3")]
 
 
 def test_refused_pods_are_forgotten_when_they_are_gone():
     """A Job whose pods fail in a loop makes many."""
     known = state()
-    known.refuse(requester(A))
+    known.record_refusal(requester(A))
     known.see(snapshot(A))
     assert known.view(is_fresh=True).refused == {"uid-a"}
     known.see(snapshot(B))
@@ -177,12 +177,12 @@ def test_only_a_fresh_view_tells_who_is_active():
 def test_what_a_pod_was_given_is_known_until_it_is_gone():
     """PodResources leaves init containers out: only we know what they have."""
     known = state()
-    known.gave(GPU, ["GPU-1", "GPU-0"], requester(A))
+    known.record_grant(GPU, ["GPU-1", "GPU-0"], requester(A))
     (grant,) = known.view(is_fresh=True).grants
     assert grant == holding(A, "main", "GPU-0", "GPU-1")
     known.see(snapshot(A, B))
     assert known.view(is_fresh=True).grants == (grant,)
-    known.see(KubeletSnapshot((B,), None, trouble="PodResources is silent"))
+    known.see(KubeletSnapshot((B,), None, error="PodResources is silent"))
     assert known.view(is_fresh=True).grants == (grant,)
     known.see(snapshot(B))
     assert not known.view(is_fresh=True).grants
@@ -192,7 +192,7 @@ def test_a_look_that_began_before_a_grant_does_not_end_it():
     """A look for the report may still be under way when a pod is admitted that it has not seen."""
     known = state()
     before = known.grants
-    known.gave(GPU, ["GPU-0"], requester(A))
+    known.record_grant(GPU, ["GPU-0"], requester(A))
     known.see(snapshot(B), since=before)
     assert known.grants == (holding(A, "main", "GPU-0"),)
     known.see(snapshot(B), since=known.grants)
@@ -202,7 +202,7 @@ def test_a_look_that_began_before_a_grant_does_not_end_it():
 def test_what_nobody_was_given_is_known_until_somebody_holds_it():
     """Then PodResources says whose it is."""
     known = state()
-    known.gave(GPU, ["GPU-0", "GPU-1"], NOBODY)
+    known.record_grant(GPU, ["GPU-0", "GPU-1"], NOBODY)
     (grant,) = known.view(is_fresh=True).grants
     assert (grant.uid, grant.namespace, grant.name, grant.container) == (None, "", "", "")
     known.see(snapshot(A, holdings=[holding(A, "main", "GPU-0", has_uid=False)]))
@@ -214,7 +214,7 @@ def test_what_nobody_was_given_is_known_until_somebody_holds_it():
 def test_an_answer_is_expected_back_once_in_any_order():
     """The kubelet takes what it was told, in random order, and asks anew for the next container."""
     known = state()
-    known.expect(GPU, ("GPU-0", "GPU-1"), requester(A))
+    known.expect_allocate(GPU, ("GPU-0", "GPU-1"), requester(A))
     assert known.expected(GPU, ("GPU-1", "GPU-0")) == requester(A)
     assert known.expected(GPU, ("GPU-1", "GPU-0")) is None
 
@@ -222,8 +222,8 @@ def test_an_answer_is_expected_back_once_in_any_order():
 def test_an_allocate_makes_other_expectations_of_its_resource_stale():
     """The kubelet asks and takes one container after another; other resources are other calls."""
     known = state()
-    known.expect(GPU, ("GPU-0",), requester(A))
-    known.expect(MIG, ("M0-0",), requester(B))
+    known.expect_allocate(GPU, ("GPU-0",), requester(A))
+    known.expect_allocate(MIG, ("M0-0",), requester(B))
     assert known.expected(GPU, ("GPU-3",)) is None
     assert known.expected(GPU, ("GPU-0",)) is None
     assert known.expected(MIG, ("M0-0",)) == requester(B)
@@ -232,9 +232,9 @@ def test_an_allocate_makes_other_expectations_of_its_resource_stale():
 def test_a_pod_that_got_an_error_is_passed_over():
     """It is over for good; where nobody knows whose error it was, nobody is."""
     known = state()
-    known.refuse(requester(A))
-    known.refuse(NOBODY)
-    known.refuse(Ambiguous((requester(B),)))
+    known.record_refusal(requester(A))
+    known.record_refusal(NOBODY)
+    known.record_refusal(Ambiguous((requester(B),)))
     assert known.view(is_fresh=True).refused == {"uid-a"}
 
 
@@ -242,42 +242,40 @@ def test_a_registration_begins_a_new_page():
     """What was given before belongs to a kubelet that has forgotten it or knows it better."""
     known = state()
     known.see(snapshot(A))
-    known.gave(GPU, ["GPU-0"], requester(A))
-    known.expect(GPU, ("GPU-1",), requester(A))
-    known.refuse(requester(B))
-    assert known.view(is_fresh=True).settled == frozenset()
+    known.record_grant(GPU, ["GPU-0"], requester(A))
+    known.expect_allocate(GPU, ("GPU-1",), requester(A))
+    known.record_refusal(requester(B))
+    assert known.view(is_fresh=True).preexisting == frozenset()
     known.begin_registration()
     view = known.view(is_fresh=True)
     assert view.grants == ()
     assert view.refused == frozenset()
-    assert view.settled == {"uid-a"}
+    assert view.preexisting == {"uid-a"}
     assert known.expected(GPU, ("GPU-1",)) is None
 
 
 def test_steady_devices_were_well_ever_since_the_registration():
     """The kubelet may have missed that a device came back, so that it proves nothing."""
     known = state()
-    known.see_unhealthy({"GPU-0": "XID 79", "GPU-1": "lost"})
-    known.see_unhealthy({"GPU-1": "lost"})
-    assert known.view(is_fresh=True).steady == {"GPU-2", "GPU-3"}
+    known.set_unhealthy({"GPU-0": "XID 79", "GPU-1": "lost"})
+    known.set_unhealthy({"GPU-1": "lost"})
+    assert known.view(is_fresh=True).always_healthy == {"GPU-2", "GPU-3"}
     known.begin_registration()
-    assert known.view(is_fresh=True).steady == {"GPU-0", "GPU-2", "GPU-3"}
+    assert known.view(is_fresh=True).always_healthy == {"GPU-0", "GPU-2", "GPU-3"}
 
 
 # --- Supply ----------------------------------------------------------------------------------
 
 
-def supply(
-    known: NodeState, asked: DeviceRequest | None = None, asker: Requester = NOBODY, place=0
-):
+def supply(known: NodeState, asked: DeviceRequest | None = None, own: Requester = NOBODY, place=0):
     """What can be given of a resource."""
-    return known.supply(known.stock.inventory.resources[place], asker, asked or request())
+    return known.supply(known.stock.inventory.resources[place], own, asked or request())
 
 
 def test_bad_devices_are_no_supply():
     """The kubelet may not have heard yet."""
     known = state()
-    known.see_unhealthy({"GPU-0": "XID 79"})
+    known.set_unhealthy({"GPU-0": "XID 79"})
     assert supply(known).unhealthy == {"GPU-0"}
 
 
@@ -286,15 +284,15 @@ def test_what_is_planned_for_others_is_reserved():
     known = state()
     known.see(snapshot(A, B))
     assert supply(known).reserved == {"GPU-0", "GPU-1", "GPU-2"}
-    assert supply(known, asker=requester(A)).reserved == {"GPU-2"}
+    assert supply(known, own=requester(A)).reserved == {"GPU-2"}
 
 
 def test_gpus_are_busy_by_what_is_held_or_was_given():
     """Of any resource; what the kubelet calls available is free, whatever we remember."""
     known = state(replicas(2, "G0", "G1"), instances(1, 1, 1, 1))
     known.see(snapshot(A, B, holdings=[holding(A, "main", "G0::0", has_uid=False)]))
-    known.gave(MIG, ["M2-0"], requester(B))
-    known.gave(MIG, ["M3-0"], requester(B))
+    known.record_grant(MIG, ["M2-0"], requester(B))
+    known.record_grant(MIG, ["M3-0"], requester(B))
     assert supply(known, request("G1::0 M3-0")).busy_gpus == {"G0", "G2"}
 
 
@@ -320,8 +318,8 @@ def test_others_hold_what_was_seen_or_given_and_is_asked_for():
     """One's own is handed on, and what nobody known was given is nobody's."""
     known = state()
     known.see(snapshot(A, B, holdings=[holding(A, "main", "GPU-0", "GPU-1", has_uid=False)]))
-    known.gave(GPU, ["GPU-2"], requester(B))
-    known.gave(GPU, ["GPU-3"], UnknownRequester("nobody knows"))
+    known.record_grant(GPU, ["GPU-2"], requester(B))
+    known.record_grant(GPU, ["GPU-3"], UnknownRequester("nobody knows"))
     every = ["GPU-1", "GPU-2", "GPU-3"]
     seen, given = holding(A, "main", "GPU-1"), holding(B, "main", "GPU-2")
     assert known.held_by_others(GPU, every, UnknownRequester("")) == (seen, given)

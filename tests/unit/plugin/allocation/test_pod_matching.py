@@ -153,7 +153,7 @@ STARTED = node_pod("started", app("main", 2), is_started=True, phase="Running")
             [PAIR, TWIN],
             request("abcd", 2),
             {
-                "settled": frozenset({"uid-pair"}),
+                "preexisting": frozenset({"uid-pair"}),
                 "active": frozenset({("default", "twin"), ("default", "pair")}),
             },
             ("twin", "main"),
@@ -209,7 +209,7 @@ STARTED = node_pod("started", app("main", 2), is_started=True, phase="Running")
             request("bcdefgh", 4, "bc"),
             {
                 "grants": (holding(STAGES, "prepare", "a", "b"), holding(STAGES, "log", "a")),
-                "decides_alone": True,
+                "kubelet_decides": True,
             },
             ("stages", "train"),
             id="aligned devices beside those handed on",
@@ -268,14 +268,14 @@ HANDING_ON = node_pod("on", init("one", 2), app("two", 3))
         pytest.param(
             GOING_ON,
             request("cdef", 2),
-            {"steady": letters("cdef")},
+            {"always_healthy": letters("cdef")},
             None,
             id="missing may mean unwell",
         ),
         pytest.param(
             GOING_ON,
             request("cdef", 2),
-            {"decides_alone": True},
+            {"kubelet_decides": True},
             None,
             id="not all that is free shows",
         ),
@@ -307,13 +307,13 @@ HANDING_ON = node_pod("on", init("one", 2), app("two", 3))
 def test_an_admission_that_goes_on_needs_no_list(pod, asked, known, expected):
     """Containers of one pod follow each other: the second one costs no reading of the list."""
     grants = (holding(PAIR, "main", "x"), holding(pod, "one", "a", "b"))
-    known = {"grants": grants, "steady": letters("abcdefgh"), **known}
+    known = {"grants": grants, "always_healthy": letters("abcdefgh"), **known}
     assert requester(identify(asked, view(pod, PAIR, is_fresh=False, **known))) == expected
 
 
 def test_a_running_pod_that_lacks_as_many_disturbs_an_admission_that_goes_on():
     """Its container may start again at any moment, between two containers of another pod."""
-    known = {"grants": (holding(GOING_ON, "one", "a", "b"),), "steady": letters("abcd")}
+    known = {"grants": (holding(GOING_ON, "one", "a", "b"),), "always_healthy": letters("abcd")}
     assert (
         requester(identify(request("cd", 2), view(GOING_ON, is_fresh=False, **known))) is not None
     )
@@ -335,7 +335,7 @@ def test_devices_that_nobody_could_put_down_make_a_single_candidate_uncertain():
     assert requester(identify(request("xyab", 4, "xy"), view(pod, **active))) is None
     assert requester(identify(request("xyab", 3, "xy"), view(pod, PAIR, **known))) is None
     aligned = node_pod("p", init("first", 2), app("main", 2), app("more", 2))
-    alone = {**active, "decides_alone": True}
+    alone = {**active, "kubelet_decides": True}
     assert requester(identify(request("xabc", 3, "xa"), view(pod, **alone))) == ("p", "main")
     assert requester(identify(request("xabc", 2, "xa"), view(aligned, **alone))) == ["p", "p", "p"]
     assert requester(identify(request("xabc", 4, "xa"), view(aligned, **alone))) is None
@@ -348,9 +348,9 @@ def test_devices_that_nobody_could_put_down_make_a_single_candidate_uncertain():
 
 def test_what_others_wait_for_is_reserved():
     """Not what the asker itself is to get, what pods have got, or what ended pods were to get."""
-    asker = node_pod("asker", app("one", 1), app("two", 1), plan={"one": "x", "two": "y"})
+    own = node_pod("asker", app("one", 1), app("two", 1), plan={"one": "x", "two": "y"})
     over = node_pod("over", app("main", 1), plan={"main": "z"}, phase="Failed")
-    known = view(asker, PAIR, QUAD, over, grants=(holding(QUAD, "main", *"efgh"),))
+    known = view(own, PAIR, QUAD, over, grants=(holding(QUAD, "main", *"efgh"),))
     identity = identify(request("xyabc", 1), known)
     assert requester(identity) == ("asker", "one")
     assert reserved_for_others(identity, known) == letters("yab")
@@ -377,8 +377,8 @@ class Prober:
     pods: tuple[NodePod, ...] = ()
     grants: list[HeldDevices] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)
-    settled: frozenset[str] = frozenset()
-    steady: set[str] = field(default_factory=set)
+    preexisting: frozenset[str] = frozenset()
+    always_healthy: set[str] = field(default_factory=set)
     refuses: bool = False
     answered: tuple[frozenset[str], Requester] | None = None
     seen: list[str] = field(default_factory=list)
@@ -425,7 +425,7 @@ class Prober:
                 holdings=self.kubelet.pod_resources() + self.checkpoint(),
             )
             uid = self.kubelet.asked_for[0]
-            is_admission = uid not in self.settled and not self.kubelet.pods[uid].is_started
+            is_admission = uid not in self.preexisting and not self.kubelet.pods[uid].is_started
             if is_admission and all(one.uid is not None for one in self.grants):
                 assert isinstance(identity, Identified), "a pod under admission is always known"
         return identity
@@ -445,9 +445,9 @@ class Prober:
                 self.pods,
                 grants=tuple(self.grants),
                 refused=frozenset(self.refused),
-                settled=self.settled,
-                decides_alone=self.kubelet.aligns,
-                steady=frozenset(self.steady),
+                preexisting=self.preexisting,
+                kubelet_decides=self.kubelet.aligns,
+                always_healthy=frozenset(self.always_healthy),
                 **known,
             ),
         )
@@ -461,8 +461,8 @@ class Prober:
     def register(self) -> None:
         """Come (again): what was known is forgotten, and the kubelet's list is settled."""
         self.pods, self.grants, self.refused = (), [], set()
-        self.settled = frozenset(self.kubelet.pods)
-        self.steady = set().union(*self.kubelet.healthy.values())
+        self.preexisting = frozenset(self.kubelet.pods)
+        self.always_healthy = set().union(*self.kubelet.healthy.values())
         self.kubelet.is_registered = True
 
 
@@ -524,11 +524,11 @@ def run_steps(chance, aligns, knows_active, reads_checkpoint, steps) -> Prober:
         elif what in {"unwell", "well"}:
             one = chance.choice("abcdefgh")
             (healthy[GPU].discard if what == "unwell" else healthy[GPU].add)(one)
-            prober.steady.discard(one)
+            prober.always_healthy.discard(one)
         elif what == "register":
             prober.register()
         elif what == "unregister":
-            kubelet.is_registered = bool(prober.settled or prober.grants)
+            kubelet.is_registered = bool(prober.preexisting or prober.grants)
         elif what == "sync all":
             for uid in uids:
                 kubelet.sync(uid)

@@ -19,7 +19,7 @@ from plugin.allocation import (
     UnknownRequester,
     choose_devices,
 )
-from plugin.allocation.best_set import LEAST_HARM, knows, requires, serves, told
+from plugin.allocation.best_set import LEAST_HARM, describe_requirement, knows, requires, serves
 from plugin.allocation.preferred_allocation import AllocationBasis, RefusalReason, Supply
 from plugin.machine import Device, Resource, SharedPolicy
 from tests.examples import up_to
@@ -58,7 +58,7 @@ def request(available: str, size: int, must: str = "") -> DeviceRequest:
     return DeviceRequest(GPU, frozenset(available), frozenset(must), size)
 
 
-def asker(planned: str = "", annotations: dict[str, str] | None = None) -> Identified:
+def own(planned: str = "", annotations: dict[str, str] | None = None) -> Identified:
     """A pod that is known, with its plan."""
     container = app("main", 2)
     pod = node_pod("p", container, annotations=annotations or {})
@@ -89,35 +89,33 @@ def refusal(asked: DeviceRequest, requester: Requester, supply: Supply) -> Alloc
 @pytest.mark.parametrize(
     ("asked", "requester", "expected"),
     [
-        pytest.param(
-            request("abcdefgh", 2), asker("fc"), ("cf", AllocationBasis.PLANNED), id="plan"
-        ),
+        pytest.param(request("abcdefgh", 2), own("fc"), ("cf", AllocationBasis.PLANNED), id="plan"),
         pytest.param(
             request("abcdefgh", 2, "c"),
-            asker("cf"),
+            own("cf"),
             ("cf", AllocationBasis.PLANNED),
             id="plan holds it",
         ),
         pytest.param(
             request("abdefgh", 2),
-            asker("cd"),
+            own("cd"),
             ("ab", AllocationBasis.SUBSTITUTE),
             id="a device is taken",
         ),
         pytest.param(
             request("abcdefgh", 2, "e"),
-            asker("cd"),
+            own("cd"),
             ("ef", AllocationBasis.SUBSTITUTE),
             id="another must be",
         ),
         pytest.param(
             request("abcdefgh", 2),
-            asker("cde"),
+            own("cde"),
             ("ab", AllocationBasis.SUBSTITUTE),
             id="plan of another size",
         ),
         pytest.param(
-            request("bcd", 2), asker(), ("cd", AllocationBasis.BEST), id="no plan: the best"
+            request("bcd", 2), own(), ("cd", AllocationBasis.BEST), id="no plan: the best"
         ),
         pytest.param(
             request("abce", 2),
@@ -126,41 +124,41 @@ def refusal(asked: DeviceRequest, requester: Requester, supply: Supply) -> Alloc
             id="nobody: pairs stay whole",
         ),
         pytest.param(
-            request("bcd", 1), asker(), ("b", AllocationBasis.BEST), id="one GPU: pairs stay whole"
+            request("bcd", 1), own(), ("b", AllocationBasis.BEST), id="one GPU: pairs stay whole"
         ),
         pytest.param(
             request("ace", 2),
-            asker("", REQUIRED),
+            own("", REQUIRED),
             RefusalReason.REQUIRED,
             id="required: no such set",
         ),
         pytest.param(
             request("aceghd", 2),
-            asker("ab", REQUIRED),
+            own("ab", REQUIRED),
             ("cd", AllocationBasis.SUBSTITUTE),
             id="required: another",
         ),
         pytest.param(
             request("abceg", 2),
-            asker("ac", REQUIRED),
+            own("ac", REQUIRED),
             ("ab", AllocationBasis.SUBSTITUTE),
             id="plan without link",
         ),
         pytest.param(
             request("a", 1),
-            asker("", REQUIRED),
+            own("", REQUIRED),
             ("a", AllocationBasis.BEST),
             id="one always satisfies",
         ),
-        pytest.param(request("ab", 3), asker(), RefusalReason.TOO_FEW, id="too few"),
-        pytest.param(request("abX", 3), asker(), RefusalReason.TOO_FEW, id="a device nobody knows"),
+        pytest.param(request("ab", 3), own(), RefusalReason.TOO_FEW, id="too few"),
+        pytest.param(request("abX", 3), own(), RefusalReason.TOO_FEW, id="a device nobody knows"),
         pytest.param(
             request("abX", 1, "X"),
-            asker(),
+            own(),
             RefusalReason.MUST_INCLUDE,
             id="and it must be included",
         ),
-        pytest.param(request("abc", 1, "ab"), asker(), RefusalReason.MUST_INCLUDE, id="two of one"),
+        pytest.param(request("abc", 1, "ab"), own(), RefusalReason.MUST_INCLUDE, id="two of one"),
     ],
 )
 def test_rules(asked, requester, expected):
@@ -170,36 +168,36 @@ def test_rules(asked, requester, expected):
 
 def test_a_wish_that_cannot_be_had_is_noted():
     """A preferred pod gets the next best, and a report says so."""
-    answer = choice(request("ace", 2), asker("ab", {AFFINITY: "nvlink"}), SUPPLY)
+    answer = choice(request("ace", 2), own("ab", {AFFINITY: "nvlink"}), SUPPLY)
     assert answer.notes == (
-        "plan of default/p container main cannot be kept: b cannot be had",
+        "plan of default/p container main cannot be kept: b is not available",
         "no free set has affinity nvlink",
     )
-    answer = choice(request("ab", 2), asker("", {"coterie.gpu/nic": "preferred"}), SUPPLY)
+    answer = choice(request("ab", 2), own("", {"coterie.gpu/nic": "preferred"}), SUPPLY)
     assert answer.notes == ("no free set has an RDMA NIC within PXB",)
 
 
 @pytest.mark.parametrize(
     ("planned", "must", "told_as"),
     [
-        ("xy", "", "x, y cannot be had"),
-        ("abc", "", "it names 3 devices, the kubelet asks for 2"),
-        ("ab", "c", "the kubelet gives c in any case"),
-        ("ac", "", "it no longer serves what is required"),
+        ("xy", "", "x, y is not available"),
+        ("abc", "", "it names 3 devices, the kubelet requests 2"),
+        ("ab", "c", "the kubelet allocates c in any case"),
+        ("ac", "", "it no longer meets what is required"),
     ],
 )
 def test_why_a_plan_is_not_kept_is_told(planned, must, told_as):
     """The extender's promise was broken: people want to know by what."""
-    answer = choice(request("abcdefgh", 2, must), asker(planned, REQUIRED), SUPPLY)
+    answer = choice(request("abcdefgh", 2, must), own(planned, REQUIRED), SUPPLY)
     assert answer.notes == (f"plan of default/p container main cannot be kept: {told_as}",)
 
 
 def test_a_refusal_says_what_was_required_and_what_became_of_the_plan():
     """The message ends in the pod's status, where the user reads it."""
-    answer = choose_devices(request("ace", 2), asker("ab", REQUIRED), SUPPLY)
+    answer = choose_devices(request("ace", 2), own("ab", REQUIRED), SUPPLY)
     assert str(answer) == (
-        "what the pod requires cannot be had: affinity nvlink: no free GPU set has the required "
-        "affinity; plan of default/p container main cannot be kept: b cannot be had"
+        "no set of devices meets the pod's requirements: affinity nvlink: no free GPU set has the "
+        "required affinity; plan of default/p container main cannot be kept: b is not available"
     )
 
 
@@ -216,14 +214,14 @@ def test_a_refusal_says_what_was_required_and_what_became_of_the_plan():
 )
 def test_conditions_are_never_lessened(annotations, reason):
     """A NIC that is required and a minimum bandwidth are conditions, whatever the policy."""
-    answer = refusal(request("abcdefgh", 2), asker("", annotations), SUPPLY)
+    answer = refusal(request("abcdefgh", 2), own("", annotations), SUPPLY)
     assert got(answer) is RefusalReason.REQUIRED
     assert answer.detail.startswith(reason)
 
 
 def test_annotations_that_cannot_be_read_count_as_none():
     """The kubelet has admitted the pod: an error now would fail it for good."""
-    answer = choice(request("bcd", 2), asker("", {AFFINITY: "nvlnk"}), SUPPLY)
+    answer = choice(request("bcd", 2), own("", {AFFINITY: "nvlnk"}), SUPPLY)
     assert got(answer) == ("cd", AllocationBasis.BEST)
     assert "placed by default: annotation coterie.gpu/affinity is 'nvlnk'" in answer.notes[0]
 
@@ -231,13 +229,13 @@ def test_annotations_that_cannot_be_read_count_as_none():
 def test_a_device_that_is_unwell_is_not_given_though_the_kubelet_offers_it():
     """The list that says so may still be on its way to the kubelet."""
     unwell = replace(SUPPLY, unhealthy=frozenset("c"))
-    assert got(choose_devices(request("abcd", 2), asker("cd"), unwell)) == (
+    assert got(choose_devices(request("abcd", 2), own("cd"), unwell)) == (
         "ab",
         AllocationBasis.SUBSTITUTE,
     )
-    assert got(choose_devices(request("cd", 2), asker("cd"), unwell)) is RefusalReason.TOO_FEW
+    assert got(choose_devices(request("cd", 2), own("cd"), unwell)) is RefusalReason.TOO_FEW
     assert (
-        got(choose_devices(request("abcd", 2, "c"), asker("cd"), unwell))
+        got(choose_devices(request("abcd", 2, "c"), own("cd"), unwell))
         is RefusalReason.MUST_INCLUDE
     )
 
@@ -245,20 +243,20 @@ def test_a_device_that_is_unwell_is_not_given_though_the_kubelet_offers_it():
 def test_what_others_wait_for_is_left_to_them_where_there_is_something_else():
     """A pod without a plan takes the worse set rather than another pod's planned one."""
     reserved = replace(SUPPLY, reserved=frozenset("ab"))
-    assert got(choose_devices(request("abcd", 2), asker(), reserved)) == (
+    assert got(choose_devices(request("abcd", 2), own(), reserved)) == (
         "cd",
         AllocationBasis.BEST,
     )
-    assert got(choose_devices(request("abce", 2), asker(), reserved)) == (
+    assert got(choose_devices(request("abce", 2), own(), reserved)) == (
         "ce",
         AllocationBasis.BEST,
     )
-    assert got(choose_devices(request("abc", 2), asker(), reserved)) == ("ab", AllocationBasis.BEST)
-    assert got(choose_devices(request("abce", 2), asker("", REQUIRED), reserved)) == (
+    assert got(choose_devices(request("abc", 2), own(), reserved)) == ("ab", AllocationBasis.BEST)
+    assert got(choose_devices(request("abce", 2), own("", REQUIRED), reserved)) == (
         "ab",
         AllocationBasis.BEST,
     )
-    assert got(choose_devices(request("abcd", 2, "a"), asker(), reserved)) == (
+    assert got(choose_devices(request("abcd", 2, "a"), own(), reserved)) == (
         "ab"[0] + "c",
         AllocationBasis.BEST,
     )
@@ -266,7 +264,7 @@ def test_what_others_wait_for_is_left_to_them_where_there_is_something_else():
 
 def test_of_several_that_may_ask_the_first_plan_that_can_be_had_serves():
     """Equal plans may be swapped; what one of them requires holds for whichever asks."""
-    one, other = asker("ab"), asker("cd")
+    one, other = own("ab"), own("cd")
     both = Ambiguous((one, other))
     assert got(choose_devices(request("abcd", 2), both, SUPPLY)) == ("ab", AllocationBasis.SWAPPED)
     assert got(choose_devices(request("bcd", 2), both, SUPPLY)) == ("cd", AllocationBasis.SWAPPED)
@@ -274,7 +272,7 @@ def test_of_several_that_may_ask_the_first_plan_that_can_be_had_serves():
         "bd",
         AllocationBasis.SUBSTITUTE,
     )
-    strict = Ambiguous((asker("ac"), asker("cd", REQUIRED)))
+    strict = Ambiguous((own("ac"), own("cd", REQUIRED)))
     assert got(choose_devices(request("abcd", 2), strict, SUPPLY)) == (
         "cd",
         AllocationBasis.SWAPPED,
@@ -284,9 +282,9 @@ def test_of_several_that_may_ask_the_first_plan_that_can_be_had_serves():
         AllocationBasis.SUBSTITUTE,
     )
     assert got(choose_devices(request("ac", 2), strict, SUPPLY)) is RefusalReason.REQUIRED
-    answer = refusal(request("ac", 2), Ambiguous((asker(), asker("", REQUIRED))), SUPPLY)
+    answer = refusal(request("ac", 2), Ambiguous((own(), own("", REQUIRED))), SUPPLY)
     assert answer.detail.startswith("affinity nvlink: ")
-    unplanned = Ambiguous((asker(), asker()))
+    unplanned = Ambiguous((own(), own()))
     assert got(choose_devices(request("bcd", 2), unplanned, SUPPLY)) == ("cd", AllocationBasis.BEST)
 
 
@@ -298,10 +296,10 @@ def test_requirements_that_exclude_each_other_refuse():
         levels={(0, 2): PcieLevel.PIX, "else": PcieLevel.SYS},
     )
     supply = Supply(gpus(*"abc"), build_machine(split))
-    linked, switched = asker("", REQUIRED), asker("", {AFFINITY: "switch", POLICY: "required"})
+    linked, switched = own("", REQUIRED), own("", {AFFINITY: "switch", POLICY: "required"})
     answer = refusal(request("abc", 2), Ambiguous((linked, switched)), supply)
     assert got(answer) is RefusalReason.REQUIRED
-    assert "no set serves every pod that may be asking" in answer.detail
+    assert "no set meets the requirements of every pod that may be requesting" in answer.detail
 
 
 def test_requirements_that_can_be_met_together_are():
@@ -312,7 +310,7 @@ def test_requirements_that_can_be_met_together_are():
         levels={(2, 3): PcieLevel.PIX, "else": PcieLevel.SYS},
     )
     supply = Supply(gpus(*"abcd"), build_machine(split))
-    linked, switched = asker("", REQUIRED), asker("", {AFFINITY: "switch", POLICY: "required"})
+    linked, switched = own("", REQUIRED), own("", {AFFINITY: "switch", POLICY: "required"})
     answer = choice(request("abcd", 2), Ambiguous((linked, switched)), supply)
     assert got(answer) == ("cd", AllocationBasis.BEST)
     assert answer.notes == ()
@@ -322,11 +320,11 @@ def test_models_are_mixed_at_last():
     """A preferred pod is better off with unlike GPUs than failed for good."""
     mixed = machine([Gpu(uuid=one, model=f"M{i // 2}") for i, one in enumerate("abcd")])
     supply = Supply(gpus(*"abcd"), build_machine(mixed), reserved=frozenset("cd"))
-    assert got(choose_devices(request("acd", 2), asker(), supply)) == ("cd", AllocationBasis.BEST)
-    answer = choice(request("acb", 3), asker(), supply)
+    assert got(choose_devices(request("acd", 2), own(), supply)) == ("cd", AllocationBasis.BEST)
+    answer = choice(request("acb", 3), own(), supply)
     assert got(answer) == ("abc", AllocationBasis.BEST)
     assert answer.notes == ("no free GPUs of one model are as many: models are mixed",)
-    strict = asker("", {"coterie.gpu/min-bandwidth": "1"})
+    strict = own("", {"coterie.gpu/min-bandwidth": "1"})
     assert got(choose_devices(request("acb", 3), strict, supply)) is RefusalReason.REQUIRED
 
 
@@ -334,7 +332,7 @@ def test_without_a_topology_the_machine_s_order_decides():
     """And nothing can be required of two devices or more: nobody knows how they are connected."""
     for known in (None, build_machine(named(machine([Gpu()] * 2)))):
         supply = Supply(gpus(*"dcba"), known)
-        assert got(choose_devices(request("abcd", 2), asker(), supply)) == (
+        assert got(choose_devices(request("abcd", 2), own(), supply)) == (
             "dc",
             AllocationBasis.BEST,
         )
@@ -342,11 +340,11 @@ def test_without_a_topology_the_machine_s_order_decides():
             "dc",
             AllocationBasis.LEAST_HARM,
         )
-        assert got(choose_devices(request("abcd", 2), asker("ab", REQUIRED), supply)) == (
+        assert got(choose_devices(request("abcd", 2), own("ab", REQUIRED), supply)) == (
             "ba",
             AllocationBasis.PLANNED,
         )
-        answer = choose_devices(request("abcd", 2), asker("", REQUIRED), supply)
+        answer = choose_devices(request("abcd", 2), own("", REQUIRED), supply)
         assert answer == AllocationRefusal(
             RefusalReason.REQUIRED, "affinity nvlink: how these devices are connected is unknown"
         )
@@ -355,11 +353,11 @@ def test_without_a_topology_the_machine_s_order_decides():
 def test_a_wish_is_no_requirement_where_nobody_knows_the_links():
     """Nor is a level that one device always has."""
     supply = Supply(gpus(*"abcd"))
-    assert got(choose_devices(request("abcd", 2), asker("", {AFFINITY: "nvlink"}), supply)) == (
+    assert got(choose_devices(request("abcd", 2), own("", {AFFINITY: "nvlink"}), supply)) == (
         "ab",
         AllocationBasis.BEST,
     )
-    assert got(choose_devices(request("abcd", 1), asker("", REQUIRED), supply)) == (
+    assert got(choose_devices(request("abcd", 1), own("", REQUIRED), supply)) == (
         "a",
         AllocationBasis.BEST,
     )
@@ -369,15 +367,15 @@ def test_replicas_are_spread_or_packed():
     """A container never shares a GPU with itself while there is another."""
     supply = Supply(replicas(2, "a", "b"))
     asked = DeviceRequest(GPU, frozenset({"a::0", "a::1", "b::1"}), frozenset(), 1)
-    assert choice(asked, asker(), supply).ids == ("a::0",)
+    assert choice(asked, own(), supply).ids == ("a::0",)
     packed = replace(supply, shared_policy=SharedPolicy.PACKED)
-    assert choice(asked, asker(), packed).ids == ("b::1",)
-    assert choice(replace(asked, size=2), asker(), supply).ids == ("a::0", "b::1")
-    assert choice(replace(asked, size=3), asker(), supply).ids == ("a::0", "a::1", "b::1")
+    assert choice(asked, own(), packed).ids == ("b::1",)
+    assert choice(replace(asked, size=2), own(), supply).ids == ("a::0", "b::1")
+    assert choice(replace(asked, size=3), own(), supply).ids == ("a::0", "a::1", "b::1")
     one_only = replace(supply, is_one_only=True)
-    assert got(choose_devices(replace(asked, size=2), asker(), one_only)) is RefusalReason.ONE_ONLY
-    assert choice(asked, asker(), one_only).ids == ("a::0",)
-    assert got(choose_devices(request("ab", 2), asker(), replace(SUPPLY, is_one_only=True))) == (
+    assert got(choose_devices(replace(asked, size=2), own(), one_only)) is RefusalReason.ONE_ONLY
+    assert choice(asked, own(), one_only).ids == ("a::0",)
+    assert got(choose_devices(request("ab", 2), own(), replace(SUPPLY, is_one_only=True))) == (
         "ab",
         AllocationBasis.BEST,
     )
@@ -387,7 +385,7 @@ def test_a_replica_that_is_unwell_is_not_taken():
     """It counts as neither free nor taken."""
     supply = Supply(replicas(2, "a", "b"), unhealthy=frozenset({"a::0"}))
     asked = DeviceRequest(GPU, frozenset({"a::1", "b::0", "b::1"}), frozenset(), 1)
-    assert choice(asked, asker(), supply).ids == ("a::1",)
+    assert choice(asked, own(), supply).ids == ("a::1",)
 
 
 def test_instances_are_packed_even_where_their_topology_is_known():
@@ -396,8 +394,8 @@ def test_instances_are_packed_even_where_their_topology_is_known():
     asked = DeviceRequest(resource.name, frozenset({"M0-0", "M0-1", "M1-1"}), frozenset(), 1)
     known = build_machine(machine([Gpu(uuid=one.id) for one in resource.devices]))
     for supply in (Supply(resource), Supply(resource, known)):
-        assert choice(asked, asker(), supply).ids == ("M1-1",)
-    answer = refusal(replace(asked, size=2), asker("", REQUIRED), Supply(resource, known))
+        assert choice(asked, own(), supply).ids == ("M1-1",)
+    answer = refusal(replace(asked, size=2), own("", REQUIRED), Supply(resource, known))
     assert answer.detail == (
         "affinity nvlink: never on this node: no GPU set of that size has the required affinity"
     )
@@ -410,17 +408,17 @@ def test_counted_devices_are_reserved_and_packed_too():
         resource.name, frozenset(one.id for one in resource.devices), frozenset(), 1
     )
     reserved = Supply(resource, reserved=frozenset({"M0-0", "M0-1"}))
-    assert choice(asked, asker(), reserved).ids == ("M1-0",)
+    assert choice(asked, own(), reserved).ids == ("M1-0",)
     busy = Supply(resource, busy_gpus=frozenset({"G1"}))
-    assert choice(asked, asker(), busy).ids == ("M1-0",)
+    assert choice(asked, own(), busy).ids == ("M1-0",)
 
 
 def test_a_policy_in_words():
     """Only what is required is told."""
-    assert told(PlacementPolicy(strength=Strength.REQUIRED, nic=NicRule.REQUIRED)) == (
-        "an RDMA NIC within PXB"
-    )
-    assert told(LEAST_HARM) == ""
+    assert describe_requirement(
+        PlacementPolicy(strength=Strength.REQUIRED, nic=NicRule.REQUIRED)
+    ) == ("an RDMA NIC within PXB")
+    assert describe_requirement(LEAST_HARM) == ""
 
 
 # --- Properties ------------------------------------------------------------------------------
@@ -439,10 +437,10 @@ WISHES = st.fixed_dictionaries(
 @settings(max_examples=up_to(150))
 @given(
     topology=node_topologies(max_gpus=6),
-    wishes=WISHES,
+    parsed=WISHES,
     chance=st.randoms(use_true_random=False),
 )
-def test_an_answer_is_what_was_asked_and_no_requirement_is_lessened(topology, wishes, chance):
+def test_an_answer_is_what_was_asked_and_no_requirement_is_lessened(topology, parsed, chance):
     """Compared with all sets: a refusal only where none serves, the plan wherever it can be had."""
     topology = named(topology)
     ids = [str(gpu.uuid) for gpu in topology.gpus]
@@ -457,11 +455,11 @@ def test_an_answer_is_what_was_asked_and_no_requirement_is_lessened(topology, wi
         unhealthy=frozenset(one for one in ids if one not in must and chance.random() < 0.1),
         reserved=frozenset(one for one in ids if chance.random() < 0.3),
     )
-    requester = asker("".join(planned), wishes)
+    requester = own("".join(planned), parsed)
     asked = DeviceRequest(GPU, frozenset(some), must, size)
     answer = choose_devices(asked, requester, supply)
     assert choose_devices(asked, requester, supply) == answer
-    policy = parse_policy(wishes)
+    policy = parse_policy(parsed)
     usable = asked.available - supply.unhealthy
     fitting = [
         frozenset(one)
@@ -504,7 +502,7 @@ def test_without_a_plan_the_answer_is_the_core_s(name):
             found = select_set(known, available=mask, size=size)
             assert isinstance(found, Selected)
             free = frozenset(one for i, one in enumerate(ids) if mask >> i & 1)
-            answer = choice(DeviceRequest(GPU, free, frozenset(), size), asker(), supply)
+            answer = choice(DeviceRequest(GPU, free, frozenset(), size), own(), supply)
             assert answer.ids == tuple(ids[i] for i in found.gpus)
 
 
@@ -528,4 +526,4 @@ def test_device_order_is_the_resource_s():
     """Not the topology's, nor that of the ids."""
     devices = tuple(Device(one, i, one) for i, one in enumerate("hgfedcba"))
     supply = replace(SUPPLY, resource=Resource(GPU, devices))
-    assert choice(request("abcd", 2), asker("ad"), supply).ids == ("d", "a")
+    assert choice(request("abcd", 2), own("ad"), supply).ids == ("d", "a")

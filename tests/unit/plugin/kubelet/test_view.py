@@ -165,8 +165,8 @@ def test_a_record_that_cannot_be_read_is_told(tmp_path, make, told):
     make(path)
     found = view(path)
     assert (found.devices, found.recorded, found.has_holdings) == (DEVICES, None, True)
-    assert found.trouble.startswith(f"checkpoint {path}: ")
-    assert told in found.trouble
+    assert found.error.startswith(f"checkpoint {path}: ")
+    assert told in found.error
     assert not view(path, NO_SOCKET).has_holdings
 
 
@@ -202,7 +202,7 @@ def test_during_a_call_pod_resources_is_asked_as_told_alone(tmp_path, with_devic
     found = asyncio.run(go())
     assert (found.devices is not None) is is_asked
     assert found.recorded == (holding(POD, "main", "GPU-0"),)
-    assert found.trouble == ""
+    assert found.error == ""
     assert kubelet.asked == ["pods", "devices"][: 1 + is_asked]
 
 

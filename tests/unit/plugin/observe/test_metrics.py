@@ -40,8 +40,8 @@ GPU = "nvidia.com/gpu"
             id="its time",
         ),
         pytest.param(
-            lambda m: m.identified("asked", 0.02),
-            'coterie_plugin_identity_lookup_duration_seconds_count{how="asked"} 1.0',
+            lambda m: m.identified("lookup", 0.02),
+            'coterie_plugin_identity_lookup_duration_seconds_count{how="lookup"} 1.0',
             id="identity",
         ),
         pytest.param(
@@ -55,14 +55,14 @@ GPU = "nvidia.com/gpu"
             id="devices",
         ),
         pytest.param(
-            lambda m: m.standing(RegistrationChange(GPU, RegistrationPhase.REGISTERED)),
+            lambda m: m.registration_changed(RegistrationChange(GPU, RegistrationPhase.REGISTERED)),
             'coterie_plugin_registrations_total{resource="nvidia.com/gpu"} 1.0',
             id="registered",
         ),
         pytest.param(
             lambda m: (
-                m.standing(RegistrationChange(GPU, RegistrationPhase.REGISTERED)),
-                m.standing(RegistrationChange(GPU, RegistrationPhase.LOST)),
+                m.registration_changed(RegistrationChange(GPU, RegistrationPhase.REGISTERED)),
+                m.registration_changed(RegistrationChange(GPU, RegistrationPhase.LOST)),
             ),
             'coterie_plugin_registered{resource="nvidia.com/gpu"} 0.0',
             id="lost",
@@ -72,7 +72,7 @@ GPU = "nvidia.com/gpu"
             lambda m: m.write_failed(
                 WriteFailure(WriteFailureReason.ABSENT, NotFound(404, "NotFound", "no node"), 1.0)
             ),
-            'coterie_plugin_node_write_failures_total{trouble="absent"} 1.0',
+            'coterie_plugin_node_write_failures_total{reason="absent"} 1.0',
             id="failed write",
         ),
         pytest.param(
@@ -111,9 +111,9 @@ def test_what_is_noted_can_be_asked(note, line):
     [
         f'coterie_plugin_calls_total{{outcome="failed",resource="{GPU}",verb="Allocate"}} 0.0',
         f'coterie_plugin_registered{{resource="{GPU}"}} 0.0',
-        'coterie_plugin_node_write_failures_total{trouble="passing"} 0.0',
+        'coterie_plugin_node_write_failures_total{reason="transient"} 0.0',
         'coterie_plugin_gpu_events_total{counts="true",kind="xid"} 0.0',
-        'coterie_plugin_identity_lookup_duration_seconds_count{how="blind"} 0.0',
+        'coterie_plugin_identity_lookup_duration_seconds_count{how="unreachable"} 0.0',
         'coterie_plugin_differences{kind="no-devices"} 0.0',
     ],
 )

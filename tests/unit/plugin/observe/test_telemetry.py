@@ -99,9 +99,9 @@ CASES = [
         id="a call that went well is no line",
     ),
     pytest.param(
-        lambda t: t.allocator_event(Identification(IdentifiedBy.ASKED, 0.004)),
+        lambda t: t.allocator_event(Identification(IdentifiedBy.LOOKUP, 0.004)),
         None,
-        'identity_lookup_duration_seconds_count{how="asked"} 1.0',
+        'identity_lookup_duration_seconds_count{how="lookup"} 1.0',
         id="identified",
     ),
     pytest.param(
@@ -167,7 +167,7 @@ CASES = [
     pytest.param(
         lambda t: t.report_event(ReportRejected("too long")),
         ("warning", "node_write_failed", {"detail": "too long"}),
-        'node_write_failures_total{trouble="report"} 1.0',
+        'node_write_failures_total{reason="report"} 1.0',
         id="a report that no annotation can hold",
     ),
     pytest.param(
@@ -291,12 +291,12 @@ CASES = [
             "warning",
             "node_write_failed",
             {
-                "trouble": "absent",
+                "reason": "absent",
                 "detail": str(NotFound(404, "NotFound", "no such node")),
                 "delay_s": 1.5,
             },
         ),
-        'node_write_failures_total{trouble="absent"} 1.0',
+        'node_write_failures_total{reason="absent"} 1.0',
         id="a write that failed",
     ),
 ]

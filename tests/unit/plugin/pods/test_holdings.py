@@ -62,7 +62,7 @@ def report(occupancy: Occupancy, **known) -> DevicesReport:
     return device_report(occupancy, **{**nothing, **known})
 
 
-def told(occupancy: Occupancy) -> list[tuple[str, str, str]]:
+def describe_requirement(occupancy: Occupancy) -> list[tuple[str, str, str]]:
     """Pod, container and ids of the holds that are reported."""
     return [(one.name, one.container, "".join(one.ids)) for one in report(occupancy).holds]
 
@@ -162,7 +162,7 @@ def told(occupancy: Occupancy) -> list[tuple[str, str, str]]:
 )
 def test_only_what_plans_cannot_tell_is_reported(pods, holdings, expected):
     """Every write wakes every node watcher; what the plan says the extender knows."""
-    assert told(on_node(*pods, holdings=holdings)) == expected
+    assert describe_requirement(on_node(*pods, holdings=holdings)) == expected
 
 
 def test_the_other_facts_are_passed_on():
@@ -195,7 +195,7 @@ def test_a_hold_names_its_pod_fully():
 def test_two_sources_of_one_holding_are_one():
     """PodResources and the checkpoint say the same, each in its own way."""
     both = [holding(FREE, "main", "a", "b"), holding(FREE, "main", "b", "a", has_uid=False)]
-    assert told(on_node(FREE, holdings=both)) == [("free", "main", "ab")]
+    assert describe_requirement(on_node(FREE, holdings=both)) == [("free", "main", "ab")]
     assert HoldingsByPod(both).of(FREE) == {("main", GPU): frozenset("ab")}
     assert HoldingsByPod(both).of(PLANNED) == {}
 

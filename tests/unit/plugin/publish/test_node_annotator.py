@@ -401,7 +401,7 @@ def test_looking_again_restores_what_is_missing():
 
 
 @pytest.mark.parametrize(
-    ("error", "trouble", "delays_s"),
+    ("error", "reason", "delays_s"),
     [
         pytest.param(
             refusal(404, "NotFound", b""),
@@ -428,7 +428,7 @@ def test_looking_again_restores_what_is_missing():
         pytest.param(UNANSWERED, WriteFailureReason.TRANSIENT, [0.5, 1.0], id="no answer"),
     ],
 )
-def test_what_fails_is_tried_again(error, trouble, delays_s):
+def test_what_fails_is_tried_again(error, reason, delays_s):
     """At growing intervals, each told with what has to happen, until it works."""
 
     async def act(scene):
@@ -444,7 +444,7 @@ def test_what_fails_is_tried_again(error, trouble, delays_s):
 
     scene = play(act, *[error] * len(delays_s))
     faults = scene.events.faults
-    assert [(one.trouble, one.delay_s) for one in faults] == [(trouble, one) for one in delays_s]
+    assert [(one.reason, one.delay_s) for one in faults] == [(reason, one) for one in delays_s]
     assert all(one.error is error for one in faults)
 
 

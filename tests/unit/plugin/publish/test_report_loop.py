@@ -29,7 +29,7 @@ from topology.errors import CodecError
 if TYPE_CHECKING:
     from plugin.allocation import NodeState
 
-NO_DEVICES = KubeletSnapshot((), None, trouble="no PodResources")
+NO_DEVICES = KubeletSnapshot((), None, error="no PodResources")
 SILENT = KubeletError("the kubelet is silent")
 FREE = node_pod("free", app("main", 1))
 HELD = snapshot(FREE, holdings=[holding(FREE, "main", "GPU-0", has_uid=False)])
@@ -129,7 +129,7 @@ def test_a_kubelet_that_does_not_answer_is_asked_again_soon():
 
 def test_half_an_answer_is_asked_for_again_soon():
     """Without devices nobody knows who has what."""
-    node = Node([KubeletSnapshot((), None, trouble="no PodResources"), snapshot()]).run(6.0)
+    node = Node([KubeletSnapshot((), None, error="no PodResources"), snapshot()]).run(6.0)
     assert node.times_s == pytest.approx([0.0, 5.0])
     assert node.errors == ["no PodResources", ""]
 
@@ -161,7 +161,7 @@ def test_a_look_waits_while_the_kubelet_gives_devices_away():
 def test_the_report_tells_health_alignment_and_holds():
     """All that the plans cannot tell."""
     node = Node([HELD])
-    node.state.see_unhealthy({"GPU-3": "XID 79"})
+    node.state.set_unhealthy({"GPU-3": "XID 79"})
     node.state.topology_manager = TopologyManagerSettings(
         TopologyManagerPolicy.RESTRICTED, TopologyManagerScope.POD
     )
@@ -184,7 +184,7 @@ def test_a_bad_gpu_is_reported_though_the_kubelet_is_silent():
     """And what was known of pods stays."""
     node = Node([SILENT])
     node.state.see(HELD)
-    node.state.see_unhealthy({"GPU-3": "XID 79"})
+    node.state.set_unhealthy({"GPU-3": "XID 79"})
     (report,) = node.run(1.0).reports
     assert [one.id for one in report.unhealthy] == ["GPU-3"]
     assert [one.ids for one in report.holds] == [("GPU-0",)]
@@ -254,18 +254,18 @@ def test_where_nobody_knows_who_lives_it_is_reported_at_the_second_look():
 
 def test_a_look_that_tells_no_devices_reports_nobody_without():
     """Everybody would seem to be; what is published of them stays."""
-    node = Node([KubeletSnapshot((RUNNING,), None, trouble="silent")]).run(1.0)
+    node = Node([KubeletSnapshot((RUNNING,), None, error="silent")]).run(1.0)
     assert ([report.missing for report in node.reports], node.keeps) == ([()], [True])
 
 
 def test_without_devices_nobody_is_said_to_run_without_any():
     """The advice is to delete the pod."""
     running = replace(FREE, phase="Running", is_started=True)
-    unknown = KubeletSnapshot((running,), None, trouble="silent")
+    unknown = KubeletSnapshot((running,), None, error="silent")
     node = Node([unknown]).run(1.0)
     assert (node.differing, node.counts) == ([], [])
-    told = Node([snapshot(running)]).run(1.0)
-    assert "runs without the nvidia.com/gpu" in told.differing[0]
+    describe_requirement = Node([snapshot(running)]).run(1.0)
+    assert "runs without the nvidia.com/gpu" in describe_requirement.differing[0]
 
 
 def test_a_pod_that_has_just_ended_does_not_run_without_devices():

@@ -1,11 +1,10 @@
-"""Which of the errors that end an agent is told. What agents do is in tests/integration/plugin."""
+"""Which of several errors that end an agent is reported."""
 
 from __future__ import annotations
 
 import pytest
 
-from plugin.agent import _first_of_ours
-from plugin.errors import ReadingError, RegistrationError
+from plugin.errors import ReadingError, RegistrationError, first_plugin_error
 
 OURS, LATER, FOREIGN = ReadingError("ours"), RegistrationError("later"), OSError("foreign")
 
@@ -27,12 +26,12 @@ OURS, LATER, FOREIGN = ReadingError("ours"), RegistrationError("later"), OSError
         ),
     ],
 )
-def test_an_agent_ends_by_its_first_error_of_ours(errors):
+def test_the_first_plugin_error_is_reported(errors):
     """People read one sentence, not a tree of tracebacks."""
-    assert _first_of_ours(ExceptionGroup("agent", errors)) is OURS
+    assert first_plugin_error(ExceptionGroup("agent", errors)) is OURS
 
 
-def test_faults_that_nobody_foresaw_are_all_told():
-    """None of them may be hidden by another."""
+def test_without_a_plugin_error_all_errors_are_kept():
+    """None of them may hide another."""
     errors = ExceptionGroup("agent", [FOREIGN, ExceptionGroup("socket", [ValueError("odd")])])
-    assert _first_of_ours(errors) is errors
+    assert first_plugin_error(errors) is errors
