@@ -113,7 +113,7 @@ async def _serve_live(
     rules = settings.rules
     cluster = LiveCluster(rules.resources, demand=rules.demand)
     engine = Engine(cluster, rules)
-    gateway = Gateway(engine, cluster, record=_recorder(file, None, engine, log))
+    gateway = Gateway(engine, record=_recorder(file, None, engine, log))
     live = LiveExtender(
         settings,
         gateway,

@@ -130,7 +130,7 @@ def _start(header: HeaderLine) -> _Run:
     if header.cluster is None:
         cluster = LiveCluster(header.rules.resources, demand=header.rules.demand)
         engine = Engine(cluster, header.rules)
-        return _Run(Gateway(engine, cluster, reconciles_each=True), {}, is_live=True)
+        return _Run(Gateway(engine, reconciles_each=True), {}, is_live=True)
     embedded = make_engine(header.cluster, header.rules)
     return _Run(Gateway(embedded), machine_digests(embedded), is_live=False)
 

@@ -60,10 +60,9 @@ __all__ = ["Gateway"]
 class Gateway:
     """The way in to an engine, over an embedded cluster or a live one.
 
-    `live` is the engine's cluster where watches feed it; over an embedded cluster only `VerbCalled`
-    has a meaning. `record` is called with each event and what it led to.
+    `record` is called with each event and what it led to.
 
-    A live cluster reconciles when its state is read, many inputs at once. The first reader may be a
+    A cluster reconciles when its state is read, many inputs at once. The first reader may be a
     metrics scrape, which is no decision and not in the log; so a run that is recorded reconciles
     after each event, as its replay does (`reconciles_each`).
     """
@@ -71,23 +70,18 @@ class Gateway:
     def __init__(
         self,
         engine: Engine,
-        live: LiveCluster | None = None,
         *,
         record: Record | None = None,
         reconciles_each: bool = False,
     ) -> None:
         self.engine = engine
-        self._live = live
         self._record = record
         self._reconciles_each = reconciles_each or record is not None
 
     @property
     def cluster(self) -> LiveCluster:
-        """The live state. Raises `TypeError` over an embedded cluster, which is fed nothing."""
-        if self._live is None:
-            msg = "the cluster is embedded, expected a live one"
-            raise TypeError(msg)
-        return self._live
+        """The state that is decided from."""
+        return self.engine.cluster
 
     @overload
     def handle(self, event: VerbCalled) -> Answer: ...
@@ -127,8 +121,8 @@ class Gateway:
                 output = self.engine.parked.due(self.cluster, at_s)
             case _:
                 self._update(event, self.cluster)
-        if self._reconciles_each and self._live is not None:
-            self._live.reconcile()
+        if self._reconciles_each:
+            self.cluster.reconcile()
         if self._record is not None:
             self._record(event, output)
         return output

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from extender.placement import AskedNodes
     from extender.protocol import PodRequest
     from extender.rules import Rules
-    from extender.state import Cluster
+    from extender.state import LiveCluster
 
 __all__ = ["NEEDS_NAMES", "Engine"]
 
@@ -50,7 +50,7 @@ NEEDS_NAMES = (
 class Engine:
     """The verbs over one cluster. Not thread-safe: called from the event loop only."""
 
-    def __init__(self, cluster: Cluster, rules: Rules) -> None:
+    def __init__(self, cluster: LiveCluster, rules: Rules) -> None:
         self._cluster = cluster
         self.rules = rules
         self._rater = Rater(loss_bounds=rules.loss_bounds)
@@ -61,7 +61,7 @@ class Engine:
         self.preemptions = Preemptions(cluster, rules, self._rater)
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> LiveCluster:
         """The state that is decided from."""
         return self._cluster
 

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from extender.engine import PreemptAbandoned, PreemptNodesRead, PreemptRequested
-from extender.preemption import NodeReading, NodesRead, read_resident, room_of
+from extender.preemption import NodeReading, NodesRead, capacity_of, read_pod_on_node
 from extender.protocol import Answer, TimedAnswer
 from kube.errors import KubeError, Malformed, Unreadable
 from kube.objects import parse_object
@@ -148,8 +148,8 @@ class _Reading:
         if allocatable is None:
             raise Unreadable(_GONE)
         pods = await self._deps.api.list_pods_on(name)
-        residents = tuple(read_resident(parse_object(pod.body)) for pod in pods)
-        self._nodes[name] = NodeReading(name, room_of(allocatable), residents)
+        residents = tuple(read_pod_on_node(parse_object(pod.body)) for pod in pods)
+        self._nodes[name] = NodeReading(name, capacity_of(allocatable), residents)
 
 
 _LOOK_S = 0.05

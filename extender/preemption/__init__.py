@@ -3,7 +3,14 @@
 Every step is a value; knows no client and no clock.
 """
 
-from extender.preemption.node_pods import NodeReading, read_resident, room_of
+from extender.preemption.node_pods import NodeReading, capacity_of, read_pod_on_node
 from extender.preemption.state_machine import NodesRead, Preemptions, ReadNodes
 
-__all__ = ["NodeReading", "NodesRead", "Preemptions", "ReadNodes", "read_resident", "room_of"]
+__all__ = [
+    "NodeReading",
+    "NodesRead",
+    "Preemptions",
+    "ReadNodes",
+    "capacity_of",
+    "read_pod_on_node",
+]

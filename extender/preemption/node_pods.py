@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from kube.objects import ContainerSpec
 
-__all__ = ["PODS", "NodeReading", "Resident", "is_entangled", "read_resident", "room_of"]
+__all__ = ["PODS", "NodeReading", "PodOnNode", "capacity_of", "is_entangled", "read_pod_on_node"]
 
 PODS = "pods"
 """The resource of which every pod takes one (k8s.io/api core/v1, ResourcePods)."""
@@ -55,7 +55,7 @@ _LOCAL_VOLUMES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
+class PodOnNode:
     """A pod that a node has, or is to have.
 
     `started_s`: seconds since 1970 at which the kubelet saw it, None before that. `requests` in
@@ -85,7 +85,7 @@ class NodeReading:
 
     name: str
     room: Mapping[str, int]
-    residents: tuple[Resident, ...]
+    residents: tuple[PodOnNode, ...]
 
     @property
     def uids(self) -> frozenset[str]:
@@ -93,7 +93,7 @@ class NodeReading:
         return frozenset(one.uid for one in self.residents if not one.has_ended)
 
 
-def is_entangled(pod: Resident, other: Resident) -> bool:
+def is_entangled(pod: PodOnNode, other: PodOnNode) -> bool:
     """Whether `other` may keep `pod` off its node for another reason than what it takes.
 
     Errs on the side of yes: ports of any address, anti-affinity against whomever, any claim.
@@ -107,22 +107,22 @@ def is_entangled(pod: Resident, other: Resident) -> bool:
     )
 
 
-def room_of(allocatable: Mapping[str, Fraction]) -> Mapping[str, int]:
-    """What a node can hold, in the units of `Resident.requests`.
+def capacity_of(allocatable: Mapping[str, Fraction]) -> Mapping[str, int]:
+    """What a node can hold, in the units of `PodOnNode.requests`.
 
-    >>> room_of({"cpu": Fraction(15, 2), "pods": Fraction(110)})
+    >>> capacity_of({"cpu": Fraction(15, 2), "pods": Fraction(110)})
     {'cpu': 7500, 'pods': 110}
     """
     return _whole(allocatable)
 
 
-def read_resident(content: Mapping[str, object]) -> Resident:
+def read_pod_on_node(content: Mapping[str, object]) -> PodOnNode:
     """Read a Pod. Raises `Unreadable`."""
     meta, spec, status = (object_at(content, key) for key in ("metadata", "spec", "status"))
     anti = object_at(object_at(spec, "affinity"), "podAntiAffinity")
     volumes = objects_at(spec, "volumes")
     spread = objects_at(spec, "topologySpreadConstraints")
-    return Resident(
+    return PodOnNode(
         uid=text_at(meta, "uid"),
         namespace=text_at(meta, "namespace"),
         name=text_at(meta, "name"),

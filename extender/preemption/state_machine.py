@@ -44,9 +44,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from extender.errors import MalformedPod, UserError, WireError
-from extender.preemption.node_pods import read_resident
+from extender.preemption.node_pods import read_pod_on_node
 from extender.preemption.victims import Case, choose_victims
-from extender.preemption.what_if import LOWEST, Priorities, Rooms, settled
+from extender.preemption.what_if import LOWEST, Priorities, WhatIfNodes, settled
 from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod
 from kube.errors import Unreadable
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from extender.placement import Rater
-    from extender.preemption.node_pods import NodeReading, Resident
+    from extender.preemption.node_pods import NodeReading, PodOnNode
     from extender.protocol import PodRequest
     from extender.rules import Rules
     from extender.state import Cluster
@@ -106,7 +106,7 @@ class _Preemption:
 
     preempt_id: int
     request: PodRequest
-    pod: Resident
+    pod: PodOnNode
     given: Mapping[str, messages.MetaVictims | messages.Victims]
     passing: _Named
     waiting: tuple[str, ...]
@@ -131,7 +131,7 @@ class Preemptions:
         try:
             args = messages.decode(messages.PreemptionArgs, body)
             request = parse_pod(args.pod, self._rules.resources)
-            pod = read_resident(args.pod_content)
+            pod = read_pod_on_node(args.pod_content)
         except (WireError, MalformedPod, Unreadable) as error:
             return failure(Verb.PREEMPT, Reason.MALFORMED, str(error), generation)
         except UserError as error:
@@ -152,7 +152,7 @@ class Preemptions:
         call = self._under_way.pop(step.preempt_id, None)
         if call is None:
             return self._unknown(step)
-        nodes = Rooms(self._cluster, self._rater, call.request)
+        nodes = WhatIfNodes(self._cluster, self._rater, call.request)
         passing = dict(call.passing)
         for reading in read.nodes:
             node = nodes.get(reading.name)
@@ -200,7 +200,7 @@ class Preemptions:
 
     def _sort(self, call: _Preemption) -> Answer | ReadNodes:
         """Tell the nodes that pass as they are from those to be read and those that never will."""
-        nodes = Rooms(self._cluster, self._rater, call.request)
+        nodes = WhatIfNodes(self._cluster, self._rater, call.request)
         priorities = Priorities(self._cluster, call.given, call.request.priority)
         passing: _Named = {}
         hopeful: list[str] = []

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
-from extender.preemption.node_pods import NodeReading, Resident, is_entangled
+from extender.preemption.node_pods import NodeReading, PodOnNode, is_entangled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ class Case:
     mask is (less is better), or None where no set in it satisfies the pod.
     """
 
-    pod: Resident
+    pod: PodOnNode
     reading: NodeReading
     given: tuple[str, ...]
     free: int
@@ -95,10 +95,10 @@ def choose_victims(case: Case) -> Eviction | None:
     return None if chosen is None else _name(node, chosen)
 
 
-def cost_of(victims: Sequence[Resident], budgets: Sequence[DisruptionBudget]) -> Cost:
+def cost_of(victims: Sequence[PodOnNode], budgets: Sequence[DisruptionBudget]) -> Cost:
     """What evicting these pods costs, as kube-scheduler compares nodes.
 
-    >>> cost_of([Resident("u1", "ns", "a", priority=5, started_s=7.0)], [])
+    >>> cost_of([PodOnNode("u1", "ns", "a", priority=5, started_s=7.0)], [])
     (0, 5, 2147483653, 1, -7.0)
     """
     cost = _NOBODY
@@ -110,7 +110,7 @@ def cost_of(victims: Sequence[Resident], budgets: Sequence[DisruptionBudget]) ->
 _NOBODY: Cost = (0, -PRIORITY_SHIFT, 0, 0, -math.inf)
 
 
-def _with(cost: Cost, victim: Resident) -> Cost:
+def _with(cost: Cost, victim: PodOnNode) -> Cost:
     """The cost with one victim more, whatever budgets say."""
     n_violations, highest, total, n, minus_start = cost
     if victim.priority > highest:
@@ -121,7 +121,7 @@ def _with(cost: Cost, victim: Resident) -> Cost:
 
 
 def _violating_as_well(
-    cost: Cost, victims: Iterable[Resident], budgets: Sequence[DisruptionBudget]
+    cost: Cost, victims: Iterable[PodOnNode], budgets: Sequence[DisruptionBudget]
 ) -> Cost:
     """The cost with the budgets that these victims violate."""
     if not budgets:
@@ -170,15 +170,15 @@ class _Node:
         for one in (*self.leaving, *self.kept):
             self._free |= case.held.get(one.uid, 0)
 
-    def _is_below(self, one: Resident) -> bool:
+    def _is_below(self, one: PodOnNode) -> bool:
         return one.priority < self._case.pod.priority
 
     @property
-    def leaving_below(self) -> list[Resident]:
+    def leaving_below(self) -> list[PodOnNode]:
         """Pods of lower priority that are under deletion."""
         return [one for one in self.leaving if self._is_below(one)]
 
-    def has_room(self, victims: Iterable[Resident]) -> bool:
+    def has_room(self, victims: Iterable[PodOnNode]) -> bool:
         """Whether everything but GPU sets fits once these are gone too."""
         gone = tuple(victims)
         return all(
@@ -186,21 +186,21 @@ class _Node:
             for resource, room in self._room.items()
         )
 
-    def quality(self, victims: Iterable[Resident]) -> tuple[object, ...] | None:
+    def quality(self, victims: Iterable[PodOnNode]) -> tuple[object, ...] | None:
         """How good the pod's set is once these are gone too."""
         mask = self._free
         for one in victims:
             mask |= self._case.held[one.uid]
         return self._case.quality(mask)
 
-    def is_enough(self, victims: Sequence[Resident]) -> bool:
+    def is_enough(self, victims: Sequence[PodOnNode]) -> bool:
         """Whether the pod can have its place once these are gone too."""
         return self.has_room(victims) and self.quality(victims) is not None
 
 
-def _least(node: _Node) -> tuple[Resident, ...] | None:
+def _least(node: _Node) -> tuple[PodOnNode, ...] | None:
     """The cheapest set of victims, by trying them all in the order of their cost."""
-    costed: list[tuple[Cost, tuple[Resident, ...]]] = [(cost_of(node.kept, ()), ())]
+    costed: list[tuple[Cost, tuple[PodOnNode, ...]]] = [(cost_of(node.kept, ()), ())]
     for one in node.in_play:
         costed += [(_with(cost, one), (*some, one)) for cost, some in costed]
     if node.budgets:
@@ -219,11 +219,11 @@ def _least(node: _Node) -> tuple[Resident, ...] | None:
     return None
 
 
-def _cost(costed: tuple[Cost, tuple[Resident, ...]]) -> Cost:
+def _cost(costed: tuple[Cost, tuple[PodOnNode, ...]]) -> Cost:
     return costed[0]
 
 
-def _spared(node: _Node) -> tuple[Resident, ...] | None:
+def _spared(node: _Node) -> tuple[PodOnNode, ...] | None:
     """A set of victims of whom nobody can be spared alone; the important were asked first."""
     victims = list(node.in_play)
     if not node.is_enough(victims):
@@ -237,10 +237,12 @@ def _spared(node: _Node) -> tuple[Resident, ...] | None:
     return tuple(victims)
 
 
-def _violating(ordered: Iterable[Resident], budgets: Sequence[DisruptionBudget]) -> list[Resident]:
+def _violating(
+    ordered: Iterable[PodOnNode], budgets: Sequence[DisruptionBudget]
+) -> list[PodOnNode]:
     """The pods that find a budget used up, evicted in this order (`filterPodsWithPDBViolation`)."""
     left = [budget.n_allowed for budget in budgets]
-    found: list[Resident] = []
+    found: list[PodOnNode] = []
     for pod in ordered:
         is_violating = False
         for i, budget in enumerate(budgets):
@@ -252,7 +254,7 @@ def _violating(ordered: Iterable[Resident], budgets: Sequence[DisruptionBudget])
     return found
 
 
-def _name(node: _Node, chosen: tuple[Resident, ...]) -> Eviction:
+def _name(node: _Node, chosen: tuple[PodOnNode, ...]) -> Eviction:
     """The answer; pods that we cannot see any more come last, their importance is not known."""
     victims = sorted((*node.kept, *chosen), key=_importance)
     if victims or not node.leaving:
@@ -262,11 +264,11 @@ def _name(node: _Node, chosen: tuple[Resident, ...]) -> Eviction:
     return Eviction(uids, 0, is_under_way=True)
 
 
-def _importance(pod: Resident) -> tuple[int, float, str]:
+def _importance(pod: PodOnNode) -> tuple[int, float, str]:
     """The most important first (`MoreImportantPod`): priority, then age."""
     return (-pod.priority, _start(pod), pod.uid)
 
 
-def _start(pod: Resident) -> float:
+def _start(pod: PodOnNode) -> float:
     """A pod that the kubelet has not seen is the youngest (`GetPodStartTime`)."""
     return math.inf if pod.started_s is None else pod.started_s

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from extender.snapshot import NodeView
     from extender.state import Cluster
 
-__all__ = ["LOWEST", "Priorities", "Room", "Rooms", "settled"]
+__all__ = ["LOWEST", "Priorities", "WhatIfNode", "WhatIfNodes", "settled"]
 
 _FREED = {
     DeviceState.ASSUMED: True,
@@ -46,7 +46,7 @@ LOWEST = -PRIORITY_SHIFT
 """The lowest priority that a pod can have (int32)."""
 
 
-class Rooms:
+class WhatIfNodes:
     """The nodes as one pod may use them."""
 
     def __init__(self, cluster: Cluster, rater: Rater, request: PodRequest) -> None:
@@ -55,7 +55,7 @@ class Rooms:
         self._rater = rater
         self._request = request
 
-    def get(self, name: str) -> Room | None:
+    def get(self, name: str) -> WhatIfNode | None:
         """A node that we know and that serves the pod's resource."""
         view = self._snapshot.nodes.get(name)
         shape = self._request.shape
@@ -66,11 +66,11 @@ class Rooms:
         for one, state, owner in self._cluster.devices(name):
             if owner is not None and owner != self._request.uid and state in _FREED:
                 held[owner] = held.get(owner, 0) | _FREED[state] << places[one]
-        return Room(view, view.free, held, self._rater, self._request)
+        return WhatIfNode(view, view.free, held, self._rater, self._request)
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class WhatIfNode:
     """One node. `free`: mask of what the pod may have; `held`: what evicting a pod frees, by uid.
 
     Of every pod that has devices, bad ones among them, but the one that asks.
@@ -126,7 +126,7 @@ class Room:
             mask |= self.held.get(uid, 0)
         return mask
 
-    def without(self, gone: AbstractSet[str]) -> Room:
+    def without(self, gone: AbstractSet[str]) -> WhatIfNode:
         """The node as it is if these have left."""
         held = {uid: mask for uid, mask in self.held.items() if uid not in gone}
         return replace(self, free=self.free_without(gone), held=held)

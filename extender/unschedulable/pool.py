@@ -41,7 +41,7 @@ __all__ = ["Parked", "ParkedPod", "Requeue"]
 MAX_PODS = 20_000
 """Pods remembered; beyond it the one rejected longest ago is dropped. About 1 KB each, and one bit
 for each node of the cluster where no other pod was asked about the same nodes."""
-MAX_HOPES = 32
+MAX_CANDIDATES = 32
 """Nodes kept in question for pods that stand together, the latest. One that fits is reason enough
 to wake a pod."""
 SPARE_NUMBERS = 1024
@@ -101,7 +101,7 @@ class ParkedPod:
 
 
 @dataclass(frozen=True, slots=True)
-class _Hope:
+class _CandidateNode:
     """A node that came into question for pods: when first, and when last."""
 
     first_s: float
@@ -116,22 +116,24 @@ _Key: TypeAlias = "tuple[int, int, str]"
 class _Cohort:
     """Pods for which the same nodes are in question, and these nodes, the latest last.
 
-    `asker` is as whom they use the cluster: anybody of their priority, or the one pod that has a
-    claim, with its uid. `left_out` masks nodes about which nobody asked, by number.
+    `viewpoint` is as whom they see the cluster: any pod of their priority, or the one pod that has
+    a claim, with its uid. `left_out` masks nodes that the scheduler did not ask about, by number.
     """
 
-    asker: PodRequest
+    viewpoint: PodRequest
     left_out: int
     uids: dict[str, None] = field(default_factory=dict[str, None])
-    hopes: dict[str, _Hope] = field(default_factory=dict[str, _Hope])
+    candidates: dict[str, _CandidateNode] = field(default_factory=dict[str, _CandidateNode])
 
-    def hope(self, names: Iterable[str], now_s: float) -> None:
+    def add_candidates(self, names: Iterable[str], now_s: float) -> None:
         """These nodes came into question now."""
         for name in names:
-            earlier = self.hopes.pop(name, None)
-            self.hopes[name] = _Hope(now_s if earlier is None else earlier.first_s, now_s)
-        while len(self.hopes) > MAX_HOPES:
-            del self.hopes[next(iter(self.hopes))]
+            earlier = self.candidates.pop(name, None)
+            self.candidates[name] = _CandidateNode(
+                now_s if earlier is None else earlier.first_s, now_s
+            )
+        while len(self.candidates) > MAX_CANDIDATES:
+            del self.candidates[next(iter(self.candidates))]
 
 
 @dataclass(slots=True, eq=False)
@@ -142,18 +144,18 @@ class _Group:
     next_s: float = math.inf
 
 
-class _Sight:
+class _Snapshots:
     """The cluster at one moment, as each may use it."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._snapshots: dict[tuple[int, str], ClusterSnapshot] = {}
 
-    def of(self, asker: PodRequest) -> ClusterSnapshot:
+    def of(self, viewpoint: PodRequest) -> ClusterSnapshot:
         """The same object for all for whom it is the same."""
-        key = asker.priority, asker.uid
+        key = viewpoint.priority, viewpoint.uid
         if key not in self._snapshots:
-            self._snapshots[key] = self._cluster.snapshot_for(asker)
+            self._snapshots[key] = self._cluster.snapshot_for(viewpoint)
         return self._snapshots[key]
 
 
@@ -218,16 +220,18 @@ class Parked:
         names = [name for name in nodes if name in known]
         self._trim_numbers(len(known))
         self._single_out(names, cluster)
-        sight = _Sight(cluster)
+        snapshots = _Snapshots(cluster)
         for group in self._groups.values():
             masks: dict[int, int] = {}
             for cohort in group.cohorts.values():
-                snapshot = sight.of(cohort.asker)
+                snapshot = snapshots.of(cohort.viewpoint)
                 if id(snapshot) not in masks:
-                    masks[id(snapshot)] = self._fitting(cohort.asker, names, snapshot)
-                hopeful = masks[id(snapshot)] & ~cohort.left_out
-                if hopeful:
-                    cohort.hope(self._numbers.latest(hopeful, at_most=MAX_HOPES), now_s)
+                    masks[id(snapshot)] = self._fitting(cohort.viewpoint, names, snapshot)
+                in_question = masks[id(snapshot)] & ~cohort.left_out
+                if in_question:
+                    cohort.add_candidates(
+                        self._numbers.latest(in_question, at_most=MAX_CANDIDATES), now_s
+                    )
                     group.next_s = min(group.next_s, now_s + self._wake_after_s)
 
     def due(self, cluster: Cluster, now_s: float) -> tuple[Requeue, ...]:
@@ -237,12 +241,12 @@ class Parked:
         one pod came free, waking all would only have the scheduler reject the others again.
         """
         self._drop_old(now_s)
-        sight = _Sight(cluster)
+        snapshots = _Snapshots(cluster)
         woken = [
             pod
             for group in self._groups.values()
             if group.next_s <= now_s
-            for pod in self._due_of(group, sight, now_s)
+            for pod in self._due_of(group, snapshots, now_s)
         ]
         return tuple(map(self._wake, sorted(woken, key=_turn)[:MAX_WAKES]))
 
@@ -263,44 +267,48 @@ class Parked:
 
     # Inside.
 
-    def _fitting(self, asker: PodRequest, names: Iterable[str], snapshot: ClusterSnapshot) -> int:
+    def _fitting(
+        self, viewpoint: PodRequest, names: Iterable[str], snapshot: ClusterSnapshot
+    ) -> int:
         """The mask of those of the nodes that can take the pod."""
         views = [snapshot.nodes[name] for name in names]
         by_state = {view.state: view for view in views}
-        rated = self._rater.rate(asker, by_state.values())
+        rated = self._rater.rate(viewpoint, by_state.values())
         fits = {s for s, one in zip(by_state, rated, strict=True) if isinstance(one, Rating)}
         return self._numbers.mask(view.name for view in views if view.state in fits)
 
-    def _due_of(self, group: _Group, sight: _Sight, now_s: float) -> list[ParkedPod]:
+    def _due_of(self, group: _Group, snapshots: _Snapshots, now_s: float) -> list[ParkedPod]:
         """The pods of one shape to wake, as woken; and when to look again."""
         group.next_s = math.inf
         due: list[tuple[ParkedPod, Mapping[str, int]]] = []
         used: Counter[str] = Counter()
         for cohort in group.cohorts.values():
-            rooms = self._rooms(cohort, sight.of(cohort.asker))
-            last_s = max((cohort.hopes[name].last_s for name in rooms), default=-math.inf)
+            n_fitting = self._n_fitting(cohort, snapshots.of(cohort.viewpoint))
+            last_s = max((cohort.candidates[name].last_s for name in n_fitting), default=-math.inf)
             for pod in map(self._pods.__getitem__, cohort.uids):
                 if pod.seen_s > last_s:
                     continue
-                hopes = {
-                    name: hope for name, hope in cohort.hopes.items() if hope.last_s >= pod.seen_s
+                candidates = {
+                    name: candidate
+                    for name, candidate in cohort.candidates.items()
+                    if candidate.last_s >= pod.seen_s
                 }
                 if pod.seen_s <= pod.woken_s and now_s - pod.woken_s < FIRST_PAUSE_S:
-                    _take_room(used, rooms)  # on its way to the scheduler
-                woken = self._woken(pod, hopes, now_s)
+                    _take_slot(used, n_fitting)  # on its way to the scheduler
+                woken = self._woken(pod, candidates, now_s)
                 pause_ends_s = (
                     pod.quiet_until_s if woken.n_wakes > 1 else pod.woken_s + FIRST_PAUSE_S
                 )
-                first_s = min(hope.first_s for hope in hopes.values())
+                first_s = min(candidate.first_s for candidate in candidates.values())
                 due_s = max(max(first_s, pod.seen_s) + self._wake_after_s, pause_ends_s)
                 if due_s <= now_s:
-                    due.append((woken, {name: rooms[name] for name in hopes}))
+                    due.append((woken, {name: n_fitting[name] for name in candidates}))
                 else:
                     group.next_s = min(group.next_s, due_s)
         if due:
             group.next_s = min(group.next_s, now_s + self._wake_after_s)
         due.sort(key=lambda one: _turn(one[0]))
-        return [pod for pod, rooms in due if _take_room(used, rooms)]
+        return [pod for pod, n_fitting in due if _take_slot(used, n_fitting)]
 
     def _wake(self, pod: ParkedPod) -> Requeue:
         before, self._pods[pod.uid] = self._pods[pod.uid], pod
@@ -314,13 +322,15 @@ class Parked:
         woken_for = pod.woken_for | reasons
         return replace(pod, n_wakes=n_wakes, woken_s=now_s, woken_for=woken_for)
 
-    def _rooms(self, cohort: _Cohort, snapshot: ClusterSnapshot) -> dict[str, int]:
+    def _n_fitting(self, cohort: _Cohort, snapshot: ClusterSnapshot) -> dict[str, int]:
         """Drop the nodes that do not fit any more; for how many pods the others have devices."""
-        views = [view for name in cohort.hopes if (view := snapshot.nodes.get(name)) is not None]
-        rated = self._rater.rate(cohort.asker, views)
+        views = [
+            view for name in cohort.candidates if (view := snapshot.nodes.get(name)) is not None
+        ]
+        rated = self._rater.rate(cohort.viewpoint, views)
         fitting = [v for v, rating in zip(views, rated, strict=True) if isinstance(rating, Rating)]
-        cohort.hopes = {view.name: cohort.hopes[view.name] for view in fitting}
-        return {view.name: view.free.bit_count() // cohort.asker.size_gpus for view in fitting}
+        cohort.candidates = {view.name: cohort.candidates[view.name] for view in fitting}
+        return {view.name: view.free.bit_count() // cohort.viewpoint.size_gpus for view in fitting}
 
     def _single_out(self, names: Iterable[str], cluster: Cluster) -> None:
         """A pod that has a claim on one of the nodes may use more there than others."""
@@ -328,15 +338,15 @@ class Parked:
         for uid in sorted(owner for owner in owners if owner in self._homes):
             shape, key = self._homes[uid]
             cohort = self._groups[shape].cohorts[key]
-            if not cohort.asker.uid:
+            if not cohort.viewpoint.uid:
                 self._leave(uid)
-                asker = replace(cohort.asker, uid=uid)
-                self._join(uid, shape, asker, cohort.left_out).hopes |= cohort.hopes
+                viewpoint = replace(cohort.viewpoint, uid=uid)
+                self._join(uid, shape, viewpoint, cohort.left_out).candidates |= cohort.candidates
 
-    def _join(self, uid: str, shape: Shape, asker: PodRequest, left_out: int) -> _Cohort:
-        key = asker.priority, left_out, asker.uid
+    def _join(self, uid: str, shape: Shape, viewpoint: PodRequest, left_out: int) -> _Cohort:
+        key = viewpoint.priority, left_out, viewpoint.uid
         group = self._groups.setdefault(shape, _Group())
-        cohort = group.cohorts.setdefault(key, _Cohort(asker, left_out))
+        cohort = group.cohorts.setdefault(key, _Cohort(viewpoint, left_out))
         cohort.uids[uid] = None
         self._homes[uid] = shape, key
         return cohort
@@ -367,7 +377,7 @@ class Parked:
             cohorts, group.cohorts = group.cohorts, {}
             for cohort in cohorts.values():
                 for uid in cohort.uids:
-                    self._join(uid, shape, cohort.asker, 0).hopes |= cohort.hopes
+                    self._join(uid, shape, cohort.viewpoint, 0).candidates |= cohort.candidates
 
     def _drop_old(self, now_s: float) -> None:
         """The pods stand in the order of their last rejection."""
@@ -382,9 +392,9 @@ def _turn(pod: ParkedPod) -> tuple[int, float, str]:
     return -pod.priority, pod.since_s, pod.uid
 
 
-def _take_room(used: Counter[str], rooms: Mapping[str, int]) -> bool:
+def _take_slot(used: Counter[str], n_fitting: Mapping[str, int]) -> bool:
     """Count a pod in on one of the nodes, if there is room for one more."""
-    name = next((name for name, n_pods in rooms.items() if used[name] < n_pods), None)
+    name = next((name for name, n_pods in n_fitting.items() if used[name] < n_pods), None)
     if name is None:
         return False
     used[name] += 1

@@ -41,7 +41,7 @@ from extender.engine import (
 )
 from extender.errors import DecisionLogError
 from extender.preemption import NodeReading, NodesRead, ReadNodes
-from extender.preemption.node_pods import Resident
+from extender.preemption.node_pods import PodOnNode
 from extender.protocol import Answer, Outcome, Reason, Verb
 from extender.state import LiveCluster
 from extender.unschedulable import Requeue
@@ -69,7 +69,7 @@ class Scene:
         engine = Engine(cluster, RULES)
         self.ended: list[DecisionLogError] = []
         self.log = DecisionLog(self.file, None, engine, self.ended.append)
-        self.gateway = Gateway(engine, cluster, record=self.log.record)
+        self.gateway = Gateway(engine, record=self.log.record)
         self.gateway.handle(NodesListed(tuple(node(name) for name in NODES)))
         self.gateway.handle(PodsListed(()))
         self.gateway.handle(NominationsListed(()))
@@ -231,7 +231,7 @@ def test_a_preemption_reads_and_names_victims(scene):
     """Through the same door, and with all that was read in the log."""
     step = preempting(scene)
     residents = tuple(
-        Resident(uid, "default", f"pod-{uid}", requests={"pods": 1, GPU: 1}, labels={"app": "x"})
+        PodOnNode(uid, "default", f"pod-{uid}", requests={"pods": 1, GPU: 1}, labels={"app": "x"})
         for uid in ("a", "b", "c", "d")
     )
     reading = NodeReading("n1", {"pods": 110, GPU: 4}, residents)
@@ -491,7 +491,7 @@ def test_a_log_that_cannot_be_written_ends_once_and_placing_goes_on(scene, monke
 def test_without_a_log_nothing_is_recorded():
     """The normal case: inputs are coalesced and nothing is encoded."""
     cluster = LiveCluster(RULES.resources, demand=RULES.demand)
-    gateway = Gateway(Engine(cluster, RULES), cluster)
+    gateway = Gateway(Engine(cluster, RULES))
     gateway.handle(NodeSeen(node("n1")))
     gateway.handle(FreshnessSet(is_synced=True, observed_at_s=0.0))
     assert gateway.engine.is_ready(1.0)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from extender.preemption import read_resident
-from extender.preemption.node_pods import Resident, is_entangled
+from extender.preemption import read_pod_on_node
+from extender.preemption.node_pods import PodOnNode, is_entangled
 from kube.errors import Unreadable
 
 
@@ -16,10 +16,10 @@ def sized(name: str = "main", /, **requests: Any) -> dict[str, Any]:
     return {"name": name, "resources": {"requests": requests}}
 
 
-def pod(spec: dict[str, Any], status: dict[str, Any] | None = None, **meta: Any) -> Resident:
+def pod(spec: dict[str, Any], status: dict[str, Any] | None = None, **meta: Any) -> PodOnNode:
     """Read a pod."""
     names = {"uid": "u1", "namespace": "ns", "name": "p", **meta}
-    return read_resident({"metadata": names, "spec": spec, "status": status or {}})
+    return read_pod_on_node({"metadata": names, "spec": spec, "status": status or {}})
 
 
 def running(**fields: Any) -> dict[str, Any]:

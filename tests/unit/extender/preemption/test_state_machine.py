@@ -12,7 +12,7 @@ from extender.bind import WriteBinding
 from extender.embedded import ClusterSpec, EmbeddedCluster, lay_out
 from extender.placement import Rater
 from extender.preemption import NodeReading, NodesRead, Preemptions, ReadNodes
-from extender.preemption.node_pods import Resident
+from extender.preemption.node_pods import PodOnNode
 from extender.preemption.state_machine import MAX_READ, MAX_UNDER_WAY, NODES_AT_ONCE
 from extender.protocol import Answer, Outcome, Pod, Reason, parse_pod
 from extender.rules import Rules
@@ -43,7 +43,7 @@ class Place:
         self.cluster = EmbeddedCluster(self.described, demand=DEFAULT_DEMAND)
         self.preemptions = Preemptions(self.cluster, RULES, Rater())
         self.nodes = list(self.cluster.snapshot.nodes)
-        self.residents: dict[str, list[Resident]] = {name: [] for name in self.nodes}
+        self.residents: dict[str, list[PodOnNode]] = {name: [] for name in self.nodes}
 
     def put(self, uid: str, *gpus: int, node: int = 0, priority: int = 0, **more: Any) -> None:
         """Bind a pod to these GPUs of a node."""
@@ -55,7 +55,7 @@ class Place:
         notes = {names.PLAN: encode_plan(plan)}
         self.cluster.write_binding(WriteBinding(1, "default", uid, uid, "", name, notes))
         fields: dict[str, Any] = {"requests": {"pods": 1, GPU: len(gpus)}} | more
-        self.residents[name].append(Resident(uid, "default", uid, priority=priority, **fields))
+        self.residents[name].append(PodOnNode(uid, "default", uid, priority=priority, **fields))
 
     def break_gpus(self, *gpus: int) -> None:
         """These GPUs of the first node fail."""
@@ -497,7 +497,7 @@ def test_pods_that_have_left_hold_nothing():
     place.residents[name] = [one for one in place.residents[name] if one.uid != "n0-6"]
     assert named(place.read(step)) == {name: (["n0-5"], 0)}
     step = place.ask(wanting(), {0: ["n0-0"]})
-    place.residents[name].append(Resident("n0-6", "ns", "n", priority=PRIORITY, has_ended=True))
+    place.residents[name].append(PodOnNode("n0-6", "ns", "n", priority=PRIORITY, has_ended=True))
     assert named(place.read(step)) == {name: (["n0-5"], 0)}
 
 

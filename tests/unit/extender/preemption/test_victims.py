@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from extender.preemption import NodeReading
-from extender.preemption.node_pods import Resident
+from extender.preemption.node_pods import PodOnNode
 from extender.preemption.victims import MAX_EXACT, Case, Eviction, choose_victims, cost_of
 from kube.objects import DisruptionBudget
 from kube.objects.policies import Operator, Requirement
@@ -22,7 +22,7 @@ from topology.select import ContainerRequest, PodFit, build_machine, fit_pod
 
 NVLINK = parse_policy({pod_keys.AFFINITY: "nvlink", pod_keys.POLICY: "required"})
 V100 = build_machine(load_recording("dgx-1-v100"))
-WANT = Resident("want", "ns", "want", priority=1000, requests={"pods": 1})
+WANT = PodOnNode("want", "ns", "want", priority=1000, requests={"pods": 1})
 ROOMY = {"cpu": 100_000, "pods": 110}
 
 
@@ -42,10 +42,10 @@ def counted(size: int) -> Any:
     return lambda free: () if free.bit_count() >= size else None
 
 
-def pod(uid: str, priority: int = 0, **more: Any) -> Resident:
+def pod(uid: str, priority: int = 0, **more: Any) -> PodOnNode:
     """A pod that takes nothing but its place."""
     fields: dict[str, Any] = {"labels": {"app": uid[0]}, "requests": {"pods": 1}} | more
-    return Resident(uid, "ns", f"pod-{uid}", priority=priority, **fields)
+    return PodOnNode(uid, "ns", f"pod-{uid}", priority=priority, **fields)
 
 
 def budget(app: str, n_allowed: int, *, leaving: tuple[str, ...] = ()) -> DisruptionBudget:
@@ -54,7 +54,7 @@ def budget(app: str, n_allowed: int, *, leaving: tuple[str, ...] = ()) -> Disrup
     return DisruptionBudget("ns", app, covers, n_allowed, frozenset(leaving))
 
 
-def case(*pods: Resident, held: dict[str, int], **more: Any) -> Case:
+def case(*pods: PodOnNode, held: dict[str, int], **more: Any) -> Case:
     """A node with these pods, full but for what `free` says; a connected pair is wanted."""
     fields: dict[str, Any] = {
         "pod": WANT,
@@ -72,7 +72,7 @@ ONE_EACH = {one.uid: 1 << i for i, one in enumerate(FULL)}
 """Eight pods of one GPU each; on a DGX-1 GPU 0 has no NVLink to 5, 6, 7."""
 
 
-def with_priorities(*priorities: int) -> tuple[Resident, ...]:
+def with_priorities(*priorities: int) -> tuple[PodOnNode, ...]:
     """The eight pods, the first ones with these priorities, the rest with 500."""
     padded = (*priorities, *[500] * (len(FULL) - len(priorities)))
     return tuple(replace(one, priority=p) for one, p in zip(FULL, padded, strict=True))
@@ -280,7 +280,7 @@ def test_above_the_bound_budgets_are_spared_first():
 # Brute force, written from kube-scheduler's own functions and not from ours.
 
 
-def plain_cost(victims: list[Resident], budgets: list[DisruptionBudget]) -> tuple[float, ...]:
+def plain_cost(victims: list[PodOnNode], budgets: list[DisruptionBudget]) -> tuple[float, ...]:
     """`pickOneNodeForPreemption` as a tuple; `victims` by descending importance."""
     left = {one.name: one.n_allowed for one in budgets}
     n_violating = 0
@@ -297,7 +297,7 @@ def plain_cost(victims: list[Resident], budgets: list[DisruptionBudget]) -> tupl
     return (n_violating, first, sum(v.priority + 2**31 for v in victims), len(victims), -oldest)
 
 
-def important_first(one: Resident) -> tuple[float, ...]:
+def important_first(one: PodOnNode) -> tuple[float, ...]:
     """`MoreImportantPod`."""
     return (-one.priority, math.inf if one.started_s is None else one.started_s)
 
@@ -306,7 +306,7 @@ def important_first(one: Resident) -> tuple[float, ...]:
 def nodes(draw: st.DrawFn) -> Case:
     """A DGX-1 with pods of any sizes and priorities, some budgets, little room for cpu."""
     gpus = draw(st.permutations(range(8)))
-    pods: list[Resident] = []
+    pods: list[PodOnNode] = []
     held: dict[str, int] = {}
     free = 0
     while gpus:

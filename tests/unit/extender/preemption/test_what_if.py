@@ -9,7 +9,7 @@ import pytest
 
 from extender.bind import WriteBinding
 from extender.placement import Rater
-from extender.preemption.what_if import LOWEST, Priorities, Room, Rooms, settled
+from extender.preemption.what_if import LOWEST, Priorities, WhatIfNode, WhatIfNodes, settled
 from extender.protocol import PodRequest, messages, parse_pod
 from tests.unit.extender.pods import GPU, pod
 from tests.unit.extender.preemption.test_state_machine import FULL, Place, victims, wanting
@@ -29,9 +29,9 @@ def request(content: dict[str, Any]) -> PodRequest:
     return parse_pod(messages.decode(messages.Pod, json.dumps(content).encode()), (GPU,))
 
 
-def room(place: Place, content: dict[str, Any]) -> Room:
+def room(place: Place, content: dict[str, Any]) -> WhatIfNode:
     """The first node as this pod may use it."""
-    found = Rooms(place.cluster, Rater(), request(content)).get(place.nodes[0])
+    found = WhatIfNodes(place.cluster, Rater(), request(content)).get(place.nodes[0])
     assert found is not None
     return found
 
@@ -81,7 +81,7 @@ def test_those_who_have_left_have_left_their_devices():
 def test_where_there_is_no_room_to_speak_of(group, content, name):
     """Nothing is said about such a node."""
     place = Place(1, group)
-    rooms = Rooms(place.cluster, Rater(), request(content))
+    rooms = WhatIfNodes(place.cluster, Rater(), request(content))
     assert rooms.get(name or place.nodes[0]) is None
 
 

@@ -13,7 +13,13 @@ from extender.placement import Rater, Rating, Refusal
 from extender.protocol import PodRequest, Reason, messages, parse_pod
 from extender.state import DeviceState
 from extender.unschedulable import Parked, ParkedPod
-from extender.unschedulable.pool import KEEP_S, LAST_PAUSE_S, MAX_HOPES, MAX_WAKES, SPARE_NUMBERS
+from extender.unschedulable.pool import (
+    KEEP_S,
+    LAST_PAUSE_S,
+    MAX_CANDIDATES,
+    MAX_WAKES,
+    SPARE_NUMBERS,
+)
 from tests.unit.extender.engines import spec
 from tests.unit.extender.pods import GPU, pod
 from topology.value import DEFAULT_DEMAND
@@ -316,10 +322,10 @@ def test_only_so_many_nodes_are_kept_in_question(scene):
     scene.parked.change([*NODES, "ghost"], scene.cluster, 11.0)
     (group,) = scene.parked._groups.values()
     (cohort,) = group.cohorts.values()
-    assert list(cohort.hopes) == NODES[-MAX_HOPES:]
+    assert list(cohort.candidates) == NODES[-MAX_CANDIDATES:]
     scene.parked.change(NODES[:3], scene.cluster, 11.1)
-    assert len(cohort.hopes) == MAX_HOPES
-    assert list(cohort.hopes)[-3:] == NODES[:3]
+    assert len(cohort.candidates) == MAX_CANDIDATES
+    assert list(cohort.candidates)[-3:] == NODES[:3]
     assert scene.due(11.6) == ["u1"]
 
 

@@ -30,7 +30,7 @@ class Scene:
 
     def __init__(self) -> None:
         cluster = live(*map(node, FULL))
-        self.gateway = Gateway(Engine(cluster, RULES), cluster)
+        self.gateway = Gateway(Engine(cluster, RULES))
         for name, plan in FULL.items():
             self.gateway.handle(PodSeen(facts(f"on-{name}", plan)))
         self.woken(100.0)
