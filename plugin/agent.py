@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from plugin import logkeys
 from plugin.allocation import NodeState, SharingRules
 from plugin.allocator import AllocatorTools, ResourceAllocator
 from plugin.config import Mode
@@ -35,22 +36,29 @@ from plugin.deviceplugin import (
     ResourceServer,
 )
 from plugin.errors import first_plugin_error
-from plugin.health import HealthBook, HealthTimes, HealthWatch
+from plugin.health import HealthState, HealthTimes, HealthWatch
 from plugin.kubelet import TopologyManagerPoller
-from plugin.machine import take_stock, topology_text
+from plugin.machine import serve_machine, topology_text
 from plugin.memory import give_back
-from plugin.prepare_containers import open_access
 from plugin.publish import Publisher, PublisherTools, ReportLoop
-from plugin.rediscovery import Stocktaking
+from plugin.rediscovery import Rediscovery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kube.client import TopologyManagerSettings
     from plugin.config import Settings
     from plugin.deviceplugin import RegistrationChange
     from plugin.kubelet import KubeletView, TopologyManagerSource
-    from plugin.machine import Device, MachineReader, MachineReading, Stock, StockRules
+    from plugin.machine import (
+        Device,
+        DeviceAccess,
+        FaultRules,
+        MachineReader,
+        MachineReading,
+        ServedMachine,
+        ServingRules,
+    )
     from plugin.observe import Telemetry
     from plugin.publish import AnnotationApi
     from topology.annotations import DevicesReport
@@ -74,9 +82,15 @@ class StopReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AgentTools:
-    """Dependencies of an agent; all of them outlive it."""
+    """Dependencies of an agent, all of which outlive it; the first three are the vendor's.
+
+    `open_access` prepares the node for containers that get devices of a served machine
+    (`Vendor.open_access`).
+    """
 
     reader: MachineReader
+    open_access: Callable[[ServedMachine], DeviceAccess]
+    fault_rules: FaultRules
     node_api: AnnotationApi
     kubelet: KubeletView
     kubelet_settings: TopologyManagerSource
@@ -89,21 +103,21 @@ class Agent:
     def __init__(
         self,
         settings: Settings,
-        rules: StockRules,
+        rules: ServingRules,
         reading: MachineReading,
         *,
         tools: AgentTools,
-        book: HealthBook | None = None,
+        health: HealthState | None = None,
     ) -> None:
-        """`book` is what the last agent of this process knew to be wrong.
+        """`health` are the faults that the last agent of this process knew.
 
         Raises `PluginError` where settings and machine do not suit each other.
         """
         self._settings = settings
         self._tools = tools
-        stock = take_stock(reading, rules)
+        served = serve_machine(reading, rules)
         sharing = SharingRules(rules.sharing, settings.shared_devices_allocation_policy)
-        self._state = NodeState(settings.node, stock, sharing=sharing)
+        self._state = NodeState(settings.node, served, sharing=sharing)
         self._state.topology_manager = settings.topology_manager
         telemetry = self._telemetry = tools.telemetry
         self._publisher = Publisher(
@@ -116,24 +130,25 @@ class Agent:
             emit=telemetry.report_event,
         )
         # What the reading itself says is wrong is listed so from the beginning.
-        faults = {gpu.uuid: gpu.fault for gpu in reading.gpus if gpu.fault is not None}
         known = replace(
-            book or HealthBook(), rules=settings.xid_rules, quiet_s=settings.health_quiet_s
-        ).after_poll(faults, time.monotonic())
+            health or HealthState(tools.fault_rules),
+            rules=tools.fault_rules,
+            quiet_s=settings.health_quiet_s,
+        ).after_poll(reading.faults, time.monotonic())
         self._state.set_unhealthy(known.unhealthy(self._state.devices))
         self._watch = HealthWatch(
             tools.reader,
             self,
             log=telemetry,
             reading=reading,
-            book=known,
+            state=known,
             times=HealthTimes(poll_s=settings.health_poll_s),
         )
-        self._device_lists = {one.name: DeviceList() for one in stock.inventory.resources}
+        self._device_lists = {one.name: DeviceList() for one in served.inventory.resources}
         self._registration = self._make_registration()
         self._ended: asyncio.Future[StopReason] | None = None
         self._beat_s = time.monotonic()
-        self._stocktaking = Stocktaking(
+        self._rediscovery = Rediscovery(
             reading, rules, prepare=self._open_access, serve=self._serve, log=telemetry.log
         )
         self._poller = TopologyManagerPoller(
@@ -160,9 +175,9 @@ class Agent:
         return f"not registered: {', '.join(missing)}" if missing else ""
 
     @property
-    def health(self) -> HealthBook:
-        """What is known to be wrong with the machine."""
-        return self._watch.book
+    def health(self) -> HealthState:
+        """The known faults of the machine."""
+        return self._watch.state
 
     def reload(self) -> None:
         """End, so that settings and machine are read again."""
@@ -177,7 +192,7 @@ class Agent:
         await self._report_loop.refresh()  # the pods that were there before the registration
         self._state.begin_registration()
         self._relist()
-        await self._open_access(self._state.stock)
+        await self._open_access(self._state.served)
         work = [
             self._beat(),
             self._watch.run(),
@@ -194,7 +209,7 @@ class Agent:
         except ExceptionGroup as errors:
             raise first_plugin_error(errors) from errors
         finally:
-            self._stocktaking.stop()
+            self._rediscovery.stop()
             self._poller.stop()
         return ending
 
@@ -212,8 +227,8 @@ class Agent:
         self._report_loop.trigger()
 
     def see_reading(self, reading: MachineReading) -> None:
-        """Make the stock anew, in a thread; the latest reading counts."""
-        self._stocktaking.see(reading)
+        """Serve the machine as it was read last, once that is prepared."""
+        self._rediscovery.see(reading)
 
     # --- parts ---
 
@@ -222,7 +237,6 @@ class Agent:
         tools = AllocatorTools(
             self._state,
             self._tools.kubelet,
-            settings.access_rules,
             emit=self._telemetry.allocator_event,
             on_allocated=self._report_loop.trigger,
         )
@@ -238,10 +252,12 @@ class Agent:
             servers, settings.kubelet_places.socket, on_change=self._on_registration
         )
 
-    async def _open_access(self, stock: Stock) -> None:
+    async def _open_access(self, served: ServedMachine) -> None:
         if self.is_serving:
-            log = self._telemetry.log
-            self._state.present = await open_access(stock, self._settings, log=log)
+            access = await asyncio.to_thread(self._tools.open_access, served)
+            for reason in access.left_out:
+                self._telemetry.log.warning(logkeys.CDI_FAILED, reason=reason)
+            self._state.grant = access.grant
 
     async def _beat(self) -> None:
         while True:
@@ -262,16 +278,16 @@ class Agent:
                 self._state.begin_registration()
                 self._on_kubelet_restart()
 
-    def _serve(self, stock: Stock) -> None:
-        """Serve what the machine is now, in place of what it was."""
-        if [one.name for one in stock.inventory.resources] != list(self._device_lists):
+    def _serve(self, served: ServedMachine) -> None:
+        """Serve the machine as it is now."""
+        if [one.name for one in served.inventory.resources] != list(self._device_lists):
             self._end(StopReason.RESOURCES_CHANGED)
             return
-        self._state.stock = stock
+        self._state.served = served
         give_back()
         self._describe()
         self._relist()
-        self._watch.tell()
+        self._watch.report()
         self._report_loop.trigger()
 
     def _align(self, found: TopologyManagerSettings) -> None:
@@ -296,13 +312,13 @@ class Agent:
         self._report_loop.trigger()
 
     def _publish(self, report: DevicesReport, *, keeps_holds: bool) -> None:
-        topology = topology_text(self._state.stock)
+        topology = topology_text(self._state.served)
         self._publisher.publish(topology, report, keeps_holds=keeps_holds)
 
     def _relist(self) -> None:
         """List the devices as they are now; ListAndWatch sends a change to the kubelet."""
         state = self._state
-        for resource in state.stock.inventory.resources:
+        for resource in state.served.inventory.resources:
             listed = [
                 ListedDevice(
                     device.id,
@@ -318,8 +334,8 @@ class Agent:
             )
 
     def _describe(self) -> None:
-        stock = self._state.stock
-        reading, inventory = stock.reading, stock.inventory
+        served = self._state.served
+        reading, inventory = served.reading, served.inventory
         n_devices = {one.name: len(one.devices) for one in inventory.resources}
         self._telemetry.machine_read(n_devices, [*reading.notes, *inventory.notes])
 

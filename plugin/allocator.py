@@ -2,7 +2,7 @@
 
 The steps: find the requesting container (`plugin.allocation.pod_matching`, from what is known, else
 from the kubelet), choose devices (`plugin.allocation.preferred_allocation`), and give the container
-access to them (`plugin.nvidia.container.allocate_response`). Each decision is made there, not here.
+access to them (the vendor's `DeviceAccess`). Each decision is made there, not here.
 
 An Allocate is checked like a request in which everything is fixed: the kubelet may have taken other
 devices than were preferred, or not have requested a preference. So no container of a pod that
@@ -26,19 +26,18 @@ from plugin.allocation import (
     choose_devices,
     identify,
 )
+from plugin.container import NoAccess
 from plugin.deviceplugin import CallRefused, DevicePluginMethod
 from plugin.errors import KubeletError
 from plugin.kubelet import KubeletRead
-from plugin.nvidia.container.allocate_response import grant
-from plugin.nvidia.container.device_nodes import NoAccess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from plugin.allocation import Allocation, NodeState, Requester
+    from plugin.container import ContainerAccess
     from plugin.kubelet import AdmissionGate, KubeletSnapshot
     from plugin.machine import Resource
-    from plugin.nvidia.container.allocate_response import AccessRules, ContainerAccess
     from plugin.pods import HeldDevices
 
 __all__ = [
@@ -122,7 +121,6 @@ class AllocatorTools:
 
     state: NodeState
     kubelet: HoldingsReader
-    rules: AccessRules
     emit: Callable[[AllocatorEvent], None]
     on_allocated: Callable[[], None]
 
@@ -207,10 +205,7 @@ class ResourceAllocator:
 
     def _access(self, ids: tuple[str, ...]) -> ContainerAccess | CallRefused:
         chosen = [device for device in self._served().devices if device.id in ids]
-        tools = self._tools
-        access = grant(
-            chosen, tools.state.stock.reading, present=tools.state.present, rules=tools.rules
-        )
+        access = self._tools.state.grant(chosen)
         return CallRefused(access.reason) if isinstance(access, NoAccess) else access
 
     async def _identify(
@@ -243,7 +238,7 @@ class ResourceAllocator:
         return found, _HOW[type(found)]
 
     def _served(self) -> Resource:
-        resources = self._tools.state.stock.inventory.resources
+        resources = self._tools.state.served.inventory.resources
         return next(one for one in resources if one.name == self._resource)
 
 

@@ -27,7 +27,7 @@ from plugin import logkeys
 from plugin.config import Settings, load_settings
 from plugin.errors import MeasurementError, PluginError, ReadingError, SettingsError
 from plugin.measure import DEFAULT_COMMAND, DEFAULT_MESSAGE_BYTES, Benchmark, all_pairs, measure
-from plugin.wiring import Running, open_reader, read_machine, run_agents
+from plugin.wiring import VENDOR, Running, open_reader, run_agents
 from topology.errors import quote
 from topology.model import write_measurement
 from topology.program import version
@@ -117,7 +117,7 @@ def _discover(flags: Mapping[str, object], given: Namespace) -> None:
     from plugin.observe.reading_json import reading_json  # noqa: PLC0415 - as above
 
     reading = _read(_load_here(flags))
-    print(reading_json(reading) if given.json else reading_text(reading))
+    print(reading_json(reading, VENDOR.facts_of) if given.json else reading_text(reading))
 
 
 def _measure(flags: Mapping[str, object], given: Namespace) -> None:
@@ -181,7 +181,7 @@ def _load_here(flags: Mapping[str, object]) -> LoadedSettings:
 def _read(loaded: LoadedSettings) -> MachineReading:
     try:
         with closing(open_reader(loaded.settings)) as reader:
-            return read_machine(reader, loaded.settings)
+            return reader.read()
     except ReadingError as error:
         _fail(str(error), 1)
 

@@ -1,14 +1,13 @@
 """The exceptions of the node plugin.
 
-What it answers: which error a caller may see. Ordinary outcomes ("the set is not free", "no pod is
-known") are values, never exceptions. gRPC codes are known in `plugin.deviceplugin.service` alone.
+Ordinary outcomes ("the set is not free", "no pod is known") are values, never exceptions. gRPC
+codes are known in `plugin.deviceplugin.service` alone.
 
     PluginError
     ├── SettingsError      an unknown or invalid setting
     ├── ReadingError       the machine could not be read at all
-    │   └── NvmlError      NVML said no; `code` is its nvmlReturn_t
     ├── RegistrationError  the kubelet did not take the registration
-    ├── KubeletError       the kubelet could not be asked (pods, configuration, PodResources)
+    ├── KubeletError       the kubelet did not answer (pods, configuration, PodResources)
     ├── CheckpointError    the kubelet's checkpoint cannot be read
     ├── ProgramError       a program that cannot be run, or says that it failed
     ├── CdiError           a CDI specification that cannot be made or written
@@ -22,7 +21,6 @@ __all__ = [
     "CheckpointError",
     "KubeletError",
     "MeasurementError",
-    "NvmlError",
     "PluginError",
     "ProgramError",
     "ReadingError",
@@ -44,20 +42,12 @@ class ReadingError(PluginError):
     """The machine could not be read at all."""
 
 
-class NvmlError(ReadingError):
-    """NVML said no. `code` is its nvmlReturn_t (nvml.h); 0 where the library itself is missing."""
-
-    def __init__(self, message: str, code: int = 0) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 class RegistrationError(PluginError):
     """The kubelet did not take the registration."""
 
 
 class KubeletError(PluginError):
-    """The kubelet could not be asked."""
+    """The kubelet did not answer."""
 
 
 class CheckpointError(PluginError):

@@ -1,8 +1,8 @@
-"""Takes stock of a machine that has become another one, until what it is now can be served.
+"""Serves a machine that has changed: makes its devices from the new reading, and prepares them.
 
-What it answers: the stock (`plugin.machine.stock`) of the latest reading, once containers can be
-given it; a reading that comes meanwhile takes the place of the one before. Where that does not
-work, it is told and tried again, and what was served stays: it must never hand on half of a stock.
+The machine (`plugin.machine.ServedMachine`) is that of the latest reading, and is served once
+containers can be given its devices; a reading that comes meanwhile replaces the one before. A
+failure is logged and retried, and what was served stays.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from typing import TYPE_CHECKING
 
 from plugin import logkeys
 from plugin.errors import CdiError, PluginError
-from plugin.machine import take_stock
+from plugin.machine import serve_machine
 from topology.errors import TopologyError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from plugin.machine import MachineReading, Stock, StockRules
+    from plugin.machine import MachineReading, ServedMachine, ServingRules
     from plugin.observe import Logger
 
-__all__ = ["Stocktaking"]
+__all__ = ["Rediscovery"]
 
-AGAIN_S = 10.0
-"""Between tries to serve what the machine has become, where that did not work."""
+RETRY_S = 10.0
+"""Between attempts to serve a machine that has changed."""
 
 
-class Stocktaking:
+class Rediscovery:
     """Used on one event loop. `reading` is the one that is served now.
 
-    `prepare` makes ready what containers need of a stock, and may raise `PluginError`; `serve` gets
-    the stock then.
+    `prepare` makes ready what containers need of a machine, and may raise `PluginError`; `serve`
+    gets the machine then.
     """
 
     def __init__(
         self,
         reading: MachineReading,
-        rules: StockRules,
+        rules: ServingRules,
         *,
-        prepare: Callable[[Stock], Awaitable[None]],
-        serve: Callable[[Stock], None],
+        prepare: Callable[[ServedMachine], Awaitable[None]],
+        serve: Callable[[ServedMachine], None],
         log: Logger,
     ) -> None:
         self._latest = reading
@@ -50,35 +50,35 @@ class Stocktaking:
         self._serve = serve
         self._log = log
         self._newer = asyncio.Event()
-        self._taking: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[None] | None = None
 
     def see(self, reading: MachineReading) -> None:
-        """Take note of a reading, and begin if nothing is under way."""
+        """Serve this reading next; starts unless that is in progress."""
         self._latest = reading
         self._newer.set()
-        if self._taking is None or self._taking.done():
-            self._taking = asyncio.ensure_future(self._take())
+        if self._work is None or self._work.done():
+            self._work = asyncio.ensure_future(self._run())
 
     def stop(self) -> None:
-        """Take stock no more."""
-        if self._taking is not None:
-            self._taking.cancel()
+        """Stop; what is served stays."""
+        if self._work is not None:
+            self._work.cancel()
 
-    async def _take(self) -> None:
-        while (stock := await self._stock_of_latest()) is None:
+    async def _run(self) -> None:
+        while (served := await self._serve_latest()) is None:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(AGAIN_S):
+                async with asyncio.timeout(RETRY_S):
                     await self._newer.wait()
-        self._serve(stock)
+        self._serve(served)
 
-    async def _stock_of_latest(self) -> Stock | None:
+    async def _serve_latest(self) -> ServedMachine | None:
         """None where it cannot be served."""
         while True:
             self._newer.clear()
             reading = self._latest
             try:
-                stock = await asyncio.to_thread(take_stock, reading, self._rules)
-                await self._prepare(stock)
+                served = await asyncio.to_thread(serve_machine, reading, self._rules)
+                await self._prepare(served)
             except CdiError as error:
                 self._log.warning(logkeys.CDI_FAILED, reason=str(error))
                 return None
@@ -86,4 +86,4 @@ class Stocktaking:
                 self._log.warning(logkeys.READER_FAILED, what="stock", reason=str(error))
                 return None
             if reading is self._latest:
-                return stock
+                return served

@@ -1,7 +1,7 @@
-"""Makes the agent's doors as the settings say, and runs agents one after another.
+"""Chooses the vendor, opens the agent's connections, and runs agents one after another.
 
-What it answers: nothing; `run_agents` opens the machine, the API server and the kubelet once, and
-keeps an agent running until cancelled. A machine that offers other resources than before, or a
+`run_agents` opens the machine, the API server and the kubelet once, and keeps an agent running
+until cancelled. A machine that offers other resources than before, or a
 reload, ends one agent and begins the next.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kube.client import ApiServer, KubeletClient, Transport
@@ -18,10 +19,8 @@ from plugin import logkeys
 from plugin.agent import Agent, AgentTools, StopReason
 from plugin.errors import ReadingError, SettingsError
 from plugin.kubelet import KubeletView, PodResources
-from plugin.machine import StockRules
-from plugin.nvidia.container.dev_files import find_nvml
-from plugin.nvidia.nvml.library import preload
-from plugin.nvidia.nvml.reader import NvmlMachine
+from plugin.machine import ServingRules
+from plugin.nvidia import NVIDIA
 from plugin.observe import Metrics, StatusEndpoint, Telemetry, serving
 from plugin.simulated.reader import SimulatedMachine
 from plugin.sysfs import Sysfs
@@ -32,27 +31,30 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from plugin.config import LoadedSettings, Settings
-    from plugin.health import HealthBook
+    from plugin.health import HealthState
     from plugin.machine import MachineReader, MachineReading
     from plugin.observe import Logger
 
-__all__ = ["Running", "open_reader", "read_machine", "run_agents", "stock_rules"]
+__all__ = ["VENDOR", "Running", "open_reader", "run_agents", "serving_rules"]
+
+VENDOR = NVIDIA
+"""Whose GPUs the agent serves."""
 
 _READ_AGAIN_S = 30.0
-"""Between tries to read a machine that cannot be, where that is no reason to end: NVIDIA's plugin
-waits for ever; a driver may be installed meanwhile."""
+"""Between attempts to read a machine, where a failure is no reason to end: a driver may be
+installed meanwhile."""
 
 
 @dataclass(slots=True)
 class Running:
-    """The agent that runs now, for those who ask from outside; None between two."""
+    """The agent that runs now, for probes and signals; None between two."""
 
     agent: Agent | None = None
-    health: HealthBook | None = None
-    """What the last agent knew to be wrong: it is so for the next one too."""
+    health: HealthState | None = None
+    """The faults that the last agent knew: they hold for the next one too."""
 
     def reload(self) -> None:
-        """Have settings and machine read anew."""
+        """Have settings and machine read again."""
         if self.agent is not None:
             self.agent.reload()
 
@@ -72,24 +74,20 @@ def open_reader(settings: Settings) -> MachineReader:
     """
     if settings.simulate is not None:
         return SimulatedMachine(
-            settings.simulate, node_name=settings.node, faults=settings.simulate_faults
+            settings.simulate,
+            node_name=settings.node,
+            hardware=VENDOR.simulated,
+            faults=settings.simulate_faults,
         )
-    return NvmlMachine(Sysfs(settings.sysfs_root, settings.proc_root))
+    return VENDOR.open_reader(settings, _sysfs(settings))
 
 
-def read_machine(reader: MachineReader, settings: Settings) -> MachineReading:
-    """Read, with the driver's library from where it is by now: a driver may be installed late.
-
-    Raises `ReadingError`.
-    """
-    library = None if settings.simulate else find_nvml(settings.driver_root_ctr_path)
-    if library is not None:
-        preload(library)
-    return reader.read()
+def _sysfs(settings: Settings) -> Sysfs:
+    return Sysfs(settings.sysfs_root, settings.proc_root)
 
 
-def stock_rules(loaded: LoadedSettings) -> StockRules:
-    """What the settings say about devices. Raises `SettingsError` for figures that are none."""
+def serving_rules(loaded: LoadedSettings) -> ServingRules:
+    """The settings about devices. Raises `SettingsError` for figures that are none."""
     settings = loaded.settings
     measurement = None
     if settings.measurements is not None:
@@ -98,11 +96,12 @@ def stock_rules(loaded: LoadedSettings) -> StockRules:
         except (OSError, UnicodeDecodeError, TopologyError) as error:
             msg = f"setting measurements: file {settings.measurements}: {error}"
             raise SettingsError(msg) from error
-    return StockRules(settings.mig_strategy, loaded.sharing, settings.resource_name, measurement)
+    units_of = partial(VENDOR.units_of, settings)
+    return ServingRules(units_of, loaded.sharing, settings.resource_name, measurement)
 
 
 async def run_agents(load: Callable[[], LoadedSettings], *, running: Running, log: Logger) -> None:
-    """Run until cancelled; `load` gives the settings, anew after each reload.
+    """Run until cancelled; `load` gives the settings, again after each reload.
 
     Raises `PluginError` where the settings, or the machine at the start, do not let it.
     """
@@ -120,7 +119,7 @@ async def _run_with(
 ) -> None:
     """Run agents under these settings until one asks for others."""
     settings, metrics = loaded.settings, Metrics()
-    rules = stock_rules(loaded)
+    rules = serving_rules(loaded)
     endpoint = StatusEndpoint(metrics.registry, running.live, running.ready)
     async with _api_server(settings) as api, _kubelet(settings) as kubelet:
         with serving(
@@ -129,11 +128,19 @@ async def _run_with(
             log.info(logkeys.LISTENING, address=settings.metrics_address, port=port)
             devices = PodResources(settings.pod_resources_socket)
             view = KubeletView(kubelet, devices, settings.kubelet_places.checkpoint)
-            tools = AgentTools(reader, api, view, kubelet, Telemetry(log, metrics))
+            tools = AgentTools(
+                reader,
+                partial(VENDOR.open_access, settings, _sysfs(settings)),
+                VENDOR.fault_rules(settings),
+                api,
+                view,
+                kubelet,
+                Telemetry(log, metrics),
+            )
             ending = None
             while ending is not StopReason.RELOAD:
                 reading = await _read(reader, settings, log=log)
-                agent = Agent(settings, rules, reading, tools=tools, book=running.health)
+                agent = Agent(settings, rules, reading, tools=tools, health=running.health)
                 try:
                     running.agent = agent
                     ending = await agent.run()
@@ -144,7 +151,7 @@ async def _run_with(
 async def _read(reader: MachineReader, settings: Settings, *, log: Logger) -> MachineReading:
     while True:
         try:
-            return await asyncio.to_thread(read_machine, reader, settings)
+            return await asyncio.to_thread(reader.read)
         except ReadingError as error:
             if settings.fail_on_init_error:
                 raise

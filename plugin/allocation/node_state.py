@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING
 
 from plugin.allocation.pod_matching import AdmissionView, Identified, reserved_for_others
 from plugin.allocation.preferred_allocation import Supply
+from plugin.container import NoAccess
 from plugin.machine import NO_SHARING, SharedPolicy
-from plugin.nvidia.container.device_nodes import PresentNodes
 from plugin.pods import HeldDevices, is_over
 from topology.annotations import TopologyManagerPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kube.client import TopologyManagerSettings
     from plugin.allocation.pod_matching import DeviceRequest, Requester
+    from plugin.container import ContainerAccess
     from plugin.kubelet import KubeletSnapshot
-    from plugin.machine import Device, Resource, Stock, TimeSlicing
+    from plugin.machine import Device, Resource, ServedMachine, TimeSlicing
     from plugin.pods import NodePod
 
 __all__ = ["NodeState", "SharingRules"]
@@ -42,16 +43,23 @@ class SharingRules:
     policy: SharedPolicy = SharedPolicy.DISTRIBUTED
 
 
+def _not_prepared(devices: Sequence[Device]) -> NoAccess:
+    ids = ", ".join(device.id for device in devices)
+    return NoAccess(f"the node is not prepared yet for containers with {ids}")
+
+
 class NodeState:
     """Used on one event loop. `node` is this node's name."""
 
-    def __init__(self, node: str, stock: Stock, *, sharing: SharingRules | None = None) -> None:
+    def __init__(
+        self, node: str, served: ServedMachine, *, sharing: SharingRules | None = None
+    ) -> None:
         self.node = node
-        self.stock = stock
+        self.served = served
         self.unhealthy: Mapping[str, str] = {}
         """Why devices must not be allocated: reason by id."""
-        self.present = PresentNodes()
-        """Which device nodes there are beside the GPUs' own."""
+        self.grant: Callable[[Sequence[Device]], ContainerAccess | NoAccess] = _not_prepared
+        """What one container gets with these devices."""
         self.topology_manager: TopologyManagerSettings | None = None
         """The settings of the kubelet's Topology Manager; None where unknown."""
         self.pods: tuple[NodePod, ...] | None = None
@@ -75,7 +83,7 @@ class NodeState:
     @property
     def devices(self) -> tuple[Device, ...]:
         """All devices of all resources."""
-        return self.stock.devices
+        return self.served.devices
 
     @property
     def lists_numa_nodes(self) -> bool:
@@ -193,7 +201,7 @@ class NodeState:
         """The view that finds a requester."""
         return AdmissionView(
             node=self.node,
-            resources=frozenset(one.name for one in self.stock.inventory.resources),
+            resources=frozenset(one.name for one in self.served.inventory.resources),
             pods=self.pods or (),
             is_fresh=is_fresh,
             holdings=self.holdings,
@@ -238,12 +246,12 @@ class NodeState:
         own = requester.pod.uid if isinstance(requester, Identified) else None
         is_sure = is_fresh and self.active is not None
         taken = {one for h in self.holdings if is_sure and h.uid != own for one in h.ids}
-        resources = self.stock.inventory.resources
+        resources = self.served.inventory.resources
         is_base = bool(resources) and resource.name == resources[0].name
         given = {one for h in (*self.holdings, *self._grants) for one in h.ids} - request.available
         return Supply(
             resource=resource,
-            machine=self.stock.machine if is_base else None,
+            machine=self.served.machine if is_base else None,
             unhealthy=frozenset(self.unhealthy) | taken,
             reserved=reserved_for_others(requester, self.view(is_fresh=False)),
             busy_gpus=frozenset(d.gpu_uuid for d in self.devices if d.id in given),

@@ -1,11 +1,11 @@
-"""Which of several devices without links: by count, so that much stays whole.
+"""Chooses among devices without links: by count, so that much stays whole.
 
-Of MIG instances it chooses the set that opens the fewest physical GPUs; of replicas a set without
+Of partitions it chooses the set that opens the fewest physical GPUs; of replicas a set without
 two replicas of one device unless nothing else is left, from the devices with the fewest (or most)
 replicas taken; of whole GPUs without a topology the first ones. It knows no plan and no policy.
 
-- MIG: instances of GPUs that are in use already come first, those with the fewest free ones before
-  the others; of GPUs that must be opened the smallest that holds what is still missing, else the
+- Partitions: those of GPUs that are in use already come first, the fewest free ones before the
+  others; of GPUs that must be opened the smallest that holds what is still missing, else the
   one with the most free. No set opens fewer GPUs.
 - Replicas: as NVIDIA's plugin, by the replicas taken of a device, fewest first (`distributed`) or
   most first (`packed`; k8s-device-plugin v0.20.0, internal/rm/allocate.go), but a device that the
@@ -42,35 +42,36 @@ class DevicePool:
 
 
 def physical_id(device: Device) -> str:
-    """The id of the GPU or MIG instance that a device is, or is a replica of.
+    """The id of the GPU or partition that a device is, or is a replica of.
 
-    >>> from plugin.machine.devices import Device
-    >>> physical_id(Device("GPU-1::3", 1, "GPU-1", replica=3))
+    >>> from plugin.machine import Device, GpuReading
+    >>> from topology.model import Gpu
+    >>> physical_id(Device("GPU-1::3", 1, GpuReading(1, Gpu(uuid="GPU-1")), replica=3))
     'GPU-1'
     """
     return device.id if device.replica is None else device.id.rpartition("::")[0]
 
 
 def pack(
-    stock: DevicePool,
+    pool: DevicePool,
     *,
     must_include: frozenset[str],
     size: int,
     policy: SharedPolicy = SharedPolicy.DISTRIBUTED,
 ) -> tuple[str, ...]:
     """Choose `size` usable ids, with all of `must_include`; there are as many. O(n**2)."""
-    chosen = [device for device in stock.devices if device.id in must_include]
-    free = [device for device in stock.devices if device.id in stock.usable - must_include]
-    if any(device.replica is not None for device in stock.devices):
-        taken = Counter(physical_id(one) for one in stock.devices if one.id in stock.held)
+    chosen = [device for device in pool.devices if device.id in must_include]
+    free = [device for device in pool.devices if device.id in pool.usable - must_include]
+    if any(device.replica is not None for device in pool.devices):
+        taken = Counter(physical_id(one) for one in pool.devices if one.id in pool.held)
         more = _from_shared(free, chosen, taken, size=size, policy=policy)
     else:
         in_use = {
-            device.gpu
-            for device in stock.devices
-            if device.id in stock.held or device.gpu_uuid in stock.busy_gpus
+            device.place
+            for device in pool.devices
+            if device.id in pool.held or device.gpu_uuid in pool.busy_gpus
         }
-        more = _from_instances(free, chosen, in_use, size=size)
+        more = _from_partitions(free, chosen, in_use, size=size)
     return tuple(device.id for device in (*chosen, *more))
 
 
@@ -96,14 +97,14 @@ def _from_shared(
     return picked
 
 
-def _from_instances(
+def _from_partitions(
     free: list[Device], chosen: list[Device], in_use: set[int], *, size: int
 ) -> list[Device]:
     """Take from GPUs in use, then from as few others as possible."""
     by_gpu: dict[int, list[Device]] = {}
     for device in free:
-        by_gpu.setdefault(device.gpu, []).append(device)
-    in_use = in_use | {device.gpu for device in chosen}
+        by_gpu.setdefault(device.place, []).append(device)
+    in_use = in_use | {device.place for device in chosen}
     missing = size - len(chosen)
     picked: list[Device] = []
     for gpu in sorted(in_use & by_gpu.keys(), key=lambda gpu: (len(by_gpu[gpu]), gpu)):

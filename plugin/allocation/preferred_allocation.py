@@ -20,7 +20,7 @@ Rules, first match decides (design of Coterie, section 5):
 Where several containers may be the requester, the first available plan is taken (a swap of equal
 plans suits all), else a set that meets the requirements of all of them.
 
-Devices without links between them, replicas of shared GPUs and MIG instances, are counted instead
+Devices without links between them, replicas of shared GPUs and partitions, are counted instead
 (`plugin.allocation.packing`): pods cannot require anything of two or more of them.
 """
 
@@ -243,14 +243,14 @@ def _without_plan(
         return NoSet(
             f"{describe_requirement(required[0])}: how these devices are connected is unknown"
         )
-    stock = DevicePool(
+    pool = DevicePool(
         devices=supply.resource.devices,
         usable=areas[0],
         held=_held(request, supply),
         busy_gpus=supply.busy_gpus,
     )
     ids = pack(
-        stock, must_include=request.must_include, size=request.size, policy=supply.shared_policy
+        pool, must_include=request.must_include, size=request.size, policy=supply.shared_policy
     )
     return BestSet(frozenset(ids), ())
 
@@ -262,7 +262,7 @@ def _machine(supply: Supply, usable: frozenset[str]) -> Machine | None:
 
 
 def _is_counted(resource: Resource) -> bool:
-    return any(one.replica is not None or one.instance is not None for one in resource.devices)
+    return any(one.replica is not None or one.partition is not None for one in resource.devices)
 
 
 def _held(request: DeviceRequest, supply: Supply) -> frozenset[str]:

@@ -20,13 +20,9 @@ from kube.settings import FileLayout
 from plugin.errors import SettingsError
 from plugin.health import QUIET_S, HealthTimes
 from plugin.machine import check_resource_name
-from plugin.nvidia.container.allocate_response import AccessRules
-from plugin.nvidia.container.cdi_files import DEFAULT_FOLDER, CdiGenerator, CdiRules
-from plugin.nvidia.container.device_nodes import Extra
-from plugin.nvidia.settings import KUBELET_SOCKET, NOT_OURS, NvidiaSettings
-from plugin.nvidia.xids import XidRules, read_xid_rules
+from plugin.nvidia import NVIDIA
+from plugin.nvidia.settings import KUBELET_SOCKET, NOT_OURS, NvidiaSection
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
-from topology.model import DEFAULT_RESOURCE
 
 if TYPE_CHECKING:
     from kube.client import Endpoint
@@ -52,7 +48,7 @@ class Mode(Enum):
     REPORTER = "reporter"
 
 
-class Settings(NvidiaSettings):
+class Settings(NvidiaSection):
     """All settings; see each field."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX)
@@ -94,7 +90,7 @@ class Settings(NvidiaSettings):
             description="Extended resource of whole GPUs. By default NVIDIA's, so that pods need "
             "no change.",
         ),
-    ] = DEFAULT_RESOURCE
+    ] = NVIDIA.default_resource
     simulate: Annotated[
         str | None,
         Field(
@@ -165,17 +161,6 @@ class Settings(NvidiaSettings):
         TopologyManagerScope | None,
         Field(description="Its scope; with a policy, by default the kubelet's own, `container`."),
     ] = None
-    cdi_generator: Annotated[
-        CdiGenerator,
-        Field(
-            description="Who makes CDI specifications: `nvidia-ctk`, the plugin itself (`own`: "
-            "device nodes only), or the former where it is on the path of programs (`auto`)."
-        ),
-    ] = CdiGenerator.AUTO
-    cdi_folder: Annotated[
-        Path,
-        Field(description="Folder of CDI specifications. The one that NVIDIA's plugin writes to."),
-    ] = DEFAULT_FOLDER
     health_poll_s: Annotated[
         float,
         Field(
@@ -232,53 +217,6 @@ class Settings(NvidiaSettings):
             msg = "setting node_name is missing, expected this node's name (NODE_NAME)"
             raise SettingsError(msg)
         return self.node_name
-
-    @property
-    def host_dev_root(self) -> Path:
-        """Under which root the host has the device nodes."""
-        return self.driver_root if self.dev_root is None else self.dev_root
-
-    @property
-    def extras(self) -> frozenset[Extra]:
-        """What else containers with GPUs get."""
-        chosen = {
-            Extra.GDRCOPY: self.gdrcopy_enabled,
-            Extra.GDS: self.gds_enabled,
-            Extra.MOFED: self.mofed_enabled,
-        }
-        return frozenset(extra for extra, is_on in chosen.items() if is_on)
-
-    @property
-    def access_rules(self) -> AccessRules:
-        """How containers are given their devices."""
-        return AccessRules(
-            list_strategies=frozenset(self.device_list_strategy),
-            id_strategy=self.device_id_strategy,
-            passes_device_nodes=self.pass_device_specs,
-            dev_root=str(self.host_dev_root),
-            extras=self.extras,
-            cdi_annotation_prefix=self.cdi_annotation_prefix,
-        )
-
-    @property
-    def cdi_rules(self) -> CdiRules:
-        """How CDI specifications are made and where they go."""
-        return CdiRules(
-            folder=self.cdi_folder,
-            generator=self.cdi_generator,
-            strategy=self.device_id_strategy,
-            hook_path=self.nvidia_cdi_hook_path,
-            feature_flags=self.cdi_feature_flags,
-            disabled_hooks=self.cdi_disable_hooks,
-            driver_root=self.driver_root,
-            dev_root=self.host_dev_root,
-            seen_driver_root=self.driver_root_ctr_path,
-        )
-
-    @property
-    def xid_rules(self) -> XidRules:
-        """Which XIDs make a GPU unhealthy."""
-        return read_xid_rules(self.dp_disable_healthchecks, self.dp_enable_healthchecks)
 
     @property
     def kubelet_places(self) -> KubeletPlaces:

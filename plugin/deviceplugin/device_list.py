@@ -2,7 +2,7 @@
 
 What it answers: the list as it is now, and when it is another one. Who waits always gets the newest
 list, so that ten changes at once are one for somebody slow. It must never decide which device is
-well (`plugin.health.book`) or served (`plugin.machine.inventory`), nor know about gRPC.
+well (`plugin.health.state`) or served (`plugin.machine.inventory`), nor know about gRPC.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ListedDevice:
 class DeviceList:
     """The devices of one resource, in the order in which they are listed.
 
-    Used on one event loop. A device that is unwell stays in the list: the kubelet takes one that is
+    Used on one event loop. An unhealthy device stays in the list: the kubelet takes one that is
     missing for healthy (devicemanager/manager.go, UpdateAllocatedResourcesStatus).
     """
 
@@ -48,7 +48,7 @@ class DeviceList:
 
     @property
     def ids(self) -> frozenset[str]:
-        """The ids in the list, of well and unwell devices."""
+        """The ids in the list, of healthy and unhealthy devices."""
         return frozenset(device.id for device in self._devices)
 
     def replace(self, devices: Iterable[ListedDevice]) -> bool:

@@ -13,8 +13,8 @@ from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from plugin.container import ContainerAccess
     from plugin.deviceplugin.device_list import ListedDevice
-    from plugin.nvidia.container.allocate_response import ContainerAccess
 
 __all__ = ["OPTIONS", "access_message", "device_list_message"]
 

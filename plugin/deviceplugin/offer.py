@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from plugin.container import ContainerAccess
     from plugin.deviceplugin.device_list import DeviceList
-    from plugin.nvidia.container.allocate_response import ContainerAccess
 
 __all__ = ["Allocator", "CallRefused", "Offer"]
 

@@ -3,7 +3,7 @@
 Knows marks and times; knows no vendor library and no gRPC.
 """
 
-from plugin.health.book import QUIET_S, HealthBook
+from plugin.health.state import QUIET_S, HealthState
 from plugin.health.watch import HealthTimes, HealthWatch
 
-__all__ = ["QUIET_S", "HealthBook", "HealthTimes", "HealthWatch"]
+__all__ = ["QUIET_S", "HealthState", "HealthTimes", "HealthWatch"]

@@ -1,20 +1,20 @@
-"""Keeps an eye on the machine: what becomes unhealthy, what recovers, which links changed.
+"""Watches the machine: which devices become unhealthy or recover, and which links changed.
 
-What it answers: nothing; it asks a `MachineReader` in a worker thread, one call at a time, and
-tells its `HealthView` on the event loop: the devices that are unhealthy, at every change, and the
-machine's reading, where it is another. What is unhealthy `plugin.health.book` decides.
+Calls a `MachineReader` in a worker thread, one call at a time, and reports to its `HealthView` on
+the event loop: the devices that are unhealthy, at every change, and the machine's reading, where it
+changed. `plugin.health.state` decides what is unhealthy.
 
 - `wait` is called again and again, each time for `wait_s`; a call cannot be broken off, so that is
   also how long cancelling may take.
-- `faults` is asked every `poll_s`, as there are machines that tell of no events, and GPUs that are
+- `faults` is called every `poll_s`, as there are machines that report no events, and GPUs that are
   lost without one; and after an event that counts, but for that reason never sooner than `settle_s`
   after the last time.
 - `read` is called every `reread_s`, and `settle_s` after an event that counts or where other GPUs
-  are at fault (links go down with a GPU, and an XID may tell of a link), but for that reason never
+  are at fault (links go down with a GPU, and a fault may be about a link), but for that reason not
   sooner than `gap_s` after the last time.
 
-A reader that fails is asked again, after growing delays (`MAX_DELAY_S`); what was known stays.
-After `N_SILENT` failed polls in a row, or when a call does not come back within `deadline_s`, the
+A reader that fails is called again, after growing delays (`MAX_DELAY_S`); what was known stays.
+After `N_SILENT` failed polls in a row, or when a call does not return within `deadline_s`, the
 whole machine counts as unhealthy until a poll succeeds.
 
 Idle it wakes up 1.25 times a second for `wait`, 0.2 times for `faults`, and once in five minutes
@@ -30,13 +30,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from plugin.errors import PluginError
-from plugin.health.book import HealthBook
 from plugin.machine import EventKind
 from topology.errors import TopologyError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+    from plugin.health.state import HealthState
     from plugin.machine import Device, GpuEvent, MachineReader, MachineReading
 
 __all__ = ["HealthLog", "HealthTimes", "HealthView", "HealthWatch"]
@@ -44,17 +44,17 @@ __all__ = ["HealthLog", "HealthTimes", "HealthView", "HealthWatch"]
 T = TypeVar("T")
 
 N_SILENT = 3
-"""Failed polls in a row after which the machine cannot be asked: some three seconds, which a
-driver that is loaded anew may need. NVIDIA's plugin gives up at the first error, for good."""
+"""Failed polls in a row after which the machine counts as silent: some three seconds, which the
+reload of a driver may need. NVIDIA's plugin gives up at the first error, for good."""
 FIRST_DELAY_S = 1.0
-"""Before a reader that failed is asked again; doubled with each failure in a row."""
+"""Before a reader that failed is called again; doubled with each failure in a row."""
 MAX_DELAY_S = 5.0
-"""Longest such delay: NVIDIA's plugin asks every five seconds, however things are."""
+"""Longest such delay: NVIDIA's plugin polls every five seconds in any case."""
 GIVE_UP_S = 1.0
 """How long cancelling waits for a call that is under way."""
 
 READER_ERRORS = (PluginError, TopologyError, OSError)
-"""What a machine that cannot be read may raise; anything else is a fault of ours."""
+"""Errors of a machine that cannot be read; any other is a bug."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class HealthTimes:
     - `wait_s` 0.8: cancelling takes less than a second.
     - `poll_s` 5: the rhythm of NVIDIA's plugin (k8s-device-plugin v0.20.0, health.go:121).
     - `reread_s` 300: some 3,100 NVML calls on 8 GPUs, tens of milliseconds where a call takes ten
-      microseconds; MIG that was set up anew and links that came back are seen that late.
+      microseconds; new partitions and links that came back are seen that late.
     - `settle_s` 1: the links of a GPU that fails do not all go down in the same instant.
     - `gap_s` 5: a storm of errors may cost as much as a reading every five seconds.
     - `deadline_s` 60: reading the links of 8 GPUs took 30 s on one machine
@@ -80,26 +80,26 @@ class HealthTimes:
 
 
 class HealthView(Protocol):
-    """Whom the watch tells. All is called on the event loop and must not wait."""
+    """The receiver of changes. All is called on the event loop and must not wait."""
 
     def devices(self) -> Iterable[Device]:
         """The devices that are served now."""
         ...
 
     def see_health(self, unhealthy: Mapping[str, str]) -> None:
-        """Devices that are not to be given away: reason by id. Called when it is another map."""
+        """Devices that are unhealthy: reason by id. Called when that changed."""
         ...
 
     def see_reading(self, reading: MachineReading) -> None:
-        """The machine was read and is not as it was; `see_health` follows before anything else."""
+        """The machine was read and has changed; `see_health` follows before anything else."""
         ...
 
 
 class HealthLog(Protocol):
-    """What the watch has to say to the log."""
+    """The log of the watch."""
 
     def gpu_event(self, event: GpuEvent, *, counts: bool) -> None:
-        """Something happened to a GPU; `counts` where it makes devices unhealthy."""
+        """An event of a GPU; `counts` where it makes devices unhealthy."""
         ...
 
     def reader_failed(self, what: str, reason: str, *, n_failures: int) -> None:
@@ -121,9 +121,10 @@ class _Tools:
 
 
 class HealthWatch:
-    """`run` watches until cancelled. `reading` is what `view` knows of the machine already.
+    """`run` watches until cancelled.
 
-    Nobody else may call the reader meanwhile; it may be closed when `run` has ended.
+    `reading` is what `view` knows of the machine already, `state` its known faults. No other caller
+    may use the reader meanwhile; it may be closed when `run` has ended.
     """
 
     def __init__(  # noqa: PLR0913 - the three doors, what is known, and what tests replace
@@ -133,29 +134,29 @@ class HealthWatch:
         *,
         log: HealthLog,
         reading: MachineReading,
-        book: HealthBook | None = None,
+        state: HealthState,
         times: HealthTimes | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._tools = _Tools(reader, view, log, clock, sleep)
         self._times = times or HealthTimes()
-        self._book = book or HealthBook()
+        self._state = state
         self._reading = reading
-        self._lost = frozenset(gpu.uuid for gpu in reading.gpus if gpu.fault is not None)
+        self._lost = frozenset(reading.faults)
         self._unhealthy: Mapping[str, str] = {}
         self._failures: Counter[str] = Counter()
         self._poll_at_s = self._last_poll_s = self._last_read_s = clock()
         self._read_at_s = clock() + self._times.reread_s
 
     @property
-    def book(self) -> HealthBook:
-        """What is known to be wrong, for whoever watches the same machine next."""
-        return self._book
+    def state(self) -> HealthState:
+        """All known faults, for the next watch of the same machine."""
+        return self._state
 
     @property
     def unhealthy(self) -> Mapping[str, str]:
-        """What was told last: reason by device id."""
+        """As it was reported last: reason by device id."""
         return self._unhealthy
 
     async def run(self) -> None:
@@ -168,55 +169,55 @@ class HealthWatch:
                 await self._read()
             await self._wait()
 
-    def tell(self) -> None:
-        """Tell who is unhealthy, if that is new. Call it when other devices are served."""
-        unhealthy = self._book.unhealthy(self._tools.view.devices())
+    def report(self) -> None:
+        """Report what is unhealthy, if that changed. Call it when other devices are served."""
+        unhealthy = self._state.unhealthy(self._tools.view.devices())
         if unhealthy != self._unhealthy:
             self._unhealthy = unhealthy
             self._tools.view.see_health(unhealthy)
 
-    # --- the three questions ---
+    # --- the three calls ---
 
     async def _wait(self) -> None:
-        events = await self._ask("wait", self._tools.reader.wait, self._times.wait_s)
+        events = await self._call("wait", self._tools.reader.wait, self._times.wait_s)
         if events is None:
             self._poll_soon()  # an event may have been missed
             await self._tools.sleep(self._delay_s("wait"))
             return
         for event in events:
-            counts = self._book.counts(event)
+            counts = self._state.counts(event)
             self._tools.log.gpu_event(event, counts=counts)
-            self._book = self._book.after_event(event, self._tools.clock())
+            self._state = self._state.after_event(event, self._tools.clock())
             if counts or event.kind is EventKind.LOST_EVENTS:
                 self._poll_soon()
                 self._reread_soon()
-        self.tell()
+        self.report()
 
     async def _poll(self) -> None:
-        faults = await self._ask("faults", self._tools.reader.faults)
+        faults = await self._call("faults", self._tools.reader.faults)
         now_s = self._last_poll_s = self._tools.clock()
         if faults is None:
             self._poll_at_s = now_s + self._delay_s("faults")
             if self._failures["faults"] >= N_SILENT:
-                self._book = self._book.after_silence("the machine's GPUs cannot be asked")
+                self._state = self._state.after_silence("the machine's GPUs cannot be asked")
         else:
             self._poll_at_s = now_s + self._times.poll_s
             lost = frozenset(faults)
             if lost != self._lost:
                 self._lost = lost
                 self._reread_soon()
-            self._book = self._book.after_poll(faults, now_s)
-        self.tell()
+            self._state = self._state.after_poll(faults, now_s)
+        self.report()
 
     async def _read(self) -> None:
-        reading = await self._ask("read", self._tools.reader.read)
+        reading = await self._call("read", self._tools.reader.read)
         self._last_read_s = self._tools.clock()
         delay_s = self._times.reread_s if reading is not None else self._delay_s("read")
         self._read_at_s = self._last_read_s + delay_s
         if reading is not None and reading != self._reading:
             self._reading = reading
             self._tools.view.see_reading(reading)
-            self.tell()
+            self.report()
 
     # --- when ---
 
@@ -236,8 +237,8 @@ class HealthWatch:
 
     # --- the thread ---
 
-    async def _ask(self, what: str, call: Callable[..., T], *args: float) -> T | None:
-        """What the reader answers; None where it failed."""
+    async def _call(self, what: str, call: Callable[..., T], *args: float) -> T | None:
+        """The result of a call of the reader; None where it failed."""
         try:
             answer = await self._in_thread(what, call, *args)
         except READER_ERRORS as error:
@@ -264,16 +265,16 @@ class HealthWatch:
         return running.result()
 
     def _fall_silent(self, what: str) -> None:
-        """A call does not come back: nothing may be given away that nobody can ask about."""
+        """A call does not return: without a health check no device may be allocated."""
         reason = f"the driver does not answer ({what}, {self._times.deadline_s:g} s)"
         self._failures[what] += 1
         self._tools.log.reader_failed(what, reason, n_failures=self._failures[what])
-        self._book = self._book.after_silence(reason)
-        self.tell()
+        self._state = self._state.after_silence(reason)
+        self.report()
         self._poll_soon()
 
 
 def _drop(call: asyncio.Future[T]) -> None:
-    """Take note of how a call ended that nobody waits for any more."""
+    """Retrieve the result of an abandoned call, so that asyncio does not log it."""
     if not call.cancelled():
         call.exception()

@@ -4,14 +4,22 @@ Knows no vendor library and no kubelet.
 """
 
 from plugin.machine.devices import Device, Resource
-from plugin.machine.inventory import MigStrategy
+from plugin.machine.faults import FaultCode, FaultRules, Remedy
+from plugin.machine.inventory import Units, whole_gpus
+from plugin.machine.partition_topology import Unit
 from plugin.machine.reader import (
     EventKind,
     GpuEvent,
     GpuReading,
     MachineReader,
     MachineReading,
-    MigInstance,
+    Partition,
+)
+from plugin.machine.served_machine import (
+    ServedMachine,
+    ServingRules,
+    serve_machine,
+    topology_text,
 )
 from plugin.machine.sharing import (
     NO_SHARING,
@@ -20,25 +28,33 @@ from plugin.machine.sharing import (
     check_resource_name,
     read_sharing,
 )
-from plugin.machine.stock import Stock, StockRules, take_stock, topology_text
+from plugin.machine.vendor import DeviceAccess, SimulatedHardware, Vendor
 
 __all__ = [
     "NO_SHARING",
     "Device",
+    "DeviceAccess",
     "EventKind",
+    "FaultCode",
+    "FaultRules",
     "GpuEvent",
     "GpuReading",
     "MachineReader",
     "MachineReading",
-    "MigInstance",
-    "MigStrategy",
+    "Partition",
+    "Remedy",
     "Resource",
+    "ServedMachine",
+    "ServingRules",
     "SharedPolicy",
-    "Stock",
-    "StockRules",
+    "SimulatedHardware",
     "TimeSlicing",
+    "Unit",
+    "Units",
+    "Vendor",
     "check_resource_name",
     "read_sharing",
-    "take_stock",
+    "serve_machine",
     "topology_text",
+    "whole_gpus",
 ]

@@ -1,8 +1,7 @@
-"""The devices that the kubelet hands out, and which GPU each is or is a part of.
+"""The devices that the kubelet hands out, and the GPU or partition that each of them is.
 
-What it answers: the values `Device` and `Resource`, for everybody above. A device is a whole GPU, a
-MIG instance, or one of several replicas of either (time-slicing). It never says whether a device is
-well (`plugin.health.book`) or who has it (`plugin.pods.holdings`).
+A device is a whole GPU, a partition of one, or one of several replicas of either (time-slicing).
+Whether it is healthy (`plugin.health.state`) or allocated (`plugin.pods.holdings`) is not here.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from plugin.machine.reader import MigInstance
+    from plugin.machine.reader import GpuReading, Partition
 
 __all__ = ["Device", "Resource"]
 
@@ -20,17 +19,26 @@ __all__ = ["Device", "Resource"]
 class Device:
     """One device of the kubelet's.
 
-    `id` is the kubelet's device id: the uuid of the GPU or MIG instance, with `::n` behind it for
-    replica n (k8s-device-plugin, internal/rm/devices.go). `gpu` is the place of its physical GPU in
-    `MachineReading.gpus`, `gpu_uuid` that GPU's uuid. `numa_node` is None where unknown.
+    `id` is the kubelet's device id: the uuid of the GPU or partition, with `::n` behind it for
+    replica n (k8s-device-plugin, internal/rm/devices.go). `gpu` is its physical GPU, `place` that
+    GPU's place in `MachineReading.gpus`.
     """
 
     id: str
-    gpu: int
-    gpu_uuid: str
-    numa_node: int | None = None
-    instance: MigInstance | None = None
+    place: int
+    gpu: GpuReading
+    partition: Partition | None = None
     replica: int | None = None
+
+    @property
+    def gpu_uuid(self) -> str:
+        """The uuid of its physical GPU."""
+        return self.gpu.uuid
+
+    @property
+    def numa_node(self) -> int | None:
+        """The NUMA node of its GPU; None where it is unknown."""
+        return self.gpu.gpu.numa_node
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,8 @@
-"""What a reader tells of a machine: its GPUs as they are, its topology, and what went wrong.
+"""A reading of a machine: its GPUs, its topology and its faults, and the protocol of readers.
 
-What it answers: the values that every reader of machines yields, NVML's and the simulated one's,
-and the protocol that both follow. It must never read anything itself, nor decide which device is
-served (`plugin.machine.inventory`) or when one is bad (`plugin.health.book`).
-
-`MachineReading.topology` holds the physical GPUs in the order of `gpus`; a GPU that can no longer
-be asked stays in both, as it was known before, with its `fault`.
+These values are the same whichever vendor's driver or simulation they were read from. Nothing here
+reads anything, nor decides which device is served (`plugin.machine.inventory`) or when one is
+unhealthy (`plugin.health.state`).
 """
 
 from __future__ import annotations
@@ -14,12 +11,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from topology.errors import InvalidTopology, quote
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from topology.model import NodeTopology
+    from plugin.machine.faults import FaultCode
+    from topology.model import Gpu, NodeTopology
 
 __all__ = [
     "EventKind",
@@ -27,54 +23,58 @@ __all__ = [
     "GpuReading",
     "MachineReader",
     "MachineReading",
-    "MigInstance",
+    "Partition",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class MigInstance:
-    """A MIG device of a GPU.
+class Partition:
+    """A part of a GPU that a container can be given by itself, such as a MIG device of NVIDIA's.
 
-    `uuid` as NVML gives it (`MIG-...`); `profile` as NVIDIA names it, without prefix (`1g.10gb`);
-    `index` counts from 0 within its GPU. `gpu_instance` and `compute_instance` are NVML's ids, by
-    which an event names it.
+    `id` is its uuid; `kind` is the vendor's name for its size (`MIG 1g.10gb`); `parent` is the
+    uuid of its GPU, on which `index` counts from 0. `address` holds the numbers by which the driver
+    and its events name it. `memory_mib` is None where it is unknown.
     """
 
-    uuid: str
-    profile: str
+    id: str
+    kind: str
+    parent: str
     index: int
-    gpu_instance: int
-    compute_instance: int
+    address: tuple[int, ...] = ()
     memory_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """A physical GPU; None means that nobody told.
+    """The state of a physical GPU; None means unknown.
 
-    `index` is NVML's; `minor` is the number of `/dev/nvidia<minor>`. `fault` says why the GPU
-    cannot be used now, for people; None where nothing is wrong. `n_c2c_links` counts the links to
-    a Grace CPU on the same board (NVLink-C2C).
+    `gpu` is the GPU as the topology has it, with its uuid; `index` is the driver's. `nodes` are the
+    paths of its device nodes; () where they are unknown. `fault` says why the GPU cannot be used
+    now, for people; None where nothing is wrong. `n_c2c_links` counts the links to a CPU on the
+    same board.
     """
 
     index: int
-    uuid: str
-    pci_bus_id: str | None = None
-    model: str | None = None
-    memory_mib: int | None = None
-    numa_node: int | None = None
-    minor: int | None = None
-    is_mig_enabled: bool = False
-    instances: tuple[MigInstance, ...] = ()
+    gpu: Gpu
+    nodes: tuple[str, ...] = ()
+    is_partitioned: bool = False
+    partitions: tuple[Partition, ...] = ()
     fault: str | None = None
     n_c2c_links: int | None = None
+
+    @property
+    def uuid(self) -> str:
+        """Every GPU that is read has one: readers leave out those that report none."""
+        return str(self.gpu.uuid)
 
 
 @dataclass(frozen=True, slots=True)
 class MachineReading:
     """A machine at one moment; `notes` tell people what could not be read, and why.
 
-    `numa_distances` are the kernel's, by NUMA node: its distance to each node, in the order here.
+    `topology` is of the physical GPUs in the order of `gpus`. A GPU that no longer answers stays in
+    both, with the facts of its last good reading and its fault. `numa_distances` are the kernel's,
+    by NUMA node: its distance to each node, in the order here.
     """
 
     gpus: tuple[GpuReading, ...]
@@ -83,61 +83,59 @@ class MachineReading:
     notes: tuple[str, ...] = ()
     numa_distances: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
-    def __post_init__(self) -> None:
-        told = tuple(gpu.uuid for gpu in self.gpus)
-        drawn = tuple(gpu.uuid for gpu in self.topology.gpus)
-        if told != drawn:
-            msg = f"topology is of GPUs {quote(drawn)}, expected those read: {quote(told)}"
-            raise InvalidTopology(msg)
+    @property
+    def faults(self) -> Mapping[str, str]:
+        """Why GPUs cannot be used: reason by uuid; healthy GPUs are absent."""
+        return {gpu.uuid: gpu.fault for gpu in self.gpus if gpu.fault is not None}
 
 
 class EventKind(Enum):
-    """What an event of the machine is about."""
+    """The kind of an event of the machine, as in the log and the metrics."""
 
-    XID = "xid"
-    """A critical error that the driver reports by number (NVML nvmlEventTypeXidCriticalError)."""
+    FAULT = "xid"
+    """An error that the driver reports by number: `GpuEvent.code`. Published under the word of the
+    first vendor, which queries and alerts know."""
     ECC = "ecc"
-    """An ECC error (single or double bit); NVIDIA's plugin notes and ignores them."""
+    """An ECC error (single or double bit), which alone makes nothing unhealthy."""
     LOST_EVENTS = "lost-events"
-    """Events may have been missed: everything has to be looked at."""
+    """Events may have been missed: everything has to be checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuEvent:
-    """Something happened to a GPU; `uuid` is None where it is unknown which (so: any).
+    """An event of a GPU; `uuid` is None where it is unknown which GPU (so: any).
 
-    `xid` is set for XID events alone. `gpu_instance` and `compute_instance` are set where the event
-    is about one MIG device (NVML says 0xFFFFFFFF otherwise).
+    `code` is set for faults alone. `partition` is the address of the partition that the event is
+    about (`Partition.address`); None where it is about the whole GPU.
     """
 
     kind: EventKind
     uuid: str | None = None
-    xid: int | None = None
-    gpu_instance: int | None = None
-    compute_instance: int | None = None
+    code: FaultCode | None = None
+    partition: tuple[int, ...] | None = None
 
 
 class MachineReader(Protocol):
     """One machine, real or simulated. Methods block; call them off the event loop."""
 
     def read(self) -> MachineReading:
-        """Read everything anew. Raises `ReadingError` where there is nothing to be read at all."""
+        """Read everything. Raises `ReadingError` where there is nothing to be read at all."""
         ...
 
     def faults(self) -> Mapping[str, str]:
-        """Why GPUs cannot be used at this moment: reason by uuid; those that are well are absent.
+        """Why GPUs cannot be used at this moment: reason by uuid; healthy GPUs are absent.
 
-        Cheap enough to be asked every few seconds.
+        Cheap enough to be called every few seconds.
         """
         ...
 
     def wait(self, timeout_s: float) -> tuple[GpuEvent, ...]:
-        """What happened since the last call; waits for the first event up to `timeout_s`.
+        """The events since the last call; waits for the first one up to `timeout_s`.
 
-        Where the machine cannot tell of events this only waits.
+        Where the machine reports no events this only waits.
         """
         ...
 
     def close(self) -> None:
-        """Release what was opened; nothing may be asked afterwards."""
+        """Release what was opened; no other method may be called afterwards."""
         ...

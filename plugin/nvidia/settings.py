@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AliasChoices, Field, field_validator
 
 from kube.settings import OtherNames, ProgramSettings
-from plugin.machine import MigStrategy, SharedPolicy
-from plugin.nvidia.container.allocate_response import ListStrategy
+from plugin.machine import SharedPolicy
+from plugin.nvidia.container.allocate_response import AccessRules, ListStrategy
 from plugin.nvidia.container.cdi import CDI_ANNOTATION_PREFIX
-from plugin.nvidia.container.device_nodes import IdStrategy
+from plugin.nvidia.container.cdi_files import DEFAULT_FOLDER, CdiGenerator, CdiRules
+from plugin.nvidia.container.device_nodes import Extra, IdStrategy
+from plugin.nvidia.mig_strategy import MigStrategy
+from plugin.nvidia.xids import XidRules, read_xid_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["KUBELET_SOCKET", "NOT_OURS", "SAME", "NvidiaNames", "NvidiaSettings"]
+__all__ = ["KUBELET_SOCKET", "NOT_OURS", "SAME", "NvidiaNames", "NvidiaSection", "NvidiaSettings"]
 
 KUBELET_SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"
 """(k8s.io/kubelet v0.36.3, pkg/apis/deviceplugin/v1beta1/constants.go, `KubeletSocket`)."""
@@ -274,3 +277,66 @@ class NvidiaSettings(ProgramSettings):
             msg = "expected nothing or 0, as NVIDIA's plugin does"
             raise ValueError(msg)
         return value
+
+
+class NvidiaSection(NvidiaSettings):
+    """The settings that are about NVIDIA: those of its plugin, and ours about CDI."""
+
+    cdi_generator: Annotated[
+        CdiGenerator,
+        Field(
+            description="Who makes CDI specifications: `nvidia-ctk`, the plugin itself (`own`: "
+            "device nodes only), or the former where it is on the path of programs (`auto`)."
+        ),
+    ] = CdiGenerator.AUTO
+    cdi_folder: Annotated[
+        Path,
+        Field(description="Folder of CDI specifications. The one that NVIDIA's plugin writes to."),
+    ] = DEFAULT_FOLDER
+
+    @property
+    def host_dev_root(self) -> Path:
+        """Under which root the host has the device nodes."""
+        return self.driver_root if self.dev_root is None else self.dev_root
+
+    @property
+    def extras(self) -> frozenset[Extra]:
+        """What else containers with GPUs get."""
+        chosen = {
+            Extra.GDRCOPY: self.gdrcopy_enabled,
+            Extra.GDS: self.gds_enabled,
+            Extra.MOFED: self.mofed_enabled,
+        }
+        return frozenset(extra for extra, is_on in chosen.items() if is_on)
+
+    @property
+    def access_rules(self) -> AccessRules:
+        """How containers are given their devices."""
+        return AccessRules(
+            list_strategies=frozenset(self.device_list_strategy),
+            id_strategy=self.device_id_strategy,
+            passes_device_nodes=self.pass_device_specs,
+            dev_root=str(self.host_dev_root),
+            extras=self.extras,
+            cdi_annotation_prefix=self.cdi_annotation_prefix,
+        )
+
+    @property
+    def cdi_rules(self) -> CdiRules:
+        """How CDI specifications are made and where they go."""
+        return CdiRules(
+            folder=self.cdi_folder,
+            generator=self.cdi_generator,
+            strategy=self.device_id_strategy,
+            hook_path=self.nvidia_cdi_hook_path,
+            feature_flags=self.cdi_feature_flags,
+            disabled_hooks=self.cdi_disable_hooks,
+            driver_root=self.driver_root,
+            dev_root=self.host_dev_root,
+            seen_driver_root=self.driver_root_ctr_path,
+        )
+
+    @property
+    def xid_rules(self) -> XidRules:
+        """Which XIDs make a GPU unhealthy."""
+        return read_xid_rules(self.dp_disable_healthchecks, self.dp_enable_healthchecks)

@@ -1,8 +1,8 @@
-"""What an XID means for a GPU: whether it counts at all, and what would end the trouble.
+"""The meaning of XIDs: which make their GPU unhealthy, and what clears each of them.
 
-What it answers: which XIDs are left out (NVIDIA's own list and its two environment variables), and
-what NVIDIA's catalogue calls the remedy of one that counts. It never remembers an event
-(`plugin.health.book` does) and never guesses: an XID without an entry has no known remedy.
+Which XIDs are left out (NVIDIA's own list and its two environment variables), and what NVIDIA's
+catalogue calls the remedy of one that counts. An XID without an entry has no known remedy. Events
+are remembered elsewhere (`plugin.health.state`).
 
 Which XIDs count is what NVIDIA's device plugin does (k8s-device-plugin v0.20.0,
 internal/rm/health.go:29-41, 158-266), so that both judge a GPU alike. It marks for every XID but
@@ -12,7 +12,7 @@ its code watches nothing; here they count.
 
 Remedies are the column "Resolution Bucket (Immediate Action)" of NVIDIA's Xid catalogue for Ampere
 and newer (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as of 2026). Its workflows
-stand under the gravest step that they may end with, as NVML tells the number of an XID only:
+stand under the gravest step that they may end with, as NVML reports the number of an XID only:
 
 - 48 (WORKFLOW_XID_48) and 74 (WORKFLOW_NVLINK_ERR): "a GPU reset or node reboot is needed to clear
   this error"; 144..150 (WORKFLOW_NVLINK5_ERR): sub-codes of either no action or a reset.
@@ -26,16 +26,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
+
+from plugin.machine import Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["APPLICATION_XIDS", "Remedy", "XidRules", "read_xid_rules", "remedy_of"]
+__all__ = ["APPLICATION_XIDS", "XID", "XidRules", "read_xid_rules"]
 
+XID = "XID"
+"""NVIDIA's name for the numbers of critical errors (nvmlEventTypeXidCriticalError)."""
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
-"""Errors of applications, after which NVIDIA's plugin takes the GPU to be well: graphics engine
+"""Errors of applications, after which NVIDIA's plugin takes the GPU to be healthy: graphics engine
 exception, memory page fault, stopped processing, preemptive cleanup, video processor exception,
 context switch timeout (k8s-device-plugin v0.20.0, internal/rm/health.go:233-240)."""
 
@@ -43,24 +46,6 @@ _ALL = 0
 """NVIDIA's number for "every XID" (`allXIDs`); so a 0 in a list means all, there and here."""
 _MAX = 2**64 - 1
 """Largest number that Go's ParseUint(…, 10, 64) takes."""
-
-
-class Remedy(Enum):
-    """What ends the trouble that an XID tells of; the later, the graver."""
-
-    NOTHING = "no action"
-    RESTART_APP = "a restart of the application"
-    RESET_GPU = "a reset of the GPU"
-    RESTART_NODE = "a restart of the node"
-    UNKNOWN = "an unknown remedy"
-
-    @property
-    def rank(self) -> int:
-        """0 (NOTHING) .. 4 (UNKNOWN, which is the gravest)."""
-        return _RANKS[self]
-
-
-_RANKS = {remedy: rank for rank, remedy in enumerate(Remedy)}
 
 
 def _span(first: int, last: int) -> tuple[int, ...]:
@@ -85,21 +70,11 @@ _XIDS: Mapping[Remedy, Iterable[int]] = {
 _REMEDIES = {xid: remedy for remedy, xids in _XIDS.items() for xid in xids}
 
 
-def remedy_of(xid: int) -> Remedy:
-    """What ends the trouble of an XID, by NVIDIA's catalogue.
-
-    >>> remedy_of(94), remedy_of(79), remedy_of(9999)
-    (<Remedy.RESTART_APP: 'a restart of the application'>,
-     <Remedy.RESTART_NODE: 'a restart of the node'>, <Remedy.UNKNOWN: 'an unknown remedy'>)
-    """
-    return _REMEDIES.get(xid, Remedy.UNKNOWN)
-
-
 @dataclass(frozen=True, slots=True)
 class XidRules:
     """Which XIDs count. `malformed` are the words of the variables that are no XID, as given.
 
-    An XID that is enabled by its number counts, whatever else is said; `is_all_enabled` and
+    An XID that is enabled by its number counts, whatever the other settings; `is_all_enabled` and
     `is_all_disabled` are about those that no list names. Enabling wins.
     """
 
@@ -114,18 +89,28 @@ class XidRules:
         """Whether nothing at all is to be watched: all is disabled and nothing enabled."""
         return self.is_all_disabled and not self.is_all_enabled and not self.enabled
 
-    def counts(self, xid: int) -> bool:
+    def counts(self, number: int) -> bool:
         """Whether an XID makes its GPU unhealthy."""
-        if self.is_all_enabled or xid in self.enabled:
+        if self.is_all_enabled or number in self.enabled:
             return True
-        return not self.is_all_disabled and xid not in self.disabled
+        return not self.is_all_disabled and number not in self.disabled
+
+    @staticmethod
+    def remedy_of(number: int) -> Remedy:
+        """What clears an XID, by NVIDIA's catalogue.
+
+        >>> XidRules.remedy_of(94), XidRules.remedy_of(79), XidRules.remedy_of(9999)
+        (<Remedy.RESTART_APP: 'a restart of the application'>,
+         <Remedy.RESTART_NODE: 'a restart of the node'>, <Remedy.UNKNOWN: 'an unknown remedy'>)
+        """
+        return _REMEDIES.get(number, Remedy.UNKNOWN)
 
 
 def read_xid_rules(disable: str = "", enable: str = "") -> XidRules:
     """Read the values of DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS.
 
     Each is a comma list of XIDs, in which `all` or `xids` stand for every XID. Like NVIDIA's plugin
-    this leaves out words that are no number, and tells them.
+    this leaves out words that are no number, and lists them.
 
     >>> rules = read_xid_rules(disable="48, gpu", enable="109")
     >>> rules.counts(48), rules.counts(109), rules.counts(31), rules.counts(79), rules.malformed

@@ -200,7 +200,7 @@ class Metrics:
         self._failed_writes.labels("report").inc()
 
     def gpu_event(self, event: GpuEvent, *, counts: bool) -> None:
-        """Take note of an event of a GPU; XIDs are not told apart: their numbers are in the log."""
+        """Take note of an event of a GPU; numbers of faults are in the log only."""
         self._events.labels(event.kind.value, str(counts).lower()).inc()
 
     def reader_failed(self, what: str) -> None:

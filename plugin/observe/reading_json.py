@@ -1,25 +1,22 @@
 """A reading of the machine, for programs and for people.
 
-What it answers: the JSON and the text of `discover`. It must never read a machine, nor leave out
-what could not be told: null in JSON, a question mark in the text.
+The JSON and the text of `discover`. Nothing here reads a machine, and unknown facts are not left
+out: they are null in JSON, a question mark in the text.
 
 The JSON is one object; fields are only ever added within a `schema_version`:
 
     schema_version    1
-    driver_version    NVIDIA's driver, as 580.65.06, or null
+    driver_version    the driver's, as 580.65.06, or null
     gpus              one object each, in the order of the topology:
-      index           NVML's index
+      index           the driver's index
       uuid            GPU-...
       pci_bus_id      dddd:bb:dd.f in lower case, or null
       model           product name, or null
       memory_mib      or null
       numa_node       NUMA node of its CPUs, or null
-      minor           number of /dev/nvidia<minor>, or null
-      n_c2c_links     links to a Grace CPU on the board, or null
-      is_mig_enabled  true or false
-      instances       MIG devices: uuid, profile (1g.10gb), index, gpu_instance, compute_instance,
-                      memory_mib or null
+      ...             what the vendor adds (`Vendor.facts_of`; docs/plugin.md)
       fault           why it cannot be used now, or null
+      n_c2c_links     links to a CPU on the same board, or null
     numa_distances    {"0": [10, 21], ...}: the kernel's, by NUMA node; {} where unknown
     topology          what `python -m topology show --json` prints (docs/schemas/show.json)
     notes             sentences for people: what could not be read, and why
@@ -36,7 +33,7 @@ from topology.report.compute import report_show
 from topology.report.listing import Grid, NoteLine, list_show
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from plugin.machine import GpuReading, MachineReading
     from topology.report.listing import Block
@@ -47,17 +44,37 @@ SCHEMA_VERSION = 1
 """Version of the JSON; a field that is taken away or changes its meaning raises it."""
 
 
-def reading_json(reading: MachineReading) -> str:
-    """The reading as JSON, indented, without a newline at its end."""
+def reading_json(
+    reading: MachineReading, facts_of: Callable[[GpuReading], Mapping[str, object]]
+) -> str:
+    """The reading as JSON, indented, without a newline at its end.
+
+    `facts_of` gives what the vendor adds of each GPU (`Vendor.facts_of`).
+    """
     body = {
         "schema_version": SCHEMA_VERSION,
         "driver_version": reading.driver_version,
-        "gpus": [asdict(gpu) for gpu in reading.gpus],
+        "gpus": [_gpu_json(gpu, facts_of(gpu)) for gpu in reading.gpus],
         "numa_distances": {str(node): row for node, row in reading.numa_distances},
         "topology": asdict(report_show(reading.topology)),
         "notes": reading.notes,
     }
     return json.dumps(body, indent=2)
+
+
+def _gpu_json(reading: GpuReading, facts: Mapping[str, object]) -> dict[str, object]:
+    gpu = reading.gpu
+    return {
+        "index": reading.index,
+        "uuid": gpu.uuid,
+        "pci_bus_id": gpu.pci_bus_id,
+        "model": gpu.model,
+        "memory_mib": gpu.memory_mib,
+        "numa_node": gpu.numa_node,
+        **facts,
+        "fault": reading.fault,
+        "n_c2c_links": reading.n_c2c_links,
+    }
 
 
 def list_reading(reading: MachineReading) -> list[Block]:
@@ -88,13 +105,12 @@ def reading_text(reading: MachineReading) -> str:
 def _device_grid(gpus: Sequence[GpuReading]) -> Grid:
     rows: list[tuple[str, ...]] = []
     for gpu in gpus:
-        minor = "?" if gpu.minor is None else str(gpu.minor)
-        mig = "on" if gpu.is_mig_enabled else "off"
-        rows.append((str(gpu.index), minor, mig, printable(gpu.uuid), printable(gpu.fault or "")))
-        rows.extend(
-            ("", "", instance.profile, printable(instance.uuid), "") for instance in gpu.instances
-        )
-    return Grid(("GPU", "minor", "MIG", "uuid", "fault"), tuple(rows), frozenset({0, 1}))
+        nodes = ", ".join(gpu.nodes) or "?"
+        split = "on" if gpu.is_partitioned else "off"
+        rows.append((str(gpu.index), nodes, split, printable(gpu.uuid), printable(gpu.fault or "")))
+        rows.extend(("", "", one.kind, printable(one.id), "") for one in gpu.partitions)
+    columns = ("GPU", "device nodes", "partitions", "uuid", "fault")
+    return Grid(columns, tuple(rows), frozenset({0}))
 
 
 def _aligned(grid: Grid) -> list[str]:

@@ -125,7 +125,7 @@ class Telemetry:
             logkeys.GPU_EVENT,
             kind=event.kind.value,
             uuid=event.uuid,
-            xid=event.xid,
+            xid=None if event.code is None else event.code.number,
             counts=counts,
         )
 

@@ -153,7 +153,7 @@ class ReportLoop:
         state = self._state
         occupancy = Occupancy(
             node=state.node,
-            resources=frozenset(one.name for one in state.stock.inventory.resources),
+            resources=frozenset(one.name for one in state.served.inventory.resources),
             pods=self._living(),
             holdings=state.holdings,
         )

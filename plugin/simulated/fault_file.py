@@ -1,16 +1,17 @@
-"""What is wrong with a simulated machine, as its file of faults says.
+"""The faults of a simulated machine, from the text of its file of faults.
 
-What it answers: which faults a text describes. It must never read a file, nor remember what the
-text said before (`plugin.simulated.reader` does).
+The file is read, and compared with what it held before, elsewhere (`plugin.simulated.reader`).
 
 The text is YAML (so JSON too) of the keys below, all optional; an empty text means that nothing is
 wrong. A GPU is named by its index or its uuid. docs/simulate.md explains each key.
 
     lost        [GPU, ...]
-    xid         [{gpu, code, at, instance}]; without gpu nobody knows which; at is a number or text
+    <codes>     [{gpu, code, at, instance}]; without gpu it is unknown which; at is a number or text
     links_down  [{gpus: [GPU, GPU], n}] of a pair's own links, [{gpu, n}] of a GPU's switch ports;
                 without n all of them
-    mig         {GPU: [profile, ...]}, the GPU's MIG instances in order
+    <partitions> {GPU: [kind, ...]}, the GPU's partitions in order
+
+The last two keys are the vendor's own words (`SimulatedHardware`), for NVIDIA `xid` and `mig`.
 
 Anything else is refused with its place, the value and what was expected: a typing error in a list
 of faults would else look like a healthy machine.
@@ -18,7 +19,6 @@ of faults would else look like a healthy machine.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,50 +31,40 @@ from topology.model import MAX_LINKS, Field
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from plugin.machine import SimulatedHardware
     from topology.model import NodeTopology
 
-__all__ = ["FaultPlan", "XidEntry", "parse_faults", "profile_memory_mib"]
+__all__ = ["FaultEntry", "FaultPlan", "parse_faults"]
 
 MAX_TEXT_CHARACTERS = 64 * 1024
 """Longest text, in characters: a thousand faults."""
-MAX_XID = 2**32 - 1
-"""The highest code: XIDs are 32-bit numbers in the driver (nverror.h)."""
-MAX_INSTANCES = 7
-"""Most MIG instances of a GPU (7 of 1g on A100 and later; NVIDIA MIG user guide)."""
-
-_PROFILE = re.compile(r"(?:[1-7]c\.)?[1-7]g\.([1-9][0-9]{0,3})gb(?:[+-][a-z.]+)*")
-"""A profile as NVIDIA names it: 1g.10gb, 1c.3g.40gb, 1g.10gb+me."""
 
 
 @dataclass(frozen=True, slots=True)
-class XidEntry:
-    """An XID to tell of, once. `gpu` is an index; `instance` the index of a MIG instance on it."""
+class FaultEntry:
+    """A fault to report, once. `gpu` is an index; `partition` that of a partition on it."""
 
     gpu: int | None
     code: int
     at: str = ""
-    instance: int | None = None
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """All that is wrong, by GPU index; `mig` has the profiles of each GPU that is split."""
+    """All that is wrong, by GPU index; `partitions` has the kinds of each GPU that is split."""
 
     lost: frozenset[int] = frozenset()
-    xids: tuple[XidEntry, ...] = ()
+    events: tuple[FaultEntry, ...] = ()
     links_down: tuple[LinksDown, ...] = ()
-    mig: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
+    partitions: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
 
 
-def parse_faults(text: str, topology: NodeTopology) -> FaultPlan:
+def parse_faults(text: str, topology: NodeTopology, hardware: SimulatedHardware) -> FaultPlan:
     """Read a text of faults of this machine.
 
     Raises `ImportFormatError`, and nothing else, where the text is no such thing or names what the
     machine does not have.
-
-    >>> from topology.recordings import load_recording
-    >>> parse_faults("{lost: [3], links_down: [{gpus: [0, 3]}]}", load_recording("dgx-1-v100"))
-    FaultPlan(lost=frozenset({3}), xids=(), links_down=(LinksDown(gpus=(0, 3), n=None),), mig={})
     """
     if len(text) > MAX_TEXT_CHARACTERS:
         msg = f"faults of {len(text)} characters, expected at most {MAX_TEXT_CHARACTERS}"
@@ -86,13 +76,14 @@ def parse_faults(text: str, topology: NodeTopology) -> FaultPlan:
     if body is None:
         return FaultPlan()
     root = Field(body, "", ImportFormatError)
-    root.only("lost", "xid", "links_down", "mig")
-    mig = _read_mig(root.get("mig"), topology)
+    codes, partitions = hardware.codes.lower(), hardware.partitions.lower()
+    root.only("lost", codes, "links_down", partitions)
+    split = _read_partitions(root.get(partitions), topology, hardware)
     plan = FaultPlan(
         lost=frozenset(_gpu(one, topology) for one in _items(root, "lost")),
-        xids=tuple(_read_xid(one, topology, mig) for one in _items(root, "xid")),
+        events=tuple(_read_event(one, topology, split, hardware) for one in _items(root, codes)),
         links_down=tuple(_read_links(one, topology) for one in _items(root, "links_down")),
-        mig=mig,
+        partitions=split,
     )
     without_links(topology, plan.links_down)
     return plan
@@ -113,21 +104,28 @@ def _gpu(one: Field, topology: NodeTopology) -> int:
     return one.value
 
 
-def _read_xid(one: Field, topology: NodeTopology, mig: Mapping[int, Sequence[str]]) -> XidEntry:
+def _read_event(
+    one: Field,
+    topology: NodeTopology,
+    split: Mapping[int, Sequence[str]],
+    hardware: SimulatedHardware,
+) -> FaultEntry:
     one.only("gpu", "code", "at", "instance")
     named, code, at = one.get("gpu"), one.need("code"), one.get("at")
-    if not 1 <= code.integer() <= MAX_XID:
-        code.fail(f"an XID of 1..{MAX_XID}")
+    if not 1 <= code.integer() <= hardware.max_code:
+        code.fail(f"an {hardware.codes} of 1..{hardware.max_code}")
     gpu = None if named is None else _gpu(named, topology)
     instance = one.get("instance")
-    n_instances = 0 if gpu is None else len(mig.get(gpu, ()))
+    n_instances = 0 if gpu is None else len(split.get(gpu, ()))
     if instance is not None and not 0 <= instance.integer() < n_instances:
-        instance.fail(f"the index of one of the GPU's {n_instances} MIG instances")
-    return XidEntry(
+        instance.fail(
+            f"the index of one of the GPU's {n_instances} {hardware.partitions} instances"
+        )
+    return FaultEntry(
         gpu=gpu,
         code=code.integer(),
         at="" if at is None else str(at.integer() if type(at.value) is int else at.text()),
-        instance=None if instance is None else instance.integer(),
+        partition=None if instance is None else instance.integer(),
     )
 
 
@@ -147,25 +145,21 @@ def _read_links(one: Field, topology: NodeTopology) -> LinksDown:
     return LinksDown(gpus, n)
 
 
-def _read_mig(split: Field | None, topology: NodeTopology) -> dict[int, tuple[str, ...]]:
-    mig: dict[int, tuple[str, ...]] = {}
+def _read_partitions(
+    split: Field | None, topology: NodeTopology, hardware: SimulatedHardware
+) -> dict[int, tuple[str, ...]]:
+    found: dict[int, tuple[str, ...]] = {}
     if split is None:
-        return mig
+        return found
     keys = split.keys()
     for key in keys:
-        profiles = split.need(key).items()
+        kinds = split.need(key).items()
         name = int(key) if str(key).isdecimal() else key  # YAML reads 0: as a number, JSON as text
         gpu = _gpu(Field(name, f"a key of {split.where}", ImportFormatError), topology)
-        if len(profiles) > MAX_INSTANCES or gpu in mig:
-            split.fail(f"at most {MAX_INSTANCES} profiles for a GPU, each GPU once")
-        for one in profiles:
-            if _PROFILE.fullmatch(one.text()) is None:
-                one.fail('a MIG profile such as "1g.10gb"')
-        mig[gpu] = tuple(one.text() for one in profiles)
-    return mig
-
-
-def profile_memory_mib(profile: str) -> int | None:
-    """The memory that a profile's name promises, in MiB."""
-    match = _PROFILE.fullmatch(profile)
-    return None if match is None else int(match[1]) * 1024
+        if len(kinds) > hardware.max_partitions or gpu in found:
+            split.fail(f"at most {hardware.max_partitions} profiles for a GPU, each GPU once")
+        for one in kinds:
+            if hardware.partition(one.text(), "", 0, "") is None:
+                one.fail(hardware.partition_example)
+        found[gpu] = tuple(one.text() for one in kinds)
+    return found

@@ -1,17 +1,18 @@
-"""A machine that is not there: a recording, with faults that may be put in while it runs.
+"""A simulated machine: a recording, with faults that can be injected while it runs.
 
-What it answers: what `plugin.nvidia.nvml.library` would, so that everything above it can be tried
-without a GPU. Recordings hold no uuids: GPUs bear some that are made of the node's name and their
-index, so they are the same after each start and never the same on two nodes.
+It is read like a real machine, so that all of the agent can be tried without a GPU. Recordings hold
+no uuids: GPUs get some that are made of the node's name and their index, so they are the same after
+each start and never the same on two nodes. Device nodes, fault codes and partitions look like those
+of the vendor that is simulated (`SimulatedHardware`).
 
-Faults stand in a file, whose format is that of `plugin.simulated.fault_file` (docs/simulate.md); no
-file means none. The file is looked at in each `read`, `faults` and `wait`, and read where it
+Faults come from a file, whose format is that of `plugin.simulated.fault_file` (docs/simulate.md);
+no file means none. The file is checked in each `read`, `faults` and `wait`, and read where it
 changed:
 
-- a GPU under `lost` is in `faults()` and bears its fault in the reading, until it is taken out;
-- an entry under `xid` is told by `wait` once in the life of this object, however often it is read;
-- other links, other MIG instances, or a text that cannot be read make `wait` tell of lost events,
-  as whoever reads must then look at everything again.
+- a GPU under `lost` is in `faults()` and has its fault in the reading, until it is taken out;
+- an entry with a fault code is reported by `wait` once in the life of this object;
+- other links, other partitions, or a text that cannot be read make `wait` report lost events, so
+  that the reader's user checks everything.
 
 A text that cannot be read changes nothing: what was read last stays, and a note of the reading
 says what is wrong. Write the file beside its place and move it there: half a text may be a text.
@@ -27,16 +28,17 @@ from typing import TYPE_CHECKING
 from uuid import NAMESPACE_DNS, uuid5
 
 from plugin.errors import ReadingError
-from plugin.machine import EventKind, GpuEvent, GpuReading, MachineReading, MigInstance
+from plugin.machine import EventKind, FaultCode, GpuEvent, GpuReading, MachineReading
 from plugin.simulated.broken_links import without_links
-from plugin.simulated.fault_file import FaultPlan, parse_faults, profile_memory_mib
+from plugin.simulated.fault_file import FaultPlan, parse_faults
 from topology.errors import TopologyError, quote
 from topology.recordings import load_recording, parse_recording, recording_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from plugin.simulated.fault_file import XidEntry
+    from plugin.machine import Partition, SimulatedHardware
+    from plugin.simulated.fault_file import FaultEntry
     from topology.model import NodeTopology
 
 __all__ = ["LOST_REASON", "SimulatedMachine"]
@@ -45,7 +47,7 @@ LOST_REASON = "lost (simulated)"
 """The fault of a GPU that the file says is lost."""
 
 STEP_S = 0.25
-"""Between two looks at the file while `wait` waits: a fault is told of within that time, and four
+"""Between two checks of the file while `wait` waits: a fault is reported within that time, and four
 stat calls a second cost next to nothing (about 10 us each)."""
 
 _NAMESPACE = uuid5(NAMESPACE_DNS, "simulated.coterie.gpu")
@@ -61,7 +63,15 @@ class SimulatedMachine:
     Raises `ReadingError` where there is no such recording.
     """
 
-    def __init__(self, recording: str, *, node_name: str, faults: Path | None = None) -> None:
+    def __init__(
+        self,
+        recording: str,
+        *,
+        node_name: str,
+        hardware: SimulatedHardware,
+        faults: Path | None = None,
+    ) -> None:
+        self._hardware = hardware
         self._name = recording
         self._node_name = node_name
         self._path = faults
@@ -71,13 +81,13 @@ class SimulatedMachine:
         self._signature: Signature | None = None
         self._plan = FaultPlan()
         self._trouble: str | None = None
-        self._told: set[XidEntry] = set()
+        self._reported: set[FaultEntry] = set()
         self._events: list[GpuEvent] = []
 
     def read(self) -> MachineReading:
         """The recording as the faults leave it; never raises."""
         with self._lock:
-            self._look()
+            self._check_file()
             plan, trouble = self._plan, self._trouble
         notes = [f"simulated from recording {self._name}"]
         if trouble is not None:
@@ -91,15 +101,15 @@ class SimulatedMachine:
     def faults(self) -> Mapping[str, str]:
         """The GPUs that are lost."""
         with self._lock:
-            self._look()
+            self._check_file()
             return {self._uuid(index): LOST_REASON for index in sorted(self._plan.lost)}
 
     def wait(self, timeout_s: float) -> tuple[GpuEvent, ...]:
-        """What the file newly says; looks at it every `STEP_S`."""
+        """The new faults of the file, which is checked every `STEP_S`."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             with self._lock:
-                self._look()
+                self._check_file()
                 events, self._events = tuple(self._events), []
             left_s = deadline_s - time.monotonic()
             if events or left_s <= 0 or self._closed.wait(min(STEP_S, left_s)):
@@ -113,7 +123,7 @@ class SimulatedMachine:
 
     def _with_uuids(self, topology: NodeTopology) -> NodeTopology:
         gpus = tuple(
-            replace(gpu, uuid=f"GPU-{self._made_uuid(str(index))}")
+            replace(gpu, uuid=f"{self._hardware.uuid_prefix}{self._made_uuid(str(index))}")
             for index, gpu in enumerate(topology.gpus)
         )
         return replace(topology, gpus=gpus)
@@ -125,37 +135,27 @@ class SimulatedMachine:
         return str(self._whole.gpus[index].uuid)
 
     def _gpu(self, index: int, plan: FaultPlan) -> GpuReading:
-        gpu = self._whole.gpus[index]
         return GpuReading(
             index=index,
-            uuid=self._uuid(index),
-            pci_bus_id=gpu.pci_bus_id,
-            model=gpu.model,
-            memory_mib=gpu.memory_mib,
-            numa_node=gpu.numa_node,
-            minor=index,
-            is_mig_enabled=index in plan.mig,
-            instances=tuple(
-                self._instance(index, place, profile)
-                for place, profile in enumerate(plan.mig.get(index, ()))
-            ),
+            gpu=self._whole.gpus[index],
+            nodes=self._hardware.nodes(index),
+            is_partitioned=index in plan.partitions,
+            partitions=self._partitions(index, plan),
             fault=LOST_REASON if index in plan.lost else None,
         )
 
-    def _instance(self, index: int, place: int, profile: str) -> MigInstance:
-        """One compute instance in each GPU instance, whose ids count from 1."""
-        return MigInstance(
-            uuid=f"MIG-{self._made_uuid(f'{index}/{place}/{profile}')}",
-            profile=profile,
-            index=place,
-            gpu_instance=place + 1,
-            compute_instance=0,
-            memory_mib=profile_memory_mib(profile),
+    def _partitions(self, index: int, plan: FaultPlan) -> tuple[Partition, ...]:
+        made = (
+            self._hardware.partition(
+                kind, self._uuid(index), place, self._made_uuid(f"{index}/{place}/{kind}")
+            )
+            for place, kind in enumerate(plan.partitions.get(index, ()))
         )
+        return tuple(one for one in made if one is not None)
 
     # --- the file of faults ---
 
-    def _look(self) -> None:
+    def _check_file(self) -> None:
         """Take over what the file says, if it changed; call it with the lock held."""
         if self._path is None:
             return
@@ -166,7 +166,7 @@ class SimulatedMachine:
                 return
             text = self._path.read_text(encoding="utf-8")
             self._signature = signature
-            plan = parse_faults(text, self._whole)
+            plan = parse_faults(text, self._whole, self._hardware)
         except FileNotFoundError:
             self._signature = None
             self._take(FaultPlan(), None)
@@ -176,29 +176,23 @@ class SimulatedMachine:
             self._take(plan, None)
 
     def _take(self, plan: FaultPlan, trouble: str | None) -> None:
-        before = self._plan.links_down, self._plan.mig, self._trouble
+        before = self._plan.links_down, self._plan.partitions, self._trouble
         self._plan, self._trouble = plan, trouble
-        if before != (plan.links_down, plan.mig, trouble):
+        if before != (plan.links_down, plan.partitions, trouble):
             self._events.append(GpuEvent(EventKind.LOST_EVENTS))
-        for entry in plan.xids:
-            if entry not in self._told:
-                self._told.add(entry)
+        for entry in plan.events:
+            if entry not in self._reported:
+                self._reported.add(entry)
                 self._events.append(self._event(entry, plan))
 
-    def _event(self, entry: XidEntry, plan: FaultPlan) -> GpuEvent:
+    def _event(self, entry: FaultEntry, plan: FaultPlan) -> GpuEvent:
+        code = FaultCode(self._hardware.codes, entry.code)
         if entry.gpu is None:
-            return GpuEvent(EventKind.XID, xid=entry.code)
-        instance = None
-        if entry.instance is not None:
-            profile = plan.mig[entry.gpu][entry.instance]
-            instance = self._instance(entry.gpu, entry.instance, profile)
-        return GpuEvent(
-            EventKind.XID,
-            uuid=self._uuid(entry.gpu),
-            xid=entry.code,
-            gpu_instance=None if instance is None else instance.gpu_instance,
-            compute_instance=None if instance is None else instance.compute_instance,
-        )
+            return GpuEvent(EventKind.FAULT, code=code)
+        address = None
+        if entry.partition is not None:
+            address = self._partitions(entry.gpu, plan)[entry.partition].address
+        return GpuEvent(EventKind.FAULT, self._uuid(entry.gpu), code, address)
 
 
 def _load(recording: str) -> NodeTopology:

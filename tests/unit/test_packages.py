@@ -85,7 +85,6 @@ REPEATED_CLASSES = {
     "Field": 2,  # topology.model, plugin.nvidia.nvml
     "Logger": 2,  # a protocol of each program's log
     "Metrics": 2,  # each program's metrics
-    "Part": 2,  # plugin.health, plugin.machine
     "Settings": 2,  # each program's settings
     "SettingsError": 2,  # in each program's tree of errors
 }

@@ -1,36 +1,40 @@
-"""What a container gets with its devices: the contents of an Allocate answer.
+"""What a container gets with NVIDIA devices: the contents of an Allocate answer.
 
-What it answers: environment, mounts, device nodes, annotations and CDI names for the devices of one
-container, as NVIDIA's device plugin gives them, so that the same container runtimes understand. It
-must never look at the machine it runs on: which device nodes there are is an argument.
+Environment, mounts, device nodes, annotations and CDI names for the devices of one container, as
+NVIDIA's device plugin gives them, so that the same container runtimes understand. Which device
+nodes exist is an argument.
 
 Source: k8s-device-plugin v0.20.0, internal/plugin/server.go, `getAllocateResponse` and what it
-calls. Three things differ on purpose: devices come in the machine's order, where NVIDIA's have that
-of a Go map; a device is told once, however many of its replicas a container has; and the key of the
-CDI annotation is made of the devices, where NVIDIA's is random, so that equal requests get equal
-answers.
+calls. Three things differ on purpose: devices come in the machine's order, where NVIDIA's come in
+that of a Go map; a device is named once, however many of its replicas a container has; and the key
+of the CDI annotation is made of the devices, where NVIDIA's is random, so that equal requests get
+equal answers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from plugin.container import (
+    ContainerAccess,
+    DeviceNode,
+    Mount,
+    NoAccess,
+    host_path,
+    is_cdi_device,
+)
 from plugin.nvidia.container.cdi import (
     CDI_ANNOTATION_PREFIX,
     GPU_CLASS,
     IMEX_CLASS,
     cdi_annotation,
     cdi_name,
-    host_path,
-    is_cdi_device,
 )
 from plugin.nvidia.container.device_nodes import (
     Extra,
     IdStrategy,
-    NoAccess,
     PresentNodes,
     device_name,
     device_nodes,
@@ -40,17 +44,14 @@ from plugin.nvidia.container.device_nodes import (
 from topology.errors import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from plugin.machine import Device, MachineReading
+    from plugin.machine import Device
 
 __all__ = [
     "VISIBLE_DEVICES",
     "AccessRules",
-    "ContainerAccess",
-    "DeviceNode",
     "ListStrategy",
-    "Mount",
     "grant",
 ]
 
@@ -63,7 +64,7 @@ _MOUNTS_SOURCE = "/dev/null"
 
 
 class ListStrategy(Enum):
-    """How a container's runtime learns of its devices (api/config/v1/consts.go)."""
+    """How container runtimes are given the list of devices (api/config/v1/consts.go)."""
 
     ENVVAR = "envvar"
     VOLUME_MOUNTS = "volume-mounts"
@@ -97,48 +98,12 @@ class AccessRules:
 
     @property
     def is_cdi_only(self) -> bool:
-        """Whether all do: NVIDIA's plugin then tells nothing in any other way."""
+        """Whether all do: NVIDIA's plugin then gives nothing in any other way."""
         return all(strategy.is_cdi for strategy in self.list_strategies)
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A path of the host that the container sees."""
-
-    container_path: str
-    host_path: str
-    is_read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceNode:
-    """A device node of the host in the container; `permissions` of `r`, `w` and `m` (mknod)."""
-
-    container_path: str
-    host_path: str
-    permissions: str = "rw"
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerAccess:
-    """All that the answer for one container says (ContainerAllocateResponse of v1beta1).
-
-    `cdi_devices` are fully qualified CDI names.
-    """
-
-    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    mounts: tuple[Mount, ...] = ()
-    device_nodes: tuple[DeviceNode, ...] = ()
-    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    cdi_devices: tuple[str, ...] = ()
-
-
 def grant(
-    devices: Sequence[Device],
-    reading: MachineReading,
-    *,
-    present: PresentNodes,
-    rules: AccessRules,
+    devices: Sequence[Device], *, present: PresentNodes, rules: AccessRules
 ) -> ContainerAccess | NoAccess:
     """What one container gets with these devices, of which there is at least one.
 
@@ -146,21 +111,21 @@ def grant(
     cannot name it.
     """
     chosen = unshared(devices)
-    names = tuple(device_name(device, reading, rules.id_strategy) for device in chosen)
+    names = tuple(device_name(device, rules.id_strategy) for device in chosen)
     cdi = _cdi_names(names, present, rules) if rules.has_cdi else ()
     if isinstance(cdi, NoAccess):
         return cdi
-    asked_for = [device.id for device in devices]
+    ids = [device.id for device in devices]
     has = rules.list_strategies
     annotations = (
-        cdi_annotation(rules.cdi_annotation_prefix, asked_for, cdi)
+        cdi_annotation(rules.cdi_annotation_prefix, ids, cdi)
         if ListStrategy.CDI_ANNOTATIONS in has
         else {}
     )
     cdi_devices = cdi if ListStrategy.CDI_CRI in has else ()
     if rules.is_cdi_only:
         return ContainerAccess(annotations=annotations, cdi_devices=cdi_devices)
-    nodes = _nodes(chosen, reading, present, rules) if rules.passes_device_nodes else ()
+    nodes = _nodes(chosen, present, rules) if rules.passes_device_nodes else ()
     if isinstance(nodes, NoAccess):
         return nodes
     return ContainerAccess(
@@ -186,7 +151,7 @@ def _cdi_names(
 
 
 def _env(names: tuple[str, ...], present: PresentNodes, rules: AccessRules) -> dict[str, str]:
-    """With both strategies at once the mounts' folder is told, as NVIDIA's plugin does."""
+    """With both strategies the variable names the mounts' folder, as NVIDIA's plugin has it."""
     env: dict[str, str] = {}
     if ListStrategy.ENVVAR in rules.list_strategies:
         env[VISIBLE_DEVICES] = ",".join(names)
@@ -204,14 +169,11 @@ def _mounts(names: tuple[str, ...], present: PresentNodes) -> tuple[Mount, ...]:
 
 
 def _nodes(
-    devices: tuple[Device, ...],
-    reading: MachineReading,
-    present: PresentNodes,
-    rules: AccessRules,
+    devices: tuple[Device, ...], present: PresentNodes, rules: AccessRules
 ) -> tuple[DeviceNode, ...] | NoAccess:
     paths = list(present.control)
     for device in devices:
-        found = device_nodes(device, reading, present)
+        found = device_nodes(device, present)
         if isinstance(found, NoAccess):
             return found
         paths += found

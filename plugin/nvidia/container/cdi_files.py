@@ -1,6 +1,6 @@
 """The CDI specifications of this node, in the folder where container runtimes look for them.
 
-What it answers: nothing; it writes. Each file appears whole or not at all, one that would not
+Each file appears whole or not at all, one that would not
 change is left alone (runtimes read the folder anew at every change), and files of ours that no
 document stands for any more are removed. It must never touch the file of another vendor.
 
@@ -18,8 +18,9 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plugin.container import cdi_body
 from plugin.errors import CdiError
-from plugin.nvidia.container.cdi import CDI_VENDOR, IMEX_CLASS, cdi_body
+from plugin.nvidia.container.cdi import CDI_VENDOR, IMEX_CLASS
 from plugin.nvidia.container.dev_files import find_dev_root
 from plugin.nvidia.container.device_nodes import IdStrategy
 from plugin.nvidia.container.nvidia_ctk import DriverRoots, NvidiaCtk, find_nvidia_ctk
@@ -27,7 +28,7 @@ from plugin.nvidia.container.nvidia_ctk import DriverRoots, NvidiaCtk, find_nvid
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from plugin.nvidia.container.cdi import CdiDocument
+    from plugin.container import CdiDocument
 
 __all__ = ["DEFAULT_FOLDER", "CdiFiles", "CdiGenerator", "CdiRules", "open_cdi_files"]
 
@@ -85,7 +86,7 @@ class CdiFiles:
                 if path.name not in texts:
                     path.unlink(missing_ok=True)
         except OSError as error:
-            raise self._told(error) from error
+            raise self._error(error) from error
 
     def remove(self) -> None:
         """Remove all files of ours. Raises `CdiError`."""
@@ -93,7 +94,7 @@ class CdiFiles:
             for path in self._ours():
                 path.unlink(missing_ok=True)
         except OSError as error:
-            raise self._told(error) from error
+            raise self._error(error) from error
 
     def _ours(self) -> Iterator[Path]:
         yield from sorted(self._folder.glob(_OURS))
@@ -114,7 +115,7 @@ class CdiFiles:
         beside.chmod(_MODE)
         beside.replace(path)
 
-    def _told(self, error: OSError) -> CdiError:
+    def _error(self, error: OSError) -> CdiError:
         return CdiError(f"CDI specifications in {self._folder} cannot be written: {error}")
 
 

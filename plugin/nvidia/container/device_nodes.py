@@ -1,8 +1,8 @@
-"""Which files under /dev a device is made of, and how NVIDIA's tools name it.
+"""The files under /dev that make up a device, and the names that NVIDIA's tools have for it.
 
-What it answers: the device nodes of a GPU or MIG instance, of what containers get beside it, and
-the name of a device by uuid or index. It must never look at the machine it runs on: which nodes
-there are is an argument (`plugin.nvidia.container.dev_files` looks).
+The device nodes of a GPU or MIG device, those that containers get beside it, and the name of a
+device by uuid or index. Which nodes exist is an argument (`plugin.nvidia.container.dev_files`
+looks).
 
 Sources are files of k8s-device-plugin v0.20.0 and nvidia-container-toolkit v1.20.1 (toolkit).
 """
@@ -14,16 +14,18 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from plugin.container import NoAccess
+from plugin.nvidia.gpu_node import gpu_node, minor_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from plugin.machine import Device, MachineReading
+    from plugin.machine import Device
 
 __all__ = [
     "CONTROL_NODES",
     "Extra",
     "IdStrategy",
-    "NoAccess",
     "PresentNodes",
     "device_name",
     "device_nodes",
@@ -43,14 +45,14 @@ pkg/nvcdi/common-nvml.go)."""
 
 
 class IdStrategy(Enum):
-    """By which name a container's runtime is told a device (api/config/v1/consts.go)."""
+    """The name of a device for container runtimes (api/config/v1/consts.go)."""
 
     UUID = "uuid"
     INDEX = "index"
 
 
 class Extra(Enum):
-    """What every container with a GPU gets beside it, where switched on; in NVIDIA's order.
+    """Further devices of every container with a GPU, where enabled; in NVIDIA's order.
 
     The value is the CDI class (internal/cdi/cdi.go, `New`).
     """
@@ -61,7 +63,7 @@ class Extra(Enum):
 
     @property
     def variable(self) -> str:
-        """The variable that asks NVIDIA's runtime for it (internal/plugin/server.go:339-347)."""
+        """The variable that requests it of the runtime (internal/plugin/server.go:339-347)."""
         return f"NVIDIA_{self.name}"
 
     @property
@@ -92,51 +94,43 @@ class PresentNodes:
     extras: Mapping[Extra, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
 
-@dataclass(frozen=True, slots=True)
-class NoAccess:
-    """A container cannot be given a device, and why; for people."""
-
-    reason: str
-
-
 def unshared(devices: Iterable[Device]) -> tuple[Device, ...]:
-    """One device for each GPU or MIG instance, replicas left out, in the machine's order."""
-    first = {(d.gpu, -1 if d.instance is None else d.instance.index): d for d in devices}
+    """One device for each GPU or MIG device, replicas left out, in the machine's order."""
+    first = {(d.place, -1 if d.partition is None else d.partition.index): d for d in devices}
     return tuple(first[place] for place in sorted(first))
 
 
-def device_name(device: Device, reading: MachineReading, strategy: IdStrategy) -> str:
+def device_name(device: Device, strategy: IdStrategy) -> str:
     """The name by which NVIDIA's runtimes and CDI specs know a device, without replica.
 
-    An index is NVML's, and `<gpu>:<instance>` for a MIG instance (internal/rm/nvml_devices.go,
+    An index is NVML's, and `<gpu>:<index>` for a MIG device (internal/rm/nvml_devices.go,
     `newMigDevice`; toolkit, pkg/nvcdi/namer.go).
     """
-    instance = device.instance
+    mig = device.partition
     if strategy is IdStrategy.UUID:
-        return device.gpu_uuid if instance is None else instance.uuid
-    index = reading.gpus[device.gpu].index
-    return f"{index}" if instance is None else f"{index}:{instance.index}"
+        return device.gpu_uuid if mig is None else mig.id
+    index = device.gpu.index
+    return f"{index}" if mig is None else f"{index}:{mig.index}"
 
 
-def device_nodes(
-    device: Device, reading: MachineReading, present: PresentNodes
-) -> tuple[str, ...] | NoAccess:
+def device_nodes(device: Device, present: PresentNodes) -> tuple[str, ...] | NoAccess:
     """The device nodes of one device alone, those of its parent GPU first.
 
-    A MIG instance needs the nodes of its two capabilities too (internal/rm/nvml_devices.go,
+    A MIG device needs the nodes of its two capabilities too (internal/rm/nvml_devices.go,
     `GetPaths`; internal/mig/mig.go, `GetMigCapabilityDevicePaths`).
     """
-    minor = reading.gpus[device.gpu].minor
+    minor = minor_of(device.gpu)
     if minor is None:
-        return NoAccess(f"GPU {device.gpu_uuid} told no minor number, so its /dev file is unknown")
-    nodes = [f"/dev/nvidia{minor}"]
-    if device.instance is not None:
-        gpu_instance = f"gpu{minor}/gi{device.instance.gpu_instance}"
-        for name in (gpu_instance, f"{gpu_instance}/ci{device.instance.compute_instance}"):
+        return NoAccess(f"GPU {device.gpu_uuid} has no known minor number, so no known /dev file")
+    nodes = [gpu_node(minor)]
+    if device.partition is not None:
+        gpu_instance, compute_instance = device.partition.address
+        parent = f"gpu{minor}/gi{gpu_instance}"
+        for name in (parent, f"{parent}/ci{compute_instance}"):
             number = present.capabilities.get(f"{name}/access")
             if number is None:
                 return NoAccess(
-                    f"MIG instance {device.instance.uuid} needs the capability {name}/access, "
+                    f"MIG device {device.partition.id} needs the capability {name}/access, "
                     "which the driver does not list in /proc/driver/nvidia-caps/mig-minors"
                 )
             nodes.append(f"/dev/nvidia-caps/nvidia-cap{number}")

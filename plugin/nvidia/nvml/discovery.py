@@ -27,6 +27,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from plugin.machine import GpuReading, MachineReading
+from plugin.nvidia.gpu_node import gpu_node
 from plugin.nvidia.nvml.nvlinks import GENERATIONS, fabric_fault, nvlink_matrix
 from plugin.nvidia.nvml.raw_machine import pair_key
 from topology.importers.xml.pcie_tree import PciTree
@@ -110,8 +111,9 @@ def describe(raw: RawMachine) -> MachineReading:
     """
     links, fabrics = nvlink_matrix(raw.gpus)
     pcie = _pcie_matrix(raw)
+    gpus = tuple(_reading(gpu) for gpu in raw.gpus)
     topology = NodeTopology(
-        gpus=tuple(_gpu(gpu) for gpu in raw.gpus),
+        gpus=tuple(gpu.gpu for gpu in gpus),
         links=links,
         pcie=pcie,
         nics=_nics(raw),
@@ -120,7 +122,7 @@ def describe(raw: RawMachine) -> MachineReading:
         cpu=raw.cpu,
     )
     return MachineReading(
-        gpus=tuple(_reading(gpu) for gpu in raw.gpus),
+        gpus=gpus,
         topology=topology,
         driver_version=raw.driver_version,
         notes=(*raw.notes, *_fault_notes(raw), *_fabric_notes(raw), *_hidden_notes(raw)),
@@ -133,28 +135,20 @@ def _memory_mib(gpu: RawGpu) -> int | None:
     return mib or None
 
 
-def _gpu(gpu: RawGpu) -> Gpu:
-    return Gpu(
-        uuid=gpu.uuid,
-        pci_bus_id=gpu.pci_bus_id,
-        model=gpu.model,
-        memory_mib=_memory_mib(gpu),
-        numa_node=gpu.numa_node,
-        link_generation=GENERATIONS.get(gpu.link_version or 0),
-    )
-
-
 def _reading(gpu: RawGpu) -> GpuReading:
     return GpuReading(
         index=gpu.index,
-        uuid=gpu.uuid,
-        pci_bus_id=gpu.pci_bus_id,
-        model=gpu.model,
-        memory_mib=_memory_mib(gpu),
-        numa_node=gpu.numa_node,
-        minor=gpu.minor,
-        is_mig_enabled=gpu.is_mig_enabled,
-        instances=gpu.instances,
+        gpu=Gpu(
+            uuid=gpu.uuid,
+            pci_bus_id=gpu.pci_bus_id,
+            model=gpu.model,
+            memory_mib=_memory_mib(gpu),
+            numa_node=gpu.numa_node,
+            link_generation=GENERATIONS.get(gpu.link_version or 0),
+        ),
+        nodes=() if gpu.minor is None else (gpu_node(gpu.minor),),
+        is_partitioned=gpu.is_mig_enabled,
+        partitions=gpu.instances,
         fault=gpu.fault,
         n_c2c_links=gpu.n_c2c_links,
     )

@@ -1,7 +1,7 @@
 """What NVML's events say of GPUs.
 
 What it answers: which `GpuEvent`s came since the last question. It must never judge an event
-(`plugin.health.book`), nor open or close the library (`plugin.nvidia.nvml.reader`).
+(`plugin.health.state`), nor open or close the library (`plugin.nvidia.nvml.reader`).
 
 Method (NVIDIA/k8s-device-plugin v0.20.0, internal/rm/health.go): one event set for all GPUs, each
 registered for those kinds that it supports: XIDs and ECC errors as there, and the driver's news of
@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugin.errors import NvmlError
-from plugin.machine import EventKind, GpuEvent
+from plugin.machine import EventKind, FaultCode, GpuEvent
+from plugin.nvidia.nvml.errors import NvmlError
 from plugin.nvidia.nvml.library import EventBit
+from plugin.nvidia.xids import XID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,7 @@ _NO_INSTANCE = 0xFFFFFFFF
 """NVML_GPU_INSTANCE_ID_ANY, NVML_COMPUTE_INSTANCE_ID_ANY (nvml.h)."""
 
 _KINDS = {
-    EventBit.XID: EventKind.XID,
+    EventBit.XID: EventKind.FAULT,
     EventBit.SINGLE_BIT_ECC: EventKind.ECC,
     EventBit.DOUBLE_BIT_ECC: EventKind.ECC,
     EventBit.MIG_CONFIG: EventKind.LOST_EVENTS,
@@ -74,15 +75,15 @@ class EventWatch:
 
         Raises `NvmlError` where NVML cannot wait; then this watch is of no more use.
         """
-        told = self._nvml.wait(self._set, max(0, round(timeout_s * 1000)))
+        event = self._nvml.wait(self._set, max(0, round(timeout_s * 1000)))
         events: list[GpuEvent] = []
-        while told is not None:
-            events.append(self._event(told))
-            told = self._next() if len(events) < _MOST_AT_ONCE else None
+        while event is not None:
+            events.append(self._event(event))
+            event = self._next() if len(events) < _MOST_AT_ONCE else None
         return tuple(events)
 
     def _next(self) -> NvmlEvent | None:
-        """One that is there already; an error can wait until those before it were told."""
+        """One that is there already; an error can wait until those before it were event."""
         try:
             return self._nvml.wait(self._set, 0)
         except NvmlError:
@@ -92,16 +93,17 @@ class EventWatch:
         """Give the set back; nobody may be in `wait`."""
         self._nvml.free_events(self._set)
 
-    def _event(self, told: NvmlEvent) -> GpuEvent:
-        kind = _KINDS.get(told.kind, EventKind.LOST_EVENTS)
+    def _event(self, event: NvmlEvent) -> GpuEvent:
+        kind = _KINDS.get(event.kind, EventKind.LOST_EVENTS)
         return GpuEvent(
             kind=kind,
-            uuid=self._uuids.get(told.device),
-            xid=told.data if kind is EventKind.XID else None,
-            gpu_instance=_instance(told.gpu_instance),
-            compute_instance=_instance(told.compute_instance),
+            uuid=self._uuids.get(event.device),
+            code=FaultCode(XID, event.data) if kind is EventKind.FAULT else None,
+            partition=_partition(event),
         )
 
 
-def _instance(number: int) -> int | None:
-    return None if number == _NO_INSTANCE else number
+def _partition(event: NvmlEvent) -> tuple[int, int] | None:
+    """A MIG device only where both instances are named, as in NVIDIA's plugin."""
+    address = (event.gpu_instance, event.compute_instance)
+    return None if _NO_INSTANCE in address else address

@@ -22,8 +22,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from plugin.errors import NvmlError
-from plugin.machine import MigInstance
+from plugin.machine import Partition
+from plugin.nvidia.mig_strategy import MIG
+from plugin.nvidia.nvml.errors import NvmlError
 from plugin.nvidia.nvml.library import Field, NvmlCode, fault_text
 from plugin.nvidia.nvml.mig_profile import mig_profile
 from plugin.nvidia.nvml.raw_machine import RawGpu, RawLink
@@ -266,14 +267,14 @@ class GpuAsker:
     def _mig(self, handle: Handle, gpu: RawGpu) -> RawGpu:
         if not self._try(lambda: self._nvml.is_mig_enabled(handle)):
             return gpu
-        instances: list[MigInstance] = []
+        instances: list[Partition] = []
         for index in range(self._try(lambda: self._nvml.max_mig_devices(handle)) or 0):
             instance = self._mig_instance(handle, index, gpu)
             if instance is not None:
                 instances.append(instance)
         return replace(gpu, is_mig_enabled=True, instances=tuple(instances))
 
-    def _mig_instance(self, handle: Handle, index: int, gpu: RawGpu) -> MigInstance | None:
+    def _mig_instance(self, handle: Handle, index: int, gpu: RawGpu) -> Partition | None:
         nvml = self._nvml
         mig = self._try(lambda: nvml.mig_device(handle, index))
         if mig is None:
@@ -286,12 +287,12 @@ class GpuAsker:
         if uuid is None or ids is None or profile is None:
             self.note(f"MIG device {index} of {gpu.uuid} tells no uuid, ids or profile; left out")
             return None
-        return MigInstance(
-            uuid=uuid,
-            profile=profile,
+        return Partition(
+            id=uuid,
+            kind=f"{MIG} {profile}",
+            parent=gpu.uuid,
             index=index,
-            gpu_instance=ids[0],
-            compute_instance=ids[1],
+            address=ids,
             memory_mib=None if shape is None else shape.memory_mib or None,
         )
 

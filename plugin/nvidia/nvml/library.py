@@ -19,7 +19,7 @@ from uuid import UUID
 
 import pynvml as _untyped  # type: ignore[import-untyped]  # nvidia-ml-py ships no types
 
-from plugin.errors import NvmlError
+from plugin.nvidia.nvml.errors import NvmlError
 from plugin.nvidia.nvml.mig_profile import MigShape
 from plugin.nvidia.nvml.raw_machine import RawFabric
 from topology.errors import InvalidTopology

@@ -15,7 +15,7 @@ from topology.model import CpuPlatform
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from plugin.machine import MigInstance
+    from plugin.machine import Partition
     from topology.importers.xml.nics import FoundNic
     from topology.importers.xml.pcie_tree import PciPlace
 
@@ -76,7 +76,7 @@ class RawGpu:
     fabric: RawFabric | None = None
     n_c2c_links: int | None = None
     is_mig_enabled: bool = False
-    instances: tuple[MigInstance, ...] = ()
+    instances: tuple[Partition, ...] = ()
     fault: str | None = None
 
 

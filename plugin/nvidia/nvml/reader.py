@@ -26,18 +26,20 @@ import time
 from itertools import combinations
 from typing import TYPE_CHECKING, TypeVar
 
-from plugin.errors import NvmlError, ReadingError
+from plugin.errors import ReadingError
 from plugin.machine import EventKind, GpuEvent, MachineReading
 from plugin.nvidia.nvml.discovery import NOT_LISTED, describe, unlinked_pairs, with_remembered
+from plugin.nvidia.nvml.errors import NvmlError
 from plugin.nvidia.nvml.events import EventWatch
 from plugin.nvidia.nvml.gpu import LIBRARY_GONE_CODES, QUIET_CODES, GpuAsker
-from plugin.nvidia.nvml.library import Nvml, NvmlCode, fault_text
+from plugin.nvidia.nvml.library import Nvml, NvmlCode, fault_text, preload
 from plugin.nvidia.nvml.raw_machine import RawGpu, RawMachine, UnreadGpu, pair_key
 from plugin.sysfs import Sysfs
 from topology.errors import InvalidTopology
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     from plugin.nvidia.nvml.gpu import FarEnds
     from plugin.nvidia.nvml.library import Handle
@@ -62,8 +64,15 @@ PairAnswers = dict[tuple[str, str], "int | None"]
 class NvmlMachine:
     """This machine. Methods may be called from several threads, `wait` from one at a time."""
 
-    def __init__(self, sysfs: Sysfs | None = None) -> None:
+    def __init__(
+        self,
+        sysfs: Sysfs | None = None,
+        *,
+        find_library: Callable[[], Path | None] = lambda: None,
+    ) -> None:
+        """`find_library` gives NVML's file; None leaves it to the loader's own search."""
         self._sysfs = sysfs or Sysfs()
+        self._find_library = find_library
         self._nvml = Nvml()
         self._lock = threading.RLock()  # the library, and all that was learnt of it
         self._waiting = threading.Lock()  # the event set; taken after `_lock`, or alone
@@ -279,6 +288,9 @@ class NvmlMachine:
             msg = "the machine was closed, expected to be asked before that"
             raise ReadingError(msg)
         if not self._is_open:
+            library = self._find_library()  # a driver may be installed while we wait for it
+            if library is not None:
+                preload(library)
             self._nvml.open()
             self._is_open = True
 

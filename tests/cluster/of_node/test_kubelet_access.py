@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugin.simulated.reader import SimulatedMachine
 from tests.cluster.node.agent_process import start_agent
 from tests.cluster.node.kubelet_node import KubeletNode
 from tests.cluster.node.real_pods import is_running, real_container, real_pod
 from tests.cluster.node.stub_plugin import holders
 from tests.cluster.programs.containerd import endpoint
+from tests.unit.plugin.machine_values import simulated_machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -165,7 +165,7 @@ class Machine:
     def read(self, faults: Path | None = None) -> tuple[GpuReading, ...]:
         """The GPUs as the agent reads them."""
         with contextlib.closing(
-            SimulatedMachine(RECORDING, node_name=NODE, faults=faults)
+            simulated_machine(RECORDING, node_name=NODE, faults=faults)
         ) as machine:
             return machine.read().gpus
 
@@ -176,10 +176,10 @@ class Machine:
         for gpu in gpus:
             own = f"nvidia{gpu.index}"
             found[gpu.uuid] = Made((gpu.index, -1), f"{gpu.index}", (own,))
-            for one in gpu.instances:
+            for one in gpu.partitions:
                 first = n_before * gpu.index + 2 * one.index
                 caps = (f"nvidia-caps/nvidia-cap{first + i}" for i in (0, 1))
-                found[one.uuid] = Made(
+                found[one.id] = Made(
                     (gpu.index, one.index), f"{gpu.index}:{one.index}", (own, *caps)
                 )
         return found

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
@@ -23,13 +24,15 @@ from plugin.config import load_settings
 from plugin.health import HealthTimes
 from plugin.kubelet import KubeletView, PodResources, TopologyManagerPoller
 from plugin.kubelet.topology_manager import PollerTiming
+from plugin.nvidia import NVIDIA
 from plugin.observe import Metrics, Telemetry
 from plugin.publish import Publisher, ReportLoop
 from plugin.publish.node_annotator import WriteTiming
 from plugin.publish.report_loop import ReportTiming
-from plugin.simulated.reader import SimulatedMachine
-from plugin.wiring import stock_rules
+from plugin.sysfs import Sysfs
+from plugin.wiring import serving_rules
 from tests.fake_kubelet import AdmissionError, FakeKubelet
+from tests.unit.plugin.machine_values import simulated_machine
 from tests.unit.plugin.node_values import GPU, app, init, node_pod, sidecar
 from topology.annotations import (
     DeviceHold,
@@ -167,7 +170,7 @@ class Node:
         self.log = Log()
         self.metrics = Metrics()
         self.telemetry = Telemetry(self.log, self.metrics)
-        self.reader = SimulatedMachine(recording, node_name=NODE, faults=self.faults)
+        self.reader = simulated_machine(recording, node_name=NODE, faults=self.faults)
         self.agent: Any = None
         self.task: Any = None
 
@@ -176,16 +179,24 @@ class Node:
         """The machine's device ids, in its order."""
         return tuple(gpu.uuid for gpu in self.reader.read().gpus)
 
-    def make(self, book=None):
+    def make(self, health=None):
         """A new agent, as the process would make it."""
         view = KubeletView(
             self.api,
             PodResources(self.settings.pod_resources_socket),
             self.settings.kubelet_places.checkpoint,
         )
-        tools = AgentTools(self.reader, self.api, view, self.api, self.telemetry)
-        rules = stock_rules(self.loaded)
-        self.agent = Agent(self.settings, rules, self.reader.read(), tools=tools, book=book)
+        tools = AgentTools(
+            self.reader,
+            partial(NVIDIA.open_access, self.settings, Sysfs()),
+            NVIDIA.fault_rules(self.settings),
+            self.api,
+            view,
+            self.api,
+            self.telemetry,
+        )
+        rules = serving_rules(self.loaded)
+        self.agent = Agent(self.settings, rules, self.reader.read(), tools=tools, health=health)
 
     def begin(self):
         """Start a new agent."""
@@ -626,7 +637,7 @@ def test_a_reading_that_does_not_suit_the_settings_changes_nothing(root, tmp_pat
 
     async def go():
         async with Node(root, measurements=figures).running() as node:
-            with contextlib.closing(SimulatedMachine("4x-l40s", node_name=NODE)) as other:
+            with contextlib.closing(simulated_machine("4x-l40s", node_name=NODE)) as other:
                 node.agent.see_reading(other.read())
             await node.until(lambda: node.log.of("reader_failed"))
             (told,) = node.log.of("reader_failed")
@@ -649,7 +660,7 @@ def test_of_several_readings_the_latest_counts(root, tmp_path):
 
     async def go():
         async with Node(root).running() as node:
-            twin = SimulatedMachine("dgx-1-v100", node_name=NODE, faults=faults)
+            twin = simulated_machine("dgx-1-v100", node_name=NODE, faults=faults)
             with contextlib.closing(twin):
                 broken = twin.read()
             node.agent.see_reading(node.reader.read())
@@ -684,7 +695,7 @@ def test_devices_are_described_for_cdi_before_they_are_offered(root):
             assert [one.name for one in answer.cdi_devices] == [name]
             file.unlink()
             reading = node.reader.read()
-            lost = replace(reading.gpus[7], minor=None)
+            lost = replace(reading.gpus[7], nodes=())
             node.agent.see_reading(replace(reading, gpus=(*reading.gpus[:7], lost)))
             await node.until(file.exists)
             assert node.ids[7] in node.log.of("cdi_failed")[0]["reason"]

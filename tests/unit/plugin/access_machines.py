@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from plugin.machine import Device, GpuReading, MachineReading, MigInstance
+from dataclasses import replace
+
+from plugin.machine import Device, MachineReading
 from plugin.nvidia.container.device_nodes import CONTROL_NODES, Extra, PresentNodes
-from topology.model import NO_LINK, UNKNOWN_LINK, Gpu, NodeTopology, PcieLevel
+from tests.unit.plugin.machine_values import gpu_reading, mig_device
+from topology.model import NO_LINK, UNKNOWN_LINK, NodeTopology, PcieLevel
 
 INSTANCES = (
-    MigInstance("MIG-aa", "1g.10gb", 0, gpu_instance=7, compute_instance=0),
-    MigInstance("MIG-bb", "1g.10gb", 1, gpu_instance=8, compute_instance=1),
+    mig_device("MIG-aa", "1g.10gb", 0, 7, 0, parent="GPU-2"),
+    mig_device("MIG-bb", "1g.10gb", 1, 8, 1, parent="GPU-2"),
 )
 CAPABILITIES = {
     "gpu2/gi7/access": 66,
@@ -24,18 +27,20 @@ PRESENT = PresentNodes(
 )
 
 
+GPUS = (
+    gpu_reading(0, "GPU-0", minor=1),
+    gpu_reading(1, "GPU-1", minor=0),
+    gpu_reading(2, "GPU-2", minor=2, partitions=INSTANCES),
+)
+
+
 def machine() -> MachineReading:
     """Two whole GPUs whose minor numbers are not their indices, and one with two MIG instances."""
-    gpus = (
-        GpuReading(0, "GPU-0", minor=1),
-        GpuReading(1, "GPU-1", minor=0),
-        GpuReading(2, "GPU-2", minor=2, is_mig_enabled=True, instances=INSTANCES),
-    )
-    n = range(len(gpus))
+    n = range(len(GPUS))
     return MachineReading(
-        gpus,
+        GPUS,
         NodeTopology(
-            gpus=tuple(Gpu(uuid=gpu.uuid) for gpu in gpus),
+            gpus=tuple(one.gpu for one in GPUS),
             links=tuple(tuple(NO_LINK if a == b else UNKNOWN_LINK for b in n) for a in n),
             pcie=tuple(
                 tuple(PcieLevel.SELF if a == b else PcieLevel.UNKNOWN for b in n) for a in n
@@ -47,9 +52,15 @@ def machine() -> MachineReading:
 def gpu(place: int, replica: int | None = None) -> Device:
     """A whole GPU of that machine, or a replica of it."""
     uuid = f"GPU-{place}"
-    return Device(uuid if replica is None else f"{uuid}::{replica}", place, uuid, replica=replica)
+    id_ = uuid if replica is None else f"{uuid}::{replica}"
+    return Device(id_, place, GPUS[place], replica=replica)
 
 
 def mig(index: int) -> Device:
-    """A MIG instance of its last GPU."""
-    return Device(INSTANCES[index].uuid, 2, "GPU-2", instance=INSTANCES[index])
+    """A MIG device of its last GPU."""
+    return Device(INSTANCES[index].id, 2, GPUS[2], partition=INSTANCES[index])
+
+
+def without_nodes(device: Device) -> Device:
+    """A device whose GPU has no known device node."""
+    return replace(device, gpu=replace(device.gpu, nodes=()))

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from plugin.allocation import Identified, NodeState, SharingRules
 from plugin.kubelet import KubeletSnapshot
 from plugin.kubelet.pod_resources import PodDevices
-from plugin.machine import Stock, StockRules, take_stock
+from plugin.machine import ServedMachine, ServingRules, serve_machine
 from plugin.machine.inventory import Inventory
-from plugin.simulated.reader import SimulatedMachine
+from plugin.nvidia.container.allocate_response import AccessRules, grant
+from plugin.nvidia.container.device_nodes import PresentNodes
 from tests.unit.plugin.access_machines import machine
+from tests.unit.plugin.machine_values import simulated_machine
 from tests.unit.plugin.node_values import NODE, gpus
 
 if TYPE_CHECKING:
@@ -21,20 +23,27 @@ if TYPE_CHECKING:
     from plugin.machine import Resource
     from plugin.pods import HeldDevices, NodePod
 
-__all__ = ["requester", "simulated_stock", "snapshot", "state"]
+__all__ = ["prepared", "requester", "simulated_served", "snapshot", "state"]
 
 
 def state(*resources: Resource, sharing: SharingRules | None = None) -> NodeState:
-    """Books of four GPUs that nobody can rate, unless the test says otherwise."""
+    """A node of four GPUs that nobody can rate, unless the test says otherwise."""
     served = resources or (gpus("GPU-0", "GPU-1", "GPU-2", "GPU-3"),)
-    return NodeState(NODE, Stock(machine(), Inventory(served, None), None), sharing=sharing)
+    whole = ServedMachine(machine(), Inventory(served, None), None)
+    return prepared(NodeState(NODE, whole, sharing=sharing))
+
+
+def prepared(known: NodeState) -> NodeState:
+    """A node whose containers are given their devices by NVIDIA's variable."""
+    known.grant = functools.partial(grant, present=PresentNodes(), rules=AccessRules())
+    return known
 
 
 @functools.cache
-def simulated_stock(recording: str = "dgx-1-v100") -> Stock:
-    """The stock of a recorded machine."""
-    with contextlib.closing(SimulatedMachine(recording, node_name=NODE)) as simulated:
-        return take_stock(simulated.read(), StockRules())
+def simulated_served(recording: str = "dgx-1-v100") -> ServedMachine:
+    """A recorded machine as it is served."""
+    with contextlib.closing(simulated_machine(recording, node_name=NODE)) as simulated:
+        return serve_machine(simulated.read(), ServingRules())
 
 
 def requester(pod: NodePod, container: str = "main") -> Identified:

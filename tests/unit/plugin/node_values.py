@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from plugin.machine import Device, MigInstance, Resource
+from plugin.machine import Resource
 from plugin.pods import HeldDevices, NodePod, PodContainer
+from tests.unit.plugin.machine_values import device, mig_device
 from topology.annotations import ContainerPlan, Plan, encode_plan
 from topology.model import names
 from topology.select import ContainerRole
@@ -91,13 +92,13 @@ def holding(
 
 def gpus(*uuids: str, resource: str = GPU) -> Resource:
     """A resource of whole GPUs."""
-    return Resource(resource, tuple(Device(one, i, one) for i, one in enumerate(uuids)))
+    return Resource(resource, tuple(device(one, i, one) for i, one in enumerate(uuids)))
 
 
 def replicas(count: int, *uuids: str) -> Resource:
     """A resource of time-sliced GPUs."""
     devices = (
-        Device(f"{one}::{n}", i, one, replica=n)
+        device(f"{one}::{n}", i, one, replica=n)
         for i, one in enumerate(uuids)
         for n in range(count)
     )
@@ -107,8 +108,8 @@ def replicas(count: int, *uuids: str) -> Resource:
 def instances(*per_gpu: int) -> Resource:
     """A resource of MIG instances, so many on each GPU: `M<gpu>-<index>`."""
     devices = (
-        Device(
-            f"M{gpu}-{i}", gpu, f"G{gpu}", instance=MigInstance(f"M{gpu}-{i}", "1g.10gb", i, i, 0)
+        device(
+            f"M{gpu}-{i}", gpu, f"G{gpu}", partition=mig_device(f"M{gpu}-{i}", "1g.10gb", i, i, 0)
         )
         for gpu, count in enumerate(per_gpu)
         for i in range(count)

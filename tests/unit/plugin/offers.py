@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from plugin.container import ContainerAccess
 from plugin.deviceplugin import DeviceList, ListedDevice, Offer, ResourceServer
-from plugin.nvidia.container.allocate_response import ContainerAccess
 from tests.fake_kubelet import Client
 
 if TYPE_CHECKING:

@@ -18,18 +18,18 @@ from plugin.allocator import (
     IdentifiedBy,
     ResourceAllocator,
 )
+from plugin.container import ContainerAccess, NoAccess
 from plugin.deviceplugin import CallRefused, DevicePluginMethod
 from plugin.errors import KubeletError
 from plugin.kubelet import AdmissionGate, KubeletRead
-from plugin.nvidia.container.allocate_response import AccessRules, ContainerAccess
-from tests.unit.plugin.node_states import simulated_stock, snapshot, state
+from tests.unit.plugin.node_states import prepared, simulated_served, snapshot, state
 from tests.unit.plugin.node_values import GPU, NODE, app, gpus, holding, node_pod
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 
 if TYPE_CHECKING:
     from plugin.kubelet import KubeletSnapshot
 
-STOCK = simulated_stock()
+STOCK = simulated_served()
 IDS = tuple(device.id for device in STOCK.inventory.resources[0].devices)
 PAIR = node_pod("pair", app("main", 2), plan={"main": (IDS[0], IDS[7])})
 SILENT = KubeletError("the kubelet is silent")
@@ -40,8 +40,7 @@ class Node:
     """A kubelet with one snapshot after another, and an allocator that reads it."""
 
     snapshots: list[KubeletSnapshot | KubeletError]
-    state: NodeState = field(default_factory=lambda: NodeState(NODE, STOCK))
-    rules: AccessRules = field(default_factory=AccessRules)
+    state: NodeState = field(default_factory=lambda: prepared(NodeState(NODE, STOCK)))
     resource: str = GPU
     n_snapshots: int = 0
     gate: AdmissionGate = field(default_factory=AdmissionGate)
@@ -86,9 +85,7 @@ class Node:
     @property
     def allocator(self):
         """What is tried."""
-        tools = AllocatorTools(
-            self.state, self, self.rules, emit=self.emit, on_allocated=self.allocated
-        )
+        tools = AllocatorTools(self.state, self, emit=self.emit, on_allocated=self.allocated)
         return ResourceAllocator(self.resource, tools)
 
     def preferred(self, available=IDS, must_include=(), size=2) -> Any:
@@ -256,11 +253,9 @@ def test_each_container_that_was_given_devices_triggers_a_report():
 def test_a_device_without_access_is_refused():
     """A container that cannot open its GPU fails later and says less."""
     known = state(gpus("GPU-0"))
-    lost = replace(known.stock.reading.gpus[0], minor=None)
-    reading = replace(known.stock.reading, gpus=(lost, *known.stock.reading.gpus[1:]))
-    known.stock = replace(known.stock, reading=reading)
+    known.grant = lambda devices: NoAccess(f"{devices[0].id} has no known device node")
     pod = node_pod("a", app("main", 1))
-    node = Node([snapshot(pod)], known, AccessRules(passes_device_nodes=True))
+    node = Node([snapshot(pod)], known)
     refused = node.allocate(("GPU-0",))
     assert isinstance(refused, CallRefused)
     assert "GPU-0" in refused.reason

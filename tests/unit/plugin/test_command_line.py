@@ -22,10 +22,10 @@ import structlog
 
 from plugin import command_line as program
 from plugin.observe import reading_text
-from plugin.simulated.reader import SimulatedMachine
 from plugin.wiring import Running
 from tests import programs
 from tests.fake_nvml import fake_of, installed, uuid_of
+from tests.unit.plugin.machine_values import simulated_machine
 from tests.unit.plugin.test_wiring import KUBECONFIG
 from topology.model import parse_measurement
 from topology.program import version
@@ -61,7 +61,7 @@ def called(*arguments):
 
 def uuids_of(node_name, recording="dgx-1-v100"):
     """How a simulated node's GPUs are called."""
-    with contextlib.closing(SimulatedMachine(recording, node_name=node_name)) as machine:
+    with contextlib.closing(simulated_machine(recording, node_name=node_name)) as machine:
         return [gpu.uuid for gpu in machine.read().gpus]
 
 
@@ -72,7 +72,7 @@ def test_discover_prints_tables():
     """For people."""
     done = called("discover", *SIMULATED)
     assert (done.exit_code, done.stderr) == (0, "")
-    with contextlib.closing(SimulatedMachine("dgx-1-v100", node_name="here")) as machine:
+    with contextlib.closing(simulated_machine("dgx-1-v100", node_name="here")) as machine:
         assert done.stdout == f"{reading_text(machine.read())}\n"
 
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugin.errors import CdiError, ReadingError
-from plugin.machine import StockRules
-from plugin.rediscovery import Stocktaking
-from plugin.simulated.reader import SimulatedMachine
+from plugin.machine import ServingRules
+from plugin.rediscovery import Rediscovery
+from tests.unit.plugin.machine_values import simulated_machine
 from tests.unit.plugin.node_values import NODE
 from topology.errors import TopologyError
 from topology.model.node_topology import MeasuredPair, Measurement
 
 if TYPE_CHECKING:
-    from plugin.machine import MachineReading, Stock
+    from plugin.machine import MachineReading, ServedMachine
 
 FIGURES = Measurement(pairs=(MeasuredPair(0, 7, 50.0),))
 """Of a machine with eight GPUs."""
@@ -28,7 +28,7 @@ FIGURES = Measurement(pairs=(MeasuredPair(0, 7, 50.0),))
 @functools.cache
 def reading(recording: str) -> MachineReading:
     """A machine that is not there."""
-    with contextlib.closing(SimulatedMachine(recording, node_name=NODE)) as machine:
+    with contextlib.closing(simulated_machine(recording, node_name=NODE)) as machine:
         return machine.read()
 
 
@@ -39,7 +39,7 @@ EIGHT, FOUR = reading("dgx-1-v100"), reading("4x-l40s")
 class Node:
     """Who makes ready, serves and logs. Each fault meets one making ready."""
 
-    rules: StockRules = field(default_factory=StockRules)
+    rules: ServingRules = field(default_factory=ServingRules)
     faults: list[Exception] = field(default_factory=list)
     prepared: list[MachineReading] = field(default_factory=list)
     served: list[MachineReading] = field(default_factory=list)
@@ -47,17 +47,17 @@ class Node:
     may_go: asyncio.Event = field(default_factory=asyncio.Event)
     moved: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def prepare(self, stock: Stock) -> None:
+    async def prepare(self, served: ServedMachine) -> None:
         """Make ready once the test lets it."""
-        self.prepared.append(stock.reading)
+        self.prepared.append(served.reading)
         self.moved.set()
         await self.may_go.wait()
         if self.faults:
             raise self.faults.pop(0)
 
-    def serve(self, stock: Stock) -> None:
+    def serve(self, served: ServedMachine) -> None:
         """Note it."""
-        self.served.append(stock.reading)
+        self.served.append(served.reading)
         self.moved.set()
 
     def _note(self, event, **fields):
@@ -66,9 +66,9 @@ class Node:
 
     debug = info = warning = _note
 
-    def stocktaking(self):
+    def rediscovery(self):
         """What is tried."""
-        return Stocktaking(EIGHT, self.rules, prepare=self.prepare, serve=self.serve, log=self)
+        return Rediscovery(EIGHT, self.rules, prepare=self.prepare, serve=self.serve, log=self)
 
     async def until(self, is_so):
         """Wait until something of this was noted."""
@@ -83,7 +83,7 @@ def test_what_is_served_was_made_ready_before():
 
     async def go():
         node = Node()
-        node.stocktaking().see(FOUR)
+        node.rediscovery().see(FOUR)
         await node.until(lambda: node.prepared)
         assert (node.prepared, node.served) == ([FOUR], [])
         node.may_go.set()
@@ -98,15 +98,15 @@ def test_only_the_latest_of_several_readings_is_served():
 
     async def go():
         node = Node()
-        stocktaking = node.stocktaking()
-        stocktaking.see(FOUR)
+        rediscovery = node.rediscovery()
+        rediscovery.see(FOUR)
         await node.until(lambda: node.prepared)
-        stocktaking.see(FOUR)
-        stocktaking.see(EIGHT)
+        rediscovery.see(FOUR)
+        rediscovery.see(EIGHT)
         node.may_go.set()
         await node.until(lambda: node.served)
         assert (node.prepared, node.served) == ([FOUR, EIGHT], [EIGHT])
-        stocktaking.see(FOUR)
+        rediscovery.see(FOUR)
         await node.until(lambda: len(node.served) == 2)
         assert node.served == [EIGHT, FOUR]
 
@@ -131,12 +131,12 @@ def test_only_the_latest_of_several_readings_is_served():
 )
 def test_what_cannot_be_served_is_told_and_tried_again(monkeypatch, fault, line):
     """Folders fill up and are emptied; meanwhile what was served stays."""
-    monkeypatch.setattr("plugin.rediscovery.AGAIN_S", 0.05)
+    monkeypatch.setattr("plugin.rediscovery.RETRY_S", 0.05)
 
     async def go():
         node = Node(faults=[fault, fault])
         node.may_go.set()
-        node.stocktaking().see(FOUR)
+        node.rediscovery().see(FOUR)
         await node.until(lambda: node.served)
         assert (node.prepared, node.served, node.lines) == ([FOUR] * 3, [FOUR], [line] * 2)
 
@@ -147,15 +147,15 @@ def test_a_newer_reading_is_tried_at_once():
     """The machine that did not suit the settings may be gone: the pause is 10 s."""
 
     async def go():
-        node = Node(StockRules(measurement=FIGURES))
+        node = Node(ServingRules(measurement=FIGURES))
         node.may_go.set()
-        stocktaking = node.stocktaking()
-        stocktaking.see(FOUR)
+        rediscovery = node.rediscovery()
+        rediscovery.see(FOUR)
         await node.until(lambda: node.lines)
         ((event, fields),) = node.lines
         assert (event, fields["what"], node.prepared) == ("reader_failed", "stock", [])
         async with asyncio.timeout(5.0):
-            stocktaking.see(EIGHT)
+            rediscovery.see(EIGHT)
             await node.until(lambda: node.served)
         assert node.served[0].gpus == EIGHT.gpus
 
@@ -167,11 +167,11 @@ def test_nothing_is_served_once_it_is_stopped():
 
     async def go():
         node = Node()
-        stocktaking = node.stocktaking()
-        stocktaking.stop()
-        stocktaking.see(FOUR)
+        rediscovery = node.rediscovery()
+        rediscovery.stop()
+        rediscovery.see(FOUR)
         await node.until(lambda: node.prepared)
-        stocktaking.stop()
+        rediscovery.stop()
         node.may_go.set()
         await asyncio.sleep(0.05)
         assert (node.served, node.lines) == ([], [])

@@ -14,12 +14,13 @@ import pytest
 
 from plugin import wiring
 from plugin.config import load_settings
-from plugin.errors import NvmlError, ReadingError, SettingsError
-from plugin.machine import MigStrategy
+from plugin.errors import ReadingError, SettingsError
+from plugin.nvidia.nvml.errors import NvmlError
 from plugin.nvidia.nvml.reader import NvmlMachine
 from plugin.simulated.reader import SimulatedMachine
-from plugin.wiring import Running, open_reader, read_machine, run_agents, stock_rules
+from plugin.wiring import Running, open_reader, run_agents, serving_rules
 from tests.fake_nvml import fake_of, installed
+from tests.unit.plugin.machine_values import gpu_reading, mig_device
 from tests.unit.plugin.node_values import GPU
 from tests.unit.plugin.offers import until
 from topology.recordings import load_recording
@@ -123,35 +124,6 @@ def test_a_recording_that_is_none_is_said(root):
         open_reader(Node(root, {"simulate": "no-such"}).load().settings)
 
 
-def test_the_drivers_library_is_looked_for_at_each_reading(root, monkeypatch):
-    """A driver container may put it there while we wait."""
-    loaded: list[Path] = []
-    monkeypatch.setattr(wiring, "preload", loaded.append)
-    settings = Node(root, {"simulate": None, "driver_root_ctr_path": str(root)}).load().settings
-    nvml = fake_of(load_recording("dgx-1-v100"))
-    with installed(nvml), contextlib.closing(open_reader(settings)) as reader:
-        assert len(read_machine(reader, settings).gpus) == 8
-        assert loaded == []
-        library = root / "usr" / "lib64" / "libnvidia-ml.so.1"
-        library.parent.mkdir(parents=True)
-        library.touch()
-        read_machine(reader, settings)
-        assert loaded == [library.resolve()]
-
-
-def test_a_library_that_is_none_is_a_machine_that_cannot_be_read(root):
-    """So that it may be waited for."""
-    library = root / "usr" / "lib64" / "libnvidia-ml.so.1"
-    library.parent.mkdir(parents=True)
-    library.write_text("no library")
-    settings = Node(root, {"simulate": None, "driver_root_ctr_path": str(root)}).load().settings
-    with (
-        contextlib.closing(open_reader(settings)) as reader,
-        pytest.raises(NvmlError, match="cannot be loaded"),
-    ):
-        read_machine(reader, settings)
-
-
 # --- Rules -----------------------------------------------------------------------------------
 
 
@@ -160,11 +132,13 @@ def test_rules_are_those_of_the_settings(root):
     figures = root / "figures"
     figures.write_text("0 1 50.0\n")
     flags = {"measurements": str(figures), "mig_strategy": "mixed", "resource_name": "x.y/gpu"}
-    rules = stock_rules(Node(root, flags).load())
-    assert (rules.strategy, rules.resource) == (MigStrategy.MIXED, "x.y/gpu")
+    rules = serving_rules(Node(root, flags).load())
+    split = gpu_reading(0, "GPU-0", partitions=(mig_device("MIG-0", "1g.5gb", 0, 1, 0),))
+    assert rules.resource == "x.y/gpu"
+    assert set(rules.units_of([split], rules.resource).by_resource) == {"x.y/gpu", "x.y/mig-1g.5gb"}
     assert rules.measurement is not None
     assert rules.measurement.pairs[0].bandwidth_gbytes_per_s == 50.0
-    assert stock_rules(Node(root).load()).measurement is None
+    assert serving_rules(Node(root).load()).measurement is None
 
 
 def test_sharing_comes_from_the_file(root):
@@ -173,7 +147,7 @@ def test_sharing_comes_from_the_file(root):
     file.write_text(
         "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n"
     )
-    rules = stock_rules(Node(root, {"config_file": str(file)}).load())
+    rules = serving_rules(Node(root, {"config_file": str(file)}).load())
     assert rules.sharing.replicas == {GPU: 2}
 
 

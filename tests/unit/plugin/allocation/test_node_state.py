@@ -17,7 +17,7 @@ from plugin.allocation import (
 )
 from plugin.kubelet import KubeletSnapshot
 from plugin.machine import SharedPolicy, TimeSlicing
-from tests.unit.plugin.node_states import requester, simulated_stock, snapshot, state
+from tests.unit.plugin.node_states import requester, simulated_served, snapshot, state
 from tests.unit.plugin.node_values import (
     GPU,
     MIG,
@@ -269,7 +269,7 @@ def test_steady_devices_were_well_ever_since_the_registration():
 
 def supply(known: NodeState, asked: DeviceRequest | None = None, own: Requester = NOBODY, place=0):
     """What can be given of a resource."""
-    return known.supply(known.stock.inventory.resources[place], own, asked or request())
+    return known.supply(known.served.inventory.resources[place], own, asked or request())
 
 
 def test_bad_devices_are_no_supply():
@@ -298,7 +298,7 @@ def test_gpus_are_busy_by_what_is_held_or_was_given():
 
 def test_only_the_base_resource_is_rated():
     """The topology that is published is of its devices."""
-    stock = simulated_stock()
+    stock = simulated_served()
     two = replace(stock.inventory, resources=(*stock.inventory.resources, instances(1)))
     known = NodeState(NODE, replace(stock, inventory=two))
     assert supply(known).machine is stock.machine is not None

@@ -15,7 +15,7 @@ from tests.unit.plugin.node_values import gpus, instances, replicas
 PACKED, DISTRIBUTED = SharedPolicy.PACKED, SharedPolicy.DISTRIBUTED
 
 
-def stock(resource, *held: str, unusable=(), busy=()) -> DevicePool:
+def pool(resource, *held: str, unusable=(), busy=()) -> DevicePool:
     """All that nobody holds."""
     ids = {device.id for device in resource.devices}
     return DevicePool(
@@ -26,9 +26,9 @@ def stock(resource, *held: str, unusable=(), busy=()) -> DevicePool:
     )
 
 
-def picked(stock_, size: int, *must: str, policy=DISTRIBUTED) -> list[str]:
+def picked(pool_, size: int, *must: str, policy=DISTRIBUTED) -> list[str]:
     """What is chosen, in the order of choice."""
-    return list(pack(stock_, must_include=frozenset(must), size=size, policy=policy))
+    return list(pack(pool_, must_include=frozenset(must), size=size, policy=policy))
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def picked(stock_, size: int, *must: str, policy=DISTRIBUTED) -> list[str]:
 )
 def test_whole_devices_and_instances(resource, held, size, must, expected):
     """MIG packs, so that whole GPUs stay whole."""
-    assert picked(stock(resource, *held), size, *must) == expected
+    assert picked(pool(resource, *held), size, *must) == expected
 
 
 def test_a_gpu_that_another_profile_uses_is_open_already():
     """A container of another resource is on it; whole GPUs elsewhere stay whole."""
-    assert picked(stock(instances(2, 2), busy=["G1"]), 1) == ["M1-0"]
+    assert picked(pool(instances(2, 2), busy=["G1"]), 1) == ["M1-0"]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_gpu_that_another_profile_uses_is_open_already():
 )
 def test_replicas(held, size, must, policy, expected):
     """Spread or packed as NVIDIA's policies say, but no device twice while others are left."""
-    assert picked(stock(replicas(3, "a", "b", "c"), *held), size, *must, policy=policy) == expected
+    assert picked(pool(replicas(3, "a", "b", "c"), *held), size, *must, policy=policy) == expected
 
 
 def test_a_replica_is_of_a_device():
@@ -97,16 +97,16 @@ def test_no_set_opens_fewer_gpus(counts, chance):
     ids = [device.id for device in resource.devices]
     held = [one for one in ids if chance.random() < 0.2]
     unusable = [one for one in ids if chance.random() < 0.1]
-    stock_ = stock(resource, *held, unusable=unusable, busy=chance.sample(["G0", "G1"], 1))
-    usable = sorted(stock_.usable)
+    pool_ = pool(resource, *held, unusable=unusable, busy=chance.sample(["G0", "G1"], 1))
+    usable = sorted(pool_.usable)
     must = chance.sample(usable, min(len(usable), chance.choice([0, 0, 1, 2])))
     size = chance.randint(len(must), len(usable))
-    chosen = picked(stock_, size, *must)
+    chosen = picked(pool_, size, *must)
     assert len(set(chosen)) == len(chosen) == size
-    assert set(must) <= set(chosen) <= stock_.usable
-    assert pack(stock_, must_include=frozenset(must), size=size) == tuple(chosen)
+    assert set(must) <= set(chosen) <= pool_.usable
+    assert pack(pool_, must_include=frozenset(must), size=size) == tuple(chosen)
     gpu_of = {device.id: device.gpu_uuid for device in resource.devices}
-    in_use = {gpu_of[one] for one in (*held, *must)} | stock_.busy_gpus
+    in_use = {gpu_of[one] for one in (*held, *must)} | pool_.busy_gpus
 
     def opened(some) -> int:
         return len({gpu_of[one] for one in some} - in_use)
@@ -125,12 +125,12 @@ def test_no_device_is_twice_in_a_set_while_another_is_left(count, n, policy, cha
     """A container that asks for two replicas wants two GPUs, if there are two."""
     resource = replicas(count, *"abcd"[:n])
     ids = [device.id for device in resource.devices]
-    stock_ = stock(resource, *(one for one in ids if chance.random() < 0.4))
-    usable = sorted(stock_.usable)
+    pool_ = pool(resource, *(one for one in ids if chance.random() < 0.4))
+    usable = sorted(pool_.usable)
     must = chance.sample(usable, min(len(usable), chance.choice([0, 0, 1])))
     size = chance.randint(len(must), len(usable))
-    chosen = picked(stock_, size, *must, policy=policy)
+    chosen = picked(pool_, size, *must, policy=policy)
     assert len(set(chosen)) == len(chosen) == size
-    assert set(must) <= set(chosen) <= stock_.usable
+    assert set(must) <= set(chosen) <= pool_.usable
     names = {device.id: physical_id(device) for device in resource.devices}
     assert len({names[one] for one in chosen}) == min(size, len({names[one] for one in usable}))

@@ -21,10 +21,11 @@ from plugin.allocation import (
 )
 from plugin.allocation.best_set import LEAST_HARM, describe_requirement, knows, requires, serves
 from plugin.allocation.preferred_allocation import AllocationBasis, RefusalReason, Supply
-from plugin.machine import Device, Resource, SharedPolicy
+from plugin.machine import Resource, SharedPolicy
 from tests.examples import up_to
 from tests.machines import NVLINK, machine
 from tests.strategies import node_topologies
+from tests.unit.plugin.machine_values import device
 from tests.unit.plugin.node_values import GPU, app, gpus, init, instances, node_pod, replicas
 from topology.annotations import Affinity, NicRule, PlacementPolicy, Strength, parse_policy
 from topology.model import Gpu, NodeTopology, PcieLevel
@@ -524,6 +525,6 @@ def test_an_init_container_is_chosen_for_like_any_other():
 
 def test_device_order_is_the_resource_s():
     """Not the topology's, nor that of the ids."""
-    devices = tuple(Device(one, i, one) for i, one in enumerate("hgfedcba"))
+    devices = tuple(device(one, i, one) for i, one in enumerate("hgfedcba"))
     supply = replace(SUPPLY, resource=Resource(GPU, devices))
     assert choice(request("abcd", 2), own("ad"), supply).ids == ("d", "a")

@@ -6,8 +6,8 @@ import pytest
 
 from plugin.config import Mode, load_settings
 from plugin.errors import SettingsError
-from plugin.machine import MigStrategy
 from plugin.nvidia.container.allocate_response import ListStrategy
+from plugin.nvidia.mig_strategy import MigStrategy
 
 
 def file(tmp_path, text: str) -> str:

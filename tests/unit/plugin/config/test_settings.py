@@ -12,10 +12,10 @@ from kube.client import TopologyManagerSettings, kubelet_endpoint
 from kube.settings import FieldNames, names_of
 from plugin.config import KubeletPlaces, Mode, Settings
 from plugin.errors import SettingsError
-from plugin.machine import MigStrategy
 from plugin.nvidia.container.allocate_response import AccessRules, ListStrategy
 from plugin.nvidia.container.cdi_files import CdiGenerator, CdiRules
 from plugin.nvidia.container.device_nodes import Extra, IdStrategy
+from plugin.nvidia.mig_strategy import MigStrategy
 from plugin.nvidia.settings import NvidiaSettings
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 

@@ -8,9 +8,9 @@ import socket
 import grpc.aio
 import pytest
 
+from plugin.container import ContainerAccess
 from plugin.deviceplugin import ResourceServer, endpoint_of
 from plugin.errors import RegistrationError
-from plugin.nvidia.container.allocate_response import ContainerAccess
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 from tests.fake_kubelet import Client
 from tests.unit.plugin.offers import GPU, Obliging, asked, offer, until

@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from plugin.container import ContainerAccess, DeviceNode, Mount
 from plugin.deviceplugin import (
     CallOutcome,
     CallRefused,
@@ -18,7 +19,6 @@ from plugin.deviceplugin import (
     ListedDevice,
 )
 from plugin.errors import KubeletError
-from plugin.nvidia.container.allocate_response import ContainerAccess, DeviceNode, Mount
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 from tests.unit.plugin.offers import GPU, Obliging, asked, ids, offer, until
 

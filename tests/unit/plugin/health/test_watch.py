@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from plugin.errors import NvmlError, ReadingError
-from plugin.health import HealthBook, HealthTimes, HealthWatch
+from plugin.errors import ReadingError
+from plugin.health import HealthState, HealthTimes, HealthWatch
 from plugin.machine import Device, EventKind, GpuEvent
-from plugin.nvidia.xids import read_xid_rules
-from plugin.simulated.reader import SimulatedMachine
+from plugin.nvidia.nvml.errors import NvmlError
+from plugin.nvidia.xids import XidRules, read_xid_rules
+from tests.unit.plugin.machine_values import device, simulated_machine, xid_event
 from topology.errors import InvalidTopology
 
 if TYPE_CHECKING:
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
 
     from plugin.machine import MachineReading
 
-READING = SimulatedMachine("4x-a100-sxm", node_name="n").read()
+READING = simulated_machine("4x-a100-sxm", node_name="n").read()
 A, B = (gpu.uuid for gpu in READING.gpus[:2])
 OTHER = replace(READING, notes=("other",))
-XID = GpuEvent(EventKind.XID, A, 94)
-IGNORED = GpuEvent(EventKind.XID, A, 31)
+XID = xid_event(A, 94)
+IGNORED = xid_event(A, 31)
+HEALTHY = HealthState(XidRules())
 MISSED = GpuEvent(EventKind.LOST_EVENTS)
 REASON = "XID 94, until its program is gone and it stays quiet"
 BROKEN = NvmlError("no", 999)
@@ -56,11 +58,11 @@ class Stage:
         self.calls: list[tuple[str, float]] = []
         self.told: list[tuple[float, Any]] = []
         self.lines: list[tuple[Any, ...]] = []
-        self.served = [Device(A, 0, A), Device(B, 1, B)]
+        self.served = [device(A, 0, A), device(B, 1, B)]
         self.news = asyncio.Event()
-        self.watch = HealthWatch(
-            self, self, log=self, reading=READING, clock=self.time, sleep=self.sleep, **watch
-        )
+        times = {"clock": self.time, "sleep": self.sleep}
+        given = {"reading": READING, "state": HEALTHY, **times, **watch}
+        self.watch = HealthWatch(self, self, log=self, **given)
 
     def play(self) -> Stage:
         """Run the watch until the script is over."""
@@ -221,10 +223,7 @@ def test_a_lost_gpu_is_found_by_polling_and_comes_back():
 def test_a_gpu_that_was_lost_before_is_no_news():
     """The first reading said so already."""
     reading = replace(READING, gpus=(replace(READING.gpus[0], fault="x"), *READING.gpus[1:]))
-    stage = Stage(*QUIET)
-    stage.watch = HealthWatch(
-        stage, stage, log=stage, reading=reading, clock=stage.time, sleep=stage.sleep
-    )
+    stage = Stage(*QUIET, reading=reading)
     stage.ill = {A: "lost"}
     stage.play()
     assert stage.told == [(0, {A: "lost"})]
@@ -246,7 +245,7 @@ def test_new_devices_are_judged_with_the_reading_that_brought_them():
 
     def serve_more(reading: MachineReading) -> None:
         see_reading(reading)
-        stage.served = [Device("MIG-1", 0, A), Device(B, 1, B)]
+        stage.served = [device("MIG-1", 0, A), device(B, 1, B)]
 
     stage.see_reading = serve_more  # type: ignore[method-assign]
     stage.play()
@@ -256,18 +255,18 @@ def test_new_devices_are_judged_with_the_reading_that_brought_them():
 def test_the_view_may_ask_for_news():
     """Whoever serves other devices for reasons of his own wants them judged at once."""
     stage = Stage([XID]).play()
-    stage.watch.tell()
+    stage.watch.report()
     assert len(stage.told) == 1
-    stage.served = [Device(A + "::0", 0, A, replica=0)]
-    stage.watch.tell()
+    stage.served = [device(A + "::0", 0, A, replica=0)]
+    stage.watch.report()
     assert stage.told[1:] == [(0.8, {A + "::0": REASON})]
 
 
 def test_book_and_times_can_be_set():
     """Rules, quiet time and rhythms are settings."""
     times = HealthTimes(wait_s=0.5, poll_s=1, reread_s=3, settle_s=0.1, gap_s=0.1)
-    book = HealthBook(rules=read_xid_rules("94"))
-    stage = Stage([XID], *[()] * 9, book=book, times=times).play()
+    state = HealthState(rules=read_xid_rules("94"))
+    stage = Stage([XID], *[()] * 9, state=state, times=times).play()
     assert stage.told == []
     assert stage.at("faults") == [0, 1, 2, 3, 4, 5]
     assert stage.at("read") == [3]
@@ -365,7 +364,11 @@ class Hanging:
 def hanging_watch(times: HealthTimes) -> tuple[Hanging, Stage, HealthWatch]:
     """A watch of a reader that hangs."""
     reader, stage = Hanging(), Stage()
-    return reader, stage, HealthWatch(reader, stage, log=stage, reading=READING, times=times)
+    return (
+        reader,
+        stage,
+        HealthWatch(reader, stage, log=stage, reading=READING, state=HEALTHY, times=times),
+    )
 
 
 def test_calls_do_not_block_the_loop():
@@ -456,12 +459,12 @@ def test_cancelling_gives_a_hanging_call_up(monkeypatch):
 def test_the_simulated_machine_is_watched(tmp_path):
     """Both ends together in real time: a fault in the file reaches the view, and goes again."""
     file = tmp_path / "faults.yaml"
-    machine = SimulatedMachine("dgx-1-v100", node_name="n", faults=file)
+    machine = simulated_machine("dgx-1-v100", node_name="n", faults=file)
     reading = machine.read()
     stage = Stage()
-    stage.served = [Device(gpu.uuid, gpu.index, gpu.uuid) for gpu in reading.gpus]
+    stage.served = [device(gpu.uuid, gpu.index, gpu.uuid) for gpu in reading.gpus]
     times = HealthTimes(wait_s=0.02, poll_s=0.02, reread_s=60, settle_s=0, gap_s=0)
-    watch = HealthWatch(machine, stage, log=stage, reading=reading, times=times)
+    watch = HealthWatch(machine, stage, log=stage, reading=reading, state=HEALTHY, times=times)
     uuid = reading.gpus[3].uuid
 
     async def go() -> None:

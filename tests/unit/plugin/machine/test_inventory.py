@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from plugin.errors import SettingsError
-from plugin.machine import GpuReading, MachineReading, MigInstance, MigStrategy, TimeSlicing
+from plugin.machine import MachineReading, Partition, TimeSlicing
 from plugin.machine.inventory import MAX_DEVICE_ID, Inventory, take_inventory
-from plugin.machine.mig_topology import Part, topology_of
+from plugin.machine.partition_topology import Unit, topology_of
+from plugin.nvidia.mig_strategy import MigStrategy, mig_units
+from tests.unit.plugin.machine_values import gpu_reading, mig_device
 from topology.recordings import load_recording
 
 if TYPE_CHECKING:
@@ -23,28 +26,33 @@ WHOLE = replace(
 NONE, SINGLE, MIXED = MigStrategy
 
 
-def slices(gpu: int, *profiles: str) -> tuple[MigInstance, ...]:
+def slices(gpu: int, *profiles: str) -> tuple[Partition, ...]:
     """MIG instances of a GPU."""
     return tuple(
-        MigInstance(f"MIG-{gpu}-{i}", profile, i, i + 7, 0) for i, profile in enumerate(profiles)
+        mig_device(f"MIG-{gpu}-{i}", profile, i, i + 7, 0, parent=f"GPU-{gpu}")
+        for i, profile in enumerate(profiles)
     )
 
 
 def reading(*mig: tuple[str, ...] | None, faults: dict[int, str] | None = None) -> MachineReading:
     """A machine of so many GPUs; MIG is enabled where profiles are given (perhaps none)."""
     gpus = tuple(
-        GpuReading(
-            index=i,
-            uuid=f"GPU-{i}",
+        gpu_reading(
+            i,
+            f"GPU-{i}",
             numa_node=i // 4,
-            is_mig_enabled=profiles is not None,
-            instances=slices(i, *(profiles or ())),
+            partitions=None if profiles is None else slices(i, *profiles),
             fault=(faults or {}).get(i),
         )
         for i, profiles in enumerate(mig)
     )
-    topology = topology_of(WHOLE, [Part(i) for i in range(len(mig))])
+    topology = topology_of(WHOLE, [Unit(i) for i in range(len(mig))])
     return MachineReading(gpus, topology)
+
+
+def under(strategy: MigStrategy):
+    """The units of NVIDIA GPUs under a strategy."""
+    return partial(mig_units, strategy=strategy)
 
 
 def offered(inventory: Inventory) -> dict[str, list[str]]:
@@ -65,7 +73,12 @@ def test_gpus_are_one_resource_with_the_machine_s_own_topology():
     assert inventory.topology is read.topology
     assert inventory.notes == ()
     device = inventory.resources[0].devices[1]
-    assert (device.gpu, device.gpu_uuid, device.numa_node, device.replica) == (1, "GPU-1", 0, None)
+    assert (device.place, device.gpu_uuid, device.numa_node, device.replica) == (
+        1,
+        "GPU-1",
+        0,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +123,7 @@ def test_gpus_are_one_resource_with_the_machine_s_own_topology():
 )
 def test_strategies(strategy, mig, expected):
     """What NVIDIA's plugin would offer on the same machine."""
-    assert offered(take_inventory(reading(*mig), strategy=strategy)) == expected
+    assert offered(take_inventory(reading(*mig), units_of=under(strategy))) == expected
 
 
 @pytest.mark.parametrize(
@@ -135,15 +148,15 @@ def test_strategies(strategy, mig, expected):
 def test_machines_that_a_strategy_does_not_suit(strategy, mig, told):
     """An error, as in NVIDIA's plugin: users asked for something the machine is not."""
     with pytest.raises(SettingsError) as caught:
-        take_inventory(reading(*mig), strategy=strategy)
+        take_inventory(reading(*mig), units_of=under(strategy))
     assert told in str(caught.value)
 
 
 def test_instances_stand_in_the_order_of_their_indices():
     """However the reader came by them."""
     read = reading(("1g.5gb", "1g.5gb"))
-    turned = replace(read.gpus[0], instances=read.gpus[0].instances[::-1])
-    inventory = take_inventory(replace(read, gpus=(turned,)), strategy=SINGLE)
+    turned = replace(read.gpus[0], partitions=read.gpus[0].partitions[::-1])
+    inventory = take_inventory(replace(read, gpus=(turned,)), units_of=under(SINGLE))
     assert offered(inventory) == {"nvidia.com/gpu": ["MIG-0-0", "MIG-0-1"]}
 
 
@@ -151,9 +164,9 @@ def test_one_kind_means_the_memory_too():
     """NVIDIA compares all attributes of the instances, and the profile's name rounds."""
     one, other = slices(0, "1g.5gb", "1g.5gb")
     read = reading(("1g.5gb", "1g.5gb"))
-    gpu = replace(read.gpus[0], instances=(replace(one, memory_mib=4864), other))
+    gpu = replace(read.gpus[0], partitions=(replace(one, memory_mib=4864), other))
     with pytest.raises(SettingsError):
-        take_inventory(replace(read, gpus=(gpu,)), strategy=SINGLE)
+        take_inventory(replace(read, gpus=(gpu,)), units_of=under(SINGLE))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +181,9 @@ def test_one_kind_means_the_memory_too():
 )
 def test_a_lost_gpu_never_blocks_the_others(strategy, mig, expected):
     """It is left out with a note where its instances are unknown; else the node would be lost."""
-    inventory = take_inventory(reading(*mig, faults={1: "fell off the bus"}), strategy=strategy)
+    inventory = take_inventory(
+        reading(*mig, faults={1: "fell off the bus"}), units_of=under(strategy)
+    )
     assert offered(inventory) == {"nvidia.com/gpu": expected}
     assert uuids(inventory.topology) == expected
     (note,) = inventory.notes
@@ -178,7 +193,7 @@ def test_a_lost_gpu_never_blocks_the_others(strategy, mig, expected):
 
 def test_a_lost_gpu_stays_listed_where_it_is_known():
     """The kubelet takes a device that is missing for healthy."""
-    inventory = take_inventory(reading(None, None, faults={0: "lost"}), strategy=SINGLE)
+    inventory = take_inventory(reading(None, None, faults={0: "lost"}), units_of=under(SINGLE))
     assert offered(inventory) == {"nvidia.com/gpu": ["GPU-0", "GPU-1"]}
     assert uuids(inventory.topology) == ["GPU-0", "GPU-1"]
 
@@ -190,7 +205,7 @@ def test_replicas_are_counted_for_each_device():
     assert offered(inventory) == {
         "nvidia.com/gpu.shared": ["GPU-0::0", "GPU-0::1", "GPU-1::0", "GPU-1::1"]
     }
-    assert [(one.gpu, one.replica) for one in inventory.resources[0].devices] == [
+    assert [(one.place, one.replica) for one in inventory.resources[0].devices] == [
         (0, 0),
         (0, 1),
         (1, 0),
@@ -203,7 +218,7 @@ def test_replicas_are_counted_for_each_device():
 def test_a_shared_mig_resource_leaves_the_gpus_as_they_are():
     """Only what is shared cannot be planned by name."""
     sharing = TimeSlicing({"nvidia.com/mig-1g.5gb": 2, "nvidia.com/mig-7g.40gb": 2})
-    inventory = take_inventory(reading(("1g.5gb",), None), strategy=MIXED, sharing=sharing)
+    inventory = take_inventory(reading(("1g.5gb",), None), units_of=under(MIXED), sharing=sharing)
     assert offered(inventory) == {
         "nvidia.com/gpu": ["GPU-1"],
         "nvidia.com/mig-1g.5gb": ["MIG-0-0::0", "MIG-0-0::1"],
@@ -216,13 +231,15 @@ def test_a_shared_mig_resource_leaves_the_gpus_as_they_are():
 
 def test_no_topology_without_whole_gpus():
     """Instances of several profiles are placed by count; there is nothing else here."""
-    inventory = take_inventory(reading(("1g.5gb", "2g.10gb")), strategy=MIXED)
+    inventory = take_inventory(reading(("1g.5gb", "2g.10gb")), units_of=under(MIXED))
     assert inventory.topology is None
 
 
 def test_the_base_resource_can_be_called_otherwise():
     """The extender's resource is configurable; MIG resources share its domain."""
-    inventory = take_inventory(reading(("1g.5gb",), None), strategy=MIXED, base="example.com/accel")
+    inventory = take_inventory(
+        reading(("1g.5gb",), None), units_of=under(MIXED), base="example.com/accel"
+    )
     assert offered(inventory) == {
         "example.com/accel": ["GPU-1"],
         "example.com/mig-1g.5gb": ["MIG-0-0"],
@@ -234,8 +251,8 @@ def test_the_base_resource_can_be_called_otherwise():
 def test_an_id_that_the_kubelet_would_not_take_is_told():
     """63 characters at most, replica number included."""
     long = "G" * (MAX_DEVICE_ID - 3)
-    gpus = (GpuReading(0, long),)
-    topology = replace(topology_of(WHOLE, [Part(0)]), gpus=(replace(WHOLE.gpus[0], uuid=long),))
+    gpus = (gpu_reading(0, long),)
+    topology = replace(topology_of(WHOLE, [Unit(0)]), gpus=(replace(WHOLE.gpus[0], uuid=long),))
     read = MachineReading(gpus, topology)
     assert take_inventory(read, sharing=TimeSlicing({"nvidia.com/gpu": 10})).resources
     with pytest.raises(SettingsError) as caught:

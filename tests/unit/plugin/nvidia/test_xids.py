@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.nvidia.xids import APPLICATION_XIDS, Remedy, XidRules, read_xid_rules, remedy_of
+from plugin.machine import Remedy
+from plugin.nvidia.xids import APPLICATION_XIDS, XidRules, read_xid_rules
 
 HIGHEST = 2**64 - 1
 
@@ -94,12 +95,14 @@ def test_words_behind_all_are_not_read():
 )
 def test_remedies_are_the_catalogue_s(xid, remedy):
     """Recovery stands on them: too light a remedy would offer a broken GPU again."""
-    assert remedy_of(xid) is remedy
+    assert XidRules.remedy_of(xid) is remedy
 
 
 def test_each_xid_has_one_remedy():
     """An XID under two remedies would silently have the later."""
-    by_remedy = {remedy: [x for x in range(300) if remedy_of(x) is remedy] for remedy in Remedy}
+    by_remedy = {
+        remedy: [x for x in range(300) if XidRules.remedy_of(x) is remedy] for remedy in Remedy
+    }
     counts = {remedy.name: len(xids) for remedy, xids in by_remedy.items()}
     assert counts == {
         "NOTHING": 23,

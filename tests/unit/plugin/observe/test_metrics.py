@@ -13,9 +13,9 @@ from plugin.deviceplugin import (
     RegistrationChange,
     RegistrationPhase,
 )
-from plugin.machine import EventKind, GpuEvent
 from plugin.observe import Metrics
 from plugin.publish import WriteFailure, WriteFailureReason
+from tests.unit.plugin.machine_values import xid_event
 
 GPU = "nvidia.com/gpu"
 
@@ -76,7 +76,7 @@ GPU = "nvidia.com/gpu"
             id="failed write",
         ),
         pytest.param(
-            lambda m: m.gpu_event(GpuEvent(EventKind.XID, "GPU-1", 79), counts=True),
+            lambda m: m.gpu_event(xid_event("GPU-1", 79), counts=True),
             'coterie_plugin_gpu_events_total{counts="true",kind="xid"} 1.0',
             id="event",
         ),

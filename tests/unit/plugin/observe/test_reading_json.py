@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 
-from plugin.machine import GpuReading, MachineReading, MigInstance
+from plugin.machine import MachineReading
+from plugin.nvidia import NVIDIA
 from plugin.observe import reading_text
 from plugin.observe.reading_json import SCHEMA_VERSION, reading_json
-from topology.model import Gpu
+from tests.unit.plugin.machine_values import gpu_reading, mig_device
 from topology.recordings import load_recording
 from topology.report.compute import report_show
 
@@ -16,8 +17,8 @@ from topology.report.compute import report_show
 def reading_of(name, **facts):
     """A reading of a recorded machine."""
     topology = load_recording(name)
-    topology = replace(topology, gpus=tuple(Gpu(uuid=f"GPU-{i}") for i in range(topology.n_gpus)))
-    gpus = tuple(GpuReading(index=i, uuid=f"GPU-{i}") for i in range(topology.n_gpus))
+    gpus = tuple(gpu_reading(i, f"GPU-{i}") for i in range(topology.n_gpus))
+    topology = replace(topology, gpus=tuple(one.gpu for one in gpus))
     return MachineReading(**{"gpus": gpus, "topology": topology, **facts})
 
 
@@ -29,7 +30,7 @@ def test_json_holds_the_whole_reading():
         numa_distances=((0, (10, 21)), (1, (21, 10))),
         notes=("a note",),
     )
-    body = json.loads(reading_json(reading))
+    body = json.loads(reading_json(reading, NVIDIA.facts_of))
     assert set(body) == {
         *("schema_version", "driver_version", "gpus", "numa_distances", "topology", "notes"),
     }
@@ -47,9 +48,12 @@ def test_json_holds_the_whole_reading():
 def test_json_names_mig_devices():
     """An instance is told by uuid, profile, index and ids."""
     reading = reading_of("8x-t4")
-    instance = MigInstance("MIG-1", "1g.10gb", 0, 7, 0)
-    gpus = (replace(reading.gpus[0], is_mig_enabled=True, instances=(instance,)), *reading.gpus[1:])
-    body = json.loads(reading_json(replace(reading, gpus=gpus)))
+    instance = mig_device("MIG-1", "1g.10gb", 0, 7, 0)
+    gpus = (
+        replace(reading.gpus[0], is_partitioned=True, partitions=(instance,)),
+        *reading.gpus[1:],
+    )
+    body = json.loads(reading_json(replace(reading, gpus=gpus), NVIDIA.facts_of))
     assert body["gpus"][0]["instances"] == [
         {
             "uuid": "MIG-1",
@@ -61,19 +65,19 @@ def test_json_names_mig_devices():
         }
     ]
     text = reading_text(replace(reading, gpus=gpus))
-    assert "  0      ?  on       GPU-0\n            1g.10gb  MIG-1\n" in text
+    assert "  0  ?             on           GPU-0\n                   MIG 1g.10gb  MIG-1\n" in text
 
 
 def test_text_shows_devices_topology_and_notes():
     """What people look for first: which GPU is bad, and why something is unknown."""
     reading = reading_of("8x-t4", driver_version="580.65.06", notes=("a note",))
-    gpus = (replace(reading.gpus[0], minor=3, fault="lost"), *reading.gpus[1:])
+    gpus = (replace(reading.gpus[0], nodes=("/dev/nvidia3",), fault="lost"), *reading.gpus[1:])
     lines = reading_text(replace(reading, gpus=gpus)).splitlines()
     assert lines[:4] == [
         "Devices",
         "driver  580.65.06",
-        "GPU  minor  MIG  uuid   fault",
-        "  0      3  off  GPU-0  lost",
+        "GPU  device nodes  partitions  uuid   fault",
+        "  0  /dev/nvidia3  off         GPU-0  lost",
     ]
     assert "PCIe levels" in lines
     assert lines[-3:] == ["", "Notes", "a note"]

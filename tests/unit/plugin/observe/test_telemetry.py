@@ -20,11 +20,11 @@ from plugin.deviceplugin import (
     RegistrationPhase,
 )
 from plugin.kubelet import KubeletRead
-from plugin.machine import EventKind, GpuEvent
 from plugin.observe import Metrics, Telemetry
 from plugin.pods import MismatchKind, PlanMismatch
 from plugin.publish import NodeWritten, PlanMismatches, ReportRejected, WriteFailure
 from plugin.publish.node_annotator import WriteFailureReason
+from tests.unit.plugin.machine_values import xid_event
 from tests.unit.plugin.node_states import requester
 from tests.unit.plugin.node_values import GPU, app, node_pod
 
@@ -244,7 +244,7 @@ CASES = [
         id="a mismatch",
     ),
     pytest.param(
-        lambda t: t.gpu_event(GpuEvent(EventKind.XID, "GPU-1", 79), counts=True),
+        lambda t: t.gpu_event(xid_event("GPU-1", 79), counts=True),
         (
             "warning",
             "gpu_event",
@@ -254,7 +254,7 @@ CASES = [
         id="an XID that counts",
     ),
     pytest.param(
-        lambda t: t.gpu_event(GpuEvent(EventKind.XID, "GPU-1", 13), counts=False),
+        lambda t: t.gpu_event(xid_event("GPU-1", 13), counts=False),
         ("info", "gpu_event", {"kind": "xid", "uuid": "GPU-1", "xid": 13, "counts": False}),
         'gpu_events_total{counts="false",kind="xid"} 1.0',
         id="an XID of a program",

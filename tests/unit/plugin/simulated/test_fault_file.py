@@ -9,22 +9,23 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plugin.nvidia import NVIDIA
 from plugin.simulated.broken_links import LinksDown
-from plugin.simulated.fault_file import FaultPlan, XidEntry, parse_faults, profile_memory_mib
-from plugin.simulated.reader import SimulatedMachine
+from plugin.simulated.fault_file import FaultEntry, FaultPlan, parse_faults
+from tests.unit.plugin.machine_values import simulated_machine
 from topology.errors import ImportFormatError
 from topology.recordings import load_recording
 
 DGX1 = load_recording("dgx-1-v100")
 DGX_H100 = load_recording("dgx-h100")
-NAMED = SimulatedMachine("dgx-1-v100", node_name="n").read().topology
+NAMED = simulated_machine("dgx-1-v100", node_name="n").read().topology
 UUID = str(NAMED.gpus[6].uuid)
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "# nothing\n", "null", "{}", "{lost: [], xid: []}"])
 def test_an_empty_text_means_that_nothing_is_wrong(text):
     """Whoever empties the file wants everything well again."""
-    assert parse_faults(text, DGX1) == FaultPlan()
+    assert parse_faults(text, DGX1, NVIDIA.simulated) == FaultPlan()
 
 
 @pytest.mark.parametrize(
@@ -33,15 +34,17 @@ def test_an_empty_text_means_that_nothing_is_wrong(text):
         pytest.param("lost: [3, 0]", FaultPlan(lost=frozenset({0, 3})), id="lost by index"),
         pytest.param(f"lost: [{UUID}]", FaultPlan(lost=frozenset({6})), id="lost by uuid"),
         pytest.param('{"lost": [1]}', FaultPlan(lost=frozenset({1})), id="JSON"),
-        pytest.param("xid: [{gpu: 2, code: 79}]", FaultPlan(xids=(XidEntry(2, 79),)), id="an XID"),
+        pytest.param(
+            "xid: [{gpu: 2, code: 79}]", FaultPlan(events=(FaultEntry(2, 79),)), id="an XID"
+        ),
         pytest.param(
             "xid: [{code: 48, at: 7}, {code: 48, at: noon}]",
-            FaultPlan(xids=(XidEntry(None, 48, "7"), XidEntry(None, 48, "noon"))),
+            FaultPlan(events=(FaultEntry(None, 48, "7"), FaultEntry(None, 48, "noon"))),
             id="XIDs of an unknown GPU, told apart",
         ),
         pytest.param(
             "{xid: [{gpu: 1, code: 48, instance: 1}], mig: {1: [1g.5gb, 1g.5gb]}}",
-            FaultPlan(xids=(XidEntry(1, 48, "", 1),), mig={1: ("1g.5gb", "1g.5gb")}),
+            FaultPlan(events=(FaultEntry(1, 48, "", 1),), partitions={1: ("1g.5gb", "1g.5gb")}),
             id="an XID of a MIG instance",
         ),
         pytest.param(
@@ -51,20 +54,22 @@ def test_an_empty_text_means_that_nothing_is_wrong(text):
         ),
         pytest.param(
             '{"mig": {"0": ["3g.40gb", "1c.3g.40gb"], "5": ["1g.10gb+me.all"]}}',
-            FaultPlan(mig={0: ("3g.40gb", "1c.3g.40gb"), 5: ("1g.10gb+me.all",)}),
+            FaultPlan(partitions={0: ("3g.40gb", "1c.3g.40gb"), 5: ("1g.10gb+me.all",)}),
             id="MIG in JSON, where keys are texts",
         ),
-        pytest.param(f"mig: {{{UUID}: []}}", FaultPlan(mig={6: ()}), id="MIG mode, no instance"),
+        pytest.param(
+            f"mig: {{{UUID}: []}}", FaultPlan(partitions={6: ()}), id="MIG mode, no instance"
+        ),
     ],
 )
 def test_each_key_is_understood(text, plan):
     """The format is a promise to whoever writes such files."""
-    assert parse_faults(text, NAMED) == plan
+    assert parse_faults(text, NAMED, NVIDIA.simulated) == plan
 
 
 def test_switch_ports_are_named_by_one_gpu():
     """Behind switches a link belongs to a GPU, not to a pair."""
-    plan = parse_faults("links_down: [{gpu: 5, n: 2}]", DGX_H100)
+    plan = parse_faults("links_down: [{gpu: 5, n: 2}]", DGX_H100, NVIDIA.simulated)
     assert plan.links_down == (LinksDown((5,), 2),)
 
 
@@ -138,7 +143,7 @@ def test_switch_ports_are_named_by_one_gpu():
 def test_what_is_wrong_is_named(text, message):
     """A typing error must not look like a healthy machine."""
     with pytest.raises(ImportFormatError) as caught:
-        parse_faults(text, DGX1)
+        parse_faults(text, DGX1, NVIDIA.simulated)
     assert message in str(caught.value)
     assert len(str(caught.value)) < 300
 
@@ -146,7 +151,9 @@ def test_what_is_wrong_is_named(text, message):
 def test_a_profile_s_name_tells_its_memory():
     """The mixed strategy and the topology want to know it."""
     profiles = ("1g.10gb", "1c.3g.40gb", "7g.141gb", "1g.5gb+me", "huge")
-    assert [profile_memory_mib(p) for p in profiles] == [10240, 40960, 144384, 5120, None]
+    made = [NVIDIA.simulated.partition(one, "GPU-0", 0, "x") for one in profiles]
+    memory = [None if one is None else one.memory_mib for one in made]
+    assert memory == [10240, 40960, 144384, 5120, None]
 
 
 values = st.recursive(
@@ -163,7 +170,7 @@ keyed = st.dictionaries(
 def test_any_other_text_is_refused_in_one_way(text):
     """The plugin goes on whatever somebody writes into the file."""
     try:
-        plan = parse_faults(text, DGX1)
+        plan = parse_faults(text, DGX1, NVIDIA.simulated)
     except ImportFormatError:
         return
     assert isinstance(plan, FaultPlan)

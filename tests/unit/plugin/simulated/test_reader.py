@@ -6,15 +6,18 @@ import os
 import re
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from plugin.errors import ReadingError
-from plugin.machine import EventKind, GpuEvent
+from plugin.machine import EventKind, FaultCode, GpuEvent
+from plugin.nvidia import NVIDIA
 from plugin.simulated import reader
 from plugin.simulated.reader import LOST_REASON, SimulatedMachine
 from tests.docs.markdown import ROOT, blocks
+from tests.unit.plugin.machine_values import simulated_machine, xid_event
 from topology.model import NO_LINK
 from topology.recordings import load_recording, recording_names
 
@@ -29,7 +32,7 @@ class Machine(SimulatedMachine):
 
     def __init__(self, folder: Path, recording: str = "dgx-1-v100") -> None:
         self.file = folder / "faults.yaml"
-        super().__init__(recording, node_name="node-1", faults=self.file)
+        super().__init__(recording, node_name="node-1", hardware=NVIDIA.simulated, faults=self.file)
         self.uuids = [gpu.uuid for gpu in self.read().gpus]
 
     def becomes(self, text: str) -> None:
@@ -37,6 +40,11 @@ class Machine(SimulatedMachine):
         beside = self.file.with_suffix(".new")
         beside.write_text(text, encoding="utf-8")
         beside.replace(self.file)
+
+
+def numbers(events):
+    """The codes of the faults among events; None for others."""
+    return [None if event.code is None else event.code.number for event in events]
 
 
 @pytest.fixture
@@ -51,15 +59,14 @@ def machine(tmp_path):
 @pytest.mark.parametrize("name", recording_names())
 def test_every_recording_can_be_simulated(name):
     """The reading is the recording, with uuids."""
-    machine = SimulatedMachine(name, node_name="n")
+    machine = simulated_machine(name, node_name="n")
     reading, recording = machine.read(), load_recording(name)
     assert (reading.topology.links, reading.topology.pcie) == (recording.links, recording.pcie)
     assert reading.topology.fabrics == recording.fabrics
     for index, (gpu, recorded) in enumerate(zip(reading.gpus, recording.gpus, strict=True)):
-        assert (gpu.index, gpu.minor) == (index, index)
-        assert (gpu.model, gpu.memory_mib) == (recorded.model, recorded.memory_mib)
-        assert (gpu.numa_node, gpu.pci_bus_id) == (recorded.numa_node, recorded.pci_bus_id)
-        assert (gpu.is_mig_enabled, gpu.instances, gpu.fault) == (False, (), None)
+        assert (gpu.index, gpu.nodes) == (index, (f"/dev/nvidia{index}",))
+        assert gpu.gpu == replace(recorded, uuid=gpu.uuid)
+        assert (gpu.is_partitioned, gpu.partitions, gpu.fault) == (False, (), None)
     assert reading.notes == (f"simulated from recording {name}",)
     assert reading.driver_version is None
     assert machine.faults() == {}
@@ -72,8 +79,8 @@ def test_a_recording_may_be_a_file(tmp_path):
     file.write_text(
         'name="mine"\ntitle="mine"\nsource=["me"]\ncount=2\nmodel="X"\n', encoding="utf-8"
     )
-    reading = SimulatedMachine(str(file), node_name="n").read()
-    assert [gpu.model for gpu in reading.gpus] == ["X", "X"]
+    reading = simulated_machine(str(file), node_name="n").read()
+    assert [gpu.gpu.model for gpu in reading.gpus] == ["X", "X"]
 
 
 @pytest.mark.parametrize(
@@ -90,13 +97,13 @@ def test_a_recording_that_is_none_is_refused(tmp_path, content, message):
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(ReadingError, match=message):
-        SimulatedMachine(str(file), node_name="n")
+        simulated_machine(str(file), node_name="n")
 
 
 def test_uuids_last_and_differ_between_nodes():
     """Two nodes that shared ids would count one GPU twice; a restart must not rename them."""
     uuids = [
-        [gpu.uuid for gpu in SimulatedMachine("dgx-2", node_name=node).read().gpus]
+        [gpu.uuid for gpu in simulated_machine("dgx-2", node_name=node).read().gpus]
         for node in ("a", "b", "a")
     ]
     assert uuids[0] == uuids[2]
@@ -123,8 +130,8 @@ def test_a_lost_gpu_is_at_fault_until_it_is_found(machine):
 def test_an_xid_is_told_once(machine):
     """However often the file is read, and whatever else it comes to say."""
     machine.becomes("xid: [{gpu: 2, code: 79}, {code: 48, at: 1}]")
-    known = GpuEvent(EventKind.XID, uuid=machine.uuids[2], xid=79)
-    unknown = GpuEvent(EventKind.XID, xid=48)
+    known = xid_event(machine.uuids[2], 79)
+    unknown = xid_event(None, 48)
     assert machine.wait(0) == (known, unknown)
     assert machine.wait(0) == ()
     machine.becomes("xid: [{code: 48, at: 2}, {gpu: 2, code: 79}, {code: 48, at: 1}]")
@@ -139,7 +146,7 @@ def test_an_xid_that_others_saw_first_is_not_lost(machine):
     machine.becomes("xid: [{gpu: 2, code: 79}]")
     machine.read()
     machine.faults()
-    assert [event.xid for event in machine.wait(0)] == [79]
+    assert numbers(machine.wait(0)) == [79]
 
 
 def test_links_go_down_and_come_back(machine):
@@ -159,17 +166,18 @@ def test_mig_instances_appear(tmp_path):
     machine.becomes("{mig: {1: [3g.20gb, 1g.5gb]}, xid: [{gpu: 1, code: 48, instance: 1}]}")
     look, event = machine.wait(0)
     gpus = machine.read().gpus
-    first, second = gpus[1].instances
-    assert [gpu.is_mig_enabled for gpu in gpus] == [index == 1 for index in range(8)]
-    assert gpus[0].instances == ()
-    assert (first.profile, first.index, first.memory_mib) == ("3g.20gb", 0, 20480)
-    assert (second.profile, second.index, second.memory_mib) == ("1g.5gb", 1, 5120)
-    assert first.uuid.startswith("MIG-")
-    assert first.uuid != second.uuid
-    assert first.gpu_instance != second.gpu_instance
+    first, second = gpus[1].partitions
+    assert [gpu.is_partitioned for gpu in gpus] == [index == 1 for index in range(8)]
+    assert gpus[0].partitions == ()
+    assert (first.kind, first.index, first.memory_mib) == ("MIG 3g.20gb", 0, 20480)
+    assert (second.kind, second.index, second.memory_mib) == ("MIG 1g.5gb", 1, 5120)
+    assert {first.parent, second.parent} == {machine.uuids[1]}
+    assert first.id.startswith("MIG-")
+    assert first.id != second.id
+    assert first.address != second.address
     assert look == LOOK
     assert event == GpuEvent(
-        EventKind.XID, machine.uuids[1], 48, second.gpu_instance, second.compute_instance
+        EventKind.FAULT, machine.uuids[1], FaultCode("XID", 48), second.address
     )
 
 
@@ -247,7 +255,7 @@ def test_waiting_ends_with_an_event(machine, monkeypatch):
     waiting.start()
     machine.becomes("xid: [{gpu: 0, code: 79}]")
     waiting.join(30)
-    assert [event.xid for event in events] == [79]
+    assert numbers(events) == [79]
 
 
 def test_closing_ends_the_waiting(machine):
@@ -270,10 +278,10 @@ def test_the_page_s_example_works(tmp_path):
     events, reading = machine.wait(0), machine.read()
     assert reading.notes == ("simulated from recording dgx-1-v100",)
     assert set(machine.faults()) == {machine.uuids[3]}
-    assert [event.xid for event in events] == [None, 94, 94, 48, 48]
+    assert numbers(events) == [None, 94, 94, 48, 48]
     assert [event.uuid for event in events[1:]] == [*[machine.uuids[0]] * 2, None, machine.uuids[5]]
-    split = reading.gpus[5].instances
-    assert [one.profile for one in split] == ["3g.40gb", "1g.10gb"]
-    assert events[4].gpu_instance == split[1].gpu_instance
+    split = reading.gpus[5].partitions
+    assert [one.kind for one in split] == ["MIG 3g.40gb", "MIG 1g.10gb"]
+    assert events[4].partition == split[1].address
     assert reading.topology.links[0][3].n_links == 1
     assert reading.topology.links[1][2] == NO_LINK

@@ -7,18 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from plugin.machine import MigInstance
-from plugin.nvidia.container.allocate_response import (
-    AccessRules,
-    ContainerAccess,
-    DeviceNode,
-    ListStrategy,
-    Mount,
-    grant,
-)
+from plugin.container import ContainerAccess, DeviceNode, Mount, NoAccess
+from plugin.nvidia.container.allocate_response import AccessRules, ListStrategy, grant
 from plugin.nvidia.container.cdi import cdi_name
-from plugin.nvidia.container.device_nodes import Extra, IdStrategy, NoAccess, PresentNodes
-from tests.unit.plugin.access_machines import PRESENT, gpu, machine, mig
+from plugin.nvidia.container.device_nodes import Extra, IdStrategy, PresentNodes
+from tests.unit.plugin.access_machines import PRESENT, gpu, mig, without_nodes
+from tests.unit.plugin.machine_values import mig_device
 
 PAIR = (gpu(1), gpu(0))
 WITH_IMEX = replace(PRESENT, imex_channels=(0,))
@@ -28,7 +22,6 @@ def given(*strategies: ListStrategy, devices=PAIR, present=PRESENT, **rules) -> 
     """What a container gets under these rules."""
     access = grant(
         devices,
-        machine(),
         present=present,
         rules=AccessRules(frozenset(strategies), **rules),
     )
@@ -38,7 +31,7 @@ def given(*strategies: ListStrategy, devices=PAIR, present=PRESENT, **rules) -> 
 
 def test_by_default_one_variable_and_nothing_else():
     """What every NVIDIA runtime reads."""
-    access = grant(PAIR, machine(), present=PRESENT, rules=AccessRules())
+    access = grant(PAIR, present=PRESENT, rules=AccessRules())
     assert access == ContainerAccess(env={"NVIDIA_VISIBLE_DEVICES": "GPU-0,GPU-1"})
 
 
@@ -208,21 +201,19 @@ def test_imex_channels_without_the_variable():
 
 def test_a_device_that_cannot_be_opened_is_refused():
     """Rather than a container that starts and finds no GPU."""
-    reading = machine()
-    bare = replace(reading, gpus=(replace(reading.gpus[0], minor=None), *reading.gpus[1:]))
     rules = AccessRules(passes_device_nodes=True)
-    access = grant(PAIR, bare, present=PRESENT, rules=rules)
+    access = grant([gpu(1), without_nodes(gpu(0))], present=PRESENT, rules=rules)
     assert isinstance(access, NoAccess)
     assert "GPU-0" in access.reason
 
 
 def test_a_name_that_cdi_does_not_take_is_refused():
     """Drivers before 470 name MIG instances with slashes; a runtime would refuse the container."""
-    old = MigInstance("MIG-GPU-2/7/0", "1g.10gb", 0, gpu_instance=7, compute_instance=0)
-    device = replace(mig(0), id=old.uuid, instance=old)
+    old = mig_device("MIG-GPU-2/7/0", "1g.10gb", 0, 7, 0)
+    device = replace(mig(0), id=old.id, partition=old)
     rules = AccessRules(frozenset({ListStrategy.CDI_CRI}))
-    access = grant([device], machine(), present=PRESENT, rules=rules)
+    access = grant([device], present=PRESENT, rules=rules)
     assert isinstance(access, NoAccess)
     assert "MIG-GPU-2/7/0" in access.reason
     named = replace(rules, id_strategy=IdStrategy.INDEX)
-    assert isinstance(grant([device], machine(), present=PRESENT, rules=named), ContainerAccess)
+    assert isinstance(grant([device], present=PRESENT, rules=named), ContainerAccess)

@@ -7,25 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from plugin.machine import MigInstance
-from plugin.nvidia.container.cdi import (
-    CdiDevice,
-    CdiDocument,
-    cdi_body,
-    cdi_documents,
-    cdi_name,
-    host_path,
-    is_cdi_device,
-)
+from plugin.container import CdiDevice, CdiDocument, cdi_body, is_cdi_device
+from plugin.nvidia.container.cdi import cdi_documents, cdi_name
 from plugin.nvidia.container.device_nodes import IdStrategy, PresentNodes
-from tests.unit.plugin.access_machines import PRESENT, gpu, machine, mig
+from tests.unit.plugin.access_machines import PRESENT, gpu, mig, without_nodes
+from tests.unit.plugin.machine_values import mig_device
 
 SERVED = (gpu(1, 0), gpu(1, 1), gpu(0), mig(0), mig(1))
 
 
 def documents(strategy=IdStrategy.UUID, dev_root="/", present=PRESENT) -> dict[str, CdiDocument]:
     """Those of everything the machine serves and has, by class."""
-    found = cdi_documents(SERVED, machine(), present, strategy=strategy, dev_root=dev_root)
+    found = cdi_documents(SERVED, present, strategy=strategy, dev_root=dev_root)
     assert found.left_out == ()
     return {document.cdi_class: document for document in found.documents}
 
@@ -78,7 +71,7 @@ def test_a_document_for_each_class_that_has_a_device():
 def test_body():
     """The text that a runtime reads, in full, for one GPU."""
     (found,) = cdi_documents(
-        [gpu(0)], machine(), PresentNodes(control=("/dev/nvidiactl",)), strategy=IdStrategy.UUID
+        [gpu(0)], PresentNodes(control=("/dev/nvidiactl",)), strategy=IdStrategy.UUID
     ).documents
     edits = {"deviceNodes": [{"path": "/dev/nvidia1", "permissions": "rw"}]}
     assert cdi_body(found) == {
@@ -127,9 +120,7 @@ def test_without_control_nodes_there_is_nothing_common():
 
 def test_nobody_else_adds_gpus():
     """NVIDIA's runtime would give a container all GPUs whose image says so by the variable."""
-    (found,) = cdi_documents(
-        [gpu(0)], machine(), PresentNodes(), strategy=IdStrategy.UUID
-    ).documents
+    (found,) = cdi_documents([gpu(0)], PresentNodes(), strategy=IdStrategy.UUID).documents
     assert cdi_body(found)["containerEdits"] == {"env": ["NVIDIA_VISIBLE_DEVICES=void"]}
 
 
@@ -141,11 +132,9 @@ def test_names_by_index():
 
 def test_what_cannot_be_described_is_left_out_and_told():
     """One lost GPU must not keep the others from their containers."""
-    reading = machine()
-    bare = replace(reading, gpus=(replace(reading.gpus[0], minor=None), *reading.gpus[1:]))
-    old = MigInstance("MIG-GPU-2/7/0", "1g.10gb", 0, gpu_instance=7, compute_instance=0)
-    devices = (gpu(0), gpu(1), replace(mig(0), instance=old))
-    found = cdi_documents(devices, bare, PRESENT, strategy=IdStrategy.UUID)
+    old = mig_device("MIG-GPU-2/7/0", "1g.10gb", 0, 7, 0)
+    devices = (without_nodes(gpu(0)), gpu(1), replace(mig(0), partition=old))
+    found = cdi_documents(devices, PRESENT, strategy=IdStrategy.UUID)
     assert [device.name for device in found.documents[0].devices] == ["GPU-1", "all"]
     assert len(found.left_out) == 2
     assert "GPU-0" in found.left_out[0]
@@ -154,29 +143,8 @@ def test_what_cannot_be_described_is_left_out_and_told():
 
 def test_no_device_no_document():
     """A document needs at least one device to be valid."""
-    found = cdi_documents([], machine(), PresentNodes(), strategy=IdStrategy.UUID)
+    found = cdi_documents([], PresentNodes(), strategy=IdStrategy.UUID)
     assert found.documents == ()
-
-
-@pytest.mark.parametrize(
-    ("name", "is_valid"),
-    [
-        ("GPU-8d3c", True),
-        ("0", True),
-        ("0:1", True),
-        ("a_b.c", True),
-        ("", False),
-        ("-a", False),
-        ("a-", False),
-        ("a/b", False),
-        ("a b", False),
-        ("ä", False),
-        ("a\n", False),
-    ],
-)
-def test_device_names(name, is_valid):
-    """The rules of CDI's own parser."""
-    assert is_cdi_device(name) is is_valid
 
 
 def test_every_name_of_a_document_is_valid():
@@ -190,9 +158,3 @@ def test_file_and_qualified_names():
     assert document().file_name == "k8s.device-plugin.nvidia.com-gpu.json"
     assert IMEX.file_name == "k8s.device-plugin.nvidia.com-imex-channel.json"
     assert cdi_name("gds", "all") == "k8s.device-plugin.nvidia.com/gds=all"
-
-
-@pytest.mark.parametrize("root", ["/run/nvidia/driver", "/run/nvidia/driver/"])
-def test_host_path(root):
-    """A root may end in a slash."""
-    assert host_path(root, "/dev/nvidia0") == "/run/nvidia/driver/dev/nvidia0"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugin.container import CdiDevice, CdiDocument, cdi_body
 from plugin.errors import CdiError
-from plugin.nvidia.container.cdi import CdiDevice, CdiDocument, cdi_body
+from plugin.nvidia.container.cdi import CDI_VENDOR
 from plugin.nvidia.container.cdi_files import CdiFiles, CdiGenerator, CdiRules, open_cdi_files
 from plugin.nvidia.container.nvidia_ctk import NvidiaCtk
 
@@ -22,7 +23,9 @@ IMEX = "k8s.device-plugin.nvidia.com-imex-channel.json"
 
 def document(*names: str, cdi_class: str = "gpu") -> CdiDocument:
     """One with a device of each name."""
-    return CdiDocument(cdi_class, tuple(CdiDevice(name, ("/dev/nvidia0",)) for name in names))
+    return CdiDocument(
+        CDI_VENDOR, cdi_class, tuple(CdiDevice(name, ("/dev/nvidia0",)) for name in names)
+    )
 
 
 def names(folder: Path) -> list[str]:

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from plugin.container import NoAccess
 from plugin.nvidia.container.device_nodes import (
     Extra,
     IdStrategy,
-    NoAccess,
     PresentNodes,
     device_name,
     device_nodes,
     imex_node,
     unshared,
 )
-from tests.unit.plugin.access_machines import PRESENT, gpu, machine, mig
+from tests.unit.plugin.access_machines import PRESENT, gpu, mig, without_nodes
 
 
 @pytest.mark.parametrize(
@@ -30,17 +30,14 @@ from tests.unit.plugin.access_machines import PRESENT, gpu, machine, mig
 )
 def test_names(device, uuid, index):
     """As NVIDIA's runtimes know them; a replica is known to nobody but the kubelet."""
-    assert device_name(device, machine(), IdStrategy.UUID) == uuid
-    assert device_name(device, machine(), IdStrategy.INDEX) == index
+    assert device_name(device, IdStrategy.UUID) == uuid
+    assert device_name(device, IdStrategy.INDEX) == index
 
 
 def test_an_index_is_the_drivers():
     """A GPU that is not enumerated any more leaves a gap in the numbers, not in our list."""
-    reading = machine()
-    gap = replace(
-        reading, gpus=(*reading.gpus[:1], replace(reading.gpus[1], index=5), *reading.gpus[2:])
-    )
-    assert device_name(gpu(1), gap, IdStrategy.INDEX) == "5"
+    one = gpu(1)
+    assert device_name(replace(one, gpu=replace(one.gpu, index=5)), IdStrategy.INDEX) == "5"
 
 
 @pytest.mark.parametrize(
@@ -57,14 +54,12 @@ def test_an_index_is_the_drivers():
 )
 def test_nodes(device, nodes):
     """Without one of them the container cannot open its device."""
-    assert device_nodes(device, machine(), PRESENT) == nodes
+    assert device_nodes(device, PRESENT) == nodes
 
 
 def test_a_gpu_without_a_minor_number_has_no_known_file():
     """A GPU that was lost before it was ever read tells none."""
-    reading = machine()
-    bare = replace(reading, gpus=(replace(reading.gpus[0], minor=None), *reading.gpus[1:]))
-    found = device_nodes(gpu(0), bare, PRESENT)
+    found = device_nodes(without_nodes(gpu(0)), PRESENT)
     assert isinstance(found, NoAccess)
     assert "GPU-0" in found.reason
     assert "minor" in found.reason
@@ -74,7 +69,7 @@ def test_a_gpu_without_a_minor_number_has_no_known_file():
 def test_a_mig_instance_needs_both_capabilities(missing):
     """NVIDIA's plugin refuses too, rather than start a container that cannot work."""
     fewer = {name: n for name, n in PRESENT.capabilities.items() if name != missing}
-    found = device_nodes(mig(1), machine(), PresentNodes(capabilities=fewer))
+    found = device_nodes(mig(1), PresentNodes(capabilities=fewer))
     assert isinstance(found, NoAccess)
     assert "MIG-bb" in found.reason
     assert missing in found.reason
@@ -83,7 +78,7 @@ def test_a_mig_instance_needs_both_capabilities(missing):
 def test_each_device_once_in_the_machines_order():
     """The kubelet's order is that of a Go map, and replicas are the same GPU."""
     devices = [mig(1), gpu(1, replica=1), gpu(0, replica=2), gpu(0, replica=0), mig(0)]
-    names = [device_name(d, machine(), IdStrategy.UUID) for d in unshared(devices)]
+    names = [device_name(d, IdStrategy.UUID) for d in unshared(devices)]
     assert names == ["GPU-0", "GPU-1", "MIG-aa", "MIG-bb"]
 
 

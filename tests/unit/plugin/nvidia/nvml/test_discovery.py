@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugin.machine import MigInstance
 from plugin.nvidia.nvml.discovery import describe, unlinked_pairs, with_remembered
 from plugin.nvidia.nvml.raw_machine import (
     RawFabric,
@@ -20,6 +19,7 @@ from plugin.nvidia.nvml.raw_machine import (
     pair_key,
 )
 from tests.examples import up_to
+from tests.unit.plugin.machine_values import mig_device
 from topology.importers.xml.nics import FoundNic
 from topology.importers.xml.pcie_tree import PciPlace
 from topology.model import CpuPlatform, P2pAccess, PcieLevel
@@ -140,7 +140,7 @@ def test_p2p_matters_where_no_nvlink_is():
 
 def test_every_fact_of_a_gpu_arrives():
     """A field that gets lost on the way is a fact that nobody sees."""
-    instance = MigInstance("MIG-1", "1g.10gb", 0, 7, 0, 9856)
+    instance = mig_device("MIG-1", "1g.10gb", 0, 7, 0, 9856)
     raw = RawGpu(
         index=4,
         uuid="GPU-a",
@@ -165,10 +165,9 @@ def test_every_fact_of_a_gpu_arrives():
         )
     )
     (told,), (drawn,) = reading.gpus, reading.topology.gpus
-    assert (told.index, told.uuid, told.pci_bus_id) == (4, "GPU-a", "0000:1a:00.0")
-    assert (told.model, told.memory_mib, told.numa_node) == ("NVIDIA H100", 81559, 1)
-    assert (told.minor, told.n_c2c_links, told.fault) == (2, 1, "lost")
-    assert (told.is_mig_enabled, told.instances) == (True, (instance,))
+    assert (told.index, told.gpu) == (4, drawn)
+    assert (told.nodes, told.n_c2c_links, told.fault) == (("/dev/nvidia2",), 1, "lost")
+    assert (told.is_partitioned, told.partitions) == (True, (instance,))
     assert (drawn.uuid, drawn.pci_bus_id, drawn.model) == ("GPU-a", "0000:1a:00.0", "NVIDIA H100")
     assert (drawn.memory_mib, drawn.numa_node, drawn.link_generation) == (81559, 1, 4)
     assert reading.topology.cpu is CpuPlatform.AMD
@@ -180,7 +179,7 @@ def test_every_fact_of_a_gpu_arrives():
 def test_what_nobody_told_is_none():
     """Unknown is not zero: no memory, no generation, no node."""
     reading = describe(RawMachine((gpu(0, memory_bytes=0),)))
-    assert reading.gpus[0].memory_mib is None
+    assert reading.gpus[0].nodes == ()
     assert reading.topology.gpus[0].memory_mib is None
     assert reading.topology.gpus[0].link_generation is None
     assert reading.topology.gpus[0].numa_node is None

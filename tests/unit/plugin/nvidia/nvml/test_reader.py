@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from plugin.errors import NvmlError, ReadingError
-from plugin.machine import EventKind, GpuEvent, MigInstance
+from plugin.errors import ReadingError
+from plugin.machine import EventKind, GpuEvent
+from plugin.nvidia.nvml.errors import NvmlError
 from plugin.nvidia.nvml.library import EventBit, NvmlCode
 from plugin.nvidia.nvml.reader import NvmlMachine
 from tests.fake_nvml import (
@@ -22,6 +23,7 @@ from tests.fake_nvml import (
     uuid_of,
 )
 from tests.fake_sysfs import FakeSysfs, write_machine
+from tests.unit.plugin.machine_values import mig_device, xid_event
 from topology.model import (
     NO_LINK,
     UNKNOWN_LINK,
@@ -54,6 +56,10 @@ def reader_on(fake, root):
             machine.close()
 
 
+ANY_INSTANCE = 0xFFFFFFFF
+"""NVML_GPU_INSTANCE_ID_ANY (nvml.h)."""
+
+
 @pytest.fixture
 def fake():
     """A DGX H100."""
@@ -82,8 +88,9 @@ def test_a_recorded_machine_is_read_as_it_was_recorded(name, tmp_path):
     assert topology.fabrics == recorded.fabrics
     assert topology.p2p is recorded.p2p
     for told, drawn, known in zip(reading.gpus, topology.gpus, recorded.gpus, strict=True):
-        assert (drawn.numa_node, told.numa_node) == (known.numa_node, known.numa_node)
-        assert (drawn.model, told.model) == (known.model, known.model)
+        assert told.gpu is drawn
+        assert drawn.numa_node == known.numa_node
+        assert drawn.model == known.model
         model = find_gpu_model(known.model)
         # A recording leaves the generation to the model's name; NVML tells that of the link.
         has_links = any(link.is_up for link in recorded.links[told.index])
@@ -107,7 +114,7 @@ def test_sysfs_tells_levels_that_nvml_does_not(name, tmp_path):
         assert_tells(nics[nic.name].levels, nic.levels)
         assert nics[nic.name].is_rdma
     for told, known in zip(reading.gpus, recorded.gpus, strict=True):
-        assert known.numa_node in {told.numa_node, None}
+        assert known.numa_node in {told.gpu.numa_node, None}
     assert f"NVML did not tell: {ANCESTOR}: Function Not Found" in reading.notes
 
 
@@ -135,16 +142,21 @@ def test_identity_of_a_gpu(machine, fake):
     fake.gpus[2].minor = 7
     fake.gpus[2].n_c2c_links = 1
     gpu = machine.read().gpus[2]
-    assert (gpu.index, gpu.uuid, gpu.minor, gpu.n_c2c_links) == (2, uuid_of(2), 7, 1)
-    assert gpu.pci_bus_id == bus_id_of(2)
-    assert gpu.memory_mib == fake.gpus[2].memory_bytes // MIB
-    assert (gpu.is_mig_enabled, gpu.instances, gpu.fault) == (False, (), None)
+    assert (gpu.index, gpu.uuid, gpu.nodes, gpu.n_c2c_links) == (
+        2,
+        uuid_of(2),
+        ("/dev/nvidia7",),
+        1,
+    )
+    assert gpu.gpu.pci_bus_id == bus_id_of(2)
+    assert gpu.gpu.memory_mib == fake.gpus[2].memory_bytes // MIB
+    assert (gpu.is_partitioned, gpu.partitions, gpu.fault) == (False, (), None)
 
 
 def test_memory_of_several_numa_nodes_is_no_node(machine, fake):
     """Only one nearest node is an answer."""
     fake.gpus[0].memory_nodes = (0, 1)
-    assert machine.read().gpus[0].numa_node is None
+    assert machine.read().gpus[0].gpu.numa_node is None
 
 
 @pytest.mark.parametrize("name", ["dgx-h100", "dgx-2", "dgx-1-v100", "8x-a100-pcie-pairs"])
@@ -171,7 +183,7 @@ def test_a_numa_node_that_only_nvml_knows_counts_for_levels(fake, tmp_path):
     fake.missing.add(ANCESTOR)
     with reader_on(fake, tmp_path) as machine:
         reading = machine.read()
-    assert [gpu.numa_node for gpu in reading.gpus] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert [gpu.gpu.numa_node for gpu in reading.gpus] == [0, 0, 0, 0, 1, 1, 1, 1]
     assert reading.topology.pcie == load_recording("dgx-h100").pcie
 
 
@@ -309,13 +321,13 @@ def test_mig_devices_with_gaps(machine, fake):
         5: FakeMig("MIG-c", "", gi=11, ci=0, shape=(0, 0, 0)),
     }
     reading = machine.read()
-    assert reading.gpus[1].is_mig_enabled
-    assert reading.gpus[1].instances == (
-        MigInstance("MIG-a", "3g.40gb", 0, 1, 0, 40320),
-        MigInstance("MIG-b", "1g.10gb", 3, 9, 2, 9856),
+    assert reading.gpus[1].is_partitioned
+    assert reading.gpus[1].partitions == (
+        mig_device("MIG-a", "3g.40gb", 0, 1, 0, 40320, parent=uuid_of(1)),
+        mig_device("MIG-b", "1g.10gb", 3, 9, 2, 9856, parent=uuid_of(1)),
     )
     assert any("MIG device 5" in note for note in reading.notes)
-    assert not reading.gpus[0].is_mig_enabled
+    assert not reading.gpus[0].is_partitioned
 
 
 # --- faults ---
@@ -327,7 +339,7 @@ def assert_only_lost(reading, lost):
     assert [gpu.uuid for gpu in reading.gpus if gpu.fault] == [uuid_of(lost)]
     assert [gpu.uuid for gpu in reading.gpus] == [uuid_of(i) for i in range(8)]
     assert reading.topology.pcie == recorded.pcie
-    assert reading.gpus[lost].model == recorded.gpus[lost].model
+    assert reading.gpus[lost].gpu.model == recorded.gpus[lost].model
     assert any(note.startswith(f"GPU {lost} (") for note in reading.notes)
 
 
@@ -431,7 +443,7 @@ def test_a_gpu_that_is_at_fault_from_the_start_is_listed(machine, fake):
     fake.gpus[3].errors["nvmlDeviceGetMemoryInfo"] = LOST
     gpu = machine.read().gpus[3]
     assert gpu.fault == "NVML: GPU is lost"
-    assert (gpu.minor, gpu.memory_mib) == (3, None)
+    assert (gpu.nodes, gpu.gpu.memory_mib) == (("/dev/nvidia3",), None)
     assert list(machine.faults()) == [uuid_of(3)]
 
 
@@ -576,7 +588,7 @@ def test_an_xid_arrives(machine, fake):
     machine.read()
     assert machine.wait(0) == ()
     fake.happen(5, 79)
-    assert machine.wait(60) == (GpuEvent(EventKind.XID, uuid_of(5), 79),)
+    assert machine.wait(60) == (xid_event(uuid_of(5), 79),)
 
 
 def test_events_that_came_together_are_told_together(machine, fake):
@@ -587,10 +599,19 @@ def test_events_that_came_together_are_told_together(machine, fake):
     fake.happen(1, 0, kind=EventBit.DOUBLE_BIT_ECC)
     fake.happen(2, 0, kind=EventBit.MIG_CONFIG)
     assert machine.wait(60) == (
-        GpuEvent(EventKind.XID, uuid_of(0), 94, 7, 0),
+        xid_event(uuid_of(0), 94, (7, 0)),
         GpuEvent(EventKind.ECC, uuid_of(1)),
         GpuEvent(EventKind.LOST_EVENTS, uuid_of(2)),
     )
+
+
+@pytest.mark.parametrize(("gi", "ci"), [(7, ANY_INSTANCE), (ANY_INSTANCE, 0)])
+def test_half_an_address_is_the_gpu(machine, fake, gi, ci):
+    """NVIDIA's plugin too names a MIG device by both instances only."""
+    machine.read()
+    machine.wait(0)
+    fake.happen(0, 48, gi=gi, ci=ci)
+    assert machine.wait(60) == (xid_event(uuid_of(0), 48),)
 
 
 def test_a_storm_is_cut(machine, fake):
@@ -645,7 +666,7 @@ def test_one_deaf_gpu_leaves_the_others_heard(machine, fake):
     machine.read()
     machine.wait(0)
     fake.happen(2, 48)
-    assert machine.wait(60) == (GpuEvent(EventKind.XID, uuid_of(2), 48),)
+    assert machine.wait(60) == (xid_event(uuid_of(2), 48),)
 
 
 def test_gpus_that_are_all_deaf_are_not_waited_for(machine, fake):
@@ -683,7 +704,7 @@ def test_a_wait_that_fails_is_lost_events_later(machine, fake, monkeypatch):
     now[0] += 1
     assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
     fake.happen(0, 79)
-    assert machine.wait(0) == (GpuEvent(EventKind.XID, uuid_of(0), 79),)
+    assert machine.wait(0) == (xid_event(uuid_of(0), 79),)
 
 
 def test_the_pause_grows_while_waits_fail(machine, fake, monkeypatch):
@@ -711,7 +732,7 @@ def test_a_gpu_that_comes_back_is_heard_again(machine, fake):
     assert machine.faults() == {}
     assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
     fake.happen(3, 79)
-    assert machine.wait(0) == (GpuEvent(EventKind.XID, uuid_of(3), 79),)
+    assert machine.wait(0) == (xid_event(uuid_of(3), 79),)
     assert len(fake.sets) == 1
 
 
@@ -729,7 +750,7 @@ def test_an_error_after_an_event_waits_for_its_turn(machine, fake):
         return told
 
     nvml.wait = fail_at_once
-    assert machine.wait(60) == (GpuEvent(EventKind.XID, uuid_of(0), 79),)
+    assert machine.wait(60) == (xid_event(uuid_of(0), 79),)
 
 
 def test_close_does_not_wait_for_a_call_that_hangs(fake, tmp_path, monkeypatch):
@@ -768,4 +789,4 @@ def test_readings_and_waits_from_two_threads(machine, fake):
         machine.faults()
     fake.happen(1, 79)
     thread.join(60)
-    assert heard == [GpuEvent(EventKind.XID, uuid_of(1), 79)]
+    assert heard == [xid_event(uuid_of(1), 79)]

@@ -1,4 +1,4 @@
-"""Tests of `plugin.machine.mig_topology`."""
+"""Tests of `plugin.machine.partition_topology`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.machine import MigInstance
-from plugin.machine.mig_topology import Part, topology_of
+from plugin.machine.partition_topology import Unit, topology_of
 from tests.machines import NVLINK, machine
 from tests.strategies import node_topologies
+from tests.unit.plugin.machine_values import mig_device
 from topology.model import (
     NO_LINK,
     Gpu,
@@ -27,14 +27,14 @@ RECORDED = load_recording("dgx-a100")
 A100 = replace(
     RECORDED, gpus=tuple(replace(gpu, uuid=f"GPU-{i}") for i, gpu in enumerate(RECORDED.gpus))
 )
-SLICE = MigInstance("MIG-0", "1g.5gb", 0, 7, 0, memory_mib=4864)
-OTHER = MigInstance("MIG-1", "1g.5gb", 1, 8, 0)
-FAR = MigInstance("MIG-2", "1g.5gb", 0, 7, 0)
+SLICE = mig_device("MIG-0", "1g.5gb", 0, 7, 0, 4864)
+OTHER = mig_device("MIG-1", "1g.5gb", 1, 8, 0)
+FAR = mig_device("MIG-2", "1g.5gb", 0, 7, 0)
 
 
 def whole(*places):
     """Whole GPUs."""
-    return [Part(place) for place in places]
+    return [Unit(place) for place in places]
 
 
 def test_all_gpus_are_the_machine_itself():
@@ -87,7 +87,7 @@ def test_nics_keep_their_levels_to_the_gpus_that_are_left():
 
 def test_instances_have_no_link_and_the_level_of_their_gpus():
     """MIG has no P2P at all; two instances of one GPU have no bridge between them."""
-    some = topology_of(A100, [Part(0, SLICE), Part(0, OTHER), Part(4, FAR)])
+    some = topology_of(A100, [Unit(0, SLICE), Unit(0, OTHER), Unit(4, FAR)])
     assert {link for row in some.links for link in row} == {NO_LINK}
     assert some.pcie[0][1] is PcieLevel.PIX
     assert some.pcie[0][2] is A100.pcie[0][4]
@@ -99,7 +99,7 @@ def test_instances_have_no_link_and_the_level_of_their_gpus():
         A100.gpus[0].pci_bus_id,
         A100.gpus[0].numa_node,
     )
-    unnamed = topology_of(machine([Gpu(uuid="G", link_generation=4)]), [Part(0, SLICE)])
+    unnamed = topology_of(machine([Gpu(uuid="G", link_generation=4)]), [Unit(0, SLICE)])
     assert (unnamed.gpus[0].model, unnamed.gpus[0].link_generation) == (None, None)
 
 
@@ -108,14 +108,14 @@ def test_any_parts_of_any_machine_make_a_topology_that_can_be_published(topology
     """The model checks itself, and the text that others read gives the same value."""
     places = chance.sample(range(topology.n_gpus), chance.randint(1, topology.n_gpus))
     parts = [
-        Part(place, instance)
+        Unit(place, instance)
         for place in places
         for instance in chance.choice(
             [
                 (None,),
                 (
-                    MigInstance(f"a{place}", "1g.5gb", 0, 0, 0),
-                    MigInstance(f"b{place}", "1g.5gb", 1, 1, 0),
+                    mig_device(f"a{place}", "1g.5gb", 0, 0, 0),
+                    mig_device(f"b{place}", "1g.5gb", 1, 1, 0),
                 ),
             ]
         )

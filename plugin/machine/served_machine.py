@@ -1,7 +1,7 @@
-"""The machine as it is served: reading, devices, measured figures, and what sets are worth.
+"""The machine as it is served: reading, devices, measured figures, and the value of its GPU sets.
 
-What it answers: the `Stock` of a reading under the settings. Pure, but up to a second of arithmetic
-where the machine type is new (`topology.select.tables`): call it off the event loop.
+The `ServedMachine` of a reading under the settings. Pure, but up to a second of arithmetic where
+the machine type is new (`topology.select.tables`): call it off the event loop.
 """
 
 from __future__ import annotations
@@ -10,35 +10,40 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from plugin.errors import SettingsError
-from plugin.machine.inventory import MigStrategy, take_inventory
+from plugin.machine.inventory import take_inventory, whole_gpus
 from plugin.machine.sharing import NO_SHARING
 from topology.errors import InvalidTopology
 from topology.model import DEFAULT_RESOURCE, encode_topology
 from topology.select import build_machine
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from plugin.machine.devices import Device
-    from plugin.machine.inventory import Inventory
-    from plugin.machine.reader import MachineReading
+    from plugin.machine.inventory import Inventory, Units
+    from plugin.machine.reader import GpuReading, MachineReading
     from plugin.machine.sharing import TimeSlicing
     from topology.model.measurement import Measurement
     from topology.select import Machine
 
-__all__ = ["Stock", "StockRules", "take_stock", "topology_text"]
+__all__ = ["ServedMachine", "ServingRules", "serve_machine", "topology_text"]
 
 
 @dataclass(frozen=True, slots=True)
-class StockRules:
-    """What the settings say about devices; `measurement` is of the machine's whole GPUs."""
+class ServingRules:
+    """The settings about devices; `measurement` is of the machine's whole GPUs.
 
-    strategy: MigStrategy = MigStrategy.NONE
+    `units_of` gives the units of each resource, for these GPUs and the base resource's name.
+    """
+
+    units_of: Callable[[Sequence[GpuReading], str], Units] = whole_gpus
     sharing: TimeSlicing = NO_SHARING
     resource: str = DEFAULT_RESOURCE
     measurement: Measurement | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class ServedMachine:
     """The machine as it is served: its reading, the devices made of it, and their value.
 
     `machine` rates the sets of the base resource, the first of `inventory`; None where no topology
@@ -55,10 +60,10 @@ class Stock:
         return tuple(d for resource in self.inventory.resources for d in resource.devices)
 
 
-def take_stock(reading: MachineReading, rules: StockRules) -> Stock:
-    """Make the stock of a reading.
+def serve_machine(reading: MachineReading, rules: ServingRules) -> ServedMachine:
+    """The machine as the rules have it served.
 
-    Raises `SettingsError` where strategy or measured figures do not suit the machine.
+    Raises `SettingsError` where the settings or the measured figures do not suit the machine.
     """
     if rules.measurement is not None:
         try:
@@ -68,13 +73,13 @@ def take_stock(reading: MachineReading, rules: StockRules) -> Stock:
             raise SettingsError(msg) from error
         reading = replace(reading, topology=whole)
     inventory = take_inventory(
-        reading, strategy=rules.strategy, sharing=rules.sharing, base=rules.resource
+        reading, units_of=rules.units_of, sharing=rules.sharing, base=rules.resource
     )
     topology = inventory.topology
-    return Stock(reading, inventory, None if topology is None else build_machine(topology))
+    return ServedMachine(reading, inventory, None if topology is None else build_machine(topology))
 
 
-def topology_text(stock: Stock) -> str | None:
-    """What the Node is to carry as `coterie.gpu/topology`; None: nothing."""
-    topology = stock.inventory.topology
+def topology_text(served: ServedMachine) -> str | None:
+    """The text of `coterie.gpu/topology` for the Node; None: nothing."""
+    topology = served.inventory.topology
     return None if topology is None else encode_topology(topology)

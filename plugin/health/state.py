@@ -1,0 +1,190 @@
+"""Health of devices: which are unhealthy, why, and when they recover.
+
+From events, polled faults and the time: the device ids that are unhealthy and the reason for
+people. Nothing here reads a clock or a machine.
+
+An event is about a GPU or about one partition of it. A device that is the whole GPU is affected by
+the events of all its partitions, as in NVIDIA's plugin (k8s-device-plugin v0.20.0,
+internal/rm/health.go). Every device that is affected is marked, replicas and all (NVIDIA's plugin
+marks one). A fault of an unknown GPU marks all.
+
+NVIDIA's plugin never takes a mark back. Here a mark has a remedy, which the vendor knows
+(`plugin.machine.FaultRules`), and ends so:
+
+    remedy                      at a poll where the GPU is at fault   where it answers
+    no action, restart of the   quiet time begins again               ends after the quiet time
+    application
+    reset of the GPU            quiet time begins again; the reset    ends after the quiet time,
+                                counts as seen                        once a reset was seen
+    restart of the node,        stays                                 stays
+    unknown
+
+- A fault on what is marked already restarts the quiet time and keeps the graver remedy, with the
+  code that it came from; one that needs a reset needs a new one.
+- What cannot be observed from here stays: a restart of the node restarts this program too, which
+  then has no marks; an operator who repairs a GPU otherwise restarts the plugin.
+- A GPU that stopped answering and came back was reset or loaded again: nothing else is visible.
+- Any mark for an unknown GPU ends after the quiet time: the GPU that is really broken is found by
+  its own polls.
+- The quiet time doubles with each mark on the same scope, up to `MAX_QUIET_S`, so that a GPU that
+  breaks under every program is not offered to pod after pod.
+
+A polled fault counts while it is polled, and not longer. While the machine does not answer at all
+(`after_silence`), nothing is healthy. ECC events change nothing, as in NVIDIA's plugin; lost events
+are a reason to poll, not to mark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from plugin.machine import EventKind, Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from plugin.machine import Device, FaultCode, FaultRules, GpuEvent
+
+__all__ = ["MAX_QUIET_S", "QUIET_S", "FaultMark", "FaultScope", "HealthState"]
+
+QUIET_S = 60.0
+"""Default quiet time. The program that met the error must be gone before the GPU is offered again:
+the kubelet gives a container 30 s to end (terminationGracePeriodSeconds, core/v1), and the cleanup
+may report an error of its own after the one that caused it."""
+MAX_QUIET_S = 3600.0
+"""Longest quiet time: a GPU that fails under whatever runs costs one pod an hour."""
+
+_QUIET_REMEDIES = frozenset({Remedy.NOTHING, Remedy.RESTART_APP})
+_UNTIL = {
+    Remedy.NOTHING: "until it stays quiet",
+    Remedy.RESTART_APP: "until its program is gone and it stays quiet",
+    Remedy.RESET_GPU: "until it is reset",
+    Remedy.RESTART_NODE: "until the node restarts",
+    Remedy.UNKNOWN: "until the plugin restarts",
+}
+"""How a reason ends. Reasons stand in the node's report, so they must not change with time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultScope:
+    """What an event is about: a GPU (None: unknown which), or the partition at an address on it."""
+
+    gpu: str | None
+    partition: tuple[int, ...] | None = None
+
+    def affects(self, device: Device) -> bool:
+        """Whether a device is this, lies in it, or contains it."""
+        if self.gpu is None:
+            return True
+        if self.gpu != device.gpu_uuid:
+            return False
+        own = device.partition
+        if self.partition is None or own is None:
+            return True
+        return self.partition == own.address
+
+
+@dataclass(frozen=True, slots=True)
+class FaultMark:
+    """Why a scope is unhealthy: the gravest fault; since when there is no new one; reset or not."""
+
+    code: FaultCode
+    remedy: Remedy
+    quiet_since_s: float
+    was_reset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HealthState:
+    """All known faults. Each method gives the next state; none changes this one.
+
+    `rules` are the vendor's. `n_marks` counts the marks that each scope ever got; `silence` says
+    why the machine does not answer.
+    """
+
+    rules: FaultRules
+    quiet_s: float = QUIET_S
+    marks: Mapping[FaultScope, FaultMark] = field(default_factory=dict[FaultScope, FaultMark])
+    n_marks: Mapping[FaultScope, int] = field(default_factory=dict[FaultScope, int])
+    faults: Mapping[str, str] = field(default_factory=dict[str, str])
+    silence: str | None = None
+
+    def counts(self, event: GpuEvent) -> bool:
+        """Whether an event makes anything unhealthy."""
+        if event.kind is not EventKind.FAULT or event.code is None or self.rules.is_off:
+            return False
+        return self.rules.counts(event.code.number)
+
+    def after_event(self, event: GpuEvent, now_s: float) -> HealthState:
+        """After an event."""
+        if event.code is None or not self.counts(event):
+            return self
+        scope = FaultScope(event.uuid, event.partition)
+        new = FaultMark(event.code, self.rules.remedy_of(event.code.number), now_s)
+        mark = self.marks.get(scope)
+        if mark is not None:
+            return replace(self, marks={**self.marks, scope: _graver(mark, new)})
+        n_marks = self.n_marks.get(scope, 0) + 1
+        return replace(
+            self,
+            marks={**self.marks, scope: new},
+            n_marks={**self.n_marks, scope: n_marks},
+        )
+
+    def after_poll(self, faults: Mapping[str, str], now_s: float) -> HealthState:
+        """After a poll: these GPUs are at fault, and why; the others answer."""
+        if self.rules.is_off:
+            return self
+        marks: dict[FaultScope, FaultMark] = {}
+        for scope, mark in self.marks.items():
+            if scope.gpu in faults:
+                marks[scope] = replace(mark, quiet_since_s=now_s, was_reset=True)
+            elif not self._is_over(scope, mark, now_s):
+                marks[scope] = mark
+        return replace(self, marks=marks, faults=dict(faults), silence=None)
+
+    def after_silence(self, reason: str) -> HealthState:
+        """After the machine stopped answering, for this reason."""
+        return self if self.rules.is_off else replace(self, silence=reason)
+
+    def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
+        """Why devices are unhealthy, by id; healthy ones are absent.
+
+        What is polled comes before marks, a graver mark before a lesser one, then the lower code.
+        """
+        found = ((device, self._reason(device)) for device in devices)
+        return {device.id: reason for device, reason in found if reason is not None}
+
+    def _reason(self, device: Device) -> str | None:
+        if self.silence is not None:
+            return self.silence
+        if device.gpu_uuid in self.faults:
+            return self.faults[device.gpu_uuid]
+        marks = [
+            (mark.remedy.rank, -mark.code.number, scope.gpu is None, mark)
+            for scope, mark in self.marks.items()
+            if scope.affects(device)
+        ]
+        if not marks:
+            return None
+        _, _, is_of_unknown_gpu, mark = max(marks, key=lambda one: one[:3])
+        if is_of_unknown_gpu:
+            return f"{mark.code} of an unknown GPU, {_UNTIL[Remedy.NOTHING]}"
+        return f"{mark.code}, {_UNTIL[mark.remedy]}"
+
+    def _is_over(self, scope: FaultScope, mark: FaultMark, now_s: float) -> bool:
+        """Whether the mark of a scope that answers ends now."""
+        doublings = min(self.n_marks[scope] - 1, 30)  # any delay is at its cap by then
+        quiet_s = min(self.quiet_s * (1 << doublings), max(self.quiet_s, MAX_QUIET_S))
+        if now_s - mark.quiet_since_s < quiet_s:
+            return False
+        is_reset = mark.remedy is Remedy.RESET_GPU and mark.was_reset
+        return is_reset or mark.remedy in _QUIET_REMEDIES or scope.gpu is None
+
+
+def _graver(mark: FaultMark, new: FaultMark) -> FaultMark:
+    """One mark of two: the graver remedy (then the earlier mark), quiet from the later on."""
+    kept = new if new.remedy.rank > mark.remedy.rank else mark
+    was_reset = mark.was_reset and new.remedy is not Remedy.RESET_GPU
+    return replace(kept, quiet_since_s=new.quiet_since_s, was_reset=was_reset)

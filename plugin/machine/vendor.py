@@ -1,0 +1,82 @@
+"""A vendor of GPUs: everything that the agent needs to know of it, as one value.
+
+`plugin.wiring` chooses the vendor and hands its parts to the agent; no other module of the agent
+knows which one it is. A new vendor is a folder that makes such a value, and that one line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from plugin.container import ContainerAccess, NoAccess
+    from plugin.machine.devices import Device
+    from plugin.machine.faults import FaultRules
+    from plugin.machine.inventory import Units
+    from plugin.machine.reader import GpuReading, MachineReader, Partition
+    from plugin.machine.served_machine import ServedMachine
+    from plugin.sysfs import Sysfs
+
+__all__ = ["DeviceAccess", "SimulatedHardware", "Vendor"]
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAccess:
+    """How containers reach the devices of a served machine, once that is prepared on the node.
+
+    `grant` says what one container gets with its devices, at least one. `left_out` tells people
+    which devices could not be described to container runtimes, and why.
+    """
+
+    grant: Callable[[Sequence[Device]], ContainerAccess | NoAccess]
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedHardware:
+    """How a simulated machine of a vendor looks.
+
+    `uuid_prefix` is that of GPU uuids; `nodes` gives the device nodes of GPU number n. `codes` and
+    `partitions` are the vendor's names for fault codes and partitions, in lower case the keys of
+    the file of faults. `partition` makes one of its kind's short name, the parent's uuid, its index
+    there and a made-up uuid; None where there is no such kind.
+    """
+
+    uuid_prefix: str
+    nodes: Callable[[int], tuple[str, ...]]
+    codes: str
+    max_code: int
+    partitions: str
+    max_partitions: int
+    partition_example: str
+    partition: Callable[[str, str, int, str], Partition | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vendor(Generic[S]):
+    """A vendor of GPUs; `S` is its section of the settings.
+
+    - `open_reader` gives this machine's reader; nothing is read yet.
+    - `units_of` says what its GPUs and partitions are offered as, for the name of the base
+      resource. Raises `SettingsError` where the settings do not suit the machine.
+    - `open_access` prepares the node for containers that get devices: finds device nodes, writes
+      CDI specifications. May take a minute: call it off the event loop. Raises `ReadingError` where
+      a node that must be there is missing, `CdiError` where a specification cannot be written.
+    - `fault_rules` says what its fault codes mean.
+    - `facts_of` gives what else is known of a GPU, for the JSON of `discover`.
+    """
+
+    name: str
+    default_resource: str
+    settings: type[S]
+    open_reader: Callable[[S, Sysfs], MachineReader]
+    units_of: Callable[[S, Sequence[GpuReading], str], Units]
+    open_access: Callable[[S, Sysfs, ServedMachine], DeviceAccess]
+    fault_rules: Callable[[S], FaultRules]
+    facts_of: Callable[[GpuReading], Mapping[str, object]]
+    simulated: SimulatedHardware

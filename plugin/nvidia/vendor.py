@@ -1,0 +1,97 @@
+"""NVIDIA as a `plugin.machine.Vendor`: its parts under the settings."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plugin.machine import DeviceAccess, Vendor
+from plugin.nvidia.container.allocate_response import grant
+from plugin.nvidia.container.cdi import cdi_documents
+from plugin.nvidia.container.cdi_files import open_cdi_files
+from plugin.nvidia.container.dev_files import find_dev_root, find_nvml, look
+from plugin.nvidia.gpu_node import minor_of
+from plugin.nvidia.mig_strategy import mig_units, profile_of
+from plugin.nvidia.nvml.reader import NvmlMachine
+from plugin.nvidia.settings import NvidiaSection
+from plugin.nvidia.simulated import SIMULATED
+from topology.model import DEFAULT_RESOURCE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from plugin.machine import GpuReading, ServedMachine, Units
+    from plugin.nvidia.xids import XidRules
+    from plugin.sysfs import Sysfs
+
+__all__ = ["NVIDIA"]
+
+_HERE = Path("/")
+
+
+def _open_reader(settings: NvidiaSection, sysfs: Sysfs) -> NvmlMachine:
+    return NvmlMachine(sysfs, find_library=partial(find_nvml, settings.driver_root_ctr_path))
+
+
+def _units(settings: NvidiaSection, gpus: Sequence[GpuReading], base: str) -> Units:
+    return mig_units(gpus, base, settings.mig_strategy)
+
+
+def _open_access(settings: NvidiaSection, sysfs: Sysfs, served: ServedMachine) -> DeviceAccess:
+    present = look(
+        find_dev_root(settings.driver_root_ctr_path, _HERE),
+        sysfs.proc,
+        extras=settings.extras,
+        imex_channels=settings.imex_channel_ids,
+        is_imex_required=settings.imex_required,
+    )
+    rules = settings.access_rules
+    left_out: tuple[str, ...] = ()
+    if rules.has_cdi:
+        # A container that gets a name which its runtime does not find would not start.
+        made = cdi_documents(
+            served.devices, present, strategy=rules.id_strategy, dev_root=rules.dev_root
+        )
+        left_out = made.left_out
+        open_cdi_files(settings.cdi_rules).write(made.documents)
+    return DeviceAccess(partial(grant, present=present, rules=rules), left_out)
+
+
+def _fault_rules(settings: NvidiaSection) -> XidRules:
+    return settings.xid_rules
+
+
+def _facts_of(gpu: GpuReading) -> Mapping[str, object]:
+    """As docs/plugin.md has them."""
+    instances: list[dict[str, object]] = []
+    for one in gpu.partitions:
+        gpu_instance, compute_instance = one.address
+        instances.append(
+            {
+                "uuid": one.id,
+                "profile": profile_of(one),
+                "index": one.index,
+                "gpu_instance": gpu_instance,
+                "compute_instance": compute_instance,
+                "memory_mib": one.memory_mib,
+            }
+        )
+    return {
+        "minor": minor_of(gpu),
+        "is_mig_enabled": gpu.is_partitioned,
+        "instances": instances,
+    }
+
+
+NVIDIA = Vendor(
+    name="NVIDIA",
+    default_resource=DEFAULT_RESOURCE,
+    settings=NvidiaSection,
+    open_reader=_open_reader,
+    units_of=_units,
+    open_access=_open_access,
+    fault_rules=_fault_rules,
+    facts_of=_facts_of,
+    simulated=SIMULATED,
+)

@@ -1,0 +1,69 @@
+"""What is served and published of a reading, under the settings."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+
+import pytest
+
+from plugin.errors import SettingsError
+from plugin.machine import ServingRules, TimeSlicing, serve_machine, topology_text
+from plugin.nvidia.mig_strategy import MigStrategy, mig_units
+from tests.unit.plugin.machine_values import simulated_machine
+from tests.unit.plugin.node_values import GPU, NODE
+from topology.model import decode_topology
+from topology.model.node_topology import MeasuredPair, Measurement
+
+
+def reading(recording="dgx-1-v100"):
+    """A machine that is not there."""
+    with contextlib.closing(simulated_machine(recording, node_name=NODE)) as machine:
+        return machine.read()
+
+
+def test_the_sets_that_are_rated_are_those_of_the_devices():
+    """A machine type of other GPUs would rank sets that nobody can have."""
+    served = serve_machine(reading(), ServingRules())
+    (resource,) = served.inventory.resources
+    uuids = tuple(device.id for device in resource.devices)
+    assert resource.name == GPU
+    assert served.machine is not None
+    assert tuple(gpu.uuid for gpu in served.machine.topology.gpus) == uuids
+    text = topology_text(served)
+    assert text is not None
+    assert decode_topology(text) == served.inventory.topology
+
+
+def test_resource_and_strategy_are_as_set():
+    """Else the kubelet hears of resources that no pod asks for."""
+    rules = ServingRules(
+        partial(mig_units, strategy=MigStrategy.SINGLE), resource="example.com/gpu"
+    )
+    served = serve_machine(reading(), rules)
+    assert [one.name for one in served.inventory.resources] == ["example.com/gpu"]
+
+
+def test_measured_figures_go_into_what_is_published_and_rated():
+    """Measured beats labelled, at the extender as here."""
+    measured = Measurement(pairs=(MeasuredPair(0, 1, 50.0),))
+    served = serve_machine(reading(), ServingRules(measurement=measured))
+    assert served.machine is not None
+    assert served.machine.topology.measurement == measured
+    assert served.reading.topology.measurement == measured
+    assert decode_topology(topology_text(served) or "").measurement == measured
+
+
+def test_figures_of_another_machine_are_refused():
+    """They would rank this one's sets; the message names the setting."""
+    rules = ServingRules(measurement=Measurement(pairs=(MeasuredPair(0, 9, 50.0),)))
+    with pytest.raises(SettingsError, match=r"setting measurements: .* this machine's GPUs"):
+        serve_machine(reading(), rules)
+
+
+def test_shared_gpus_are_neither_rated_nor_published():
+    """Pods are placed there by count."""
+    served = serve_machine(reading(), ServingRules(sharing=TimeSlicing({GPU: 2})))
+    assert len(served.inventory.resources[0].devices) == 16
+    assert served.machine is None
+    assert topology_text(served) is None
