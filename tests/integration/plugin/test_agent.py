@@ -9,9 +9,10 @@ import asyncio
 import contextlib
 import functools
 import json
+import time
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
 import pytest
@@ -21,9 +22,22 @@ from kube.client import TopologyManagerSettings
 from kube.errors import KubeError, Unreachable
 from plugin.agent import Agent, AgentTools, StopReason
 from plugin.config import load_settings
+from plugin.container import ContainerAccess, DeviceNode
 from plugin.health import HealthTimes
 from plugin.kubelet import KubeletView, PodResources, TopologyManagerPoller
 from plugin.kubelet.topology_manager import PollerTiming
+from plugin.machine import (
+    Device,
+    DeviceAccess,
+    EventKind,
+    FaultCode,
+    GpuEvent,
+    GpuReading,
+    MachineReading,
+    Remedy,
+    Vendor,
+    whole_gpus,
+)
 from plugin.nvidia import NVIDIA
 from plugin.observe import Metrics, Telemetry
 from plugin.publish import Publisher, ReportLoop
@@ -32,6 +46,7 @@ from plugin.publish.report_loop import ReportTiming
 from plugin.sysfs import Sysfs
 from plugin.wiring import serving_rules
 from tests.fake_kubelet import AdmissionError, FakeKubelet
+from tests.machines import machine
 from tests.unit.plugin.machine_values import simulated_machine
 from tests.unit.plugin.node_values import GPU, app, init, node_pod, sidecar
 from topology.annotations import (
@@ -41,8 +56,11 @@ from topology.annotations import (
     decode_devices,
     pod_keys,
 )
-from topology.model import decode_topology, names
+from topology.model import Gpu, decode_topology, names
 from topology.select import ContainerRole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NODE = "n1"
 SOON_S = 10.0
@@ -170,7 +188,8 @@ class Node:
         self.log = Log()
         self.metrics = Metrics()
         self.telemetry = Telemetry(self.log, self.metrics)
-        self.reader = simulated_machine(recording, node_name=NODE, faults=self.faults)
+        self.vendor: Vendor[Any] = NVIDIA
+        self.reader: Any = simulated_machine(recording, node_name=NODE, faults=self.faults)
         self.agent: Any = None
         self.task: Any = None
 
@@ -188,14 +207,15 @@ class Node:
         )
         tools = AgentTools(
             self.reader,
-            partial(NVIDIA.open_access, self.settings, Sysfs()),
-            NVIDIA.fault_rules(self.settings),
+            partial(self.vendor.open_access, self.settings, Sysfs()),
+            self.vendor.fault_rules(self.settings),
             self.api,
             view,
             self.api,
             self.telemetry,
         )
-        rules = serving_rules(self.loaded)
+        units_of = partial(self.vendor.units_of, self.settings)
+        rules = replace(serving_rules(self.loaded), units_of=units_of)
         self.agent = Agent(self.settings, rules, self.reader.read(), tools=tools, health=health)
 
     def begin(self):
@@ -799,5 +819,90 @@ def test_a_reporter_meets_every_new_kubelet(root):
             await node.kubelet.start()
             await node.until(lambda: names.TOPOLOGY in node.api.annotations)
             await node.until(lambda: node.report().policy is TopologyManagerPolicy.BEST_EFFORT)
+
+    asyncio.run(go())
+
+
+# --- another vendor ---
+
+
+class AcmeMachine:
+    """Two GPUs of a made-up vendor, each with two device nodes; one fault in all."""
+
+    def __init__(self):
+        self.events = []
+
+    def read(self):
+        """As it is always."""
+        topology = machine([Gpu(uuid="ACME-0"), Gpu(uuid="ACME-1")])
+        gpus = tuple(
+            GpuReading(i, gpu, nodes=("/dev/acme", f"/dev/acme{i}"))
+            for i, gpu in enumerate(topology.gpus)
+        )
+        return MachineReading(gpus, topology)
+
+    def faults(self):
+        """None that lasts."""
+        return {}
+
+    def wait(self, timeout_s):
+        """What the test put there."""
+        time.sleep(min(timeout_s, 0.02))
+        events, self.events = tuple(self.events), []
+        return events
+
+    def close(self):
+        """Nothing was opened."""
+
+
+class AcmeFaults:
+    """Every fault counts, and stays."""
+
+    is_off = False
+
+    def counts(self, number):
+        """Always."""
+        return number > 0
+
+    def remedy_of(self, number):
+        """A restart of the node, for every one."""
+        return Remedy.RESTART_NODE if number else Remedy.NOTHING
+
+
+def acme_access(devices: Sequence[Device]) -> ContainerAccess:
+    """The device nodes, each once."""
+    paths = dict.fromkeys(path for one in devices for path in one.gpu.nodes)
+    return ContainerAccess(device_nodes=tuple(DeviceNode(path, path) for path in paths))
+
+
+ACME: Vendor[Any] = Vendor(
+    name="Acme",
+    default_resource=GPU,
+    settings=object,
+    open_reader=lambda *_: AcmeMachine(),
+    units_of=lambda _, gpus, base: whole_gpus(gpus, base),
+    open_access=lambda *_: DeviceAccess(acme_access),
+    fault_rules=lambda _: AcmeFaults(),
+    facts_of=lambda _: {},
+    simulated=NVIDIA.simulated,
+)
+
+
+def test_another_vendor_is_served(root):
+    """A vendor is one value: its nodes reach containers, its fault codes the Node."""
+
+    async def go():
+        node = Node(root)
+        node.vendor, node.reader = ACME, AcmeMachine()
+        async with node.running(n_healthy=2):
+            assert node.ids == ("ACME-0", "ACME-1")
+            await node.kubelet.admit(node_pod("a", app("main", 1), plan={"main": ("ACME-1",)}))
+            answer = node.kubelet.given["uid-a", "main", GPU].response
+            assert [one.host_path for one in answer.devices] == ["/dev/acme", "/dev/acme1"]
+            assert dict(answer.envs) == {}
+            node.reader.events = [GpuEvent(EventKind.FAULT, "ACME-0", FaultCode("RAS", 7))]
+            await node.until(lambda: node.report().unhealthy)
+            (bad,) = node.report().unhealthy
+            assert (bad.id, bad.reason) == ("ACME-0", "RAS 7, until the node restarts")
 
     asyncio.run(go())
