@@ -218,12 +218,12 @@ class FeedDependencies:
 class Feed:
     """Runs the watches and the probes, and reports to the state how fresh it is.
 
-    `synced` is set for good once the state was complete.
+    `watches` are those that run; `synced` is set for good once the state was complete.
     """
 
     def __init__(self, deps: FeedDependencies) -> None:
         self._deps = deps
-        self._watches: tuple[Watch, ...] = ()
+        self.watches: tuple[Watch, ...] = ()
         self._is_pending = False
         self._is_listed = False
         self._awaited: frozenset[str] = frozenset()
@@ -232,15 +232,10 @@ class Feed:
         self.synced = asyncio.Event()
 
     @property
-    def watches(self) -> tuple[Watch, ...]:
-        """The watches that run."""
-        return self._watches
-
-    @property
     def missing(self) -> str | None:
         """What the state lacks before it can be answered from; None for nothing."""
-        unlisted = [watch.name for watch in self._watches if not watch.is_synced]
-        if unlisted or not self._watches:
+        unlisted = [watch.name for watch in self.watches if not watch.is_synced]
+        if unlisted or not self.watches:
             return f"not listed yet: {', '.join(unlisted) or 'anything'}"
         if self._awaited:
             return (
@@ -270,10 +265,10 @@ class Feed:
 
     async def run(self, watches: Sequence[Watch]) -> None:
         """Run until cancelled; a fault of our own ends it."""
-        self._watches = tuple(watches)
+        self.watches = tuple(watches)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._deps.prober.run())
-            for watch in self._watches:
+            for watch in self.watches:
                 tasks.create_task(watch.run())
             tasks.create_task(self._tick_on())
 
@@ -305,9 +300,9 @@ class Feed:
         self._settle()
 
     def _report_freshness(self) -> None:
-        heard = [watch.observed_at_s for watch in self._watches if watch.is_synced]
+        heard = [watch.observed_at_s for watch in self.watches if watch.is_synced]
         observed = [self._deps.clock.at(one) for one in heard if one is not None]
-        if len(observed) == len(self._watches) and not self.synced.is_set():
+        if len(observed) == len(self.watches) and not self.synced.is_set():
             self._see_listed()
         is_synced = self.synced.is_set() and not self._awaited
         self._deps.handle(FreshnessSet(is_synced, min(observed, default=0.0)))

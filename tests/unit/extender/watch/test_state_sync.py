@@ -115,7 +115,7 @@ class Stage:
 
     def watch(self, *watches: Watch) -> None:
         """Take these watches without running them."""
-        self.feed._watches = watches
+        self.feed.watches = watches
 
 
 def test_the_state_is_as_fresh_as_the_watch_last_heard_of():
