@@ -1,6 +1,6 @@
 """The kubelet's device plugin API v1beta1 over gRPC: server, registration, messages.
 
-Knows the protocol; asks others which devices to give.
+Knows the protocol; an `Allocator` decides which devices are allocated.
 """
 
 from plugin.deviceplugin.device_list import DeviceList, ListedDevice

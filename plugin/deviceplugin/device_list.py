@@ -1,8 +1,8 @@
-"""Which devices of a resource the kubelet is told of, and how one learns of a change.
+"""The devices of a resource as ListAndWatch sends them, and their changes.
 
-What it answers: the list as it is now, and when it is another one. Who waits always gets the newest
-list, so that ten changes at once are one for somebody slow. It must never decide which device is
-well (`plugin.health.state`) or served (`plugin.machine.inventory`), nor know about gRPC.
+A waiting reader always gets the newest list: ten changes at once are one for a slow reader. Which
+devices are healthy (`plugin.health.state`) and served (`plugin.machine.inventory`) is decided
+elsewhere; no gRPC is known here.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["DeviceList", "ListedDevice"]
 
 @dataclass(frozen=True, slots=True)
 class ListedDevice:
-    """A device as the kubelet is to see it.
+    """A device as it is sent to the kubelet.
 
-    `numa_node` is None where it is unknown or the kubelet is not to know: a kubelet whose Topology
-    Manager has the policy `none` chooses freely only from devices that tell none.
+    `numa_node` is None where it is unknown or withheld: a kubelet whose Topology Manager has the
+    policy `none` calls GetPreferredAllocation only for devices without NUMA nodes.
     """
 
     id: str
@@ -33,8 +33,8 @@ class ListedDevice:
 class DeviceList:
     """The devices of one resource, in the order in which they are listed.
 
-    Used on one event loop. An unhealthy device stays in the list: the kubelet takes one that is
-    missing for healthy (devicemanager/manager.go, UpdateAllocatedResourcesStatus).
+    Used on one event loop. An unhealthy device stays in the list: the kubelet takes a missing one
+    for healthy (devicemanager/manager.go, UpdateAllocatedResourcesStatus).
     """
 
     def __init__(self, devices: Iterable[ListedDevice] = ()) -> None:
@@ -52,7 +52,7 @@ class DeviceList:
         return frozenset(device.id for device in self._devices)
 
     def replace(self, devices: Iterable[ListedDevice]) -> bool:
-        """Make this the list. Whether that is another one."""
+        """Set the list. Whether it has changed."""
         new = tuple(devices)
         if new == self._devices:
             return False
@@ -62,7 +62,7 @@ class DeviceList:
         return True
 
     async def changed_from(self, seen: tuple[ListedDevice, ...]) -> tuple[ListedDevice, ...]:
-        """Wait until the list is another one than `seen`; the list as it is then."""
+        """Wait until the list differs from `seen`; the list as it is then."""
         while self._devices == seen:
             await self._changed.wait()
         return self._devices

@@ -1,12 +1,11 @@
-"""Is the kubelet's socket there, and is it still the same?
+"""Detects when the kubelet's registration socket appears, and when it is replaced.
 
-What it answers: when the kubelet's registration socket appears, and when another one has taken its
-place: a kubelet that starts removes every socket in its folder and makes its own anew
-(devicemanager/manager.go, CleanupPluginDirectory), so that a new socket means that nobody is
-registered. It must never connect.
+A kubelet that starts removes every socket in its folder and creates its own again
+(devicemanager/manager.go, CleanupPluginDirectory), so a new socket means that no resource is
+registered. It never connects.
 
-The file is looked at some three times a second, at a thousandth of a core. inotify would tell
-sooner, at the price of ctypes and of watching a folder that may be replaced itself.
+The file is checked about three times a second, which costs a thousandth of a core. inotify would be
+faster, at the price of ctypes and of watching a folder that may itself be replaced.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ LOOK_EVERY_S = 0.3
 
 
 class SocketId(NamedTuple):
-    """What tells one socket from another at the same path.
+    """Identifies a socket among those that were at the same path.
 
-    The inode's number alone does not: file systems give a number out again at once.
+    The inode number alone does not: file systems reuse a number at once.
     """
 
     device: int
@@ -35,7 +34,7 @@ class SocketId(NamedTuple):
 
 
 class KubeletSocket:
-    """The socket at a path. `watch` looks at it until cancelled; others wait for what is seen.
+    """The socket at a path. `watch` checks it until cancelled; others wait for a change.
 
     Used on one event loop.
     """
@@ -48,17 +47,17 @@ class KubeletSocket:
 
     @property
     def socket_id(self) -> SocketId | None:
-        """The socket when last looked at; None where there was none."""
+        """The socket at the last check; None where there was none."""
         return self._socket_id
 
     async def watch(self) -> None:
-        """Look at the path again and again."""
+        """Check the path repeatedly."""
         while True:
             self.look()
             await asyncio.sleep(self._look_every_s)
 
     def look(self) -> SocketId | None:
-        """Look at once; the socket as it is now."""
+        """Check now; the socket as it is."""
         try:
             found = self.path.stat()
         except OSError:
@@ -75,7 +74,7 @@ class KubeletSocket:
         return socket_id
 
     async def other_than(self, socket_id: SocketId | None) -> SocketId:
-        """Wait until a socket is there that is not this one. None: until one is there."""
+        """Wait until there is a socket other than this one. None: until there is one."""
         while self._socket_id is None or self._socket_id == socket_id:
             await self._seen.wait()
         return self._socket_id

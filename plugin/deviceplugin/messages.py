@@ -1,7 +1,6 @@
 """Values as messages of the device plugin API v1beta1.
 
-What it answers: how a list of devices and a container's access read on the wire. It must never
-decide what is in them.
+Encodes a list of devices and a container's access; decides nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What the plugin offers to the kubelet: a resource, its devices, and who answers for them.
+"""What the plugin offers to the kubelet: a resource, its devices, and their allocator.
 
-What it answers: the values and the protocol between the kubelet's API
-(`plugin.deviceplugin.service`) and those who decide. It must never decide anything itself, nor know
-about gRPC.
+These are the values between the kubelet's API (`plugin.deviceplugin.service`) and the allocator; no
+gRPC is known here.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ __all__ = ["Allocator", "CallRefused", "Offer"]
 
 @dataclass(frozen=True, slots=True)
 class CallRefused:
-    """There will be no other answer, for this reason. The pod fails with it, for good."""
+    """The call is refused for this reason, and the pod fails with it."""
 
     reason: str
 
 
 class Allocator(Protocol):
-    """Who decides, for one resource. Raises `PluginError` where it cannot.
+    """Decides for one resource. Raises `PluginError` where it cannot.
 
     A call that takes longer than `plugin.deviceplugin.service.DEADLINE_S` is cancelled and fails
-    the pod, so whoever has to ask somebody falls back to what it knows before that.
+    the pod, so an allocator that makes requests of its own falls back to what it knows before that.
     """
 
     async def preferred(
@@ -46,7 +45,7 @@ class Allocator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A resource as the kubelet is to have it."""
+    """A resource as it is offered to the kubelet."""
 
     resource: str
     device_list: DeviceList

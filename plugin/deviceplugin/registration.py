@@ -1,25 +1,25 @@
 """Keeps resources registered with the kubelet.
 
-What it answers: nothing; while `run` lasts, each resource is served and the kubelet knows of it
-whenever there is a kubelet. The kubelet forgets us in two ways and never comes back by itself: it
-starts anew (its socket is replaced), or its watch of our devices ends. Either way:
+While `run` lasts, each resource is served, and registered whenever there is a kubelet. The kubelet
+loses a registration in two ways and never restores it by itself: it restarts (its socket is
+replaced), or its watch of the devices ends. Either way:
 
     wait for the kubelet's socket ──▶ serve ──▶ register ──▶ the kubelet watches ──▶ registered
       ▲                                            │ refused, no answer, no watch          │
       ├──────────────── pause, growing ◀───────────┘                                       │
       └──────────────── pause ◀── serve no longer ◀── watch ended, or socket replaced ─────┘
 
-A pause ends early when a new socket appears. The kubelet asks us for our options while it answers
-the registration, so we serve first (plugin/v1beta1/server.go, Register).
+A pause ends early when a new socket appears. The kubelet requests the options while it answers the
+registration, so the server is started first (plugin/v1beta1/server.go, Register).
 
-A pause has a part that never ends early, since the kubelet tells watches apart by the resource's
-name alone: where it notices the end of one after the resource was registered anew, it hangs up on
-the new one (plugin/v1beta1/handler.go, runClient; mended after 1.36). An old plugin that ends after
-its successor has registered does that to the successor in any case; it sees its watch end, and
-comes back.
+A pause has a part that never ends early, since the kubelet identifies a watch by the resource's
+name alone: where it detects the end of one after the resource was registered again, it closes the
+new one (plugin/v1beta1/handler.go, runClient; fixed after 1.36). An old plugin that ends after its
+successor has registered does that to the successor in any case; the successor sees its watch end,
+and registers again.
 
-It must never end by itself, spin, or take a kubelet's refusal for final: the refused may be welcome
-to the next kubelet.
+It never ends by itself, never spins, and never takes a kubelet's refusal as final: the next kubelet
+may accept.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ _CHANNEL_OPTIONS = (
 
 
 class RegistrationPhase(Enum):
-    """How a resource stands with the kubelet."""
+    """The state of a resource's registration."""
 
     WAITING = "waiting"
-    """There is no socket of a kubelet."""
+    """There is no kubelet socket."""
     FAILED = "failed"
-    """The registration failed; it will be tried again."""
+    """The registration failed; it will be retried."""
     REGISTERED = "registered"
     """The kubelet watches the devices."""
     LOST = "lost"
@@ -79,9 +79,9 @@ class RegistrationPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RegistrationChange:
-    """A change in how a resource stands; `detail` says why, `delay_s` how long until the next try.
+    """A change of a resource's registration; `delay_s` is the time until the next try.
 
-    A new kubelet may be tried sooner.
+    `detail` says why. A new kubelet may be tried sooner.
     """
 
     resource: str
@@ -95,7 +95,7 @@ class RegistrationTiming:
     """How long things may take, in seconds."""
 
     look_every_s: float = LOOK_EVERY_S
-    """Between two looks at the kubelet's socket."""
+    """Between two checks of the kubelet's socket."""
     register_s: float = 12.0
     """For a registration. The kubelet tries for 10 s to reach us before it answers (plugin/v1beta1/
     client.go, dial)."""
@@ -103,12 +103,12 @@ class RegistrationTiming:
     """From the kubelet's answer to the begin of its watch, which follows at once."""
     first_delay_s: float = 0.1
     cap_delay_s: float = 5.0
-    """Pauses. The cap decides for how long a node offers no GPU once what was wrong is mended."""
+    """Pauses. The cap decides how long a node offers no GPU once a fault is fixed."""
     settle_s: float = 0.05
     """The part of a pause that never ends early: ample for what the kubelet does in a few lines
     when a watch ends."""
     steady_s: float = 10.0
-    """A registration that lasted this long is no part of a row of failures."""
+    """A registration that lasted this long resets the backoff."""
 
 
 _TIMING = RegistrationTiming()
@@ -177,7 +177,7 @@ class Registration:
         while True:
             socket_id = await self._present(server, socket)
             if socket_id != last:
-                # Another kubelet: what went wrong with the one before does not count.
+                # Another kubelet: failures with the one before do not count.
                 backoff.reset()
                 last = socket_id
             try:
@@ -212,7 +212,7 @@ class Registration:
         """Register, and wait for the kubelet's watch.
 
         A kubelet that starts meanwhile may have removed our socket from its folder, and tries for
-        10 s to reach us there: its new socket tells us not to wait for that.
+        10 s to reach us there: a new socket means not to wait for that.
         """
 
         async def enter() -> None:
@@ -224,7 +224,7 @@ class Registration:
             raise RegistrationError(msg)
 
     async def _register(self, server: ResourceServer, path: Path) -> None:
-        """Tell the kubelet. It has asked us for our options when this returns."""
+        """Register. The kubelet has requested the options when this returns."""
         request = pb.RegisterRequest(
             version=_VERSION,
             endpoint=server.path.name,
@@ -261,8 +261,8 @@ class Registration:
                 await began.wait()
         except TimeoutError as error:
             msg = (
-                f"{server.offer.resource}: the kubelet took the registration and asks for no "
-                f"devices, expected ListAndWatch within {self._timing.watch_s:g} s"
+                f"{server.offer.resource}: the kubelet took the registration and does not "
+                f"list devices, expected ListAndWatch within {self._timing.watch_s:g} s"
             )
             raise RegistrationError(msg) from error
 

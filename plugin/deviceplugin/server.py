@@ -1,13 +1,13 @@
 """The gRPC server of one resource on its socket in the kubelet's folder.
 
-What it answers: the kubelet's calls for one resource while `serving` lasts. It can be entered again
-and again, each time with a fresh server: the kubelet never comes back to one that it has left. It
-must never register itself (`plugin.deviceplugin.registration`).
+It answers the kubelet's calls for one resource while `serving` lasts. It can be entered repeatedly,
+each time with a new server: the kubelet never returns to one that it has left. Registration is
+elsewhere (`plugin.deviceplugin.registration`).
 
-Whoever binds a unix socket through gRPC has gRPC remove the file at the end by its path, whoever
-owns the file by then: an old plugin that ends would take the socket of its successor with it
-(tried with grpcio 1.85). So the server binds a name that nobody else knows, and renames it to the
-one that the kubelet is told. That also takes the place of what a plugin that was killed left.
+gRPC removes the file of a unix socket at the end by its path, whatever process owns the file by
+then: an old plugin that ends would remove the socket of its successor (tried with grpcio 1.85). So
+the server binds a private name, and renames it to the one that is registered. That also replaces
+what a killed plugin left.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MAX_PATH_BYTES = 107
 
 
 def endpoint_of(resource: str) -> str:
-    """Name the socket's file as the kubelet is told it.
+    """Name the socket's file as it is registered.
 
     >>> endpoint_of("nvidia.com/mig-1g.10gb")
     'coterie-nvidia.com_mig-1g.10gb.sock'
@@ -64,7 +64,7 @@ class ResourceServer:
     async def serving(self) -> AsyncGenerator[DevicePluginService]:
         """Serve with a fresh server. Raises `RegistrationError` where no socket can be made.
 
-        At the end calls under way are finished first, then the file is removed if it is still this
+        At the end in-flight calls are finished first, then the file is removed if it is still this
         server's own, then the kubelet's watch ends.
         """
         service = DevicePluginService(
@@ -77,7 +77,7 @@ class ResourceServer:
             own = await self._start(server)
             yield service
         finally:
-            # A kubelet that has ceased to watch has hung up: nobody waits for answers.
+            # A kubelet that has stopped watching has closed its calls: no answer is awaited.
             if not service.ended.is_set():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._deadline_s):

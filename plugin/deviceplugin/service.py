@@ -109,8 +109,8 @@ class _Unanswerable(Exception):
 class DevicePluginService:
     """Serves one resource on one gRPC server; of no use for a second one.
 
-    `began` is set when the kubelet (whoever asks first) watches the devices, `ended` when it has
-    stopped to: the kubelet never asks a second time by itself.
+    `began` is set when the kubelet (the first client) watches the devices, `ended` when it has
+    stopped: the kubelet never starts a second watch by itself.
     """
 
     def __init__(
@@ -163,8 +163,8 @@ class DevicePluginService:
     async def idle(self) -> None:
         """Wait until no call of the allocator's is under way, nor likely to follow the last one.
 
-        The kubelet hangs up on a plugin whose watch ends, and fails a pod for which it has asked
-        half of its questions.
+        The kubelet closes the connection to a plugin whose watch ends, and fails a pod for which it
+        has made half of its calls.
         """
         clock = asyncio.get_running_loop().time
         while True:
@@ -321,6 +321,6 @@ def _where(coroutine: object) -> str:
 
 
 def _forget(task: asyncio.Task[object]) -> None:
-    """Take what became of work that nobody waits for any more."""
+    """Consume the result of work that is no longer awaited."""
     if not task.cancelled():
         task.exception()

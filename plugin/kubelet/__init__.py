@@ -1,6 +1,6 @@
-"""What the kubelet says of its pods, their devices and its Topology Manager.
+"""Reads pods, their devices and the Topology Manager's settings from the kubelet.
 
-Reads the kubelet; chooses no device.
+Reads only; chooses no device.
 """
 
 from plugin.kubelet.admission_gate import AdmissionGate

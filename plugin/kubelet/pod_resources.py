@@ -1,15 +1,15 @@
-"""Who really has which devices, asked of the kubelet (PodResources v1, List and Get).
+"""Reads from the kubelet which devices pods hold (PodResources v1, List and Get).
 
-What it answers: the holdings of the pods that are on the node now, or of one of them. The kubelet's
+The result are the holdings of the pods that are on the node now, or of one of them. The kubelet's
 answer is the truth about what was given out, whatever was planned. It names pods by namespace and
 name, leaves init containers out unless they are sidecars, and repeats a device for each of its NUMA
 nodes (Kubernetes 1.36, cm/container_manager.go, containerDevicesFromResourceDeviceInstances); here
-each device stands once.
+each device is listed once.
 
-List has the kubelet count anew what is taken, which it must not while it gives something away
+List makes the kubelet recount what is taken, which must not happen while it allocates
 (`plugin.kubelet.admission_gate`); Get only reads (apis/podresources/server_v1.go, 1.36.3).
 
-It must never wait without end: the kubelet's sync loop may be waiting for us.
+Every wait is bounded: the kubelet's sync loop may be waiting for us.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ class PodDevices:
 class PodResourcesTiming:
     """How long things may take, in seconds.
 
-    The kubelet lets all its clients together ask 100 times a second, and 10 times at once
-    (apis/podresources/constants.go), so that a refused try is worth another one soon.
+    The kubelet serves all its clients together 100 requests a second, in bursts of 10
+    (apis/podresources/constants.go), so a refused request is retried soon.
     """
 
     deadline_s: float = 0.8
     """For everything. Below the deadline of a call of the kubelet's, which may wait for this."""
     first_delay_s: float = 0.02
     cap_delay_s: float = 0.1
-    """Between tries that the kubelet refuses because too many ask."""
+    """Between requests that the kubelet refuses because of its rate limit."""
 
 
 _TIMING = PodResourcesTiming()
@@ -85,10 +85,10 @@ class _Method(Generic[Request, Response]):
 
 
 class PodResources:
-    """Asks at the kubelet's PodResources socket.
+    """Reads from the kubelet's PodResources socket.
 
-    Each question has a connection of its own: that costs half a millisecond, and a kubelet that has
-    come back is known at once.
+    Each request has its own connection: that costs half a millisecond, and a restarted kubelet is
+    reached at once.
     """
 
     def __init__(
@@ -112,12 +112,12 @@ class PodResources:
             pb.ListPodResourcesRequest.SerializeToString,
             pb.ListPodResourcesResponse.FromString,
         )
-        response = await self._ask(method, pb.ListPodResourcesRequest())
+        response = await self._request(method, pb.ListPodResourcesRequest())
         pods = frozenset((pod.namespace, pod.name) for pod in response.pod_resources)
         return PodDevices(pods, _holdings(response.pod_resources))
 
     async def read_pod(self, namespace: str, name: str) -> tuple[HeldDevices, ...]:
-        """What the kubelet counts as one pod's. May be asked at any time.
+        """The devices that the kubelet counts as one pod's. Allowed at any time.
 
         Raises `KubeletError` as `read` does, where there is no such pod, and on a kubelet that does
         not answer this (before 1.34 unless its feature gate KubeletPodResourcesGet is set).
@@ -128,10 +128,10 @@ class PodResources:
             pb.GetPodResourcesResponse.FromString,
         )
         request = pb.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
-        response = await self._ask(method, request)
+        response = await self._request(method, request)
         return _holdings([response.pod_resources])
 
-    async def _ask(self, method: _Method[Request, Response], request: Request) -> Response:
+    async def _request(self, method: _Method[Request, Response], request: Request) -> Response:
         target = f"unix:{self._path}"
         async with grpc.aio.insecure_channel(target, options=_CHANNEL_OPTIONS) as channel:
             call = channel.unary_unary(
@@ -148,7 +148,7 @@ class PodResources:
                 raise KubeletError(msg) from error
 
     async def _answer(self, call: Callable[..., Awaitable[Response]]) -> Response:
-        """Ask until the kubelet does not refuse because too many ask, or the time is up."""
+        """Request until the rate limit allows it, or the time is up."""
         timing = self._timing
         backoff = Backoff(first_s=timing.first_delay_s, cap_s=timing.cap_delay_s, draw=self._draw)
         clock = asyncio.get_running_loop().time

@@ -1,8 +1,8 @@
-"""What the kubelet says at this moment about its pods and their devices.
+"""Reads the kubelet's pods and their devices.
 
-What it answers: one look, the pod list and then PodResources and the checkpoint, within a time that
-a waiting kubelet can bear; or that it could not be had. Also, what pods still have of what they
-had. It must never decide whose turn it is (`plugin.allocation.pod_matching`), nor keep anything.
+A snapshot is the pod list and then PodResources and the checkpoint, read within a time for which a
+kubelet can wait. Also, which of some holdings are still held. No state is kept, and the requesting
+pod is found elsewhere (`plugin.allocation.pod_matching`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["KubeletRead", "KubeletSnapshot", "KubeletView", "PodDevicesSource", "PodSource"]
 
-LOOK_S = 0.7
-"""Longest look. Below the second within which a call of the kubelet's is to be answered."""
+SNAPSHOT_S = 0.7
+"""Deadline of a snapshot: below the second within which a call of the kubelet must be answered."""
 
 
 class PodSource(Protocol):
@@ -52,9 +52,9 @@ class PodDevicesSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KubeletSnapshot:
-    """One look; `number` grows with the time at which looks began.
+    """One read; `number` grows with the time at which reads began.
 
-    `devices` is None where PodResources was not asked or did not answer; `recorded` are what the
+    `devices` is None where PodResources was not read or did not answer; `recorded` are what the
     kubelet's checkpoint says is held, with uids and of init containers too, and None where it
     cannot be read. `error` says what is missing, and why.
     """
@@ -67,7 +67,7 @@ class KubeletSnapshot:
 
     @property
     def has_holdings(self) -> bool:
-        """Whether it tells who has which devices."""
+        """Whether it has the devices of pods."""
         return self.devices is not None or self.recorded is not None
 
 
@@ -90,41 +90,41 @@ class KubeletView:
         gate: AdmissionGate | None = None,
     ) -> None:
         self.gate = gate or AdmissionGate()
-        """Keeps questions for PodResources apart from calls of the kubelet's."""
+        """Keeps PodResources requests apart from the kubelet's calls."""
         self._pods = pods
         self._devices = devices
         self._checkpoint = checkpoint
         self._n_snapshots = 0
 
     async def snapshot(self, *, with_devices: bool | None = None) -> KubeletSnapshot:
-        """Ask for the pods, then for their devices, which are named by namespace and name alone.
+        """Read the pods, then their devices, which are named by namespace and name alone.
 
         In this order a pod that takes another one's name meanwhile is not given its devices. Raises
-        `KubeletError` where there is no pod list: devices tell no plan.
+        `KubeletError` where there is no pod list: without it no plan is known.
 
-        PodResources is asked as `with_devices` says; None: where no call of the kubelet's is near.
+        PodResources is read as `with_devices` says; None: where no call of the kubelet is near.
         """
         self._n_snapshots += 1
         number = self._n_snapshots
-        until_s = asyncio.get_running_loop().time() + LOOK_S
+        until_s = asyncio.get_running_loop().time() + SNAPSHOT_S
         pods = await self._read_pods()
         may_ask = not self.gate.is_busy if with_devices is None else with_devices
         devices, error = await self._read_devices(until_s) if may_ask else (None, "")
         recorded, unread = await asyncio.to_thread(self._read_checkpoint, pods, devices)
-        told = "; ".join(one for one in (error, unread) if one)
-        return KubeletSnapshot(pods, devices, recorded, told, number)
+        errors = "; ".join(one for one in (error, unread) if one)
+        return KubeletSnapshot(pods, devices, recorded, errors, number)
 
     async def still_held(self, holdings: Iterable[HeldDevices]) -> tuple[HeldDevices, ...]:
-        """What of these the kubelet counts as their pods' at this moment, ids and all.
+        """Which of these devices the kubelet still counts as their pods'.
 
-        May be asked while the kubelet waits for us. Nothing is still held by a pod that the kubelet
-        does not tell of: it has gone, or the kubelet cannot be asked for one pod, or not in time.
+        Allowed while the kubelet waits for us. A pod without an answer holds nothing any more: it
+        is gone, or the kubelet cannot answer for one pod, or not in time.
         """
         wanted = tuple(holdings)
         pods = dict.fromkeys((one.namespace, one.name) for one in wanted)
         had: list[HeldDevices] = []
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_S):
+            async with asyncio.timeout(SNAPSHOT_S):
                 for namespace, name in pods:
                     with contextlib.suppress(KubeletError):
                         had += await self._devices.read_pod(namespace, name)
@@ -137,27 +137,27 @@ class KubeletView:
 
     async def _read_pods(self) -> tuple[NodePod, ...]:
         try:
-            return read_node_pods(await self._pods.pods(timeout_s=LOOK_S))
+            return read_node_pods(await self._pods.pods(timeout_s=SNAPSHOT_S))
         except KubeError as error:
             msg = f"the kubelet's pods cannot be read: {error}"
             raise KubeletError(msg) from error
 
     async def _read_devices(self, until_s: float) -> tuple[PodDevices | None, str]:
         try:
-            with self.gate.question():
+            with self.gate.request():
                 async with asyncio.timeout_at(until_s):
                     return await self._devices.read(), ""
         except TimeoutError:
-            return None, f"PodResources: no answer within the {LOOK_S:g} s of a look"
+            return None, f"PodResources: no answer within the {SNAPSHOT_S:g} s of a snapshot"
         except KubeletError as error:
             return None, str(error)
 
     def _read_checkpoint(
         self, pods: tuple[NodePod, ...], devices: PodDevices | None
     ) -> tuple[tuple[HeldDevices, ...] | None, str]:
-        """What the file tells of pods that are there.
+        """The file's entries of pods that are there.
 
-        It may be behind, and tell of pods that are gone or rejected: of those that have ended, and
+        It may be behind, and have pods that are gone or rejected: of those that have ended, and
         that PodResources no longer lists, nothing is taken.
         """
         living = [

@@ -1,13 +1,13 @@
 """What a run of NCCL's all_reduce_perf says about the GPUs that it ran on.
 
-What it answers: the bus bandwidth of the largest message in the output of nccl-tests, and NCCL's
-version where it is told. It never runs anything (`plugin.measure.pairs`).
+It reads the bus bandwidth of the largest message in the output of nccl-tests, and NCCL's version
+where that is printed. It never runs anything (`plugin.measure.pairs`).
 
 The table of nccl-tests has one row for each message size under a header that names the columns:
 `size count type redop root time algbw busbw #wrong`, the last four twice, out of place and in place
 (nccl-tests, src/common.cu; before 2.11 there is no `root`, and `error` stands for `#wrong`). Only
-the header tells which column is which. The figure taken is the out-of-place one, in GB/s (1e9), of
-the largest size. NCCL tells its version as `NCCL version 2.21.5+cuda12.4` (NCCL_DEBUG=VERSION).
+the header identifies the columns. The figure taken is the out-of-place one, in GB/s (1e9), of
+the largest size. NCCL prints its version as `NCCL version 2.21.5+cuda12.4` (NCCL_DEBUG=VERSION).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VERSION = re.compile(r"NCCL version ([0-9][0-9A-Za-z.+-]*)")
 
 @dataclass(frozen=True, slots=True)
 class BusBandwidth:
-    """One figure; `nccl_version` is None where the run did not tell it."""
+    """One figure; `nccl_version` is None where the run did not print it."""
 
     message_bytes: int
     gbytes_per_s: float
@@ -64,7 +64,7 @@ def read_all_reduce(text: str) -> BusBandwidth:
 
 
 def _row(cells: dict[str, str], line: str) -> tuple[int, float]:
-    # Read from the right, the names that stand twice keep their first column: out of place.
+    # Read from the right, the names that occur twice keep their first column: out of place.
     wrong = cells.get("#wrong", "0")
     if wrong not in {"0", "N/A"}:
         msg = f"benchmark's row {quote(line.strip())}: {wrong} wrong results, expected none"
@@ -77,7 +77,7 @@ def _row(cells: dict[str, str], line: str) -> tuple[int, float]:
 
 
 def last_line(text: str) -> str:
-    """The last line that says anything, cut to a length that a message can bear."""
+    """The last line that is not empty."""
     lines = text.split("\n")
     said = [line.strip() for line in lines if line.strip()]
     return said[-1] if said else ""

@@ -1,12 +1,12 @@
 """Measured bandwidths of this machine's pairs of GPUs, by a benchmark that its owner gives.
 
-What it answers: the `Measurement` that comes of running the benchmark once for each pair (or set),
-alone on the machine, with these GPUs visible to it and no others. It never says which benchmark,
-nor publishes anything: the agent reads the file that the command line writes.
+It makes a `Measurement` by running the benchmark once for each pair (or set), alone on the machine,
+with only these GPUs visible to it. It publishes nothing: the agent reads the file that the command
+line writes.
 
 The benchmark's words may hold `{n}` (how many GPUs) and `{bytes}` (the message size). It sees its
 GPUs by CUDA_VISIBLE_DEVICES (their uuids: CUDA C++ Programming Guide, environment variables) and
-NCCL_DEBUG=VERSION, so that NCCL tells its version.
+NCCL_DEBUG=VERSION, so that NCCL prints its version.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Benchmark:
         except (ValueError, KeyError, IndexError) as error:
             msg = (
                 f"benchmark command {quote(self.command)}: {error}, "
-                "expected words in which only {n} and {bytes} stand in braces"
+                "expected words in which only {n} and {bytes} are in braces"
             )
             raise MeasurementError(msg) from error
         if not words:
@@ -73,7 +73,7 @@ def measure(
     date: str,
     advance: Callable[[tuple[int, ...], float], None],
 ) -> Measurement:
-    """Run the benchmark on each set, one after another; `advance` hears of each figure.
+    """Run the benchmark on each set, one after another; `advance` is called with each figure.
 
     Raises `MeasurementError` where a run fails, takes too long or yields no figure: a partial
     measurement would rank what was measured against what was not.

@@ -1,8 +1,7 @@
 """Another program, run to its end without a shell between.
 
-What it answers: what the program printed; or, as the rest of a sentence that began with what was
-asked of it, why that is nothing to go by: it cannot be started, does not end, or ends with another
-status than 0. It must never know what a program is for.
+The result is what the program printed. The error continues a sentence that names the program's
+task: it cannot be started, does not end, or ends with another status than 0.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["run_program"]
 
-MAX_SAID = 300
-"""Characters of a program's own words that a message repeats: the end of the last line that it
-said, on standard error if there is any. There stands what it began with."""
+MAX_OUTPUT = 300
+"""Characters of a program's output that a message repeats: the end of its last line, on standard
+error if there is any."""
 
 
 def run_program(
@@ -49,6 +48,6 @@ def run_program(
         raise ProgramError(msg) from error
     except subprocess.CalledProcessError as error:
         said = (error.stderr.strip() or error.stdout.strip()).rpartition("\n")[2]
-        msg = f"ended with {error.returncode}, expected 0: {said[-MAX_SAID:]!r}"
+        msg = f"ended with {error.returncode}, expected 0: {said[-MAX_OUTPUT:]!r}"
         raise ProgramError(msg) from error
     return done.stdout + done.stderr

@@ -1,6 +1,6 @@
 """Log lines, metrics and the health endpoint of the agent.
 
-Only observes: nothing depends on what is recorded here.
+Only observes: no part of the agent depends on what is recorded here.
 """
 
 from plugin.observe.endpoint import StatusEndpoint, serving

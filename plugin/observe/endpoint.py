@@ -1,8 +1,8 @@
 """The HTTP endpoint of the agent: `/metrics`, `/livez` and `/readyz`.
 
-What it answers: whether the agent's loop still turns, whether it does what it is there for, and its
-metrics. It runs in threads of its own, so that it can tell of a loop that hangs; a framework would
-cost more memory than the rest of the agent's shells. It decides nothing.
+It serves liveness (the agent's event loop runs), readiness and metrics. It runs in its own threads,
+so that it can report an event loop that hangs; a framework would cost more memory than the rest of
+the agent's shells. It decides nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _METRICS = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 
 @dataclass(frozen=True, slots=True)
 class StatusEndpoint:
-    """What is served. `live` and `ready` say what is wrong, in words; empty: nothing."""
+    """What is served. `live` and `ready` return what is wrong; empty: nothing."""
 
     registry: CollectorRegistry
     live: Callable[[], str]

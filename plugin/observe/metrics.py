@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Metrics"]
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Around the goals of 10 ms, and of 30 ms where the kubelet is asked, up to the deadline of 1 s."""
+"""Around the goals of 10 ms, and of 30 ms where the kubelet is read, up to the deadline of 1 s."""
 
 
 class Metrics:
@@ -161,58 +161,58 @@ class Metrics:
         self._registrations.labels(resource)
 
     def answered(self, call: DevicePluginCall) -> None:
-        """Take note of a call of the kubelet's."""
+        """Count a call of the kubelet."""
         verb = call.verb.value
         self._call_seconds.labels(call.resource, verb).observe(call.duration_s)
         self._calls.labels(call.resource, verb, call.outcome.value).inc()
 
     def identified(self, how: str, duration_s: float) -> None:
-        """Take note of how it was found out who asks, and how long that took."""
+        """Count how a requester was found, and how long that took."""
         self._identity_seconds.labels(how).observe(duration_s)
 
     def chosen(self, why: str) -> None:
-        """Take note of why these devices were answered."""
+        """Count a preferred allocation by its reason."""
         self._choices.labels(why).inc()
 
     def devices(self, resource: str, *, n_healthy: int, n_unhealthy: int) -> None:
-        """Take note of how many devices are listed."""
+        """Set the number of listed devices."""
         self._add_resource(resource)
         self._devices.labels(resource, "healthy").set(n_healthy)
         self._devices.labels(resource, "unhealthy").set(n_unhealthy)
 
     def registration_changed(self, change: RegistrationChange) -> None:
-        """Take note of how a resource stands with the kubelet."""
+        """Record a change of a registration."""
         is_registered = change.phase is RegistrationPhase.REGISTERED
         self._registered.labels(change.resource).set(is_registered)
         if is_registered:
             self._registrations.labels(change.resource).inc()
 
     def written(self) -> None:
-        """Take note of a write of the Node."""
+        """Count a write of the Node."""
         self._writes.inc()
 
     def write_failed(self, fault: WriteFailure) -> None:
-        """Take note of a request to the API server that failed."""
+        """Count a failed request to the API server."""
         self._failed_writes.labels(fault.reason.value).inc()
 
     def unpublished(self) -> None:
-        """Take note of a report that no Node could carry."""
+        """Count a report that no annotation can hold."""
         self._failed_writes.labels("report").inc()
 
     def gpu_event(self, event: GpuEvent, *, counts: bool) -> None:
-        """Take note of an event of a GPU; numbers of faults are in the log only."""
+        """Count an event of a GPU; the numbers of faults are in the log alone."""
         self._events.labels(event.kind.value, str(counts).lower()).inc()
 
     def reader_failed(self, what: str) -> None:
-        """Take note of a question to the machine that failed."""
+        """Count a failed read of the machine."""
         self._reader_failures.labels(what).inc()
 
     def kubelet_failed(self, what: str) -> None:
-        """Take note of a question to the kubelet that failed."""
+        """Count a failed request to the kubelet."""
         self._kubelet_failures.labels(what).inc()
 
     def differences(self, counts: Mapping[str, int]) -> None:
-        """Take note of how many containers have other devices than planned, by kind."""
+        """Set how many containers have other devices than planned, by kind."""
         for kind, count in counts.items():
             self._differences.labels(kind).set(count)
 

@@ -1,4 +1,4 @@
-"""The pods of this node as values: their containers, plans, and who holds which devices.
+"""The pods of this node as values: their containers, plans, and held devices.
 
 Knows no kubelet connection and chooses no device.
 """

@@ -1,9 +1,8 @@
-"""Which container of a pod waits for devices, and what the pod has so far.
+"""Which container of a pod is pending, and what the pod holds so far.
 
-What it answers: for one pod, from what is known of its devices, whose turn it is among its
-containers (`next_pending`), and which devices planned for pods that still wait are not for others
-(`reserved_ids`). It must never decide which pod is being admitted
-(`plugin.allocation.pod_matching`).
+For one pod, from what is known of its devices: the next pending container (`next_pending`), and the
+devices that are reserved by the plans of pending pods (`reserved_ids`). Which pod is being admitted
+is decided elsewhere (`plugin.allocation.pod_matching`).
 
 The kubelet serves a pod's containers in order, init containers first, and of one container the
 resources in random order (topologymanager/scope_container.go, `Admit`; devicemanager/manager.go,
@@ -54,7 +53,7 @@ class PendingContainer:
 def next_pending(
     pod: NodePod, held: PodHoldings, resources: Collection[str]
 ) -> PendingContainer | None:
-    """Whose turn it is among a pod's containers; None where all have what they ask for.
+    """The next pending container of a pod; None where all have what they request.
 
     `resources` are those that this plugin serves.
     """

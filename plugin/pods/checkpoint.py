@@ -2,13 +2,13 @@
 
 What it answers: the entries of the file `kubelet_internal_checkpoint` in the kubelet's folder of
 device plugins (pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go, 1.36.3), which the kubelet
-replaces at each allocation. It tells what PodResources does not: the devices of plain init
+replaces at each allocation. It has what PodResources lacks: the devices of plain init
 containers, and the uid of the pod. It must never touch the file itself.
 
 The record may be behind: entries of pods that are gone stay until the next allocation makes the
 kubelet look (manager.go, `UpdateAllocatedDevices`). Its checksum is not verified: it is a hash over
-how Go prints the structures in the kubelet's memory (pkg/util/hash, `DeepHashObject`), which
-nobody else can print. So only the form is checked here, and anything else raises `CheckpointError`.
+how Go prints the structures in the kubelet's memory (pkg/util/hash, `DeepHashObject`), which no
+other program can print. Only the form is checked here; anything else raises `CheckpointError`.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class CheckpointEntry:
 def read_checkpoint(body: bytes) -> tuple[CheckpointEntry, ...]:
     """Read the file's content, in its order. Raises `CheckpointError`.
 
-    The devices stand by NUMA node, -1 for those without one; a device that is near several nodes
-    stands under each.
+    Devices are listed by NUMA node, -1 for those without one; a device that is near several nodes
+    is listed under each.
 
     >>> read_checkpoint(
     ...     b'{"Data":{"PodDeviceEntries":[{"PodUID":"u1","ContainerName":"main",'
@@ -64,9 +64,9 @@ def read_checkpoint(body: bytes) -> tuple[CheckpointEntry, ...]:
 def as_holdings(
     entries: Iterable[CheckpointEntry], pods: Iterable[NodePod]
 ) -> tuple[HeldDevices, ...]:
-    """Name the pods of the entries, which tell uids alone.
+    """Name the pods of the entries, which have uids alone.
 
-    Entries of pods that the kubelet no longer has are left out: nobody holds those devices.
+    Entries of pods that the kubelet no longer has are left out: no pod holds those devices.
     """
     known = {pod.uid: pod for pod in pods}
     return tuple(

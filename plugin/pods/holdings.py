@@ -1,20 +1,20 @@
-"""Who really has which devices, and what of that the plans on pods do not tell.
+"""Which devices pods really hold, and how that differs from their plans.
 
-What it answers: the value `HeldDevices`; the report that goes to the node's annotation
-(`device_report`); and what people should hear of (`mismatches`). It must never say in the report
-what a plan says already: the normal life of a pod changes nothing there, and costs no write.
+It provides the value `HeldDevices`, the report for the node's annotation (`device_report`), and the
+differences that are logged (`mismatches`). The report never repeats what a plan says: the normal
+life of a pod changes nothing there, and costs no write.
 
-A hold is told where its pod has no plan for the container, or where the devices are others. A plain
+A hold is reported where its pod has no plan for the container, or where the devices differ. A plain
 init container is the exception: the kubelet serves it from what earlier ones left, in random order
 (devicemanager/manager.go, `devicesToAllocate`, 1.36.3), and what it has stays with its pod anyway;
 so its hold is as planned as long as it lies within its pod's plan (design of Coterie, section 3).
 
 PodResources lists no plain init containers, and names pods by namespace and name alone: uids come
 from the kubelet's pod list, or with the holdings from its checkpoint. A holding of no listed pod is
-left out: its pod has just come or gone, and the next look will tell.
+left out: its pod has just come or gone, and the next read has it.
 
-That a container runs without the devices it asks for is in the report too, where the caller says
-that it lasts: the agent may write nothing on pods, so that the extender has to tell the user.
+That a container runs without the devices it requests is in the report too, where the caller says
+that it lasts: the agent may not write pods, so the extender informs the user.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _RUNNING = "Running"
 _MAX_MISSING = 100
 """Containers without devices in a report: some 60 KB of it (names of Kubernetes' full length). A
 hold takes a device, so that their number is bounded; that of these is not, and a report that no
-annotation can hold would not tell of bad devices either. Log and metric tell of all."""
+annotation can hold would not name unhealthy devices either. Log and metric have all."""
 _HAZARD = (
     "it started before the kubelet knew that resource; delete the pod, and its controller makes a "
     "new one"
@@ -62,7 +62,7 @@ _HAZARD = (
 class HeldDevices:
     """The devices that one container has of one resource.
 
-    `uid` is None where the source does not tell it (PodResources names pods by namespace and name).
+    `uid` is None where the source lacks it (PodResources names pods by namespace and name).
     `ids` are sorted.
     """
 
@@ -130,8 +130,8 @@ class MismatchKind(Enum):
     BAD_PLAN = "bad-plan"
     """A pod's plan cannot be used."""
     NO_DEVICES = "no-devices"
-    """A container runs without the devices it asks for: the kubelet drops a resource that nobody
-    registered, and starts the pod as if it had not asked."""
+    """A container runs without the devices it requests: the kubelet drops a resource that is not
+    registered, and starts the pod as if it had not requested it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class PlanMismatch:
             MismatchKind.OTHER_DEVICES: f"has {held}, planned were {planned}",
             MismatchKind.NO_PLAN: f"has {held} without a plan",
             MismatchKind.BAD_PLAN: f"carries a plan that cannot be used: {self.detail}",
-            MismatchKind.NO_DEVICES: f"runs without the {self.resource} it asks for: {_HAZARD}",
+            MismatchKind.NO_DEVICES: f"runs without the {self.resource} it requests: {_HAZARD}",
         }
         return f"{where} {what[self.kind]}"
 
@@ -169,9 +169,9 @@ def device_report(
     policy: TopologyManagerPolicy | None,
     scope: TopologyManagerScope | None,
 ) -> DevicesReport:
-    """What the plans cannot tell, without a generation. `unhealthy` gives reasons by device id.
+    """What is not in the plans, without a generation. `unhealthy` gives reasons by device id.
 
-    Of the mismatches that last those of pods without devices are told, the first so many.
+    Of the lasting mismatches those of pods without devices are included, up to a limit.
     Equal facts give equal reports, in whatever order they came.
     """
     holds = (
@@ -196,7 +196,7 @@ def device_report(
 
 
 def mismatches(occupancy: Occupancy) -> tuple[PlanMismatch, ...]:
-    """What people should hear of, in a stable order."""
+    """The differences between plans and holdings, in a stable order."""
     node = occupancy.node
     found = [
         PlanMismatch(MismatchKind.BAD_PLAN, pod, detail=problem)
@@ -227,7 +227,7 @@ def _missing(lasting: Iterable[PlanMismatch]) -> tuple[MissingDevices, ...]:
 
 
 def _deviceless(occupancy: Occupancy) -> Iterator[PlanMismatch]:
-    """Containers that run without what they ask for; those that init containers are not told of."""
+    """Containers that run without what they request; init containers are not considered."""
     book = HoldingsByPod(occupancy.holdings)
     for pod in _living(occupancy):
         if pod.phase != _RUNNING or pod.is_deleting:

@@ -1,9 +1,9 @@
 """Writes the annotations of our own Node: its topology, and the report on its devices.
 
-What it answers: nothing; `publish` says what the Node is to carry, and `run` sees to it. A write of
-a Node rewrites the whole object, goes to every watcher and wakes every pod that an extender ever
-rejected, so nothing is written that is there already, changes that come close together are one
-write, and an idle node makes no request at all.
+`publish` sets what the Node is to carry, and `run` writes it. A write of a Node rewrites the whole
+object, goes to every watcher and requeues every pod that an extender ever rejected. So nothing is
+written that is there already, changes that come close together are one write, and an idle node
+makes no request at all.
 
     nothing known ──PATCH of nothing, whose answer shows the Node──▶ known
     known, and what is wanted differs ──PATCH of what differs──▶ known, from its answer
@@ -11,10 +11,10 @@ write, and an idle node makes no request at all.
 So no right to read Nodes is needed. The generation of the report is the publisher's own: one more
 than the greatest it has seen or written, and only where something else in the report changes.
 
-A Node that is not there yet is waited for, as are the rights to write it. Nobody watches the Node:
+A Node that is not there yet is waited for, as are the rights to write it. The Node is not watched:
 what others do to our annotations stays until `refetch` (call it where the Node may be a new one,
-after the kubelet came back), or until we have something new to write. The admission policies in
-deploy/ keep others from it.
+after a kubelet restart), or until there is something new to write. The admission policies in
+deploy/ prevent such writes.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class WriteTiming:
 
     coalesce_s: float = 1.0
     """From a change until it is written: what comes meanwhile is written with it. Events of a
-    machine come in bursts, and nobody waits for these within the second."""
+    machine come in bursts, and no decision waits for these within the second."""
     urgent_s: float = 0.1
-    """The same for what the next plan stands on: a device that turns bad or well again, one that a
-    container has and no plan says so, and the first write. A GPU that falls off the bus raises
+    """The same for what the next plan depends on: a device whose health changes, one that a
+    container holds without a plan, and the first write. A GPU that falls off the bus raises
     several events."""
     first_delay_s: float = 1.0
     cap_delay_s: float = 60.0
@@ -77,10 +77,10 @@ class WriteTiming:
     that comes back, a minute spreads them out."""
     refused_first_s: float = 10.0
     refused_cap_s: float = 300.0
-    """The same where somebody has to change something first (rights, a policy, a quota). The first
+    """The same where a person has to change something first (rights, a policy, a quota). The first
     is short: at installation rights may come a moment after the pods."""
     max_retry_after_s: float = 300.0
-    """Of what a server asks us to wait, no more than this is believed."""
+    """Longest Retry-After that is respected."""
 
 
 class WriteFailureReason(Enum):
@@ -89,9 +89,9 @@ class WriteFailureReason(Enum):
     ABSENT = "absent"
     """The Node is not there: the kubelet creates it when it registers."""
     REFUSED = "refused"
-    """Somebody has to change something: rights, a policy, a size."""
+    """A person has to change something: rights, a policy, a size."""
     TRANSIENT = "transient"
-    """A later try may work."""
+    """A retry may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class Publisher:
     def publish(
         self, topology: str | None, devices: DevicesReport | None, *, keeps_holds: bool = False
     ) -> None:
-        """Have the Node carry these, soon; None: not to carry the annotation at all.
+        """Write these to the Node, soon; None: remove the annotation.
 
         The report's own generation does not matter; with `keeps_holds` nor does what it says of
         containers (`holds`, `missing`) where the Node carries a report already: that stays. Raises
@@ -193,7 +193,7 @@ class Publisher:
         self._changed.set()
 
     def refetch(self) -> None:
-        """Ask the API server what the Node carries, and write what it lacks."""
+        """Fetch what the Node carries, and write what differs."""
         self._shown = None
         if self._wanted is not None:
             self._changed.set()
@@ -247,7 +247,7 @@ class Publisher:
             self._generation = max(self._generation, report.generation)
 
     def _due(self) -> dict[str, str | None] | None:
-        """What has to be written; None where that is not known."""
+        """What has to be written; None where that is unknown."""
         if self._wanted is None or self._shown is None:
             return None
         due: dict[str, str | None] = {}
@@ -287,7 +287,7 @@ def _failure_reason(error: KubeError) -> WriteFailureReason:
 
 
 def _report(annotations: Mapping[str, str]) -> DevicesReport | None:
-    """The report that is there; None also for what is none: it is to be replaced."""
+    """The report that is there; None also for an invalid one, which is replaced."""
     text = annotations.get(names.DEVICES)
     if text is None:
         return None
@@ -298,7 +298,7 @@ def _report(annotations: Mapping[str, str]) -> DevicesReport | None:
 
 
 def _cannot_wait(wanted: _Wanted, before: _Wanted) -> bool:
-    """Whether a plan that is made now would go astray. What is held no more can wait."""
+    """Whether a plan made now would be wrong. Devices that are free again can wait."""
     has_new_holds = not _held(wanted) <= _held(before)
     return has_new_holds or _unhealthy(wanted) != _unhealthy(before)
 

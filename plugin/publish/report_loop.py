@@ -1,12 +1,12 @@
-"""Keeps the Node's annotations true: looks at what the kubelet gave, and has the rest published.
+"""Keeps the Node's annotations current: reads the kubelet, and publishes topology and report.
 
-What it answers: nothing; `run` looks soon after each Allocate and each change of the machine, a
-second time when the kubelet has had time to settle, and now and then without any reason, and hands
-topology and report on. What is in the report `plugin.pods.holdings` decides; whether it is
-written, `plugin.publish.node_annotator`. What differs from the plans is told once, when it begins.
+`run` reads soon after each Allocate and each change of the machine, a second time when the kubelet
+has settled, and periodically. The content of the report is decided in `plugin.pods.holdings`,
+whether it is written in `plugin.publish.node_annotator`. A mismatch with a plan is emitted once,
+when it begins.
 
-Where the kubelet cannot be looked at, or does not tell who has which devices, what is published of
-containers (holds, and who runs without) stays, and the rest is published all the same: a bad GPU
+Where the kubelet cannot be read, or holdings are unknown, what is published of containers (holds,
+and those that run without devices) stays, and the rest is published all the same: an unhealthy GPU
 must not wait for it.
 """
 
@@ -42,19 +42,19 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ReportTiming:
-    """When to look, in seconds."""
+    """When to read the kubelet, in seconds."""
 
     soon_s: float = 0.3
-    """After an Allocate: the containers of a pod are served within this, and are one look then."""
+    """After an Allocate: the containers of a pod are served within this, so one read has them."""
     settled_s: float = 3.0
-    """The second look: by then the kubelet has rejected what it rejects, and told its status."""
+    """The second read: by then the kubelet has rejected what it rejects, and reported status."""
     idle_s: float = 30.0
-    """Between looks for no reason: pods that end are no event here, and a hold without a plan that
-    is gone gives its devices back to the extender when the report says so."""
+    """Between periodic reads: the end of a pod is no event here, and the devices of a hold without
+    a plan are free for the extender only when the report says so."""
     patience_s: float = 5.0
-    """For the kubelet to give nothing away; then PodResources is left out of the look."""
+    """For the kubelet to allocate nothing; then PodResources is left out of the read."""
     retry_s: float = 5.0
-    """After a look that failed."""
+    """After a read that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class ReportSink(Protocol):
     """Where reports go."""
 
     def __call__(self, report: DevicesReport, *, keeps_holds: bool) -> None:
-        """Have this published; with `keeps_holds` what is published of containers stays.
+        """Publish this; with `keeps_holds` what is published of containers stays.
 
         Raises `TopologyError` for a report that cannot be.
         """
@@ -111,11 +111,11 @@ class ReportLoop:
         self._bare: set[tuple[str, ...]] = set()
 
     def trigger(self) -> None:
-        """Something happened."""
+        """Read and report soon: something has changed."""
         self._wanted.set()
 
     async def refresh(self) -> bool:
-        """Look now, without waiting for quiet, and note what is seen; False: not all of it was."""
+        """Read now, without waiting for quiet, and record it; False: it is incomplete."""
         since = self._state.grants
         try:
             snapshot = await self._kubelet.snapshot()
@@ -128,7 +128,7 @@ class ReportLoop:
         return not snapshot.error
 
     async def run(self) -> None:
-        """Look and report until cancelled; the first time at once."""
+        """Read and report until cancelled; the first time at once."""
         pace = self._pace
         delays_s = [pace.settled_s]
         while True:
@@ -178,7 +178,7 @@ class ReportLoop:
         self._emit(PlanMismatches(new, {kind.value: counts[kind.value] for kind in MismatchKind}))
 
     def _living(self) -> tuple[NodePod, ...]:
-        """The pods that PodResources lists, where that tells who lives.
+        """The pods that PodResources lists, where it lists active pods only.
 
         The phases of the kubelet's list are the API server's, so that a pod which has just ended
         looks as if it ran without its devices.
@@ -189,7 +189,7 @@ class ReportLoop:
         return tuple(pod for pod in pods if (pod.namespace, pod.name) in active)
 
     def _lasting(self, found: tuple[PlanMismatch, ...]) -> list[PlanMismatch]:
-        """Where nobody knows who lives, of pods without devices those that were so before.
+        """Where active pods are unknown, of pods without devices those that were so before.
 
         A pod that really runs without them does so for as long as it lives.
         """

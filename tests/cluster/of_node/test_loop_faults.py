@@ -164,7 +164,7 @@ def test_a_pod_that_runs_without_its_gpus_is_told_of(stage, node_tools, pods):
         stage.until(lambda: agent.events("difference") != [])
         (event,) = agent.events("difference")
         assert (event["kind"], event["pod"]) == ("no-devices", "default/without")
-        assert "runs without the nvidia.com/gpu it asks for" in event["detail"]
+        assert "runs without the nvidia.com/gpu it requests" in event["detail"]
         stage.until(lambda: "GpusMissing" in stage.plane.kubectl("describe", "pod", "without"))
         (told,) = events(stage, "without", "GpusMissing")
         assert (told["type"], told["source"]["component"]) == ("Warning", EXTENDER)

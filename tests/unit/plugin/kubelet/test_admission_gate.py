@@ -39,7 +39,7 @@ def test_a_call_waits_for_the_question_that_is_under_way():
             async with gate.call():
                 happened.append("called")
 
-        with gate.question():
+        with gate.request():
             task = asyncio.create_task(call())
             await asyncio.sleep(0.1)
             happened.append("told")
@@ -56,7 +56,7 @@ def test_a_question_without_end_holds_up_no_call_for_long():
         gate = AdmissionGate()
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
-        with gate.question():
+        with gate.request():
             async with gate.call():
                 assert loop.time() - begun_s == pytest.approx(0.3)
 

@@ -14,7 +14,7 @@ from plugin.deviceplugin.service import DEADLINE_S
 from plugin.errors import KubeletError
 from plugin.kubelet import KubeletSnapshot, KubeletView
 from plugin.kubelet.pod_resources import PodDevices
-from plugin.kubelet.view import LOOK_S
+from plugin.kubelet.view import SNAPSHOT_S
 from tests.unit.plugin.node_values import GPU, holding, node_pod
 
 POD = node_pod("a")
@@ -72,7 +72,7 @@ def snapshot(pods, devices):
     async def go():
         kubelet = Kubelet(pods, devices)
         found = await KubeletView(kubelet, kubelet, NOWHERE).snapshot()
-        assert kubelet.timeout_s == LOOK_S
+        assert kubelet.timeout_s == SNAPSHOT_S
         assert kubelet.asked == ["pods", "devices"]
         return found
 
@@ -82,16 +82,16 @@ def snapshot(pods, devices):
 def test_devices_are_asked_for_after_the_pods():
     """They name pods by name alone: a newer pod of that name must not get an older one's."""
     assert snapshot(PODS, DEVICES) == KubeletSnapshot((POD,), DEVICES, (), number=1)
-    assert LOOK_S < DEADLINE_S
+    assert SNAPSHOT_S < DEADLINE_S
 
 
 def test_devices_that_do_not_come_in_time_cost_the_pods_nothing(monkeypatch):
     """The kubelet waits for us meanwhile."""
-    monkeypatch.setattr("plugin.kubelet.view.LOOK_S", 0.05)
+    monkeypatch.setattr("plugin.kubelet.view.SNAPSHOT_S", 0.05)
     kubelet = Kubelet(PODS, None)
     found = asyncio.run(KubeletView(kubelet, kubelet, NOWHERE).snapshot())
     assert found == KubeletSnapshot(
-        (POD,), None, (), "PodResources: no answer within the 0.05 s of a look", 1
+        (POD,), None, (), "PodResources: no answer within the 0.05 s of a snapshot", 1
     )
 
 
@@ -242,5 +242,5 @@ def test_who_cannot_be_asked_for_holds_nothing():
 
 def test_a_kubelet_that_does_not_tell_in_time_is_not_waited_for(monkeypatch):
     """It waits for us meanwhile."""
-    monkeypatch.setattr("plugin.kubelet.view.LOOK_S", 0.05)
+    monkeypatch.setattr("plugin.kubelet.view.SNAPSHOT_S", 0.05)
     assert still_held({"default/a": None}, holding(POD, "main", "x")) == ((), ["default/a"])

@@ -227,7 +227,7 @@ def test_what_people_should_hear_of():
         "pod default/planned container main has a, c, planned were b, a",
     ]
     assert str(found[-1]).startswith(
-        "pod default/bare container main runs without the nvidia.com/gpu it asks for: it started "
+        "pod default/bare container main runs without the nvidia.com/gpu it requests: it started "
     )
 
 
