@@ -464,7 +464,7 @@ def test_a_kubelet_that_starts_while_we_register_is_not_waited_for(root):
     assert failed[0] == f"{GPU}: {REPLACED}, expected it to stay"
 
 
-def test_a_kubelet_that_takes_us_and_asks_for_nothing_is_tried_again(root, monkeypatch):
+def test_a_kubelet_that_registers_and_never_lists_is_tried_again(root, monkeypatch):
     """Registered means that the devices are watched; nothing else makes them allocatable."""
     kubelet = FakeKubelet(root)
     timing = RegistrationTiming(look_every_s=0.01, first_delay_s=0.02, watch_s=0.1, settle_s=0.01)
@@ -480,7 +480,7 @@ def test_a_kubelet_that_takes_us_and_asks_for_nothing_is_tried_again(root, monke
                 await plugin.until(RegistrationPhase.FAILED, 2)
         assert RegistrationPhase.REGISTERED not in plugin.phases
         assert plugin.standing[GPU].detail == (
-            f"{GPU}: the kubelet took the registration and asks for no devices, "
+            f"{GPU}: the kubelet took the registration and does not list devices, "
             "expected ListAndWatch within 0.1 s"
         )
 
