@@ -1,12 +1,13 @@
 """The exceptions of kube, and what an API server's refusal means.
 
-What it answers: why a request was not answered as asked. Nobody else sees the client's own errors,
-nor HTTP: a refusal is its status, the API's reason and a detail cut to `MAX_DETAIL` characters. "Is
-absent" is a value where a reader may ask for something that is not there (`kube.client.server`).
+What it answers: why a request failed. The client's own errors and HTTP stay inside `kube`: a
+refusal is its status, the API's reason and a detail cut to `MAX_DETAIL` characters. An absent
+object is a value, not an error, where a reader may request one that does not exist
+(`kube.client.server`).
 
     KubeError                status, reason, detail, retry_after_s, fields
     ├── Unreachable          status 0: nothing was sent (refused, no route, no TLS, no credentials)
-    ├── Unanswered           status 0: it was sent, and whether it was done nobody knows
+    ├── Unanswered           status 0: it was sent, and whether it was done is unknown
     ├── Malformed            status 0: answered, but not with what the API promises
     ├── NotFound             404
     ├── Conflict             409: a precondition failed, or it is there already
@@ -50,11 +51,11 @@ _TRANSIENT = frozenset({0, 408, 429, 500, 502, 503, 504})
 
 
 class KubeError(Exception):
-    """The API server did not do what was asked; `str()` says so in one line.
+    """The API server did not do what was requested; `str()` says so in one line.
 
     `status` is HTTP's (0 without an answer), `reason` the API's word for it (`Conflict`,
-    `AlreadyExists`, ...), `retry_after_s` what the server asked us to wait, `fields` those of our
-    object that it found fault with.
+    `AlreadyExists`, ...), `retry_after_s` the delay that the server requested, `fields` those of
+    our object that it rejected.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ _KINDS: Mapping[int, type[KubeError]] = {404: NotFound, 409: Conflict, 410: Gone
 
 
 def error_of(content: Mapping[str, object]) -> KubeError:
-    """Make the error that a `Status` (meta/v1) tells; what it lacks is empty, or 0.
+    """Make the error that a `Status` (meta/v1) describes; what it lacks is empty, or 0.
 
     >>> str(error_of({"code": 410, "reason": "Expired", "message": "too old"}))
     '410 Expired: too old'
@@ -140,9 +141,9 @@ def error_of(content: Mapping[str, object]) -> KubeError:
 def refusal(
     status: int, reason: str, body: bytes, *, retry_after_s: float | None = None
 ) -> KubeError:
-    """Make the error of an answer that is none of success.
+    """Make the error of an answer whose status is not a success.
 
-    The body is a `Status` (meta/v1) where the API server itself speaks; a proxy says anything.
+    The body is a `Status` (meta/v1) where the API server answers itself; a proxy may send any text.
 
     >>> str(refusal(409, "", b'{"reason":"AlreadyExists","message":"it is there"}'))
     '409 AlreadyExists: it is there'

@@ -218,7 +218,7 @@ class _Bind:
 
     async def _wait(self, error: KubeError) -> bool:
         """Wait before the next try; False where there is no time for one."""
-        delay_s = self._backoff.next_s(asked_s=error.retry_after_s)
+        delay_s = self._backoff.next_s(retry_after_s=error.retry_after_s)
         if delay_s + LEAST_S / WRITE_SHARE > self._left_s:
             return False
         await self._deps.sleep(delay_s)

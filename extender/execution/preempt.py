@@ -136,7 +136,7 @@ class _Reading:
                 self._fault = f"{what}: {error}"
                 if isinstance(error, Malformed | Unreadable) or not error.is_transient:
                     return
-                await self._deps.sleep(backoff.next_s(asked_s=error.retry_after_s))
+                await self._deps.sleep(backoff.next_s(retry_after_s=error.retry_after_s))
             else:
                 return
 

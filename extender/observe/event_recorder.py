@@ -150,7 +150,7 @@ class Reporter:
                 except KubeError as error:
                     self._fail(logkeys.ANNOTATION_FAILED, error)
                     self._allocated.setdefault(uid, one)
-                    await self._tools.sleep(backoff.next_s(asked_s=error.retry_after_s))
+                    await self._tools.sleep(backoff.next_s(retry_after_s=error.retry_after_s))
                 else:
                     backoff.reset()
             self._has_allocated.clear()

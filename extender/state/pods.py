@@ -119,7 +119,7 @@ class PodTracker:
         """An assigned pod, by its metadata."""
         pod = self._pods.get(facts.uid)
         plan_hash = None if facts.plan is None else hash(facts.plan)
-        if facts.plan is None and not facts.may_ask and (pod is None or pod.body is None):
+        if facts.plan is None and not facts.may_request and (pod is None or pod.body is None):
             self.lose(facts.uid)
             return
         if pod is None:

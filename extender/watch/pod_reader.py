@@ -159,5 +159,5 @@ class Prober:
                 n_broken += error.status == INTERNAL_ERROR
                 if n_broken >= FAULTS_OF_POD:
                     raise
-                delay_s = backoff.next_s(asked_s=error.retry_after_s)
+                delay_s = backoff.next_s(retry_after_s=error.retry_after_s)
             await self._deps.sleep(delay_s)

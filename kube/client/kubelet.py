@@ -1,10 +1,10 @@
 """The HTTPS API of one node's kubelet.
 
 What it answers: the pods that this kubelet has now, the one that it is admitting among them, and
-how its Topology Manager is set. Who asks needs `get` on `nodes/pods` and `nodes/configz`
+how its Topology Manager is set. The caller needs `get` on `nodes/pods` and `nodes/configz`
 (pkg/kubelet/server/auth.go, 1.36.3). Those rights exist from Kubernetes 1.33 on (feature gate
-KubeletFineGrainedAuthz); an older kubelet asks for `nodes/proxy` instead, which would let its owner
-run commands in every pod of every node, and which Coterie must never have.
+KubeletFineGrainedAuthz); an older kubelet requires `nodes/proxy` instead, which would allow
+running commands in every pod of every node, and which Coterie must never have.
 
 Every refusal is a `KubeError` that says what is missing. The certificate of a kubelet is signed by
 the cluster's authority only where the cluster is set up so (`serverTLSBootstrap`); else it is
@@ -75,20 +75,20 @@ class KubeletClient:
     `timeout_s` bounds every request that names no bound of its own.
     """
 
-    def __init__(self, door: Requester, *, timeout_s: float = 5.0) -> None:
-        self._door = door
+    def __init__(self, requester: Requester, *, timeout_s: float = 5.0) -> None:
+        self._requester = requester
         self._timeout_s = timeout_s
 
     async def pods(self, *, timeout_s: float | None = None) -> bytes:
         """Read the pods, as the JSON of a v1.PodList (`plugin.pods.node_pods` reads it).
 
         They are those that the kubelet wants to run, static ones among them; their status is the
-        API server's, as the kubelet last heard of it (pkg/kubelet/kubelet_getters.go, `GetPods`).
+        API server's, as the kubelet last received it (pkg/kubelet/kubelet_getters.go, `GetPods`).
         """
         return await self._get(_PODS, timeout_s)
 
     async def topology_manager(self, *, timeout_s: float | None = None) -> TopologyManagerSettings:
-        """Read how the Topology Manager is set; it stays so until the kubelet starts anew."""
+        """Read how the Topology Manager is set; it is fixed until the kubelet restarts."""
         body = await self._get(_CONFIGZ, timeout_s)
         try:
             found = object_at(parse_object(body), _CONFIGURATION)
@@ -103,7 +103,7 @@ class KubeletClient:
     async def _get(self, path: str, timeout_s: float | None) -> bytes:
         bound_s = self._timeout_s if timeout_s is None else timeout_s
         try:
-            return await self._door.request(Request("GET", path, bound_s))
+            return await self._requester.request(Request("GET", path, bound_s))
         except KubeError as error:
             advice = _advice(error, path)
             if not advice:
@@ -113,27 +113,27 @@ class KubeletClient:
 
 
 def _advice(error: KubeError, path: str) -> str:
-    """What to do about it; empty where nothing is known that helps."""
+    """How to fix it; empty where no fix is known."""
     if isinstance(error, Unreachable) and error.reason == NOT_TRUSTED:
         return (
-            "its certificate is not trusted: name the file of the authority that signed it, the "
-            "name that it bears if it is another, or say that it is not to be verified"
+            "its certificate is not trusted: set the CA file that verifies it, the server "
+            "name in it if that differs, or switch verification off"
         )
-    told: dict[int, str] = {
+    advice: dict[int, str] = {
         HTTPStatus.UNAUTHORIZED: (
-            "it does not know who asks: it must ask the API server about tokens "
-            "(authentication.webhook.enabled), and the credentials must be valid"
+            "it does not accept the credentials: the kubelet must verify tokens with the API "
+            "server (authentication.webhook.enabled), and the credentials must be valid"
         ),
         HTTPStatus.FORBIDDEN: (
             f"needs verb get on {_RIGHTS[path]}, a right that kubelets know from Kubernetes 1.33 on"
         ),
         HTTPStatus.NOT_FOUND: "it is not served (enableDebuggingHandlers of the kubelet)",
     }
-    return told.get(error.status, "")
+    return advice.get(error.status, "")
 
 
 def _choice(found: Mapping[str, object], key: str, members: type[E]) -> E:
-    """The kubelet fills in defaults before it tells, so absence is as strange as a new word."""
+    """An absent value is refused like an unknown one: the kubelet reports its defaults."""
     value = text_at(found, key)
     chosen = next((member for member in members if member.value == value), None)
     if chosen is None:

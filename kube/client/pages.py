@@ -1,9 +1,9 @@
 """The answers of list and watch, read piece by piece.
 
-What it answers: the items of a page of a list, one at a time, and what one line of a watch says. A
-page of some hundred Nodes takes the decoder tens of milliseconds when it is read at once, and the
-event loop would stand still for as long (the decoder holds the interpreter's lock, so that a thread
-would not help); here the reader can let others run after each item.
+What it answers: the items of a page of a list, one at a time, and the event in one line of a watch.
+Decoding a page of some hundred Nodes at once takes tens of milliseconds and would block the event
+loop for as long (the decoder holds the GIL, so that a thread would not help); here the reader can
+yield to the loop after each item.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The few requests that are made of the API server beside the watches.
+"""Requests to the API server other than the watches.
 
 What it answers: one object as it is now, and whether a write was accepted. Values in, values out;
-every refusal is a `KubeError`. Each method is one request (lists: one per page); nothing is tried
-twice here, since only the caller knows whether that is right. RBAC in `deploy/` is counted from
+every refusal is a `KubeError`. Each method is one request (lists: one per page); nothing is
+retried here, since only the caller knows whether that is safe. RBAC in `deploy/` is counted from
 these methods and from `kube.watch.watches`.
 """
 
@@ -81,15 +81,15 @@ class ObjectEvent:
 class ApiServer:
     """The API server. `timeout_s` bounds every request that names no bound of its own."""
 
-    def __init__(self, door: Requester, *, timeout_s: float = 10.0) -> None:
-        self._door = door
+    def __init__(self, requester: Requester, *, timeout_s: float = 10.0) -> None:
+        self._requester = requester
         self._timeout_s = timeout_s
 
     async def bind(self, binding: Binding, *, timeout_s: float | None = None) -> None:
         """Bind a pod to a node and write its annotations, in one transaction.
 
         Raises `Conflict` for a pod that is bound, being deleted or gated, or not as the
-        preconditions say: read the pod to tell which.
+        preconditions say: read the pod to find out which.
         """
         pod = binding.pod
         meta: dict[str, object] = {
@@ -130,7 +130,7 @@ class ApiServer:
         )
 
     async def list_pdbs(self) -> tuple[DisruptionBudget, ...]:
-        """Read all pod disruption budgets; one that cannot be read covers nobody."""
+        """Read all pod disruption budgets; one that cannot be read covers no pod."""
         return await self._list("/apis/policy/v1/poddisruptionbudgets", read_budget, {})
 
     async def annotate_pod(
@@ -149,7 +149,7 @@ class ApiServer:
             content_type=MERGE_PATCH,
         )
         try:
-            body = await self._door.request(request)
+            body = await self._requester.request(request)
         except KubeError as error:
             if _OTHER_UID in error.fields:
                 # A patch has no precondition; another uid is an attempt to change the pod's.
@@ -163,7 +163,8 @@ class ApiServer:
         """Set annotations of a node (None: remove), return all that it has afterwards.
 
         Where nothing changes nothing is stored, and no watch sees it: with no annotations at all
-        this reads those of the node, for who may patch it and not get it. Raises `NotFound`.
+        this reads those of the node, for callers that may patch it and not get it. Raises
+        `NotFound`.
         """
         request = Request(
             "PATCH",
@@ -173,7 +174,7 @@ class ApiServer:
             accept=METADATA,
             content_type=MERGE_PATCH,
         )
-        return _read(await self._door.request(request), _annotations)
+        return _read(await self._requester.request(request), _annotations)
 
     async def create_event(self, event: ObjectEvent) -> None:
         """Write an Event, which `kubectl describe` shows."""
@@ -222,7 +223,7 @@ class ApiServer:
     async def update_lease(self, lease: Lease, *, timeout_s: float | None = None) -> Lease:
         """Replace the lease whose resourceVersion this one carries, return it as stored.
 
-        Raises `Conflict` if somebody else has written it meanwhile.
+        Raises `Conflict` if it was written by another client meanwhile.
         """
         path = f"{_leases_path(lease.namespace)}/{quote(lease.name, safe='')}"
         body = await self._send("PUT", path, write_lease(lease), timeout_s=timeout_s)
@@ -237,7 +238,7 @@ class ApiServer:
         timeout_s: float | None = None,
     ) -> bytes:
         bound_s = self._timeout_s if timeout_s is None else timeout_s
-        return await self._door.request(Request(method, path, bound_s, body=body))
+        return await self._requester.request(Request(method, path, bound_s, body=body))
 
     async def _get(
         self,
@@ -248,7 +249,7 @@ class ApiServer:
     ) -> T | None:
         bound_s = self._timeout_s if timeout_s is None else timeout_s
         try:
-            body = await self._door.request(Request("GET", path, bound_s))
+            body = await self._requester.request(Request("GET", path, bound_s))
         except NotFound:
             return None
         return _read(body, read)
@@ -257,14 +258,14 @@ class ApiServer:
         self, path: str, read: Callable[[Mapping[str, object]], T], query: Mapping[str, str]
     ) -> tuple[T, ...]:
         found: list[T] = []
-        asked = {**query, "limit": str(_PAGE_SIZE)}
+        page_query = {**query, "limit": str(_PAGE_SIZE)}
         while True:
-            request = Request("GET", path, self._timeout_s, query=asked)
-            page = Page(await self._door.request(request))
+            request = Request("GET", path, self._timeout_s, query=page_query)
+            page = Page(await self._requester.request(request))
             found.extend(_checked(read, content) for content in page)
             if not page.continue_token:
                 return tuple(found)
-            asked = {**asked, "continue": page.continue_token}
+            page_query = {**page_query, "continue": page.continue_token}
 
 
 def _version(content: Mapping[str, object]) -> str:

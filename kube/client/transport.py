@@ -1,12 +1,12 @@
 """Bytes to and from the API server, or a kubelet.
 
-What it answers: what the server said to one request, and the lines of a stream that does not end.
-It stands on the official client (`kubernetes.aio`): kubeconfig with its exec plugins, in-cluster
-tokens that are read anew, authentication headers and TLS are the client's. Its types and errors,
-and aiohttp's, stop here. It never tries a request twice but for one case: after 401 the credentials
-are loaded anew, and since the server did not act on the first try, the second is the same request.
+What it answers: the server's response to one request, and the lines of a stream that does not end.
+It uses the official client (`kubernetes.aio`) for kubeconfig with its exec plugins, in-cluster
+tokens that are re-read, authentication headers and TLS. The types and errors of the client and of
+aiohttp do not leave this module. It retries in one case only: after 401 the credentials are
+reloaded and the request is sent again, since the server did not act on the first one.
 
-What it must never do: read a body, or repeat a credential in an error.
+What it must never do: interpret a body, or repeat a credential in an error.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 """(apiserver v0.36.3, pkg/endpoints/handlers/response.go.)"""
 MERGE_PATCH = "application/merge-patch+json"
 NOT_TRUSTED = "NotTrusted"
-"""Reason of an `Unreachable` server with which no TLS connection could be agreed upon."""
+"""Reason of an `Unreachable` server with which no TLS connection could be established."""
 
 _CONNECT_S = 3.0
 """A TCP and TLS handshake inside a data centre takes milliseconds; a lost SYN is sent again after
@@ -59,7 +59,7 @@ one second."""
 _MAX_CONNECTIONS = 256
 """Binds of a burst and the watches beside each other, without waiting for a free connection."""
 _RENEW_EVERY_S = 5.0
-"""Credentials that were refused are not loaded anew more often: an exec plugin is a process."""
+"""Shortest time between reloads of refused credentials: an exec plugin is a process."""
 _MAX_REFUSAL_BYTES = 64 * 1024
 
 
@@ -87,8 +87,8 @@ class Request:
 class Endpoint:
     """A server beside the API server that takes the same credentials: the kubelet of a node.
 
-    `url` has no path. `ca_file` holds whom its certificate must be signed by; None: whoever signs
-    the API server's. `server_name` is the name in the certificate where it is not the url's host.
+    `url` has no path. `ca_file` holds the CA that must have signed its certificate; None: the CA
+    of the API server. `server_name` is the name in the certificate where it is not the url's host.
     `is_verified` False: any certificate will do.
     """
 
@@ -142,7 +142,7 @@ class Transport:
     ) -> Transport:
         """Load the configuration of a kubeconfig file, or of the pod we run in if None.
 
-        With an `endpoint` its credentials are shown there, instead of to the API server. Nothing
+        With an `endpoint` the credentials are sent there instead of to the API server. Nothing
         is sent yet. Raises `Unreachable` for a configuration that cannot be used.
         """
 
@@ -182,8 +182,8 @@ class Transport:
     async def lines(self, request: Request) -> AsyncGenerator[list[bytes], None]:
         """Open a stream, yield its lines in bundles as they arrive, end when the server ends it.
 
-        Nothing received for `timeout_s` is an error: the other end may be gone without a word.
-        Close the generator (`contextlib.aclosing`) to leave early. Raises `KubeError`.
+        Nothing received for `timeout_s` is an error: the other end may be gone without closing the
+        connection. Close the generator (`contextlib.aclosing`) to leave early. Raises `KubeError`.
         """
         limits = aiohttp.ClientTimeout(
             total=None, sock_connect=_CONNECT_S, sock_read=request.timeout_s
@@ -206,7 +206,7 @@ class Transport:
     async def _send(
         self, request: Request, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        """Send, and give back an answer of success whose body is not read yet."""
+        """Send, return a successful response whose body is not read yet."""
         client = self._client
         response = await self._try(client, request, limits)
         if response.status == HTTPStatus.UNAUTHORIZED and await self._renew(client):
@@ -246,13 +246,13 @@ class Transport:
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             reason = NOT_TRUSTED if isinstance(error, aiohttp.ClientSSLError) else "Unreachable"
-            raise Unreachable(0, reason, _told(error)) from error
+            raise Unreachable(0, reason, _describe(error)) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unanswered(error) from error
         return cast("aiohttp.ClientResponse", answer.response)
 
     async def _renew(self, refused: object) -> bool:
-        """Load the credentials anew, once for all who were refused with the same; False: too soon.
+        """Reload the credentials, once for all requests refused with the same; False: too soon.
 
         Requests and streams of the old client run to their end; it is closed at the next renewal.
         """
@@ -283,8 +283,8 @@ async def _configuration(kubeconfig: Path | None, context: str | None) -> Config
         # The client's default also reads ~/.netrc, in a thread, before each request.
         client_session_kwargs={"trust_env": False, "cookie_jar": aiohttp.DummyCookieJar()},
     )
-    # Go does not ask for RFC 5280's formalities either; CAs of real clusters lack some of them,
-    # and Python 3.13 would refuse those. Signatures, names and dates are checked all the same.
+    # Go does not enforce all of RFC 5280 either; CAs of real clusters violate parts of it, and
+    # Python 3.13 would refuse those. Signatures, names and dates are checked all the same.
     configuration.disable_strict_ssl_verification = True
     try:
         if kubeconfig is None:
@@ -309,9 +309,9 @@ async def _configuration(kubeconfig: Path | None, context: str | None) -> Config
         where = "in-cluster configuration" if kubeconfig is None else f"kubeconfig {kubeconfig}"
         # Errors of readers repeat what they read, which holds credentials; the client's own name
         # the place by the whole entry.
-        is_told = isinstance(error, config.ConfigException | OSError)
-        told = str(error).partition("{")[0] if is_told else "unreadable"
-        raise Unreachable(0, "BadConfiguration", cut(f"{where}: {told}")) from error
+        is_safe = isinstance(error, config.ConfigException | OSError)
+        cause = str(error).partition("{")[0] if is_safe else "unreadable"
+        raise Unreachable(0, "BadConfiguration", cut(f"{where}: {cause}")) from error
     if kubeconfig is not None:
         _trim_token(configuration)
         configuration.proxy = configuration.proxy or _proxy(configuration.host)
@@ -319,7 +319,7 @@ async def _configuration(kubeconfig: Path | None, context: str | None) -> Config
 
 
 def _redirect(configuration: Configuration, endpoint: Endpoint) -> None:
-    """Keep the credentials of a configuration, and show them to another server."""
+    """Keep the credentials of a configuration, and send them to another server."""
     configuration.tls_server_name = endpoint.server_name
     configuration.verify_ssl = endpoint.is_verified
     configuration.proxy = None  # the one that leads to the API server
@@ -343,7 +343,7 @@ def _proxy(url: str) -> str | None:
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:
-    """End a stream's connection: what is left of the stream, nobody will read.
+    """End a stream's connection without reading the rest of the stream.
 
     Closing alone would first wait for the other end to agree (TLS), which may be gone.
     """
@@ -355,7 +355,7 @@ def _abort(response: aiohttp.ClientResponse) -> None:
 
 async def _refusal(response: aiohttp.ClientResponse) -> KubeError:
     body = b""
-    # What came before the connection broke is told all the same.
+    # What arrived before the connection broke is reported all the same.
     with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
         async for piece in response.content.iter_any():
             body += piece
@@ -372,8 +372,8 @@ async def _refusal(response: aiohttp.ClientResponse) -> KubeError:
 
 def _unanswered(error: Exception) -> Unanswered:
     reason = "Timeout" if isinstance(error, TimeoutError) else "ConnectionLost"
-    return Unanswered(0, reason, _told(error))
+    return Unanswered(0, reason, _describe(error))
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return cut(f"{type(error).__name__}: {error}")

@@ -31,7 +31,7 @@ _EXPECTED = {
     "union_tag_invalid": "{expected_tags} for {discriminator}",
     "union_tag_not_found": "a value for {discriminator}",
 }
-"""Expectation by pydantic's error type, where its own words speak of Python."""
+"""Expectation by pydantic's error type, where pydantic's own message names Python types."""
 _PREFIX = re.compile(r"^\w+ should (be|have) ")
 
 

@@ -1,8 +1,8 @@
 """Fields of JSON objects, with their types checked.
 
-What it answers: the value under a key, or `Unreadable` with the key's path, what stands there and
-what is needed. Absent and null are the same, as they are to the API server. Keys that nobody asks
-for are never looked at, so a later Kubernetes may add what it likes.
+What it answers: the value under a key, or `Unreadable` with the key's path, the value there and
+what is expected. Absent and null are the same, as they are to the API server. Unknown keys are
+ignored, so that later versions of Kubernetes may add fields.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The lease by which replicas agree on who writes.
+"""The lease by which replicas elect the one that writes.
 
 What it answers: who holds a Lease (coordination.k8s.io/v1), until when, and how one is written.
 Times are the API's MicroTime: UTC with six digits after the second. It decides nothing about who

@@ -2,11 +2,11 @@
 
 What it answers: the few fields of a Node or Pod that placement needs. Readers are lenient to fields
 they do not know and strict about those they need: what cannot be read raises `Unreadable`, with the
-field named. Texts of annotations stay as they are: their own codecs judge them.
+field named. Texts of annotations stay as they are: their own codecs check them.
 
 `PodFacts` comes from a pod's metadata alone (`PartialObjectMetadata`), `PodObject` from the whole
-pod. Whether a pod asks for GPUs is in its spec, which metadata does not carry; but `managedFields`
-name every field that somebody set, so that metadata alone tells which pods cannot ask.
+pod. Whether a pod requests GPUs is in its spec, which metadata does not carry; but `managedFields`
+name every field that was set, so that metadata alone proves of most pods that they request none.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ObjectKey:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node, as far as placement asks.
+    """The fields of a node that placement uses.
 
     `allocatable` holds the extended resources only, in devices. `topology` and `devices` are the
     texts of `coterie.gpu/topology` and `coterie.gpu/devices`, None where absent. `has_soft_taint`:
@@ -84,8 +84,8 @@ class NodeFacts:
 class PodFacts:
     """The metadata of a pod. `plan` and `allocated` are annotation texts, None where absent.
 
-    `may_ask` is False only where `managedFields` prove that no container names one of our
-    resources; without a plan such a pod needs no look at its spec.
+    `may_request` is False only where `managedFields` prove that no container names one of our
+    resources; without a plan such a pod's spec need not be read.
     """
 
     uid: str
@@ -94,7 +94,7 @@ class PodFacts:
     resource_version: str
     plan: str | None
     allocated: str | None
-    may_ask: bool
+    may_request: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class ContainerDevices:
 
 @dataclass(frozen=True, slots=True)
 class PodObject:
-    """A whole pod. `body` is its JSON as bytes, for the reader of what it asks for.
+    """A whole pod. `body` is its JSON as bytes, for the reader of its GPU request.
 
     `is_deleting`: it has a deletionTimestamp. `is_gated`: it has scheduling gates. `priority`:
     spec.priority, 0 where absent. `devices`: `status.containerStatuses[].allocatedResourcesStatus`
@@ -199,7 +199,7 @@ def pod_facts_reader(
             resource_version=needed_at(meta, "resourceVersion", where="metadata."),
             plan=annotations.get(names.PLAN),
             allocated=annotations.get(names.ALLOCATED),
-            may_ask=_may_ask(meta, wanted),
+            may_request=_may_request(meta, wanted),
         )
 
     return read
@@ -239,7 +239,7 @@ def _extended(allocatable: Mapping[str, object]) -> Mapping[str, int]:
     return found
 
 
-def _may_ask(meta: Mapping[str, object], wanted: frozenset[str]) -> bool:
+def _may_request(meta: Mapping[str, object], wanted: frozenset[str]) -> bool:
     """Whether the spec may name one of our resources, by who set which field.
 
     Proof that it does not needs an entry that owns the containers: managed fields that were dropped
@@ -255,7 +255,7 @@ def _may_ask(meta: Mapping[str, object], wanted: frozenset[str]) -> bool:
 
 
 def _holds(spec: Mapping[str, object], wanted: frozenset[str]) -> bool:
-    """Whether somebody set one of our resources, in a container or for the pod as a whole."""
+    """Whether one of our resources was set, in a container or for the pod as a whole."""
     owners = [spec]
     for kind in ("f:containers", "f:initContainers"):
         containers = _below(spec, kind)

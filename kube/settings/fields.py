@@ -49,7 +49,7 @@ class FileLayout:
 
     `flag` and `variable` name the file; `section` is where fields without a key of their own are;
     `version`, if any, is what the key `version` must say; keys of `ignored` are skipped with a
-    note (key: why); the value under a key of `raw` is handed on as it is.
+    note (key: why); the value under a key of `raw` is passed through unchanged.
     """
 
     flag: str

@@ -43,7 +43,7 @@ class LoadedFields(Generic[S]):
 def load_fields(
     model: type[S], flags: Mapping[str, object], environ: Mapping[str, str] | None = None
 ) -> LoadedFields[S]:
-    """Put the effective settings together; `flags` holds only those that were given, by setting.
+    """Compute the effective settings; `flags` holds only those that were given, by setting.
 
     Among them may be the file's path, under `FileLayout.flag`. Raises `InvalidSettings`, naming the
     setting, where its value comes from, the value and what was expected.

@@ -1,7 +1,7 @@
-"""How long to wait before the next try.
+"""How long to wait before the next attempt.
 
-What it answers: a delay that doubles with each failure up to a cap, and is spread, so that
-many clients that lost the same server do not come back in the same instant. It never waits itself.
+What it answers: a delay that doubles with each failure up to a cap, with jitter, so that many
+clients that lost the same server do not reconnect at the same time. It never waits itself.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class Backoff:
         self._draw = draw
         self.n_failures = 0
 
-    def next_s(self, *, asked_s: float | None = None) -> float:
-        """The next delay: half of it fixed, half drawn.
+    def next_s(self, *, retry_after_s: float | None = None) -> float:
+        """The next delay: half of it fixed, half jitter.
 
-        A server that says itself when to come back (`asked_s`) is taken at its word, and spread up
-        to half as much again: it knows better than a doubling that would pass over its return.
+        Where the server itself requested a delay (`retry_after_s`), that is used, with jitter of up
+        to half as much again: the server knows better than the doubling when it will be back.
         """
         # 30 doublings of any delay are above any cap; more would overflow after days of failures.
         full_s = min(self._first_s * (1 << min(self.n_failures, 30)), self._cap_s)
         self.n_failures += 1
-        if asked_s is not None:
-            return asked_s * (1 + self._draw() / 2)
+        if retry_after_s is not None:
+            return retry_after_s * (1 + self._draw() / 2)
         return full_s * (1 + self._draw()) / 2
 
     def reset(self) -> None:
-        """Something worked."""
+        """Start from the first delay again, after a success."""
         self.n_failures = 0

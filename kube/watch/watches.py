@@ -1,8 +1,8 @@
 """The collections that the extender keeps up to date.
 
-What it answers: what is listed and watched, in which form. Bytes decide: a pod's metadata are a
-fraction of the pod (docs/adr/0007-watches.md), and selectors act on the whole object at the server,
-so that a pod which ends leaves the collection without its status ever being sent.
+What it answers: what is listed and watched, in which form. The choice saves bytes: a pod's metadata
+are a fraction of the pod (docs/adr/0007-watches.md), and selectors act on the whole object at the
+server, so that a pod which ends leaves the collection without its status ever being sent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def assigned_pods(resources: Sequence[str]) -> Source[PodFacts]:
 
 
 def nominated_pods() -> Source[PodObject]:
-    """Pods that wait for a node that the scheduler has named, whole: what do they claim there."""
+    """Pods that are nominated to a node, whole: what they request counts as claimed there."""
     return Source(
         "nominated_pods",
         "/api/v1/pods",

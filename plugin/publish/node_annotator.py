@@ -273,7 +273,7 @@ class Publisher:
             asked_s = error.retry_after_s
             if asked_s is not None:
                 asked_s = min(asked_s, self._pace.max_retry_after_s)
-            delay_s = self._backoff.next_s(asked_s=asked_s)
+            delay_s = self._backoff.next_s(retry_after_s=asked_s)
         self._tools.emit(WriteFailure(reason, error, delay_s))
         await self._tools.sleep(delay_s)
 

@@ -190,8 +190,8 @@ def test_pods_are_told_by_their_metadata_from_binding_to_end(control_plane):
                     await api.bind(Binding(pod, version, "n-told", {PLAN: f"plan of {name}"}))
                     await told.until(lambda it, name=name: name in it.objects)
                 assert told.objects["with"].plan == "plan of with"
-                assert told.objects["with"].may_ask
-                assert not told.objects["without"].may_ask
+                assert told.objects["with"].may_request
+                assert not told.objects["without"].may_request
                 await set_status(door, f"{PODS}/with", {"phase": "Succeeded"})
                 await told.until(lambda it: "with" not in it.objects)
                 assert (reflector.counts.n_lists - 1, told.faults) == (0, [])

@@ -31,7 +31,7 @@ HANG, CUT = End.HANG, End.CUT
 
 
 @dataclass(frozen=True)
-class Heard:
+class Received:
     """A request as it came; header names are lower case."""
 
     method: str
@@ -41,15 +41,15 @@ class Heard:
 
 
 Handler = Any
-"""A function of `Heard` that returns the pieces, or a coroutine of them."""
+"""A function of `Received` that returns the pieces, or a coroutine of them."""
 
 
 class RawServer:
-    """A listening server and what it heard."""
+    """A listening server and what it received."""
 
     def __init__(self, handler: Handler) -> None:
         self.handler = handler
-        self.heard: list[Heard] = []
+        self.received: list[Received] = []
         self.url = ""
         self._open: set[asyncio.Task[None]] = set()
 
@@ -75,9 +75,9 @@ class RawServer:
             name.lower(): value for name, _, value in (one.partition(": ") for one in lines if one)
         }
         body = await reader.readexactly(int(headers.get("content-length", "0")))
-        heard = Heard(method, target, headers, body)
-        self.heard.append(heard)
-        pieces: Any = self.handler(heard)
+        received = Received(method, target, headers, body)
+        self.received.append(received)
+        pieces: Any = self.handler(received)
         if asyncio.iscoroutine(pieces):
             pieces = await pieces
         for piece in pieces:
@@ -99,7 +99,7 @@ class RawServer:
 
 @asynccontextmanager
 async def raw_server(
-    handler: Callable[[Heard], object], *, tls: ssl.SSLContext | None = None
+    handler: Callable[[Received], object], *, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[RawServer]:
     """A server on a free loopback port until the end of the block."""
     server = RawServer(handler)

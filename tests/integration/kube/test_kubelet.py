@@ -1,4 +1,4 @@
-"""The kubelet's API over TLS: who is trusted, and who is told our credentials."""
+"""The kubelet's API over TLS: who is trusted, and who receives our credentials."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from kube.client import KubeletClient, Transport, kubelet_endpoint
 from kube.errors import KubeError, Unanswered, Unreachable
 from tests.cluster.control.credentials import Authority, kubeconfig
-from tests.integration.kube.raw_server import HANG, Heard, answer, raw_server, refused
+from tests.integration.kube.raw_server import HANG, Received, answer, raw_server, refused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,14 +39,14 @@ class Site:
     @asynccontextmanager
     async def kubelet(
         self, handler, *, config=None, **trust
-    ) -> AsyncIterator[tuple[KubeletClient, list[Heard]]]:
-        """A client of a kubelet that answers as the handler says, and what the kubelet heard."""
+    ) -> AsyncIterator[tuple[KubeletClient, list[Received]]]:
+        """A client of a kubelet that answers as the handler says, and what the kubelet received."""
         async with raw_server(handler, tls=self.tls) as server:
             port = int(server.url.rpartition(":")[2])
             endpoint = kubelet_endpoint("127.0.0.1", port=port, **trust)
             transport = await Transport.connect(config, endpoint=endpoint)
             try:
-                yield KubeletClient(transport), server.heard
+                yield KubeletClient(transport), server.received
             finally:
                 await transport.close()
 
@@ -58,26 +58,26 @@ class Site:
 
 
 def pods(site, handler=lambda _: answer(b"pods"), **trust):
-    """Ask for the pods; what came, and what the kubelet heard."""
+    """Request the pods; what came, and what the kubelet received."""
 
-    async def ask():
-        async with site.kubelet(handler, **trust) as (kubelet, heard):
-            return await kubelet.pods(), heard
+    async def call():
+        async with site.kubelet(handler, **trust) as (kubelet, received):
+            return await kubelet.pods(), received
 
-    return asyncio.run(ask())
+    return asyncio.run(call())
 
 
-def who(heard):
+def who(received):
     """The credentials of a request."""
-    return heard.headers.get("authorization")
+    return received.headers.get("authorization")
 
 
 def test_a_kubelet_of_the_clusters_authority_is_trusted(tmp_path):
     """With `serverTLSBootstrap` nothing has to be set; credentials are those for the API server."""
     site = Site(tmp_path, "127.0.0.1")
-    body, heard = pods(site, config=site.config(SECRET))
+    body, received = pods(site, config=site.config(SECRET))
     assert body == b"pods"
-    assert [(one.method, one.target, who(one)) for one in heard] == [
+    assert [(one.method, one.target, who(one)) for one in received] == [
         ("GET", "/pods", f"Bearer {SECRET}")
     ]
 
@@ -91,7 +91,7 @@ def test_a_self_signed_kubelet_is_trusted_by_its_own_file_and_name(tmp_path):
 
 
 def test_a_kubelet_may_be_left_unverified(tmp_path):
-    """Where somebody says so."""
+    """Where the settings say so."""
     site = Site(tmp_path, NODE, is_self_signed=True)
     body, _ = pods(site, config=site.config(SECRET), is_verified=False)
     assert body == b"pods"
@@ -105,26 +105,26 @@ def test_a_kubelet_may_be_left_unverified(tmp_path):
         pytest.param((NODE,), False, {"server_name": "node-1"}, id="another node"),
     ],
 )
-def test_whoever_is_not_trusted_is_told_nothing(tmp_path, hosts, is_self_signed, trust):
+def test_whoever_is_not_trusted_is_advice_nothing(tmp_path, hosts, is_self_signed, trust):
     """No request, no token; and the error says what to set."""
     site = Site(tmp_path, *hosts, is_self_signed=is_self_signed)
 
     async def attempt():
         async with site.kubelet(lambda _: answer(), config=site.config(SECRET), **trust) as (
             kubelet,
-            heard,
+            received,
         ):
             with pytest.raises(Unreachable) as caught:
                 await kubelet.pods()
-            return caught.value, heard
+            return caught.value, received
 
-    error, heard = asyncio.run(attempt())
-    assert "its certificate is not trusted: name the file of the authority" in error.detail
+    error, received = asyncio.run(attempt())
+    assert "its certificate is not trusted: set the CA file that verifies it" in error.detail
     assert "CERTIFICATE_VERIFY_FAILED" in error.detail
-    assert (heard, SECRET in str(error)) == ([], False)
+    assert (received, SECRET in str(error)) == ([], False)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     """At the start, with its name."""
     site = Site(tmp_path, "127.0.0.1")
     with pytest.raises(Unreachable) as caught:
@@ -137,8 +137,8 @@ def test_a_client_certificate_is_shown(tmp_path):
     site = Site(tmp_path, "127.0.0.1")
     site.tls.verify_mode = ssl.CERT_REQUIRED
     site.tls.load_verify_locations(cadata=site.cluster.certificate.decode())
-    body, heard = pods(site, config=site.config(site.cluster.client("agent")))
-    assert (body, who(heard[0])) == (b"pods", None)
+    body, received = pods(site, config=site.config(site.cluster.client("agent")))
+    assert (body, who(received[0])) == (b"pods", None)
     with pytest.raises(KubeError):
         pods(site, config=site.config(SECRET))
 
@@ -161,50 +161,50 @@ def test_a_token_that_was_renewed_is_read_anew(service_account):
     """Refused with the old one, the same request is made with the new; at the same kubelet."""
     file = service_account.folder / "token"
 
-    def handler(heard):
-        if who(heard) == "bearer second":
+    def handler(received):
+        if who(received) == "bearer second":
             return answer(b"pods")
         file.write_text("second", encoding="utf-8")
         return refused(401, "Unauthorized")
 
-    body, heard = pods(service_account, handler)
+    body, received = pods(service_account, handler)
     assert body == b"pods"
-    assert [who(one) for one in heard] == ["bearer first", "bearer second"]
+    assert [who(one) for one in received] == ["bearer first", "bearer second"]
 
 
 def test_requests_go_on_to_the_kubelet(service_account):
-    """The client sets the API server's address anew with each token; connections are kept."""
+    """The client sets the API server's address again with each token; connections are kept."""
     ports = set()
 
-    async def ask():
-        async with service_account.kubelet(lambda _: answer(b"pods")) as (kubelet, heard):
+    async def call():
+        async with service_account.kubelet(lambda _: answer(b"pods")) as (kubelet, received):
             for _ in range(3):
                 assert await kubelet.pods() == b"pods"
-                (connection,) = kubelet._door._client.rest_client.pool_manager.connector._conns
+                (connection,) = kubelet._requester._client.rest_client.pool_manager.connector._conns
                 ports.add(connection.port)
-            return heard
+            return received
 
-    assert len(asyncio.run(ask())) == 3
+    assert len(asyncio.run(call())) == 3
     assert len(ports) == 1
 
 
 def test_each_request_has_its_own_deadline(service_account):
-    """Whoever asks waits inside a call of the kubelet's own."""
+    """The caller waits inside a call of the kubelet's own."""
 
-    async def ask():
+    async def call():
         async with service_account.kubelet(lambda _: [HANG]) as (kubelet, _):
             with pytest.raises(Unanswered) as caught:
                 await kubelet.pods(timeout_s=0.05)
             return caught.value
 
-    assert asyncio.run(ask()).reason == "Timeout"
+    assert asyncio.run(call()).reason == "Timeout"
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "advice"),
     [(403, "needs verb get on nodes/pods"), (401, "authentication.webhook.enabled")],
 )
-def test_refusals_say_what_is_missing(service_account, code, told):
+def test_refusals_say_what_is_missing(service_account, code, advice):
     """In the kubelet's answer there is but a line of text."""
 
     def handler(_):
@@ -212,4 +212,4 @@ def test_refusals_say_what_is_missing(service_account, code, told):
 
     with pytest.raises(KubeError) as caught:
         pods(service_account, handler)
-    assert (caught.value.status, told in caught.value.detail) == (code, True)
+    assert (caught.value.status, advice in caught.value.detail) == (code, True)

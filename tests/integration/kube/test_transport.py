@@ -68,8 +68,8 @@ async def all_lines(transport, timeout_s=5.0):
     return [line async for lines in stream for line in lines]
 
 
-def test_a_request_says_what_it_was_told(tmp_path):
-    """Path and query as given, JSON, the form that was asked for, and no compression."""
+def test_a_request_has_its_path_query_and_headers(tmp_path):
+    """Path and query as given, JSON, the requested form, and no compression."""
     request = Request(
         "POST",
         "/api/v1/namespaces/a%2Fb/pods",
@@ -79,18 +79,18 @@ def test_a_request_says_what_it_was_told(tmp_path):
         accept=METADATA,
     )
     body, server = run(tmp_path, lambda _: answer(b'{"a":1}'), lambda t: t.request(request))
-    heard = server.heard[0]
-    assert (body, heard.method) == (b'{"a":1}', "POST")
-    path, _, query = heard.target.partition("?")
+    received = server.received[0]
+    assert (body, received.method) == (b'{"a":1}', "POST")
+    path, _, query = received.target.partition("?")
     assert path == "/api/v1/namespaces/a%2Fb/pods"
     assert "%2B" in query
     assert " " not in query
-    assert json.loads(heard.body) == {"metadata": {"name": "é"}}
-    assert heard.headers["content-type"] == "application/json"
-    assert heard.headers["accept"] == METADATA
-    assert heard.headers["accept-encoding"] == "identity"
-    assert heard.headers["user-agent"] == "coterie"
-    assert "authorization" not in heard.headers
+    assert json.loads(received.body) == {"metadata": {"name": "é"}}
+    assert received.headers["content-type"] == "application/json"
+    assert received.headers["accept"] == METADATA
+    assert received.headers["accept-encoding"] == "identity"
+    assert received.headers["user-agent"] == "coterie"
+    assert "authorization" not in received.headers
 
 
 LINES = [b'{"a":"\xc3\xa9"}', b'{"b":2}', b"{}"]
@@ -132,8 +132,8 @@ def test_a_line_without_an_end_ends_the_stream(tmp_path):
         pytest.param([b"SMTP ready\r\n\r\n"], "ConnectionLost", id="no HTTP at all"),
     ],
 )
-def test_a_stream_that_fails_is_told(tmp_path, pieces, reason):
-    """Above all the one whose other end is gone without a word."""
+def test_a_stream_that_fails_is_reported(tmp_path, pieces, reason):
+    """Above all the one whose other end is gone without closing."""
     with pytest.raises(Unanswered) as caught:
         run(tmp_path, lambda _: pieces, lambda t: all_lines(t, SILENCE_S))
     assert caught.value.reason == reason
@@ -149,7 +149,7 @@ def test_a_stream_that_fails_is_told(tmp_path, pieces, reason):
     ],
 )
 def test_a_write_without_an_answer_may_have_been_done(tmp_path, pieces, reason):
-    """The class says so, so that nobody takes it for a refusal; nothing is sent twice."""
+    """The class says so, so that it is not taken for a refusal; nothing is sent twice."""
 
     async def attempt(transport):
         with pytest.raises(Unanswered) as caught:
@@ -158,10 +158,10 @@ def test_a_write_without_an_answer_may_have_been_done(tmp_path, pieces, reason):
 
     error, server = run(tmp_path, lambda _: pieces, attempt)
     assert (error.status, error.reason, error.is_transient) == (0, reason, True)
-    assert len(server.heard) == 1
+    assert len(server.received) == 1
 
 
-def test_nobody_there_is_told(tmp_path):
+def test_a_server_that_is_not_there_is_reported(tmp_path):
     """Nothing was sent, so nothing was done."""
 
     async def attempt():
@@ -179,7 +179,7 @@ def test_nobody_there_is_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("pieces", "kind", "told", "retry_after_s"),
+    ("pieces", "kind", "expected", "retry_after_s"),
     [
         (refused(409, "AlreadyExists"), Conflict, "409 AlreadyExists: no: AlreadyExists", None),
         (refused(429, "Busy", "Retry-After: 7"), KubeError, "429 Busy: no: Busy", 7.0),
@@ -198,12 +198,12 @@ def test_nobody_there_is_told(tmp_path):
         ),
     ],
 )
-def test_a_refusal_is_told(tmp_path, pieces, kind, told, retry_after_s):
+def test_a_refusal_is_reported(tmp_path, pieces, kind, expected, retry_after_s):
     """With the server's own words, cut; for streams just as for requests."""
     for call in (lambda t: t.request(GET), all_lines):
         with pytest.raises(kind) as caught:
             run(tmp_path, lambda _: pieces, call)
-        assert (str(caught.value), caught.value.retry_after_s) == (told, retry_after_s)
+        assert (str(caught.value), caught.value.retry_after_s) == (expected, retry_after_s)
 
 
 def test_a_refusal_may_come_in_pieces(tmp_path):
@@ -213,7 +213,7 @@ def test_a_refusal_may_come_in_pieces(tmp_path):
         run(tmp_path, lambda _: [whole[:-9], whole[-9:]], lambda t: t.request(GET))
 
 
-def test_an_authority_that_is_none_is_told(tmp_path):
+def test_a_ca_file_that_is_none_is_reported(tmp_path):
     """Certificates are loaded at the start, not with the first request."""
     path = tmp_path / "kubeconfig"
     path.write_text(kubeconfig("https://127.0.0.1:1", b"no PEM", SECRET), encoding="utf-8")
@@ -254,9 +254,9 @@ def test_a_stream_can_be_left(tmp_path):
         await stream.aclose()
         return first, await transport.request(GET)
 
-    def handler(heard):
+    def handler(received):
         watch = [STREAM_HEAD, chunk(b"{}\n"), HANG]
-        return watch if heard.target == "/watch" else answer(b"1")
+        return watch if received.target == "/watch" else answer(b"1")
 
     (first, body), _ = run(tmp_path, handler, leave)
     assert (first, body) == ([b"{}"], b"1")
@@ -265,9 +265,9 @@ def test_a_stream_can_be_left(tmp_path):
 # --- Credentials ---------------------------------------------------------------------------------
 
 
-def who(heard):
+def who(received):
     """The token that came."""
-    return heard.headers.get("authorization", "")
+    return received.headers.get("authorization", "")
 
 
 def test_a_token_is_read_anew_after_401(tmp_path):
@@ -282,10 +282,10 @@ def test_a_token_is_read_anew_after_401(tmp_path):
 
     seen = []
 
-    def handler(heard):
-        seen.append(who(heard))
+    def handler(received):
+        seen.append(who(received))
         good = f"Bearer {token.read_text(encoding='utf-8').strip()}"
-        return answer() if who(heard) == good else refused(401, "Unauthorized")
+        return answer() if who(received) == good else refused(401, "Unauthorized")
 
     run(tmp_path, handler, rotate, tokenFile=str(token))
     assert seen == ["Bearer old", "Bearer old", "Bearer new", "Bearer new"]
@@ -308,8 +308,8 @@ def test_all_who_were_refused_share_one_renewal(tmp_path):
         "interactiveMode": "Never",
     }
 
-    def handler(heard):
-        is_good = who(heard) == f"Bearer {good.read_text(encoding='utf-8')}"
+    def handler(received):
+        is_good = who(received) == f"Bearer {good.read_text(encoding='utf-8')}"
         return answer() if is_good else refused(401, "Unauthorized")
 
     async def burst(transport):
@@ -322,7 +322,7 @@ def test_all_who_were_refused_share_one_renewal(tmp_path):
     assert calls.read_text(encoding="utf-8") == "xx"
 
 
-def test_credentials_that_stay_refused_are_told_without_a_storm(tmp_path):
+def test_credentials_that_stay_refused_are_expected_without_a_storm(tmp_path):
     """After one renewal the next ones wait some seconds; the token is in no message."""
 
     async def attempt(transport):
@@ -335,8 +335,8 @@ def test_credentials_that_stay_refused_are_told_without_a_storm(tmp_path):
 
     errors, server = run(tmp_path, lambda _: refused(401, "Unauthorized"), attempt, token=SECRET)
     assert [error.status for error in errors] == [401, 401, 401]
-    assert len(server.heard) == 4
-    assert {who(heard) for heard in server.heard} == {f"Bearer {SECRET}"}
+    assert len(server.received) == 4
+    assert {who(received) for received in server.received} == {f"Bearer {SECRET}"}
     assert SECRET not in "".join(map(repr, errors)) + "".join(map(str, errors))
 
 
@@ -345,8 +345,8 @@ def test_a_second_renewal_ends_the_connections_of_the_first(tmp_path):
     valid = {"Bearer a"}
     token = tmp_path / "token"
 
-    def handler(heard):
-        return answer() if who(heard) in valid else refused(401, "Unauthorized")
+    def handler(received):
+        return answer() if who(received) in valid else refused(401, "Unauthorized")
 
     async def renew(transport):
         clock = [0.0]
@@ -365,7 +365,7 @@ def test_a_second_renewal_ends_the_connections_of_the_first(tmp_path):
 
 
 def test_a_pod_uses_its_service_account(tmp_path, monkeypatch):
-    """The token file is read anew each minute by the client; the server's name is checked."""
+    """The token file is read again each minute by the client; the server's name is checked."""
     authority = Authority("cluster")
     files = authority.server("127.0.0.1").write(tmp_path, "server")
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -395,7 +395,7 @@ def test_a_pod_uses_its_service_account(tmp_path, monkeypatch):
             return body, server, caught.value
 
     body, server, error = asyncio.run(attempt())
-    assert (body, who(server.heard[0])) == (b"1", "bearer of-the-pod")
+    assert (body, who(server.received[0])) == (b"1", "bearer of-the-pod")
     assert error.reason == "NoCredentials"
 
 
@@ -422,11 +422,11 @@ def test_a_server_that_cannot_prove_its_name_gets_nothing(tmp_path):
                     await transport.request(GET)
             finally:
                 await transport.close()
-            return caught.value, server.heard
+            return caught.value, server.received
 
-    error, heard = asyncio.run(attempt())
+    error, received = asyncio.run(attempt())
     assert "CERTIFICATE_VERIFY_FAILED" in error.detail
-    assert (heard, SECRET in str(error)) == ([], False)
+    assert (received, SECRET in str(error)) == ([], False)
 
 
 def test_a_proxy_of_the_environment_is_used_and_bypassed(tmp_path, monkeypatch):
@@ -442,7 +442,7 @@ def test_a_proxy_of_the_environment_is_used_and_bypassed(tmp_path, monkeypatch):
             path = write_kubeconfig(tmp_path, "http://api.invalid", {})
             transport = await Transport.connect(path)
             try:
-                return direct, await transport.request(GET), proxy.heard[0].target
+                return direct, await transport.request(GET), proxy.received[0].target
             finally:
                 await transport.close()
 
@@ -467,7 +467,7 @@ def test_a_proxy_of_the_environment_is_used_and_bypassed(tmp_path, monkeypatch):
         ),
     ],
 )
-def test_a_kubeconfig_that_cannot_be_used_is_told(tmp_path, text):
+def test_a_kubeconfig_that_cannot_be_used_is_reported(tmp_path, text):
     """At the start, by its path, and without what it holds."""
     path = tmp_path / "kubeconfig"
     if text is not None:

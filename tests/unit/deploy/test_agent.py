@@ -14,7 +14,7 @@ from kube.client import ApiServer, KubeletClient
 from kube.settings import Parser, add_options, given_settings
 from plugin.config import Mode, Settings, load_settings
 from tests.cluster.control.manifests import DEPLOY, documents, pod_spec
-from tests.unit.kube.doors import ScriptedDoor
+from tests.unit.kube.requesters import ScriptedRequester
 from topology.model import names
 from topology.recordings import load_recording
 
@@ -50,13 +50,13 @@ def used():
 
 def request_of(kind, call):
     """The one request that a call makes."""
-    door = ScriptedDoor(b'{"metadata":{},"kubeletconfig":{}}')
+    requester = ScriptedRequester(b'{"metadata":{},"kubeletconfig":{}}')
 
-    async def ask():
-        await asyncio.gather(call(kind(door)), return_exceptions=True)
+    async def send():
+        await asyncio.gather(call(kind(requester)), return_exceptions=True)
 
-    asyncio.run(ask())
-    (request,) = door.asked
+    asyncio.run(send())
+    (request,) = requester.requests
     return request
 
 

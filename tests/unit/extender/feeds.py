@@ -93,7 +93,7 @@ def plan_of(name: str, *device_ids: str, **containers: tuple[str, ...]) -> Plan:
 def facts(uid: str, plan: Plan | str | None = None, **changes: Any) -> PodFacts:
     """An assigned pod's metadata."""
     text = encode_plan(plan) if isinstance(plan, Plan) else plan
-    pod = PodFacts(uid, "default", f"pod-{uid}", "1", text, None, may_ask=True)
+    pod = PodFacts(uid, "default", f"pod-{uid}", "1", text, None, may_request=True)
     return replace(pod, **changes)
 
 

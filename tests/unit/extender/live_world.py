@@ -266,7 +266,7 @@ class LiveWorld:
         wants = "resources" in pod.content["spec"]["containers"][0]
         plan = pod.plan.get(names.PLAN)
         return PodFacts(
-            pod.uid, "default", meta["name"], str(pod.version), plan, None, may_ask=wants
+            pod.uid, "default", meta["name"], str(pod.version), plan, None, may_request=wants
         )
 
     def _probe(self, probe: Probe) -> None:

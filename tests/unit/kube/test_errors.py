@@ -36,7 +36,7 @@ STATUS = {
     [(404, NotFound), (409, Conflict), (410, Gone), (422, KubeError), (503, KubeError)],
 )
 def test_a_status_has_its_own_class(status, kind):
-    """Callers tell refusals apart by class, without knowing HTTP."""
+    """Callers distinguish refusals by class, without knowing HTTP."""
     assert type(refusal(status, "", b"")) is kind
 
 
@@ -59,7 +59,7 @@ def test_any_body_becomes_one_line(body, reason, detail):
 
 
 def test_the_fields_at_fault_are_kept():
-    """A pod of another uid is told from a bad annotation by the field."""
+    """The field distinguishes a pod of another uid from a bad annotation."""
     assert refusal(422, "", json.dumps(STATUS).encode()).fields == ("metadata.uid", "")
     assert refusal(422, "", b'{"details":{"causes":7}}').fields == ()
     assert refusal(422, "", b'{"details":7}').fields == ()

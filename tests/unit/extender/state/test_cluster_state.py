@@ -428,7 +428,7 @@ class TestForeignPods:
     def test_a_pod_that_cannot_ask_is_never_read(self):
         """Most pods of a cluster have no GPUs."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", may_ask=False))
+        cluster.see_pod(facts("p", may_request=False))
         assert (cluster.take_effects(), cluster.n_pods) == ((), 0)
 
     def test_a_pod_that_turns_out_to_ask_for_none_is_read_once(self):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from extender.engine import StateEvent
     from extender.state import Effect
 
-FACTS = PodFacts("u1", "ns", "p", "7", None, None, may_ask=True)
+FACTS = PodFacts("u1", "ns", "p", "7", None, None, may_request=True)
 KEY = ObjectKey("ns", "p", "u1")
 PROBLEM = NodeProblem("n1", "broken")
 WALL_S = 1_000_000.0

@@ -1,4 +1,4 @@
-"""The client's asyncio half alone: what is not imported, and that nobody else notices."""
+"""The client's asyncio half alone: what is not imported, and that no other importer notices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from kube.client import aio_client
 
 HEAVY = ("requests", "requests_oauthlib", "urllib3", "websocket")
-TELL = "import json, sys; print(json.dumps([name for name in {} if name in sys.modules]))"
+LIST_IMPORTED = "import json, sys; print(json.dumps([name for name in {} if name in sys.modules]))"
 
 
 @pytest.mark.slow("imports the whole client in a process of its own")
@@ -26,14 +26,14 @@ TELL = "import json, sys; print(json.dumps([name for name in {} if name in sys.m
         pytest.param(
             "import kubernetes, kube.client.transport; kubernetes.client.CoreV1Api",
             ["requests", "requests_oauthlib", "urllib3", "websocket"],
-            id="somebody wants all of it",
+            id="all of it is imported",
         ),
     ],
 )
 def test_the_other_half_stays_out_unless_it_is_asked_for(first, expected):
     """It would be 9 MiB on every node."""
     done = subprocess.run(
-        [sys.executable, "-c", f"{first}; {TELL.format(HEAVY)}"],
+        [sys.executable, "-c", f"{first}; {LIST_IMPORTED.format(HEAVY)}"],
         capture_output=True,
         text=True,
         check=True,
@@ -44,11 +44,11 @@ def test_the_other_half_stays_out_unless_it_is_asked_for(first, expected):
 
 def test_a_package_that_is_not_there_is_left_to_the_import(monkeypatch):
     """Whose message says what is missing; nor is one replaced that is there."""
-    enter = aio_client._enter_package
-    enter("no_such_package_here")
-    enter("json.decoder")
+    register = aio_client._register_package
+    register("no_such_package_here")
+    register("json.decoder")
     assert "no_such_package_here" not in sys.modules
     there = ModuleType("coterie_there")
     monkeypatch.setitem(sys.modules, "coterie_there", there)
-    enter("coterie_there")
+    register("coterie_there")
     assert sys.modules["coterie_there"] is there

@@ -1,4 +1,4 @@
-"""The kubelet's API: what is asked, what is read, and what a refusal tells."""
+"""The kubelet's API: what is requested, what is read, and what a refusal says."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 from kube.client import Endpoint, KubeletClient, TopologyManagerSettings, kubelet_endpoint
 from kube.client.transport import NOT_TRUSTED
 from kube.errors import KubeError, Malformed, NotFound, Unanswered, Unreachable, refusal
-from tests.unit.kube.doors import ScriptedDoor
+from tests.unit.kube.requesters import ScriptedRequester
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 
 
-def asked(call, *answers):
+def sent(call, *answers):
     """What a call returned, and the request that it made."""
-    door = ScriptedDoor(*answers)
-    value = asyncio.run(call(KubeletClient(door, timeout_s=5.0)))
-    return value, door.asked[0]
+    requester = ScriptedRequester(*answers)
+    value = asyncio.run(call(KubeletClient(requester, timeout_s=5.0)))
+    return value, requester.requests[0]
 
 
 def configuration(**fields):
@@ -39,10 +39,10 @@ def configuration(**fields):
 
 def test_pods_are_handed_on_as_they_came():
     """Reading them is the plugin's; each request has its own deadline."""
-    body, request = asked(lambda it: it.pods(), b"anything")
+    body, request = sent(lambda it: it.pods(), b"anything")
     assert body == b"anything"
     assert (request.method, request.path, request.timeout_s) == ("GET", "/pods", 5.0)
-    _, request = asked(lambda it: it.pods(timeout_s=0.7), b"")
+    _, request = sent(lambda it: it.pods(timeout_s=0.7), b"")
     assert request.timeout_s == 0.7
 
 
@@ -51,7 +51,7 @@ def test_pods_are_handed_on_as_they_came():
 def test_topology_manager_is_read_from_the_configuration(policy, scope):
     """The kubelet's own words."""
     body = configuration(topologyManagerPolicy=policy.value, topologyManagerScope=scope.value)
-    found, request = asked(lambda it: it.topology_manager(timeout_s=0.7), body)
+    found, request = sent(lambda it: it.topology_manager(timeout_s=0.7), body)
     assert found == TopologyManagerSettings(policy, scope)
     assert (request.method, request.path, request.timeout_s) == ("GET", "/configz", 0.7)
 
@@ -60,7 +60,7 @@ GOOD = {"topologyManagerPolicy": "none", "topologyManagerScope": "container"}
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "expected"),
     [
         pytest.param(b"{", "expected JSON", id="no JSON"),
         pytest.param(b"{}", "topologyManagerPolicy is ''", id="no configuration"),
@@ -74,11 +74,11 @@ GOOD = {"topologyManagerPolicy": "none", "topologyManagerScope": "container"}
         pytest.param(configuration(**GOOD | {"topologyManagerScope": 7}), "Scope is 7", id="scope"),
     ],
 )
-def test_a_configuration_that_is_not_understood_is_malformed(body, told):
+def test_a_configuration_that_is_not_understood_is_malformed(body, expected):
     """Taken for `none`, it would let plans be made that the kubelet refuses."""
     with pytest.raises(Malformed) as caught:
-        asked(lambda it: it.topology_manager(), body)
-    assert told in caught.value.detail
+        sent(lambda it: it.topology_manager(), body)
+    assert expected in caught.value.detail
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_configuration_that_is_not_understood_is_malformed(body, told):
     ],
 )
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         pytest.param(
             refusal(403, "Forbidden", b"Forbidden (user=u, verb=get, resource=nodes)"),
@@ -98,25 +98,25 @@ def test_a_configuration_that_is_not_understood_is_malformed(body, told):
         ),
         pytest.param(
             refusal(401, "Unauthorized", b"Unauthorized"),
-            "it must ask the API server about tokens (authentication.webhook.enabled)",
+            "must verify tokens with the API server (authentication.webhook.enabled)",
             id="unauthorized",
         ),
         pytest.param(
             Unreachable(0, NOT_TRUSTED, "self-signed"),
-            "its certificate is not trusted: name the file of the authority",
+            "its certificate is not trusted: set the CA file that verifies it",
             id="not trusted",
         ),
         pytest.param(refusal(404, "Not Found", b""), "enableDebuggingHandlers", id="not served"),
     ],
 )
-def test_a_refusal_says_what_is_missing(call, path, right, error, told):
+def test_a_refusal_says_what_is_missing(call, path, right, error, expected):
     """Which right, which setting; kind, status and the kubelet's own words stay."""
     with pytest.raises(KubeError) as caught:
-        asked(call, error)
+        sent(call, error)
     found = caught.value
     assert (type(found), found.status, found.reason) == (type(error), error.status, error.reason)
     assert found.detail.startswith(f"kubelet's {path}: ")
-    assert told.format(right=right) in found.detail
+    assert expected.format(right=right) in found.detail
     assert found.detail.endswith(f"({error.detail})")
     assert found.__cause__ is error
 
@@ -133,14 +133,14 @@ def test_a_refusal_says_what_is_missing(call, path, right, error, told):
 def test_other_errors_are_as_they_were(error):
     """There is no advice for them."""
     with pytest.raises(KubeError) as caught:
-        asked(lambda it: it.pods(), error)
+        sent(lambda it: it.pods(), error)
     assert caught.value is error
 
 
 def test_absence_is_no_value():
     """A kubelet always has pods to list, if none: 404 is an error."""
     with pytest.raises(NotFound):
-        asked(lambda it: it.pods(), refusal(404, "Not Found", b""))
+        sent(lambda it: it.pods(), refusal(404, "Not Found", b""))
 
 
 @pytest.mark.parametrize(

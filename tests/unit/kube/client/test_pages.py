@@ -66,7 +66,7 @@ def test_what_is_no_list_is_malformed(body):
 
 
 def test_a_list_of_nothing_may_be_null():
-    """Go writes an empty list as null where nobody made it."""
+    """Go writes an empty list as null where it was never set."""
     page = Page(b'{"metadata":{"resourceVersion":"7"},"items":null}')
     assert (list(page), page.resource_version) == ([], "7")
 
@@ -111,6 +111,6 @@ def test_an_error_in_the_stream_is_raised():
     ],
 )
 def test_what_is_no_event_is_malformed(line):
-    """After a line that nobody understands, what the stream said is no longer known."""
+    """After an unknown line the state of the stream is no longer known."""
     with pytest.raises(Malformed):
         read_event(line)

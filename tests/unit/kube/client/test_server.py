@@ -14,7 +14,7 @@ from kube.client.server import MAX_EVENT_MESSAGE
 from kube.client.transport import MERGE_PATCH
 from kube.errors import Conflict, KubeError, Malformed, NotFound, refusal
 from kube.objects import Lease, ObjectKey
-from tests.unit.kube.doors import ScriptedDoor, item, page
+from tests.unit.kube.requesters import ScriptedRequester, item, page
 
 POD = ObjectKey("team a", "p/1", "u1")
 POD_PATH = "/api/v1/namespaces/team%20a/pods/p%2F1"
@@ -23,13 +23,13 @@ CONFLICT = refusal(409, "Conflict", b"")
 LEASE = Lease("ns", "coterie", "me", 15, None, None, 0)
 
 
-class Asked:
+class Sent:
     """What one call sent, what it returned or raised."""
 
     def __init__(self, call, *answers):
-        self.door = ScriptedDoor(*answers)
-        self.value = asyncio.run(call(ApiServer(self.door, timeout_s=10.0)))
-        self.request = self.door.asked[0]
+        self.requester = ScriptedRequester(*answers)
+        self.value = asyncio.run(call(ApiServer(self.requester, timeout_s=10.0)))
+        self.request = self.requester.requests[0]
         self.body: Any = self.request.body
 
 
@@ -47,11 +47,11 @@ def pod(**meta):
 def test_a_binding_carries_its_preconditions_and_annotations():
     """One write binds the pod, writes its plan and checks that it is the pod that was planned."""
     binding = Binding(POD, "7", "n1", {"coterie.gpu/plan": "{}"})
-    asked = Asked(lambda api: api.bind(binding, timeout_s=2.5), b"{}")
-    request = asked.request
+    sent = Sent(lambda api: api.bind(binding, timeout_s=2.5), b"{}")
+    request = sent.request
     assert (request.method, request.path) == ("POST", f"{POD_PATH}/binding")
     assert (request.timeout_s, request.content_type) == (2.5, JSON)
-    assert asked.body == {
+    assert sent.body == {
         "apiVersion": "v1",
         "kind": "Binding",
         "metadata": {
@@ -63,20 +63,20 @@ def test_a_binding_carries_its_preconditions_and_annotations():
         },
         "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
     }
-    assert asked.value is None
+    assert sent.value is None
 
 
 def test_a_binding_without_preconditions_has_none():
     """An empty uid sent as such would match no pod."""
-    asked = Asked(lambda api: api.bind(Binding(ObjectKey("ns", "p", ""), "", "n1", {})), b"{}")
-    assert asked.body["metadata"] == {"namespace": "ns", "name": "p", "annotations": {}}
-    assert asked.request.timeout_s == 10.0
+    sent = Sent(lambda api: api.bind(Binding(ObjectKey("ns", "p", ""), "", "n1", {})), b"{}")
+    assert sent.body["metadata"] == {"namespace": "ns", "name": "p", "annotations": {}}
+    assert sent.request.timeout_s == 10.0
 
 
-def test_a_binding_that_is_refused_is_told():
+def test_a_binding_that_is_refused_is_reported():
     """The caller decides what a conflict means."""
     with pytest.raises(Conflict):
-        Asked(lambda api: api.bind(Binding(POD, "7", "n1", {})), CONFLICT)
+        Sent(lambda api: api.bind(Binding(POD, "7", "n1", {})), CONFLICT)
 
 
 @pytest.mark.parametrize(
@@ -92,59 +92,62 @@ def test_a_binding_that_is_refused_is_told():
 )
 def test_what_is_not_there_is_none(call, path):
     """Absence is an answer; every other refusal is an error."""
-    asked = Asked(call, ABSENT)
-    assert (asked.value, asked.request.method, asked.request.path) == (None, "GET", path)
+    sent = Sent(call, ABSENT)
+    assert (sent.value, sent.request.method, sent.request.path) == (None, "GET", path)
     with pytest.raises(Conflict):
-        Asked(call, CONFLICT)
+        Sent(call, CONFLICT)
 
 
 @pytest.mark.parametrize("answer", [b"{", b"[]", b"{}", b'{"metadata":7}'])
 def test_an_answer_that_is_not_the_object_is_malformed(answer):
     """A proxy may answer 200 with anything."""
     with pytest.raises(Malformed):
-        Asked(lambda api: api.get_pod("ns", "p"), answer)
+        Sent(lambda api: api.get_pod("ns", "p"), answer)
 
 
 def test_objects_are_read_into_values():
     """As they are now, whatever the watches know."""
-    asked = Asked(lambda api: api.get_pod("ns", "p", timeout_s=1.0), body(pod()))
-    assert (asked.value.uid, asked.request.timeout_s) == ("u", 1.0)
-    room = Asked(
+    sent = Sent(lambda api: api.get_pod("ns", "p", timeout_s=1.0), body(pod()))
+    assert (sent.value.uid, sent.request.timeout_s) == ("u", 1.0)
+    allocatable = Sent(
         lambda api: api.get_allocatable("n1"), body({"status": {"allocatable": {"cpu": "2"}}})
     )
-    assert (room.value, room.request.path) == ({"cpu": 2}, "/api/v1/nodes/n1")
+    assert (allocatable.value, allocatable.request.path) == ({"cpu": 2}, "/api/v1/nodes/n1")
 
 
 def test_pods_of_a_node_are_read_page_by_page():
     """A node may have more pods than one page."""
-    asked = Asked(
+    sent = Sent(
         lambda api: api.list_pods_on("n1"),
         page(pod(name="a"), is_last=False),
         page(pod(name="b")),
     )
-    assert [one.name for one in asked.value] == ["a", "b"]
+    assert [one.name for one in sent.value] == ["a", "b"]
     selector = {"fieldSelector": "spec.nodeName=n1", "limit": "250"}
-    assert [one.query for one in asked.door.asked] == [selector, selector | {"continue": "next"}]
+    assert [one.query for one in sent.requester.requests] == [
+        selector,
+        selector | {"continue": "next"},
+    ]
 
 
 def test_budgets_are_read():
     """Of all namespaces: a victim may be anywhere."""
-    asked = Asked(lambda api: api.list_pdbs(), page(item("few")))
-    assert asked.request.path == "/apis/policy/v1/poddisruptionbudgets"
-    assert [one.name for one in asked.value] == ["few"]
+    sent = Sent(lambda api: api.list_pdbs(), page(item("few")))
+    assert sent.request.path == "/apis/policy/v1/poddisruptionbudgets"
+    assert [one.name for one in sent.value] == ["few"]
 
 
 def test_an_annotation_is_a_patch_of_this_very_pod():
     """The uid is in the patch, so that a pod of the same name is left alone."""
-    asked = Asked(
+    sent = Sent(
         lambda api: api.annotate_pod("team a", "p/1", "u1", {"a": "b", "c": None}),
         body(pod(resourceVersion="9")),
     )
-    request = asked.request
+    request = sent.request
     assert (request.method, request.path) == ("PATCH", POD_PATH)
     assert (request.content_type, request.accept) == (MERGE_PATCH, METADATA)
-    assert asked.body == {"metadata": {"uid": "u1", "annotations": {"a": "b", "c": None}}}
-    assert asked.value == "9"
+    assert sent.body == {"metadata": {"uid": "u1", "annotations": {"a": "b", "c": None}}}
+    assert sent.value == "9"
 
 
 @pytest.mark.parametrize(
@@ -159,24 +162,24 @@ def test_a_pod_of_another_uid_is_not_the_pod(status, causes, kind):
     """The API server calls it an attempt to change the uid."""
     refused = refusal(status, "", body({"details": {"causes": causes}}))
     with pytest.raises(kind) as caught:
-        Asked(lambda api: api.annotate_pod("ns", "p", "u1", {}), refused)
+        Sent(lambda api: api.annotate_pod("ns", "p", "u1", {}), refused)
     assert type(caught.value) is kind
 
 
 def test_annotations_of_a_node_are_a_patch_that_shows_all_of_them():
     """Who may patch a Node need not be allowed to read it."""
     after = {"a": "b", "of": "others"}
-    asked = Asked(
+    sent = Sent(
         lambda api: api.annotate_node("n/1", {"a": "b", "c": None}, timeout_s=2.5),
         body({"metadata": {"name": "n/1", "annotations": after}}),
     )
-    request = asked.request
+    request = sent.request
     assert (request.method, request.path) == ("PATCH", "/api/v1/nodes/n%2F1")
     assert (request.content_type, request.accept) == (MERGE_PATCH, METADATA)
     assert request.timeout_s == 2.5
-    assert asked.body == {"metadata": {"annotations": {"a": "b", "c": None}}}
-    assert asked.value == after
-    bare = Asked(lambda api: api.annotate_node("n", {}), body({"metadata": {"name": "n"}}))
+    assert sent.body == {"metadata": {"annotations": {"a": "b", "c": None}}}
+    assert sent.value == after
+    bare = Sent(lambda api: api.annotate_node("n", {}), body({"metadata": {"name": "n"}}))
     assert (bare.value, bare.body) == ({}, {"metadata": {"annotations": {}}})
     assert bare.request.timeout_s == 10.0
 
@@ -185,7 +188,7 @@ def test_annotations_of_a_node_are_a_patch_that_shows_all_of_them():
 def test_a_node_that_cannot_be_annotated_is_an_error(answer):
     """There is nothing to return."""
     with pytest.raises(KubeError):
-        Asked(lambda api: api.annotate_node("n", {}), answer)
+        Sent(lambda api: api.annotate_node("n", {}), answer)
 
 
 def event(about, message="m", *, is_warning=True):
@@ -196,9 +199,9 @@ def event(about, message="m", *, is_warning=True):
 
 def test_an_event_says_what_kubectl_shows():
     """About whom, what, when, and from whom."""
-    asked = Asked(lambda api: api.create_event(event(ObjectKey("ns", "p", "u"))), b"{}")
-    assert (asked.request.method, asked.request.path) == ("POST", "/api/v1/namespaces/ns/events")
-    assert asked.body == {
+    sent = Sent(lambda api: api.create_event(event(ObjectKey("ns", "p", "u"))), b"{}")
+    assert (sent.request.method, sent.request.path) == ("POST", "/api/v1/namespaces/ns/events")
+    assert sent.body == {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"namespace": "ns", "generateName": "p."},
@@ -224,29 +227,29 @@ def test_an_event_says_what_kubectl_shows():
 def test_an_event_about_a_node_is_in_the_default_namespace():
     """Where kubectl looks for Events of what has no namespace."""
     about = event(ObjectKey("", "n1", "u"), is_warning=False)
-    asked = Asked(lambda api: api.create_event(about), b"{}")
-    assert asked.request.path == "/api/v1/namespaces/default/events"
-    assert asked.body["metadata"]["namespace"] == "default"
-    assert asked.body["involvedObject"]["kind"] == "Node"
-    assert asked.body["type"] == "Normal"
+    sent = Sent(lambda api: api.create_event(about), b"{}")
+    assert sent.request.path == "/api/v1/namespaces/default/events"
+    assert sent.body["metadata"]["namespace"] == "default"
+    assert sent.body["involvedObject"]["kind"] == "Node"
+    assert sent.body["type"] == "Normal"
 
 
 def test_a_long_message_is_cut():
     """The API server refuses what is longer."""
     long = event(ObjectKey("ns", "p", "u"), "x" * 5000)
-    asked = Asked(lambda api: api.create_event(long), b"{}")
-    assert len(asked.body["message"]) == MAX_EVENT_MESSAGE
+    sent = Sent(lambda api: api.create_event(long), b"{}")
+    assert len(sent.body["message"]) == MAX_EVENT_MESSAGE
 
 
 def test_a_lease_is_created_and_replaced():
     """The version of the lease that was read guards the replacement."""
     stored = body({"metadata": {"namespace": "ns", "name": "coterie", "resourceVersion": "8"}})
-    created = Asked(lambda api: api.create_lease(LEASE), stored)
+    created = Sent(lambda api: api.create_lease(LEASE), stored)
     path = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
     assert (created.request.method, created.request.path) == ("POST", path)
     assert "resourceVersion" not in created.body["metadata"]
     assert created.value.resource_version == "8"
-    updated = Asked(lambda api: api.update_lease(created.value, timeout_s=2.0), stored)
+    updated = Sent(lambda api: api.update_lease(created.value, timeout_s=2.0), stored)
     assert (updated.request.method, updated.request.path) == ("PUT", f"{path}/coterie")
     assert updated.body["metadata"]["resourceVersion"] == "8"
     assert updated.request.timeout_s == 2.0

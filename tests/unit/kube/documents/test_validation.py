@@ -61,7 +61,7 @@ def test_a_fault_is_one_sentence(content, sentence):
 
 
 def test_the_caller_adds_what_it_knows():
-    """Kinds of missing fields, origins of values, and tags of a union that nobody wrote."""
+    """Kinds of missing fields, origins of values, and tags of a union that were not written."""
     assert fault({"parts": [{}]}, kinds={"kind": "a letter"}).endswith("missing, expected a letter")
     place = fault({"count": 5}, origins={"count": "flag, --count"})
     assert place == "count (flag, --count) is 5, expected less than or equal to 4"

@@ -58,7 +58,7 @@ def test_toml_that_means_nothing_is_one_sentence(text):
         pytest.param("&a [*a]", id="a list inside itself"),
     ],
 )
-def test_what_json_cannot_say_is_told(text):
+def test_what_json_cannot_express_is_reported(text):
     """YAML can."""
     with pytest.raises(DocumentError):
         as_json(read_yaml(text))

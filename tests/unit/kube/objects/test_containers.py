@@ -28,7 +28,7 @@ def test_containers_come_in_the_order_of_their_admission():
 
 
 def test_resources_are_given_as_they_stand():
-    """Whoever needs a quantity reads it."""
+    """Quantities are read by their users."""
     resources = {"limits": {"nvidia.com/gpu": "2"}, "requests": {"cpu": "500m"}}
     (one,) = read_containers({"containers": [{"name": "a", "resources": resources}]})
     assert (one.limits, one.requests) == (resources["limits"], resources["requests"])

@@ -47,7 +47,7 @@ def test_absent_and_null_are_empty(read, value, empty):
         (lambda p, k: list(objects_at(p, k)), [7], "key[] is 7, expected an object"),
     ],
 )
-def test_another_type_is_told(read, value, message):
+def test_another_type_is_reported(read, value, message):
     """The message names the field, what stands there and what is needed."""
     with pytest.raises(Unreadable) as caught:
         read({"key": value}, "key")

@@ -34,13 +34,13 @@ def test_a_lease_is_read_as_it_was_written(**fields):
 
 
 def test_times_are_written_in_utc():
-    """Whoever renews may live in another zone."""
+    """The holder may write times of another zone."""
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone(timedelta(hours=2)))
     assert write_micro_time(at) == "2026-01-02T01:04:05.000000Z"
 
 
 @pytest.mark.parametrize("text", ["soon", "2026-01-02T03:04:05"])
-def test_a_time_that_is_none_is_told(text):
+def test_a_time_that_is_none_is_reported(text):
     """Else a lease of nonsense would look free; a time without a zone is no moment."""
     with pytest.raises(Unreadable, match=f"time is '{text}', expected RFC 3339"):
         read_lease({"spec": {"renewTime": text}})

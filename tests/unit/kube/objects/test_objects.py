@@ -127,15 +127,15 @@ def test_a_soft_taint_is_seen_among_others():
         ("spec.taints", [7], "taints[] is 7"),
     ],
 )
-def test_a_node_that_lacks_what_we_need_is_told(path, value, message):
-    """The field is named: somebody has to find the writer."""
+def test_a_node_without_a_needed_field_is_reported(path, value, message):
+    """The field is named, to find its writer."""
     with pytest.raises(Unreadable) as caught:
         read_node(changed(NODE, path, value))
     assert message in str(caught.value)
 
 
 def test_all_that_a_node_can_give_is_read_exactly():
-    """Preemption asks whether the CPUs and the memory would suffice, too."""
+    """Preemption checks CPUs and memory too."""
     content = {"status": {"allocatable": {"cpu": "3800m", "memory": "2Ki", GPU: 8}}}
     assert read_allocatable(content) == {"cpu": Fraction(19, 5), "memory": 2048, GPU: 8}
     assert read_allocatable({}) == {}
@@ -150,10 +150,10 @@ def owner(spec_fields):
     return {"manager": "m", "fieldsV1": {"f:spec": spec_fields}}
 
 
-ASKING = owner(
+GPU_REQUEST = owner(
     {"f:containers": {'k:{"name":"main"}': {"f:resources": {"f:limits": {f"f:{GPU}": {}}}}}}
 )
-NOT_ASKING = owner(
+OTHER_REQUEST = owner(
     {"f:containers": {'k:{"name":"main"}': {"f:resources": {"f:limits": {"f:cpu": {}}}}}}
 )
 AS_INIT = owner(
@@ -168,47 +168,47 @@ STATUS_ONLY = {"manager": "kubelet", "fieldsV1": {"f:status": {"f:phase": {}}}}
 
 
 @pytest.mark.parametrize(
-    ("entries", "may_ask"),
+    ("entries", "may_request"),
     [
-        pytest.param([ASKING], True, id="a container asks"),
-        pytest.param([NOT_ASKING], False, id="containers ask for other things"),
-        pytest.param([NOT_ASKING, ASKING], True, id="one of several writers asks"),
-        pytest.param([AS_INIT], True, id="an init container asks"),
-        pytest.param([FOR_THE_POD], True, id="the pod as a whole asks"),
-        pytest.param([AS_A_NAME], False, id="a label of that name asks for nothing"),
+        pytest.param([GPU_REQUEST], True, id="a container requests"),
+        pytest.param([OTHER_REQUEST], False, id="containers request other resources"),
+        pytest.param([OTHER_REQUEST, GPU_REQUEST], True, id="one of several writers requests"),
+        pytest.param([AS_INIT], True, id="an init container requests"),
+        pytest.param([FOR_THE_POD], True, id="the pod as a whole requests"),
+        pytest.param([AS_A_NAME], False, id="a label of that name requests nothing"),
         pytest.param([owner({"f:containers": 7})], False, id="fields of another shape"),
         pytest.param(None, True, id="no managedFields prove nothing"),
         pytest.param([], True, id="dropped managedFields prove nothing"),
-        pytest.param([STATUS_ONLY], True, id="whoever wrote the spec is not told"),
-        pytest.param([STATUS_ONLY, NOT_ASKING], False, id="the spec's writer is told"),
+        pytest.param([STATUS_ONLY], True, id="the spec's writer is not listed"),
+        pytest.param([STATUS_ONLY, OTHER_REQUEST], False, id="the spec's writer is listed"),
         pytest.param([owner({"f:x": {f"f:{GPU}x": {}}})], True, id="no writer of containers"),
     ],
 )
-def test_managed_fields_prove_that_a_pod_cannot_ask(entries, may_ask):
+def test_managed_fields_prove_that_a_pod_requests_none(entries, may_request):
     """Only proof spares the read of the whole pod."""
     facts = READ_FACTS(changed(POD, "metadata.managedFields", entries) if entries else POD)
-    assert facts.may_ask == may_ask
+    assert facts.may_request == may_request
 
 
 def test_facts_are_the_metadata():
     """A plan and an allocation are texts here; their codec judges them."""
     meta = {"metadata": POD["metadata"]}
-    assert READ_FACTS(meta) == PodFacts("u1", "ns", "p1", "7", "{p}", None, may_ask=True)
-    told = changed(meta, "metadata.annotations", {"coterie.gpu/allocated": "{a}"})
-    facts = READ_FACTS(told)
+    assert READ_FACTS(meta) == PodFacts("u1", "ns", "p1", "7", "{p}", None, may_request=True)
+    content = changed(meta, "metadata.annotations", {"coterie.gpu/allocated": "{a}"})
+    facts = READ_FACTS(content)
     assert (facts.plan, facts.allocated) == (None, "{a}")
 
 
 @pytest.mark.parametrize("key", ["uid", "namespace", "name", "resourceVersion"])
 @pytest.mark.parametrize("read", [READ_FACTS, read_pod])
-def test_a_pod_without_identity_is_told(key, read):
+def test_a_pod_without_identity_is_reported(key, read):
     """Every later step speaks of a pod by these."""
     with pytest.raises(Unreadable, match=f"metadata.{key} is absent or empty"):
         read(changed(POD, f"metadata.{key}", None))
 
 
 def test_a_pod_is_read_whole():
-    """Status, spec, and the body for who reads what it asks for."""
+    """Status, spec, and the body for the reader of its request."""
     pod = read_pod(POD)
     assert (pod.uid, pod.namespace, pod.name, pod.resource_version) == ("u1", "ns", "p1", "7")
     assert (pod.node_name, pod.nominated_node, pod.phase) == ("n1", "n2", "Running")
@@ -275,7 +275,7 @@ def test_nothing_but_the_documented_error_escapes(content):
 
 
 def test_a_key_is_read_from_anything():
-    """What cannot be read must still be told apart, and be forgotten when it goes."""
+    """What cannot be read still has its own identity, and is removed when it goes."""
     assert read_key(POD) == ObjectKey("ns", "p1", "u1")
     assert read_key({"metadata": {"name": 7, "uid": "u"}}) == ObjectKey("", "", "u")
     assert read_key({"metadata": []}) == ObjectKey("", "", "")

@@ -48,7 +48,7 @@ def expression(key, operator, *values):
     ],
 )
 def test_a_budget_covers_what_kube_scheduler_says_it_covers(selector, labels, is_covered):
-    """An empty selector covers nobody there, nor does any selector cover a pod without labels."""
+    """An empty selector covers no pod there, nor does any selector cover a pod without labels."""
     assert budget(selector).covers("team", "p", labels) == is_covered
 
 
@@ -61,7 +61,7 @@ def test_other_namespaces_and_pods_that_leave_already_do_not_count():
     assert not found.covers("team", "leaving", {"a": "b"})
 
 
-def test_an_unknown_operator_is_told():
+def test_an_unknown_operator_is_reported():
     """A guess would evict pods that a budget protects."""
     with pytest.raises(Unreadable, match="operator is 'Near', expected one of In, NotIn"):
         budget(expression("app", "Near"))

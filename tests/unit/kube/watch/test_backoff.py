@@ -30,5 +30,5 @@ def test_success_starts_anew():
 def test_what_the_server_asks_for_is_not_doubled():
     """Else a server that is back after 15 s would be found after 30."""
     backoff = Backoff(first_s=0.1, cap_s=5.0, draw=lambda: 0.5)
-    assert [backoff.next_s(asked_s=1.0) for _ in range(9)] == [1.25] * 9
+    assert [backoff.next_s(retry_after_s=1.0) for _ in range(9)] == [1.25] * 9
     assert backoff.n_failures == 9

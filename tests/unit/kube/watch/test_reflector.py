@@ -12,7 +12,7 @@ from kube.errors import KubeError, Unanswered, Unreachable, Unreadable, refusal
 from kube.objects import ObjectKey
 from kube.watch import Reflector, Timing
 from kube.watch.reflector import Clock, Source
-from tests.unit.kube.doors import ScriptedDoor, ScriptOver, error_line, event, item, page
+from tests.unit.kube.requesters import ScriptedRequester, ScriptOver, error_line, event, item, page
 
 LOST = Unanswered(0, "ConnectionLost", "")
 REFUSED = Unreachable(0, "Unreachable", "")
@@ -33,27 +33,27 @@ SOURCE = Source("things", "/things", read, field_selector="a!=", page_size=2)
 
 
 class Log:
-    """A sink that writes down what it is told."""
+    """A sink that records what is delivered."""
 
     def __init__(self):
-        self.told = []
+        self.delivered = []
         self.faults = []
 
     async def replace(self, objects):
         """Take the whole."""
-        self.told.append(("replace", *(name for name, _ in objects)))
+        self.delivered.append(("replace", *(name for name, _ in objects)))
 
     def seen(self, one):
         """Take one."""
-        self.told.append(("seen", one[0]))
+        self.delivered.append(("seen", one[0]))
 
     def gone(self, key):
         """Lose one."""
-        self.told.append(("gone", key.name))
+        self.delivered.append(("gone", key.name))
 
     def unread(self, key, reason):
         """Miss one."""
-        self.told.append(("unread", key.name, reason))
+        self.delivered.append(("unread", key.name, reason))
 
     def failed(self, fault):
         """Take a failure."""
@@ -61,7 +61,7 @@ class Log:
 
 
 class World:
-    """Time that passes only when somebody waits, and no chance."""
+    """Time that passes only in waits, and no chance."""
 
     def __init__(self):
         self.now_s = 100.0
@@ -93,9 +93,9 @@ class Played:
     def __init__(self, *steps, world=None, source=SOURCE, timing=None):
         self.world = world or World()
         self.log = Log()
-        self.door = ScriptedDoor(*steps)
+        self.requester = ScriptedRequester(*steps)
         self.reflector = Reflector(
-            self.door, source, self.log, timing=timing or Timing(), clock=self.world.clock
+            self.requester, source, self.log, timing=timing or Timing(), clock=self.world.clock
         )
 
     async def _until_empty(self):
@@ -103,12 +103,12 @@ class Played:
             await self.reflector.run()
 
     def play(self):
-        """Run until something is asked that the script has no answer to."""
+        """Run until something is requested that the script has no answer to."""
         asyncio.run(self._until_empty())
         return self
 
     @property
-    def asked(self):
+    def requests(self):
         """What each request was: a list with its continue token, or a watch from a version."""
         return [
             ("watch", one.query["resourceVersion"])
@@ -116,24 +116,24 @@ class Played:
             else ("check",)
             if one.query["limit"] == "1"
             else ("list", one.query.get("continue", ""))
-            for one in self.door.asked
+            for one in self.requester.requests
         ]
 
 
 def test_pages_become_one_list_and_events_follow():
-    """Nothing is told before the list is complete; the watch begins where it ended."""
+    """Nothing is delivered before the list is complete; the watch begins where it ended."""
     played = Played(
         page(item("a"), item("b"), version="7", is_last=False),
         page(item("c"), version="7"),
         [event("ADDED", "d", "8"), event("MODIFIED", "a", "9"), event("DELETED", "b", "10")],
     ).play()
-    assert played.log.told == [
+    assert played.log.delivered == [
         ("replace", "a", "b", "c"),
         ("seen", "d"),
         ("seen", "a"),
         ("gone", "b"),
     ]
-    assert played.asked == [("list", ""), ("list", "next"), ("watch", "7"), ("watch", "10")]
+    assert played.requests == [("list", ""), ("list", "next"), ("watch", "7"), ("watch", "10")]
     assert played.reflector.resource_version == "10"
     assert played.reflector.is_synced
     counts = played.reflector.counts
@@ -141,11 +141,11 @@ def test_pages_become_one_list_and_events_follow():
     assert (played.reflector.counts.n_lists - 1, counts.n_faults, played.log.faults) == (0, 0, [])
 
 
-def test_the_server_is_asked_for_what_the_source_says():
+def test_the_server_is_requests_for_what_the_source_says():
     """Consistent lists in pages, watches with bookmarks and an end, the selector in both."""
     played = Played(page()).play()
     assert played.reflector.name == "things"
-    first, watch = played.door.asked[:2]
+    first, watch = played.requester.requests[:2]
     assert first.query == {"fieldSelector": "a!=", "limit": "2"}
     assert watch.query == {
         "fieldSelector": "a!=",
@@ -157,13 +157,13 @@ def test_the_server_is_asked_for_what_the_source_says():
     assert (first.accept, watch.accept, watch.timeout_s) == (JSON, JSON, 38.0)
     source = Source("metadata", "/things", read, is_metadata=True)
     played = Played(page(), source=source).play()
-    first, watch = played.door.asked[:2]
+    first, watch = played.requester.requests[:2]
     assert (first.query, first.accept) == ({"limit": "500"}, METADATA_LIST)
     assert watch.accept == METADATA
 
 
 @pytest.mark.parametrize(
-    ("steps", "asked", "reason"),
+    ("steps", "requests", "reason"),
     [
         pytest.param([REFUSED, page()], [("list", ""), ("list", "")], "Unreachable", id="refused"),
         pytest.param(
@@ -183,11 +183,11 @@ def test_the_server_is_asked_for_what_the_source_says():
         ),
     ],
 )
-def test_a_list_that_fails_is_begun_again(steps, asked, reason):
+def test_a_list_that_fails_is_retried(steps, requests, reason):
     """What its first pages brought is dropped: it belongs to another version."""
     played = Played(*steps).play()
-    assert played.asked == [*asked, ("watch", "7")]
-    assert played.log.told == [("replace",)]
+    assert played.requests == [*requests, ("watch", "7")]
+    assert played.log.delivered == [("replace",)]
     assert [fault.error.reason for fault in played.log.faults] == [reason]
     assert played.log.faults[0].will_list
 
@@ -197,7 +197,7 @@ def test_nothing_is_synced_before_the_list_is_complete():
     played = Played(page(is_last=False), LOST, REFUSED).play()
     assert not played.reflector.is_synced
     assert played.reflector.observed_at_s is None
-    assert (played.log.told, played.reflector.resource_version) == ([], "")
+    assert (played.log.delivered, played.reflector.resource_version) == ([], "")
 
 
 def test_a_watch_that_ends_goes_on_from_its_last_version():
@@ -210,9 +210,14 @@ def test_a_watch_that_ends_goes_on_from_its_last_version():
         world.passing(30, []),
         world=world,
     ).play()
-    assert played.asked[1:] == [("watch", "7"), ("watch", "12"), ("watch", "15"), ("watch", "15")]
+    assert played.requests[1:] == [
+        ("watch", "7"),
+        ("watch", "12"),
+        ("watch", "15"),
+        ("watch", "15"),
+    ]
     assert played.reflector.counts.n_bookmarks == 2
-    assert (played.log.told, world.slept) == ([("replace",), ("seen", "a")], [])
+    assert (played.log.delivered, world.slept) == ([("replace",), ("seen", "a")], [])
 
 
 def test_freshness_is_that_of_the_last_word():
@@ -248,8 +253,8 @@ def test_freshness_is_that_of_the_last_word():
 def test_what_breaks_the_order_leads_to_a_list(ending, reason):
     """Whatever was missed is in the list; the first one comes at once for 410 alone."""
     played = Played(page(version="7"), *ending, page(item("z"), version="9")).play()
-    assert played.asked == [("list", ""), ("watch", "7"), ("list", ""), ("watch", "9")]
-    assert played.log.told[-1] == ("replace", "z")
+    assert played.requests == [("list", ""), ("watch", "7"), ("list", ""), ("watch", "9")]
+    assert played.log.delivered[-1] == ("replace", "z")
     fault = played.log.faults[0]
     assert (fault.source, fault.error.reason, fault.will_list) == ("things", reason, True)
     assert fault.delay_s == pytest.approx(0.0 if reason == "Expired" else 0.075)
@@ -259,14 +264,14 @@ def test_what_breaks_the_order_leads_to_a_list(ending, reason):
 def test_events_before_a_bad_line_count():
     """They were whole, and the list that follows may come late."""
     played = Played(page(version="7"), [event("ADDED", "a", "8"), b"{"]).play()
-    assert played.log.told == [("replace",), ("seen", "a")]
+    assert played.log.delivered == [("replace",), ("seen", "a")]
     assert played.reflector.resource_version == "8"
 
 
 def test_a_lower_version_after_a_restart_leads_to_a_list():
     """A store restored from a backup would keep a watch silent until it has caught up."""
     played = Played(page(version="70"), LOST, page(version="9"), page(item("old"), version="9"))
-    assert played.play().asked == [
+    assert played.play().requests == [
         ("list", ""),
         ("watch", "70"),
         ("check",),
@@ -274,7 +279,7 @@ def test_a_lower_version_after_a_restart_leads_to_a_list():
         ("watch", "9"),
     ]
     assert [fault.error.reason for fault in played.log.faults] == ["ConnectionLost", "WentBack"]
-    assert played.log.told == [("replace",), ("replace", "old")]
+    assert played.log.delivered == [("replace",), ("replace", "old")]
 
 
 def test_a_lost_connection_goes_on_from_the_last_version():
@@ -288,18 +293,18 @@ def test_a_lost_connection_goes_on_from_the_last_version():
         page(version="9"),
         [event("ADDED", "b", "9")],
     ).play()
-    assert played.asked == [
+    assert played.requests == [
         ("list", ""),
         ("watch", "7"),
         *[("check",)] * 4,
         ("watch", "8"),
         ("watch", "9"),
     ]
-    assert played.log.told == [("replace",), ("seen", "a"), ("seen", "b")]
+    assert played.log.delivered == [("replace",), ("seen", "a"), ("seen", "b")]
     assert [fault.will_list for fault in played.log.faults] == [False] * 4
 
 
-def test_delays_grow_to_the_cap_and_start_anew_when_something_was_heard():
+def test_delays_grow_to_the_cap_and_are_reset_when_something_was_received():
     """A server that is back is found within the cap."""
     played = Played(
         *[REFUSED] * 8, page(), [event("BOOKMARK"), LOST], page(version="8"), [LOST]
@@ -337,7 +342,7 @@ def test_a_watch_that_is_refused_again_and_again_leads_to_a_list(refused):
     """Whatever the server has against the version, a list gives another."""
     steps = [page(version="7"), refused, page(version="7"), refused, page(version="7"), refused]
     played = Played(*steps, page(version="9")).play()
-    assert played.asked[-2:] == [("list", ""), ("watch", "9")]
+    assert played.requests[-2:] == [("list", ""), ("watch", "9")]
     assert [fault.will_list for fault in played.log.faults] == [False, False, True]
 
 
@@ -348,24 +353,24 @@ def test_an_error_in_the_stream_goes_on_from_the_last_version():
         [event("ADDED", "a", "8"), error_line(500, "InternalError")],
         page(version="9"),
     ).play()
-    assert played.asked[2:] == [("check",), ("watch", "8")]
+    assert played.requests[2:] == [("check",), ("watch", "8")]
 
 
 def test_a_watch_that_ends_at_once_is_a_failure():
-    """Else a server that hangs up would be asked a thousand times a second."""
+    """Else a server that hangs up would get a request a thousand times a second."""
     world = World()
     played = Played(page(), [], page(), [], world=world).play()
     assert [fault.error.reason for fault in played.log.faults] == ["ShortWatch", "ShortWatch"]
     assert world.slept == pytest.approx([0.075, 0.15])
 
 
-def test_an_object_that_cannot_be_read_is_told_and_skipped():
+def test_an_object_that_cannot_be_read_is_delivered_and_skipped():
     """One bad object must not hide the others, in a list and in a watch."""
     played = Played(
         page(item("a", value=None), item("b")),
         [event("MODIFIED", "b", "8", value=None), event("ADDED", "c", "9")],
     ).play()
-    assert played.log.told == [
+    assert played.log.delivered == [
         ("replace", "b"),
         ("unread", "a", "value is None"),
         ("unread", "b", "value is None"),
@@ -377,7 +382,7 @@ def test_an_object_that_cannot_be_read_is_told_and_skipped():
 def test_an_object_that_cannot_be_read_can_still_go():
     """A key is all that is needed to forget."""
     played = Played(page(), [event("DELETED", "a", "8", value=None)]).play()
-    assert played.log.told == [("replace",), ("gone", "a")]
+    assert played.log.delivered == [("replace",), ("gone", "a")]
 
 
 def test_the_loop_is_let_go_while_a_page_is_read():
@@ -397,8 +402,8 @@ def test_the_loop_is_let_go_while_a_page_is_read():
 
     async def run():
         source = Source("things", "/things", slow)
-        door = ScriptedDoor(page(*(item(str(i)) for i in range(40))))
-        reflector = Reflector(door, source, Log(), clock=world.clock)
+        requester = ScriptedRequester(page(*(item(str(i)) for i in range(40))))
+        reflector = Reflector(requester, source, Log(), clock=world.clock)
         other = asyncio.create_task(others())
         with suppress(ScriptOver):
             await reflector.run()
@@ -408,8 +413,8 @@ def test_the_loop_is_let_go_while_a_page_is_read():
     assert n_turns >= 10
 
 
-class Silent(ScriptedDoor):
-    """A door whose watches say nothing until they are left."""
+class Silent(ScriptedRequester):
+    """A requester whose watches send nothing until they are closed."""
 
     def __init__(self, *steps):
         super().__init__(*steps)
@@ -417,30 +422,32 @@ class Silent(ScriptedDoor):
 
     async def lines(self, request):
         """Stay open."""
-        self.asked.append(request)
+        self.requests.append(request)
         self.is_open.set()
         await asyncio.get_running_loop().create_future()
         yield []
 
 
-def test_a_list_can_be_asked_for():
+def test_a_list_can_be_requests_for():
     """Who takes over from another must know all that the other wrote."""
     log = Log()
 
     async def run():
-        door = Silent(page(item("a"), version="7"), REFUSED, page(item("b"), version="9"), page())
-        reflector = Reflector(door, SOURCE, log, clock=World().clock)
+        requester = Silent(
+            page(item("a"), version="7"), REFUSED, page(item("b"), version="9"), page()
+        )
+        reflector = Reflector(requester, SOURCE, log, clock=World().clock)
         running = asyncio.create_task(reflector.run())
         await reflector.relist()
-        assert log.told == [("replace", "a")]
+        assert log.delivered == [("replace", "a")]
         await asyncio.gather(reflector.relist(), reflector.relist())
-        assert log.told == [("replace", "a"), ("replace", "b")]
+        assert log.delivered == [("replace", "a"), ("replace", "b")]
         given_up = asyncio.create_task(reflector.relist())
         await asyncio.sleep(0)
         given_up.cancel()
         await asyncio.sleep(0)
         await reflector.relist()
-        assert (len(log.told), reflector.counts.n_lists - 1) == (3, 2)
+        assert (len(log.delivered), reflector.counts.n_lists - 1) == (3, 2)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -456,8 +463,8 @@ def test_what_the_sink_raises_ends_the_run():
             raise ZeroDivisionError(one)
 
     async def run():
-        door = ScriptedDoor(page(), [event("ADDED", "a")])
-        await Reflector(door, SOURCE, Broken(), clock=World().clock).run()
+        requester = ScriptedRequester(page(), [event("ADDED", "a")])
+        await Reflector(requester, SOURCE, Broken(), clock=World().clock).run()
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(run())
@@ -467,11 +474,11 @@ def test_being_cancelled_ends_the_watch():
     """Nothing may hold a connection after the end."""
 
     async def run():
-        door = Silent(page())
-        reflector = Reflector(door, SOURCE, Log())
+        requester = Silent(page())
+        reflector = Reflector(requester, SOURCE, Log())
         running = asyncio.create_task(reflector.run())
         await reflector.relist()
-        await door.is_open.wait()
+        await requester.is_open.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -489,9 +496,9 @@ def test_keys_are_those_of_the_objects():
             keys.append(key)
 
     async def run():
-        door = ScriptedDoor(page(), [event("DELETED", "a", "8")])
+        requester = ScriptedRequester(page(), [event("DELETED", "a", "8")])
         with suppress(ScriptOver):
-            await Reflector(door, SOURCE, Keys(), clock=World().clock).run()
+            await Reflector(requester, SOURCE, Keys(), clock=World().clock).run()
 
     asyncio.run(run())
     assert keys == [ObjectKey("", "a", "u-a")]

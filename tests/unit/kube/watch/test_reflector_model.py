@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kube.errors import Unanswered, Unreachable, Unreadable, refusal
 from kube.watch import Reflector
 from kube.watch.reflector import Clock, Source
-from tests.unit.kube.doors import ScriptOver, Store, error_line, event
+from tests.unit.kube.requesters import ScriptOver, Store, error_line, event
 
 BAD = -1
 NAMES = st.sampled_from("abcdefg")
@@ -47,7 +47,7 @@ def read(content):
 
 
 class Picture:
-    """A sink that keeps what it is told; what cannot be read is kept as such."""
+    """A sink that keeps what is delivered; what cannot be read is kept as such."""
 
     def __init__(self, store):
         self.store = store
@@ -98,7 +98,7 @@ class Weather:
 
 
 async def follow(weather, picture, *, n_requests=400):
-    """Run a reflector until all is over and told, within a bound that only a loop would meet."""
+    """Run a reflector until all is delivered, within a bound that only a loop would meet."""
     left = n_requests
 
     async def sleep(_):
@@ -130,7 +130,7 @@ async def follow(weather, picture, *, n_requests=400):
 
 @given(st.lists(CHANGES, max_size=30), st.lists(TROUBLES, max_size=30))
 def test_in_the_end_the_picture_is_the_store(changes, troubles):
-    """No change is lost or told twice with another result, whatever goes wrong in between.
+    """No change is lost or delivered twice with another result, whatever goes wrong in between.
 
     Every list that is handed over is also checked to be the store at one moment.
     """

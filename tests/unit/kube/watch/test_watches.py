@@ -23,7 +23,7 @@ def test_assigned_pods_are_watched_as_metadata():
 
 
 def test_nominated_pods_are_watched_whole():
-    """Few at a time, and what they ask for is in the spec; a pod may end without a node."""
+    """Few at a time, and their requests are in the spec; a pod may end without a node."""
     source = watches.nominated_pods()
     assert (source.path, source.is_metadata) == ("/api/v1/pods", False)
     terms = (

@@ -16,11 +16,11 @@ NEXT = "next"
 
 
 class ScriptOver(Exception):
-    """Something was asked that the script has no answer to."""
+    """A request that the script has no answer to."""
 
 
-class ScriptedDoor:
-    """Answers each request with the next thing of a script, and keeps what was asked.
+class ScriptedRequester:
+    """Answers each request with the next thing of a script, and keeps the requests.
 
     A step is bytes (a body), a list of lines and errors (a stream), an error, or a function of the
     request that returns one of these.
@@ -28,10 +28,10 @@ class ScriptedDoor:
 
     def __init__(self, *steps):
         self.steps = deque(steps)
-        self.asked: list[Request] = []
+        self.requests: list[Request] = []
 
     def _next(self, request):
-        self.asked.append(request)
+        self.requests.append(request)
         if not self.steps:
             raise ScriptOver
         step: Any = self.steps.popleft()
@@ -81,7 +81,7 @@ class Store:
 
     `trouble` says what happens to the next request or stretch of a stream: an error, bytes in place
     of the truth, or None. `tick` lets time pass before each of them. Both raise `ScriptOver` when
-    they have nothing more to come and the client asks for news that there are not.
+    they have nothing more to come and the client waits for events that there are none of.
     """
 
     def __init__(self, *, trouble, tick):
@@ -111,7 +111,7 @@ class Store:
         self._history.append((self.version, kind, name, value))
 
     def pass_by(self):
-        """Let another collection change: the version moves on, and nothing is told."""
+        """Let another collection change: the version moves on, and no event is sent."""
         self.snapshots[self.version + 1] = self.objects
         self.version += 1
 
@@ -145,7 +145,7 @@ class Store:
         return body[: len(body) // 2] if trouble else body
 
     async def lines(self, request):
-        """Tell what happened since a version, for a while."""
+        """Send what happened since a version, for a while."""
         since, epoch = int(request.query["resourceVersion"]), self._epoch
         for _ in range(4):
             if since == self.version:
