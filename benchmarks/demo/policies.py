@@ -24,7 +24,7 @@ from benchmarks.masks import mask_of, members
 from extender.bind import WriteBinding
 from extender.embedded import EmbeddedCluster, lay_out
 from extender.engine import Engine
-from extender.protocol import Pod, Verb, decode, parse_pod
+from extender.protocol import Verb, WirePod, decode, parse_pod
 from topology.annotations import ContainerPlan, Plan, encode_plan
 from topology.model import names
 
@@ -177,7 +177,7 @@ class RivalOnCoterieNode:
         self._free.give_back(place)
 
     def _record(self, pod: DemoPod, place: Place) -> None:
-        request = parse_pod(decode(Pod, json.dumps(pod.as_json()).encode()), self._resources)
+        request = parse_pod(decode(WirePod, json.dumps(pod.as_json()).encode()), self._resources)
         ids = tuple(self._nodes[place.node].ids[gpu] for gpu in members(place.gpus))
         containers = (ContainerPlan("main", names.DEFAULT_RESOURCE, ids),)
         plan = Plan(place.node, containers, ids, 0, 0.0)

@@ -95,12 +95,12 @@ class BindAttempt:
             planned_from,
         )
 
-    def is_dead(self, pod: messages.Pod) -> bool:
+    def is_dead(self, pod: messages.WirePod) -> bool:
         """Whether the latest write cannot come true any more: its precondition fails for good."""
         return bool(self.version) and pod.metadata.resource_version != self.version
 
 
-def why_barred(pod: messages.Pod) -> Reason | None:
+def why_barred(pod: messages.WirePod) -> Reason | None:
     """Why the API server will bind this pod to no node, if so."""
     if pod.metadata.deletion_timestamp is not None:
         return Reason.POD_DELETED

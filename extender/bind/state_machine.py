@@ -161,12 +161,12 @@ class Binds:
         is_writing = bind.phase is BindPhase.WRITING
         return self._leave(bind, Reason.OUTCOME_UNKNOWN if is_writing else Reason.NOT_READ, detail)
 
-    def _pod(self, bind: BindAttempt, body: bytes | None) -> messages.Pod | Answer:
+    def _pod(self, bind: BindAttempt, body: bytes | None) -> messages.WirePod | Answer:
         if body is None:
             is_unseen = bind.phase is BindPhase.UNSEEN
             return self._undo(bind, Reason.UNKNOWN_POD if is_unseen else Reason.POD_GONE)
         try:
-            return messages.decode(messages.Pod, body)
+            return messages.decode(messages.WirePod, body)
         except WireError as error:
             return self._leave(bind, Reason.NOT_READ, str(error))
 
@@ -204,7 +204,7 @@ class Binds:
         self._under_way[bind.uid] = bind
         return bind.write_step(planned_from)
 
-    def _write_again(self, bind: BindAttempt, pod: messages.Pod, now_s: float) -> Answer | Step:
+    def _write_again(self, bind: BindAttempt, pod: messages.WirePod, now_s: float) -> Answer | Step:
         """The pod as it is now: the same plan where it still holds, else another."""
         request = self._parse(bind, pod)
         if isinstance(request, Answer):
@@ -229,7 +229,9 @@ class Binds:
 
     # What a read pod tells.
 
-    def _found_unbound(self, bind: BindAttempt, pod: messages.Pod, now_s: float) -> Answer | Step:
+    def _found_unbound(
+        self, bind: BindAttempt, pod: messages.WirePod, now_s: float
+    ) -> Answer | Step:
         if bind.phase is BindPhase.CONFLICT:
             if bind.n_writes >= MAX_WRITES:
                 return self._undo(bind, Reason.POD_CHANGED)
@@ -259,7 +261,9 @@ class Binds:
         )
         return self._write(same, None, now_s)
 
-    def _found_bound(self, bind: BindAttempt, pod: messages.Pod, node: str, now_s: float) -> Answer:
+    def _found_bound(
+        self, bind: BindAttempt, pod: messages.WirePod, node: str, now_s: float
+    ) -> Answer:
         """Take over what the pod says it has; the watch will say the same."""
         text = (pod.metadata.annotations or {}).get(names.PLAN)
         mine = self._writer(bind)
@@ -270,7 +274,7 @@ class Binds:
         self._adopt(pod, node, text, now_s)
         return self._bound(bind, node)
 
-    def _adopt(self, pod: messages.Pod, node: str, text: str | None, now_s: float) -> None:
+    def _adopt(self, pod: messages.WirePod, node: str, text: str | None, now_s: float) -> None:
         """Keep the devices of a plan that somebody else wrote, until the watch shows it."""
         try:
             request = parse_pod(pod, self._rules.resources)
@@ -281,7 +285,7 @@ class Binds:
         if plan.node == node and self._cluster.assume(request, plan, deadline_s=deadline_s) is None:
             self._cluster.confirm(request.uid)
 
-    def _parse(self, bind: BindAttempt, pod: messages.Pod) -> PodRequest | Answer:
+    def _parse(self, bind: BindAttempt, pod: messages.WirePod) -> PodRequest | Answer:
         try:
             request = parse_pod(pod, self._rules.resources)
         except UserError as error:

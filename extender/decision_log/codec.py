@@ -142,6 +142,21 @@ def _written(line: StepLine) -> Written:
     return Written(line.result or WriteResult.UNKNOWN, line.detail)
 
 
+_OLD_NAMES = {
+    '"residents": [': '"pods": [',
+    '"is_leaving": true': '"is_deleting": true',
+    '"has_ended": true': '"phase": "Succeeded"',
+}
+"""What logs of before 0.1 call members of `NodesRead`, none of which a string may hold."""
+
+
+def _renamed(read: object) -> object:
+    text = json.dumps(read)
+    for old, new in _OLD_NAMES.items():
+        text = text.replace(old, new)
+    return json.loads(text)
+
+
 _NODES_READ = _adapter(NodesRead)
 _BIND_STEP = ReadPod, WriteBinding
 
@@ -203,7 +218,7 @@ _FORMS: Mapping[type[Event], _Form] = {
         "nodes_read",
         lambda event: {"read": _NODES_READ.dump_python(event.read, mode="json")},
         lambda line, step: PreemptNodesRead(
-            step, _validate("nodes_read", _NODES_READ, line.read), line.at_s
+            step, _validate("nodes_read", _NODES_READ, _renamed(line.read)), line.at_s
         ),
         ReadNodes,
     ),

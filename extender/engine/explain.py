@@ -23,7 +23,7 @@ from topology.value import Limit, gpus_of
 
 if TYPE_CHECKING:
     from extender.placement import Rater, Refusal
-    from extender.protocol import Pod, PodRequest
+    from extender.protocol import PodRequest, WirePod
     from extender.snapshot import ClusterSnapshot, NodeView
     from extender.state import Cluster
     from extender.unschedulable import ParkedPod
@@ -62,7 +62,7 @@ def explain_pod(
     return told
 
 
-def explain_bound(request: PodRequest, pod: Pod, cluster: Cluster, *, rater: Rater) -> Json:
+def explain_bound(request: PodRequest, pod: WirePod, cluster: Cluster, *, rater: Rater) -> Json:
     """Explain a pod that has a node, by the snapshot that any other pod would get."""
     snapshot = cluster.snapshot
     told = _head(request, snapshot)

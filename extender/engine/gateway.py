@@ -191,11 +191,11 @@ class Gateway:
         """What is claimed for a pod, and where; None where it asks for no GPU or is not waiting."""
         if pod.nominated_node is None or pod.node_name is not None:
             return None
-        if pod.is_deleting or pod.is_terminal:
+        if pod.is_deleting or pod.has_ended:
             # Its nomination stays written on it, but it will not be scheduled any more.
             return None
         try:
-            content = messages.decode(messages.Pod, pod.body)
+            content = messages.decode(messages.WirePod, pod.body)
             request = parse_pod(content, self.engine.rules.resources)
         except (WireError, MalformedPod, UserError):
             return None

@@ -195,7 +195,7 @@ class Engine:
         return Question(request, locate(args.node_names, self.cluster.snapshot.node_index))
 
     def _parse(
-        self, verb: Verb, pod: messages.Pod, names: Sequence[str], now_s: float
+        self, verb: Verb, pod: messages.WirePod, names: Sequence[str], now_s: float
     ) -> PodRequest | Answer:
         try:
             return parse_pod(pod, self.rules.resources)
@@ -277,10 +277,10 @@ def _reason(error: ExtenderError) -> Reason:
     return Reason.INVALID_REQUEST if isinstance(error, UserError) else Reason.MALFORMED
 
 
-def _bare_pod(body: bytes) -> messages.Pod:
+def _bare_pod(body: bytes) -> messages.WirePod:
     """A pod, alone or under "Pod" as in the scheduler's requests."""
     try:
-        return messages.decode(messages.Pod, body)
+        return messages.decode(messages.WirePod, body)
     except WireError as error:
         try:
             return messages.decode(messages.ExtenderArgs, body).pod

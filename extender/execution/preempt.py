@@ -148,8 +148,8 @@ class _Reading:
         if allocatable is None:
             raise Unreadable(_GONE)
         pods = await self._deps.api.list_pods_on(name)
-        residents = tuple(read_pod_on_node(parse_object(pod.body)) for pod in pods)
-        self._nodes[name] = NodeReading(name, capacity_of(allocatable), residents)
+        found = tuple(read_pod_on_node(parse_object(pod.body)) for pod in pods)
+        self._nodes[name] = NodeReading(name, capacity_of(allocatable), found)
 
 
 _LOOK_S = 0.05

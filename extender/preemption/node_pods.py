@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING
 
 from kube.errors import Unreadable
 from kube.objects import (
-    has_ended,
+    Pod,
     list_at,
     object_at,
     objects_at,
     parse_quantity,
+    pod_fields,
     read_containers,
     text_at,
-    texts_at,
     whole_at,
 )
 from topology.errors import quote
@@ -54,9 +54,9 @@ _LOCAL_VOLUMES = frozenset(
 """Volumes that no node runs out of and no two pods compete for, and the key that all have."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodOnNode:
-    """A pod that a node has, or is to have.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodOnNode(Pod):
+    """A pod that a node has, or is to have, and what its eviction gives back.
 
     `started_s`: seconds since 1970 at which the kubelet saw it, None before that. `requests` in
     millicores and units, `pods` among them. `ports`: (protocol, host port). `is_apart`: it has
@@ -64,14 +64,7 @@ class PodOnNode:
     `has_claims`: volumes or devices that are attached or claimed.
     """
 
-    uid: str
-    namespace: str
-    name: str
-    priority: int = 0
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
     started_s: float | None = None
-    is_leaving: bool = False
-    has_ended: bool = False
     requests: Mapping[str, int] = field(default_factory=dict[str, int])
     ports: frozenset[tuple[str, int]] = frozenset()
     is_apart: bool = False
@@ -85,12 +78,12 @@ class NodeReading:
 
     name: str
     room: Mapping[str, int]
-    residents: tuple[PodOnNode, ...]
+    pods: tuple[PodOnNode, ...]
 
     @property
     def uids(self) -> frozenset[str]:
         """The pods that have not ended."""
-        return frozenset(one.uid for one in self.residents if not one.has_ended)
+        return frozenset(one.uid for one in self.pods if not one.has_ended)
 
 
 def is_entangled(pod: PodOnNode, other: PodOnNode) -> bool:
@@ -118,19 +111,13 @@ def capacity_of(allocatable: Mapping[str, Fraction]) -> Mapping[str, int]:
 
 def read_pod_on_node(content: Mapping[str, object]) -> PodOnNode:
     """Read a Pod. Raises `Unreadable`."""
-    meta, spec, status = (object_at(content, key) for key in ("metadata", "spec", "status"))
+    spec, status = object_at(content, "spec"), object_at(content, "status")
     anti = object_at(object_at(spec, "affinity"), "podAntiAffinity")
     volumes = objects_at(spec, "volumes")
     spread = objects_at(spec, "topologySpreadConstraints")
     return PodOnNode(
-        uid=text_at(meta, "uid"),
-        namespace=text_at(meta, "namespace"),
-        name=text_at(meta, "name"),
-        priority=whole_at(spec, "priority"),
-        labels=texts_at(meta, "labels"),
+        **pod_fields(content),
         started_s=_time(status, "startTime"),
-        is_leaving=meta.get("deletionTimestamp") is not None,
-        has_ended=has_ended(text_at(status, "phase")),
         requests=_requests(spec, status),
         ports=frozenset(_ports(spec)),
         is_apart=len(list_at(anti, "requiredDuringSchedulingIgnoredDuringExecution")) > 0,

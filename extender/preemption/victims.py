@@ -133,10 +133,10 @@ class _Node:
     """The node's pods by their part in the choice."""
 
     def __init__(self, case: Case) -> None:
-        pods = {one.uid: one for one in case.reading.residents if not one.has_ended}
-        live = [one for one in pods.values() if not one.is_leaving]
+        pods = {one.uid: one for one in case.reading.pods if not one.has_ended}
+        live = [one for one in pods.values() if not one.is_deleting]
         self._case = case
-        self.leaving = [one for one in pods.values() if one.is_leaving]
+        self.leaving = [one for one in pods.values() if one.is_deleting]
         given = [one for one in live if one.uid in case.given]
         self.has_important_given = any(not self._is_below(one) for one in given)
         self.kept = [
@@ -148,7 +148,7 @@ class _Node:
             if one.uid in case.held and self._is_below(one) and one not in self.kept
         ]
         self.gone_before = tuple(
-            uid for uid in case.given if uid not in {one.uid for one in case.reading.residents}
+            uid for uid in case.given if uid not in {one.uid for one in case.reading.pods}
         )
         self.budgets = [
             budget

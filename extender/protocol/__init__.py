@@ -4,7 +4,7 @@ Knows the wire; knows no cluster and decides nothing.
 """
 
 from extender.protocol.answers import Answer, Outcome, TimedAnswer, Verb, failure
-from extender.protocol.messages import Pod, decode, reason_tail, score_head, score_tail
+from extender.protocol.messages import WirePod, decode, reason_tail, score_head, score_tail
 from extender.protocol.pod_request import PodRequest, Shape, is_packed, parse_pod
 from extender.protocol.reasons import Reason, from_unfit
 from extender.protocol.recent_pods import Remembered
@@ -12,13 +12,13 @@ from extender.protocol.recent_pods import Remembered
 __all__ = [
     "Answer",
     "Outcome",
-    "Pod",
     "PodRequest",
     "Reason",
     "Remembered",
     "Shape",
     "TimedAnswer",
     "Verb",
+    "WirePod",
     "decode",
     "failure",
     "from_unfit",

@@ -43,12 +43,12 @@ __all__ = [
     "MetaPod",
     "MetaVictims",
     "ObjectMeta",
-    "Pod",
     "PodSpec",
     "PodStatus",
     "PreemptionArgs",
     "ResourceRequirements",
     "Victims",
+    "WirePod",
     "cut_names",
     "decode",
     "encode_bind",
@@ -154,8 +154,13 @@ class PodStatus(_Wire):
     nominated_node_name: str | None = Field(default=None, alias="nominatedNodeName")
 
 
-class Pod(_Wire):
-    """v1.Pod as far as placement reads it."""
+class WirePod(_Wire):
+    """v1.Pod as far as placement reads it.
+
+    Not a `kube.objects.Pod`: each filter and prioritize reads one among thousands of node names, in
+    one pass of pydantic that makes no objects of what it skips. Its rules are those of
+    `kube.objects`: `init_role`, `parse_whole`.
+    """
 
     metadata: ObjectMeta
     spec: PodSpec
@@ -165,7 +170,7 @@ class Pod(_Wire):
 class ExtenderArgs(_Wire):
     """Request of filter and prioritize; `node_names` is None without `nodeCacheCapable: true`."""
 
-    pod: Pod = Field(alias="Pod")
+    pod: WirePod = Field(alias="Pod")
     nodes: Any = Field(default=None, alias="Nodes")
     node_names: list[str] | None = Field(default=None, alias="NodeNames")
 
@@ -191,7 +196,7 @@ class MetaVictims(_Wire):
 class Victims(_Wire):
     """The same without `nodeCacheCapable`: whole pods."""
 
-    pods: list[Pod] | None = Field(default=None, alias="Pods")
+    pods: list[WirePod] | None = Field(default=None, alias="Pods")
     n_pdb_violations: int = Field(default=0, alias="NumPDBViolations")
 
     @property
@@ -208,7 +213,7 @@ class PreemptionArgs(_Wire):
     the pod's JSON, whole: more of it counts here than the other verbs read.
     """
 
-    pod: Pod = Field(alias="Pod")
+    pod: WirePod = Field(alias="Pod")
     pod_content: dict[str, Any] = Field(alias="Pod", default_factory=dict)
     whole: dict[str, Victims | None] | None = Field(default=None, alias="NodeNameToVictims")
     meta: dict[str, MetaVictims | None] | None = Field(default=None, alias="NodeNameToMetaVictims")
@@ -233,7 +238,7 @@ W = TypeVar("W", bound=_Wire)
 
 _KINDS = {
     field.alias or name: "a string" if field.annotation is str else "an object"
-    for model in (Container, Pod, ExtenderArgs, PreemptionArgs, MetaPod, BindingArgs)
+    for model in (Container, WirePod, ExtenderArgs, PreemptionArgs, MetaPod, BindingArgs)
     for name, field in model.model_fields.items()
     if field.is_required()
 }

@@ -24,7 +24,7 @@ from topology.select import ContainerRequest, ContainerRole, pod_size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from extender.protocol.messages import Container, Pod
+    from extender.protocol.messages import Container, WirePod
 
 __all__ = ["MAX_COUNT", "PodRequest", "Shape", "is_packed", "parse_pod"]
 
@@ -80,7 +80,7 @@ class PodRequest:
         return f"{self.namespace}/{self.name}"
 
 
-def parse_pod(pod: Pod, resources: Sequence[str]) -> PodRequest:
+def parse_pod(pod: WirePod, resources: Sequence[str]) -> PodRequest:
     """Read what a pod asks of the `resources` that Coterie places.
 
     Raises `MalformedPod` for counts that no API server would have let through, `UserError` for
@@ -131,11 +131,11 @@ def parse_pod(pod: Pod, resources: Sequence[str]) -> PodRequest:
     )
 
 
-def _title(pod: Pod) -> str:
+def _title(pod: WirePod) -> str:
     return quote(f"{pod.metadata.namespace}/{pod.metadata.name}")
 
 
-def _containers(pod: Pod) -> Iterator[tuple[Container, ContainerRole]]:
+def _containers(pod: WirePod) -> Iterator[tuple[Container, ContainerRole]]:
     """Init containers first, each kind in the order in which the kubelet admits them."""
     for one in pod.spec.init_containers or ():
         yield one, init_role(one.restart_policy)
@@ -170,7 +170,7 @@ def _count(container: str, resource: str, quantity: str | float) -> int:
 
 
 def _policy(
-    pod: Pod, requests: Sequence[ContainerRequest], containers: Sequence[str]
+    pod: WirePod, requests: Sequence[ContainerRequest], containers: Sequence[str]
 ) -> PlacementPolicy:
     annotations = pod.metadata.annotations or {}
     try:
@@ -191,7 +191,7 @@ def _policy(
     return policy
 
 
-def _warnings(pod: Pod) -> tuple[str, ...]:
+def _warnings(pod: WirePod) -> tuple[str, ...]:
     group = (pod.metadata.annotations or {}).get(pod_keys.GROUP)
     if group is None:
         return ()

@@ -153,7 +153,7 @@ def read_body(pod: PodObject, node: str, resources: Sequence[str]) -> PodBody:
     Its annotations do not matter here, right or wrong: it has its devices.
     """
     try:
-        whole = messages.decode(messages.Pod, pod.body)
+        whole = messages.decode(messages.WirePod, pod.body)
         bare = whole.model_copy(
             update={"metadata": whole.metadata.model_copy(update={"annotations": None})}
         )

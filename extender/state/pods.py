@@ -176,7 +176,7 @@ class PodTracker:
             if known.is_doubted:
                 self.lose(pod.uid)
             return
-        if pod.is_terminal:
+        if pod.has_ended:
             self.lose(pod.uid)
             return
         node = known.node

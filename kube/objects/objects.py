@@ -4,16 +4,17 @@ What it answers: the few fields of a Node or Pod that placement needs. Readers a
 they do not know and strict about those they need: what cannot be read raises `Unreadable`, with the
 field named. Texts of annotations stay as they are: their own codecs check them.
 
-`PodFacts` comes from a pod's metadata alone (`PartialObjectMetadata`), `PodObject` from the whole
-pod. Whether a pod requests GPUs is in its spec, which metadata does not carry; but `managedFields`
-name every field that was set, so that metadata alone proves of most pods that they request none.
+`PodFacts` comes from a pod's metadata alone (`PartialObjectMetadata`), `Pod` and its subclasses
+from the whole pod. Whether a pod requests GPUs is in its spec, which metadata does not carry; but
+`managedFields` name every field that was set, so that metadata alone proves of most pods that they
+request none.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from kube.errors import Unreadable
 from kube.objects.containers import is_extended_resource
@@ -39,10 +40,12 @@ __all__ = [
     "ContainerDevices",
     "NodeFacts",
     "ObjectKey",
+    "Pod",
     "PodFacts",
+    "PodFields",
     "PodObject",
-    "has_ended",
     "pod_facts_reader",
+    "pod_fields",
     "read_allocatable",
     "read_key",
     "read_node",
@@ -107,39 +110,58 @@ class ContainerDevices:
 
 
 @dataclass(frozen=True, slots=True)
-class PodObject:
-    """A whole pod. `body` is its JSON as bytes, for the reader of its GPU request.
+class Pod:
+    """A pod, as far as every reader needs it; what one reader needs more stands in a subclass.
 
-    `is_deleting`: it has a deletionTimestamp. `is_gated`: it has scheduling gates. `priority`:
-    spec.priority, 0 where absent. `devices`: `status.containerStatuses[].allocatedResourcesStatus`
-    in the status's order; entries of resource claims are left out, they name no device plugin's
-    devices.
+    `phase` is the API's. `is_deleting`: it has a deletionTimestamp. `priority`: spec.priority, 0
+    where absent.
     """
 
     uid: str
     namespace: str
     name: str
+    phase: str = ""
+    is_deleting: bool = False
+    priority: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its containers have stopped for good, so that its devices are free.
+
+        (core/v1 types.go, PodPhase.)
+        """
+        return self.phase in {"Succeeded", "Failed"}
+
+
+class PodFields(TypedDict):
+    """The arguments of `Pod`."""
+
+    uid: str
+    namespace: str
+    name: str
+    phase: str
+    is_deleting: bool
+    priority: int
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodObject(Pod):
+    """A pod from the API server. `body` is its JSON as bytes, for the reader of its GPU request.
+
+    `is_gated`: it has scheduling gates. `devices`:
+    `status.containerStatuses[].allocatedResourcesStatus` in the status's order; entries of resource
+    claims are left out, they name no device plugin's devices.
+    """
+
     resource_version: str
     node_name: str | None
     nominated_node: str | None
-    phase: str
-    is_deleting: bool
     is_gated: bool
-    priority: int
-    labels: Mapping[str, str]
     annotations: Mapping[str, str]
     devices: tuple[ContainerDevices, ...]
     body: bytes
-
-    @property
-    def is_terminal(self) -> bool:
-        """Whether its containers have stopped for good, so that its devices are free."""
-        return has_ended(self.phase)
-
-
-def has_ended(phase: str) -> bool:
-    """Whether a pod's containers have stopped for good (core/v1 types.go, PodPhase)."""
-    return phase in {"Succeeded", "Failed"}
 
 
 def read_key(content: Mapping[str, object]) -> ObjectKey:
@@ -205,21 +227,32 @@ def pod_facts_reader(
     return read
 
 
+def pod_fields(content: Mapping[str, object]) -> PodFields:
+    """Read what every reader of a Pod needs. Raises `Unreadable`.
+
+    No resourceVersion: a static pod in the kubelet's list has none until its mirror pod exists.
+    """
+    meta = object_at(content, "metadata")
+    return {
+        "uid": needed_at(meta, "uid", where="metadata."),
+        "namespace": needed_at(meta, "namespace", where="metadata."),
+        "name": needed_at(meta, "name", where="metadata."),
+        "phase": text_at(object_at(content, "status"), "phase"),
+        "is_deleting": meta.get("deletionTimestamp") is not None,
+        "priority": whole_at(object_at(content, "spec"), "priority"),
+        "labels": texts_at(meta, "labels"),
+    }
+
+
 def read_pod(content: Mapping[str, object]) -> PodObject:
-    """Read a whole Pod. Raises `Unreadable`."""
+    """Read a Pod as the API server has it. Raises `Unreadable`."""
     meta, spec, status = (object_at(content, key) for key in ("metadata", "spec", "status"))
     return PodObject(
-        uid=needed_at(meta, "uid", where="metadata."),
-        namespace=needed_at(meta, "namespace", where="metadata."),
-        name=needed_at(meta, "name", where="metadata."),
+        **pod_fields(content),
         resource_version=needed_at(meta, "resourceVersion", where="metadata."),
         node_name=text_at(spec, "nodeName") or None,
         nominated_node=text_at(status, "nominatedNodeName") or None,
-        phase=text_at(status, "phase"),
-        is_deleting=meta.get("deletionTimestamp") is not None,
         is_gated=len(list_at(spec, "schedulingGates")) > 0,
-        priority=whole_at(spec, "priority"),
-        labels=texts_at(meta, "labels"),
         annotations=texts_at(meta, "annotations"),
         devices=tuple(_devices(status)),
         body=json.dumps(content, separators=(",", ":")).encode(),

@@ -17,7 +17,7 @@ from plugin.allocation.pod_matching import AdmissionView, Identified, reserved_f
 from plugin.allocation.preferred_allocation import Supply
 from plugin.container import NoAccess
 from plugin.machine import NO_SHARING, SharedPolicy
-from plugin.pods import HeldDevices, is_over
+from plugin.pods import HeldDevices
 from topology.annotations import TopologyManagerPolicy
 
 if TYPE_CHECKING:
@@ -139,10 +139,10 @@ class NodeState:
         self.kubelet_error = error
 
     def _take_holdings(self, snapshot: KubeletSnapshot) -> None:
-        uids = {(pod.namespace, pod.name): pod.uid for pod in snapshot.pods if not is_over(pod)}
+        uids = {(pod.namespace, pod.name): pod.uid for pod in snapshot.pods if not pod.has_ended}
         reported: list[HeldDevices] = []
         if snapshot.devices is not None:
-            ended = {(pod.namespace, pod.name) for pod in snapshot.pods if is_over(pod)}
+            ended = {(pod.namespace, pod.name) for pod in snapshot.pods if pod.has_ended}
             if ended.isdisjoint(snapshot.devices.pods):
                 self.active = snapshot.devices.pods
             reported = [

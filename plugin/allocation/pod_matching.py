@@ -51,7 +51,6 @@ from typing import TYPE_CHECKING
 from plugin.pods import (
     HoldingsByPod,
     PendingContainer,
-    is_over,
     next_pending,
     pending_restarts,
     planned_ids,
@@ -211,7 +210,7 @@ def _waiting(view: AdmissionView) -> _Waiting:
     overdue: list[PendingContainer] = []
     for pod in view.pods:
         is_active = view.active is None or (pod.namespace, pod.name) in view.active
-        if is_over(pod) or not is_active:
+        if pod.has_ended or not is_active:
             continue
         if pod.is_started or pod.uid in view.preexisting:
             overdue.extend(pending_restarts(pod, book.of(pod), view.resources))

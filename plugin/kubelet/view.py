@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from kube.errors import KubeError
 from plugin.errors import CheckpointError, KubeletError
 from plugin.kubelet.admission_gate import AdmissionGate
-from plugin.pods import as_holdings, is_over, read_checkpoint, read_node_pods
+from plugin.pods import as_holdings, read_checkpoint, read_node_pods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -163,7 +163,7 @@ class KubeletView:
         living = [
             pod
             for pod in pods
-            if not is_over(pod) and (devices is None or (pod.namespace, pod.name) in devices.pods)
+            if not pod.has_ended and (devices is None or (pod.namespace, pod.name) in devices.pods)
         ]
         try:
             return as_holdings(read_checkpoint(self._checkpoint.read_bytes()), living), ""

@@ -17,7 +17,6 @@ from plugin.pods.holdings import (
     Occupancy,
     PlanMismatch,
     device_report,
-    is_over,
     mismatches,
 )
 from plugin.pods.node_pods import NodePod, PodContainer, read_node_pods
@@ -34,7 +33,6 @@ __all__ = [
     "PodContainer",
     "as_holdings",
     "device_report",
-    "is_over",
     "mismatches",
     "next_pending",
     "pending_restarts",

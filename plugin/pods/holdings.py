@@ -24,7 +24,6 @@ from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kube.objects import has_ended
 from plugin.pods.plans import plan_problem, planned_ids, pod_plan
 from topology.annotations import DeviceHold, DevicesReport, MissingDevices, UnhealthyDevice
 from topology.select import ContainerRole
@@ -43,7 +42,6 @@ __all__ = [
     "Occupancy",
     "PlanMismatch",
     "device_report",
-    "is_over",
     "mismatches",
 ]
 
@@ -100,11 +98,6 @@ class HoldingsByPod:
         own = self._by_uid.get(pod.uid, {})
         keys = dict.fromkeys((*named, *own))
         return {key: named.get(key, frozenset()) | own.get(key, frozenset()) for key in keys}
-
-
-def is_over(pod: NodePod) -> bool:
-    """Whether a pod has ended, so that the kubelet counts its devices as free."""
-    return has_ended(pod.phase)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +234,7 @@ def _deviceless(occupancy: Occupancy) -> Iterator[PlanMismatch]:
 
 
 def _living(occupancy: Occupancy) -> list[NodePod]:
-    pods = (pod for pod in occupancy.pods if not is_over(pod))
+    pods = (pod for pod in occupancy.pods if not pod.has_ended)
     return sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid))
 
 

@@ -18,12 +18,13 @@ from pydantic_core import from_json
 
 from kube.errors import Unreadable
 from kube.objects import (
+    Pod,
     as_object,
     is_extended_resource,
-    needed_at,
     object_at,
     objects_at,
     parse_whole,
+    pod_fields,
     read_containers,
     text_at,
     texts_at,
@@ -49,20 +50,15 @@ class PodContainer:
     devices: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class NodePod:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePod(Pod):
     """A pod of this node.
 
     `containers` in the kubelet's order: init containers and sidecars as they stand, then the
-    others. `phase` is the API's. `is_started`: status.startTime is set, so the kubelet has taken it
-    in and the API server knows. `annotations` as they are.
+    others. `is_started`: status.startTime is set, so the kubelet has taken it in and the API server
+    knows. `annotations` as they are.
     """
 
-    uid: str
-    namespace: str
-    name: str
-    phase: str
-    is_deleting: bool
     is_started: bool
     annotations: Mapping[str, str]
     containers: tuple[PodContainer, ...]
@@ -96,17 +92,11 @@ def _check_kind(content: Mapping[str, object]) -> None:
 
 
 def _read_pod(content: Mapping[str, object]) -> NodePod:
-    meta = object_at(content, "metadata")
-    uid, namespace, name = (needed_at(meta, key) for key in ("uid", "namespace", "name"))
+    meta, status = object_at(content, "metadata"), object_at(content, "status")
     try:
-        status = object_at(content, "status")
         claimed = _claimed(object_at(status, "extendedResourceClaimStatus"))
         return NodePod(
-            uid=uid,
-            namespace=namespace,
-            name=name,
-            phase=text_at(status, "phase"),
-            is_deleting=meta.get("deletionTimestamp") is not None,
+            **pod_fields(content),
             is_started=status.get("startTime") is not None,
             annotations=texts_at(meta, "annotations"),
             containers=tuple(
@@ -114,7 +104,8 @@ def _read_pod(content: Mapping[str, object]) -> NodePod:
             ),
         )
     except Unreadable as error:
-        msg = f"pod {quote(f'{namespace}/{name}')}: {error}"
+        title = f"{meta.get('namespace')}/{meta.get('name')}"
+        msg = f"pod {quote(title)}: {error}"
         raise Unreadable(msg) from error
 
 

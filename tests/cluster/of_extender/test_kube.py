@@ -196,7 +196,7 @@ def test_pods_are_told_by_their_metadata_from_binding_to_end(control_plane):
                 await told.until(lambda it: "with" not in it.objects)
                 assert (reflector.counts.n_lists - 1, told.faults) == (0, [])
             on_node = await api.list_pods_on("n-told")
-            assert {pod.name: pod.is_terminal for pod in on_node} == {
+            assert {pod.name: pod.has_ended for pod in on_node} == {
                 "with": True,
                 "without": False,
             }

@@ -44,7 +44,9 @@ def pod(name, *sizes, roles=()):
         PodContainer(f"c{i}", roles[i] if i < len(roles) else ContainerRole.APP, {GPU: size})
         for i, size in enumerate(sizes)
     )
-    return NodePod(name, "ns", name, "Pending", False, False, {}, containers)  # noqa: FBT003
+    return NodePod(
+        name, "ns", name, "Pending", is_started=False, annotations={}, containers=containers
+    )
 
 
 class Node:

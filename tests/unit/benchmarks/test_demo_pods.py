@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from benchmarks.demo.pods import DURATION_MINUTES, MOST_REQUIRED, DemoPod, draw_pods
-from extender.protocol import Pod, parse_pod
+from extender.protocol import WirePod, parse_pod
 from topology.annotations import Affinity, Strength
 
 MIX = draw_pods(2000, seed=3)
@@ -45,7 +45,7 @@ def test_required_is_only_asked_where_some_machine_can_have_it():
 @pytest.mark.parametrize("pod", MIX[:40], ids=lambda pod: pod.name)
 def test_the_extender_reads_the_pod_as_it_was_meant(pod):
     """Size and annotations come back from the wire form."""
-    request = parse_pod(Pod.model_validate(pod.as_json()), ("nvidia.com/gpu",))
+    request = parse_pod(WirePod.model_validate(pod.as_json()), ("nvidia.com/gpu",))
     assert (request.uid, request.full_name) == (pod.uid, f"demo/{pod.name}")
     assert request.size_gpus == pod.size
     assert request.shape is not None

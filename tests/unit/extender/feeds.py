@@ -144,7 +144,7 @@ def wish(uid: str, n_gpus: int = 1, *, priority: int = 0, **annotations: str) ->
     """What a pending pod asks for."""
     made = content(uid, n_gpus, **annotations)
     made["spec"]["priority"] = priority
-    return parse_pod(messages.Pod.model_validate(made), (GPU,))
+    return parse_pod(messages.WirePod.model_validate(made), (GPU,))
 
 
 def choose(cluster: LiveCluster, request: PodRequest, name: str, rater: Any) -> Any:

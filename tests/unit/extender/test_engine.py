@@ -341,7 +341,7 @@ def test_a_plan_that_the_state_refuses_is_an_error():
     """It never happens while one process feeds it; if it does, the pod must not be bound."""
     one = engine()
     one.answer(Verb.FILTER, args(pod(2), [L4]), 0.0)
-    request = parse_pod(messages.Pod.model_validate(pod(2)), (GPU,))
+    request = parse_pod(messages.WirePod.model_validate(pod(2)), (GPU,))
     plan = plan_of(V100[0], one.cluster.snapshot.nodes[V100[0]].ids[0])
     assert one.cluster.assume(request, plan, deadline_s=9.0) is None
     one.cluster.confirm("u1")
@@ -527,6 +527,6 @@ def test_the_memory_of_ratings_is_bounded():
 def test_a_pod_without_gpus_is_never_rated():
     """Every node would look feasible to it by accident."""
     one = engine()
-    request = parse_pod(messages.decode(messages.Pod, json.dumps(pod()).encode()), (GPU,))
+    request = parse_pod(messages.decode(messages.WirePod, json.dumps(pod()).encode()), (GPU,))
     with pytest.raises(ValueError, match="default/pod-u1 requests no GPU"):
         one._rater.rate(request, ())

@@ -230,16 +230,40 @@ def preempting(scene: Scene) -> ReadNodes:
 def test_a_preemption_reads_and_names_victims(scene):
     """Through the same door, and with all that was read in the log."""
     step = preempting(scene)
-    residents = tuple(
+    pods = tuple(
         PodOnNode(uid, "default", f"pod-{uid}", requests={"pods": 1, GPU: 1}, labels={"app": "x"})
         for uid in ("a", "b", "c", "d")
     )
-    reading = NodeReading("n1", {"pods": 110, GPU: 4}, residents)
+    reading = NodeReading("n1", {"pods": 110, GPU: 4}, pods)
     answer = scene.gateway.handle(PreemptNodesRead(step, NodesRead((reading,), (PDB,)), 3.1))
     assert isinstance(answer, Answer)
     assert answer.outcome is Outcome.OK
     assert len(json.loads(answer.body)["NodeNameToMetaVictims"]["n1"]["Pods"]) == 2
     assert replay(scene.lines).difference is None
+
+
+def test_a_log_with_the_older_names_of_pods_is_replayed(scene):
+    """Deletion and phase of a node's pods were written under other names."""
+    pods = (
+        PodOnNode("a", "default", "pod-a", phase="Succeeded"),
+        *(
+            PodOnNode(uid, "default", f"pod-{uid}", phase="Running", is_deleting=True)
+            for uid in ("b", "c", "d")
+        ),
+    )
+    read = NodesRead((NodeReading("n1", {"pods": 110, GPU: 4}, pods),), (PDB,))
+    scene.gateway.handle(PreemptNodesRead(preempting(scene), read, 3.1))
+    *lines, last = scene.lines
+    line = json.loads(last)
+    (node,) = line["read"]["nodes"]
+    node["residents"] = node.pop("pods")
+    for one in node["residents"]:
+        one["is_leaving"] = one.pop("is_deleting")
+        one["has_ended"] = one.pop("phase") == "Succeeded"
+    assert replay([*lines, json.dumps(line) + "\n"]).difference is None
+    for one in node["residents"]:
+        one["is_leaving"] = False
+    assert replay([*lines, json.dumps(line) + "\n"]).difference is not None
 
 
 def busy() -> Scene:

@@ -121,11 +121,11 @@ def test_what_steps_ask_for_is_read_step_by_step():
     gateway, api = Gateway(ReadNodes(1, ("n1", "n2")), ReadNodes(1, ("n3",))), Api()
     assert run(gateway, api).outcome is Outcome.OK
     (_, first, at_s), second = gateway.heard[1:]
-    assert [(one.name, one.room, one.residents[0].uid) for one in first.nodes] == [
+    assert [(one.name, one.room, one.pods[0].uid) for one in first.nodes] == [
         ("n1", {"cpu": 1000}, "n1-u"),
         ("n2", {"cpu": 1000}, "n2-u"),
     ]
-    assert first.nodes[0].residents[0].priority == 3
+    assert first.nodes[0].pods[0].priority == 3
     assert (first.budgets, at_s) == ((BUDGET,), 5.0)
     assert read_names(second) == ["n3"]
 

@@ -21,7 +21,7 @@ BLIND = make_view(
 def request(n_gpus: int, **annotations: str) -> PodRequest:
     """A pod with one container."""
     content = json.dumps(pod(n_gpus, **annotations)).encode()
-    return parse_pod(messages.decode(messages.Pod, content), (GPU,))
+    return parse_pod(messages.decode(messages.WirePod, content), (GPU,))
 
 
 @pytest.mark.parametrize(

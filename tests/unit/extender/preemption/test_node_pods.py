@@ -113,10 +113,10 @@ def test_the_rest_of_a_pod_is_read_where_the_api_has_it():
     )
     assert (found.uid, found.namespace, found.name) == ("u1", "ns", "p")
     assert (found.priority, found.labels, found.started_s) == (-5, {"app": "x"}, 60.0)
-    assert found.is_leaving
+    assert found.is_deleting
     assert not found.has_ended
     young = pod({}, {"phase": "Failed"})
-    assert (young.priority, young.started_s, young.is_leaving) == (0, None, False)
+    assert (young.priority, young.started_s, young.is_deleting) == (0, None, False)
     assert young.has_ended
 
 

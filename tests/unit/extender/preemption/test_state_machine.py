@@ -14,7 +14,7 @@ from extender.placement import Rater
 from extender.preemption import NodeReading, NodesRead, Preemptions, ReadNodes
 from extender.preemption.node_pods import PodOnNode
 from extender.preemption.state_machine import MAX_READ, MAX_UNDER_WAY, NODES_AT_ONCE
-from extender.protocol import Answer, Outcome, Pod, Reason, parse_pod
+from extender.protocol import Answer, Outcome, Reason, WirePod, parse_pod
 from extender.rules import Rules
 from tests.unit.extender.engines import report_devices
 from tests.unit.extender.pods import GPU, pod
@@ -50,7 +50,7 @@ class Place:
         name = self.nodes[node]
         ids = tuple(self.cluster.snapshot.nodes[name].ids[i] for i in gpus)
         plan = Plan(name, (ContainerPlan("main", GPU, ids),), ids, 1, 0.0, priority)
-        request = parse_pod(Pod.model_validate(pod(len(gpus), uid=uid)), (GPU,))
+        request = parse_pod(WirePod.model_validate(pod(len(gpus), uid=uid)), (GPU,))
         assert self.cluster.assume(request, plan, deadline_s=1.0) is None
         notes = {names.PLAN: encode_plan(plan)}
         self.cluster.write_binding(WriteBinding(1, "default", uid, uid, "", name, notes))
@@ -336,7 +336,8 @@ def leave(place: Place, *uids: str, node: int = 0) -> None:
     """These pods are under deletion."""
     name = place.nodes[node]
     place.residents[name] = [
-        replace(one, is_leaving=one.is_leaving or one.uid in uids) for one in place.residents[name]
+        replace(one, is_deleting=one.is_deleting or one.uid in uids)
+        for one in place.residents[name]
     ]
 
 
@@ -497,7 +498,7 @@ def test_pods_that_have_left_hold_nothing():
     place.residents[name] = [one for one in place.residents[name] if one.uid != "n0-6"]
     assert named(place.read(step)) == {name: (["n0-5"], 0)}
     step = place.ask(wanting(), {0: ["n0-0"]})
-    place.residents[name].append(PodOnNode("n0-6", "ns", "n", priority=PRIORITY, has_ended=True))
+    place.residents[name].append(PodOnNode("n0-6", "ns", "n", priority=PRIORITY, phase="Succeeded"))
     assert named(place.read(step)) == {name: (["n0-5"], 0)}
 
 
@@ -505,7 +506,7 @@ def test_a_pod_that_is_only_being_bound_has_not_left():
     """The API server does not show it on the node yet."""
     place = Place()
     place.fill(0, *[PRIORITY] * 4, 0)
-    request = parse_pod(Pod.model_validate(pod(2, uid="new")), (GPU,))
+    request = parse_pod(WirePod.model_validate(pod(2, uid="new")), (GPU,))
     name = place.nodes[0]
     ids = place.cluster.snapshot.nodes[name].ids[6:]
     plan = Plan(name, (ContainerPlan("main", GPU, ids),), ids, 1, 0.0)

@@ -179,22 +179,22 @@ CASES = [
         id="a given victim of equal priority is a mistake of somebody else",
     ),
     pytest.param(
-        case(pod("x1"), pod("y1", has_ended=True), held={"x1": 0b11, "y1": 0b1}, given=("y1",)),
+        case(pod("x1"), pod("y1", phase="Succeeded"), held={"x1": 0b11, "y1": 0b1}, given=("y1",)),
         Eviction(("x1",), 0),
         id="a pod that has ended is nobody's victim",
     ),
     pytest.param(
-        case(pod("x1", is_leaving=True), pod("y1"), held={"x1": 0b1, "y1": 0b10}, given=("x1",)),
+        case(pod("x1", is_deleting=True), pod("y1"), held={"x1": 0b1, "y1": 0b10}, given=("x1",)),
         Eviction(("y1",), 0),
         id="a pod that is leaving counts as gone",
     ),
     pytest.param(
-        case(pod("x1", is_leaving=True), pod("y1"), held={"x1": 0b11, "y1": 0b100}),
+        case(pod("x1", is_deleting=True), pod("y1"), held={"x1": 0b11, "y1": 0b100}),
         Eviction(("x1",), 0, is_under_way=True),
         id="where those who leave are enough, they are the victims",
     ),
     pytest.param(
-        case(pod("x1", 1000, is_leaving=True), pod("y1"), held={"x1": 0b11, "y1": 0b100}),
+        case(pod("x1", 1000, is_deleting=True), pod("y1"), held={"x1": 0b11, "y1": 0b100}),
         Eviction((), 0, is_under_way=True),
         id="one of equal priority that leaves is not named",
     ),
@@ -234,7 +234,7 @@ def test_the_pods_other_resources_must_fit_too(allocatable, expected):
     pods = (
         pod("old", started_s=1.0, requests={"cpu": 6_000, "pods": 1}),
         pod("big", started_s=2.0, requests={"cpu": 3_000, "memory": 5, "pods": 1}),
-        pod("gone", has_ended=True, requests={"cpu": 90_000, "pods": 1}),
+        pod("gone", phase="Succeeded", requests={"cpu": 90_000, "pods": 1}),
     )
     node = case(
         *pods[: 3 if "cpu" in allocatable else 2],
@@ -323,7 +323,7 @@ def nodes(draw: st.DrawFn) -> Case:
                 uid,
                 priority=draw(st.sampled_from([-1, 0, 0, 0, 5, 1000, 2000])),
                 started_s=draw(st.one_of(st.none(), st.integers(0, 3).map(float))),
-                is_leaving=draw(st.integers(0, 9)) == 0,
+                is_deleting=draw(st.integers(0, 9)) == 0,
                 requests={"cpu": draw(st.integers(0, 4)), "pods": 1},
             )
         )
@@ -346,12 +346,12 @@ def nodes(draw: st.DrawFn) -> Case:
 @example(case(*FULL, held=ONE_EACH))
 def test_the_victims_are_the_least_of_all_that_would_do(node):
     """Exact: no other set of victims is cheaper in kube-scheduler's own order."""
-    pods = node.reading.residents
-    in_play = [one for one in pods if one.priority < node.pod.priority and not one.is_leaving]
+    pods = node.reading.pods
+    in_play = [one for one in pods if one.priority < node.pod.priority and not one.is_deleting]
     best: tuple[float, ...] | None = None
     for n in range(len(in_play) + 1):
         for some in combinations(sorted(in_play, key=important_first), n):
-            gone = [*some, *(one for one in pods if one.is_leaving)]
+            gone = [*some, *(one for one in pods if one.is_deleting)]
             mask = node.free | sum(node.held[one.uid] for one in gone)
             used = sum(one.requests.get("cpu", 0) for one in pods if one not in gone)
             need = node.pod.requests.get("cpu", 0)
@@ -375,7 +375,7 @@ def test_the_victims_are_the_least_of_all_that_would_do(node):
 @given(nodes())
 def test_a_cost_is_kube_schedulers(node):
     """The two spellings of the order agree on any victims, in any order."""
-    pods = list(node.reading.residents)
+    pods = list(node.reading.pods)
     if pods:
         expected = plain_cost(sorted(pods, key=important_first), list(node.budgets))
         assert cost_of(pods, node.budgets) == expected

@@ -26,7 +26,7 @@ ODD = {"count": 1, "machine": "8x-b200-gpu2-no-nvlink"}
 
 def request(content: dict[str, Any]) -> PodRequest:
     """What a pod asks for."""
-    return parse_pod(messages.decode(messages.Pod, json.dumps(content).encode()), (GPU,))
+    return parse_pod(messages.decode(messages.WirePod, json.dumps(content).encode()), (GPU,))
 
 
 def room(place: Place, content: dict[str, Any]) -> WhatIfNode:

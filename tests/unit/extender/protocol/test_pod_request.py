@@ -17,7 +17,7 @@ APP, INIT, SIDECAR = ContainerRole.APP, ContainerRole.INIT, ContainerRole.SIDECA
 
 def parse(content, resources=(GPU,)) -> PodRequest:
     """Parse API JSON."""
-    return parse_pod(messages.decode(messages.Pod, json.dumps(content).encode()), resources)
+    return parse_pod(messages.decode(messages.WirePod, json.dumps(content).encode()), resources)
 
 
 def with_containers(*containers, init=()):

@@ -38,7 +38,7 @@ def request(n_gpus: int, uid: str, priority: int = 0, **annotations: str) -> Pod
     """What a pod asks for."""
     content = pod(n_gpus, uid=uid, **annotations)
     content["spec"]["priority"] = priority
-    return parse_pod(messages.decode(messages.Pod, json.dumps(content).encode()), (GPU,))
+    return parse_pod(messages.decode(messages.WirePod, json.dumps(content).encode()), (GPU,))
 
 
 class ClaimedCluster:

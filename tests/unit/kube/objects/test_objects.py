@@ -212,7 +212,7 @@ def test_a_pod_is_read_whole():
     pod = read_pod(POD)
     assert (pod.uid, pod.namespace, pod.name, pod.resource_version) == ("u1", "ns", "p1", "7")
     assert (pod.node_name, pod.nominated_node, pod.phase) == ("n1", "n2", "Running")
-    assert (pod.is_deleting, pod.is_gated, pod.priority, pod.is_terminal) == (
+    assert (pod.is_deleting, pod.is_gated, pod.priority, pod.has_ended) == (
         False,
         True,
         10,
@@ -238,13 +238,13 @@ def test_a_bare_pod_is_a_pod():
 
 
 @pytest.mark.parametrize(
-    ("phase", "is_terminal"),
+    ("phase", "has_ended"),
     [("Pending", False), ("Running", False), ("Succeeded", True), ("Failed", True)],
 )
-def test_a_pod_ends_in_two_ways(phase, is_terminal):
+def test_a_pod_ends_in_two_ways(phase, has_ended):
     """Only then are its devices free; a deleted pod's are not yet."""
     pod = read_pod(changed(POD, "status.phase", phase))
-    assert pod.is_terminal == is_terminal
+    assert pod.has_ended == has_ended
     assert read_pod(changed(POD, "metadata.deletionTimestamp", "2026-01-01T00:00:00Z")).is_deleting
 
 

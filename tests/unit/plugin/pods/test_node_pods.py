@@ -44,10 +44,17 @@ def test_a_pod_is_read():
         name="p",
         phase="Pending",
         is_deleting=False,
+        labels={"a": "b"},
         is_started=False,
         annotations=annotations,
         containers=(PodContainer("main", ContainerRole.APP, {}),),
     )
+
+
+def test_a_static_pod_needs_no_resource_version():
+    """The kubelet lists one before the API server knows it."""
+    (found,) = read(pod(meta={"annotations": {"kubernetes.io/config.source": "file"}}))
+    assert (found.uid, found.labels) == ("u1", {})
 
 
 def test_life_is_read_from_metadata_and_status():
@@ -131,7 +138,7 @@ def test_devices_from_a_claim_are_asked_of_nobody():
 @pytest.mark.parametrize(
     "unknown",
     [
-        {"meta": {"managedFields": "x", "labels": 7, "generation": "?"}},
+        {"meta": {"managedFields": "x", "generation": "?"}},
         {"spec": {"volumes": 7, "initContainers": None, "new": {}}},
         {"status": {"conditions": "x", "containerStatuses": 7, "phase": None}},
     ],
