@@ -16,12 +16,14 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks import efficiency, fidelity, fleet, replay, speed, streams
 from benchmarks.errors import BenchmarkError
+from benchmarks.fleet import simulation, streams
+from benchmarks.fleet.trace import load_nodes, load_pods
 from benchmarks.measured import DEFAULT_SHARED, load_machines
-from benchmarks.queues import load_queue
+from benchmarks.quality import efficiency, fidelity, replay
+from benchmarks.quality.queues import load_queue
 from benchmarks.report import ResultTable, read_environment, to_rich, write_results
-from benchmarks.trace import load_nodes, load_pods
+from benchmarks.speed import benchmark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,24 +69,24 @@ def _replay(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[
 
 def _fleet(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[ResultTable, ...]:
     folder = shared / "traces" / "openb"
-    traces = fleet.Traces(
+    traces = simulation.Traces(
         nodes=load_nodes(folder / "openb_node_list_gpu_node.csv"),
         timed=load_pods(folder / "openb_pod_list_default.csv"),
         filling=load_pods(folder / "openb_pod_list_multigpu50.csv"),
     )
     if not quick:
-        return *fleet.run(traces, advance=advance), *streams.run()
-    smoke = fleet.Traces(
+        return *simulation.run(traces, advance=advance), *streams.run()
+    smoke = simulation.Traces(
         nodes=traces.nodes[::QUICK_STRIDE],
         timed=traces.timed.first(QUICK_PODS),
         filling=traces.filling.first(QUICK_PODS),
     )
-    return *fleet.run(smoke, n_repeats=1, advance=advance), *streams.run()
+    return *simulation.run(smoke, n_repeats=1, advance=advance), *streams.run()
 
 
 def _speed(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[ResultTable, ...]:
     del shared
-    return speed.run(speed.QUICK if quick else speed.FULL, advance=advance)
+    return benchmark.run(benchmark.QUICK if quick else benchmark.FULL, advance=advance)
 
 
 _RUNNERS: dict[Name, Callable[..., tuple[ResultTable, ...]]] = {

@@ -44,7 +44,7 @@ __all__ = [
     "with_measured_pairs",
 ]
 
-DEFAULT_SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
+DEFAULT_SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Where the data lies unless `--shared` names another place: beside the checkout."""
 
 PAIR = 2

@@ -10,13 +10,13 @@ import typer
 from typer.testing import CliRunner
 
 import benchmarks.__main__ as bench
-from benchmarks import speed
 from benchmarks.demo.__main__ import main as demo
+from benchmarks.speed import benchmark
 
 pytestmark = pytest.mark.slow("benchmarks start processes")
 
 TINY = replace(
-    speed.QUICK, n_names=(8, 4), n_pods=20, n_requests=30, n_builds=1, n_selections=2, n_fits=2
+    benchmark.QUICK, n_names=(8, 4), n_pods=20, n_requests=30, n_builds=1, n_selections=2, n_fits=2
 )
 
 
@@ -32,7 +32,7 @@ def speed_tables(tmp_path_factory):
     """Tables that a tiny run of the speed benchmark wrote: core, HTTP, where the time goes."""
     out = tmp_path_factory.mktemp("speed")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(speed, "QUICK", TINY)
+        patch.setattr(benchmark, "QUICK", TINY)
         result = run(bench.main, "speed", "--quick", "--out", out)
     assert result.exit_code == 0, result.output
     return json.loads((out / "speed.json").read_text())["tables"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import efficiency
-from benchmarks.efficiency import CaseTable, expectation, measure
 from benchmarks.masks import subsets_of_size
 from benchmarks.measured import MeasuredMachine, load_machines, topology_from_labels
+from benchmarks.quality import efficiency
+from benchmarks.quality.efficiency import CaseTable, expectation, measure
 
 LABELS = [["X" if i == j else "NV1" for j in range(5)] for i in range(5)]
 

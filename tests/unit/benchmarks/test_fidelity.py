@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import fidelity
-from benchmarks.fidelity import NEUTRAL, compare, fit_constants, spearman
 from benchmarks.measured import MeasuredMachine, topology_from_labels
+from benchmarks.quality import fidelity
+from benchmarks.quality.fidelity import NEUTRAL, compare, fit_constants, spearman
 from topology.model import DEFAULT_CONSTANTS, FITTED_MESSAGE_BYTES
 from topology.select import build_tables
 

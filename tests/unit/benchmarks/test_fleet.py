@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import fleet
-from benchmarks.fleet import Traces, fill, peak_demand, play, thin
-from benchmarks.fleet_state import Fleet
-from benchmarks.node_choice import CoterieNodes, FleetPolicy, MachineType, MostAllocated
+from benchmarks.fleet import simulation
+from benchmarks.fleet.node_choice import CoterieNodes, FleetPolicy, MachineType, MostAllocated
+from benchmarks.fleet.simulation import Traces, fill, peak_demand, play, thin
+from benchmarks.fleet.state import Fleet
+from benchmarks.fleet.trace import TraceNode, TracePod, TracePods
 from benchmarks.rivals import LowestIds
-from benchmarks.trace import TraceNode, TracePod, TracePods
 from topology.recordings import load_recording
 from topology.select import build_tables
 
@@ -126,6 +126,8 @@ def test_run_makes_every_table():
     pods = (pod(2, 0, 5), pod(1, 1, 5), pod(4, 2, 6), pod(0, 3, 4))
     trace = TracePods(pods, 3)
     calls = []
-    tables = fleet.run(Traces(nodes, trace, trace), n_repeats=2, advance=lambda: calls.append(1))
+    tables = simulation.run(
+        Traces(nodes, trace, trace), n_repeats=2, advance=lambda: calls.append(1)
+    )
     assert [len(table.rows) for table in tables] == [4, 4, 4, 4]
     assert len(calls) == 8

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.errors import TooLarge
 from benchmarks.measured import topology_from_labels
-from benchmarks.queues import QueueOrder, load_queue, simulate
+from benchmarks.quality.queues import QueueOrder, load_queue, simulate
 from benchmarks.rivals import MapaEffective, MapaGreedy, MapaPreserve
 from benchmarks.rivals.mapa import MapaNode, effective_bandwidth, mapa_weights
 from topology.recordings import load_recording

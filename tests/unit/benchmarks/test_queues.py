@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.errors import BadData, MissingData
 from benchmarks.masks import mask_of, members
-from benchmarks.queues import Job, QueueOrder, load_queue, simulate
+from benchmarks.quality.queues import Job, QueueOrder, load_queue, simulate
 
 
 def lowest(free, size, is_sensitive):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import replay
 from benchmarks.measured import MeasuredMachine, load_machines, topology_from_labels
-from benchmarks.queues import Job, load_queue
+from benchmarks.quality import replay
+from benchmarks.quality.queues import Job, load_queue
 
 # Two bridged pairs.
 LABELS = [

@@ -9,13 +9,13 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from benchmarks.echo_server import create_echo
 from benchmarks.errors import ServerFailed
-from benchmarks.load import MACHINES, QUICK, percentiles
-from benchmarks.speed_cluster import Filler, lay_out_cluster
-from benchmarks.speed_core import torus
-from benchmarks.speed_http import N_SHAPES, _Asked, _parts, _requests, _rows
-from benchmarks.wire_client import binding, free_port, pod, question, serve
+from benchmarks.speed.cluster import Filler, lay_out_cluster
+from benchmarks.speed.core import torus
+from benchmarks.speed.echo_server import create_echo
+from benchmarks.speed.http import N_SHAPES, _Asked, _parts, _requests, _rows
+from benchmarks.speed.load import MACHINES, QUICK, percentiles
+from benchmarks.speed.wire_client import binding, free_port, pod, question, serve
 from extender.protocol import messages, parse_pod
 from topology.recordings import load_recording
 

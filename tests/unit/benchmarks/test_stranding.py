@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.stranding import Stranding
+from benchmarks.fleet.stranding import Stranding
 from topology.recordings import load_recording
 from topology.select import build_tables
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import streams
-from benchmarks.node_choice import CoterieNodes, MachineType
-from benchmarks.streams import BY_LOSS, BY_SPEED, broken_quads, ties
+from benchmarks.fleet import streams
+from benchmarks.fleet.node_choice import CoterieNodes, MachineType
+from benchmarks.fleet.streams import BY_LOSS, BY_SPEED, broken_quads, ties
 from topology.recordings import load_recording
 from topology.select import build_tables
 

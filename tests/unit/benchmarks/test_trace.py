@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.errors import BadData, MissingData
-from benchmarks.trace import RECORDINGS, cut_topology, load_nodes, load_pods, recording_of
+from benchmarks.fleet.trace import RECORDINGS, cut_topology, load_nodes, load_pods, recording_of
 from topology.recordings import load_recording
 
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n"

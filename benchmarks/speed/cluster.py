@@ -13,14 +13,14 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.load import MACHINES
-from benchmarks.wire_client import binding, names_list, pod, question
+from benchmarks.speed.load import MACHINES
+from benchmarks.speed.wire_client import binding, names_list, pod, question
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchmarks.load import Load
-    from benchmarks.wire_client import Asker
+    from benchmarks.speed.load import Load
+    from benchmarks.speed.wire_client import Asker
 
 __all__ = ["Cluster", "Filler", "fill_cluster", "lay_out_cluster"]
 

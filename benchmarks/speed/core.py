@@ -13,17 +13,17 @@ import time
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarks.load import MACHINES, percentiles
 from benchmarks.masks import mask_of
 from benchmarks.report import ResultTable
+from benchmarks.speed.load import MACHINES, percentiles
 from topology.annotations import Affinity, PlacementPolicy
 from topology.model import NO_LINK, AcceleratorLink, Gpu, LinkKind, NodeTopology, PcieLevel
 from topology.recordings import load_recording
 from topology.select import ContainerRequest, build_tables, fit_pod, select_set
 
 if TYPE_CHECKING:
-    from benchmarks.load import Load
     from benchmarks.report import Cell
+    from benchmarks.speed.load import Load
 
 __all__ = ["measure_core", "torus"]
 

@@ -10,9 +10,9 @@ allocation with either choice of node.
 - Filled: the multi-GPU trace; pods come in shuffled order and stay, one that does not fit is turned
   away.
 
-Streams on two machine types, where loss and GB/s order nodes otherwise: `benchmarks.streams`.
+Streams on two machine types, where loss and GB/s order nodes otherwise: `benchmarks.fleet.streams`.
 
-What "stranded" means and where pods without GPUs go: `benchmarks.fleet_state`.
+What "stranded" means and where pods without GPUs go: `benchmarks.fleet.state`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from dataclasses import dataclass, field
 from statistics import fmean, harmonic_mean, median
 from typing import TYPE_CHECKING
 
-from benchmarks.fleet_state import SIZES, Fleet
-from benchmarks.node_choice import CoterieNodes, FleetPolicy, MachineType, MostAllocated
+from benchmarks.fleet.node_choice import CoterieNodes, FleetPolicy, MachineType, MostAllocated
+from benchmarks.fleet.state import SIZES, Fleet
+from benchmarks.fleet.trace import RECORDINGS, TracePod, recording_of
 from benchmarks.report import ResultTable
 from benchmarks.rivals import NvidiaBestEffort, PlainKubelet
-from benchmarks.trace import RECORDINGS, TracePod, recording_of
 from topology.select import build_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from benchmarks.fleet.trace import TraceNode, TracePods
     from benchmarks.report import Cell
-    from benchmarks.trace import TraceNode, TracePods
 
 __all__ = [
     "Outcome",

@@ -18,11 +18,11 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from benchmarks.fleet_state import Fleet
-from benchmarks.node_choice import CoterieNodes, FleetPolicy, MachineType, MostAllocated
+from benchmarks.fleet.node_choice import CoterieNodes, FleetPolicy, MachineType, MostAllocated
+from benchmarks.fleet.state import Fleet
+from benchmarks.fleet.trace import TracePod
 from benchmarks.report import ResultTable
 from benchmarks.rivals import NvidiaBestEffort
-from benchmarks.trace import TracePod
 from topology.annotations import PlacementPolicy, Prefer
 from topology.recordings import load_recording
 from topology.select import build_tables

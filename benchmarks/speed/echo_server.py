@@ -12,7 +12,7 @@ import typer
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from benchmarks.bare_server import BODY_LIMIT_BYTES, serve
+from benchmarks.speed.bare_server import BODY_LIMIT_BYTES, serve
 from extender.http.asgi import VerbApp, VerbResponse
 
 if TYPE_CHECKING:

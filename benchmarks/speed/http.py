@@ -9,7 +9,7 @@ the state moves as a cluster's does. Each length of NodeNames is asked of a fres
 the first pod of a shape has its sets chosen for every machine state, the later ones find them kept.
 The first calls stand in rows of their own and in the rows over all calls.
 
-The cluster under test: `benchmarks.speed_cluster`.
+The cluster under test: `benchmarks.speed.cluster`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.errors import BenchmarkError
-from benchmarks.load import MACHINES, percentiles
 from benchmarks.report import ResultTable
-from benchmarks.speed_cluster import fill_cluster, lay_out_cluster
-from benchmarks.wire_client import (
+from benchmarks.speed.cluster import fill_cluster, lay_out_cluster
+from benchmarks.speed.load import MACHINES, percentiles
+from benchmarks.speed.wire_client import (
     Connection,
     binding,
     free_port,
@@ -41,9 +41,9 @@ from extender.protocol import messages
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from benchmarks.load import Load
     from benchmarks.report import Cell
-    from benchmarks.speed_cluster import Cluster
+    from benchmarks.speed.cluster import Cluster
+    from benchmarks.speed.load import Load
 
 __all__ = ["N_SHAPES", "measure_http"]
 
@@ -100,7 +100,7 @@ def _ask(
 def _echo(names: Sequence[str], pods: Sequence[dict[str, Any]]) -> list[float]:
     port = free_port()
     names_json = names_list(names)
-    with serve("benchmarks.echo_server", ["--port", str(port)], port):
+    with serve("benchmarks.speed.echo_server", ["--port", str(port)], port):
         connection = Connection(port)
         seconds = [connection.ask("/echo", question(one, names_json))[1] for one in pods]
         connection.close()

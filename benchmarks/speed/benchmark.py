@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.load import FULL, QUICK, Load
-from benchmarks.speed_core import measure_core
-from benchmarks.speed_http import measure_http
+from benchmarks.speed.core import measure_core
+from benchmarks.speed.http import measure_http
+from benchmarks.speed.load import FULL, QUICK, Load
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,9 @@ its worst case the worst set that it may draw. The ceiling that labels allow is 
 the best class of sets with the same labelled induced subgraph (`benchmarks.rivals.bounds`).
 
 What is ours: the constants of the value model and its stated errors were fitted on these same nodes
-(`benchmarks.fidelity` holds each node out in turn). NVIDIA's rule counts PCIe levels, which `topo
--m` hides behind NV#; where a recorded machine tells them, a row of its own has them filled in.
+(`benchmarks.quality.fidelity` holds each node out in turn). NVIDIA's rule counts PCIe levels, which
+`topo -m` hides behind NV#; where a recorded machine tells them, a row of its own has them filled
+in.
 """
 
 from __future__ import annotations

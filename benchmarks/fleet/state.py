@@ -3,9 +3,9 @@
 What it answers: where a policy puts a pod, and how many free GPUs pods of each size cannot use.
 Nodes of one machine type with the same GPUs free are one state, which a policy rates once.
 
-Stranded for size d: as `benchmarks.stranding` counts it, machine by machine; for size 1, free GPUs
-on nodes that lack the CPU or memory of the median one-GPU pod. Pods without GPUs go, alike under
-every policy, to the fitting node with the fewest free GPUs.
+Stranded for size d: as `benchmarks.fleet.stranding` counts it, machine by machine; for size 1, free
+GPUs on nodes that lack the CPU or memory of the median one-GPU pod. Pods without GPUs go, alike
+under every policy, to the fitting node with the fewest free GPUs.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from bisect import insort
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.stranding import Stranding
+from benchmarks.fleet.stranding import Stranding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from benchmarks.node_choice import FleetPolicy, MachineType
-    from benchmarks.trace import TracePod
+    from benchmarks.fleet.node_choice import FleetPolicy, MachineType
+    from benchmarks.fleet.trace import TracePod
 
 __all__ = ["SIZES", "Fleet"]
 

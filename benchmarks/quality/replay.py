@@ -28,7 +28,7 @@ from benchmarks.coterie import NONE, NVLINK, NVLINK_REQUIRED, Coterie
 from benchmarks.link_graph import is_link_connected
 from benchmarks.masks import members
 from benchmarks.measured import relabel_machine
-from benchmarks.queues import simulate
+from benchmarks.quality.queues import simulate
 from benchmarks.report import ResultTable
 from benchmarks.rivals import SET_RIVALS, MeasuredOracle
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from benchmarks.measured import MeasuredMachine
-    from benchmarks.queues import Job
+    from benchmarks.quality.queues import Job
     from benchmarks.report import Cell
     from benchmarks.rivals import NodeChooser, Rival
     from topology.annotations import PlacementPolicy
