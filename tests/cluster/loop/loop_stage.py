@@ -126,7 +126,7 @@ class LoopStage:
         Of a substitute for one of several pods that might be asking it names all.
         """
         told = [event for agent in self.agents.values() for event in agent.events()]
-        different = [one for one in told if one.get("event") == "difference"]
+        different = [one for one in told if one.get("event") == "plan_mismatch"]
         if kinds:
             different = [one for one in different if one["kind"] in kinds]
         replaced = [one for one in told if one.get("why") == "substitute"]

@@ -161,8 +161,8 @@ def test_a_pod_that_runs_without_its_gpus_is_told_of(stage, node_tools, pods):
         pod = pods.until("without", is_running)
         assert seen(bare, pod) == set()
         agent = start_agent(bare, agent_kubeconfig(stage.plane, "bare"), RECORDING)
-        stage.until(lambda: agent.events("difference") != [])
-        (event,) = agent.events("difference")
+        stage.until(lambda: agent.events("plan_mismatch") != [])
+        (event,) = agent.events("plan_mismatch")
         assert (event["kind"], event["pod"]) == ("no-devices", "default/without")
         assert "runs without the nvidia.com/gpu it requests" in event["detail"]
         stage.until(lambda: "GpusMissing" in stage.plane.kubectl("describe", "pod", "without"))

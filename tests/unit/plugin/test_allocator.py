@@ -323,6 +323,6 @@ def test_what_the_kubelet_gives_away_twice_is_refused():
 
 
 def test_what_came_back_is_given_again():
-    """Books are behind: nobody told that the pod has ended."""
+    """The state is behind: the end of the pod was not reported."""
     node = Node([snapshot(HOLDER, PAIR, recorded=[holding(HOLDER, "main", IDS[0])])])
     assert visible(node.allocate((IDS[0], IDS[7]))) == [f"{IDS[0]},{IDS[7]}"]

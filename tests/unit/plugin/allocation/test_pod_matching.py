@@ -240,7 +240,7 @@ def test_the_plan_comes_with_the_container():
 
 
 def test_an_allocation_without_a_question_is_put_down_to_whom_the_devices_were_handed():
-    """The kubelet gives what init containers left without asking; the books still have to know."""
+    """The kubelet gives what init containers left without a call; the state still has to know."""
     pod = node_pod("p", init("first", 3), app("main", 2))
     known = {"grants": (holding(pod, "first", *"abc"),)}
     assert requester(identify(DeviceRequest.fixed(GPU, "ac"), view(pod, **known))) == ("p", "main")
