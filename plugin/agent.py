@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from plugin import logkeys
 from plugin.allocation import NodeState, SharingRules
 from plugin.allocator import AllocatorTools, ResourceAllocator
 from plugin.config import Mode
@@ -256,7 +255,7 @@ class Agent:
         if self.is_serving:
             access = await asyncio.to_thread(self._tools.open_access, served)
             for reason in access.left_out:
-                self._telemetry.log.warning(logkeys.CDI_FAILED, reason=reason)
+                self._telemetry.cdi_failed(reason)
             self._state.grant = access.grant
 
     async def _beat(self) -> None:

@@ -118,6 +118,10 @@ class Telemetry:
         """Set the number of devices of a resource."""
         self._metrics.devices(resource, n_healthy=n_healthy, n_unhealthy=n_unhealthy)
 
+    def cdi_failed(self, reason: str) -> None:
+        """Log a device without a CDI specification."""
+        self.log.warning(logkeys.CDI_FAILED, reason=reason)
+
     def gpu_event(self, event: GpuEvent, *, counts: bool) -> None:
         """Log and count an event of a GPU."""
         self._metrics.gpu_event(event, counts=counts)

@@ -189,6 +189,12 @@ CASES = [
         id="a device is unhealthy",
     ),
     pytest.param(
+        lambda t: t.cdi_failed("no node"),
+        ("warning", "cdi_failed", {"reason": "no node"}),
+        None,
+        id="a device without a CDI specification",
+    ),
+    pytest.param(
         lambda t: t.devices_listed(GPU, n_healthy=7, n_unhealthy=1),
         None,
         f'devices{{resource="{GPU}",state="unhealthy"}} 1.0',
