@@ -435,7 +435,7 @@ WISHES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=up_to(150))
+@settings(max_examples=up_to(100))
 @given(
     topology=node_topologies(max_gpus=6),
     parsed=WISHES,

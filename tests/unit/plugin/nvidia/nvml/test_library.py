@@ -138,7 +138,7 @@ def test_mig(nvml):
     """A MIG device at an index with gaps before it."""
     gpu = nvml.handle(0)
     assert (nvml.is_mig_enabled(gpu), nvml.max_mig_devices(gpu)) == (True, 7)
-    assert code_of(nvml.is_partitioned, nvml.handle(1)) == NvmlCode.NOT_SUPPORTED
+    assert code_of(nvml.is_mig_enabled, nvml.handle(1)) == NvmlCode.NOT_SUPPORTED
     assert code_of(nvml.mig_device, gpu, 0) == NvmlCode.NOT_FOUND
     mig = nvml.mig_device(gpu, 2)
     assert (nvml.uuid(mig), nvml.name(mig)) == ("MIG-1", "NVIDIA H100 MIG 1g.10gb")
