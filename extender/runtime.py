@@ -195,7 +195,7 @@ class LiveExtender:
         """Tell users of an answer, where that is worth an Event."""
         told_plan = plan_text if self._settings.events == "all" else None
         for note in notes_of_answer(answer, told_plan):
-            self._reporter.tell(note)
+            self._reporter.record(note)
 
     async def run(self) -> None:
         """Run what stands beside the servers, until cancelled."""
@@ -240,7 +240,7 @@ class LiveExtender:
             self._reporter.annotate(effect)
         if self._quorum is None or self._quorum.replicas.may_bind:
             for note in notes:
-                self._reporter.tell(note)
+                self._reporter.record(note)
 
     async def _freeze_when_synced(self) -> None:
         await self._feed.synced.wait()

@@ -1,7 +1,7 @@
 """Wires the extender together as its settings say, embedded or live, and serves it.
 
-What it answers: nothing; it makes the objects, once, in the order in which they need each other,
-and ends them in the opposite one.
+It creates the objects once, in the order of their dependencies, and closes them in the opposite
+order.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ __all__ = ["load_settings"]
 
 _TIMING = Timing()
 _LONGEST_SILENCE_S = 1.1 * _TIMING.watch_s + _TIMING.margin_s
-"""Of an API server that is well: the longest watch, whose end a bookmark reports, and the margin
-before a silent one counts as broken."""
+"""Longest time without an event from a healthy API server: the longest watch, whose end a bookmark
+reports, and the margin before a silent one counts as lost."""
 _ASSUME_BINDS = 2
 """Binds that a plan outlives at least: the scheduler may retry for as long as one lasts."""
 
@@ -30,7 +30,7 @@ _ASSUME_BINDS = 2
 def load_settings(
     flags: Mapping[str, object], environ: Mapping[str, str] | None = None
 ) -> Settings:
-    """Put the effective settings together; `flags` holds only those that were given, and `config`.
+    """Compute the effective settings; `flags` holds only those that were given, and `config`.
 
     Raises `SettingsError`, naming the setting, its value and what was expected.
     """
@@ -75,7 +75,7 @@ def _check_together(settings: Settings) -> None:
             s.cluster is None and s.staleness_bound_s < _LONGEST_SILENCE_S,
             (
                 f"setting staleness_bound_s is {s.staleness_bound_s:g}, expected "
-                f"{_LONGEST_SILENCE_S:g} or more: an API server may be quiet for as long"
+                f"{_LONGEST_SILENCE_S:g} or more: an API server may send nothing for as long"
             ),
         ),
     ):

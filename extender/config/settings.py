@@ -1,4 +1,4 @@
-"""The extender's settings, each with its range and default, and what decisions depend on of them.
+"""The extender's settings, each with its range and default, and those that decisions depend on.
 
 docs/configuration.md and the flags of the command line are generated from the fields below.
 """
@@ -56,7 +56,7 @@ class Settings(ProgramSettings):
     listen_address: Annotated[
         str,
         Field(
-            description="Address to listen on. Local by default: the wire has no authentication, "
+            description="Address to listen on. Local by default: plain HTTP has no authentication, "
             "and kube-scheduler runs beside the extender."
         ),
     ] = "127.0.0.1"
@@ -65,7 +65,7 @@ class Settings(ProgramSettings):
         Field(
             ge=0,
             le=65535,
-            description="TCP port; 0 takes a free one, which the log event `listening` tells. "
+            description="TCP port; 0 takes a free one, which the log event `listening` reports. "
             "8888 as in Kubernetes' own extender examples.",
         ),
     ] = 8888
@@ -84,9 +84,9 @@ class Settings(ProgramSettings):
             ge=0,
             le=20_000,
             description="Most nodes that filter names; 0 names all that fit (needed where another "
-            "filter extender follows). The more there are, the more its other scores (images, "
-            "default spreading) choose among, and the more each pod costs. With 1 kube-scheduler "
-            "scores nothing and asks less, and those have no say.",
+            "filter extender follows). The more there are, the more kube-scheduler's other "
+            "scores (images, default spreading) matter, and the more each pod costs. With 1 "
+            "kube-scheduler skips scoring, and its other scores have no effect.",
         ),
     ] = 20
     demand: Annotated[
@@ -115,8 +115,8 @@ class Settings(ProgramSettings):
             le=3600,
             description="Seconds, above 0 to 3600, after which state that its source has not "
             "refreshed is not answered from; a live extender needs 41 or more, since a quiet API "
-            "server is heard every 33 s, and found gone 8 s later. The embedded cluster is never "
-            "stale. 60: with half as much again to spare.",
+            "server sends something every 33 s, and is found gone 8 s later. The embedded cluster "
+            "is never stale. 60: with half as much again to spare.",
         ),
     ] = 60.0
     http_timeout_s: Annotated[
@@ -125,8 +125,8 @@ class Settings(ProgramSettings):
             gt=0,
             le=600,
             description="Seconds, above 0 to 600: `httpTimeout` of this extender in the "
-            "scheduler's configuration. A bind or preemption has 0.8 of it for everything that it "
-            "asks of the API server. 5 is kube-scheduler's default.",
+            "scheduler's configuration. A bind or preemption has 0.8 of it for all its "
+            "requests to the API server. 5 is kube-scheduler's default.",
         ),
     ] = 5.0
     wake_after_s: Annotated[
@@ -135,7 +135,7 @@ class Settings(ProgramSettings):
             gt=0,
             le=300,
             description="Seconds, above 0 to 300, that a pod which fits again is left to the "
-            "scheduler before the extender wakes it through an annotation. 0.5: its own retry "
+            "scheduler before the extender requeues it through an annotation. 0.5: its own retry "
             "after a change that it saw takes less.",
         ),
     ] = 0.5
@@ -143,8 +143,8 @@ class Settings(ProgramSettings):
         Literal["off", "warnings", "all"],
         Field(
             description="Which Events the extender writes on pods and nodes. `all` adds one for "
-            "each pod that was placed, with its GPUs and GB/s; by default only what somebody "
-            "should look at, since every Event is a write to etcd."
+            "each pod that was placed, with its GPUs and GB/s; by default only what needs "
+            "action, since every Event is a write to etcd."
         ),
     ] = "warnings"
     assume_s: Annotated[
@@ -152,9 +152,9 @@ class Settings(ProgramSettings):
         Field(
             gt=0,
             le=3600,
-            description="Seconds, above 0 to 3600, that a plan is kept for a binding nobody "
-            "confirmed; a live extender needs more than twice `http_timeout_s`, so that none ends "
-            "under a bind. 30: six times kube-scheduler's default httpTimeout of 5 s.",
+            description="Seconds, above 0 to 3600, that a plan is kept for a binding that "
+            "was not confirmed; a live extender needs more than twice `http_timeout_s`, so that "
+            "none ends during a bind. 30: six times kube-scheduler's default httpTimeout of 5 s.",
         ),
     ] = 30.0
     keep_alive_s: Annotated[
@@ -187,7 +187,9 @@ class Settings(ProgramSettings):
     tls_key: Annotated[Path | None, Field(description="Private key of `tls_cert`, PEM.")] = None
     tls_client_ca: Annotated[
         Path | None,
-        Field(description="Certificate authority of whoever may call: the scheduler, and peers."),
+        Field(
+            description="Certificate authority of the permitted clients: the scheduler, and peers."
+        ),
     ] = None
     health_port: Annotated[
         int | None,
@@ -204,7 +206,7 @@ class Settings(ProgramSettings):
         str | None,
         Field(
             pattern=r"^[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}$",
-            description="`namespace/name` of the Lease through which replicas agree who binds. "
+            description="`namespace/name` of the Lease by which replicas elect the one that binds. "
             "Without it this is the only replica.",
         ),
     ] = None

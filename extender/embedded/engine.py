@@ -1,8 +1,8 @@
 """The engine over an embedded cluster, which is its own API server.
 
-It answers every verb at once, also bind and preempt, whose steps the embedded cluster takes
-itself, and the end of a pod. How pods are bound is decided by the very code that a live cluster
-uses. No pod can be evicted here: a preemption finds out nothing about the pods in its way.
+It answers every verb synchronously, also bind and preempt, whose steps the embedded cluster takes
+itself, and the end of a pod. Pods are bound by the same code as on a live cluster. No pod can be
+evicted here: a preemption reads no pods.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The embedded cluster's state: a live cluster whose API server is in this process.
 
 The same accounts and rules as on a real cluster (`extender.state.cluster_state`), fed with nodes
-from a description. What it accepts is bound at once; it knows of a pod only once it is bound. It
+from a description. What it accepts is bound immediately; it knows a pod only once it is bound. It
 never chooses devices (`extender.placement.filter_score`) and never reads a clock.
 """
 
@@ -48,7 +48,7 @@ class EmbeddedCluster(LiveCluster):
         return self._bound.get(uid)
 
     def write_binding(self, step: WriteBinding) -> Written:
-        """Accept a binding, as the API server would; only the node must be known here."""
+        """Accept a binding as the API server would; only the node is checked here."""
         if step.node not in self.snapshot.nodes:
             return Written(WriteResult.REJECTED, f"node {quote(step.node)} is not known")
         plan_text = step.annotations.get(names.PLAN)

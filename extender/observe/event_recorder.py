@@ -1,9 +1,9 @@
-"""Writes what users are told: Events, and the annotation of what was really allocated.
+"""Writes reports for users: Events, and the annotation of what was really allocated.
 
-What it answers: nothing; it writes in the background and holds nobody up. The same sentence about
-the same object is written once in `AGAIN_S`; no more than a few Events a second are written, and of
-what does not fit into the queue only the number is kept. Annotations are not dropped: the latest of
-each pod is tried until it is there or the pod is gone.
+It writes in the background and blocks no caller. The same sentence about the same object is written
+once in `REPEAT_AFTER_S`; the rate of Events is limited, and those that do not fit into the queue
+are dropped and counted. Annotations are not dropped: the latest of each pod is retried until it is
+written or the pod is gone.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = ["Level", "ReportApi", "Reporter", "ReporterTools"]
 Level: TypeAlias = Literal["off", "warnings", "all"]
 """Which Events are written; Normal ones only with `all`."""
 
-MAX_WAITING = 1_000
-"""Events in the queue: at `PAUSE_S` each, a minute's worth."""
-MAX_TOLD = 20_000
-"""Sentences that are remembered as told."""
-AGAIN_S = 3_000.0
-"""Before a sentence is told again. Events live an hour (kube-apiserver --event-ttl): as long as it
-is true, there is one to be seen."""
+MAX_QUEUED = 1_000
+"""Length of the queue: at `PAUSE_S` each, a minute's worth."""
+MAX_REMEMBERED = 20_000
+"""Notes remembered for deduplication."""
+REPEAT_AFTER_S = 3_000.0
+"""Time before the same note is written again. Events live an hour (kube-apiserver --event-ttl): as
+long as a note is true, one Event shows it."""
 PAUSE_S = 0.05
 """Between two Events: 20 a second; kube-scheduler's own client is held to 50 requests a second
 (componentconfig v1 defaults, ClientConnection.QPS)."""
@@ -46,7 +46,7 @@ COMPONENT = "coterie-extender"
 
 
 class ReportApi(Protocol):
-    """What is needed of `kube.client.server`."""
+    """The requests of `kube.client.server` that are used."""
 
     async def create_event(self, event: ObjectEvent) -> None:
         """Write an Event. Raises `KubeError`."""
@@ -61,7 +61,7 @@ class ReportApi(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReporterTools:
-    """What a reporter stands on. `instance` names this process, `now` is for people to read."""
+    """Dependencies of a reporter. `instance` names this process, `now` is wall-clock time."""
 
     api: ReportApi
     instance: str
@@ -73,13 +73,13 @@ class ReporterTools:
 
 
 class Reporter:
-    """Takes notes with `tell` and `annotate`, writes them in `run`."""
+    """Queues reports by `record` and `annotate`, writes them in `run`."""
 
     def __init__(self, tools: ReporterTools, *, level: Level) -> None:
         self._tools = tools
         self._level = level
-        self._notes: asyncio.Queue[Note] = asyncio.Queue(MAX_WAITING)
-        self._told: OrderedDict[Note, float] = OrderedDict()
+        self._notes: asyncio.Queue[Note] = asyncio.Queue(MAX_QUEUED)
+        self._reported: OrderedDict[Note, float] = OrderedDict()
         self._allocated: OrderedDict[str, Mismatch | Agreement] = OrderedDict()
         self._has_allocated = asyncio.Event()
         self._refused: set[str] = set()
@@ -87,24 +87,24 @@ class Reporter:
         self.n_dropped = 0
         self.n_failed = 0
 
-    def tell(self, note: Note) -> None:
-        """Have an Event written, unless it was lately or is not wanted."""
+    def record(self, note: Note) -> None:
+        """Queue an Event, unless the same was written lately or its level is off."""
         if self._level == "off" or not (note.reason.is_warning or self._level == "all"):
             return
         now_s = self._tools.timer()
-        if now_s - self._told.get(note, -AGAIN_S) < AGAIN_S:
+        if now_s - self._reported.get(note, -REPEAT_AFTER_S) < REPEAT_AFTER_S:
             return
         if self._notes.full():
             self.n_dropped += 1
             return
-        self._told[note] = now_s
-        self._told.move_to_end(note)
-        if len(self._told) > MAX_TOLD:
-            self._told.popitem(last=False)
+        self._reported[note] = now_s
+        self._reported.move_to_end(note)
+        if len(self._reported) > MAX_REMEMBERED:
+            self._reported.popitem(last=False)
         self._notes.put_nowait(note)
 
     def annotate(self, found: Mismatch | Agreement) -> None:
-        """Have the pod carry what it was really given, or nothing where that is its plan."""
+        """Queue the annotation of what the pod was given, or its removal where that is its plan."""
         self._allocated[found.uid] = found
         self._has_allocated.set()
 
@@ -129,8 +129,8 @@ class Reporter:
             try:
                 await self._tools.api.create_event(event)
             except KubeError as error:
-                # Not tried again: the next time the same is to be told, it is.
-                self._told.pop(note, None)
+                # Not retried: the next note of the same kind is written.
+                self._reported.pop(note, None)
                 self._fail(logkeys.EVENT_FAILED, error)
             else:
                 self.n_written += 1

@@ -1,10 +1,9 @@
-"""What users and operators are told by Events, as values.
+"""Events for users and operators, as values.
 
 What it answers: which answers and effects are worth an Event on the pod or the node, with which
-reason and sentence. The reasons are a closed set; a sentence is a function of what it tells of, so
-that the same thing is told once (`extender.observe.event_recorder`). What kube-scheduler tells by
-itself (its FailedScheduling holds our refusals and our bind errors word for word) is not told
-again.
+reason and message. The reasons are a closed set; a message depends on its subject alone, so that
+repeats are recognised (`extender.observe.event_recorder`). What kube-scheduler reports by itself
+(its FailedScheduling holds our refusals and bind errors word for word) is not repeated.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class EventReason(Enum):
 
     @property
     def is_warning(self) -> bool:
-        """Whether somebody should look at it."""
+        """Whether an operator should check it."""
         return self is not EventReason.PLACED
 
 
@@ -56,7 +55,7 @@ class Note:
 
 
 def notes_of_answer(answer: Answer, plan_text: str | None = None) -> Iterator[Note]:
-    """What an answer is worth telling; `plan_text` is the plan that was bound, if any."""
+    """The Events of an answer; `plan_text` is the plan that was bound, if any."""
     if not answer.pod_uid:
         return
     if answer.verb is Verb.FILTER:
@@ -72,7 +71,7 @@ def notes_of_answer(answer: Answer, plan_text: str | None = None) -> Iterator[No
 
 
 def notes_of_effect(effect: object) -> Iterator[Note]:
-    """What an effect of the live state is worth telling."""
+    """The Events of an effect of the live state."""
     match effect:
         case Mismatch():
             about = ObjectKey(effect.namespace, effect.name, effect.uid)
@@ -93,7 +92,7 @@ def notes_of_effect(effect: object) -> Iterator[Note]:
             )
             # What to do comes before the list: a long message is cut at its end.
             message = (
-                f"the pod runs without GPUs that it asks for: node {effect.node} started it before "
+                f"the pod runs without GPUs that it requests: node {effect.node} started it before "
                 "its kubelet knew of them; delete the pod, and its controller makes a new one "
                 f"({lacking})"
             )
@@ -117,8 +116,8 @@ def _placed(answer: Answer, plan_text: str) -> str:
     except CodecError as error:
         return f"on node {answer.node}: {error}"
     speed = plan.score_gbytes_per_s
-    told = f", {speed:.1f} GB/s all-reduce predicted" if speed else ""
-    return f"on node {plan.node}: {_devices(plan.containers)}{told}"
+    predicted = f", {speed:.1f} GB/s all-reduce predicted" if speed else ""
+    return f"on node {plan.node}: {_devices(plan.containers)}{predicted}"
 
 
 def _devices(containers: Iterable[ContainerPlan]) -> str:

@@ -1,6 +1,6 @@
-"""Metrics of a live extender: watches, probes, wake-ups, Events and the Lease.
+"""Metrics of a live extender: watches, probes, requeues, Events and the Lease.
 
-What it answers: what their owners counted, read when scraped. A metric's help says what it is good
+What it answers: the counts of their owners, read when scraped. A metric's help says what it is good
 for; docs/operations.md is generated from it.
 """
 
@@ -78,13 +78,13 @@ class LiveMetrics:
             "refused_probes",
             "Pods that the API server does not return, so that their GPUs may be planned for "
             "others: alert above 0. The log event object_unreadable names each and says why; they "
-            "are tried again each minute.",
+            "are retried each minute.",
             self.prober.n_refused,
         )
         yield _counter(
             "wakes",
-            "Parked pods that fitted again and that the scheduler had not tried: woken, found in "
-            "no need of it, or failed to be woken.",
+            "Requeues of pods that fit again and that the scheduler had not retried: woken (the "
+            "retry annotation was written), in_vain (it was not needed) or failed.",
             "result",
             {
                 "woken": self.requeuer.n_woken,
@@ -125,21 +125,21 @@ class LiveMetrics:
 
     def _watches(self) -> Iterable[Metric]:
         start_s = self.unix_time() - self.timer()
-        heard = GaugeMetricFamily(
+        received = GaugeMetricFamily(
             _name("watch_last_heard_timestamp_seconds"),
-            "When the API server was last heard on a watch, in seconds since 1970. Alert where it "
-            "is older than staleness_bound_s: filter then answers with errors until the API server "
-            "is heard again.",
+            "Time of the last contact on a watch, in seconds since 1970. Alert where it is older "
+            "than staleness_bound_s: filter then answers with errors until the API server answers "
+            "again.",
             labels=["source"],
         )
         for watch in self.feed.watches:
             if watch.observed_at_s is not None:
-                heard.add_metric([watch.name], start_s + watch.observed_at_s)
-        yield heard
+                received.add_metric([watch.name], start_s + watch.observed_at_s)
+        yield received
         counts = {watch.name: watch.counts for watch in self.feed.watches}
         yield _counter(
             "watch_lists",
-            "Complete lists; more than one per start means that a watch could not go on.",
+            "Complete lists; more than one per start means that a watch could not continue.",
             "source",
             {name: one.n_lists for name, one in counts.items()},
         )

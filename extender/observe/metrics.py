@@ -1,4 +1,4 @@
-"""Metrics of every extender: latencies, outcomes, the ledger's sizes, bandwidth placed.
+"""Metrics of every extender: latencies, outcomes, device states, bandwidth placed.
 
 What it answers: the text of `/metrics`. Its registry is its own, so that two servers in one process
 (tests) do not mix. Labels are closed sets, made at the start so that a first event shows as a rise,
@@ -61,7 +61,7 @@ _FAILURES: dict[Verb, tuple[Reason, ...]] = {
 
 
 def _answers() -> Iterator[tuple[Verb, Outcome, Reason | None]]:
-    """The answers whose series there are from the start: a rise from nothing is not seen."""
+    """The answers whose series exist from the start: `increase()` misses one that begins at 1."""
     for verb, faults in _FAILURES.items():
         yield verb, Outcome.OK, None
         for reason in faults:
@@ -87,7 +87,7 @@ class Metrics:
         build.info({"version": release, "revision": revision})
         self._seconds = Histogram(
             "coterie_extender_request_duration_seconds",
-            "Time from the whole body read to the answer made. Filter and prioritize run inside "
+            "Time from the whole body read to the response ready. Filter and prioritize run inside "
             "the serial scheduling cycle: their sum bounds pods per second.",
             ["verb"],
             buckets=_SECONDS,
@@ -121,13 +121,12 @@ class Metrics:
         )
         self._devices = self._gauge(
             "ledger_devices",
-            "Devices in the ledger. A rise of the unhealthy states is capacity that is lost or "
-            "will be.",
+            "Devices by state. A rise of the unhealthy states is capacity that is lost or will be.",
             "state",
         )
         self._pods = self._gauge(
             "ledger_pods",
-            "Pods that have devices in the ledger; should match the GPU pods that run.",
+            "Pods that have devices; should match the GPU pods that run.",
         )
         self._parked = self._gauge(
             "parked_pods",
@@ -161,11 +160,11 @@ class Metrics:
             self._placed.labels(*labels).observe(answer.placed_gbytes_per_s * _GBYTE)
 
     def observe_bind(self, own_s: float) -> None:
-        """Note the part of a bind's time that was ours."""
+        """Observe the part of a bind's time that Coterie itself took."""
         self._bind_own_seconds.observe(own_s)
 
     def add_source(self, collect: Callable[[], Iterable[Metric]]) -> None:
-        """Have what `collect` returns scraped too."""
+        """Add a source: what `collect` returns is scraped too."""
         self.registry.register(_Source(collect))
 
     def render(self) -> bytes:

@@ -3,7 +3,7 @@
 What it answers: the constant sentence that kube-scheduler aggregates ("0/40 nodes are available: 12
 no free GPU set ...") and the label of the same refusal in metrics. Text that varied from attempt to
 attempt would requeue the pod for ever (Kubernetes 1.32+: a changed PodScheduled condition is an
-event that wakes the pod), so a sentence holds no number and no name. The one exception is
+event that requeues the pod), so a sentence holds no number and no name. The one exception is
 INVALID_REQUEST, which is followed by the message about the pod's own annotations: a function of the
 pod alone.
 """
@@ -38,13 +38,13 @@ class Reason(Enum):
     # is said of the whole pod: its containers may be small and many.
     TOO_FEW_GPUS = (
         "node has fewer GPUs than the pod asks for",
-        "ask for fewer, or add larger machines",
+        "request fewer, or add larger machines",
     )
     NOT_ENOUGH_FREE = (UnfitReason.NOT_ENOUGH_FREE.value, "wait, or add nodes")
-    CONTAINERS_TAKEN = (UnfitReason.CONTAINERS_TAKEN.value, "wait, or ask for less per container")
+    CONTAINERS_TAKEN = (UnfitReason.CONTAINERS_TAKEN.value, "wait, or request fewer per container")
     MUST_INCLUDE = (
         UnfitReason.MUST_INCLUDE.value,
-        "a fault: filter never asks for GPUs by name; report it",
+        "a fault: filter never requests GPUs by name; report it",
     )
     MIXED_MODELS = (
         UnfitReason.MIXED_MODELS.value,
@@ -52,7 +52,7 @@ class Reason(Enum):
     )
     AFFINITY_NEVER = (
         UnfitReason.AFFINITY_NEVER.value,
-        "ask for another size or affinity, or add other machines",
+        "request another size or affinity, or add other machines",
     )
     AFFINITY_UNKNOWN = (
         UnfitReason.AFFINITY_UNKNOWN.value,
@@ -83,7 +83,7 @@ class Reason(Enum):
     ALIGNMENT_NEVER = (
         UnfitReason.ALIGNMENT_NEVER.value,
         (
-            "ask for fewer GPUs per container (scope `pod`: per pod), or give such pods nodes "
+            "request fewer GPUs per container (scope `pod`: per pod), or give such pods nodes "
             "with another `topologyManagerPolicy`"
         ),
     )
@@ -129,7 +129,7 @@ class Reason(Enum):
     TOO_LARGE = ("request body is too large", "raise `body_limit_bytes`")
     STALE = (
         "state is not fresh",
-        "look at the source of the state: it has been silent for longer than `staleness_bound_s`",
+        "check the API server: no watch event for longer than `staleness_bound_s`",
     )
     UNKNOWN_POD = (
         "pod was never seen in a filter call, or has ended",
@@ -157,7 +157,7 @@ class Reason(Enum):
     )
     POD_CHANGED = (
         "pod changed again while it was bound",
-        "harmless once: kube-scheduler tries again; repeated, find out who keeps writing the pod",
+        "harmless once: kube-scheduler retries; repeated, find out who keeps writing the pod",
     )
     UNDER_WAY = (
         "another bind of the pod is under way",
@@ -175,34 +175,34 @@ class Reason(Enum):
     )
     OUTCOME_UNKNOWN = (
         "API server did not tell whether the pod is bound",
-        "look at the API server's latency; the pod's next bind finds out",
+        "check the API server's latency; the pod's next bind finds out",
     )
     NOT_READ = (
         "pod could not be read from the API server",
-        "look at the API server, and whether the role has `get` on `pods`",
+        "check the API server, and whether the role has `get` on `pods`",
     )
     NO_HOLDER = (
         "no replica that may bind can be reached",
-        "harmless for the time of a fail-over; else look at the Lease and at the log of its holder",
+        "harmless for the time of a fail-over; else check the Lease and the log of its holder",
     )
 
     # Why a preemption came to nothing.
     NO_VICTIMS = (
         "no pods of lower priority hold a GPU set for the pod",
-        "nothing: evicting pods would not help it; `explain` tells what each node lacks",
+        "nothing: evicting pods would not help it; `explain` shows what each node lacks",
     )
     ROOM_IN_THE_MAKING = (
         "waiting for preempted pods to terminate",
-        "nothing; if it lasts, look why pods on the nominated node do not end",
+        "nothing; if it lasts, check why pods on the nominated node do not end",
     )
     NO_NEED = (
         "pod has a place without any eviction",
-        "nothing: something became free meanwhile, and the pod is tried again",
+        "nothing: something became free meanwhile, and the pod is retried",
     )
     NODES_NOT_READ = (
         "nodes could not be read from the API server",
         (
-            "look at the API server, and whether the role has `list` on `pods` and "
+            "check the API server, and whether the role has `list` on `pods` and "
             "`poddisruptionbudgets` and `get` on `nodes`"
         ),
     )

@@ -1,8 +1,8 @@
-"""What the watches have to say to the log.
+"""Logs what the watches report.
 
-What it answers: nothing; it logs. Complete lists and failed tries each have a line. An object that
-cannot be read has one per fault, however often it is seen: it stays broken over thousands of
-events, and a line for each would hide everything else.
+Each complete list and each failed attempt has a line. An object that cannot be read has one per
+fault, however often it is seen: it stays broken over thousands of events, and a line for each would
+hide everything else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class WatchLog:
 
     def __init__(self, log: Logger) -> None:
         self._log = log
-        self._told: OrderedDict[tuple[str, ObjectKey, str], None] = OrderedDict()
+        self._logged: OrderedDict[tuple[str, ObjectKey, str], None] = OrderedDict()
 
     def listed(self, source: str, n_objects: int) -> None:
         """A collection was listed in full."""
@@ -50,12 +50,12 @@ class WatchLog:
     def unread(self, source: str, key: ObjectKey, reason: str) -> None:
         """An object cannot be read, for this reason."""
         fault = source, key, reason
-        if fault in self._told:
-            self._told.move_to_end(fault)
+        if fault in self._logged:
+            self._logged.move_to_end(fault)
             return
-        self._told[fault] = None
-        if len(self._told) > MAX_REMEMBERED:
-            self._told.popitem(last=False)
+        self._logged[fault] = None
+        if len(self._logged) > MAX_REMEMBERED:
+            self._logged.popitem(last=False)
         self._log.warning(
             logkeys.OBJECT_UNREADABLE,
             **{

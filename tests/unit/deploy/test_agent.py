@@ -28,7 +28,7 @@ HOSTS_FOLDERS = {
 }
 TO_API_SERVER = {"annotate_node": lambda it: it.annotate_node("n", {})}
 TO_KUBELET = {"pods": lambda it: it.pods(), "topology_manager": lambda it: it.topology_manager()}
-# What a kubelet asks the API server about a request to it (pkg/kubelet/server/auth.go, 1.36.3).
+# The permission that a kubelet checks for a request to it (pkg/kubelet/server/auth.go, 1.36.3).
 KUBELETS_RIGHTS = {"/pods": "nodes/pods", "/configz": "nodes/configz"}
 
 
@@ -39,7 +39,7 @@ def methods(kind):
 
 
 def used():
-    """All names that the plugin's code asks of anything."""
+    """All attribute names that the plugin's code uses."""
     return {
         node.attr
         for path in PLUGIN.rglob("*.py")

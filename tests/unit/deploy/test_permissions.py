@@ -58,7 +58,7 @@ VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"
 
 
 class Recorder:
-    """An API server that is empty, refuses every write and remembers what it was asked."""
+    """An API server that is empty, refuses every write and records its requests."""
 
     def __init__(self):
         self.seen = set()
@@ -75,8 +75,8 @@ class Recorder:
         return web.json_response({"reason": "NotFound"}, status=404)
 
 
-class Nobody:
-    """A sink that is told everything and keeps nothing."""
+class DiscardingSink:
+    """A sink that discards everything."""
 
     async def replace(self, objects):
         """Take all."""
@@ -146,7 +146,7 @@ async def _ask(folder):
                 await call(server)
         for source in SOURCES.values():
             recorder.is_watched.clear()
-            running = asyncio.ensure_future(Reflector(transport, source(), Nobody()).run())
+            running = asyncio.ensure_future(Reflector(transport, source(), DiscardingSink()).run())
             await recorder.is_watched.wait()
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -157,8 +157,8 @@ async def _ask(folder):
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory):
-    """What kube asks of an API server, all of it."""
+def requests(tmp_path_factory):
+    """All requests that kube makes to an API server."""
     return asyncio.run(_ask(tmp_path_factory.mktemp("kube")))
 
 
@@ -179,11 +179,11 @@ def test_every_call_is_counted():
     assert set(watches.__all__) & named == SOURCES.keys()
 
 
-def test_roles_are_what_the_code_needs(asked):
+def test_roles_are_what_the_code_needs(requests):
     """A permission too few fails in production; one too many is an attacker's."""
-    leases = {one for one in asked if one[2] == "leases"}
+    leases = {one for one in requests if one[2] == "leases"}
     assert granted("service/rbac.yaml", "Role") == leases
-    assert granted("base/rbac.yaml", "ClusterRole") == asked - leases
+    assert granted("base/rbac.yaml", "ClusterRole") == requests - leases
 
 
 def test_leases_are_one_lease():

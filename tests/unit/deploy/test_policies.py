@@ -105,7 +105,7 @@ def test_own_keys_are_guarded_at_every_door():
 
 
 def test_the_writer_is_whom_rbac_lets_write():
-    """The policy names the user whom the ClusterRole is bound to, nobody else."""
+    """The policy names the user whom the ClusterRole is bound to, and no other."""
     (account,) = (
         binding["subjects"][0]
         for binding in documents("base/rbac.yaml")
@@ -131,5 +131,5 @@ def test_pods_go_to_the_scheduler_that_is_configured():
     spec = policy("scheduler-name/policy.yaml")
     (mutation,) = spec["mutations"]
     assert words(mutation["applyConfiguration"]["expression"]) == ["coterie-scheduler"]
-    asks = spec["matchConditions"][-1]["expression"]
-    assert words(asks) == [names.DEFAULT_RESOURCE]
+    condition = spec["matchConditions"][-1]["expression"]
+    assert words(condition) == [names.DEFAULT_RESOURCE]

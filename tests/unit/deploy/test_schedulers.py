@@ -1,4 +1,4 @@
-"""What kube-scheduler is told must be one story in all modes, and fit what the extender is told."""
+"""kube-scheduler's configuration is consistent in all modes, and agrees with the extender's."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_only_gpu_pods_have_all_nodes_looked_at(mode):
 
 @pytest.mark.parametrize("mode", Mode)
 def test_only_verified_tls_leaves_the_host(mode):
-    """Without caFile kube-scheduler would check no certificate, without a word."""
+    """Without caFile kube-scheduler would check no certificate, silently."""
     (extender,) = config(mode)["extenders"]
     url = urlsplit(extender["urlPrefix"])
     if mode is Mode.SERVICE:
@@ -80,13 +80,13 @@ def test_only_verified_tls_leaves_the_host(mode):
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_scheduler_and_extender_are_told_the_same(mode):
+def test_scheduler_and_extender_are_settings_the_same(mode):
     """Port, timeout and resources stand in two files, and must agree."""
     (extender,) = config(mode)["extenders"]
-    told = extender_settings(mode)
-    assert told["listen_port"] == str(urlsplit(extender["urlPrefix"]).port)
-    assert f"{told['http_timeout_s']}s" == extender["httpTimeout"]
-    assert told["resources"].split(",") == [one["name"] for one in extender["managedResources"]]
+    settings = extender_settings(mode)
+    assert settings["listen_port"] == str(urlsplit(extender["urlPrefix"]).port)
+    assert f"{settings['http_timeout_s']}s" == extender["httpTimeout"]
+    assert settings["resources"].split(",") == [one["name"] for one in extender["managedResources"]]
 
 
 def test_peers_are_checked_for_the_services_name():

@@ -34,7 +34,7 @@ CONTAINERS = [pytest.param(container, id=name) for name, container in BY_ID.item
 
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_containers_are_locked_down(container):
-    """Whoever breaks into one finds no capability, nothing to write to and no way up."""
+    """An intruder finds no capability, nothing to write to and no escalation."""
     context = container["securityContext"]
     assert context["allowPrivilegeEscalation"] is False
     assert context["readOnlyRootFilesystem"] is True
@@ -59,7 +59,7 @@ def test_sidecar_of_the_static_pod_is_no_root():
 
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_probes_ask_different_things(container):
-    """A process that lives but is not synced must be left running: killed, it starts anew."""
+    """A live process that is not synced must be left running: killed, it restarts from nothing."""
     live, ready = (container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness"))
     assert (live["path"], ready["path"]) == ("/livez", "/readyz")
     assert container["startupProbe"]["httpGet"] == live
@@ -88,19 +88,21 @@ def test_settings_are_the_extenders(mode, monkeypatch):
 @pytest.mark.parametrize("mode", Mode)
 def test_plain_http_stays_on_loopback(mode):
     """The verbs know no other authentication than certificates."""
-    told = extender_settings(mode)
-    assert (told["listen_address"] == "127.0.0.1") == ("tls_cert" not in told)
+    settings = extender_settings(mode)
+    assert (settings["listen_address"] == "127.0.0.1") == ("tls_cert" not in settings)
 
 
 def test_ports_are_where_the_probes_are():
-    """A probe of a port on which nobody listens kills a healthy container."""
+    """A probe of a port on which nothing listens kills a healthy container."""
     for mode, path in EXTENDER_FILES.items():
-        told = extender_settings(mode)
-        due = int(told.get("health_port", told["listen_port"]))
+        settings = extender_settings(mode)
+        due = int(settings.get("health_port", settings["listen_port"]))
         (container,) = [one for one in pod_spec(path)["containers"] if "extender" in one["name"]]
         named = {one["name"]: one["containerPort"] for one in container.get("ports", ())}
-        asked = {container[f"{kind}Probe"]["httpGet"]["port"] for kind in ("liveness", "readiness")}
-        assert {named.get(port, port) for port in asked} == {due}
+        probed = {
+            container[f"{kind}Probe"]["httpGet"]["port"] for kind in ("liveness", "readiness")
+        }
+        assert {named.get(port, port) for port in probed} == {due}
 
 
 @pytest.mark.parametrize("mode", [Mode.SECOND_SCHEDULER, Mode.SERVICE])
@@ -147,7 +149,7 @@ def test_coteries_own_pods_need_no_coterie(path):
 
 
 def test_lease_of_the_replicas_is_the_one_they_may_write():
-    """A lease under a name that RBAC does not know means that nobody ever binds."""
+    """A lease under a name that RBAC does not know means that no replica ever binds."""
     role, _ = documents("service/rbac.yaml")
     named = [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule]
     namespace, _, name = extender_settings(Mode.SERVICE)["lease"].partition("/")

@@ -182,7 +182,7 @@ def test_settings_that_exclude_each_other_stop_the_start(flags, message):
     ],
 )
 def test_times_of_a_live_extender_fit_each_other(flags, message):
-    """A plan that ends under its bind is given away; a bound below a quiet watch stops placing."""
+    """A plan that ends during its bind frees devices; a bound below a quiet watch stops placing."""
     with pytest.raises(SettingsError, match=message):
         load_settings(flags)
     assert load_settings(flags | {"cluster": "1x dgx-h100"}) is not None
@@ -235,14 +235,14 @@ def test_files_that_are_no_settings_stop_the_start(tmp_path, text, message):
 
 
 def test_an_empty_file_is_no_settings_and_a_missing_one_is_an_error(tmp_path):
-    """Whoever names a file wants it read."""
+    """A file that is named must be read."""
     assert load_settings(FLAGS | {"config": file(tmp_path, "")}).candidate_limit == 20
     with pytest.raises(SettingsError, match="cannot be read"):
         load_settings(FLAGS | {"config": tmp_path / "missing.yaml"})
 
 
 def test_a_cluster_is_a_line_or_a_file(tmp_path):
-    """Told apart by the ending."""
+    """Distinguished by the suffix."""
     path = tmp_path / "c.yml"
     path.write_text("groups: [{machine: 8x-l4, count: 2}]")
     assert load_settings({"cluster": str(path)}).cluster_spec().groups[0].count == 2
@@ -252,7 +252,7 @@ def test_a_cluster_is_a_line_or_a_file(tmp_path):
 
 
 def test_settings_are_frozen():
-    """Nobody changes them behind the log's back."""
+    """They cannot change after they were logged."""
     settings = load_settings(FLAGS)
     with pytest.raises(ValidationError):
         settings.listen_port = 1  # type: ignore[misc]  # that it is refused is the test

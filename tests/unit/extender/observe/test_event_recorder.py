@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extender.observe import Reporter, ReporterTools
-from extender.observe.event_recorder import AGAIN_S, MAX_TOLD, MAX_WAITING, PAUSE_S
+from extender.observe.event_recorder import MAX_QUEUED, MAX_REMEMBERED, PAUSE_S, REPEAT_AFTER_S
 from extender.observe.events import EventReason, Note
 from extender.state import Mismatch
 from kube.errors import NotFound
@@ -68,7 +68,7 @@ def run(stage: Stage, is_so: Any) -> None:
 def test_an_event_says_who_what_and_when():
     """As `kubectl describe` shows it."""
     stage = Stage()
-    stage.reporter.tell(NOTE)
+    stage.reporter.record(NOTE)
     run(stage, lambda: stage.reporter.n_written)
     (event,) = stage.events
     assert (event.about, event.is_warning, event.reason) == (POD, True, "InvalidGpuRequest")
@@ -87,53 +87,53 @@ def test_an_event_says_who_what_and_when():
 def test_the_setting_says_which_are_written(level, reasons):
     """Every Event is a write to etcd."""
     stage = Stage(level)
-    stage.reporter.tell(NOTE)
-    stage.reporter.tell(PLACED)
+    stage.reporter.record(NOTE)
+    stage.reporter.record(PLACED)
     run(stage, lambda: stage.reporter.n_written == len(reasons))
     assert [event.reason for event in stage.events] == reasons
 
 
 def test_the_same_is_told_once_until_its_event_has_gone():
-    """A parked pod is filtered again and again."""
+    """A pending pod is filtered repeatedly."""
     stage = Stage()
     for _ in range(3):
-        stage.reporter.tell(NOTE)
-    stage.reporter.tell(replace(NOTE, message="why else"))
-    stage.time.now_s += AGAIN_S
-    stage.reporter.tell(NOTE)
+        stage.reporter.record(NOTE)
+    stage.reporter.record(replace(NOTE, message="why else"))
+    stage.time.now_s += REPEAT_AFTER_S
+    stage.reporter.record(NOTE)
     run(stage, lambda: stage.reporter.n_written == 3)
     assert [event.message for event in stage.events] == ["why", "why else", "why"]
 
 
 def test_events_are_written_at_a_bounded_rate():
-    """Telling must not keep the API server from its work."""
+    """Events must not overload the API server."""
     stage = Stage()
     for i in range(3):
-        stage.reporter.tell(replace(NOTE, message=str(i)))
+        stage.reporter.record(replace(NOTE, message=str(i)))
     run(stage, lambda: stage.reporter.n_written == 3)
     assert stage.time.slept[:2] == [PAUSE_S, PAUSE_S]
 
 
 def test_what_does_not_fit_is_counted():
-    """And told later, if it is still true."""
+    """And written later, if it is still true."""
     stage = Stage()
-    for i in range(MAX_WAITING + 2):
-        stage.reporter.tell(replace(NOTE, message=str(i)))
+    for i in range(MAX_QUEUED + 2):
+        stage.reporter.record(replace(NOTE, message=str(i)))
     assert stage.reporter.n_dropped == 2
-    run(stage, lambda: stage.reporter.n_written == MAX_WAITING)
-    stage.reporter.tell(replace(NOTE, message=str(MAX_WAITING)))
+    run(stage, lambda: stage.reporter.n_written == MAX_QUEUED)
+    stage.reporter.record(replace(NOTE, message=str(MAX_QUEUED)))
     assert stage.reporter.n_dropped == 2
 
 
 def test_what_is_remembered_is_bounded():
     """The longest ago is forgotten first."""
     stage = Stage("all")
-    for i in range(MAX_TOLD + 1):
-        stage.reporter.tell(replace(NOTE, message=str(i)))
+    for i in range(MAX_REMEMBERED + 1):
+        stage.reporter.record(replace(NOTE, message=str(i)))
         stage.reporter._notes.get_nowait()
-    stage.reporter.tell(replace(NOTE, message=str(MAX_TOLD)))
+    stage.reporter.record(replace(NOTE, message=str(MAX_REMEMBERED)))
     assert stage.reporter._notes.empty()
-    stage.reporter.tell(replace(NOTE, message="0"))
+    stage.reporter.record(replace(NOTE, message="0"))
     assert not stage.reporter._notes.empty()
 
 
@@ -141,13 +141,13 @@ def test_an_event_that_fails_is_counted_and_may_be_told_again():
     """Each kind of refusal is logged once: a missing permission meets every Event."""
     stage = Stage("warnings", FORBIDDEN, FORBIDDEN, DOWN)
     for i in range(3):
-        stage.reporter.tell(replace(NOTE, message=str(i)))
+        stage.reporter.record(replace(NOTE, message=str(i)))
     run(stage, lambda: stage.reporter.n_failed == 3)
     assert stage.log.lines == [
         {"event": "event_failed", "detail": str(FORBIDDEN)},
         {"event": "event_failed", "detail": str(DOWN)},
     ]
-    stage.reporter.tell(replace(NOTE, message="0"))
+    stage.reporter.record(replace(NOTE, message="0"))
     run(stage, lambda: stage.reporter.n_written)
 
 
@@ -169,7 +169,7 @@ def test_an_annotation_is_tried_until_it_is_there():
 
 
 def test_a_pod_that_is_gone_needs_no_annotation():
-    """Nobody reads it."""
+    """No one can read it."""
     stage = Stage("warnings", NotFound(404, "NotFound", ""))
     stage.reporter.annotate(MISMATCH)
     stage.reporter.annotate(replace(MISMATCH, uid="u2"))

@@ -1,4 +1,4 @@
-"""What users are told, and what they are not."""
+"""Which answers and effects have an Event, and which have none."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ALONE = encode_plan(Plan("n1", (ContainerPlan("main", "nvidia.com/gpu", ("GPU-0"
 
 
 @pytest.mark.parametrize(
-    ("answer", "plan", "told"),
+    ("answer", "plan", "expected_note"),
     [
         pytest.param(ANSWER, None, None, id="a pod that fits"),
         pytest.param(
             replace(ANSWER, outcome=Outcome.REFUSED, reason=Reason.NOT_ENOUGH_FREE, detail="x"),
             None,
             None,
-            id="a refusal, which FailedScheduling tells",
+            id="a refusal, which FailedScheduling reports",
         ),
         pytest.param(
             replace(ANSWER, outcome=Outcome.REFUSED, reason=Reason.INVALID_REQUEST, detail="why"),
@@ -76,7 +76,7 @@ ALONE = encode_plan(Plan("n1", (ContainerPlan("main", "nvidia.com/gpu", ("GPU-0"
             BIND,
             ALONE,
             (EventReason.PLACED, "on node n1: GPU-0 for container main"),
-            id="a placement of one GPU, which talks to nobody",
+            id="a placement of one GPU, which has no bandwidth",
         ),
         pytest.param(BIND, None, None, id="a pod bound by count"),
         pytest.param(
@@ -86,13 +86,13 @@ ALONE = encode_plan(Plan("n1", (ContainerPlan("main", "nvidia.com/gpu", ("GPU-0"
             replace(ANSWER, pod="", pod_uid="", reason=Reason.INVALID_REQUEST, detail="x"),
             None,
             None,
-            id="nobody to tell",
+            id="no pod to report on",
         ),
     ],
 )
-def test_answers_are_told_where_the_scheduler_does_not(answer, plan, told):
+def test_answers_have_events_where_the_scheduler_writes_none(answer, plan, expected_note):
     """One sentence, on the pod."""
-    expected = [] if told is None else [Note(POD, *told)]
+    expected = [] if expected_note is None else [Note(POD, *expected_note)]
     assert list(notes_of_answer(answer, plan)) == expected
 
 
@@ -138,11 +138,11 @@ def test_a_plan_that_cannot_be_read_is_no_fault():
             Note(
                 POD,
                 EventReason.MISSING,
-                "the pod runs without GPUs that it asks for: node n1 started it before its kubelet "
+                "the pod runs without GPUs that it requests: node n1 started it before its kubelet "
                 "knew of them; delete the pod, and its controller makes a new one (nvidia.com/gpu "
                 "for container main; nvidia.com/gpu for container log)",
             ),
-            id="no devices, which no plan tells",
+            id="no devices, which no plan shows",
         ),
         pytest.param(
             NodeProblem("n1", "topology cannot be read"),
@@ -152,7 +152,7 @@ def test_a_plan_that_cannot_be_read_is_no_fault():
         pytest.param(Probe("ns", "p", "u1"), None, id="a probe is no news"),
     ],
 )
-def test_effects_are_told(effect, note):
+def test_effects_have_events(effect, note):
     """On whom they concern."""
     assert list(notes_of_effect(effect)) == ([] if note is None else [note])
 
@@ -166,5 +166,5 @@ def test_what_to_do_is_read_however_many_containers_there_are():
 
 
 def test_only_a_placement_is_good_news():
-    """Everything else somebody should look at."""
+    """Everything else needs an operator."""
     assert [one for one in EventReason if not one.is_warning] == [EventReason.PLACED]
