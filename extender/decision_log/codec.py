@@ -99,10 +99,24 @@ def _adapter(value: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - a type of any ki
     return adapter
 
 
+_OLD_MEMBERS = {
+    '"residents": [': '"pods": [',
+    '"is_leaving": true': '"is_deleting": true',
+    '"has_ended": true': '"phase": "Succeeded"',
+    '"may_ask": true': '"may_request": true',
+    '"may_ask": false': '"may_request": false',
+}
+"""How older logs write members of inputs. None of these can be a label or annotation, or a part of
+a string: labels have strings as values, and quotes in a string are escaped."""
+
+
 def _validate(name: str, adapter: TypeAdapter[Any], content: object) -> Any:  # noqa: ANN401 - as it
+    # Through text: strict JSON takes a list for a tuple, strict Python does not.
+    text = json.dumps(content)
+    for old, new in _OLD_MEMBERS.items():
+        text = text.replace(old, new)
     try:
-        # Through text: strict JSON takes a list for a tuple, strict Python does not.
-        return adapter.validate_json(json.dumps(content), strict=True)
+        return adapter.validate_json(text, strict=True)
     except ValidationError as error:
         msg = f"input of {name}: {first_fault(error, whole='value')}"
         raise DecisionLogError(msg) from error
@@ -140,21 +154,6 @@ def _same(event: Any) -> Any:  # noqa: ANN401 - whatever it is given
 
 def _written(line: StepLine) -> Written:
     return Written(line.result or WriteResult.UNKNOWN, line.detail)
-
-
-_OLD_NAMES = {
-    '"residents": [': '"pods": [',
-    '"is_leaving": true': '"is_deleting": true',
-    '"has_ended": true': '"phase": "Succeeded"',
-}
-"""What logs of before 0.1 call members of `NodesRead`, none of which a string may hold."""
-
-
-def _renamed(read: object) -> object:
-    text = json.dumps(read)
-    for old, new in _OLD_NAMES.items():
-        text = text.replace(old, new)
-    return json.loads(text)
 
 
 _NODES_READ = _adapter(NodesRead)
@@ -218,7 +217,7 @@ _FORMS: Mapping[type[Event], _Form] = {
         "nodes_read",
         lambda event: {"read": _NODES_READ.dump_python(event.read, mode="json")},
         lambda line, step: PreemptNodesRead(
-            step, _validate("nodes_read", _NODES_READ, _renamed(line.read)), line.at_s
+            step, _validate("nodes_read", _NODES_READ, line.read), line.at_s
         ),
         ReadNodes,
     ),

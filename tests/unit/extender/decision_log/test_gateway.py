@@ -242,8 +242,9 @@ def test_a_preemption_reads_and_names_victims(scene):
     assert replay(scene.lines).difference is None
 
 
-def test_a_log_with_the_older_names_of_pods_is_replayed(scene):
-    """Deletion and phase of a node's pods were written under other names."""
+def test_a_log_with_older_names_of_pods_is_replayed(scene):
+    """Deletion and phase of a node's pods, and `may_request`, were written under other names."""
+    scene.gateway.handle(PodSeen(facts("other")))
     pods = (
         PodOnNode("a", "default", "pod-a", phase="Succeeded"),
         *(
@@ -260,10 +261,12 @@ def test_a_log_with_the_older_names_of_pods_is_replayed(scene):
     for one in node["residents"]:
         one["is_leaving"] = one.pop("is_deleting")
         one["has_ended"] = one.pop("phase") == "Succeeded"
-    assert replay([*lines, json.dumps(line) + "\n"]).difference is None
+    old = [one.replace('"may_request":', '"may_ask":') for one in lines]
+    assert old != lines
+    assert replay([*old, json.dumps(line) + "\n"]).difference is None
     for one in node["residents"]:
         one["is_leaving"] = False
-    assert replay([*lines, json.dumps(line) + "\n"]).difference is not None
+    assert replay([*old, json.dumps(line) + "\n"]).difference is not None
 
 
 def busy() -> Scene:
