@@ -95,7 +95,7 @@ mutation: $(STAMP) ## how many of a sample of faults in selection and accounting
 
 test-shared: $(STAMP) ## the tests that read recordings, traces and measurements from ../shared
 	@test -d $(SHARED) || { echo "$(SHARED) is not there: put the recordings, traces and measurements there, or set SHARED=..." >&2; exit 1; }
-	COTERIE_SHARED=$(SHARED) $(BIN)/pytest -m shared
+	COTERIE_SHARED=$(SHARED) $(BIN)/pytest -m shared -n $(WORKERS)
 
 build-cluster: $(STAMP) ## etcd and Kubernetes from their Go modules into a cache, if they are not there (5 to 12 minutes)
 	$(BIN)/python -m tests.cluster build
@@ -103,7 +103,7 @@ build-cluster: $(STAMP) ## etcd and Kubernetes from their Go modules into a cach
 test-cluster: build-cluster ## the tests on a real API server and a real kube-scheduler
 	$(BIN)/python -m tests.cluster lanes --workers $(WORKERS)
 	$(BIN)/pytest -m "cluster and alone" tests/cluster
-	$(BIN)/pytest -m "cluster and not alone" -n $(WORKERS) --dist loadfile $(CLUSTER_TESTS)
+	$(BIN)/pytest -m "cluster and not alone" -n $(WORKERS) --dist loadgroup $(CLUSTER_TESTS)
 
 test-kubelet: build-cluster ## those of them with real kubelets and containers (Linux, root)
 	$(BIN)/pytest -m kubelet $(CLUSTER_TESTS)

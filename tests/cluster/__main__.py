@@ -64,7 +64,7 @@ def lanes(
             typer.echo(f"{lane}: passed with the same content, skipped (make test-nightly runs it)")
             continue
         command = [sys.executable, "-m", "pytest", "-m", "cluster", f"tests/cluster/{lane}"]
-        command += ["-n", workers, "--dist", "loadfile"]
+        command += ["-n", workers, "--dist", "loadgroup"]
         environment = os.environ | {VARIABLE: kubernetes}
         if subprocess.run(command, check=False, env=environment).returncode:
             _fail(f"{lane}: failed", 1)
