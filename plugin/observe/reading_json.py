@@ -78,7 +78,7 @@ def _gpu_json(reading: GpuReading, facts: Mapping[str, object]) -> dict[str, obj
 
 
 def list_reading(reading: MachineReading) -> list[Block]:
-    """The reading as tables: what the driver told of the GPUs, then the topology, then notes."""
+    """The reading as tables: the GPUs as the driver reports them, the topology, notes."""
     blocks: list[Block] = [
         NoteLine("Devices", is_heading=True),
         Grid(("", ""), (("driver", printable(reading.driver_version or "?")),)),

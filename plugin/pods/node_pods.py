@@ -79,8 +79,8 @@ def read_node_pods(body: bytes) -> tuple[NodePod, ...]:
         return tuple(_read_pod(one) for one in objects_at(content, "items"))
     except (ValueError, Unreadable) as error:
         is_json = isinstance(error, Unreadable)
-        told = str(error) if is_json else f"body is {quote(body[:100])}, expected JSON: {error}"
-        msg = f"kubelet's pods: {told}"
+        reason = str(error) if is_json else f"body is {quote(body[:100])}, expected JSON: {error}"
+        msg = f"kubelet's pods: {reason}"
         raise KubeletError(msg) from error
 
 
@@ -110,7 +110,7 @@ def _read_pod(content: Mapping[str, object]) -> NodePod:
 
 
 def _claimed(status: Mapping[str, object]) -> Collection[tuple[str, str]]:
-    """Containers and their resources that come from a ResourceClaim: no plugin is asked for those.
+    """Containers and their resources that come from a ResourceClaim: no plugin is called for those.
 
     (cm/devicemanager/manager.go, `isDRAExtendedResource`.)
     """

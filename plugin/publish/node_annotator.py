@@ -148,8 +148,8 @@ _PACE = WriteTiming()
 class Publisher:
     """The annotations of our Node. `run` until cancelled.
 
-    `n_writes` counts the writes that were accepted, `n_failed` requests that were not answered as
-    asked; `is_published` says whether the Node carries what was last wanted, as far as we know.
+    `n_writes` counts the writes that were accepted, `n_failed` requests that failed;
+    `is_published` says whether the Node carries what was last wanted, as far as is known.
     """
 
     def __init__(self, tools: PublisherTools, *, pace: WriteTiming = _PACE) -> None:
