@@ -54,7 +54,6 @@ def build(*, kubernetes: Kubernetes = DEFAULT_MINOR) -> None:
 def lanes(
     *,
     again: Annotated[bool, typer.Option(help="Also those that passed unchanged.")] = False,
-    workers: Annotated[str, typer.Option(help="Of pytest.")] = "auto",
     kubernetes: Kubernetes = DEFAULT_MINOR,
 ) -> None:
     """Run the tests of the harness, Kubernetes and the benchmarks where what they use changed."""
@@ -64,7 +63,6 @@ def lanes(
             typer.echo(f"{lane}: passed with the same content, skipped (make test-nightly runs it)")
             continue
         command = [sys.executable, "-m", "pytest", "-m", "cluster", f"tests/cluster/{lane}"]
-        command += ["-n", workers, "--dist", "loadgroup"]
         environment = os.environ | {VARIABLE: kubernetes}
         if subprocess.run(command, check=False, env=environment).returncode:
             _fail(f"{lane}: failed", 1)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,17 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.cluster.programs.build import Binaries
-
-_HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let each file stay in one worker, and all with real kubelets: these share the machine."""
-    for item in items:
-        if _HERE in item.path.parents:
-            is_kubelet = item.get_closest_marker("kubelet") is not None
-            group = "kubelet" if is_kubelet else item.path.stem
-            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
