@@ -17,10 +17,10 @@ import importlib.util
 import sys
 from types import ModuleType
 
-__all__ = ["ApiClient", "Configuration", "config"]
+__all__ = ["ApiClient", "Configuration", "config", "register_package"]
 
 
-def _register_package(name: str) -> None:
+def register_package(name: str) -> None:
     """Register a package without running its `__init__`; no effect where it is imported already."""
     if name in sys.modules:
         return
@@ -36,8 +36,8 @@ def _register_package(name: str) -> None:
         setattr(sys.modules[parent], child, package)
 
 
-_register_package("kubernetes")
-_register_package("kubernetes.aio")
+register_package("kubernetes")
+register_package("kubernetes.aio")
 
 from kubernetes.aio import config  # noqa: E402 - after the above
 from kubernetes.aio.client import ApiClient, Configuration  # noqa: E402 - as above

@@ -58,7 +58,7 @@ _CONNECT_S = 3.0
 one second."""
 _MAX_CONNECTIONS = 256
 """Binds of a burst and the watches beside each other, without waiting for a free connection."""
-_RENEW_EVERY_S = 5.0
+RENEW_EVERY_S = 5.0
 """Shortest time between reloads of refused credentials: an exec plugin is a process."""
 _MAX_REFUSAL_BYTES = 64 * 1024
 
@@ -120,16 +120,15 @@ class Transport:
         *,
         user_agent: str,
         url: str | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._load = load
         self._url = url
         self._user_agent = user_agent
-        self._monotonic = monotonic
         self._client = self._open(configuration)
         self._retired: list[Any] = []
+        self._streams: dict[aiohttp.ClientResponse, object] = {}
         self._renewing = asyncio.Lock()
-        self._renewed_at_s = -_RENEW_EVERY_S
+        self._renewed_at_s = -RENEW_EVERY_S
 
     @classmethod
     async def connect(
@@ -160,7 +159,7 @@ class Transport:
     async def close(self) -> None:
         """End all connections; open streams end with an error."""
         for client in (*self._retired, self._client):
-            await client.close()
+            await self._end(client)
         self._retired.clear()
         # Connections that were aborted are closed by the loop's next turn.
         await asyncio.sleep(0)
@@ -173,7 +172,7 @@ class Transport:
         limits = aiohttp.ClientTimeout(
             total=request.timeout_s, sock_connect=min(request.timeout_s, _CONNECT_S)
         )
-        response = await self._send(request, limits)
+        _, response = await self._send(request, limits)
         try:
             return await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -188,7 +187,8 @@ class Transport:
         limits = aiohttp.ClientTimeout(
             total=None, sock_connect=_CONNECT_S, sock_read=request.timeout_s
         )
-        response = await self._send(request, limits)
+        client, response = await self._send(request, limits)
+        self._streams[response] = client
         splitter = LineSplitter()
         try:
             async for chunk in response.content.iter_any():
@@ -198,6 +198,7 @@ class Transport:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unanswered(error) from error
         finally:
+            del self._streams[response]
             _abort(response)
         rest = splitter.rest()
         if rest:
@@ -205,15 +206,16 @@ class Transport:
 
     async def _send(
         self, request: Request, limits: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
-        """Send, return a successful response whose body is not read yet."""
+    ) -> tuple[object, aiohttp.ClientResponse]:
+        """Send, return the client and a successful response whose body is not read yet."""
         client = self._client
         response = await self._try(client, request, limits)
         if response.status == HTTPStatus.UNAUTHORIZED and await self._renew(client):
             response.close()
-            response = await self._try(self._client, request, limits)
+            client = self._client
+            response = await self._try(client, request, limits)
         if response.ok:
-            return response
+            return client, response
         async with response:
             raise await _refusal(response)
 
@@ -259,15 +261,25 @@ class Transport:
         async with self._renewing:
             if self._client is not refused:
                 return True
-            if self._monotonic() - self._renewed_at_s < _RENEW_EVERY_S:
+            if time.monotonic() - self._renewed_at_s < RENEW_EVERY_S:
                 return False
-            self._renewed_at_s = self._monotonic()
+            self._renewed_at_s = time.monotonic()
             fresh = self._open(await self._load())
             for client in self._retired:
-                await client.close()
+                await self._end(client)
             self._retired = [self._client]
             self._client = fresh
             return True
+
+    async def _end(self, client: Any) -> None:  # noqa: ANN401 - the client is untyped
+        """Close a client; its open streams end with an error.
+
+        aiohttp alone would leave their readers waiting for ever (`ResponseHandler.close`, 3.13).
+        """
+        for response, owner in self._streams.items():
+            if owner is client:
+                response.content.set_exception(aiohttp.ClientConnectionError("closed"))
+        await client.close()
 
     def _open(self, configuration: Configuration) -> Any:  # noqa: ANN401 - the client is untyped
         try:

@@ -32,12 +32,13 @@ HANG, CUT = End.HANG, End.CUT
 
 @dataclass(frozen=True)
 class Received:
-    """A request as it came; header names are lower case."""
+    """A request as it came; header names are lower case, connections are counted from 1."""
 
     method: str
     target: str
     headers: dict[str, str]
     body: bytes
+    connection: int
 
 
 Handler = Any
@@ -51,6 +52,7 @@ class RawServer:
         self.handler = handler
         self.received: list[Received] = []
         self.url = ""
+        self.n_connections = 0
         self._open: set[asyncio.Task[None]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -58,16 +60,20 @@ class RawServer:
         task = asyncio.current_task()
         assert task is not None
         self._open.add(task)
+        self.n_connections += 1
+        number = self.n_connections
         # What a client leaves in the middle is its right.
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             try:
-                while await self._answer(reader, writer):
+                while await self._answer(reader, writer, number):
                     pass
             finally:
                 self._open.discard(task)
                 writer.transport.abort()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _answer(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int
+    ) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         first, *lines = head.split("\r\n")
         method, target, _ = first.split(" ")
@@ -75,7 +81,7 @@ class RawServer:
             name.lower(): value for name, _, value in (one.partition(": ") for one in lines if one)
         }
         body = await reader.readexactly(int(headers.get("content-length", "0")))
-        received = Received(method, target, headers, body)
+        received = Received(method, target, headers, body, connection)
         self.received.append(received)
         pieces: Any = self.handler(received)
         if asyncio.iscoroutine(pieces):

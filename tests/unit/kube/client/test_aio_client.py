@@ -44,7 +44,7 @@ def test_the_other_half_stays_out_unless_it_is_asked_for(first, expected):
 
 def test_a_package_that_is_not_there_is_left_to_the_import(monkeypatch):
     """Whose message says what is missing; nor is one replaced that is there."""
-    register = aio_client._register_package
+    register = aio_client.register_package
     register("no_such_package_here")
     register("json.decoder")
     assert "no_such_package_here" not in sys.modules
