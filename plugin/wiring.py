@@ -40,7 +40,7 @@ __all__ = ["VENDOR", "Running", "open_reader", "run_agents", "serving_rules"]
 VENDOR = NVIDIA
 """Whose GPUs the agent serves."""
 
-_READ_AGAIN_S = 30.0
+READ_AGAIN_S = 30.0
 """Between attempts to read a machine, where a failure is no reason to end: a driver may be
 installed meanwhile."""
 
@@ -156,7 +156,7 @@ async def _read(reader: MachineReader, settings: Settings, *, log: Logger) -> Ma
             if settings.fail_on_init_error:
                 raise
             log.warning(logkeys.READER_FAILED, what="read", reason=str(error))
-        await asyncio.sleep(_READ_AGAIN_S)
+        await asyncio.sleep(READ_AGAIN_S)
 
 
 @contextlib.asynccontextmanager

@@ -150,7 +150,7 @@ class FakeDeviceManager:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _listed(self, resource: str, response: pb.ListAndWatchResponse) -> None:
+    def listed(self, resource: str, response: pb.ListAndWatchResponse) -> None:
         """`genericDeviceUpdateCallback`."""
         self.devices[resource] = {device.ID: device for device in response.devices}
         self.healthy[resource] = {d.ID for d in response.devices if d.health == "Healthy"}

@@ -117,7 +117,7 @@ class FakeKubelet(FakeDeviceManager):
     async def stop(self) -> None:
         """End in order: plugins are hung up on, and the sockets are gone."""
         for resource in list(self.clients):
-            await self._disconnect(resource)
+            await self.disconnect(resource)
         await self._end()
         self.socket.unlink(missing_ok=True)
         self.pod_resources.unlink(missing_ok=True)
@@ -173,18 +173,19 @@ class FakeKubelet(FakeDeviceManager):
             await context.abort(grpc.StatusCode.UNKNOWN, str(error))
         self.endpoints[resource] = Endpoint(client, is_stopped=False)
         self._note(f"registered {resource}")
-        task = asyncio.create_task(self._run(client))
+        task = asyncio.create_task(self.watch_plugin(client))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return pb.Empty()
 
-    async def _run(self, client: Client) -> None:
+    async def watch_plugin(self, client: Client) -> None:
         """`runClient`: when a watch ends, whoever is known by that name *then* is hung up on."""
-        await client.run(lambda response: self._listed(client.resource, response))
+        await client.run(lambda response: self.listed(client.resource, response))
         if client.resource in self.clients:
-            await self._disconnect(client.resource)
+            await self.disconnect(client.resource)
 
-    async def _disconnect(self, resource: str) -> None:
+    async def disconnect(self, resource: str) -> None:
+        """Hang up on the plugin of a resource, as `client.Disconnect` does."""
         client = self.clients.pop(resource)
         await client.close()
         self.unhealthy.setdefault(resource, set()).update(self.healthy.get(resource, ()))

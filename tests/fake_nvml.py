@@ -146,6 +146,7 @@ class _Set:
 class FakeNvml:
     """The library; `calls` counts by symbol, `missing` symbols do not exist, `errors` always fail.
 
+    `after` holds what runs at the end of each successful call of a symbol.
     `fabric_versions` are the structures that the driver knows.
     """
 
@@ -155,6 +156,7 @@ class FakeNvml:
         self.calls: Counter[str] = Counter()
         self.missing: set[str] = set()
         self.errors: dict[str, int] = {}
+        self.after: dict[str, Callable[[], object]] = {}
         self.ancestors: dict[tuple[str, str], int] = {}
         self.p2p: dict[tuple[str, str], int] = {}
         self.fabric_versions = {2, 3}
@@ -164,7 +166,7 @@ class FakeNvml:
         self.is_waiting = threading.Event()
         self.sets: dict[int, _Set] = {}
         self._addresses: dict[str, int] = {}
-        self._changed = threading.Condition()
+        self.changed = threading.Condition()
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         if name in self.__dict__.get("missing", ()) or name not in _SYMBOLS:
@@ -180,6 +182,8 @@ class FakeNvml:
                 _SYMBOLS[name](self, *arguments)
             except _NvmlFailure as failure:
                 return failure.code
+            if name in self.after:
+                self.after[name]()
             return SUCCESS
 
         return symbol
@@ -200,18 +204,18 @@ class FakeNvml:
         ci: int = NO_INSTANCE,
     ) -> None:
         """Let an event of a GPU happen; who has not registered does not hear of it."""
-        address = self._address(self.gpus[index].uuid)
-        with self._changed:
+        address = self.address(self.gpus[index].uuid)
+        with self.changed:
             for event_set in self.sets.values():
                 if event_set.registered.get(address, 0) & kind:
                     event_set.events.append((address, kind, data, gi, ci))
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def fail_waits(self, code: int | None) -> None:
         """Let every wait fail, those under way too."""
-        with self._changed:
+        with self.changed:
             self.wait_error = code
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def reload(self) -> None:
         """The driver is loaded anew: whoever opened the library before has to do so again."""
@@ -221,13 +225,13 @@ class FakeNvml:
 
     # --- handles ---
 
-    def _address(self, uuid: str) -> int:
+    def address(self, uuid: str) -> int:
         return self._addresses.setdefault(uuid, 0x10000 + 0x100 * len(self._addresses))
 
-    def _gpu(self, handle: Any, symbol: str) -> FakeGpu:
+    def gpu_at(self, handle: Any, symbol: str) -> FakeGpu:
         address = _address_of(handle)
         for gpu in self.gpus:
-            if self._address(gpu.uuid) == address:
+            if self.address(gpu.uuid) == address:
                 if symbol in gpu.errors:
                     raise _NvmlFailure(gpu.errors[symbol])
                 if gpu.error is not None and symbol not in gpu.known_by_heart:
@@ -235,11 +239,11 @@ class FakeNvml:
                 return gpu
         raise _NvmlFailure(INVALID_ARGUMENT)
 
-    def _mig(self, handle: Any) -> FakeMig:
+    def mig_at(self, handle: Any) -> FakeMig:
         address = _address_of(handle)
         for gpu in self.gpus:
             for mig in (gpu.mig or {}).values():
-                if self._address(mig.uuid) == address:
+                if self.address(mig.uuid) == address:
                     return mig
         raise _NvmlFailure(INVALID_ARGUMENT)
 
@@ -265,12 +269,17 @@ def _address_of(handle: Any) -> int:
     return int(ctypes.cast(handle, ctypes.c_void_p).value or 0)
 
 
+def _target(reference: Any) -> Any:
+    """What a `ctypes.byref` points to."""
+    return reference._obj  # noqa: SLF001 - ctypes has no public name for it
+
+
 def _put(reference: Any, value: int) -> None:
-    reference._obj.value = value
+    _target(reference).value = value
 
 
 def _put_handle(reference: Any, address: int) -> None:
-    ctypes.c_void_p.from_address(ctypes.addressof(reference._obj)).value = address
+    ctypes.c_void_p.from_address(ctypes.addressof(_target(reference))).value = address
 
 
 def _number(argument: Any) -> int:
@@ -307,7 +316,7 @@ def _by_index(nvml: FakeNvml, index: Any, handle: Any) -> None:
     gpu = nvml.gpus[_number(index)]
     if gpu.handle_error is not None:
         raise _NvmlFailure(gpu.handle_error)
-    _put_handle(handle, nvml._address(gpu.uuid))
+    _put_handle(handle, nvml.address(gpu.uuid))
 
 
 @_symbol("nvmlDeviceGetHandleByUUID")
@@ -316,7 +325,7 @@ def _by_uuid(nvml: FakeNvml, uuid: Any, handle: Any) -> None:
         if gpu.uuid.encode() == uuid.value:
             if gpu.handle_error is not None:
                 raise _NvmlFailure(gpu.handle_error)
-            _put_handle(handle, nvml._address(gpu.uuid))
+            _put_handle(handle, nvml.address(gpu.uuid))
             return
     raise _NvmlFailure(NOT_FOUND)
 
@@ -324,62 +333,62 @@ def _by_uuid(nvml: FakeNvml, uuid: Any, handle: Any) -> None:
 @_symbol("nvmlDeviceGetUUID")
 def _uuid(nvml: FakeNvml, handle: Any, text: Any, _size: Any) -> None:
     try:
-        text.value = nvml._mig(handle).uuid.encode()
+        text.value = nvml.mig_at(handle).uuid.encode()
     except _NvmlFailure:
-        text.value = nvml._gpu(handle, "nvmlDeviceGetUUID").uuid.encode()
+        text.value = nvml.gpu_at(handle, "nvmlDeviceGetUUID").uuid.encode()
 
 
 @_symbol("nvmlDeviceGetName")
 def _name(nvml: FakeNvml, handle: Any, text: Any, _size: Any) -> None:
     try:
-        text.value = nvml._mig(handle).name.encode("latin-1")
+        text.value = nvml.mig_at(handle).name.encode("latin-1")
     except _NvmlFailure:
-        text.value = nvml._gpu(handle, "nvmlDeviceGetName").name.encode("latin-1")
+        text.value = nvml.gpu_at(handle, "nvmlDeviceGetName").name.encode("latin-1")
 
 
 @_symbol("nvmlDeviceGetPciInfo_v3")
 def _pci(nvml: FakeNvml, handle: Any, info: Any) -> None:
-    info._obj.busId = nvml._gpu(handle, "nvmlDeviceGetPciInfo_v3").bus_id.encode("latin-1")
+    _target(info).busId = nvml.gpu_at(handle, "nvmlDeviceGetPciInfo_v3").bus_id.encode("latin-1")
 
 
 @_symbol("nvmlDeviceGetMemoryInfo")
 def _memory(nvml: FakeNvml, handle: Any, info: Any) -> None:
-    info._obj.total = nvml._gpu(handle, "nvmlDeviceGetMemoryInfo").memory_bytes
+    _target(info).total = nvml.gpu_at(handle, "nvmlDeviceGetMemoryInfo").memory_bytes
 
 
 @_symbol("nvmlDeviceGetMinorNumber")
 def _minor(nvml: FakeNvml, handle: Any, minor: Any) -> None:
-    _put(minor, nvml._gpu(handle, "nvmlDeviceGetMinorNumber").minor)
+    _put(minor, nvml.gpu_at(handle, "nvmlDeviceGetMinorNumber").minor)
 
 
 @_symbol("nvmlDeviceGetCudaComputeCapability")
 def _capability(nvml: FakeNvml, handle: Any, major: Any, minor: Any) -> None:
-    capability = nvml._gpu(handle, "nvmlDeviceGetCudaComputeCapability").capability
+    capability = nvml.gpu_at(handle, "nvmlDeviceGetCudaComputeCapability").capability
     _put(major, capability[0])
     _put(minor, capability[1])
 
 
 @_symbol("nvmlDeviceGetNumaNodeId")
 def _numa_node_id(nvml: FakeNvml, handle: Any, _node: Any) -> None:
-    nvml._gpu(handle, "nvmlDeviceGetNumaNodeId")
+    nvml.gpu_at(handle, "nvmlDeviceGetNumaNodeId")
     raise _NvmlFailure(NOT_SUPPORTED)
 
 
 @_symbol("nvmlDeviceGetMemoryAffinity")
 def _affinity(nvml: FakeNvml, handle: Any, size: Any, words: Any, _scope: Any) -> None:
-    nodes = nvml._gpu(handle, "nvmlDeviceGetMemoryAffinity").memory_nodes
+    nodes = nvml.gpu_at(handle, "nvmlDeviceGetMemoryAffinity").memory_nodes
     if not nodes:
         raise _NvmlFailure(NOT_SUPPORTED)
     for node in nodes:
         word, bit = divmod(node, 64)
         assert word < _number(size)
-        words._obj[word] |= 1 << bit
+        _target(words)[word] |= 1 << bit
 
 
 @_symbol("nvmlDeviceGetFieldValues")
 def _fields(nvml: FakeNvml, handle: Any, count: Any, values: Any) -> None:
-    gpu = nvml._gpu(handle, "nvmlDeviceGetFieldValues")
-    for value in list(values._obj)[: _number(count)]:
+    gpu = nvml.gpu_at(handle, "nvmlDeviceGetFieldValues")
+    for value in list(_target(values))[: _number(count)]:
         number = _field(gpu, int(value.fieldId), int(value.scopeId))
         value.nvmlReturn = NOT_SUPPORTED if number is None else SUCCESS
         value.valueType = _pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
@@ -400,8 +409,8 @@ def _field(gpu: FakeGpu, wanted: int, scope: int) -> int | None:
 
 @_symbol("nvmlDeviceGetGpuFabricInfoV")
 def _fabric(nvml: FakeNvml, handle: Any, info: Any) -> None:
-    fabric = nvml._gpu(handle, "nvmlDeviceGetGpuFabricInfoV").fabric
-    told = info._obj
+    fabric = nvml.gpu_at(handle, "nvmlDeviceGetGpuFabricInfoV").fabric
+    told = _target(info)
     if told.version >> 24 not in nvml.fabric_versions:
         raise _NvmlFailure(VERSION_MISMATCH)
     if fabric is None:
@@ -417,7 +426,7 @@ def _fabric(nvml: FakeNvml, handle: Any, info: Any) -> None:
 
 
 def _link(nvml: FakeNvml, handle: Any, link: Any, symbol: str) -> tuple[FakeGpu, FakeLink]:
-    gpu = nvml._gpu(handle, symbol)
+    gpu = nvml.gpu_at(handle, symbol)
     if not gpu.links:
         raise _NvmlFailure(NOT_SUPPORTED)
     if _number(link) >= len(gpu.links):
@@ -447,14 +456,14 @@ def _far_type(nvml: FakeNvml, handle: Any, link: Any, far_type: Any) -> None:
 @_symbol("nvmlDeviceGetNvLinkRemotePciInfo_v2")
 def _far_pci(nvml: FakeNvml, handle: Any, link: Any, info: Any) -> None:
     told = _link(nvml, handle, link, "nvmlDeviceGetNvLinkRemotePciInfo_v2")[1].bus_id
-    info._obj.busId = told.encode("latin-1")
+    _target(info).busId = told.encode("latin-1")
 
 
 # --- pairs ---
 
 
 def _pair(nvml: FakeNvml, a: Any, b: Any, symbol: str) -> tuple[str, str]:
-    first, second = sorted((nvml._gpu(a, symbol).uuid, nvml._gpu(b, symbol).uuid))
+    first, second = sorted((nvml.gpu_at(a, symbol).uuid, nvml.gpu_at(b, symbol).uuid))
     return first, second
 
 
@@ -480,7 +489,7 @@ def _p2p(nvml: FakeNvml, a: Any, b: Any, index: Any, status: Any) -> None:
 
 @_symbol("nvmlDeviceGetMigMode")
 def _mig_mode(nvml: FakeNvml, handle: Any, current: Any, pending: Any) -> None:
-    gpu = nvml._gpu(handle, "nvmlDeviceGetMigMode")
+    gpu = nvml.gpu_at(handle, "nvmlDeviceGetMigMode")
     if gpu.capability < (8, 0):
         raise _NvmlFailure(NOT_SUPPORTED)
     _put(current, int(gpu.mig is not None))
@@ -489,34 +498,34 @@ def _mig_mode(nvml: FakeNvml, handle: Any, current: Any, pending: Any) -> None:
 
 @_symbol("nvmlDeviceGetMaxMigDeviceCount")
 def _mig_count(nvml: FakeNvml, handle: Any, count: Any) -> None:
-    nvml._gpu(handle, "nvmlDeviceGetMaxMigDeviceCount")
+    nvml.gpu_at(handle, "nvmlDeviceGetMaxMigDeviceCount")
     _put(count, 7)
 
 
 @_symbol("nvmlDeviceGetMigDeviceHandleByIndex")
 def _mig_handle(nvml: FakeNvml, handle: Any, index: Any, mig_handle: Any) -> None:
-    gpu = nvml._gpu(handle, "nvmlDeviceGetMigDeviceHandleByIndex")
+    gpu = nvml.gpu_at(handle, "nvmlDeviceGetMigDeviceHandleByIndex")
     mig = (gpu.mig or {}).get(_number(index))
     if mig is None:
         raise _NvmlFailure(NOT_FOUND)
-    _put_handle(mig_handle, nvml._address(mig.uuid))
+    _put_handle(mig_handle, nvml.address(mig.uuid))
 
 
 @_symbol("nvmlDeviceGetGpuInstanceId")
 def _gi(nvml: FakeNvml, handle: Any, number: Any) -> None:
-    _put(number, nvml._mig(handle).gi)
+    _put(number, nvml.mig_at(handle).gi)
 
 
 @_symbol("nvmlDeviceGetComputeInstanceId")
 def _ci(nvml: FakeNvml, handle: Any, number: Any) -> None:
-    _put(number, nvml._mig(handle).ci)
+    _put(number, nvml.mig_at(handle).ci)
 
 
 @_symbol("nvmlDeviceGetAttributes_v2")
 def _attributes(nvml: FakeNvml, handle: Any, told: Any) -> None:
-    shape = nvml._mig(handle).shape
-    told._obj.gpuInstanceSliceCount, told._obj.computeInstanceSliceCount = shape[:2]
-    told._obj.memorySizeMB = shape[2]
+    shape = nvml.mig_at(handle).shape
+    _target(told).gpuInstanceSliceCount, _target(told).computeInstanceSliceCount = shape[:2]
+    _target(told).memorySizeMB = shape[2]
 
 
 # --- events ---
@@ -531,12 +540,12 @@ def _make_set(nvml: FakeNvml, handle: Any) -> None:
 
 @_symbol("nvmlDeviceGetSupportedEventTypes")
 def _kinds(nvml: FakeNvml, handle: Any, kinds: Any) -> None:
-    _put(kinds, nvml._gpu(handle, "nvmlDeviceGetSupportedEventTypes").supported_events)
+    _put(kinds, nvml.gpu_at(handle, "nvmlDeviceGetSupportedEventTypes").supported_events)
 
 
 @_symbol("nvmlDeviceRegisterEvents")
 def _register(nvml: FakeNvml, handle: Any, kinds: Any, event_set: Any) -> None:
-    gpu = nvml._gpu(handle, "nvmlDeviceRegisterEvents")
+    gpu = nvml.gpu_at(handle, "nvmlDeviceRegisterEvents")
     if _number(kinds) & ~gpu.supported_events:
         raise _NvmlFailure(NOT_SUPPORTED)
     nvml.sets[_address_of(event_set)].registered[_address_of(handle)] = _number(kinds)
@@ -546,8 +555,8 @@ def _register(nvml: FakeNvml, handle: Any, kinds: Any, event_set: Any) -> None:
 def _wait(nvml: FakeNvml, event_set: Any, data: Any, timeout_ms: Any) -> None:
     waited = nvml.sets[_address_of(event_set)]
     nvml.is_waiting.set()
-    with nvml._changed:
-        nvml._changed.wait_for(
+    with nvml.changed:
+        nvml.changed.wait_for(
             lambda: waited.events or nvml.wait_error is not None, _number(timeout_ms) / 1000
         )
         if nvml.wait_error is not None:
@@ -555,7 +564,7 @@ def _wait(nvml: FakeNvml, event_set: Any, data: Any, timeout_ms: Any) -> None:
         if not waited.events:
             raise _NvmlFailure(TIMEOUT)
         address, kind, number, gi, ci = waited.events.popleft()
-    told = data._obj
+    told = _target(data)
     told.eventType, told.eventData, told.gpuInstanceId, told.computeInstanceId = (
         kind,
         number,
@@ -643,7 +652,7 @@ def _gpu_of(topology: NodeTopology, index: int) -> FakeGpu:
 @contextmanager
 def installed(fake: FakeNvml | None) -> Iterator[None]:
     """Let pynvml find this library; None: none at all."""
-    cache = _pynvml._nvmlGetFunctionPointer_cache
+    cache = _pynvml._nvmlGetFunctionPointer_cache  # noqa: SLF001 - pynvml cannot be reset otherwise
     before = _pynvml.nvmlLib, _pynvml.CDLL
     cache.clear()
     _pynvml.nvmlLib, _pynvml.CDLL = fake, _no_library

@@ -236,13 +236,13 @@ class Kubelet:
         return self.given
 
     def _calculate_affinity(self, hints: dict[str, list[TopologyHint] | None]) -> TopologyHint:
-        best, admit = self._merge([hints, {}, {}])
+        best, admit = self.merge([hints, {}, {}])
         if not admit:
             msg = "TopologyAffinityError"
             raise NotAdmitted(msg)
         return best
 
-    def _merge(
+    def merge(
         self, providers_hints: list[dict[str, list[TopologyHint] | None]]
     ) -> tuple[TopologyHint, bool]:
         default = sum(1 << node for node in self.numa_nodes)

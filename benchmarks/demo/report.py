@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from benchmarks.demo.timeline import Placed, Run
     from benchmarks.report import Environment
 
-__all__ = ["Demo", "count_drawings", "render_report"]
+__all__ = ["Demo", "count_drawings", "gbytes", "percent", "render_report"]
 
 CLASS_BOUNDS = ((0.98, "a"), (0.90, "b"), (0.70, "c"), (0.0, "d"))
 """Least relative bandwidth of each colour; the extender's own loss classes (2, 10, 30 %)."""
@@ -118,7 +118,7 @@ def render_report(demo: Demo, *, advance: Callable[[], None] = lambda: None) -> 
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"percent": _percent, "gbytes": _gbytes, "gpus": _gpus}
+    templates.filters |= {"percent": percent, "gbytes": gbytes, "gpus": _gpus}
     return templates.get_template("report.html.j2").render(
         demo=demo,
         n_gpus=sum(node.n_gpus for node in demo.nodes.values()),
@@ -135,11 +135,13 @@ def render_report(demo: Demo, *, advance: Callable[[], None] = lambda: None) -> 
     )
 
 
-def _percent(share: float, digits: int = 0) -> str:
+def percent(share: float, digits: int = 0) -> str:
+    """A share for people; only a whole one is 100 %."""
     return f"{show_percent(share, digits)} %"
 
 
-def _gbytes(value: float) -> str:
+def gbytes(value: float) -> str:
+    """A bandwidth with three significant digits."""
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
 
 
@@ -189,7 +191,7 @@ def _legend(held: Sequence[Placed], demo: Demo) -> tuple[_Legend, ...]:
 def _told(one: Placed, demo: Demo) -> str:
     if one.pod.size == 1:
         return "one GPU"
-    return f"{_gbytes(_value(one, demo))} GB/s, {_percent(_relative(one, demo))}"
+    return f"{gbytes(_value(one, demo))} GB/s, {percent(_relative(one, demo))}"
 
 
 def _draw(node: DemoNode, held: Sequence[Placed]) -> Markup:
@@ -267,7 +269,7 @@ def _cell(one: Placed | None, gpu: int, demo: Demo) -> _Cell:
     told = f"GPU {gpu}: {pod.name}, {pod.size} GPU{'s' if pod.size > 1 else ''}, {pod.wish}"
     if pod.size == 1:
         return _Cell("one", told)
-    told += f": {_gbytes(_value(one, demo))} GB/s, {_percent(_relative(one, demo))} of the best"
+    told += f": {gbytes(_value(one, demo))} GB/s, {percent(_relative(one, demo))} of the best"
     return _Cell(_class(_relative(one, demo)) if pod.is_judged else "none", told)
 
 

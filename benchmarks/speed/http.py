@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from benchmarks.speed.cluster import Cluster
     from benchmarks.speed.load import Load
 
-__all__ = ["N_SHAPES", "measure_http"]
+__all__ = ["N_SHAPES", "CallTimes", "draw_pods", "measure_http", "table_rows", "time_parts"]
 
 SIZES = (1, 1, 2, 2, 3, 4, 4, 8)
 """Sizes are drawn evenly from here: small ones are more frequent."""
@@ -53,7 +53,8 @@ AFFINITIES = (None, "nvlink", "switch", "numa", "none")
 N_SHAPES = len(set(SIZES)) * len(AFFINITIES)
 
 
-def _requests(n: int, seed: int) -> list[dict[str, Any]]:
+def draw_pods(n: int, seed: int) -> list[dict[str, Any]]:
+    """Pods of random sizes and affinities; the same for the same seed."""
     rng = random.Random(seed)
     pods = []
     for i in range(n):
@@ -64,7 +65,7 @@ def _requests(n: int, seed: int) -> list[dict[str, Any]]:
 
 
 @dataclass(slots=True)
-class _Asked:
+class CallTimes:
     """Seconds of one verb, the first call of each pod shape apart from the rest."""
 
     first: list[float] = field(default_factory=list)
@@ -72,14 +73,15 @@ class _Asked:
 
     @property
     def every(self) -> list[float]:
+        """All calls."""
         return [*self.first, *self.later]
 
 
 def _ask(
     connection: Connection, names: Sequence[str], pods: Sequence[dict[str, Any]]
-) -> dict[str, _Asked]:
+) -> dict[str, CallTimes]:
     names_json = names_list(names)
-    asked = {"filter": _Asked(), "prioritize": _Asked()}
+    asked = {"filter": CallTimes(), "prioritize": CallTimes()}
     shapes: set[str] = set()
     for i, one in enumerate(pods):
         shape = json.dumps((one["metadata"]["annotations"], one["spec"]))
@@ -137,8 +139,8 @@ def _decode_ms(body: bytes) -> float:
     return 1000 * median(seconds)
 
 
-def _parts(
-    asked: Mapping[str, _Asked],
+def time_parts(
+    asked: Mapping[str, CallTimes],
     before: Mapping[str, tuple[float, float]],
     after: Mapping[str, tuple[float, float]],
     body: bytes,
@@ -169,7 +171,10 @@ class _Measured:
     memory: str
 
 
-def _rows(n_names: int, asked: Mapping[str, _Asked], echo_ms: float) -> list[tuple[Cell, ...]]:
+def table_rows(
+    n_names: int, asked: Mapping[str, CallTimes], echo_ms: float
+) -> list[tuple[Cell, ...]]:
+    """The rows of each verb: all calls, first calls of a shape, and the rest."""
     rows: list[tuple[Cell, ...]] = []
     for verb, times in asked.items():
         kinds = (
@@ -189,7 +194,7 @@ def _measure(
     n_names: int, cluster: Cluster, load: Load, *, seed: int, advance: Callable[[], None]
 ) -> _Measured:
     """Start and fill an extender, and ask it about the first `n_names` nodes."""
-    pods = _requests(load.n_requests, n_names)
+    pods = draw_pods(load.n_requests, n_names)
     names = cluster.asked[:n_names]
     echo = percentiles(_echo(names, pods))
     port = free_port()
@@ -203,11 +208,11 @@ def _measure(
         advance()
         resident, highest = resident_mib(process_id)
         connection.close()
-    parts = _parts(asked, before, after, question(pods[0], names_list(names)))
+    parts = time_parts(asked, before, after, question(pods[0], names_list(names)))
     return _Measured(
         rows=(
             (f"echo, {n_names} names", load.n_requests, *echo, 1.0),
-            *_rows(n_names, asked, echo[0]),
+            *table_rows(n_names, asked, echo[0]),
         ),
         parts=tuple((f"{verb}, {n_names} names", *cells) for verb, *cells in parts),
         n_pods=n_pods,

@@ -43,7 +43,7 @@ __all__ = [
 
 _KIND_BITS = 32
 """Room in a state for the index of every kind ever made in this process: 4 billion."""
-_SPARE_STATES = 1024
+SPARE_STATES = 1024
 """State numbers that may go out of use before they are given out again."""
 
 
@@ -194,7 +194,7 @@ class ClusterSnapshot:
                 number = len(numbers)
                 numbers, samples = {**numbers, view.state: number}, (*samples, view)
             state_ids[self.positions[view.name]] = number
-        if len(numbers) > 2 * len(views) + _SPARE_STATES:
+        if len(numbers) > 2 * len(views) + SPARE_STATES:
             numbers, samples, state_ids = _number_states(views)
         return ClusterSnapshot(
             self.node_index,

@@ -43,7 +43,7 @@ __all__ = ["BY_COUNT", "NodeReader", "NodeRecord", "fingerprint", "mask_of"]
 _SERVES_NOTHING = "serves no GPU resource"
 BY_COUNT = "by count"
 """Label of nodes whose devices are known by number alone."""
-_MAX_AHEAD = 8192
+MAX_AHEAD = 8192
 """Topologies remembered between `unbuilt` and `read` (1 KB each, and the text, which the caller has
 anyway): a whole list of nodes. Forgotten ones are read again."""
 _EMPTY_REPORT = DevicesReport()
@@ -110,7 +110,7 @@ class NodeReader:
         except CodecError:
             return None
         reading = _read_topology(topology)
-        if len(self._ahead) >= _MAX_AHEAD:
+        if len(self._ahead) >= MAX_AHEAD:
             self._ahead.clear()
         self._ahead[text] = reading
         return None if self._kinds.has(reading.digest) else topology

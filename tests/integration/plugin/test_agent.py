@@ -770,13 +770,13 @@ def test_a_gpu_that_is_lost_at_the_start_is_never_offered(root, monkeypatch):
         node = Node(root)
         node.break_machine(lost=[2])
         seen = []
-        listed = node.kubelet._listed
+        listed = node.kubelet.listed
 
         def note(resource, response):
             seen.append({one.ID for one in response.devices if one.health == "Healthy"})
             listed(resource, response)
 
-        monkeypatch.setattr(node.kubelet, "_listed", note)
+        monkeypatch.setattr(node.kubelet, "listed", note)
         async with node.running(n_healthy=7):
             assert all(node.ids[2] not in healthy for healthy in seen)
             assert len(node.api.writes) == 1

@@ -6,12 +6,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from benchmarks.demo import report
 from benchmarks.demo.figures import compute_figures, duels, span
 from benchmarks.demo.fleet import lay_out_fleet
 from benchmarks.demo.pods import draw_pods
 from benchmarks.demo.policies import MostAllocatedPolicy
-from benchmarks.demo.report import Demo, count_drawings, render_report
+from benchmarks.demo.report import Demo, count_drawings, gbytes, percent, render_report
 from benchmarks.demo.timeline import play
 from benchmarks.report import Environment
 from benchmarks.rivals import NvidiaBestEffort, PlainKubelet
@@ -105,7 +104,7 @@ def test_every_policy_pod_and_figure_is_there(demo, page):
     assert "plain &amp; random" in page
     assert "a &lt;note&gt;" in page
     for one in demo.figures:
-        assert report._percent(one.harmonic, 1) in page
+        assert percent(one.harmonic, 1) in page
     for duel in demo.telling:
         assert duel.ours.pod.name in page
     assert "seed 2" in page
@@ -151,7 +150,7 @@ def test_further_mixes_are_shown_where_there_are_some(demo, page):
 )
 def test_only_what_is_whole_is_shown_as_100(share, digits, shown):
     """Rounding never makes a figure perfect."""
-    assert report._percent(share, digits) == shown
+    assert percent(share, digits) == shown
 
 
 @pytest.mark.parametrize(
@@ -160,4 +159,4 @@ def test_only_what_is_whole_is_shown_as_100(share, digits, shown):
 )
 def test_bandwidth_is_shown_with_three_figures(value, shown):
     """GB/s for people."""
-    assert report._gbytes(value) == shown
+    assert gbytes(value) == shown

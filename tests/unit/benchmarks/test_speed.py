@@ -13,7 +13,7 @@ from benchmarks.errors import ServerFailed
 from benchmarks.speed.cluster import Filler, lay_out_cluster
 from benchmarks.speed.core import torus
 from benchmarks.speed.echo_server import create_echo
-from benchmarks.speed.http import N_SHAPES, _Asked, _parts, _requests, _rows
+from benchmarks.speed.http import N_SHAPES, CallTimes, draw_pods, table_rows, time_parts
 from benchmarks.speed.load import MACHINES, QUICK, percentiles
 from benchmarks.speed.wire_client import binding, free_port, pod, question, serve
 from extender.protocol import messages, parse_pod
@@ -34,15 +34,15 @@ def test_requests_are_what_the_extender_reads():
 
 def test_requests_repeat():
     """The same seed asks the same, another one something else."""
-    assert _requests(9, 1) == _requests(9, 1)
-    assert _requests(9, 1) != _requests(9, 2)
+    assert draw_pods(9, 1) == draw_pods(9, 1)
+    assert draw_pods(9, 1) != draw_pods(9, 2)
 
 
 def test_requests_name_every_shape():
     """Five sizes by five affinities, each pod one of them."""
     shapes = {
         json.dumps((one["metadata"]["annotations"], one["spec"]), sort_keys=True)
-        for one in _requests(1000, 1)
+        for one in draw_pods(1000, 1)
     }
     assert len(shapes) == N_SHAPES == 25
 
@@ -50,13 +50,14 @@ def test_requests_name_every_shape():
 def test_slow_first_calls_are_in_the_row_over_all_calls():
     """One slow first call in ten is the maximum of all calls, and stands alone below."""
     found = {
-        title: cells for title, *cells in _rows(5, {"filter": _Asked([0.02], [0.001] * 9)}, 0.5)
+        title: cells
+        for title, *cells in table_rows(5, {"filter": CallTimes([0.02], [0.001] * 9)}, 0.5)
     }
     assert found["filter, 5 names, all calls"][0] == 10
     assert found["filter, 5 names, all calls"][3] == pytest.approx(20.0)
     assert found["filter, 5 names, first of its shape"] == pytest.approx([1, 20, 20, 20, 40])
     assert found["filter, 5 names, shape known"] == pytest.approx([9, 1, 1, 1, 2])
-    assert len(_rows(5, {"filter": _Asked([0.02])}, 0.5)) == 2
+    assert len(table_rows(5, {"filter": CallTimes([0.02])}, 0.5)) == 2
 
 
 def test_the_cluster_can_hold_the_pods():
@@ -134,8 +135,8 @@ def test_a_server_that_ends_early_is_told():
 
 def test_time_is_told_apart():
     """Two calls of 5 ms, 3 of them in the answer: 2 ms of HTTP; the rest is the answer's own."""
-    asked = {"filter": _Asked([0.005], [0.005])}
-    ((verb, n, total, http, decoding, rest),) = _parts(
+    asked = {"filter": CallTimes([0.005], [0.005])}
+    ((verb, n, total, http, decoding, rest),) = time_parts(
         asked, {"filter": (1.0, 4)}, {"filter": (1.006, 6)}, question(pod("u", 1), '["a"]')
     )
     assert (verb, n) == ("filter", 2)

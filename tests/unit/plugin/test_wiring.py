@@ -258,7 +258,7 @@ def test_a_machine_that_cannot_be_read_ends_it(root):
 @pytest.mark.slow("waits for an agent to begin")
 def test_a_machine_that_cannot_be_read_is_waited_for(root, monkeypatch):
     """Where that is set; the probe says what is missing."""
-    monkeypatch.setattr(wiring, "_READ_AGAIN_S", 0.02)
+    monkeypatch.setattr(wiring, "READ_AGAIN_S", 0.02)
     nvml = fake_of(load_recording("dgx-1-v100"))
     nvml.errors["nvmlInitWithFlags"] = NO_DRIVER
 

@@ -13,7 +13,7 @@ and the PCI ID Repository.
 
 from __future__ import annotations
 
-__all__ = ["find_model_name", "is_gpu", "is_infiniband", "is_network"]
+__all__ = ["MODEL_NAMES", "find_model_name", "is_gpu", "is_infiniband", "is_network"]
 
 NVIDIA = "10de"
 AMD = "1002"
@@ -24,7 +24,7 @@ _GPU_CLASSES = ("0300", "0302", "0380", "1200")
 _MANAGEMENT = frozenset({(AMD, "515e"), (AMD, "4752"), (AMD, "5159")})
 """ES1000, Rage XL and RV100: display controllers of management boards with ATI's vendor id."""
 
-_NAMES = {
+MODEL_NAMES = {
     (NVIDIA, "15f8"): "Tesla P100-PCIE-16GB",
     (NVIDIA, "15f9"): "Tesla P100-SXM2-16GB",
     (NVIDIA, "1db1"): "Tesla V100-SXM2-16GB",
@@ -86,4 +86,4 @@ def find_model_name(vendor: str | None, device: str | None) -> str | None:
     >>> find_model_name("0x10de", "0x20b0")
     'NVIDIA A100-SXM4-40GB'
     """
-    return _NAMES.get((_bare(vendor), _bare(device)))
+    return MODEL_NAMES.get((_bare(vendor), _bare(device)))

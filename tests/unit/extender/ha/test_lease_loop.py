@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from extender.ha import Election, Replicas, ReplicaTools, identity_of
 from extender.ha.lease_loop import ROUND_SHARE
 from kube.errors import Conflict, Unanswered
-from tests.unit.extender.shells import DOWN, FakeTime, Log, run_until
+from tests.unit.extender.shells import DOWN, FakeTime, Log, run_until, until
 
 if TYPE_CHECKING:
     from kube.objects import Lease
@@ -32,11 +32,13 @@ class Server:
         self.lease: Lease | None = None
         self.n_writes = 0
         self.fault: Exception | None = None
+        self.is_next_read_stale = False
 
     async def get_lease(self, namespace: str, name: str) -> Lease | None:
         assert (namespace, name) == ("ns", "lease")
         self._meet()
-        return self.lease
+        is_stale, self.is_next_read_stale = self.is_next_read_stale, False
+        return None if is_stale else self.lease
 
     async def create_lease(self, lease: Lease) -> Lease:
         if self.lease is not None:
@@ -62,6 +64,37 @@ class Server:
             raise fault
 
 
+class Replica(Replicas):
+    """A replica whose rounds are begun by `look`, or pass with the fake time under `run`."""
+
+    def __init__(self, election: Election, tools: ReplicaTools) -> None:
+        super().__init__(election, replace(tools, sleep=self.pause), duration_s=DURATION_S)
+        self.sleep = tools.sleep
+        self.running: asyncio.Task[None] | None = None
+        self.n_looks = 0
+        self.may_look = asyncio.Event()
+
+    async def pause(self, seconds: float) -> None:
+        """Between two rounds."""
+        if self.running is None:
+            await self.sleep(seconds)
+            return
+        self.n_looks += 1
+        await self.may_look.wait()
+        self.may_look.clear()
+
+    async def look(self) -> None:
+        """Run one round to its end."""
+        n_before = self.n_looks
+        if self.running is None:
+            self.running = asyncio.create_task(self.run())
+        else:
+            self.may_look.set()
+        running = self.running
+        await until(lambda: self.n_looks > n_before or running.done())
+        assert not running.done()
+
+
 @dataclass
 class Stage:
     """Replicas before one server, in one time. `caught_up` lets new holders begin."""
@@ -72,7 +105,7 @@ class Stage:
     caught_up: asyncio.Event = field(default_factory=asyncio.Event)
     n_catch_ups: int = 0
 
-    def replica(self, url: str, *, offset_s: float = 0.0) -> Replicas:
+    def replica(self, url: str, *, offset_s: float = 0.0) -> Replica:
         """One more; its clock shows another time."""
         election = Election("ns", "lease", identity=url, duration_s=DURATION_S)
         tools = ReplicaTools(
@@ -84,7 +117,7 @@ class Stage:
             log=self.log,
             sleep=self.time.sleep,
         )
-        return Replicas(election, tools, duration_s=DURATION_S)
+        return Replica(election, tools)
 
     async def _catch_up(self) -> None:
         self.n_catch_ups += 1
@@ -98,9 +131,9 @@ def stage() -> Stage:
     return made
 
 
-async def look(replica: Replicas) -> None:
+async def look(replica: Replica) -> None:
     """One look at the Lease, and what follows from it at once."""
-    await replica._round()
+    await replica.look()
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -247,7 +280,7 @@ def test_two_who_meet_the_same_free_lease_share_it_in_order():
 
     async def go() -> None:
         await look(a)
-        b._election.see(None, on.time())
+        on.server.is_next_read_stale = True
         await look(b)
         assert (b.may_bind, b.other_holder) == (False, URLS[0])
 
@@ -266,7 +299,6 @@ def test_a_holder_that_loses_it_while_it_catches_up_never_begins():
         await look(b)
         on.time.now_s += 15.0
         await look(b)
-        a._election.see_changed()
         await look(a)
         on.caught_up.set()
         await look(a)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.observe import Reporter, ReporterTools
-from extender.observe.event_recorder import MAX_QUEUED, MAX_REMEMBERED, PAUSE_S, REPEAT_AFTER_S
+from extender.observe import Reporter, ReporterTools, event_recorder
+from extender.observe.event_recorder import MAX_QUEUED, PAUSE_S, REPEAT_AFTER_S
 from extender.observe.events import EventReason, Note
 from extender.state import Mismatch
 from kube.errors import NotFound
@@ -125,16 +125,14 @@ def test_what_does_not_fit_is_counted():
     assert stage.reporter.n_dropped == 2
 
 
-def test_what_is_remembered_is_bounded():
+def test_what_is_remembered_is_bounded(monkeypatch):
     """The longest ago is forgotten first."""
+    monkeypatch.setattr(event_recorder, "MAX_REMEMBERED", 3)
     stage = Stage("all")
-    for i in range(MAX_REMEMBERED + 1):
-        stage.reporter.record(replace(NOTE, message=str(i)))
-        stage.reporter._notes.get_nowait()
-    stage.reporter.record(replace(NOTE, message=str(MAX_REMEMBERED)))
-    assert stage.reporter._notes.empty()
-    stage.reporter.record(replace(NOTE, message="0"))
-    assert not stage.reporter._notes.empty()
+    for message in ("0", "1", "2", "3", "3", "0"):
+        stage.reporter.record(replace(NOTE, message=message))
+    run(stage, lambda: stage.reporter.n_written == 5)
+    assert [event.message for event in stage.events] == ["0", "1", "2", "3", "0"]
 
 
 def test_an_event_that_fails_is_counted_and_may_be_told_again():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -50,11 +51,20 @@ def test_a_nic_may_be_required_for_one_gpu_too():
 
 
 def test_shapes_that_rated_no_node_are_not_kept():
-    """Whoever asks for unknown nodes only, in ever new shapes, must not fill the memory."""
-    rater = Rater()
-    for floor in range(1, 50):
-        assert rater.rate(request(2, min_bandwidth=str(floor)), ()) == []
-    assert len(rater._by_shape) == 0
+    """Requests for unknown nodes only, in ever new shapes, must not fill the memory."""
+    rater, wanted = Rater(), request(2)
+    n_references = [sys.getrefcount(wanted.shape)]
+    for views in ((), (BLIND,)):
+        rater.rate(wanted, views)
+        n_references.append(sys.getrefcount(wanted.shape))
+    before, unrated, rated = n_references
+    assert before == unrated < rated
+
+
+def test_a_pod_without_gpus_is_never_rated():
+    """Every node would look feasible to it by accident."""
+    with pytest.raises(ValueError, match="default/pod-u1 requests no GPU"):
+        Rater().rate(request(0), ())
 
 
 def test_the_shape_used_longest_ago_is_forgotten_first(monkeypatch):

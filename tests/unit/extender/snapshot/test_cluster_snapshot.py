@@ -83,7 +83,7 @@ def test_nodes_are_a_mapping_in_order():
 def test_numbers_are_equal_exactly_for_equal_states(spare, changes):
     """However many states came and went: the verbs rate each number once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshot_module, "_SPARE_STATES", spare)
+        patch.setattr(snapshot_module, "SPARE_STATES", spare)
         one = snapshot()
         for name, free in changes:
             one = one.with_free({name: free}, one.generation + 1)

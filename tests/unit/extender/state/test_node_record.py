@@ -31,7 +31,7 @@ def test_what_was_read_ahead_is_not_read_again(reader, monkeypatch):
 
 def test_what_was_read_ahead_is_forgotten_where_there_is_too_much(reader, monkeypatch):
     """Nodes that are looked at and never shown must not pile up."""
-    monkeypatch.setattr(node_record, "_MAX_AHEAD", 1)
+    monkeypatch.setattr(node_record, "MAX_AHEAD", 1)
     for name in ("n1", "n2"):
         assert reader.unbuilt(node(name)) is None
     assert reader.read(node("n1")).ids == ids("n1")

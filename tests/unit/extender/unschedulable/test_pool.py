@@ -69,16 +69,18 @@ class ClaimedCluster:
         )
 
 
-class CountingRater(Rater):
-    """Counts the nodes that it is asked to rate."""
+class NotingRater(Rater):
+    """Notes the nodes that it rates."""
 
-    n_rated = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.rated: list[str] = []
 
     def rate(self, request: PodRequest, views: Iterable[NodeView]) -> list[Rating | Refusal]:
-        """Rate and count."""
-        rated = super().rate(request, views)
-        self.n_rated += len(rated)
-        return rated
+        """Rate and note."""
+        views = list(views)
+        self.rated += [view.name for view in views]
+        return super().rate(request, views)
 
 
 class Scene:
@@ -89,7 +91,7 @@ class Scene:
         made = EmbeddedCluster(lay_out(spec(groups)), demand=DEFAULT_DEMAND)
         full = made.snapshot.with_free(dict.fromkeys(NODES, 0), 1)
         self.cluster: Any = ClaimedCluster(full)
-        self.rater = CountingRater()
+        self.rater = NotingRater()
         self.parked = Parked(self.rater, wake_after_s=AFTER_S, max_pods=max_pods)
 
     def park(
@@ -320,13 +322,10 @@ def test_only_so_many_nodes_are_kept_in_question(scene):
     for node in NODES:
         scene.cluster.snapshot = scene.cluster.snapshot.with_free({node: 0b11}, 2)
     scene.parked.change([*NODES, "ghost"], scene.cluster, 11.0)
-    (group,) = scene.parked._groups.values()
-    (cohort,) = group.cohorts.values()
-    assert list(cohort.candidates) == NODES[-MAX_CANDIDATES:]
     scene.parked.change(NODES[:3], scene.cluster, 11.1)
-    assert len(cohort.candidates) == MAX_CANDIDATES
-    assert list(cohort.candidates)[-3:] == NODES[:3]
+    scene.rater.rated.clear()
     assert scene.due(11.6) == ["u1"]
+    assert scene.rater.rated == [*NODES[3 - MAX_CANDIDATES :], *NODES[:3]]
 
 
 def test_a_pod_may_have_what_pods_of_lower_priority_claim(scene):
@@ -420,7 +419,6 @@ def test_nodes_that_come_and_go_do_not_fill_the_memory(scene):
         pod = ParkedPod("u3", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish.shape)
         scene.parked.park(pod, wish, asked=(), known=gone)
     scene.free(NODES[2], 0b1111, 11.0)
-    assert len(scene.parked._numbers) < SPARE_NUMBERS
     assert scene.due(11.5) == ["u1", "u3"]
 
 
@@ -428,8 +426,10 @@ def test_many_pods_that_were_asked_about_the_same_nodes_share_what_is_kept(scene
     """Twenty thousand pods and five thousand nodes."""
     for i in range(100):
         scene.park(2, f"v{i}", 10.0, asked=NODES[:20])
-    (group,) = scene.parked._groups.values()
-    assert len(group.cohorts) == 2
+    scene.free(FIRST, 0b11, 11.0)
+    scene.rater.rated.clear()
+    scene.due(11.5)
+    assert scene.rater.rated == [FIRST] * 2
 
 
 def test_five_hundred_parked_pods_of_few_shapes_cost_one_rating_for_each_shape():
@@ -437,7 +437,7 @@ def test_five_hundred_parked_pods_of_few_shapes_cost_one_rating_for_each_shape()
     scene = Scene()
     for i in range(500):
         scene.park((2, 4, 8)[i % 3], f"u{i}", 10.0, priority=i % 5, asked=NODES[: 20 + i % 10])
-    scene.rater.n_rated = 0
+    scene.rater.rated.clear()
     scene.free(FIRST, 0b1, 12.0)
     scene.due(12.5)
-    assert scene.rater.n_rated == 3
+    assert len(scene.rater.rated) == 3

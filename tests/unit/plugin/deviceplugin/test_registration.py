@@ -207,11 +207,11 @@ def test_a_socket_that_is_replaced_under_a_living_watch_is_a_new_kubelet(root):
 class Slow(FakeKubelet):
     """A kubelet that takes its time to notice that a watch has ended."""
 
-    async def _run(self, client):
-        await client.run(lambda response: self._listed(client.resource, response))
+    async def watch_plugin(self, client):
+        await client.run(lambda response: self.listed(client.resource, response))
         await asyncio.sleep(0.02)
         if client.resource in self.clients:
-            await self._disconnect(client.resource)
+            await self.disconnect(client.resource)
 
 
 def test_a_kubelet_has_time_to_notice_that_a_watch_has_ended(root):
@@ -246,7 +246,7 @@ def test_a_watch_that_ends_alone_is_begun_anew(root):
         async with running(kubelet, plugin):
             for n in range(1, 4):
                 await plugin.until(RegistrationPhase.REGISTERED, n)
-                await kubelet._disconnect(GPU)
+                await kubelet.disconnect(GPU)
                 await plugin.until(RegistrationPhase.LOST, n)
             await kubelet.until_listed(GPU, 4)
 
@@ -265,7 +265,7 @@ def test_a_registration_that_lasted_is_no_failure_in_a_row(root):
         async with running(kubelet, plugin):
             for n in range(1, 4):
                 await plugin.until(RegistrationPhase.REGISTERED, n)
-                await kubelet._disconnect(GPU)
+                await kubelet.disconnect(GPU)
                 await plugin.until(RegistrationPhase.LOST, n)
 
     asyncio.run(go())
@@ -475,7 +475,7 @@ def test_a_kubelet_that_registers_and_never_lists_is_tried_again(root, monkeypat
 
     async def go():
         with monkeypatch.context() as patch:
-            patch.setattr(kubelet, "_run", idle)
+            patch.setattr(kubelet, "watch_plugin", idle)
             async with running(kubelet, plugin):
                 await plugin.until(RegistrationPhase.FAILED, 2)
         assert RegistrationPhase.REGISTERED not in plugin.phases

@@ -46,7 +46,7 @@ def _check(numa, free: int, reusable: int, size: int) -> None:
     """One hint, as the kubelet merges it, whatever the policy makes of it."""
     kubelet = _kubelet(numa)
     hints = kubelet.generate_hints(set(gpus_of(free)), set(gpus_of(reusable)), size)
-    merged, _ = kubelet._merge([{"gpu": hints}, {}])
+    merged, _ = kubelet.merge([{"gpu": hints}, {}])
     found = best_hint(_devices(numa), free=free, reusable=reusable, size=size)
     case = f"{numa}: {size} of {free:b}, reuse {reusable:b}"
     assert TopologyHint(mask_of(found.nodes), preferred=found.is_preferred) == merged, case

@@ -679,14 +679,25 @@ def test_gpus_that_are_all_deaf_are_not_waited_for(machine, fake):
     assert fake.sets == {}
 
 
-def test_a_set_that_was_given_back_is_not_waited_at(machine, fake):
-    """A reader may open the library anew between a waiter's look and its wait."""
+def test_a_set_that_was_given_back_is_not_waited_at(machine, fake, monkeypatch):
+    """A reader may reopen the library between a waiter's look at the set and its wait."""
+    n_looks = 0
+
+    def monotonic():
+        nonlocal n_looks
+        n_looks += 1
+        if n_looks == 2:  # the waiter has its set, and computes how long to wait
+            fake.reload()
+            machine.read()
+        return 1000.0
+
     machine.read()
-    watch, _ = machine._current_watch()
-    fake.reload()
-    machine.read()
-    assert machine._wait_slice(watch, 0) == ()
-    assert fake.calls["nvmlEventSetWait_v2"] == 0
+    machine.wait(0)
+    n_waits = fake.calls["nvmlEventSetWait_v2"]
+    monkeypatch.setattr("plugin.nvidia.nvml.reader.time.monotonic", monotonic)
+    assert machine.wait(0) == ()
+    assert n_looks == 2
+    assert fake.calls["nvmlEventSetWait_v2"] == n_waits
 
 
 def test_a_wait_that_fails_is_lost_events_later(machine, fake, monkeypatch):
@@ -741,15 +752,7 @@ def test_an_error_after_an_event_waits_for_its_turn(machine, fake):
     machine.read()
     machine.wait(0)
     fake.happen(0, 79)
-    nvml = machine._nvml
-    wait = nvml.wait
-
-    def fail_at_once(events, timeout_ms):
-        told = wait(events, timeout_ms)
-        fake.fail_waits(LOST)
-        return told
-
-    nvml.wait = fail_at_once
+    fake.after["nvmlEventSetWait_v2"] = lambda: fake.fail_waits(LOST)
     assert machine.wait(60) == (xid_event(uuid_of(0), 79),)
 
 
@@ -760,12 +763,11 @@ def test_close_does_not_wait_for_a_call_that_hangs(fake, tmp_path, monkeypatch):
         machine.read()
         is_held, may_go = threading.Event(), threading.Event()
 
-        def hang(_handle):
+        def hang():
             is_held.set()
             may_go.wait(60)
-            return 0
 
-        monkeypatch.setattr(machine._nvml, "minor", hang)
+        fake.after["nvmlDeviceGetMinorNumber"] = hang
         thread = threading.Thread(target=machine.read)
         thread.start()
         assert is_held.wait(60)

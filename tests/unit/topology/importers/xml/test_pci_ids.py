@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from topology.importers.xml import pci_ids
 from topology.importers.xml.cpu_platform import x86_platform
-from topology.importers.xml.pci_ids import find_model_name, is_gpu, is_infiniband, is_network
+from topology.importers.xml.pci_ids import (
+    MODEL_NAMES,
+    find_model_name,
+    is_gpu,
+    is_infiniband,
+    is_network,
+)
 from topology.model import CpuPlatform, find_gpu_model
 
 
@@ -44,7 +49,7 @@ def test_unknown_device_has_no_name():
     assert find_model_name(None, None) is None
 
 
-@pytest.mark.parametrize("ids", sorted(pci_ids._NAMES))
+@pytest.mark.parametrize("ids", sorted(MODEL_NAMES))
 def test_every_name_is_in_the_catalogue_of_models(ids):
     """A name that the catalogue does not know would be of no use."""
     assert find_gpu_model(find_model_name(*ids)) is not None
