@@ -1,8 +1,8 @@
-"""The extender's command line, and the one place where its objects are wired together.
+"""The extender's command line.
 
 `serve` answers kube-scheduler until SIGTERM, over a real cluster or an embedded one; `replay FILE`
-checks a decision log; `explain` tells how a pod would be placed: a file on an embedded cluster that
-is empty, or a pod of a running extender's cluster.
+checks a decision log; `explain` shows how a pod would be placed: a file on an empty embedded
+cluster, or a pod of a running extender's cluster.
 
 Exit codes: 0 done; 1 a replay differed, the pod fits nowhere, or the extender failed; 2 bad
 settings, files or arguments.
@@ -30,7 +30,7 @@ from extender.config import Settings, load_settings
 from extender.decision_log.replay import replay
 from extender.embedded import make_engine
 from extender.errors import ExtenderError, SettingsError
-from extender.http.client import ask
+from extender.http.client import get_json
 from extender.protocol import Outcome, Verb
 from kube.documents import as_json, read_yaml
 from kube.errors import DocumentError
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _EXPLAIN = """\
-Without --url the pod is a file, and the cluster an embedded one while it is empty. An https URL
+Without --url the pod is a file, and the cluster an embedded one that is empty. An https URL
 needs --ca, --cert and --key, or the settings tls_cert, tls_key and tls_client_ca, as they are in
 the extender's own pod."""
 
@@ -74,9 +74,9 @@ def _parser() -> Parser:
     about = "show how a pod would be placed, as JSON"
     explain = commands.add_parser("explain", help=about, description=f"{about}.\n\n{_EXPLAIN}")
     explain.add_argument("pod", metavar="POD", help="YAML or JSON file, or NAMESPACE/NAME.")
-    explain.add_argument("--url", help="Ask a running extender about a pod.")
+    explain.add_argument("--url", help="Address of a running extender.")
     for flag, name, about in (
-        ("--ca", "tls_client_ca", "For https: who signs its certificate."),
+        ("--ca", "tls_client_ca", "For https: CA of its certificate."),
         ("--cert", "tls_cert", "For https: your certificate, PEM."),
         ("--key", "tls_key", "For https: its private key, PEM."),
         ("--name", "peer_name", "For https: name in its certificate."),
@@ -110,7 +110,7 @@ def _explain(given: Namespace) -> None:
     if given.url is None:
         answer = _explain_file(Path(given.pod), _settings(flags))
     else:
-        answer = _ask(given.url, given.pod, _settings(flags))
+        answer = _fetch(given.url, given.pod, _settings(flags))
     print(json.dumps(answer, indent=2))
     nodes = answer.get("nodes")
     if nodes and not any(node["fits"] for node in nodes):
@@ -136,18 +136,18 @@ def _explain_file(file: Path, settings: Settings) -> dict[str, Any]:
     answer = engine.answer(Verb.EXPLAIN, body, time.time())
     if answer.outcome is Outcome.FAILED:
         _fail(answer.detail)
-    told: dict[str, Any] = json.loads(answer.body)
-    return told
+    explanation: dict[str, Any] = json.loads(answer.body)
+    return explanation
 
 
-def _ask(url: str, pod: str, settings: Settings) -> dict[str, Any]:
+def _fetch(url: str, pod: str, settings: Settings) -> dict[str, Any]:
     namespace, slash, name = pod.partition("/")
     if not (namespace and slash and name):
         _fail(f"pod {pod} of a cluster, expected NAMESPACE/NAME")
     try:
         certificates = wiring.make_certificates(settings)
         tls = None if certificates is None else certificates.client
-        return ask(
+        return get_json(
             url, f"/explain/{quote(namespace)}/{quote(name)}", tls=tls, name=settings.peer_name
         )
     except ExtenderError as error:

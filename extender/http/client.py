@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     import socket
     import ssl
 
-__all__ = ["ask"]
+__all__ = ["get_json"]
 
 TIMEOUT_S = 30.0
 _SHOWN_BYTES = 1000
 
 
-def ask(
+def get_json(
     url: str, path: str, *, tls: ssl.SSLContext | None = None, name: str | None = None
 ) -> dict[str, Any]:
     """Get a page of the extender at `url`; its certificate is checked for `name` or its host.
