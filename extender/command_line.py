@@ -22,25 +22,24 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
-import structlog
 import uvloop
 
 from extender import logkeys, wiring
-from extender.config import Settings, load_settings
+from extender.config import ExtenderSettings, load_settings
 from extender.decision_log.replay import replay
 from extender.embedded import make_engine
-from extender.errors import ExtenderError, SettingsError
+from extender.errors import ExtenderError
 from extender.http.client import get_json
 from extender.protocol import Outcome, Verb
 from kube.documents import as_json, read_yaml
-from kube.errors import DocumentError
+from kube.errors import DocumentError, SettingsError
+from kube.log import json_logger
 from kube.settings import Parser, add_options, given_settings
 from topology.program import version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from extender.log import Logger
 
 __all__ = ["main"]
 
@@ -63,7 +62,7 @@ def _parser() -> Parser:
 
     about = "answer kube-scheduler until SIGTERM; docs/configuration.md explains each setting"
     serve = commands.add_parser("serve", help=about, description=about)
-    add_options(serve, Settings)
+    add_options(serve, ExtenderSettings)
     serve.set_defaults(run=_serve)
 
     about = "answer every recorded call again and compare byte for byte"
@@ -82,7 +81,7 @@ def _parser() -> Parser:
         ("--name", "peer_name", "For https: name in its certificate."),
     ):
         explain.add_argument(flag, dest=name, default=SUPPRESS, metavar="VALUE", help=about)
-    add_options(explain, Settings, only={"cluster"})
+    add_options(explain, ExtenderSettings, only={"cluster"})
     explain.set_defaults(run=_explain)
     return parser
 
@@ -106,7 +105,7 @@ def _replay(given: Namespace) -> None:
 
 
 def _explain(given: Namespace) -> None:
-    flags = given_settings(Settings, given)
+    flags = given_settings(ExtenderSettings, given)
     if given.url is None:
         answer = _explain_file(Path(given.pod), _settings(flags))
     else:
@@ -117,21 +116,21 @@ def _explain(given: Namespace) -> None:
         raise SystemExit(1)
 
 
-def _settings(flags: Mapping[str, object]) -> Settings:
+def _settings(flags: Mapping[str, object]) -> ExtenderSettings:
     try:
         return load_settings(flags)
-    except ExtenderError as error:
+    except (ExtenderError, SettingsError) as error:
         _fail(str(error))
 
 
-def _explain_file(file: Path, settings: Settings) -> dict[str, Any]:
+def _explain_file(file: Path, settings: ExtenderSettings) -> dict[str, Any]:
     try:
         body = as_json(read_yaml(file.read_text(encoding="utf-8"))).encode()
     except (OSError, ValueError, DocumentError) as error:
         _fail(f"pod file {file} cannot be read: {error}")
     try:
         engine = make_engine(settings.cluster_spec(), settings.rules)
-    except ExtenderError as error:
+    except (ExtenderError, SettingsError) as error:
         _fail(str(error))
     answer = engine.answer(Verb.EXPLAIN, body, time.time())
     if answer.outcome is Outcome.FAILED:
@@ -140,7 +139,7 @@ def _explain_file(file: Path, settings: Settings) -> dict[str, Any]:
     return explanation
 
 
-def _fetch(url: str, pod: str, settings: Settings) -> dict[str, Any]:
+def _fetch(url: str, pod: str, settings: ExtenderSettings) -> dict[str, Any]:
     namespace, slash, name = pod.partition("/")
     if not (namespace and slash and name):
         _fail(f"pod {pod} of a cluster, expected NAMESPACE/NAME")
@@ -150,18 +149,19 @@ def _fetch(url: str, pod: str, settings: Settings) -> dict[str, Any]:
         return get_json(
             url, f"/explain/{quote(namespace)}/{quote(name)}", tls=tls, name=settings.peer_name
         )
-    except ExtenderError as error:
+    except (ExtenderError, SettingsError) as error:
         _fail(str(error))
 
 
 def _serve(given: Namespace) -> None:
-    settings = _settings(given_settings(Settings, given))
+    settings = _settings(given_settings(ExtenderSettings, given))
     with ExitStack() as stack:
         _serve_until_signal(settings, stack)
 
 
-def _serve_until_signal(settings: Settings, stack: ExitStack) -> None:
-    log = _logger(settings.log_level)
+def _serve_until_signal(settings: ExtenderSettings, stack: ExitStack) -> None:
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    log = json_logger(settings.log_level)
     log.info(logkeys.EFFECTIVE_SETTINGS, **settings.model_dump(mode="json"))
     try:
         sockets = wiring.open_sockets(settings)
@@ -171,7 +171,7 @@ def _serve_until_signal(settings: Settings, stack: ExitStack) -> None:
             file = stack.enter_context(_open_log(settings.decision_log))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(wiring.serve(settings, sockets, file, log))
-    except ExtenderError as error:
+    except (ExtenderError, SettingsError) as error:
         _fail(str(error))
     log.info(logkeys.STOPPED)
 
@@ -200,23 +200,6 @@ def _ends_a_line(path: Path) -> bool:
             return True
         file.seek(-1, os.SEEK_END)
         return file.read() == b"\n"
-
-
-def _logger(level: str) -> Logger:
-    """JSON lines on standard error, through nothing that could block on a handler's lock."""
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )
-    logger: Logger = structlog.get_logger()
-    return logger
 
 
 def _fail(message: str) -> NoReturn:

@@ -8,7 +8,6 @@ taken") are values, never exceptions. HTTP codes are not known here (`extender.h
     ├── MalformedPod      a pod that the API server would not have accepted (counts)
     ├── UserError         a pod with an invalid GPU request
     ├── ClusterSpecError  a description of the embedded cluster that cannot be built
-    ├── SettingsError     an unknown or invalid setting
     ├── PeerError         another replica that cannot be reached
     └── DecisionLogError  a decision log that cannot be read
 """
@@ -21,7 +20,6 @@ __all__ = [
     "ExtenderError",
     "MalformedPod",
     "PeerError",
-    "SettingsError",
     "UserError",
     "WireError",
 ]
@@ -45,10 +43,6 @@ class UserError(ExtenderError):
 
 class ClusterSpecError(ExtenderError):
     """A description of the embedded cluster that cannot be built."""
-
-
-class SettingsError(ExtenderError):
-    """An unknown or invalid setting."""
 
 
 class PeerError(ExtenderError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from extender.errors import SettingsError
+from kube.errors import SettingsError
 from topology.value import Demand  # noqa: TC001 - pydantic reads Rules from the decision log
 
 __all__ = ["Rules"]

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from extender import logkeys
 from extender.clocks import SteadyClock, boot_time
-from extender.errors import SettingsError
 from extender.execution import (
     BindDependencies,
     BindExecutor,
@@ -50,18 +49,18 @@ from extender.watch import (
     WatchLog,
 )
 from kube.client import ApiServer, Transport
-from kube.errors import KubeError
+from kube.errors import KubeError, SettingsError
 from kube.watch import Backoff, Reflector, watches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from ssl import SSLContext
 
-    from extender.config import Settings
+    from extender.config import ExtenderSettings
     from extender.engine import Gateway
-    from extender.log import Logger
     from extender.protocol import Answer
     from extender.state import Effect
+    from kube.log import Logger
     from kube.objects import NodeFacts, PodFacts, PodObject
 
 __all__ = ["LiveExtender", "connect"]
@@ -72,7 +71,7 @@ STALE = "state is not fresh: the API server was not heard within staleness_bound
 USER_AGENT = "coterie-extender"
 
 
-async def connect(settings: Settings) -> Transport:
+async def connect(settings: ExtenderSettings) -> Transport:
     """Find the API server. Raises `SettingsError` where nobody said where it is."""
     if settings.kubeconfig is not None and not settings.kubeconfig.is_file():
         msg = f"setting kubeconfig {settings.kubeconfig}: there is no such file"
@@ -95,7 +94,7 @@ class LiveExtender:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ExtenderSettings,
         gateway: Gateway,
         transport: Transport,
         *,

@@ -20,7 +20,7 @@ from extender.http.routes import create_app, create_health_app
 from extender.http.server import Door, freeze, listen, run_until_signal
 from extender.http.tls import Certificates, TlsFiles
 from extender.http.verbs import Dependencies
-from extender.observe import Metrics
+from extender.observe import ExtenderMetrics
 from extender.runtime import LiveExtender, connect
 from extender.state import LiveCluster
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from extender.config import Settings
+    from extender.config import ExtenderSettings
     from extender.embedded import ClusterSpec
     from extender.engine import Event, Output
     from extender.errors import DecisionLogError
-    from extender.log import Logger
+    from kube.log import Logger
 
 __all__ = ["Sockets", "make_certificates", "open_sockets", "serve"]
 
@@ -56,7 +56,7 @@ class Sockets:
             self.health.close()
 
 
-def open_sockets(settings: Settings) -> Sockets:
+def open_sockets(settings: ExtenderSettings) -> Sockets:
     """Listen, so that a wrong address ends the start. Raises `SettingsError`."""
     health = None
     if settings.health_port is not None:
@@ -65,7 +65,9 @@ def open_sockets(settings: Settings) -> Sockets:
     return Sockets(listen(settings.listen_address, settings.listen_port, setting=where), health)
 
 
-async def serve(settings: Settings, sockets: Sockets, file: IO[str] | None, log: Logger) -> None:
+async def serve(
+    settings: ExtenderSettings, sockets: Sockets, file: IO[str] | None, log: Logger
+) -> None:
     """Serve until SIGTERM. Raises `ExtenderError` for settings that cannot be had."""
     certificates = make_certificates(settings)
     if settings.cluster is None:
@@ -75,7 +77,7 @@ async def serve(settings: Settings, sockets: Sockets, file: IO[str] | None, log:
 
 
 async def _serve_embedded(
-    settings: Settings,
+    settings: ExtenderSettings,
     sockets: Sockets,
     file: IO[str] | None,
     certificates: Certificates | None,
@@ -87,7 +89,7 @@ async def _serve_embedded(
     clock = SteadyClock()
     deps = Dependencies(
         gateway=gateway,
-        metrics=Metrics(engine),
+        metrics=ExtenderMetrics(engine),
         log=log,
         clock=clock,
         timer=time.perf_counter,
@@ -103,7 +105,7 @@ async def _serve_embedded(
 
 
 async def _serve_live(
-    settings: Settings,
+    settings: ExtenderSettings,
     sockets: Sockets,
     file: IO[str] | None,
     certificates: Certificates | None,
@@ -121,7 +123,7 @@ async def _serve_live(
         log=log,
         client_tls=None if certificates is None else lambda: certificates.client,
     )
-    metrics = Metrics(engine)
+    metrics = ExtenderMetrics(engine)
     metrics.add_source(live.metrics.collect)
     deps = Dependencies(
         gateway=gateway,
@@ -155,7 +157,7 @@ def _doors(deps: Dependencies, sockets: Sockets, certificates: Certificates | No
     return doors
 
 
-def make_certificates(settings: Settings) -> Certificates | None:
+def make_certificates(settings: ExtenderSettings) -> Certificates | None:
     """The certificates that the settings name, if any. Raises `SettingsError`."""
     files = settings.tls_cert, settings.tls_key, settings.tls_client_ca
     cert, key, client_ca = files

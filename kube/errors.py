@@ -14,7 +14,7 @@ object is a value, not an error, where a reader may request one that does not ex
     └── Gone                 410: the resourceVersion or continue token is too old
 
 Not errors of the exchange: `Unreadable`, one object lacks what we need of it; `DocumentError`, a
-YAML or TOML text cannot be read; `InvalidSettings`, a program cannot start on its settings.
+YAML or TOML text cannot be read; `SettingsError`, a program cannot start on its settings.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = [
     "Conflict",
     "DocumentError",
     "Gone",
-    "InvalidSettings",
     "KubeError",
     "Malformed",
     "NotFound",
+    "SettingsError",
     "Unanswered",
     "Unreachable",
     "Unreadable",
@@ -116,7 +116,7 @@ class DocumentError(Exception):
     """A YAML or TOML text that cannot be read; `str()` says where and why."""
 
 
-class InvalidSettings(Exception):
+class SettingsError(Exception):
     """An unknown or invalid setting; `str()` says which, where it comes from and what is needed."""
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kube.client import TopologyManagerSettings
-    from plugin.config import Settings
+    from plugin.config import PluginSettings
     from plugin.deviceplugin import RegistrationChange
     from plugin.kubelet import KubeletView, TopologyManagerSource
     from plugin.machine import (
@@ -101,7 +101,7 @@ class Agent:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: PluginSettings,
         rules: ServingRules,
         reading: MachineReading,
         *,

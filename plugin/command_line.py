@@ -11,7 +11,6 @@ arguments.
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import sys
 from argparse import ArgumentTypeError
@@ -20,12 +19,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-import structlog
-
+from kube.errors import SettingsError
+from kube.log import json_logger
 from kube.settings import Parser, add_options, given_settings, go_booleans
 from plugin import logkeys
-from plugin.config import Settings, load_settings
-from plugin.errors import MeasurementError, PluginError, ReadingError, SettingsError
+from plugin.config import PluginSettings, load_settings
+from plugin.errors import MeasurementError, PluginError, ReadingError
 from plugin.measure import DEFAULT_COMMAND, DEFAULT_MESSAGE_BYTES, Benchmark, all_pairs, measure
 from plugin.wiring import VENDOR, Running, open_reader, run_agents
 from topology.errors import quote
@@ -36,9 +35,9 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Mapping, Sequence
 
+    from kube.log import Logger
     from plugin.config import LoadedSettings
     from plugin.machine import MachineReading
-    from plugin.observe import Logger
 
 __all__ = ["main"]
 
@@ -48,8 +47,8 @@ N = TypeVar("N", int, float)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     words = sys.argv[1:] if arguments is None else arguments
-    given = _parser().parse_args(go_booleans(Settings, words))
-    given.run(given_settings(Settings, given), given)
+    given = _parser().parse_args(go_booleans(PluginSettings, words))
+    given.run(given_settings(PluginSettings, given), given)
 
 
 def _parser() -> Parser:
@@ -59,7 +58,7 @@ def _parser() -> Parser:
 
     def command(name: str, run: Callable[..., None], about: str) -> Parser:
         one = commands.add_parser(name, help=about, description=about)
-        add_options(one, Settings)
+        add_options(one, PluginSettings)
         one.set_defaults(run=run)
         return one
 
@@ -102,7 +101,7 @@ def _at_least(least: N, read: Callable[[str], N]) -> Callable[[str], N]:
 
 def _serve(flags: Mapping[str, object], _: Namespace) -> None:
     loaded = _load(flags)
-    log = _logger(loaded.settings.log_level)
+    log = json_logger(loaded.settings.log_level)
     try:
         asyncio.run(_run(flags, log))
     except SettingsError as error:
@@ -184,22 +183,6 @@ def _read(loaded: LoadedSettings) -> MachineReading:
             return reader.read()
     except ReadingError as error:
         _fail(str(error), 1)
-
-
-def _logger(level: str) -> Logger:
-    """JSON lines on standard error."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )
-    logger: Logger = structlog.get_logger()
-    return logger
 
 
 def _fail(message: str, code: int) -> NoReturn:

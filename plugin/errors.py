@@ -4,7 +4,6 @@ Ordinary outcomes ("the set is not free", "no pod is known") are values, never e
 codes are known in `plugin.deviceplugin.service` alone.
 
     PluginError
-    ├── SettingsError      an unknown or invalid setting
     ├── ReadingError       the machine could not be read at all
     ├── RegistrationError  the kubelet did not take the registration
     ├── KubeletError       the kubelet did not answer (pods, configuration, PodResources)
@@ -25,17 +24,12 @@ __all__ = [
     "ProgramError",
     "ReadingError",
     "RegistrationError",
-    "SettingsError",
     "first_plugin_error",
 ]
 
 
 class PluginError(Exception):
     """Any error of the plugin; `str()` names object, value and expectation."""
-
-
-class SettingsError(PluginError):
-    """An unknown or invalid setting."""
 
 
 class ReadingError(PluginError):

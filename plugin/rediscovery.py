@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+from kube.errors import SettingsError
 from plugin import logkeys
 from plugin.errors import CdiError, PluginError
 from plugin.machine import serve_machine
@@ -19,8 +20,8 @@ from topology.errors import TopologyError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from kube.log import Logger
     from plugin.machine import MachineReading, ServedMachine, ServingRules
-    from plugin.observe import Logger
 
 __all__ = ["Rediscovery"]
 
@@ -82,7 +83,7 @@ class Rediscovery:
             except CdiError as error:
                 self._log.warning(logkeys.CDI_FAILED, reason=str(error))
                 return None
-            except (PluginError, TopologyError) as error:
+            except (PluginError, SettingsError, TopologyError) as error:
                 self._log.warning(logkeys.READER_FAILED, what="stock", reason=str(error))
                 return None
             if reading is self._latest:

@@ -14,14 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kube.client import ApiServer, KubeletClient, Transport
-from kube.errors import KubeError
+from kube.errors import KubeError, SettingsError
 from plugin import logkeys
 from plugin.agent import Agent, AgentTools, StopReason
-from plugin.errors import ReadingError, SettingsError
+from plugin.errors import ReadingError
 from plugin.kubelet import KubeletView, PodResources
 from plugin.machine import ServingRules
 from plugin.nvidia import NVIDIA
-from plugin.observe import Metrics, StatusEndpoint, Telemetry, serving
+from plugin.observe import PluginMetrics, StatusEndpoint, Telemetry, serving
 from plugin.simulated.reader import SimulatedMachine
 from plugin.sysfs import Sysfs
 from topology.errors import TopologyError
@@ -30,10 +30,10 @@ from topology.model import parse_measurement
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from plugin.config import LoadedSettings, Settings
+    from kube.log import Logger
+    from plugin.config import LoadedSettings, PluginSettings
     from plugin.health import HealthState
     from plugin.machine import MachineReader, MachineReading
-    from plugin.observe import Logger
 
 __all__ = ["VENDOR", "Running", "open_reader", "run_agents", "serving_rules"]
 
@@ -67,7 +67,7 @@ class Running:
         return "no machine could be read yet" if self.agent is None else self.agent.ready()
 
 
-def open_reader(settings: Settings) -> MachineReader:
+def open_reader(settings: PluginSettings) -> MachineReader:
     """The machine that the settings name. Nothing is read yet.
 
     Raises `ReadingError` for a recording that cannot be.
@@ -82,7 +82,7 @@ def open_reader(settings: Settings) -> MachineReader:
     return VENDOR.open_reader(settings, _sysfs(settings))
 
 
-def _sysfs(settings: Settings) -> Sysfs:
+def _sysfs(settings: PluginSettings) -> Sysfs:
     return Sysfs(settings.sysfs_root, settings.proc_root)
 
 
@@ -118,7 +118,7 @@ async def _run_with(
     loaded: LoadedSettings, reader: MachineReader, *, running: Running, log: Logger
 ) -> None:
     """Run agents under these settings until one asks for others."""
-    settings, metrics = loaded.settings, Metrics()
+    settings, metrics = loaded.settings, PluginMetrics()
     rules = serving_rules(loaded)
     endpoint = StatusEndpoint(metrics.registry, running.live, running.ready)
     async with _api_server(settings) as api, _kubelet(settings) as kubelet:
@@ -148,7 +148,7 @@ async def _run_with(
                     running.agent, running.health = None, agent.health
 
 
-async def _read(reader: MachineReader, settings: Settings, *, log: Logger) -> MachineReading:
+async def _read(reader: MachineReader, settings: PluginSettings, *, log: Logger) -> MachineReading:
     while True:
         try:
             return await asyncio.to_thread(reader.read)
@@ -160,7 +160,7 @@ async def _read(reader: MachineReader, settings: Settings, *, log: Logger) -> Ma
 
 
 @contextlib.asynccontextmanager
-async def _api_server(settings: Settings) -> AsyncGenerator[ApiServer]:
+async def _api_server(settings: PluginSettings) -> AsyncGenerator[ApiServer]:
     transport = await _connect(settings, is_kubelet=False)
     try:
         yield ApiServer(transport)
@@ -169,7 +169,7 @@ async def _api_server(settings: Settings) -> AsyncGenerator[ApiServer]:
 
 
 @contextlib.asynccontextmanager
-async def _kubelet(settings: Settings) -> AsyncGenerator[KubeletClient]:
+async def _kubelet(settings: PluginSettings) -> AsyncGenerator[KubeletClient]:
     transport = await _connect(settings, is_kubelet=True)
     try:
         yield KubeletClient(transport)
@@ -177,7 +177,7 @@ async def _kubelet(settings: Settings) -> AsyncGenerator[KubeletClient]:
         await transport.close()
 
 
-async def _connect(settings: Settings, *, is_kubelet: bool) -> Transport:
+async def _connect(settings: PluginSettings, *, is_kubelet: bool) -> Transport:
     try:
         return await Transport.connect(
             settings.kubeconfig,

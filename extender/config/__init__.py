@@ -4,6 +4,6 @@ Values with their checks; knows no component that they configure.
 """
 
 from extender.config.load_settings import load_settings
-from extender.config.settings import ENV_PREFIX, Settings
+from extender.config.settings import ENV_PREFIX, ExtenderSettings
 
-__all__ = ["ENV_PREFIX", "Settings", "load_settings"]
+__all__ = ["ENV_PREFIX", "ExtenderSettings", "load_settings"]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from extender.config.settings import Settings
-from extender.errors import SettingsError
-from kube.errors import InvalidSettings
+from extender.config.settings import ExtenderSettings
+from kube.errors import SettingsError
 from kube.settings import load_fields
 from kube.watch import Timing
 
@@ -29,20 +28,17 @@ _ASSUME_BINDS = 2
 
 def load_settings(
     flags: Mapping[str, object], environ: Mapping[str, str] | None = None
-) -> Settings:
+) -> ExtenderSettings:
     """Compute the effective settings; `flags` holds only those that were given, and `config`.
 
     Raises `SettingsError`, naming the setting, its value and what was expected.
     """
-    try:
-        settings = load_fields(Settings, flags, environ).settings
-    except InvalidSettings as error:
-        raise SettingsError(str(error)) from error
+    settings = load_fields(ExtenderSettings, flags, environ).settings
     _check_together(settings)
     return settings
 
 
-def _check_together(settings: Settings) -> None:
+def _check_together(settings: ExtenderSettings) -> None:
     """Refuse settings of which each is fine, but not beside the others."""
     s = settings
     tls = (s.tls_cert, s.tls_key, s.tls_client_ca)

@@ -23,7 +23,7 @@ from topology.value import Demand
 if TYPE_CHECKING:
     from extender.embedded import ClusterSpec
 
-__all__ = ["ENV_PREFIX", "Settings"]
+__all__ = ["ENV_PREFIX", "ExtenderSettings"]
 
 ENV_PREFIX = "COTERIE_EXTENDER_"
 
@@ -31,7 +31,7 @@ _FILE_SUFFIXES = (".yaml", ".yml", ".toml")
 _DEMAND = re.compile(r"[0-9]{1,3}(?::[0-9]{1,9}(?:\.[0-9]{1,9})?)?")
 
 
-class Settings(ProgramSettings):
+class ExtenderSettings(ProgramSettings):
     """All settings; see each field."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX)

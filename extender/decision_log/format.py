@@ -33,10 +33,11 @@ from pydantic import (
 
 from extender.bind import WriteResult
 from extender.embedded import ClusterSpec
-from extender.errors import DecisionLogError, SettingsError
+from extender.errors import DecisionLogError
 from extender.protocol import Verb
 from extender.rules import Rules
 from kube.documents import first_fault
+from kube.errors import SettingsError
 from topology.errors import TopologyError, quote
 
 if TYPE_CHECKING:

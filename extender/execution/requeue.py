@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from extender.engine import Gateway
-    from extender.log import Logger
     from extender.unschedulable import Requeue
+    from kube.log import Logger
     from kube.objects import PodObject
 
 __all__ = ["RequeueApi", "RequeueDependencies", "Requeuer"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from extender.ha.lease_rules import Election
-    from extender.log import Logger
+    from kube.log import Logger
     from kube.objects import Lease
 
 __all__ = ["LeaseApi", "ReplicaTools", "Replicas"]

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, cast
 import uvicorn
 
 from extender import logkeys
-from extender.errors import SettingsError
+from kube.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
     from ssl import SSLContext
 
     from extender.http.tls import Certificates
-    from extender.log import Logger
+    from kube.log import Logger
 
 __all__ = ["GC_THRESHOLDS", "Door", "freeze", "listen", "run_until_signal"]
 

@@ -16,7 +16,7 @@ import ssl
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
-from extender.errors import SettingsError
+from kube.errors import SettingsError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from extender.engine import Gateway
     from extender.http.asgi import Handler, VerbRequest
-    from extender.log import Logger
-    from extender.observe import Metrics
+    from extender.observe import ExtenderMetrics
     from extender.protocol import Answer, TimedAnswer
+    from kube.log import Logger
 
 __all__ = ["Dependencies", "Verbs", "answer_now", "verb_handlers"]
 
@@ -67,7 +67,7 @@ class Dependencies:
     """
 
     gateway: Gateway
-    metrics: Metrics
+    metrics: ExtenderMetrics
     log: Logger
     clock: Callable[[], float]
     timer: Callable[[], float]

@@ -6,12 +6,12 @@ Only observes: nothing that decides or serves depends on what is recorded here.
 from extender.observe.event_recorder import Reporter, ReporterTools
 from extender.observe.events import notes_of_answer, notes_of_effect
 from extender.observe.live_metrics import EffectCounts, LiveMetrics
-from extender.observe.metrics import Metrics
+from extender.observe.metrics import ExtenderMetrics
 
 __all__ = [
     "EffectCounts",
+    "ExtenderMetrics",
     "LiveMetrics",
-    "Metrics",
     "Reporter",
     "ReporterTools",
     "notes_of_answer",

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from datetime import datetime
 
-    from extender.log import Logger
     from extender.observe.events import Note
     from extender.state import Agreement, Mismatch
+    from kube.log import Logger
     from kube.watch import Backoff
 
 __all__ = ["Level", "ReportApi", "Reporter", "ReporterTools"]

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from extender.protocol import Outcome, Reason, Verb
-from extender.state import Conflict, Mismatch, Missing, NodeProblem
+from extender.state import Mismatch, Missing, NodeProblem, PlanConflict
 from kube.objects import ObjectKey
 from topology.annotations import decode_plan
 from topology.errors import CodecError
@@ -78,7 +78,7 @@ def notes_of_effect(effect: object) -> Iterator[Note]:
             planned, given = _devices(effect.planned), _devices(effect.containers)
             message = f"node {effect.node} gave {given or 'no GPU'}, planned was {planned}"
             yield Note(about, EventReason.ALLOCATED_OTHERWISE, message)
-        case Conflict():
+        case PlanConflict():
             about = ObjectKey(effect.namespace, effect.name, effect.uid)
             message = (
                 f"the plan names {', '.join(effect.ids)} of node {effect.node}, which other pods "

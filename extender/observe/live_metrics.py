@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from extender.state import Agreement, Conflict, Mismatch, Missing, NodeProblem
+from extender.state import Agreement, Mismatch, Missing, NodeProblem, PlanConflict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -30,7 +30,7 @@ __all__ = ["EffectCounts", "LiveMetrics"]
 _KINDS: dict[type, str] = {
     Mismatch: "mismatch",
     Agreement: "agreement",
-    Conflict: "conflict",
+    PlanConflict: "conflict",
     Missing: "missing",
     NodeProblem: "node_problem",
 }

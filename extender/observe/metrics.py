@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from extender.engine import Engine
     from extender.protocol import Answer
 
-__all__ = ["Metrics"]
+__all__ = ["ExtenderMetrics"]
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 """Around the goal of 5 ms for 5,000 nodes, up to kube-scheduler's default httpTimeout of 5 s."""
@@ -70,7 +70,7 @@ def _answers() -> Iterator[tuple[Verb, Outcome, Reason | None]]:
         yield Verb.FILTER, Outcome.REFUSED, reason
 
 
-class Metrics:
+class ExtenderMetrics:
     """Counts answers; reads sizes from the engine when scraped. `registry` is what is shown."""
 
     def __init__(self, engine: Engine) -> None:

@@ -7,11 +7,11 @@ from extender.state.cluster_state import LiveCluster
 from extender.state.device_states import DeviceRow, DeviceState
 from extender.state.effects import (
     Agreement,
-    Conflict,
     Effect,
     Mismatch,
     Missing,
     NodeProblem,
+    PlanConflict,
     Probe,
 )
 from extender.state.interface import BoundPod, Cluster, Refused
@@ -22,7 +22,6 @@ __all__ = [
     "Agreement",
     "BoundPod",
     "Cluster",
-    "Conflict",
     "DeviceRow",
     "DeviceState",
     "Effect",
@@ -32,6 +31,7 @@ __all__ = [
     "Missing",
     "NodeProblem",
     "NodeRecord",
+    "PlanConflict",
     "Probe",
     "Refused",
     "build_machine_type",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from extender.state.effects import Agreement, Conflict, Mismatch, Missing
+from extender.state.effects import Agreement, Mismatch, Missing, PlanConflict
 from extender.state.pod_record import PodStage
 from topology.annotations import encode_allocation
 
@@ -45,7 +45,7 @@ def _report_conflict(pods: PodTracker, node: NodeRecord, account: Account, pod: 
         owners = tuple(
             pods.name_of(uid) or uid for uid, one in account.assignments.items() if one.mask & mask
         )
-        conflict = Conflict(pod.namespace, pod.name, pod.uid, node.name, ids, owners)
+        conflict = PlanConflict(pod.namespace, pod.name, pod.uid, node.name, ids, owners)
         pods.effects[conflict] = None
     pod.contested = ids
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from topology.annotations import ContainerPlan, MissingDevices
 
-__all__ = ["Agreement", "Conflict", "Effect", "Mismatch", "Missing", "NodeProblem", "Probe"]
+__all__ = ["Agreement", "Effect", "Mismatch", "Missing", "NodeProblem", "PlanConflict", "Probe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class PlanConflict:
     """A pod's plan names devices that `owners` (namespace/name) have: two live plans overlap.
 
     The pod keeps the rest of its plan and gets these when they are free. Once for each set.
@@ -88,4 +88,4 @@ class NodeProblem:
     detail: str
 
 
-Effect: TypeAlias = "Probe | Mismatch | Agreement | Conflict | Missing | NodeProblem"
+Effect: TypeAlias = "Probe | Mismatch | Agreement | PlanConflict | Missing | NodeProblem"

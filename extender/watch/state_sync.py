@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     from extender.clocks import SteadyClock
     from extender.engine import StateEvent
-    from extender.log import Logger
     from extender.state import Effect
     from extender.watch.pod_reader import Prober
     from extender.watch.watch_log import WatchLog
+    from kube.log import Logger
     from kube.objects import ObjectKey, PodFacts, PodObject
     from kube.watch import Fault
 

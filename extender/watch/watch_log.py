@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from extender import logkeys
 
 if TYPE_CHECKING:
-    from extender.log import Logger
+    from kube.log import Logger
     from kube.objects import ObjectKey
     from kube.watch import Fault
 

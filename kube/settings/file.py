@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kube.documents import read_yaml
-from kube.errors import DocumentError, InvalidSettings
+from kube.errors import DocumentError, SettingsError
 from topology.errors import ImportFormatError
 from topology.model import Field
 
@@ -35,7 +35,7 @@ class FileContent:
 def read_file(path: Path, names: Mapping[str, str], layout: FileLayout) -> FileContent:
     """Read a file; `names` are the settings by their key, such as `flags.migStrategy`.
 
-    Raises `InvalidSettings`, naming the file, the place, the value and what was expected.
+    Raises `SettingsError`, naming the file, the place, the value and what was expected.
     """
     found = FileContent()
     try:
@@ -44,10 +44,10 @@ def read_file(path: Path, names: Mapping[str, str], layout: FileLayout) -> FileC
             _Walk(names, layout, found).section(Field(content, "", ImportFormatError))
     except (OSError, UnicodeDecodeError, DocumentError) as error:
         msg = f"settings file {path} cannot be read: {error}"
-        raise InvalidSettings(msg) from error
+        raise SettingsError(msg) from error
     except ImportFormatError as error:
         msg = f"settings file {path}: {error}"
-        raise InvalidSettings(msg) from error
+        raise SettingsError(msg) from error
     return found
 
 

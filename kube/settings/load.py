@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource, InitSettingsSource
 
 from kube.documents import first_fault
-from kube.errors import InvalidSettings
+from kube.errors import SettingsError
 from kube.settings.fields import ProgramSettings, names_of
 from kube.settings.file import FileContent, read_file
 
@@ -45,7 +45,7 @@ def load_fields(
 ) -> LoadedFields[S]:
     """Compute the effective settings; `flags` holds only those that were given, by setting.
 
-    Among them may be the file's path, under `FileLayout.flag`. Raises `InvalidSettings`, naming the
+    Among them may be the file's path, under `FileLayout.flag`. Raises `SettingsError`, naming the
     setting, where its value comes from, the value and what was expected.
     """
     environ = os.environ if environ is None else environ
@@ -81,7 +81,7 @@ def load_fields(
         settings = cast("S", Layered(**given))
     except ValidationError as error:
         msg = f"setting {first_fault(error, whole='values', origins=origins)}"
-        raise InvalidSettings(msg) from error
+        raise SettingsError(msg) from error
     return LoadedFields(settings, frozenset({*variables, *given}), file)
 
 
@@ -102,4 +102,4 @@ def _check_environment(
         if variable.upper().startswith(prefix) and variable.upper() not in known:
             expected = ", ".join(sorted(known))
             msg = f"environment variable {variable} is no setting, expected one of: {expected}"
-            raise InvalidSettings(msg)
+            raise SettingsError(msg)

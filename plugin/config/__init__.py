@@ -4,6 +4,13 @@ Values with their checks; starts nothing.
 """
 
 from plugin.config.load_settings import LoadedSettings, load_settings
-from plugin.config.settings import ENV_PREFIX, KubeletPlaces, Mode, Settings
+from plugin.config.settings import ENV_PREFIX, KubeletPlaces, Mode, PluginSettings
 
-__all__ = ["ENV_PREFIX", "KubeletPlaces", "LoadedSettings", "Mode", "Settings", "load_settings"]
+__all__ = [
+    "ENV_PREFIX",
+    "KubeletPlaces",
+    "LoadedSettings",
+    "Mode",
+    "PluginSettings",
+    "load_settings",
+]

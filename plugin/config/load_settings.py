@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kube.errors import InvalidSettings
+from kube.errors import SettingsError
 from kube.settings import load_fields
-from plugin.config.settings import SHARING, Mode, Settings
-from plugin.errors import SettingsError
+from plugin.config.settings import SHARING, Mode, PluginSettings
 from plugin.machine import read_sharing
 from plugin.nvidia.container.cdi_files import CdiGenerator
 from topology.errors import quote
@@ -42,7 +41,7 @@ _TO_SERVE = frozenset(
 class LoadedSettings:
     """Settings, and what a file may hold beside them; `notes` tell what has no effect."""
 
-    settings: Settings
+    settings: PluginSettings
     sharing: TimeSlicing
     notes: tuple[str, ...] = ()
 
@@ -55,10 +54,7 @@ def load_settings(
     Among them may be `config_file`. Raises `SettingsError`, naming the setting, where it comes
     from, its value and what was expected.
     """
-    try:
-        loaded = load_fields(Settings, flags, environ)
-    except InvalidSettings as error:
-        raise SettingsError(str(error)) from error
+    loaded = load_fields(PluginSettings, flags, environ)
     settings, file = loaded.settings, loaded.file
     _check_together(settings, loaded.by_hand)
     domain = settings.resource_name.partition("/")[0]
@@ -68,7 +64,7 @@ def load_settings(
     return LoadedSettings(settings, sharing, notes)
 
 
-def _check_together(settings: Settings, by_hand: AbstractSet[str]) -> None:
+def _check_together(settings: PluginSettings, by_hand: AbstractSet[str]) -> None:
     """Refuse settings of which each is fine, but not beside the others."""
     s = settings
     unserved = sorted(_TO_SERVE & by_hand) if s.mode is Mode.REPORTER else []
@@ -118,7 +114,7 @@ def _check_together(settings: Settings, by_hand: AbstractSet[str]) -> None:
             raise SettingsError(msg)
 
 
-def _notes(settings: Settings, from_file: AbstractSet[str]) -> tuple[str, ...]:
+def _notes(settings: PluginSettings, from_file: AbstractSet[str]) -> tuple[str, ...]:
     unserved = sorted(_TO_SERVE & from_file) if settings.mode is Mode.REPORTER else []
     malformed = settings.xid_rules.malformed
     return (

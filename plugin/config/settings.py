@@ -16,8 +16,8 @@ from pydantic import AliasChoices, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from kube.client import KUBELET_PORT, TopologyManagerSettings, kubelet_endpoint
+from kube.errors import SettingsError
 from kube.settings import FileLayout
-from plugin.errors import SettingsError
 from plugin.health import QUIET_S, HealthTimes
 from plugin.machine import check_resource_name
 from plugin.nvidia import NVIDIA
@@ -27,7 +27,7 @@ from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 if TYPE_CHECKING:
     from kube.client import Endpoint
 
-__all__ = ["ENV_PREFIX", "SHARING", "KubeletPlaces", "Mode", "Settings"]
+__all__ = ["ENV_PREFIX", "SHARING", "KubeletPlaces", "Mode", "PluginSettings"]
 
 ENV_PREFIX = "COTERIE_PLUGIN_"
 """Of the variables of the settings below."""
@@ -48,7 +48,7 @@ class Mode(Enum):
     REPORTER = "reporter"
 
 
-class Settings(NvidiaSection):
+class PluginSettings(NvidiaSection):
     """All settings; see each field."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX)

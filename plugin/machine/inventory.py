@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from plugin.errors import SettingsError
+from kube.errors import SettingsError
 from plugin.machine.devices import Device, Resource
 from plugin.machine.partition_topology import Unit, topology_of
 from plugin.machine.sharing import NO_SHARING, check_resource_name

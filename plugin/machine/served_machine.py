@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from plugin.errors import SettingsError
+from kube.errors import SettingsError
 from plugin.machine.inventory import take_inventory, whole_gpus
 from plugin.machine.sharing import NO_SHARING
 from topology.errors import InvalidTopology

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from plugin.errors import SettingsError
+from kube.errors import SettingsError
 from topology.errors import quote
 from topology.model import Field
 

@@ -21,7 +21,7 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from plugin.errors import SettingsError
+from kube.errors import SettingsError
 from plugin.machine import Partition, Unit, Units, check_resource_name, whole_gpus
 from topology.errors import quote
 

@@ -4,8 +4,8 @@ Only observes: no part of the agent depends on what is recorded here.
 """
 
 from plugin.observe.endpoint import StatusEndpoint, serving
-from plugin.observe.metrics import Metrics
+from plugin.observe.metrics import PluginMetrics
 from plugin.observe.reading_json import reading_text
-from plugin.observe.telemetry import Logger, Telemetry
+from plugin.observe.telemetry import Telemetry
 
-__all__ = ["Logger", "Metrics", "StatusEndpoint", "Telemetry", "reading_text", "serving"]
+__all__ = ["PluginMetrics", "StatusEndpoint", "Telemetry", "reading_text", "serving"]

@@ -17,7 +17,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import generate_latest
 
-from plugin.errors import SettingsError
+from kube.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from plugin.machine import GpuEvent
     from plugin.publish import WriteFailure
 
-__all__ = ["Metrics"]
+__all__ = ["PluginMetrics"]
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Around the goals of 10 ms, and of 30 ms where the kubelet is read, up to the deadline of 1 s."""
 
 
-class Metrics:
+class PluginMetrics:
     """Counts what happens; `registry` is what an exporter shows."""
 
     def __init__(self) -> None:

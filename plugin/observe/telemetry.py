@@ -7,7 +7,7 @@ same. `plugin.logkeys` names the log events; docs/plugin.md lists their fields.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from plugin import logkeys
 from plugin.allocation import Ambiguous, Identified
@@ -19,36 +19,21 @@ from plugin.publish import NodeWritten, PlanMismatches, ReportRejected
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kube.log import Logger
     from plugin.allocation import DeviceRequest, Requester
     from plugin.allocator import AllocatorEvent
     from plugin.deviceplugin import DevicePluginCall, RegistrationChange
     from plugin.machine import GpuEvent
-    from plugin.observe.metrics import Metrics
+    from plugin.observe.metrics import PluginMetrics
     from plugin.publish import ReportEvent, WriteEvent
 
-__all__ = ["Logger", "Telemetry"]
-
-
-class Logger(Protocol):
-    """The methods of structlog's bound logger that are used here."""
-
-    def debug(self, event: str, **fields: object) -> object:
-        """Log a detail."""
-        ...
-
-    def info(self, event: str, **fields: object) -> object:
-        """Log an event."""
-        ...
-
-    def warning(self, event: str, **fields: object) -> object:
-        """Log a fault."""
-        ...
+__all__ = ["Telemetry"]
 
 
 class Telemetry:
     """Used on one event loop."""
 
-    def __init__(self, log: Logger, metrics: Metrics) -> None:
+    def __init__(self, log: Logger, metrics: PluginMetrics) -> None:
         self.log = log
         self._metrics = metrics
         self._kubelet_error = ""

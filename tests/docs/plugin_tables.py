@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kube.settings import names_of
-from plugin.config import ENV_PREFIX, Settings
+from plugin.config import ENV_PREFIX, PluginSettings
 from plugin.nvidia.settings import NOT_OURS, SAME, NvidiaNames, NvidiaSettings
 from tests.docs.settings_table import described, table
 
@@ -11,10 +11,17 @@ INTRODUCTION = (
     f"`log_level: debug` in section `coterie` of the file is `{ENV_PREFIX}LOG_LEVEL=debug` in the "
     "environment and `--log-level debug` as a flag; the other settings alike.\n"
 )
-NAMES = names_of(Settings)
+NAMES = names_of(PluginSettings)
 NO_EFFECT = "read over, with a note in the log: {}"
 BESIDE_FLAGS = (
-    ("`--config-file`", f"`{Settings.layout.variable}`", "", "nothing", SAME, "Path of the file."),
+    (
+        "`--config-file`",
+        f"`{PluginSettings.layout.variable}`",
+        "",
+        "nothing",
+        SAME,
+        "Path of the file.",
+    ),
     (
         "",
         "",
@@ -61,7 +68,7 @@ def nvidia_section() -> str:
 def own_section() -> str:
     """What only Coterie's plugin has; a second variable where there is one."""
     rows: list[tuple[str, ...]] = []
-    for name, values, default, meaning in described(Settings):
+    for name, values, default, meaning in described(PluginSettings):
         if name not in NvidiaSettings.model_fields:
             also = ", ".join(f"`{variable}`" for variable in NAMES[name].env[1:])
             said = f"{meaning} Also {also} in the environment." if also else meaning

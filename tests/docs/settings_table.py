@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from extender.config import ENV_PREFIX, Settings
+from extender.config import ENV_PREFIX, ExtenderSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,13 +21,13 @@ BOUNDS = {
 INTRODUCTION = (
     f"`candidate_limit: 50` in the file is `{ENV_PREFIX}CANDIDATE_LIMIT=50` in the environment "
     "and `--candidate-limit 50` as a flag; the other settings alike.\n"
-    f"The file is YAML, named by `--config` or `{Settings.layout.variable}`.\n"
+    f"The file is YAML, named by `--config` or `{ExtenderSettings.layout.variable}`.\n"
 )
 
 
 def settings_section() -> str:
     """The section of the page: how names map, then one row per field, in the order of the class."""
-    rows = [(f"`{name}`", *rest) for name, *rest in described(Settings)]
+    rows = [(f"`{name}`", *rest) for name, *rest in described(ExtenderSettings)]
     return f"\n{INTRODUCTION}\n{table(('setting', 'values', 'default', 'meaning'), rows)}\n"
 
 

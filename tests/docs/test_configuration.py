@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from extender.config import Settings
+from extender.config import ExtenderSettings
 from extender.embedded import lay_out, read_cluster
 from extender.protocol import Verb
 from tests.docs.markdown import ROOT, blocks, section
@@ -69,7 +69,7 @@ def test_scheduler_example_matches_the_extender():
     (extender,) = yaml_with(INSTALL, "extenders")["extenders"]
     verbs = [extender[f"{verb}Verb"] for verb in ("filter", "prioritize", "bind")]
     assert verbs == [Verb.FILTER.value, Verb.PRIORITIZE.value, Verb.BIND.value]
-    defaults = Settings(cluster="1x dgx-h100")
+    defaults = ExtenderSettings(cluster="1x dgx-h100")
     where = f"http://{defaults.listen_address}:{defaults.listen_port}"
     assert extender["urlPrefix"] == where
     assert tuple(r["name"] for r in extender["managedResources"]) == defaults.resources

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from extender.config import Settings
+from extender.config import ExtenderSettings
 from extender.embedded import make_engine, parse_cluster
 from extender.engine import Gateway
 from extender.http.routes import read_routes
 from extender.http.verbs import Dependencies
-from extender.observe import LiveMetrics, Metrics
+from extender.observe import ExtenderMetrics, LiveMetrics
 from extender.observe.events import EventReason
 from extender.protocol import Answer, Outcome, Reason, Verb
 from extender.state import DeviceState
@@ -34,8 +34,8 @@ PAGE = PATH.read_text(encoding="utf-8")
 def test_metrics_are_generated(check_golden):
     """A metric without a page is a number without a meaning."""
     cluster = "1x dgx-1-v100"
-    engine = make_engine(parse_cluster(cluster), Settings(cluster=cluster).rules)
-    metrics = Metrics(engine)
+    engine = make_engine(parse_cluster(cluster), ExtenderSettings(cluster=cluster).rules)
+    metrics = ExtenderMetrics(engine)
     bound = Answer(
         Verb.BIND, Outcome.OK, b"", 0, placed_gbytes_per_s=1.0, machine="8x-l4", size_gpus=2
     )
@@ -50,7 +50,7 @@ def test_metrics_are_generated(check_golden):
 def test_routes_are_generated(check_golden):
     """Whoever looks for a route finds each, with what it responds."""
     cluster = "1x dgx-1-v100"
-    engine = make_engine(parse_cluster(cluster), Settings(cluster=cluster).rules)
+    engine = make_engine(parse_cluster(cluster), ExtenderSettings(cluster=cluster).rules)
     unused: Any = None
     app = read_routes(
         Dependencies(

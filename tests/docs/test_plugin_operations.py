@@ -12,7 +12,7 @@ from plugin.allocation import AllocationBasis
 from plugin.allocator import IdentifiedBy
 from plugin.deviceplugin import CallOutcome, DevicePluginMethod, RegistrationPhase
 from plugin.machine import EventKind
-from plugin.observe import Metrics
+from plugin.observe import PluginMetrics
 from plugin.pods import MismatchKind
 from plugin.publish import WriteFailureReason
 from tests.docs.markdown import ROOT, section
@@ -30,7 +30,7 @@ OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
 def families() -> list[Metric]:
     """The plugin's own metrics, of a node that serves a resource."""
-    metrics = Metrics()
+    metrics = PluginMetrics()
     metrics.devices("nvidia.com/gpu", n_healthy=0, n_unhealthy=0)
     return own_metrics(metrics.registry.collect())
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from kube.settings import names_of
-from plugin.config import Settings, load_settings
+from plugin.config import PluginSettings, load_settings
 from tests.docs.markdown import ROOT, blocks, section
 from tests.docs.plugin_tables import nvidia_section, own_section
 
@@ -41,6 +41,6 @@ def test_there_is_an_example():
 def test_every_variable_on_the_page_is_one():
     """Prose names settings too."""
     named = set(re.findall(r"COTERIE_PLUGIN_[A-Z_]+", PAGE.read_text(encoding="utf-8")))
-    known = {variable for names in names_of(Settings).values() for variable in names.env}
+    known = {variable for names in names_of(PluginSettings).values() for variable in names.env}
     assert named
     assert named - known - {"COTERIE_PLUGIN_"} == set()

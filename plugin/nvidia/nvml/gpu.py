@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, TypeVar
 from plugin.machine import Partition
 from plugin.nvidia.mig_strategy import MIG
 from plugin.nvidia.nvml.errors import NvmlError
-from plugin.nvidia.nvml.library import Field, NvmlCode, fault_text
+from plugin.nvidia.nvml.library import FieldId, NvmlCode, fault_text
 from plugin.nvidia.nvml.mig_profile import mig_profile
 from plugin.nvidia.nvml.raw_machine import RawGpu, RawLink
 
@@ -134,7 +134,7 @@ class GpuAsker:
         """
         try:
             self._alive(lambda: self._nvml.memory_bytes(handle))
-            wanted = ((Field.GPU_RECOVERY_ACTION, 0),)
+            wanted = ((FieldId.GPU_RECOVERY_ACTION, 0),)
             told = self._alive(lambda: self._nvml.fields(handle, wanted))
         except NvmlError as error:
             return _fault(error)
@@ -208,11 +208,11 @@ class GpuAsker:
     def _fields(self, handle: Handle) -> _Fields:
         links = range(self._nvml.MAX_LINKS)
         wanted = (
-            (Field.NVLINK_LINK_COUNT, 0),
-            (Field.NVSWITCH_CONNECTED_LINK_COUNT, 0),
-            (Field.C2C_LINK_COUNT, 0),
-            (Field.GPU_RECOVERY_ACTION, 0),
-            *((Field.NVLINK_GET_STATE, link) for link in links),
+            (FieldId.NVLINK_LINK_COUNT, 0),
+            (FieldId.NVSWITCH_CONNECTED_LINK_COUNT, 0),
+            (FieldId.C2C_LINK_COUNT, 0),
+            (FieldId.GPU_RECOVERY_ACTION, 0),
+            *((FieldId.NVLINK_GET_STATE, link) for link in links),
         )
         told = self._alive(lambda: self._nvml.fields(handle, wanted))
         if told is None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EventBit",
     "EventSet",
-    "Field",
+    "FieldId",
     "Handle",
     "Nvml",
     "NvmlCode",
@@ -89,7 +89,7 @@ class EventBit:
     RECOVERY_ACTION = 0x8000
 
 
-class Field:
+class FieldId:
     """NVML_FI_DEV_* (nvml.h): ids of `Nvml.fields`; the scope of NVLINK_GET_STATE is the link."""
 
     NVLINK_LINK_COUNT = 91

@@ -13,13 +13,13 @@ import httpx
 import pytest
 
 from extender import wiring
-from extender.config import Settings
+from extender.config import ExtenderSettings
 from extender.decision_log.replay import replay
 from extender.embedded import lay_out, parse_cluster
-from extender.errors import SettingsError
 from extender.ha.lease_rules import url_of
 from extender.http.responses import Explanation, NodesState, State
 from extender.http.tls import Certificates
+from kube.errors import SettingsError
 from tests.cluster.fleet.nodes import node_manifest
 from tests.integration.extender.fake_api import FakeApi, fake_api
 from tests.integration.extender.test_serving import WatchedLog
@@ -139,7 +139,7 @@ def run(
                 api.put("nodes", node_manifest(node))
             if prepare is not None:
                 prepare(api)
-            made = Settings(kubeconfig=kubeconfig, listen_port=0, **settings)
+            made = ExtenderSettings(kubeconfig=kubeconfig, listen_port=0, **settings)
             sockets = wiring.open_sockets(made)
             where = sockets.health or sockets.verbs
             url = f"http://127.0.0.1:{where.getsockname()[1]}"
@@ -416,7 +416,7 @@ def test_a_follower_hands_binds_on(tmp_path):
     port: list[int] = []
     opened = wiring.open_sockets
 
-    def open_sockets(settings: Settings) -> wiring.Sockets:
+    def open_sockets(settings: ExtenderSettings) -> wiring.Sockets:
         sockets = opened(settings)
         port.append(sockets.verbs.getsockname()[1])
         return sockets
@@ -442,7 +442,7 @@ def test_without_an_api_server_nothing_starts(tmp_path):
     """A clear word instead of a guess."""
 
     async def go() -> None:
-        settings = Settings(listen_port=0)
+        settings = ExtenderSettings(listen_port=0)
         sockets = wiring.open_sockets(settings)
         try:
             await wiring.serve(settings, sockets, None, WatchedLog())

@@ -15,11 +15,11 @@ from cryptography import x509
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from extender.errors import SettingsError
 from extender.http import server
 from extender.http.asgi import VerbApp, VerbRequest, VerbResponse
 from extender.http.server import GC_THRESHOLDS, Door, freeze, listen, run_until_signal
 from extender.http.tls import Certificates
+from kube.errors import SettingsError
 from tests.unit.extender.pki import HOST, authority, issue
 from tests.unit.extender.shells import Log
 

@@ -39,7 +39,7 @@ from plugin.machine import (
     whole_gpus,
 )
 from plugin.nvidia import NVIDIA
-from plugin.observe import Metrics, Telemetry
+from plugin.observe import PluginMetrics, Telemetry
 from plugin.publish import Publisher, ReportLoop
 from plugin.publish.node_annotator import WriteTiming
 from plugin.publish.report_loop import ReportTiming
@@ -186,7 +186,7 @@ class Node:
         self.kubelet = FakeKubelet(root, affinity=lambda *_: None)
         self.api = Api(self.kubelet)
         self.log = Log()
-        self.metrics = Metrics()
+        self.metrics = PluginMetrics()
         self.telemetry = Telemetry(self.log, self.metrics)
         self.vendor: Vendor[Any] = NVIDIA
         self.reader: Any = simulated_machine(recording, node_name=NODE, faults=self.faults)

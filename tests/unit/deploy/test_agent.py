@@ -12,7 +12,7 @@ import yaml
 
 from kube.client import ApiServer, KubeletClient
 from kube.settings import Parser, add_options, given_settings
-from plugin.config import Mode, Settings, load_settings
+from plugin.config import Mode, PluginSettings, load_settings
 from tests.cluster.control.manifests import DEPLOY, documents, pod_spec
 from tests.unit.kube.requesters import ScriptedRequester
 from topology.model import names
@@ -216,8 +216,8 @@ def test_settings_are_the_agents(folder):
     environ |= {one["name"]: one["value"] for one in patch.get("env", ())}
     command, *flags = patch.get("args", container()["args"])
     parser = Parser()
-    add_options(parser, Settings)
-    given = given_settings(Settings, parser.parse_args(flags))
+    add_options(parser, PluginSettings)
+    given = given_settings(PluginSettings, parser.parse_args(flags))
     settings = load_settings(given, environ).settings
     assert command == "run"
     assert (settings.node, settings.kubelet_address) == ("10.0.0.7", "10.0.0.7")

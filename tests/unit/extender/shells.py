@@ -48,7 +48,7 @@ class Log:
         """Take a line."""
         self.lines.append({"event": event, **fields})
 
-    warning = info
+    debug = warning = info
 
     @property
     def events(self) -> list[str]:

@@ -18,7 +18,7 @@ import structlog
 
 from extender import command_line as program
 from extender import wiring
-from extender.config import ENV_PREFIX, Settings
+from extender.config import ENV_PREFIX, ExtenderSettings
 from extender.decision_log import DecisionLog
 from extender.embedded import make_engine
 from extender.engine import VerbCalled
@@ -32,7 +32,7 @@ from topology.program import version
 
 if TYPE_CHECKING:
     from extender.http.server import Door
-    from extender.log import Logger
+    from kube.log import Logger
 
 CLUSTER = "1x dgx-1-v100, 1x 8x-l4"
 
@@ -112,7 +112,7 @@ def test_serve_answers_until_sigterm_and_what_it_logged_replays(tmp_path, monkey
 
 def test_replay_shows_the_first_difference(tmp_path):
     """Exit code 1, so that a pipeline can stop on it."""
-    settings = Settings(cluster=CLUSTER)
+    settings = ExtenderSettings(cluster=CLUSTER)
     spec = settings.cluster_spec()
     engine = make_engine(spec, settings.rules)
     path = tmp_path / "d.jsonl"
@@ -352,7 +352,8 @@ def test_idle_connections_outlive_the_schedulers(monkeypatch, words, seconds):
 def test_every_setting_has_a_flag():
     """A setting that only a file could set would be forgotten."""
     shown = run("serve", "--help").stdout
-    assert [n for n in Settings.model_fields if f"--{n.replace('_', '-')} VALUE" not in shown] == []
+    flags = (f"--{name.replace('_', '-')} VALUE" for name in ExtenderSettings.model_fields)
+    assert [flag for flag in flags if flag not in shown] == []
 
 
 @pytest.mark.parametrize(

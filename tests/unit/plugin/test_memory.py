@@ -66,7 +66,7 @@ def test_other_c_libraries_keep_theirs(monkeypatch):
 AGENT = """
 import sys
 import plugin.command_line as program
-program._logger("info").info("here")
+program.json_logger("info").info("here")
 print([name for name in ("networkx", "httpx") if name in sys.modules])
 """
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from kube.errors import SettingsError
 from plugin import wiring
 from plugin.config import load_settings
-from plugin.errors import ReadingError, SettingsError
+from plugin.errors import ReadingError
 from plugin.nvidia.nvml.errors import NvmlError
 from plugin.nvidia.nvml.reader import NvmlMachine
 from plugin.simulated.reader import SimulatedMachine

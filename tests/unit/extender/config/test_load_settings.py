@@ -7,8 +7,9 @@ import os
 import pytest
 from pydantic import ValidationError
 
-from extender.config import ENV_PREFIX, Settings, load_settings
-from extender.errors import ClusterSpecError, SettingsError
+from extender.config import ENV_PREFIX, ExtenderSettings, load_settings
+from extender.errors import ClusterSpecError
+from kube.errors import SettingsError
 from topology.model import DEFAULT_RESOURCE
 from topology.value import DEFAULT_DEMAND
 
@@ -258,7 +259,7 @@ def test_settings_are_frozen():
         settings.listen_port = 1  # type: ignore[misc]  # that it is refused is the test
 
 
-@pytest.mark.parametrize("name", Settings.model_fields)
+@pytest.mark.parametrize("name", ExtenderSettings.model_fields)
 def test_every_setting_says_what_it_is(name):
     """Unit, range and why that default; the table in the documentation is made of these."""
-    assert Settings.model_fields[name].description
+    assert ExtenderSettings.model_fields[name].description

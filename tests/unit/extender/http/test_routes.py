@@ -17,7 +17,7 @@ from extender.engine import Gateway
 from extender.http.responses import EmbeddedState, PodJson, Problem, State
 from extender.http.routes import create_app
 from extender.http.verbs import Dependencies
-from extender.observe import Metrics
+from extender.observe import ExtenderMetrics
 from tests.unit.extender.engines import engine, spec
 from tests.unit.extender.pods import args, binding, pod
 
@@ -39,7 +39,7 @@ class Log:
         """Take a line."""
         self.lines.append({"event": event, **fields})
 
-    warning = info
+    debug = warning = info
 
 
 class Served:
@@ -62,7 +62,7 @@ class Served:
         self.app = create_app(
             Dependencies(
                 gateway=Gateway(engine, record=record),
-                metrics=Metrics(engine),
+                metrics=ExtenderMetrics(engine),
                 log=self.log,
                 clock=lambda: 1000.0,
                 timer=lambda: next(ticks) * 0.001,

@@ -8,8 +8,8 @@ import ssl
 import pytest
 from cryptography import x509
 
-from extender.errors import SettingsError
 from extender.http.tls import Certificates, TlsFiles
+from kube.errors import SettingsError
 from tests.unit.extender.pki import BOTH_SIDES, HOST, authority, issue
 
 

@@ -9,7 +9,7 @@ import pytest
 from extender.observe import notes_of_answer, notes_of_effect
 from extender.observe.events import EventReason, Note
 from extender.protocol import Answer, Outcome, Reason, Verb
-from extender.state import Conflict, Mismatch, Missing, NodeProblem, Probe
+from extender.state import Mismatch, Missing, NodeProblem, PlanConflict, Probe
 from kube.client.server import MAX_EVENT_MESSAGE
 from kube.objects import ObjectKey
 from topology.annotations import ContainerPlan, MissingDevices, Plan, encode_plan
@@ -125,7 +125,7 @@ def test_a_plan_that_cannot_be_read_is_no_fault():
             id="no devices",
         ),
         pytest.param(
-            Conflict("ns", "p", "u1", "n1", ("GPU-0", "GPU-1"), ("u2", "u3")),
+            PlanConflict("ns", "p", "u1", "n1", ("GPU-0", "GPU-1"), ("u2", "u3")),
             Note(
                 POD,
                 EventReason.PLAN_CONFLICT,

@@ -13,10 +13,10 @@ from extender.protocol import Reason
 from extender.state import (
     Agreement,
     BoundPod,
-    Conflict,
     DeviceState,
     Mismatch,
     NodeProblem,
+    PlanConflict,
     Probe,
     Refused,
 )
@@ -355,7 +355,7 @@ class TestPlannedPods:
             "n1-1": ("bound", "p"),
             "n1-2": ("bound", "q"),
         }
-        told = Conflict("default", "pod-q", "q", "n1", ("n1-1",), ("default/pod-p",))
+        told = PlanConflict("default", "pod-q", "q", "n1", ("n1-1",), ("default/pod-p",))
         assert cluster.take_effects() == (told,)
         contested = shown(cluster, "n1")["contested"]
         assert contested == [{"pod": "default/pod-q", "pod_uid": "q", "devices": 1}]
@@ -620,7 +620,7 @@ class TestMismatches:
         cluster.see_foreign(whole("q", "n1", 1, "n1-1"))
         assert owners(cluster, "n1") == {"n1-0": ("bound", "p"), "n1-1": ("held", "q")}
         assert (
-            Conflict("default", "pod-p", "p", "n1", ("n1-1",), ("default/pod-q",))
+            PlanConflict("default", "pod-p", "p", "n1", ("n1-1",), ("default/pod-q",))
             in cluster.take_effects()
         )
 
@@ -661,7 +661,7 @@ class TestMismatches:
         cluster.see_pod(facts("q", plan_of("n1", "n1-0")))
         assert owners(cluster, "n1") == {"n1-0": ("held", "p")}
         assert (
-            Conflict("default", "pod-q", "q", "n1", ("n1-0",), ("default/pod-p",))
+            PlanConflict("default", "pod-q", "q", "n1", ("n1-0",), ("default/pod-p",))
             in cluster.take_effects()
         )
 

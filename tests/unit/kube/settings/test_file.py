@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kube.errors import InvalidSettings
+from kube.errors import SettingsError
 from kube.settings import FileLayout
 from kube.settings.file import FileContent, read_file
-from plugin.config import Settings
+from plugin.config import PluginSettings
 
 NAMES = {
     "flags.migStrategy": "mig_strategy",
@@ -15,7 +15,7 @@ NAMES = {
     "imex.channelIDs": "imex_channel_ids",
     "coterie.mode": "mode",
 }
-LAYOUT = Settings.layout
+LAYOUT = PluginSettings.layout
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_null_says_nothing(parse):
 )
 def test_what_is_refused(parse, text, message):
     """By its place, in one line."""
-    with pytest.raises(InvalidSettings) as caught:
+    with pytest.raises(SettingsError) as caught:
         parse(text)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -119,5 +119,5 @@ def test_a_flat_file_has_neither_version_nor_sections(parse):
     layout = FileLayout(flag="config", variable="CONFIG")
     assert parse("mode: x", {"mode": "mode"}, layout).values == {"mode": "x"}
     for text in ("version: v1", "flags: {}", "sharing: {}"):
-        with pytest.raises(InvalidSettings, match="expected no such key"):
+        with pytest.raises(SettingsError, match="expected no such key"):
             parse(text, {"mode": "mode"}, layout)

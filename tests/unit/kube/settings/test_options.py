@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kube.settings import Parser, add_options, given_settings, go_booleans
-from plugin.config import Settings
+from plugin.config import PluginSettings
 from tests.programs import called
 
 
@@ -13,8 +13,8 @@ def given(*words: str) -> dict[str, object]:
     """The settings that a command line gives."""
     parser = Parser(prog="serve")
     parser.add_argument("--other")
-    add_options(parser, Settings)
-    return given_settings(Settings, parser.parse_args(go_booleans(Settings, words)))
+    add_options(parser, PluginSettings)
+    return given_settings(PluginSettings, parser.parse_args(go_booleans(PluginSettings, words)))
 
 
 def test_nothing_given():
@@ -57,10 +57,10 @@ def test_booleans(words, value):
 def test_what_follows_two_dashes_is_no_option():
     """As in Go."""
     words = ["--gds-enabled", "--imex-required=false", "--", "--gds-enabled"]
-    assert go_booleans(Settings, words) == ["--gds-enabled=true", *words[1:]]
+    assert go_booleans(PluginSettings, words) == ["--gds-enabled=true", *words[1:]]
 
 
-@pytest.mark.parametrize("name", Settings.model_fields)
+@pytest.mark.parametrize("name", PluginSettings.model_fields)
 def test_every_setting_has_its_option(name):
     """Made from the fields, so that none can be forgotten."""
     assert given(f"--{name.replace('_', '-')}=1") in ({name: "1"}, {name: ["1"]})
@@ -69,7 +69,7 @@ def test_every_setting_has_its_option(name):
 def test_the_first_thought_of_a_description_is_the_help():
     """The documentation has the rest."""
     parser = Parser()
-    add_options(parser, Settings, only={"mode", "kubelet_port"})
+    add_options(parser, PluginSettings, only={"mode", "kubelet_port"})
     text = " ".join(parser.format_help().split())
     assert "--kubelet-port VALUE Its TCP port." in text
     assert "`device-plugin` serves the GPUs to the kubelet." in text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kube.errors import SettingsError
 from plugin.config import Mode, load_settings
-from plugin.errors import SettingsError
 from plugin.nvidia.container.allocate_response import ListStrategy
 from plugin.nvidia.mig_strategy import MigStrategy
 

@@ -9,9 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from kube.client import TopologyManagerSettings, kubelet_endpoint
+from kube.errors import SettingsError
 from kube.settings import FieldNames, names_of
-from plugin.config import KubeletPlaces, Mode, Settings
-from plugin.errors import SettingsError
+from plugin.config import KubeletPlaces, Mode, PluginSettings
 from plugin.nvidia.container.allocate_response import AccessRules, ListStrategy
 from plugin.nvidia.container.cdi_files import CdiGenerator, CdiRules
 from plugin.nvidia.container.device_nodes import Extra, IdStrategy
@@ -19,13 +19,13 @@ from plugin.nvidia.mig_strategy import MigStrategy
 from plugin.nvidia.settings import NvidiaSettings
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 
-BARE = Settings()
-NAMES = names_of(Settings)
+BARE = PluginSettings()
+NAMES = names_of(PluginSettings)
 
 
-def settings(**given) -> Settings:
+def settings(**given) -> PluginSettings:
     """Settings of raw values, as a file holds them."""
-    return Settings.model_validate(given)
+    return PluginSettings.model_validate(given)
 
 
 def test_defaults_are_nvidias():
@@ -159,10 +159,10 @@ def test_settings_are_frozen():
         BARE.node_name = "x"  # type: ignore[misc]  # that it is refused is the test
 
 
-@pytest.mark.parametrize("name", Settings.model_fields)
+@pytest.mark.parametrize("name", PluginSettings.model_fields)
 def test_every_setting_says_what_it_is(name):
     """Unit, range and why that default; the documentation is made of these."""
-    assert Settings.model_fields[name].description
+    assert PluginSettings.model_fields[name].description
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugin.errors import SettingsError
+from kube.errors import SettingsError
 from plugin.machine import MachineReading, Partition, TimeSlicing
 from plugin.machine.inventory import MAX_DEVICE_ID, Inventory, take_inventory
 from plugin.machine.partition_topology import Unit, topology_of

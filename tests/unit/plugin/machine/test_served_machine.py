@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from plugin.errors import SettingsError
+from kube.errors import SettingsError
 from plugin.machine import ServingRules, TimeSlicing, serve_machine, topology_text
 from plugin.nvidia.mig_strategy import MigStrategy, mig_units
 from tests.unit.plugin.machine_values import simulated_machine

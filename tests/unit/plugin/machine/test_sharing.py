@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.errors import SettingsError
+from kube.errors import SettingsError
 from plugin.machine import NO_SHARING, check_resource_name, read_sharing
 from plugin.machine.sharing import MAX_REPLICAS
 

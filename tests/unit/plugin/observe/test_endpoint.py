@@ -8,7 +8,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from plugin.errors import SettingsError
+from kube.errors import SettingsError
 from plugin.observe import StatusEndpoint, serving
 
 

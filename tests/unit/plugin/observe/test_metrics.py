@@ -13,7 +13,7 @@ from plugin.deviceplugin import (
     RegistrationChange,
     RegistrationPhase,
 )
-from plugin.observe import Metrics
+from plugin.observe import PluginMetrics
 from plugin.publish import WriteFailure, WriteFailureReason
 from tests.unit.plugin.machine_values import xid_event
 
@@ -99,7 +99,7 @@ GPU = "nvidia.com/gpu"
 )
 def test_what_is_noted_can_be_asked(note, line):
     """Each under its name and labels, as docs/plugin.md gives them."""
-    metrics = Metrics()
+    metrics = PluginMetrics()
     note(metrics)
     text = generate_latest(metrics.registry).decode()
     assert line in text.splitlines()
@@ -119,13 +119,13 @@ def test_what_is_noted_can_be_asked(note, line):
 )
 def test_series_begin_at_zero(line):
     """`increase()` does not see a series that appears at 1."""
-    metrics = Metrics()
+    metrics = PluginMetrics()
     metrics.devices(GPU, n_healthy=8, n_unhealthy=0)
     assert line in generate_latest(metrics.registry).decode().splitlines()
 
 
 def test_the_build_is_named_and_no_times_of_creation():
     """Who runs what; `_created` series are noise."""
-    text = generate_latest(Metrics().registry).decode()
+    text = generate_latest(PluginMetrics().registry).decode()
     assert 'coterie_plugin_build_info{revision="' in text
     assert "_created" not in text

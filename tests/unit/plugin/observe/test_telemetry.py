@@ -20,7 +20,7 @@ from plugin.deviceplugin import (
     RegistrationPhase,
 )
 from plugin.kubelet import KubeletRead
-from plugin.observe import Metrics, Telemetry
+from plugin.observe import PluginMetrics, Telemetry
 from plugin.pods import MismatchKind, PlanMismatch
 from plugin.publish import NodeWritten, PlanMismatches, ReportRejected, WriteFailure
 from plugin.publish.node_annotator import WriteFailureReason
@@ -50,7 +50,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str, dict[str, Any]]] = []
-        self.metrics = Metrics()
+        self.metrics = PluginMetrics()
         self.telemetry = Telemetry(self, self.metrics)
 
     def debug(self, event, **fields):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plugin.nvidia.nvml.errors import NvmlError
-from plugin.nvidia.nvml.library import EventBit, Field, Nvml, NvmlCode, preload
+from plugin.nvidia.nvml.library import EventBit, FieldId, Nvml, NvmlCode, preload
 from plugin.nvidia.nvml.mig_profile import MigShape
 from plugin.nvidia.nvml.raw_machine import RawFabric
 from tests.fake_nvml import (
@@ -97,8 +97,12 @@ def test_facts_of_a_gpu(nvml):
 
 def test_fields_in_one_call(nvml, fake):
     """What has no value is None, and never a zero that was left in the structure."""
-    wanted = [(Field.NVLINK_GET_STATE, 0), (Field.NVLINK_GET_STATE, 3)]
-    wanted += [(Field.NVLINK_GET_STATE, 4), (Field.C2C_LINK_COUNT, 0), (Field.NVLINK_LINK_COUNT, 0)]
+    wanted = [(FieldId.NVLINK_GET_STATE, 0), (FieldId.NVLINK_GET_STATE, 3)]
+    wanted += [
+        (FieldId.NVLINK_GET_STATE, 4),
+        (FieldId.C2C_LINK_COUNT, 0),
+        (FieldId.NVLINK_LINK_COUNT, 0),
+    ]
     assert nvml.fields(nvml.handle(0), wanted) == (1, 0, None, 1, None)
     assert fake.calls["nvmlDeviceGetFieldValues"] == 1
 
