@@ -89,3 +89,27 @@ def test_a_class_name_has_one_meaning():
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert [name for name, n in defined.items() if n > 1] == []
+
+
+def private_names(tree: ast.Module) -> list[str]:
+    """Private names that a module imports, or sets or reads by a string."""
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("attr"):
+            names = [one.value for one in node.args if isinstance(one, ast.Constant)]
+            found += [part for name in names for part in str(name).split(".")]
+    return [name for name in found if name.startswith("_") and not name.startswith("__")]
+
+
+@pytest.mark.parametrize("path", sources(("tests",)), ids=module_name)
+def test_tests_name_nothing_private(path):
+    """What ruff's SLF001 does not see; a test of a private name hinders the next change."""
+    assert private_names(ast.parse(path.read_text(encoding="utf-8"))) == []
+
+
+def test_private_names_are_found():
+    """By an import, and by the string of a patch."""
+    text = 'from a import _b\npatch.setattr("a._c.d", 1)\ngetattr(a, "_e")\na.setattr(b, "__all__")'
+    assert private_names(ast.parse(text)) == ["_b", "_c", "_e"]
