@@ -87,11 +87,14 @@ class Authority:
 
     def server(self, *hosts: str) -> KeyPair:
         """Certify a server of these names and addresses."""
-        return self._issue(_subject(hosts[0]), hosts, [ExtendedKeyUsageOID.SERVER_AUTH])
+        return self.issue(hosts, [ExtendedKeyUsageOID.SERVER_AUTH])
 
     def peer(self, *hosts: str) -> KeyPair:
         """Certify a server that is a client of its like, too."""
-        usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        return self.issue(hosts, [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+
+    def issue(self, hosts: Sequence[str], usages: Sequence[x509.ObjectIdentifier]) -> KeyPair:
+        """Certify whoever has these names and addresses for these usages."""
         return self._issue(_subject(hosts[0]), hosts, usages)
 
     def _issue(

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster.control.control_plane import ControlPlane
+    from tests.cluster.control.credentials import Authority
     from tests.cluster.control.extender_process import ExtenderProcess
     from tests.cluster.control.scheduler import Scheduler
-    from tests.unit.extender.pki import Authority
 
 pytestmark = pytest.mark.cluster
 
