@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from topology.model import (
     NO_LINK,
@@ -22,7 +22,9 @@ from topology.model.node_topology import MeasuredPair, MeasuredSet, Measurement
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["NVLINK", "direct_mesh", "machine", "relabelled"]
+__all__ = ["NVLINK", "direct_mesh", "machine", "pairs", "relabelled"]
+
+T = TypeVar("T")
 
 
 def NVLINK(n_links: int | None) -> AcceleratorLink:  # noqa: N802 - reads like the label it stands for
@@ -106,3 +108,8 @@ def relabelled(topology: NodeTopology, order: Sequence[int]) -> NodeTopology:
         ),
         measurement=measurement,
     )
+
+
+def pairs(matrix: Sequence[Sequence[T]]) -> list[T]:
+    """The upper triangle of a square matrix, row by row."""
+    return [cell for i, row in enumerate(matrix) for cell in row[i + 1 :]]

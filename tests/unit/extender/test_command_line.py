@@ -37,14 +37,6 @@ if TYPE_CHECKING:
 CLUSTER = "1x dgx-1-v100, 1x 8x-l4"
 
 
-@pytest.fixture(autouse=True)
-def _bare_environment(monkeypatch):
-    """No setting of the machine that runs the tests may count."""
-    for name in list(os.environ):
-        if name.upper().startswith(ENV_PREFIX):
-            monkeypatch.delenv(name)
-
-
 @pytest.fixture
 def _process_restored():
     """Serving tunes the garbage collector and the log of the whole process."""

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from pydantic import ValidationError
 
-from extender.config import ENV_PREFIX, ExtenderSettings, load_settings
+from extender.config import ExtenderSettings, load_settings
 from extender.errors import ClusterSpecError
 from kube.errors import SettingsError
 from topology.model import DEFAULT_RESOURCE
 from topology.value import DEFAULT_DEMAND
 
 FLAGS = {"cluster": "1x 8x-l4"}
-
-
-@pytest.fixture(autouse=True)
-def _bare_environment(monkeypatch):
-    """No setting of the machine that runs the tests may count."""
-    for name in list(os.environ):
-        if name.upper().startswith(ENV_PREFIX):
-            monkeypatch.delenv(name)
+TLS = {"tls_cert": "c", "tls_key": "k", "tls_client_ca": "a"}
+REPLICA = {"lease": "ns/name", "replica_url": "https://10.0.0.7:8443"}
 
 
 def file(tmp_path, text):
@@ -115,22 +107,6 @@ def test_lists_may_be_text_or_lists(tmp_path, text):
             FLAGS | {"colour": "red"},
             "setting colour (flag, --colour) is 'red', expected no such key",
         ),
-    ],
-)
-def test_invalid_and_unknown_settings_stop_the_start(flags, message):
-    """By name, value and expectation."""
-    with pytest.raises(SettingsError) as caught:
-        load_settings(flags)
-    assert message in str(caught.value)
-
-
-TLS = {"tls_cert": "c", "tls_key": "k", "tls_client_ca": "a"}
-REPLICA = {"lease": "ns/name", "replica_url": "https://10.0.0.7:8443"}
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
         pytest.param(
             {"tls_cert": "c", "tls_key": "k"}, "expected all three or none", id="half of TLS"
         ),
@@ -160,8 +136,8 @@ REPLICA = {"lease": "ns/name", "replica_url": "https://10.0.0.7:8443"}
         ),
     ],
 )
-def test_settings_that_exclude_each_other_stop_the_start(flags, message):
-    """Each is fine by itself."""
+def test_settings_that_cannot_be_stop_the_start(flags, message):
+    """Alone or together; the message has name, value and expectation."""
     with pytest.raises(SettingsError) as caught:
         load_settings(flags)
     assert message in str(caught.value)

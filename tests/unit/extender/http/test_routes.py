@@ -20,6 +20,7 @@ from extender.http.verbs import Dependencies
 from extender.observe import ExtenderMetrics
 from tests.unit.extender.engines import engine, spec
 from tests.unit.extender.pods import args, binding, pod
+from tests.unit.extender.shells import Log
 
 if TYPE_CHECKING:
     from extender.embedded import EmbeddedEngine
@@ -27,19 +28,6 @@ if TYPE_CHECKING:
 
 NODES = ["dgx-1-v100-0", "dgx-1-v100-1", "8x-l4-0"]
 LIMIT = 100_000
-
-
-class Log:
-    """Keeps what was logged."""
-
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-
-    def info(self, event: str, **fields: object) -> None:
-        """Take a line."""
-        self.lines.append({"event": event, **fields})
-
-    debug = warning = info
 
 
 class Served:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import up_to
+from tests.machines import pairs
 from topology.errors import ImportFormatError
 from topology.importers.tables.rocm import MAX_CHARACTERS, import_rocm_smi
 from topology.model import MAX_GPUS, NO_LINK, AcceleratorLink, LinkKind, PcieLevel
@@ -20,11 +21,6 @@ def table(heading, *rows, labels=None):
     lines = [f"==== {heading} ====", "      " + "   ".join(names)]
     lines += [f"{name}   {row}" for name, row in zip(names, rows, strict=True)]
     return "\n".join(lines) + "\n\n"
-
-
-def pairs(matrix):
-    """Upper triangle, row by row."""
-    return [cell for i, row in enumerate(matrix) for cell in row[i + 1 :]]
 
 
 NUMA = """==== Numa Nodes ====

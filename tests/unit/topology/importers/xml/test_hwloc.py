@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import up_to
+from tests.machines import pairs
 from topology.errors import ImportFormatError
 from topology.importers.xml.hwloc import import_hwloc_xml
 from topology.model import MAX_GPUS, NO_LINK, UNKNOWN_LINK, AcceleratorLink, CpuPlatform, LinkKind
@@ -54,11 +55,6 @@ def machine(*inside: str, version: str | None = "2.0", after: str = "") -> str:
         f'<topology {number}><object type="Machine" nodeset="0x00000003">{"".join(inside)}</object>'
         f"{after}</topology>"
     )
-
-
-def pairs(matrix):
-    """Upper triangle, row by row."""
-    return [cell for i, row in enumerate(matrix) for cell in row[i + 1 :]]
 
 
 H100 = "0302 [10de:2330] [10de:16c1] a1"

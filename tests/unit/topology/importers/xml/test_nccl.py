@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import up_to
+from tests.machines import pairs
 from topology.errors import ImportFormatError
 from topology.importers.xml.nccl import import_nccl_xml
 from topology.importers.xml.nics import MAX_NICS
@@ -58,11 +59,6 @@ def cpu(*inside, numa="0", attributes=AMD_CPU):
 def system(*cpus):
     """A whole document."""
     return f'<system version="1">{"".join(cpus)}</system>'
-
-
-def pairs(matrix):
-    """Upper triangle, row by row."""
-    return [cell for i, row in enumerate(matrix) for cell in row[i + 1 :]]
 
 
 TWO_SOCKETS = system(
