@@ -26,7 +26,8 @@ from plugin import logkeys
 from plugin.config import PluginSettings, load_settings
 from plugin.errors import MeasurementError, PluginError, ReadingError
 from plugin.measure import DEFAULT_COMMAND, DEFAULT_MESSAGE_BYTES, Benchmark, all_pairs, measure
-from plugin.wiring import VENDOR, Running, open_reader, run_agents
+from plugin.vendor import VENDOR
+from plugin.wiring import Running, open_reader, run_agents
 from topology.errors import quote
 from topology.model import write_measurement
 from topology.program import version

@@ -1,4 +1,4 @@
-"""Chooses the vendor, opens the agent's connections, and runs agents one after another.
+"""Opens the agent's connections and runs agents one after another.
 
 `run_agents` opens the machine, the API server and the kubelet once, and keeps an agent running
 until cancelled. A machine that offers other resources than before, or a
@@ -20,10 +20,10 @@ from plugin.agent import Agent, AgentTools, StopReason
 from plugin.errors import ReadingError
 from plugin.kubelet import KubeletView, PodResources
 from plugin.machine import ServingRules
-from plugin.nvidia import NVIDIA
 from plugin.observe import PluginMetrics, StatusEndpoint, Telemetry, serving
 from plugin.simulated.reader import SimulatedMachine
 from plugin.sysfs import Sysfs
+from plugin.vendor import VENDOR
 from topology.errors import TopologyError
 from topology.model import parse_measurement
 
@@ -35,10 +35,7 @@ if TYPE_CHECKING:
     from plugin.health import HealthState
     from plugin.machine import MachineReader, MachineReading
 
-__all__ = ["VENDOR", "Running", "open_reader", "run_agents", "serving_rules"]
-
-VENDOR = NVIDIA
-"""Whose GPUs the agent serves."""
+__all__ = ["Running", "open_reader", "run_agents", "serving_rules"]
 
 READ_AGAIN_S = 30.0
 """Between attempts to read a machine, where a failure is no reason to end: a driver may be

@@ -1,8 +1,8 @@
 """The plugin's settings, and what they mean to each of its parts.
 
-What it answers: which settings there are beside NVIDIA's (`plugin.nvidia.settings`), and all of
-them as small values for each concern. It must never read a variable or a file
-(`plugin.config.load_settings` does). docs/plugin.md is generated from the fields here and there.
+Those of every vendor, beside the vendor's section (`plugin.vendor`), and all of them as small
+values for each concern. `plugin.config.load_settings` reads them; docs/plugin.md is generated from
+the fields here and there.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from kube.errors import SettingsError
 from kube.settings import FileLayout
 from plugin.health import QUIET_S, HealthTimes
 from plugin.machine import check_resource_name
-from plugin.nvidia import NVIDIA
-from plugin.nvidia.settings import KUBELET_SOCKET, NOT_OURS, NvidiaSection
+from plugin.vendor import VENDOR, VendorSettings
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class Mode(Enum):
     REPORTER = "reporter"
 
 
-class PluginSettings(NvidiaSection):
+class PluginSettings(VendorSettings):
     """All settings; see each field."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX)
@@ -57,7 +56,7 @@ class PluginSettings(NvidiaSection):
         variable="CONFIG_FILE",
         section="coterie",
         version="v1",
-        ignored=NOT_OURS,
+        ignored=VendorSettings.IGNORED_KEYS,
         raw=frozenset({SHARING}),
     )
 
@@ -90,7 +89,7 @@ class PluginSettings(NvidiaSection):
             description="Extended resource of whole GPUs. By default NVIDIA's, so that pods need "
             "no change.",
         ),
-    ] = NVIDIA.default_resource
+    ] = VENDOR.default_resource
     simulate: Annotated[
         str | None,
         Field(
@@ -221,7 +220,8 @@ class PluginSettings(NvidiaSection):
     @property
     def kubelet_places(self) -> KubeletPlaces:
         """Where the kubelet's files and sockets are."""
-        folder = Path(self.kubelet_socket or KUBELET_SOCKET).parent
+        usual: str = PluginSettings.model_fields["kubelet_socket"].default
+        folder = Path(self.kubelet_socket or usual).parent
         socket = Path(self.kubelet_socket) if self.kubelet_socket else None
         return KubeletPlaces(socket, folder, folder / _CHECKPOINT, self.pod_resources_socket)
 

@@ -1,7 +1,6 @@
 """A vendor of GPUs: everything that the agent needs to know of it, as one value.
 
-`plugin.wiring` chooses the vendor and hands its parts to the agent; no other module of the agent
-knows which one it is. A new vendor is a folder that makes such a value, and that one line.
+`plugin.vendor` chooses it; no other module of the agent knows which one it is.
 """
 
 from __future__ import annotations
@@ -71,9 +70,7 @@ class Vendor(Generic[S]):
     - `facts_of` gives what else is known of a GPU, for the JSON of `discover`.
     """
 
-    name: str
     default_resource: str
-    settings: type[S]
     open_reader: Callable[[S, Sysfs], MachineReader]
     units_of: Callable[[S, Sequence[GpuReading], str], Units]
     open_access: Callable[[S, Sysfs, ServedMachine], DeviceAccess]

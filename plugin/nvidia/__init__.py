@@ -3,6 +3,7 @@
 NVML, XIDs, MIG, container access and NVIDIA's own settings; knows no pod and no kubelet.
 """
 
-from plugin.nvidia.vendor import NVIDIA
+from plugin.nvidia.settings import VendorSettings
+from plugin.nvidia.vendor import VENDOR
 
-__all__ = ["NVIDIA"]
+__all__ = ["VENDOR", "VendorSettings"]

@@ -1,8 +1,7 @@
 """The settings that NVIDIA's device plugin has too, under its names and with its meaning.
 
-What it answers: what each is called on the command line, in the environment and in NVIDIA's file,
-what it may be, and how ours compares with NVIDIA's. The last is what docs/plugin.md shows. It must
-never read any of these places (`kube.settings` does).
+Each with its names on the command line, in the environment and in NVIDIA's file, its values, and
+how it compares with NVIDIA's, from which docs/plugin.md is generated. `kube.settings` reads them.
 
 Names and defaults are those of k8s-device-plugin v0.20.0: cmd/nvidia-device-plugin/main.go,
 api/config/v1/consts.go, flags.go and imex.go, internal/rm/health.go.
@@ -13,10 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AliasChoices, Field, field_validator
 
+from kube.errors import SettingsError
 from kube.settings import OtherNames, ProgramSettings
 from plugin.machine import SharedPolicy
 from plugin.nvidia.container.allocate_response import AccessRules, ListStrategy
@@ -25,27 +25,16 @@ from plugin.nvidia.container.cdi_files import DEFAULT_FOLDER, CdiGenerator, CdiR
 from plugin.nvidia.container.device_nodes import Extra, IdStrategy
 from plugin.nvidia.mig_strategy import MigStrategy
 from plugin.nvidia.xids import XidRules, read_xid_rules
+from topology.errors import quote
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+__all__ = ["SAME", "NvidiaNames", "NvidiaSettings", "VendorSettings"]
 
-__all__ = ["KUBELET_SOCKET", "NOT_OURS", "SAME", "NvidiaNames", "NvidiaSection", "NvidiaSettings"]
-
-KUBELET_SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"
+_KUBELET_SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"
 """(k8s.io/kubelet v0.36.3, pkg/apis/deviceplugin/v1beta1/constants.go, `KubeletSocket`)."""
+
 SAME = "same"
 _WITH_TOOL = "same, and needs `nvidia-ctk`"
 _ALSO_FILE = "same, and also a key of the file"
-
-
-NOT_OURS: Mapping[str, str] = MappingProxyType(
-    {
-        "flags.gfd": "for gpu-feature-discovery",
-        "flags.useNodeFeatureAPI": "for gpu-feature-discovery",
-        "resources": "NVIDIA's plugin ignores it too",
-    }
-)
-"""Keys of NVIDIA's file that are skipped, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +149,7 @@ class NvidiaSettings(ProgramSettings):
             description="The kubelet's registration socket, an absolute path; the plugin's own "
             "sockets lie beside it. Empty: serve, and register nowhere.",
         ),
-    ] = KUBELET_SOCKET
+    ] = _KUBELET_SOCKET
     cdi_annotation_prefix: Annotated[
         str,
         NvidiaNames(key="flags.plugin.cdiAnnotationPrefix"),
@@ -279,8 +268,27 @@ class NvidiaSettings(ProgramSettings):
         return value
 
 
-class NvidiaSection(NvidiaSettings):
+class VendorSettings(NvidiaSettings):
     """The settings that are about NVIDIA: those of its plugin, and ours about CDI."""
+
+    IGNORED_KEYS: ClassVar = MappingProxyType(
+        {
+            "flags.gfd": "for gpu-feature-discovery",
+            "flags.useNodeFeatureAPI": "for gpu-feature-discovery",
+            "resources": "NVIDIA's plugin ignores it too",
+        }
+    )
+    """Keys of NVIDIA's file that are skipped, and why."""
+    SERVING_ONLY: ClassVar = frozenset(
+        {
+            *("device_list_strategy", "device_id_strategy", "pass_device_specs"),
+            *("gdrcopy_enabled", "gds_enabled", "mofed_enabled", "imex_channel_ids"),
+            *("imex_required", "cdi_annotation_prefix", "cdi_feature_flags", "cdi_disable_hooks"),
+            *("cdi_generator", "cdi_folder", "nvidia_cdi_hook_path"),
+            "shared_devices_allocation_policy",
+        }
+    )
+    """Settings that have no effect where no device is served."""
 
     cdi_generator: Annotated[
         CdiGenerator,
@@ -340,3 +348,30 @@ class NvidiaSection(NvidiaSettings):
     def xid_rules(self) -> XidRules:
         """Which XIDs make a GPU unhealthy."""
         return read_xid_rules(self.dp_disable_healthchecks, self.dp_enable_healthchecks)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Settings that have no effect."""
+        words = self.xid_rules.malformed
+        return (
+            *(["mps_root has no effect: MPS is not served yet"] if self.mps_root else ()),
+            *(f"{quote(word)} among the health checks has no effect: no XID" for word in words),
+        )
+
+    def check_together(self, *, is_simulated: bool) -> None:
+        """Raise `SettingsError` where settings contradict each other."""
+        rules = self.access_rules
+        uses_nodes = rules.passes_device_nodes or rules.has_cdi
+        if is_simulated and uses_nodes and self.host_dev_root == Path("/"):
+            msg = (
+                "settings pass_device_specs, device_list_strategy: a simulated machine has no "
+                "device nodes, expected neither device specs nor CDI, or a dev_root of its own"
+            )
+            raise SettingsError(msg)
+        is_own = self.cdi_generator is CdiGenerator.OWN
+        if is_own and (self.cdi_feature_flags or self.cdi_disable_hooks):
+            msg = (
+                "settings cdi_feature_flags, cdi_disable_hooks are for nvidia-ctk, expected "
+                "another cdi_generator than own"
+            )
+            raise SettingsError(msg)

@@ -14,7 +14,6 @@ from plugin.nvidia.container.dev_files import find_dev_root, find_nvml, look
 from plugin.nvidia.gpu_node import minor_of
 from plugin.nvidia.mig_strategy import mig_units, profile_of
 from plugin.nvidia.nvml.reader import NvmlMachine
-from plugin.nvidia.settings import NvidiaSection
 from plugin.nvidia.simulated import SIMULATED
 from topology.model import DEFAULT_RESOURCE
 
@@ -22,23 +21,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from plugin.machine import GpuReading, ServedMachine, Units
+    from plugin.nvidia.settings import VendorSettings
     from plugin.nvidia.xids import XidRules
     from plugin.sysfs import Sysfs
 
-__all__ = ["NVIDIA"]
+__all__ = ["VENDOR"]
 
 _HERE = Path("/")
 
 
-def _open_reader(settings: NvidiaSection, sysfs: Sysfs) -> NvmlMachine:
+def _open_reader(settings: VendorSettings, sysfs: Sysfs) -> NvmlMachine:
     return NvmlMachine(sysfs, find_library=partial(find_nvml, settings.driver_root_ctr_path))
 
 
-def _units(settings: NvidiaSection, gpus: Sequence[GpuReading], base: str) -> Units:
+def _units(settings: VendorSettings, gpus: Sequence[GpuReading], base: str) -> Units:
     return mig_units(gpus, base, settings.mig_strategy)
 
 
-def _open_access(settings: NvidiaSection, sysfs: Sysfs, served: ServedMachine) -> DeviceAccess:
+def _open_access(settings: VendorSettings, sysfs: Sysfs, served: ServedMachine) -> DeviceAccess:
     present = look(
         find_dev_root(settings.driver_root_ctr_path, _HERE),
         sysfs.proc,
@@ -58,7 +58,7 @@ def _open_access(settings: NvidiaSection, sysfs: Sysfs, served: ServedMachine) -
     return DeviceAccess(partial(grant, present=present, rules=rules), left_out)
 
 
-def _fault_rules(settings: NvidiaSection) -> XidRules:
+def _fault_rules(settings: VendorSettings) -> XidRules:
     return settings.xid_rules
 
 
@@ -84,10 +84,8 @@ def _facts_of(gpu: GpuReading) -> Mapping[str, object]:
     }
 
 
-NVIDIA = Vendor(
-    name="NVIDIA",
+VENDOR = Vendor(
     default_resource=DEFAULT_RESOURCE,
-    settings=NvidiaSection,
     open_reader=_open_reader,
     units_of=_units,
     open_access=_open_access,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kube.settings import names_of
 from plugin.config import ENV_PREFIX, PluginSettings
-from plugin.nvidia.settings import NOT_OURS, SAME, NvidiaNames, NvidiaSettings
+from plugin.nvidia.settings import SAME, NvidiaNames, NvidiaSettings, VendorSettings
 from tests.docs.settings_table import described, table
 
 INTRODUCTION = (
@@ -31,7 +31,10 @@ BESIDE_FLAGS = (
         "Resources whose devices are given out several times over.",
     ),
     ("", "", "`sharing.mps`", "nothing", "refused: MPS is not served yet", "Sharing by MPS."),
-    *(("", "", f"`{key}`", "", NO_EFFECT.format(why), "") for key, why in NOT_OURS.items()),
+    *(
+        ("", "", f"`{key}`", "", NO_EFFECT.format(why), "")
+        for key, why in VendorSettings.IGNORED_KEYS.items()
+    ),
     (
         "",
         "",

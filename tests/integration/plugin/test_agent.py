@@ -38,7 +38,7 @@ from plugin.machine import (
     Vendor,
     whole_gpus,
 )
-from plugin.nvidia import NVIDIA
+from plugin.nvidia import VENDOR
 from plugin.observe import PluginMetrics, Telemetry
 from plugin.publish import Publisher, ReportLoop
 from plugin.publish.node_annotator import WriteTiming
@@ -188,7 +188,7 @@ class Node:
         self.log = Log()
         self.metrics = PluginMetrics()
         self.telemetry = Telemetry(self.log, self.metrics)
-        self.vendor: Vendor[Any] = NVIDIA
+        self.vendor: Vendor[Any] = VENDOR
         self.reader: Any = simulated_machine(recording, node_name=NODE, faults=self.faults)
         self.agent: Any = None
         self.task: Any = None
@@ -876,15 +876,13 @@ def acme_access(devices: Sequence[Device]) -> ContainerAccess:
 
 
 ACME: Vendor[Any] = Vendor(
-    name="Acme",
     default_resource=GPU,
-    settings=object,
     open_reader=lambda *_: AcmeMachine(),
     units_of=lambda _, gpus, base: whole_gpus(gpus, base),
     open_access=lambda *_: DeviceAccess(acme_access),
     fault_rules=lambda _: AcmeFaults(),
     facts_of=lambda _: {},
-    simulated=NVIDIA.simulated,
+    simulated=VENDOR.simulated,
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plugin.machine import Device, EventKind, FaultCode, GpuEvent, GpuReading, Partition
-from plugin.nvidia import NVIDIA
+from plugin.nvidia import VENDOR
 from plugin.simulated.reader import SimulatedMachine
 from topology.model import Gpu
 
@@ -72,5 +72,5 @@ def simulated_machine(
 ) -> SimulatedMachine:
     """A recorded machine that looks like NVIDIA's."""
     return SimulatedMachine(
-        recording, node_name=node_name, hardware=NVIDIA.simulated, faults=faults
+        recording, node_name=node_name, hardware=VENDOR.simulated, faults=faults
     )

@@ -13,7 +13,7 @@ from plugin.config.load_settings import load_settings
 from plugin.container import ContainerAccess, NoAccess
 from plugin.errors import CdiError, ReadingError
 from plugin.machine import Device
-from plugin.nvidia import NVIDIA
+from plugin.nvidia import VENDOR
 from plugin.nvidia.nvml.errors import NvmlError
 from plugin.sysfs import Sysfs
 from tests.fake_nvml import fake_of, installed
@@ -44,7 +44,7 @@ def opened(root, served=SERVED, **flags):
     """The access to a machine's devices under these settings."""
     places = {"driver_root_ctr_path": root / "driver", "cdi_folder": root / "cdi"}
     settings = load_settings({"node_name": "n1", **places, **flags}, {}).settings
-    return NVIDIA.open_access(settings, Sysfs(proc=root / "proc"), served)
+    return VENDOR.open_access(settings, Sysfs(proc=root / "proc"), served)
 
 
 CDI: dict[str, Any] = {"device_list_strategy": "cdi-cri", "cdi_generator": "own"}
@@ -120,7 +120,7 @@ def test_the_drivers_library_is_looked_for_when_nvml_is_opened(root, monkeypatch
     settings = load_settings({"driver_root_ctr_path": root}, {}).settings
     nvml = fake_of(load_recording("dgx-1-v100"))
     nvml.errors["nvmlInitWithFlags"] = NO_DRIVER
-    with installed(nvml), contextlib.closing(NVIDIA.open_reader(settings, Sysfs())) as reader:
+    with installed(nvml), contextlib.closing(VENDOR.open_reader(settings, Sysfs())) as reader:
         with pytest.raises(NvmlError):
             reader.read()
         assert loaded == []
@@ -139,7 +139,7 @@ def test_a_library_that_is_none_is_a_machine_that_cannot_be_read(root):
     library.write_text("no library")
     settings = load_settings({"driver_root_ctr_path": root}, {}).settings
     with (
-        contextlib.closing(NVIDIA.open_reader(settings, Sysfs())) as reader,
+        contextlib.closing(VENDOR.open_reader(settings, Sysfs())) as reader,
         pytest.raises(NvmlError, match="cannot be loaded"),
     ):
         reader.read()
@@ -147,4 +147,4 @@ def test_a_library_that_is_none_is_a_machine_that_cannot_be_read(root):
 
 def test_the_resource_is_the_settings_default():
     """Pods need no change on nodes of this vendor."""
-    assert load_settings({}, {}).settings.resource_name == NVIDIA.default_resource
+    assert load_settings({}, {}).settings.resource_name == VENDOR.default_resource

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, replace
 
 from plugin.machine import MachineReading
-from plugin.nvidia import NVIDIA
+from plugin.nvidia import VENDOR
 from plugin.observe import reading_text
 from plugin.observe.reading_json import SCHEMA_VERSION, reading_json
 from tests.unit.plugin.machine_values import gpu_reading, mig_device
@@ -30,7 +30,7 @@ def test_json_holds_the_whole_reading():
         numa_distances=((0, (10, 21)), (1, (21, 10))),
         notes=("a note",),
     )
-    body = json.loads(reading_json(reading, NVIDIA.facts_of))
+    body = json.loads(reading_json(reading, VENDOR.facts_of))
     assert set(body) == {
         *("schema_version", "driver_version", "gpus", "numa_distances", "topology", "notes"),
     }
@@ -53,7 +53,7 @@ def test_json_names_mig_devices():
         replace(reading.gpus[0], is_partitioned=True, partitions=(instance,)),
         *reading.gpus[1:],
     )
-    body = json.loads(reading_json(replace(reading, gpus=gpus), NVIDIA.facts_of))
+    body = json.loads(reading_json(replace(reading, gpus=gpus), VENDOR.facts_of))
     assert body["gpus"][0]["instances"] == [
         {
             "uuid": "MIG-1",

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.nvidia import NVIDIA
+from plugin.nvidia import VENDOR
 from plugin.simulated.broken_links import LinksDown
 from plugin.simulated.fault_file import FaultEntry, FaultPlan, parse_faults
 from tests.unit.plugin.machine_values import simulated_machine
@@ -25,7 +25,7 @@ UUID = str(NAMED.gpus[6].uuid)
 @pytest.mark.parametrize("text", ["", "  \n", "# nothing\n", "null", "{}", "{lost: [], xid: []}"])
 def test_an_empty_text_means_that_nothing_is_wrong(text):
     """Whoever empties the file wants everything well again."""
-    assert parse_faults(text, DGX1, NVIDIA.simulated) == FaultPlan()
+    assert parse_faults(text, DGX1, VENDOR.simulated) == FaultPlan()
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_an_empty_text_means_that_nothing_is_wrong(text):
 )
 def test_each_key_is_understood(text, plan):
     """The format is a promise to whoever writes such files."""
-    assert parse_faults(text, NAMED, NVIDIA.simulated) == plan
+    assert parse_faults(text, NAMED, VENDOR.simulated) == plan
 
 
 def test_switch_ports_are_named_by_one_gpu():
     """Behind switches a link belongs to a GPU, not to a pair."""
-    plan = parse_faults("links_down: [{gpu: 5, n: 2}]", DGX_H100, NVIDIA.simulated)
+    plan = parse_faults("links_down: [{gpu: 5, n: 2}]", DGX_H100, VENDOR.simulated)
     assert plan.links_down == (LinksDown((5,), 2),)
 
 
@@ -143,7 +143,7 @@ def test_switch_ports_are_named_by_one_gpu():
 def test_what_is_wrong_is_named(text, message):
     """A typing error must not look like a healthy machine."""
     with pytest.raises(ImportFormatError) as caught:
-        parse_faults(text, DGX1, NVIDIA.simulated)
+        parse_faults(text, DGX1, VENDOR.simulated)
     assert message in str(caught.value)
     assert len(str(caught.value)) < 300
 
@@ -151,7 +151,7 @@ def test_what_is_wrong_is_named(text, message):
 def test_a_profile_s_name_tells_its_memory():
     """The mixed strategy and the topology want to know it."""
     profiles = ("1g.10gb", "1c.3g.40gb", "7g.141gb", "1g.5gb+me", "huge")
-    made = [NVIDIA.simulated.partition(one, "GPU-0", 0, "x") for one in profiles]
+    made = [VENDOR.simulated.partition(one, "GPU-0", 0, "x") for one in profiles]
     memory = [None if one is None else one.memory_mib for one in made]
     assert memory == [10240, 40960, 144384, 5120, None]
 
@@ -170,7 +170,7 @@ keyed = st.dictionaries(
 def test_any_other_text_is_refused_in_one_way(text):
     """The plugin goes on whatever somebody writes into the file."""
     try:
-        plan = parse_faults(text, DGX1, NVIDIA.simulated)
+        plan = parse_faults(text, DGX1, VENDOR.simulated)
     except ImportFormatError:
         return
     assert isinstance(plan, FaultPlan)

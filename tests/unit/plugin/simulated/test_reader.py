@@ -13,7 +13,7 @@ import pytest
 
 from plugin.errors import ReadingError
 from plugin.machine import EventKind, FaultCode, GpuEvent
-from plugin.nvidia import NVIDIA
+from plugin.nvidia import VENDOR
 from plugin.simulated import reader
 from plugin.simulated.reader import LOST_REASON, SimulatedMachine
 from tests.docs.markdown import ROOT, blocks
@@ -32,7 +32,7 @@ class Machine(SimulatedMachine):
 
     def __init__(self, folder: Path, recording: str = "dgx-1-v100") -> None:
         self.file = folder / "faults.yaml"
-        super().__init__(recording, node_name="node-1", hardware=NVIDIA.simulated, faults=self.file)
+        super().__init__(recording, node_name="node-1", hardware=VENDOR.simulated, faults=self.file)
         self.uuids = [gpu.uuid for gpu in self.read().gpus]
 
     def becomes(self, text: str) -> None:
