@@ -1,6 +1,6 @@
 """Coterie itself, behind the rivals' interface.
 
-What it answers: which set `topology.select.selection` chooses on one node. Sensitive jobs ask for
+What it answers: which set `topology.select.selection` chooses on one node. Sensitive jobs request
 `nvlink` (or for nothing, where `sensitive` says so), the others for `none`.
 """
 

@@ -31,7 +31,7 @@ def to_graph(topology: NodeTopology) -> nx.Graph[Vertex]:
 
     Vertices: GPU indices (attributes `kind="gpu"`, `model`, `numa_node`) and one `"fabric<k>"` for
     each fabric that is up (`kind="fabric"`). Edges carry `kind` and `n_links`, which is None where
-    nobody counted.
+    the count is unknown.
     """
     graph: nx.Graph[Vertex] = nx.Graph()
     for i, gpu in enumerate(topology.gpus):

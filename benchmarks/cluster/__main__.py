@@ -1,6 +1,6 @@
 """The command line of the benchmarks on the real control plane.
 
-`python -m benchmarks.cluster [throughput|parked|scale|placement|all]`. Builds the control plane
+`python -m benchmarks.cluster [throughput|pending|scale|placement|all]`. Builds the control plane
 when absent (`tests.cluster.programs.build`), and writes `cluster-<name>.json` and `.md` with
 environment and date to the folder that `--out` names. Exit codes: 0 done, 1 a benchmark could not
 run, 2 usage.
@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks.cluster.latency import VerbTimes
-from benchmarks.cluster.parked import wait_beside
+from benchmarks.cluster.pending import wait_beside
 from benchmarks.cluster.placement import place_all
 from benchmarks.cluster.scale import grow
 from benchmarks.cluster.stage import Stage
@@ -57,7 +57,7 @@ class Load:
     n_pods: int
     n_rounds: int
     n_bound: int
-    n_parked: int
+    n_pending: int
     n_stream: int
     n_placed: int
 
@@ -70,7 +70,7 @@ class Name(Enum):
     """What can be run."""
 
     THROUGHPUT = "throughput"
-    PARKED = "parked"
+    PENDING = "pending"
     SCALE = "scale"
     PLACEMENT = "placement"
     ALL = "all"
@@ -106,14 +106,14 @@ async def _throughput(
     return *tables, times.table(f"Verbs under the load of {load.n_large} nodes")
 
 
-async def _parked(
+async def _pending(
     plane: ControlPlane, load: Load, advance: Callable[[], None]
 ) -> tuple[ResultTable, ...]:
     async with Stage.on(plane) as stage:
         await create_nodes(stage.api, parse_cluster(_mixed(load.n_small // 5)))
         table = await wait_beside(
             stage,
-            n_parked=load.n_parked,
+            n_pending=load.n_pending,
             n_stream=load.n_stream,
             n_rounds=load.n_rounds,
             advance=advance,
@@ -141,7 +141,7 @@ async def _placement(
 
 _RUNNERS: dict[Name, Callable[..., Coroutine[None, None, tuple[ResultTable, ...]]]] = {
     Name.THROUGHPUT: _throughput,
-    Name.PARKED: _parked,
+    Name.PENDING: _pending,
     Name.SCALE: _scale,
     Name.PLACEMENT: _placement,
 }

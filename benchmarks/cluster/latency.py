@@ -33,7 +33,7 @@ class VerbTimes:
         self._buckets: dict[str, dict[float, float]] = defaultdict(lambda: defaultdict(float))
 
     def add(self, text: str) -> None:
-        """Add what one process told in Prometheus' text format."""
+        """Add the metrics of one process, in Prometheus' text format."""
         for family in text_string_to_metric_families(text):
             if family.name in FAMILIES:
                 for sample in family.samples:

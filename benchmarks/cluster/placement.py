@@ -52,7 +52,7 @@ class Step:
 
 
 def sequence(n_pods: int, *, n_gpus: int, seed: int) -> tuple[Step, ...]:
-    """Arrivals and departures, such that about nine tenths of the GPUs stay asked for.
+    """Arrivals and departures, such that about nine tenths of the GPUs stay requested.
 
     >>> [step.size > 0 for step in sequence(3, n_gpus=1000, seed=1)]
     [True, True, True]
@@ -90,7 +90,7 @@ async def place_all(
         rows.append(_row(title, picked, n_pods - len(placed)))
     notes = (
         f"{len(nodes)} nodes, {n_gpus} GPUs; {n_pods} pods of sizes {sorted(set(SIZES))}",
-        "no pod has an annotation; at most nine tenths of the GPUs are asked for at a time",
+        "no pod has an annotation; at most nine tenths of the GPUs are requested at a time",
         "GB/s as the core predicts them; best: the best set of that size on the empty machine",
         "sets: pods of two GPUs and more",
     )

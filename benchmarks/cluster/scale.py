@@ -1,4 +1,4 @@
-"""What a large cluster costs the extender: memory, and the seconds until it may be asked.
+"""What a large cluster costs the extender: memory, and the seconds until it is ready.
 
 What it answers: for a process that starts on a cluster of so many nodes and bound GPU pods, the
 seconds from its start until `/readyz` says so, its resident memory then and at its highest, and

@@ -42,7 +42,7 @@ _DELETION_DEADLINE_S = 120.0
 
 
 class Arm(Enum):
-    """What kube-scheduler asks while it places a pod."""
+    """Which extender kube-scheduler calls while it places a pod."""
 
     NONE = "no extender"
     TRIVIAL = "trivial extender"
@@ -74,8 +74,8 @@ class Running:
     async def state(self) -> dict[str, Any]:
         """What the extender's `/state` says."""
         async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
-            told: dict[str, Any] = (await client.get(f"{self.url}/state")).json()
-        return told
+            state: dict[str, Any] = (await client.get(f"{self.url}/state")).json()
+        return state
 
     async def metrics(self) -> str:
         """What the extender's metrics say."""
@@ -134,7 +134,7 @@ class Stage:
             "DELETE", PODS, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
         )
         async with asyncio.timeout(_DELETION_DEADLINE_S):
-            while (await self.api.get(PODS, limit="1"))["items"]:  # noqa: ASYNC110 - asks a server
+            while (await self.api.get(PODS, limit="1"))["items"]:  # noqa: ASYNC110 - polls a server
                 await asyncio.sleep(0.1)
 
     async def create(self, pods: Sequence[dict[str, Any]]) -> None:

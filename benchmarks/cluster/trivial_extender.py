@@ -1,7 +1,7 @@
 """An extender that does nothing: every node passes, every node scores 0.
 
-What it answers: what it costs kube-scheduler to ask any extender at all, so that Coterie's own
-share can be told apart. Served exactly as Coterie is; it binds nothing.
+What it answers: what it costs kube-scheduler to call any extender at all, so that Coterie's own
+share can be separated. Served exactly as Coterie is; it binds nothing.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["create_trivial"]
 
 def _filter(call: VerbRequest) -> VerbResponse:
     args = json.loads(call.body or b"")
-    told = {
+    result = {
         "Nodes": None,
         "NodeNames": args["NodeNames"],
         "FailedNodes": {},
         "FailedAndUnresolvableNodes": {},
         "Error": "",
     }
-    return VerbResponse(200, json.dumps(told).encode())
+    return VerbResponse(200, json.dumps(result).encode())
 
 
 def _prioritize(call: VerbRequest) -> VerbResponse:

@@ -1,4 +1,4 @@
 """The demo: pods on an embedded cluster, placed by the real extender and by its rivals.
 
-`python -m benchmarks.demo` runs it; each module tells its part.
+`python -m benchmarks.demo` runs it; each module describes its part.
 """

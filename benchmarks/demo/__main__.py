@@ -23,12 +23,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.demo.figures import compute_figures, duels, span
 from benchmarks.demo.fleet import FLEET, lay_out_fleet
-from benchmarks.demo.kube_scheduler import HttpDoor
+from benchmarks.demo.kube_scheduler import HttpExtender
 from benchmarks.demo.pods import draw_pods
 from benchmarks.demo.policies import ExtenderPolicy, MostAllocatedPolicy, RivalOnCoterieNode
 from benchmarks.demo.process import run_extender
 from benchmarks.demo.report import Demo, count_drawings, render_report
-from benchmarks.demo.tables import policy_table, span_table, telling_table
+from benchmarks.demo.tables import policy_table, showcase_table, span_table
 from benchmarks.demo.timeline import play
 from benchmarks.errors import BenchmarkError
 from benchmarks.report import read_environment
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 DEFAULT_OUT = Path("build/demo")
 LOG = "extender.log"
 N_POLICIES = 4
-N_TELLING = 5
-ASKING_POD = {
+N_SHOWCASED = 5
+EXAMPLE_POD = {
     "metadata": {"name": "mine", "namespace": "demo", "uid": "mine"},
     "spec": {"containers": [{"name": "main", "resources": {"limits": {DEFAULT_RESOURCE: "4"}}}]},
 }
-"""What `--keep-running` suggests to ask about."""
+"""The pod of the `explain` command that `--keep-running` prints."""
 LEAST_WIDTH = 100
 """Columns of the tables where there is no terminal."""
 
@@ -105,12 +105,12 @@ def _ending_on_sigterm() -> Iterator[None]:
 def _run(client: httpx.Client, console: Console, *, seeds: range, n_pods: int) -> Demo:
     start = time.perf_counter()
     nodes = lay_out_fleet(FLEET)
-    door = HttpDoor(client)
+    extender = HttpExtender(client)
     mixes = [draw_pods(n_pods, seed=seed) for seed in seeds]
     played: list[tuple[Run, ...]] = []
     with _progress(console, "placing pods", len(seeds) * n_pods * N_POLICIES) as advance:
         for seed, mix in zip(seeds, mixes, strict=True):
-            policies = _policies(nodes, door, seed)
+            policies = _policies(nodes, extender, seed)
             played.append(tuple(play(policy, mix, nodes, advance=advance) for policy in policies))
     figures = [tuple(compute_figures(run, nodes) for run in runs) for runs in played]
     shown = played[0]
@@ -124,16 +124,16 @@ def _run(client: httpx.Client, console: Console, *, seeds: range, n_pods: int) -
         runs=shown,
         figures=figures[0],
         duels=compared,
-        telling=tuple(duel for duel in compared[:N_TELLING] if duel.gap > 0),
+        showcased=tuple(duel for duel in compared[:N_SHOWCASED] if duel.gap > 0),
         spans=tuple(span(of_policy) for of_policy in zip(*figures, strict=True)),
-        n_requests=door.n_requests,
+        n_requests=extender.n_requests,
         seconds=time.perf_counter() - start,
         environment=read_environment(date, {}),
         version=importlib.metadata.version("coterie"),
     )
 
 
-def _policies(nodes: dict[str, DemoNode], door: HttpDoor, seed: int) -> tuple[Policy, ...]:
+def _policies(nodes: dict[str, DemoNode], extender: HttpExtender, seed: int) -> tuple[Policy, ...]:
     settings = load_settings({"cluster": FLEET})
     return (
         MostAllocatedPolicy(
@@ -149,7 +149,7 @@ def _policies(nodes: dict[str, DemoNode], door: HttpDoor, seed: int) -> tuple[Po
         RivalOnCoterieNode(
             NvidiaBestEffort(), nodes, settings.cluster_spec(), settings.rules, seed=seed
         ),
-        ExtenderPolicy(nodes, door, seed=seed),
+        ExtenderPolicy(nodes, extender, seed=seed),
     )
 
 
@@ -175,8 +175,8 @@ def _print(demo: Demo, console: Console) -> None:
     console.print(policy_table(demo.figures))
     if demo.spans[0].n_mixes > 1:
         console.print(span_table(demo.spans))
-    if demo.telling:
-        console.print(telling_table(demo))
+    if demo.showcased:
+        console.print(showcase_table(demo))
 
 
 def _write(demo: Demo, console: Console, out: Path) -> Path:
@@ -189,17 +189,17 @@ def _write(demo: Demo, console: Console, out: Path) -> Path:
 
 def _keep(client: httpx.Client, console: Console, demo: Demo) -> None:
     """Play the mix again up to the last arrival and wait for ctrl-C with the cluster busy."""
-    policy = ExtenderPolicy(demo.nodes, HttpDoor(client), seed=demo.seed)
+    policy = ExtenderPolicy(demo.nodes, HttpExtender(client), seed=demo.seed)
     run = play(policy, demo.pods, demo.nodes, drain=False)
     running = run.busiest.running[-1]
     url = str(client.base_url).rstrip("/")
     lines = (
-        f"{len(run.busiest.running)} pods are running. Ask the extender, and end it with ctrl-C:",
+        f"{len(run.busiest.running)} pods are running. Call the extender, and end it with ctrl-C:",
         f"  curl {url}/state",
         f"  curl {url}/embedded/pods/{running.pod.uid}",
         f"  curl -X DELETE {url}/embedded/pods/{running.pod.uid}",
         f"  curl {url}/metrics",
-        f"  curl {url}/explain --data '{json.dumps(ASKING_POD)}'",
+        f"  curl {url}/explain --data '{json.dumps(EXAMPLE_POD)}'",
     )
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False)

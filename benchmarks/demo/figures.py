@@ -1,4 +1,4 @@
-"""What the runs are worth: the figures of the table, and the pods that tell most.
+"""What the runs are worth: the figures of the table, and the pods that differ most.
 
 What it answers: per policy, how close the pods came to the best of their machines, who waited,
 what was stranded; and for which pods two policies differ most. All policies are judged by the same

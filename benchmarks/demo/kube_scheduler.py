@@ -2,8 +2,8 @@
 
 What it answers: for a pod and the nodes that have enough GPUs free, the node that kube-scheduler
 would choose with this extender. It sends what kube-scheduler sends (`extender/v1`, Go's field
-names, `nodeCacheCapable: true`) and is as strict about the answers: a node that was not asked about
-is an error, a score is a whole number. It never looks at a topology.
+names, `nodeCacheCapable: true`) and is as strict about the answers: a node outside the request is
+an error, a score is a whole number. It never reads a topology.
 
 Method (kubernetes 1.36, pkg/scheduler/schedule_one.go): in-tree filters leave the nodes with enough
 free GPUs; filter; with one node left prioritize is not called; else the highest score wins, equal
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from benchmarks.demo.pods import DemoPod
 
-__all__ = ["Door", "HttpDoor", "choose_node", "send_bind"]
+__all__ = ["Extender", "HttpExtender", "choose_node", "send_bind"]
 
 HTTP_TIMEOUT_S = 5.0
 """kube-scheduler's default httpTimeout."""
@@ -55,22 +55,22 @@ _PRIORITIES = TypeAdapter(list[_HostPriority])
 _Decoded = TypeVar("_Decoded")
 
 
-class Door(Protocol):
+class Extender(Protocol):
     """Where a verb's request goes: bytes of JSON in, bytes of JSON out."""
 
-    def ask(self, verb: str, body: dict[str, Any]) -> bytes:
+    def send(self, verb: str, body: dict[str, Any]) -> bytes:
         """Send one request; raises `ServerFailed` where no answer comes."""
         ...
 
 
-class HttpDoor:
+class HttpExtender:
     """The extender over HTTP, one keep-alive connection; `n_requests` counts what was sent."""
 
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
         self.n_requests = 0
 
-    def ask(self, verb: str, body: dict[str, Any]) -> bytes:
+    def send(self, verb: str, body: dict[str, Any]) -> bytes:
         """POST to `/<verb>`; like kube-scheduler, take nothing but 200 for an answer."""
         return self._send("POST", f"/{verb}", body)
 
@@ -96,7 +96,7 @@ class HttpDoor:
         return response.content
 
 
-def choose_node(door: Door, pod: DemoPod, nodes: Sequence[str], rng: Random) -> str | None:
+def choose_node(extender: Extender, pod: DemoPod, nodes: Sequence[str], rng: Random) -> str | None:
     """Run filter and prioritize for a pod; None where no node may take it.
 
     `nodes` have passed the in-tree filters. Raises `ServerFailed` for an answer that kube-scheduler
@@ -104,37 +104,37 @@ def choose_node(door: Door, pod: DemoPod, nodes: Sequence[str], rng: Random) -> 
     """
     if not nodes:
         return None
-    feasible = _filter(door, pod, nodes)
+    feasible = _filter(extender, pod, nodes)
     if len(feasible) < 2:
         return feasible[0] if feasible else None
-    answer = door.ask("prioritize", {"Pod": pod.as_json(), "Nodes": None, "NodeNames": feasible})
+    answer = extender.send(
+        "prioritize", {"Pod": pod.as_json(), "Nodes": None, "NodeNames": feasible}
+    )
     priorities = _decode(_PRIORITIES, answer, "prioritize")
     scores = {one.host: one.score for one in priorities}
     best = max(scores.get(node, 0) for node in feasible)
     return rng.choice([node for node in feasible if scores.get(node, 0) == best])
 
 
-def send_bind(door: Door, pod: DemoPod, node: str) -> None:
+def send_bind(extender: Extender, pod: DemoPod, node: str) -> None:
     """Bind a pod; raises `ServerFailed` where the extender refuses."""
-    told = {"PodName": pod.name, "PodNamespace": NAMESPACE, "PodUID": pod.uid, "Node": node}
-    result = _decode(TypeAdapter(_BindingResult), door.ask("bind", told), "bind")
+    args = {"PodName": pod.name, "PodNamespace": NAMESPACE, "PodUID": pod.uid, "Node": node}
+    result = _decode(TypeAdapter(_BindingResult), extender.send("bind", args), "bind")
     if result.error:
         msg = f"extender: bind of {pod.name} to {node}: {result.error}"
         raise ServerFailed(msg)
 
 
-def _filter(door: Door, pod: DemoPod, nodes: Sequence[str]) -> list[str]:
-    asked = {"Pod": pod.as_json(), "Nodes": None, "NodeNames": list(nodes)}
-    result = _decode(TypeAdapter(_FilterResult), door.ask("filter", asked), "filter")
+def _filter(extender: Extender, pod: DemoPod, nodes: Sequence[str]) -> list[str]:
+    args = {"Pod": pod.as_json(), "Nodes": None, "NodeNames": list(nodes)}
+    result = _decode(TypeAdapter(_FilterResult), extender.send("filter", args), "filter")
     if result.error:
         msg = f"extender: filter of {pod.name}: {result.error}"
         raise ServerFailed(msg)
     feasible = result.node_names or []
     foreign = sorted(set(feasible) - set(nodes))
     if foreign:
-        msg = (
-            f"extender: filter of {pod.name} names {quote(foreign[0])}, expected nodes asked about"
-        )
+        msg = f"extender: filter of {pod.name} names {quote(foreign[0])}, expected no other node"
         raise ServerFailed(msg)
     return feasible
 

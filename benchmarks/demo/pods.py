@@ -4,8 +4,8 @@ What it answers: which pods arrive when, for how long, with how many GPUs and wh
 same for every policy. It places nothing.
 
 The mix is ours, made so that every size and affinity occurs. Sizes lean to 1, 2, 4 and 8, the only
-ones in the openb trace; there most pods ask for one GPU, here fewer, since one GPU leaves no set to
-choose. Odd sizes are there because users ask for them. A minute is the unit of time.
+ones in the openb trace; there most pods request one GPU, here fewer, since one GPU leaves no set to
+choose. Odd sizes are there because users request them. A minute is the unit of time.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class DemoPod:
     @property
     def annotations(self) -> dict[str, str]:
         """What the pod's owner wrote."""
-        told = {} if self.affinity is None else {pod_keys.AFFINITY: self.affinity}
-        return told | ({pod_keys.POLICY: "required"} if self.is_required else {})
+        annotations = {} if self.affinity is None else {pod_keys.AFFINITY: self.affinity}
+        return annotations | ({pod_keys.POLICY: "required"} if self.is_required else {})
 
     @property
     def policy(self) -> PlacementPolicy:

@@ -6,7 +6,7 @@ Every policy keeps its own account of what is free, as its pods really took it.
 - Coterie: the extender process over HTTP; it chooses both.
 - NVIDIA's best-effort allocation on Coterie's node: the same filter and prioritize code in this
   process, on a cluster of its own; the plan recorded there holds the rival's ids.
-- Two that never ask: the most-allocated node (kube-scheduler's NodeResourcesFit with
+- Two that never call the extender: the most-allocated node (kube-scheduler's NodeResourcesFit with
   `MostAllocated`, equal nodes drawn at random) with the ids of a plain kubelet or of NVIDIA's
   best-effort allocation. They do not read annotations; no pod of theirs waits for a better set.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from benchmarks.demo.fleet import DemoNode
-    from benchmarks.demo.kube_scheduler import HttpDoor
+    from benchmarks.demo.kube_scheduler import HttpExtender
     from benchmarks.demo.pods import DemoPod
     from benchmarks.rivals import Rival
     from extender.embedded import ClusterSpec
@@ -86,13 +86,13 @@ class _Free:
 
 
 class ExtenderPolicy:
-    """The extender process behind HTTP, asked as kube-scheduler asks it."""
+    """The extender process behind HTTP, called as kube-scheduler calls it."""
 
     name = "Coterie"
     note = "node and GPUs chosen by the extender, over HTTP"
 
-    def __init__(self, nodes: Mapping[str, DemoNode], door: HttpDoor, *, seed: int) -> None:
-        self._door = door
+    def __init__(self, nodes: Mapping[str, DemoNode], extender: HttpExtender, *, seed: int) -> None:
+        self._extender = extender
         self._free = _Free(nodes)
         self._positions = {
             name: {one: i for i, one in enumerate(node.ids)} for name, node in nodes.items()
@@ -101,21 +101,21 @@ class ExtenderPolicy:
 
     def place(self, pod: DemoPod) -> Place | None:
         """Run filter, prioritize and bind, then read the plan."""
-        node = choose_node(self._door, pod, self._free.fitting(pod.size), self._rng)
+        node = choose_node(self._extender, pod, self._free.fitting(pod.size), self._rng)
         if node is None:
             return None
-        send_bind(self._door, pod, node)
+        send_bind(self._extender, pod, node)
         place = Place(node, self._planned(pod, node))
         self._free.take(place)
         return place
 
     def end(self, pod: DemoPod, place: Place) -> None:
         """End the pod on the embedded cluster."""
-        self._door.end_pod(pod.uid)
+        self._extender.end_pod(pod.uid)
         self._free.give_back(place)
 
     def _planned(self, pod: DemoPod, node: str) -> int:
-        bound: dict[str, Any] = json.loads(self._door.bound_pod(pod.uid))
+        bound: dict[str, Any] = json.loads(self._extender.bound_pod(pod.uid))
         plan: dict[str, Any] = json.loads(bound["metadata"]["annotations"][names.PLAN])
         ids: list[str] = plan["containers"][0]["ids"]
         if plan["node"] != node or len(ids) != pod.size:
@@ -124,13 +124,13 @@ class ExtenderPolicy:
         return mask_of(self._positions[node][one] for one in ids)
 
 
-class _EngineDoor:
+class _EngineExtender:
     """The extender's verbs without HTTP and without a process."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def ask(self, verb: str, body: dict[str, Any]) -> bytes:
+    def send(self, verb: str, body: dict[str, Any]) -> bytes:
         return self._engine.answer(Verb(verb), json.dumps(body).encode(), 0.0).body
 
 
@@ -152,14 +152,14 @@ class RivalOnCoterieNode:
         self._nodes = nodes
         self._free = _Free(nodes)
         self._cluster = EmbeddedCluster(lay_out(spec), demand=rules.demand)
-        self._door = _EngineDoor(Engine(self._cluster, rules))
+        self._extender = _EngineExtender(Engine(self._cluster, rules))
         self._resources = rules.resources
         self._rng = Random(f"{seed}/scheduler")
         self._kubelet = Random(f"{seed}/kubelet")
 
     def place(self, pod: DemoPod) -> Place | None:
-        """Ask for the node, let the rival choose there, record what it chose."""
-        node = choose_node(self._door, pod, self._free.fitting(pod.size), self._rng)
+        """Request the node, let the rival choose GPUs there, record its choice."""
+        node = choose_node(self._extender, pod, self._free.fitting(pod.size), self._rng)
         if node is None:
             return None
         topology, free = self._nodes[node].topology, self._free.masks[node]
@@ -183,7 +183,7 @@ class RivalOnCoterieNode:
         plan = Plan(place.node, containers, ids, 0, 0.0)
         refused = self._cluster.assume(request, plan, deadline_s=0.0)
         if refused is not None:
-            msg = f"ledger of the cluster in this process: {refused.detail}"
+            msg = f"state of the cluster in this process: {refused.detail}"
             raise ServerFailed(msg)
         self._cluster.write_binding(
             WriteBinding(

@@ -3,8 +3,8 @@
 What it answers: on which port it listens, once it is ready. It ends what it started, by its own
 handle, however the block ends; it never ends anything else.
 
-The extender takes a free port itself (port 0) and says in its log which one; `/readyz` tells when
-it may be asked. It is put into a session of its own, so that ctrl-C reaches this program first.
+The extender takes a free port itself (port 0) and says in its log which one; `/readyz` reports
+when it is ready. It is put into a session of its own, so that ctrl-C reaches this program first.
 """
 
 from __future__ import annotations
@@ -64,20 +64,20 @@ def run_extender(cluster: str, *, port: int, log: Path) -> Iterator[httpx.Client
 def _await_port(process: subprocess.Popen[bytes], log: Path, deadline: float) -> int:
     while True:
         for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
-            port = _told_port(line)
+            port = _logged_port(line)
             if port is not None:
                 return port
         _wait(process, log, deadline)
 
 
-def _told_port(line: str) -> int | None:
+def _logged_port(line: str) -> int | None:
     """Read the port from the line that says `listening`; None for any other line."""
     try:
-        told: object = json.loads(line)
+        entry: object = json.loads(line)
     except json.JSONDecodeError:
         return None
-    if isinstance(told, dict) and told.get("event") == logkeys.LISTENING:
-        return int(told["port"])
+    if isinstance(entry, dict) and entry.get("event") == logkeys.LISTENING:
+        return int(entry["port"])
     return None
 
 

@@ -44,9 +44,9 @@ LEGEND_MARGIN = 0.16
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """Everything that the report tells. `runs` in the order of the columns, Coterie last.
+    """Everything that the report shows. `runs` in the order of the columns, Coterie last.
 
-    `telling` are the first of `duels`; `spans` sum this mix and the further ones up.
+    `showcased` are the first of `duels`; `spans` sum this mix and the further ones up.
     """
 
     seed: int
@@ -56,7 +56,7 @@ class Demo:
     runs: tuple[Run, ...]
     figures: tuple[Figures, ...]
     duels: tuple[Duel, ...]
-    telling: tuple[Duel, ...]
+    showcased: tuple[Duel, ...]
     spans: tuple[Span, ...]
     n_requests: int
     seconds: float
@@ -66,7 +66,7 @@ class Demo:
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """One GPU in the map of the fleet: its colour class and what the pointer is told."""
+    """One GPU in the map of the fleet: its colour class and its tooltip."""
 
     colour: str
     title: str
@@ -103,7 +103,7 @@ class _Machine:
 
 def count_drawings(demo: Demo) -> int:
     """How many machines the report draws."""
-    return len(demo.runs) * len(_showcase(demo)) + 2 * len(demo.telling)
+    return len(demo.runs) * len(_showcase(demo)) + 2 * len(demo.showcased)
 
 
 def render_report(demo: Demo, *, advance: Callable[[], None] = lambda: None) -> str:
@@ -127,7 +127,7 @@ def render_report(demo: Demo, *, advance: Callable[[], None] = lambda: None) -> 
         ours=demo.figures[-1],
         spreads=[_spread(run, demo) for run in demo.runs],
         tally=_tally(demo),
-        telling=[_telling(duel, demo, advance) for duel in demo.telling],
+        showcased=[_showcased(duel, demo, advance) for duel in demo.showcased],
         fleet=_fleet_map(demo),
         machines=[_machine(node, demo, advance) for node in _showcase(demo)],
         by_machine=_by_machine(demo),
@@ -183,12 +183,12 @@ def _tally(demo: Demo) -> dict[str, int]:
 def _legend(held: Sequence[Placed], demo: Demo) -> tuple[_Legend, ...]:
     """The pods of a picture in the order in which they were drawn."""
     return tuple(
-        _Legend(SET_COLOURS[i % len(SET_COLOURS)], one.pod.name, _told(one, demo))
+        _Legend(SET_COLOURS[i % len(SET_COLOURS)], one.pod.name, _bandwidth(one, demo))
         for i, one in enumerate(held)
     )
 
 
-def _told(one: Placed, demo: Demo) -> str:
+def _bandwidth(one: Placed, demo: Demo) -> str:
     if one.pod.size == 1:
         return "one GPU"
     return f"{gbytes(_value(one, demo))} GB/s, {percent(_relative(one, demo))}"
@@ -211,8 +211,8 @@ def _draw(node: DemoNode, held: Sequence[Placed]) -> Markup:
     return Markup(svg)  # noqa: S704 - our own drawing, escaped there
 
 
-def _telling(duel: Duel, demo: Demo, advance: Callable[[], None]) -> dict[str, object]:
-    """One of the telling pods: its wish, and where each policy put it."""
+def _showcased(duel: Duel, demo: Demo, advance: Callable[[], None]) -> dict[str, object]:
+    """One of the showcased pods: its wish, and where each policy put it."""
     uid = duel.ours.pod.uid
     rows: list[dict[str, object]] = []
     for run in demo.runs:
@@ -235,7 +235,7 @@ def _telling(duel: Duel, demo: Demo, advance: Callable[[], None]) -> dict[str, o
     pictures: list[_Picture] = []
     for run, one in ((demo.runs[0], duel.theirs), (demo.runs[-1], duel.ours)):
         node = demo.nodes[one.place.node]
-        pictures.append(_Picture(run.policy, _draw(node, [one]), _told(one, demo)))
+        pictures.append(_Picture(run.policy, _draw(node, [one]), _bandwidth(one, demo)))
         advance()
     return {"pod": duel.ours.pod, "rows": rows, "pictures": pictures}
 
@@ -266,11 +266,11 @@ def _cell(one: Placed | None, gpu: int, demo: Demo) -> _Cell:
     if one is None:
         return _Cell("free", f"GPU {gpu}: free")
     pod = one.pod
-    told = f"GPU {gpu}: {pod.name}, {pod.size} GPU{'s' if pod.size > 1 else ''}, {pod.wish}"
+    title = f"GPU {gpu}: {pod.name}, {pod.size} GPU{'s' if pod.size > 1 else ''}, {pod.wish}"
     if pod.size == 1:
-        return _Cell("one", told)
-    told += f": {gbytes(_value(one, demo))} GB/s, {percent(_relative(one, demo))} of the best"
-    return _Cell(_class(_relative(one, demo)) if pod.is_judged else "none", told)
+        return _Cell("one", title)
+    title += f": {gbytes(_value(one, demo))} GB/s, {percent(_relative(one, demo))} of the best"
+    return _Cell(_class(_relative(one, demo)) if pod.is_judged else "none", title)
 
 
 def _showcase(demo: Demo) -> tuple[DemoNode, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from benchmarks.demo.figures import Figures, Span
     from benchmarks.demo.report import Demo
 
-__all__ = ["policy_table", "span_table", "telling_table"]
+__all__ = ["policy_table", "showcase_table", "span_table"]
 
 WIDEST_NAME = len("NVIDIA best-effort")
 FIGURE_COLUMNS = ("mean", "harmonic", "worst", "missed", "waited", "stranded", "free")
@@ -68,18 +68,18 @@ def span_table(spans: Sequence[Span]) -> Table:
     return table
 
 
-def telling_table(demo: Demo) -> Table:
-    """Two rows for each of the telling pods: the first policy and the last."""
-    table = _table("The most telling pods", ("pod", "policy", "node", "GPUs"), ("GB/s", "%"))
+def showcase_table(demo: Demo) -> Table:
+    """Two rows for each of the showcased pods: the first policy and the last."""
+    table = _table("The pods that differ most", ("pod", "policy", "node", "GPUs"), ("GB/s", "%"))
     table.columns[0].max_width = 14
     table.columns[1].min_width = None
     for column in table.columns[1:]:
         column.no_wrap = True
-    for duel in demo.telling:
+    for duel in demo.showcased:
         pod = duel.ours.pod
-        told = (pod.name, f"{pod.size} GPUs, {pod.wish}")
+        labels = (pod.name, f"{pod.size} GPUs, {pod.wish}")
         for run, one, what in zip(
-            (demo.runs[0], demo.runs[-1]), (duel.theirs, duel.ours), told, strict=True
+            (demo.runs[0], demo.runs[-1]), (duel.theirs, duel.ours), labels, strict=True
         ):
             node, gpus = demo.nodes[one.place.node], one.place.gpus
             table.add_row(

@@ -5,8 +5,8 @@ chooses nothing (`benchmarks.demo.policies` do) and judges nothing.
 
 Method: events in order of time, ends before arrivals. A pod that gets no place waits; whenever pods
 ended, the waiting ones are tried again in the order of their arrival, and one that still does not
-fit holds up nobody behind it (kube-scheduler's queue). After the last arrival the fleet drains, so
-that every pod that can run has run.
+fit does not block those behind it (kube-scheduler's queue). After the last arrival the fleet
+drains, so that every pod that can run has run.
 """
 
 from __future__ import annotations

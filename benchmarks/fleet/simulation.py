@@ -1,8 +1,8 @@
 """Fleet: a cluster trace on recorded machines, by choice of node and choice of set.
 
 What it answers: on the openb trace, how much of its machine's best bandwidth each multi-GPU pod
-gets (by the value model: nobody measured these machines), and how many free GPUs are stranded for
-pods of each size. The choice of node and the choice of set are told apart by pairing NVIDIA's
+gets (by the value model: these machines were not measured), and how many free GPUs are stranded for
+pods of each size. The choice of node and the choice of set are separated by pairing NVIDIA's
 allocation with either choice of node.
 
 - Timed: the default trace; pods come and go at their recorded times, a pod that does not fit waits.
@@ -226,7 +226,7 @@ def _bandwidth_row(name: str, outcomes: Sequence[Outcome]) -> tuple[Cell, ...]:
 _BANDWIDTH_COLUMNS = ("policy", "pods", "mean of best", "harmonic", "worst", "below half, %")
 
 
-def _room_row(name: str, outcomes: Sequence[Outcome]) -> tuple[Cell, ...]:
+def _refused_row(name: str, outcomes: Sequence[Outcome]) -> tuple[Cell, ...]:
     counts: list[Sequence[float]] = [
         [outcome.n_waited for outcome in outcomes],
         *([outcome.unplaced[size] for outcome in outcomes] for size in SIZES),
@@ -236,21 +236,21 @@ def _room_row(name: str, outcomes: Sequence[Outcome]) -> tuple[Cell, ...]:
     return (name, *(fmean(figures) for figures in counts))
 
 
-_ROOM_COLUMNS = (
+_REFUSED_COLUMNS = (
     "policy",
     "waited",
-    *(f"no room, {size}" for size in SIZES),
+    *(f"no fit, {size}" for size in SIZES),
     "free GPUs",
     *(f"stranded, {size}" for size in SIZES),
 )
 
 
-def _notes(trace: TracePods, told: str, n_repeats: int) -> tuple[str, ...]:
+def _notes(trace: TracePods, described: str, n_repeats: int) -> tuple[str, ...]:
     n_multi = sum(pod.n_gpus > 1 for pod in trace.pods)
     return (
-        f"{told}; {n_repeats} repeats with other draws, counts are means",
+        f"{described}; {n_repeats} repeats with other draws, counts are means",
         f"{len(trace.pods)} pods, {n_multi} of them with 2 or more GPUs",
-        f"{trace.n_fractional} pods that ask for a share of a GPU were dropped",
+        f"{trace.n_fractional} pods that request a share of a GPU were dropped",
         f"machines (our own map): {', '.join(f'{k} as {v}' for k, v in RECORDINGS.items())}",
         "a node with fewer GPUs is the first GPUs of its recording",
         "mean of best: value of the set over the best of its size on that machine",
@@ -302,10 +302,10 @@ def run(
             outcomes[policy.name] = [runner(policy, i) for i in range(n_repeats)]
             advance()
         bandwidth = tuple(_bandwidth_row(name, each) for name, each in outcomes.items())
-        room = tuple(_room_row(name, each) for name, each in outcomes.items())
+        rows = tuple(_refused_row(name, each) for name, each in outcomes.items())
         return (
             ResultTable(f"{title}: bandwidth", _BANDWIDTH_COLUMNS, bandwidth, notes),
-            ResultTable(f"{title}: GPUs by size", _ROOM_COLUMNS, room, digits=1),
+            ResultTable(f"{title}: GPUs by size", _REFUSED_COLUMNS, rows, digits=1),
         )
 
     thinned = f"whole-GPU pods hold {peak} GPUs at most: every n-th node is taken, ~{n_gpus} GPUs"

@@ -2,7 +2,7 @@
 
 What it answers: which machines a stream of pods takes where nodes are compared by loss (how far a
 set is from its own machine's best) and where they are compared by GB/s (`prefer: fastest`). By the
-value model: nobody measured these fleets.
+value model: these fleets were not measured.
 
 - Ties: 2-GPU pods on empty H100 and V100 machines. Every pair is its machine's best, so loss is 0
   everywhere, and what a pair costs the rest of its machine decides. Nothing here is for loss to
@@ -79,7 +79,7 @@ def _best_of(machine: MachineType, taken: Sequence[int], size: int) -> str:
         free &= ~(1 << gpu)
     fit = CoterieNodes().fit(machine, free, size)
     if fit is None:
-        return f"{machine.name} no room"
+        return f"{machine.name} no fit"
     worst = fit.worst
     return (
         f"{machine.name} {worst.value_gbytes_per_s:.1f} GB/s, loss {worst.loss:.2f}, "
@@ -145,7 +145,7 @@ def broken_quads(*, n_each: int, n_pods: int, seed: int) -> ResultTable:
         *(
             f"{size}-GPU pods: {what}"
             for size in (4, 3)
-            for what in ("on V100", "no room", "GB/s", "mean of best")
+            for what in ("on V100", "no fit", "GB/s", "mean of best")
         ),
     )
     notes = (
@@ -162,7 +162,7 @@ def broken_quads(*, n_each: int, n_pods: int, seed: int) -> ResultTable:
     return ResultTable(title, columns, tuple(rows), notes)
 
 
-_OWN = "GB/s and mean of best are by Coterie's own value model: nobody measured these fleets"
+_OWN = "GB/s and mean of best are by Coterie's own value model: these fleets were not measured"
 
 
 def run(*, seed: int = 0) -> tuple[ResultTable, ResultTable]:

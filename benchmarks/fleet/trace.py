@@ -1,7 +1,7 @@
 """The openb trace of Alibaba's GPU cluster: pods, nodes, and which recording stands for a node.
 
 What it answers: which whole-GPU pods came and went, with their CPU and memory, and on what
-machines. It drops what Coterie does not place: pods that ask for a share of one GPU are left out
+machines. It drops what Coterie does not place: pods that request a share of one GPU are left out
 and counted; pods without GPUs stay, since they take CPU and memory.
 
 The trace names GPU models (some of them masked) but no links, so which recorded machine stands for
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 WHOLE_GPU = 1000
-"""gpu_milli of a pod that asks for whole GPUs."""
+"""gpu_milli of a pod that requests whole GPUs."""
 
 RECORDINGS = {
     "P100": "dgx-1-p100",

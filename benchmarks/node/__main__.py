@@ -56,7 +56,7 @@ _AUDIT = {
 }
 _CONTAINERS = 3
 _QUICK_S = 0.01
-"""The goal where the kubelet need not be asked; a bucket of the plugin's histogram."""
+"""The goal where no request to the kubelet is needed; a bucket of the plugin's histogram."""
 LEAST_WIDTH = 100
 
 
@@ -134,12 +134,12 @@ def _measure(
             pods.delete(name)
             advance()
         known = _seconds(agent, "known")
-        asked = _seconds(agent, "lookup")
+        looked_up = _seconds(agent, "lookup")
         n_quick, n_calls = (
             late - early for late, early in zip(_within(agent), before, strict=True)
         )
         appeared = [_restart(node, agent) for _ in range(load.n_restarts)]
-        time.sleep(5)  # the looks that follow a registration are not idleness
+        time.sleep(5)  # the reads that follow a registration are not idleness
         n_before, busy_s = _n_requests(audit), _busy_s(pid)
         time.sleep(load.idle_s)
         n_idle = _n_requests(audit) - n_before
@@ -147,7 +147,7 @@ def _measure(
         rss = _status(pid, "VmRSS"), _status(pid, "VmHWM")
         pods.clear()
     rows: list[tuple[Cell, ...]] = [
-        ("GetPreferredAllocation, the kubelet asked", *_quantiles(preferred), 30.0),
+        ("GetPreferredAllocation, with a request to the kubelet", *_quantiles(preferred), 30.0),
         ("Allocate after it", *_quantiles(allocate), 10.0),
     ]
     calls = ResultTable(
@@ -161,14 +161,14 @@ def _measure(
         digits=2,
     )
     finding = ResultTable(
-        "Finding out who asks",
+        "Identifying the container",
         ("how", "n", "mean ms"),
-        (("known without asking", *known), ("by a look at the kubelet", *asked)),
+        (("known without a request", *known), ("by a request to the kubelet", *looked_up)),
         (
             f"{load.n_real} real pods of {_CONTAINERS} containers with 2 GPUs, beside the others",
             (
                 f"{n_quick} of the kubelet's {n_calls} GetPreferredAllocation calls for them were "
-                f"answered within {1000 * _QUICK_S:g} ms, the question to the kubelet included"
+                f"answered within {1000 * _QUICK_S:g} ms, the request to the kubelet included"
             ),
         ),
         digits=2,
@@ -200,8 +200,8 @@ def _quantiles(seconds: list[float]) -> tuple[int, float, float, float]:
 
 
 def _topology(plane: ControlPlane, node: str) -> dict[str, list[dict[str, str]]]:
-    told = plane.client.get(f"/api/v1/nodes/{node}").json()["metadata"]["annotations"]
-    found: dict[str, list[dict[str, str]]] = json.loads(told["coterie.gpu/topology"])
+    annotations = plane.client.get(f"/api/v1/nodes/{node}").json()["metadata"]["annotations"]
+    found: dict[str, list[dict[str, str]]] = json.loads(annotations["coterie.gpu/topology"])
     return found
 
 
@@ -231,7 +231,7 @@ def _within(agent: AgentProcess) -> tuple[int, int]:
 
 
 def _restart(node: KubeletNode, agent: AgentProcess) -> float:
-    """Seconds from the new socket's birth until the plugin says that it is registered."""
+    """Seconds from the new socket's birth until the plugin reports that it is registered."""
     n_before = _n_registered(agent)
     node.restart_kubelet()
     deadline_s = time.monotonic() + 30

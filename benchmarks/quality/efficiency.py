@@ -12,7 +12,7 @@ the best class of sets with the same labelled induced subgraph (`benchmarks.riva
 
 What is ours: the constants of the value model and its stated errors were fitted on these same nodes
 (`benchmarks.quality.fidelity` holds each node out in turn). NVIDIA's rule counts PCIe levels, which
-`topo -m` hides behind NV#; where a recorded machine tells them, a row of its own has them filled
+`topo -m` hides behind NV#; where a recorded machine has them, a row of its own has them filled
 in.
 """
 
@@ -62,7 +62,7 @@ LABELS = "Coterie, labels"
 MEASURED_PAIRS = "Coterie, measured pairs"
 FILLED = f"{NvidiaBestEffort.name}, PCIe levels filled in"
 LEVELS_OF = {"V100": "dgx-1-v100"}
-"""The recorded machine that tells a measured one's hidden PCIe levels, where one has its links."""
+"""The recorded machine that has a measured one's hidden PCIe levels, where one has its links."""
 RIVALS: tuple[type[Rival], ...] = (
     LowestIds,
     NvidiaBestEffort,
@@ -166,8 +166,8 @@ def _judge(
         cases = CaseTable(relabelled)
         contestants = _contestants(relabelled)
         if filled is not None:
-            told = NvidiaBestEffort().prepare(relabel_topology(filled, order))
-            contestants.append((FILLED, told))
+            informed = NvidiaBestEffort().prepare(relabel_topology(filled, order))
+            contestants.append((FILLED, informed))
         for name, chooser in contestants:
 
             def choose(free: int, size: int, chooser: NodeChooser = chooser) -> int | None:

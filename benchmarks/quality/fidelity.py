@@ -54,7 +54,7 @@ NEUTRAL = ModelConstants(
     socket_scale=1.0,
 )
 """Published figures, nothing of a measured node: relaying reaches the minimum cut (Edmonds 1973),
-start-up costs nothing, but through a switch, where Azure's ND H100 v5 tells (8 GPUs, 234 GB/s at
+start-up costs nothing, but through a switch, as Azure's ND H100 v5 shows (8 GPUs, 234 GB/s at
 16 MB and 479 at 8 GB against 18 x 20.6 of the links; Azure/AI-benchmarking-guide@8fd0c6e)."""
 
 FITTED = ("relay_share", "mesh_a", "switch_a", "pcie_a", "pcie_scale", "socket_scale")

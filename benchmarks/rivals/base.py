@@ -1,6 +1,6 @@
 """The one interface of every policy that chooses a GPU set on one node.
 
-What it answers: how a benchmark asks a policy for a set, and how a policy keeps what it computes
+What it answers: how a benchmark gets a set from a policy, and how a policy keeps what it computes
 once per node. A policy sees the node's labels (`NodeTopology`), the free GPUs and a size: never the
 measured bandwidth that judges it (the oracle of `benchmarks.rivals.bounds` excepted, by name).
 """
@@ -50,7 +50,7 @@ class Rival(ABC):
         """Return a set of `size` GPUs inside `free` as a mask, None where the policy refuses.
 
         Prepared nodes are kept, keyed by the topology. `is_sensitive` says whether the job needs
-        bandwidth; only MAPA's preserve asks.
+        bandwidth; only MAPA's preserve uses it.
         """
         ready = self._ready.get(topology)
         if ready is None:

@@ -1,4 +1,4 @@
-"""Policies that look at ids only: the plain kubelet, and the lowest ids first.
+"""Policies that use ids only: the plain kubelet, and the lowest ids first.
 
 What it answers: what a pod gets without any topology awareness. The kubelet without a preferred
 allocation walks a Go map of device ids, whose order is random (kubernetes,

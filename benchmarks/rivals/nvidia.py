@@ -18,8 +18,8 @@ the plugin crashes). Here padded sets are left out of the last step and `n_padde
 often the original would have returned one. (2) In the original a partition of 7 or more sets may be
 overwritten in memory by its successor; that fault is not copied.
 
-A pair whose PCIe level nobody told scores 0 points for it: `nvidia-smi topo -m` hides the level
-of NVLink pairs, which NVML would tell.
+A pair whose PCIe level is unknown scores 0 points for it: `nvidia-smi topo -m` hides the level
+of NVLink pairs, which NVML reports.
 """
 
 from __future__ import annotations

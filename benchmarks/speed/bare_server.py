@@ -1,7 +1,7 @@
 """Serves an application on the loopback just as the extender serves its own.
 
-What it answers: nothing. It has what reference servers share, so that they differ from the extender
-in what they do, not in how they are served.
+It is shared by the reference servers, so that they differ from the extender in what they do, not in
+how they are served.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Speed of the core: building a machine's tables, and answers that nobody asked for before.
+"""Speed of the core: building a machine's tables, and answers that are not cached.
 
 What it answers: milliseconds, beside those of a fixed Python loop in the same run. Machines are
 recordings of 8 and 16 GPUs, and a 4 x 4 torus as the hard case: many unequal sets, many cuts.
@@ -89,7 +89,7 @@ def measure_core(load: Load, seed: int) -> ResultTable:
     every = ", ".join(totals)
     notes = (
         f"reference loop: 100,000 additions in Python, {loop_ms:.2f} ms",
-        "selections: three in four with every GPU free; no two ask the same",
+        "selections: three in four with every GPU free; no two are the same",
         f"pods: a container for each number; no two of the {load.n_fits} nodes alike",
         f"pods: from fresh tables, all {load.n_fits} nodes together: {every}",
     )
@@ -122,7 +122,7 @@ def _selections(topology: NodeTopology, size: int, n: int, seed: int) -> list[fl
 
 
 def _fits(topology: NodeTopology, sizes: tuple[int, ...], n: int, seed: int) -> list[float]:
-    """Seconds of a pod's fit on each of `n` node states, all different, none asked for before."""
+    """Seconds of a pod's fit on each of `n` node states, all different, none cached."""
     tables = build_tables(topology)
     requests = tuple(ContainerRequest(f"c{i}", size) for i, size in enumerate(sizes))
     rng = random.Random(seed)

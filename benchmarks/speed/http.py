@@ -4,10 +4,10 @@ What it answers: milliseconds from the first byte sent to the last one read, bes
 that echoes its body, the resident memory of the process, and where the time goes.
 
 Requests are a seeded mix of pod shapes (sizes 1, 2, 3, 4 and 8 by the five affinities); each is a
-filter and a prioritize over all asked names, and every second pod is bound and ended again, so that
-the state moves as a cluster's does. Each length of NodeNames is asked of a fresh extender process:
-the first pod of a shape has its sets chosen for every machine state, the later ones find them kept.
-The first calls stand in rows of their own and in the rows over all calls.
+filter and a prioritize over all names of the request, and every second pod is bound and ended
+again, so that the state moves as a cluster's does. Each length of NodeNames is sent to a fresh
+extender process: the first pod of a shape has its sets chosen for every machine state, the later
+ones find them kept. The first calls stand in rows of their own and in the rows over all calls.
 
 The cluster under test: `benchmarks.speed.cluster`.
 """
@@ -29,10 +29,10 @@ from benchmarks.speed.load import MACHINES, percentiles
 from benchmarks.speed.wire_client import (
     Connection,
     binding,
+    filter_args,
     free_port,
     names_list,
     pod,
-    question,
     resident_mib,
     serve,
 )
@@ -60,7 +60,7 @@ def draw_pods(n: int, seed: int) -> list[dict[str, Any]]:
     for i in range(n):
         affinity = rng.choice(AFFINITIES)
         annotations = {} if affinity is None else {"coterie.gpu/affinity": affinity}
-        pods.append(pod(f"ask-{seed}-{i}", rng.choice(SIZES), annotations))
+        pods.append(pod(f"pod-{seed}-{i}", rng.choice(SIZES), annotations))
     return pods
 
 
@@ -77,26 +77,26 @@ class CallTimes:
         return [*self.first, *self.later]
 
 
-def _ask(
+def _measure_calls(
     connection: Connection, names: Sequence[str], pods: Sequence[dict[str, Any]]
 ) -> dict[str, CallTimes]:
     names_json = names_list(names)
-    asked = {"filter": CallTimes(), "prioritize": CallTimes()}
+    measured = {"filter": CallTimes(), "prioritize": CallTimes()}
     shapes: set[str] = set()
     for i, one in enumerate(pods):
         shape = json.dumps((one["metadata"]["annotations"], one["spec"]))
-        body = question(one, names_json)
-        filtered, filter_s = connection.ask("/filter", body)
-        _, prioritize_s = connection.ask("/prioritize", body)
+        body = filter_args(one, names_json)
+        filtered, filter_s = connection.send("/filter", body)
+        _, prioritize_s = connection.send("/prioritize", body)
         for verb, seconds in (("filter", filter_s), ("prioritize", prioritize_s)):
-            (asked[verb].later if shape in shapes else asked[verb].first).append(seconds)
+            (measured[verb].later if shape in shapes else measured[verb].first).append(seconds)
         shapes.add(shape)
         named = json.loads(filtered)["NodeNames"]
         if i % 2 and named:
             uid = one["metadata"]["uid"]
-            connection.ask("/bind", binding(uid, named[0]))
-            connection.ask(f"/embedded/pods/{uid}", b"", method="DELETE")
-    return asked
+            connection.send("/bind", binding(uid, named[0]))
+            connection.send(f"/embedded/pods/{uid}", b"", method="DELETE")
+    return measured
 
 
 def _echo(names: Sequence[str], pods: Sequence[dict[str, Any]]) -> list[float]:
@@ -104,14 +104,14 @@ def _echo(names: Sequence[str], pods: Sequence[dict[str, Any]]) -> list[float]:
     names_json = names_list(names)
     with serve("benchmarks.speed.echo_server", ["--port", str(port)], port):
         connection = Connection(port)
-        seconds = [connection.ask("/echo", question(one, names_json))[1] for one in pods]
+        seconds = [connection.send("/echo", filter_args(one, names_json))[1] for one in pods]
         connection.close()
     return seconds
 
 
 def _answer_seconds(connection: Connection) -> dict[str, tuple[float, float]]:
     """Seconds spent on answers and their number so far, by verb, from the server's own metrics."""
-    text = connection.ask("/metrics", b"", method="GET")[0].decode()
+    text = connection.send("/metrics", b"", method="GET")[0].decode()
     found: dict[str, dict[str, float]] = {}
     for line in text.splitlines():
         match = _METRIC.fullmatch(line)
@@ -140,7 +140,7 @@ def _decode_ms(body: bytes) -> float:
 
 
 def time_parts(
-    asked: Mapping[str, CallTimes],
+    measured: Mapping[str, CallTimes],
     before: Mapping[str, tuple[float, float]],
     after: Mapping[str, tuple[float, float]],
     body: bytes,
@@ -148,10 +148,10 @@ def time_parts(
     """Mean milliseconds of each verb: all of it, outside the answer, decoding, the rest."""
     rows: list[tuple[Cell, ...]] = []
     decode_ms = _decode_ms(body)
-    for verb, times in asked.items():
+    for verb, times in measured.items():
         seconds = times.every
         total_ms = 1000 * sum(seconds) / len(seconds)
-        # A verb that nobody has asked has no figures yet.
+        # A verb that was not called has no figures yet.
         earlier = before.get(verb, (0.0, 0.0))
         spent, count = (now - then for now, then in zip(after[verb], earlier, strict=True))
         answer_ms = 1000 * spent / count
@@ -162,7 +162,7 @@ def time_parts(
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """One length of NodeNames: rows of both tables, and what the notes tell."""
+    """One length of NodeNames: rows of both tables, and the figures of the notes."""
 
     rows: tuple[tuple[Cell, ...], ...]
     parts: tuple[tuple[Cell, ...], ...]
@@ -172,11 +172,11 @@ class _Measured:
 
 
 def table_rows(
-    n_names: int, asked: Mapping[str, CallTimes], echo_ms: float
+    n_names: int, measured: Mapping[str, CallTimes], echo_ms: float
 ) -> list[tuple[Cell, ...]]:
     """The rows of each verb: all calls, first calls of a shape, and the rest."""
     rows: list[tuple[Cell, ...]] = []
-    for verb, times in asked.items():
+    for verb, times in measured.items():
         kinds = (
             ("all calls", times.every),
             ("first of its shape", times.first),
@@ -193,9 +193,9 @@ def table_rows(
 def _measure(
     n_names: int, cluster: Cluster, load: Load, *, seed: int, advance: Callable[[], None]
 ) -> _Measured:
-    """Start and fill an extender, and ask it about the first `n_names` nodes."""
+    """Start and fill an extender, and measure it with the first `n_names` nodes."""
     pods = draw_pods(load.n_requests, n_names)
-    names = cluster.asked[:n_names]
+    names = cluster.requested[:n_names]
     echo = percentiles(_echo(names, pods))
     port = free_port()
     arguments = ["serve", "--cluster", cluster.spec, "--listen-port", str(port)]
@@ -203,20 +203,20 @@ def _measure(
         connection = Connection(port)
         n_pods = fill_cluster(connection, cluster, load, seed=seed, advance=advance)
         before = _answer_seconds(connection)
-        asked = _ask(connection, names, pods)
+        measured = _measure_calls(connection, names, pods)
         after = _answer_seconds(connection)
         advance()
         resident, highest = resident_mib(process_id)
         connection.close()
-    parts = time_parts(asked, before, after, question(pods[0], names_list(names)))
+    parts = time_parts(measured, before, after, filter_args(pods[0], names_list(names)))
     return _Measured(
         rows=(
             (f"echo, {n_names} names", load.n_requests, *echo, 1.0),
-            *table_rows(n_names, asked, echo[0]),
+            *table_rows(n_names, measured, echo[0]),
         ),
         parts=tuple((f"{verb}, {n_names} names", *cells) for verb, *cells in parts),
         n_pods=n_pods,
-        n_shapes=len(asked["filter"].first),
+        n_shapes=len(measured["filter"].first),
         memory=f"{n_names} names {resident:.0f} MiB resident, {highest:.0f} MiB at most",
     )
 
@@ -233,12 +233,12 @@ def measure_http(
     share = 100 * n_shapes / load.n_requests
     sizes = ", ".join(str(size) for size in sorted(set(SIZES)))
     notes = (
-        f"{len(cluster.asked) + len(cluster.full)} nodes in use, of {', '.join(MACHINES)}",
-        f"{measured[0].n_pods} GPU pods in the ledger, every second asked node partly taken",
+        f"{len(cluster.requested) + len(cluster.full)} nodes in use, of {', '.join(MACHINES)}",
+        f"{measured[0].n_pods} GPU pods bound, every second node of the request partly taken",
         "a fresh extender process for each length of NodeNames",
         f"{load.n_requests} pods, {n_shapes} of {N_SHAPES} shapes: sizes {sizes}; five affinities",
         f"first of its shape: {share:.1f} % of all calls; below 1 % the p99 of all leaves them out",
-        "a one-GPU pod without an affinity is never quite the first: such pods filled the ledger",
+        "a one-GPU pod without an affinity is never quite the first: such pods filled the nodes",
         f"extender process: {'; '.join(each.memory for each in measured)}",
         "one keep-alive connection; client and server share the machine's cores",
     )
@@ -253,6 +253,6 @@ def measure_http(
 
 
 _PART_NOTES = (
-    "HTTP: seen by the client less the time to answer that the server's own metrics tell",
+    "HTTP: seen by the client less the time to answer that the server's own metrics report",
     "decoding: cutting off the names and decoding the pod, measured in the client's process",
 )

@@ -24,10 +24,10 @@ __all__ = [
     "Asker",
     "Connection",
     "binding",
+    "filter_args",
     "free_port",
     "names_list",
     "pod",
-    "question",
     "resident_mib",
     "serve",
 ]
@@ -62,10 +62,10 @@ def pod(uid: str, size: int, annotations: dict[str, str] | None = None) -> dict[
     }
 
 
-def question(asked: dict[str, Any], names_json: str) -> bytes:
+def filter_args(wanted: dict[str, Any], names_json: str) -> bytes:
     """Encode ExtenderArgs; `names_json` is `names_list` of the node names, made once."""
-    told = json.dumps(asked, separators=_GO)
-    return f'{{"Pod":{told},"Nodes":null,"NodeNames":{names_json}}}'.encode()
+    pod_json = json.dumps(wanted, separators=_GO)
+    return f'{{"Pod":{pod_json},"Nodes":null,"NodeNames":{names_json}}}'.encode()
 
 
 def names_list(names: Sequence[str]) -> str:
@@ -75,14 +75,14 @@ def names_list(names: Sequence[str]) -> str:
 
 def binding(uid: str, node: str) -> bytes:
     """Encode ExtenderBindingArgs."""
-    told = {"PodName": f"pod-{uid}", "PodNamespace": "bench", "PodUID": uid, "Node": node}
-    return json.dumps(told).encode()
+    args = {"PodName": f"pod-{uid}", "PodNamespace": "bench", "PodUID": uid, "Node": node}
+    return json.dumps(args).encode()
 
 
 class Asker(Protocol):
     """Whatever requests can be sent to."""
 
-    def ask(self, path: str, body: bytes, *, method: str = "POST") -> tuple[bytes, float]:
+    def send(self, path: str, body: bytes, *, method: str = "POST") -> tuple[bytes, float]:
         """Send a request; returns the body of the answer and the seconds it took."""
         ...
 
@@ -95,7 +95,7 @@ class Connection:
         self._http.connect()
         self._http.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def ask(self, path: str, body: bytes, *, method: str = "POST") -> tuple[bytes, float]:
+    def send(self, path: str, body: bytes, *, method: str = "POST") -> tuple[bytes, float]:
         """Send a request; returns the body of the answer and the seconds it took.
 
         Raises `ServerFailed` for a status other than 200.
@@ -150,7 +150,7 @@ def _await_ready(process: subprocess.Popen[bytes], module: str, port: int) -> No
         except OSError:
             time.sleep(0.05)
             continue
-        connection.ask("/livez", b"", method="GET")
+        connection.send("/livez", b"", method="GET")
         connection.close()
         return
     msg = f"{module} is not ready after {DEADLINE_S:g} s"

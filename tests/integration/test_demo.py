@@ -69,7 +69,7 @@ def test_the_table_names_every_policy_and_the_report(shown):
         )
     assert "30 pods, seed 3, on 40 nodes with 272 GPUs" in text
     assert "The same over 2 mixes" in text
-    assert "The most telling pods" in text
+    assert "The pods that differ most" in text
     assert text.rstrip().endswith(f"report: {out / 'report.html'}")
 
 
@@ -83,17 +83,17 @@ def test_the_report_is_one_file_that_stands_alone(shown):
     assert page.count("<svg") > 50
 
 
-def test_the_extender_was_asked_over_http_and_has_ended(shown):
+def test_the_extender_was_called_over_http_and_has_ended(shown):
     """Every verb of a scheduling cycle in its log, then its end."""
     log = shown[1] / "extender.log"
-    told = events(log)
-    assert {"filter", "prioritize", "bind", "end"} <= {event.get("verb") for event in told}
-    assert {event.get("outcome") for event in told} <= {None, "ok", "refused"}
-    assert told[-1]["event"] == "stopped"
+    logged = events(log)
+    assert {"filter", "prioritize", "bind", "end"} <= {event.get("verb") for event in logged}
+    assert {event.get("outcome") for event in logged} <= {None, "ok", "refused"}
+    assert logged[-1]["event"] == "stopped"
     assert not is_listening(ready_port(log))
 
 
-def test_a_taken_port_is_told_and_fails(tmp_path):
+def test_a_taken_port_is_reported_and_fails(tmp_path):
     """Exit code 1 and the extender's own words."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -138,7 +138,7 @@ def test_a_signal_ends_the_extender_too(tmp_path, number, code):
         process.stdout.close()
 
 
-def test_a_cluster_that_cannot_be_made_is_told(tmp_path):
+def test_a_cluster_that_cannot_be_made_is_reported(tmp_path):
     """The end of the log is in the message."""
     with (
         pytest.raises(ServerFailed, match="ended early"),

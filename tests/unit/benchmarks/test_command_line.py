@@ -19,7 +19,7 @@ def run(*arguments):
     return CliRunner().invoke(CLI, [str(argument) for argument in arguments])
 
 
-def test_missing_data_is_told_with_the_path_and_the_option(tmp_path):
+def test_missing_data_is_reported_with_the_path_and_the_option(tmp_path):
     """Exit code 1, one sentence, no traceback."""
     result = run("efficiency", "--shared", tmp_path, "--out", tmp_path)
     assert result.exit_code == 1

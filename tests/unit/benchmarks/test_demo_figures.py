@@ -131,7 +131,7 @@ def test_duels_put_the_largest_gap_first():
         pytest.param(BRIDGED, "nvlink", True, id="bridge"),
         pytest.param(APART, "nvlink", False, id="no bridge"),
         pytest.param(APART, "numa", False, id="across sockets"),
-        pytest.param(APART, None, True, id="no level asked for"),
+        pytest.param(APART, None, True, id="no level requested"),
         pytest.param(0b1, "nvlink", True, id="one GPU always"),
     ],
 )

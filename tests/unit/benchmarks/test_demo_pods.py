@@ -34,7 +34,7 @@ def test_pods_arrive_in_order_and_last_as_long_as_stated():
     assert (min(durations), max(durations)) == DURATION_MINUTES
 
 
-def test_required_is_only_asked_where_some_machine_can_have_it():
+def test_required_only_where_some_machine_can_satisfy_it():
     """No pod of the mix waits for ever."""
     for pod in MIX:
         if pod.is_required:

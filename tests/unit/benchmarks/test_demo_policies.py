@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from benchmarks.demo.fleet import lay_out_fleet
-from benchmarks.demo.kube_scheduler import HttpDoor, choose_node, send_bind
+from benchmarks.demo.kube_scheduler import HttpExtender, choose_node, send_bind
 from benchmarks.demo.pods import DemoPod, draw_pods
 from benchmarks.demo.policies import ExtenderPolicy, MostAllocatedPolicy, Place, RivalOnCoterieNode
 from benchmarks.demo.timeline import play
@@ -26,15 +26,15 @@ POD = DemoPod(name="p", uid="u", size=2, affinity="nvlink")
 HUGE = DemoPod(name="q", uid="q", size=9)
 
 
-class FakeDoor:
-    """Fixed answers by verb; `asked` keeps the requests."""
+class FakeExtender:
+    """Fixed answers by verb; `requests` keeps them."""
 
     def __init__(self, **answers):
         self.answers = answers
-        self.asked = []
+        self.requests = []
 
-    def ask(self, verb, body):
-        self.asked.append((verb, body))
+    def send(self, verb, body):
+        self.requests.append((verb, body))
         return json.dumps(self.answers[verb]).encode()
 
 
@@ -62,12 +62,12 @@ def extender_transport():
     return httpx.Client(transport=httpx.MockTransport(handle), base_url="http://extender")
 
 
-def test_prioritize_is_asked_about_what_filter_left(rng):
+def test_prioritize_gets_the_nodes_that_filter_left(rng):
     """The wire's field names, exactly; the highest score wins."""
     scores = [{"Host": "a", "Score": 3}, {"Host": "c", "Score": 9}]
-    door = FakeDoor(filter=filtered("a", "c"), prioritize=scores)
-    assert choose_node(door, POD, ["a", "b", "c"], rng) == "c"
-    assert door.asked == [
+    extender = FakeExtender(filter=filtered("a", "c"), prioritize=scores)
+    assert choose_node(extender, POD, ["a", "b", "c"], rng) == "c"
+    assert extender.requests == [
         ("filter", {"Pod": POD.as_json(), "Nodes": None, "NodeNames": ["a", "b", "c"]}),
         ("prioritize", {"Pod": POD.as_json(), "Nodes": None, "NodeNames": ["a", "c"]}),
     ]
@@ -75,8 +75,8 @@ def test_prioritize_is_asked_about_what_filter_left(rng):
 
 def test_with_one_node_left_prioritize_is_not_called(rng):
     """schedule_one.go returns early."""
-    door = FakeDoor(filter=filtered("b"))
-    assert choose_node(door, POD, ["a", "b"], rng) == "b"
+    extender = FakeExtender(filter=filtered("b"))
+    assert choose_node(extender, POD, ["a", "b"], rng) == "b"
 
 
 @pytest.mark.parametrize(
@@ -84,52 +84,54 @@ def test_with_one_node_left_prioritize_is_not_called(rng):
     [
         pytest.param(filtered(), ["a"], id="filter left none"),
         pytest.param({"NodeNames": None}, ["a"], id="null rejects every node"),
-        pytest.param(None, [], id="in-tree filters left none: the extender is not asked"),
+        pytest.param(None, [], id="in-tree filters left none: the extender is not called"),
     ],
 )
 def test_no_node(answer, nodes, rng):
     """The pod waits."""
-    assert choose_node(FakeDoor(filter=answer), POD, nodes, rng) is None
+    assert choose_node(FakeExtender(filter=answer), POD, nodes, rng) is None
 
 
 def test_equal_scores_are_drawn_by_lot_and_absent_ones_are_zero():
     """The scheduler draws among the best; a node without a score has 0."""
     scores = [{"Host": "a", "Score": 5}, {"Host": "b", "Score": 5}]
-    door = FakeDoor(filter=filtered("a", "b", "c"), prioritize=scores)
+    extender = FakeExtender(filter=filtered("a", "b", "c"), prioritize=scores)
     drawn = {
-        choose_node(door, POD, ["a", "b", "c"], Random(seed))  # noqa: S311 - a lot, no secret
+        choose_node(extender, POD, ["a", "b", "c"], Random(seed))  # noqa: S311 - a lot, no secret
         for seed in range(20)
     }
     assert drawn == {"a", "b"}
 
 
 @pytest.mark.parametrize(
-    ("door", "message"),
+    ("extender", "message"),
     [
-        pytest.param(FakeDoor(filter=filtered(error="stale")), "filter of p: stale", id="error"),
-        pytest.param(FakeDoor(filter=filtered("z")), "names 'z'", id="a node not asked about"),
-        pytest.param(FakeDoor(filter=[]), "filter answered body", id="not an object"),
         pytest.param(
-            FakeDoor(filter=filtered("a", "b"), prioritize=[{"Host": "a", "Score": 5.5}]),
+            FakeExtender(filter=filtered(error="stale")), "filter of p: stale", id="error"
+        ),
+        pytest.param(FakeExtender(filter=filtered("z")), "names 'z'", id="another node"),
+        pytest.param(FakeExtender(filter=[]), "filter answered body", id="not an object"),
+        pytest.param(
+            FakeExtender(filter=filtered("a", "b"), prioritize=[{"Host": "a", "Score": 5.5}]),
             "prioritize answered 0.Score 5.5",
             id="a score that is no whole number",
         ),
     ],
 )
-def test_answers_that_kube_scheduler_would_not_take(door, message, rng):
+def test_answers_that_kube_scheduler_would_not_take(extender, message, rng):
     """The demo fails rather than showing figures from a broken wire."""
     with pytest.raises(ServerFailed, match=message):
-        choose_node(door, POD, ["a", "b"], rng)
+        choose_node(extender, POD, ["a", "b"], rng)
 
 
 def test_bind_names_pod_and_node():
     """ExtenderBindingArgs; an in-band error is an error."""
-    door = FakeDoor(bind={"Error": ""})
-    send_bind(door, POD, "a")
-    told = {"PodName": "p", "PodNamespace": "demo", "PodUID": "u", "Node": "a"}
-    assert door.asked == [("bind", told)]
+    extender = FakeExtender(bind={"Error": ""})
+    send_bind(extender, POD, "a")
+    args = {"PodName": "p", "PodNamespace": "demo", "PodUID": "u", "Node": "a"}
+    assert extender.requests == [("bind", args)]
     with pytest.raises(ServerFailed, match="bind of p to a: taken"):
-        send_bind(FakeDoor(bind={"Error": "taken"}), POD, "a")
+        send_bind(FakeExtender(bind={"Error": "taken"}), POD, "a")
 
 
 @pytest.mark.parametrize(
@@ -153,20 +155,20 @@ def test_only_200_is_an_answer(handler, message):
 
     client = httpx.Client(transport=httpx.MockTransport(handle), base_url="http://extender")
     with client, pytest.raises(ServerFailed, match=message):
-        HttpDoor(client).ask("filter", {})
+        HttpExtender(client).send("filter", {})
 
 
 def test_no_gpu_is_given_twice_and_every_pod_runs():
     """Three policies over a mix, the extender behind its wire; each keeps its own account."""
     pods = [pod for pod in draw_pods(60, seed=5) if pod.size <= 4]
     with extender_transport() as client:
-        door = HttpDoor(client)
+        extender = HttpExtender(client)
         policies = (
             MostAllocatedPolicy("kubelet", "", PlainKubelet(), NODES, seed=1),
             RivalOnCoterieNode(
                 NvidiaBestEffort(), NODES, SETTINGS.cluster_spec(), SETTINGS.rules, seed=1
             ),
-            ExtenderPolicy(NODES, door, seed=1),
+            ExtenderPolicy(NODES, extender, seed=1),
         )
         for policy in policies:
             run = play(policy, pods, NODES)
@@ -177,7 +179,7 @@ def test_no_gpu_is_given_twice_and_every_pod_runs():
                     masks = [mask for where, mask in taken if where == name]
                     assert sum(masks) + moment.free[name] == (1 << node.n_gpus) - 1
             assert all(one.place.gpus.bit_count() == one.pod.size for one in run.placed)
-        assert door.n_requests > 3 * len(pods)
+        assert extender.n_requests > 3 * len(pods)
 
 
 def test_the_same_seed_gives_the_same_run():
@@ -231,16 +233,16 @@ def test_a_rival_that_gives_taken_gpus_is_caught():
         policy.place(POD)
 
 
-def test_a_ledger_that_refuses_is_told():
+def test_a_refused_plan_is_reported():
     """A pod that is bound already cannot be recorded again."""
     policy = RivalOnCoterieNode(LowestIds(), NODES, SETTINGS.cluster_spec(), SETTINGS.rules, seed=1)
     policy.place(POD)
-    with pytest.raises(ServerFailed, match="ledger"):
+    with pytest.raises(ServerFailed, match="accepted already"):
         policy.place(POD)
 
 
-def test_a_plan_for_another_size_is_told():
-    """What the bound pod says is checked against what was asked."""
+def test_a_plan_for_another_size_is_reported():
+    """What the bound pod says is checked against the request."""
     ids = NODES["gb200-tray-0"].ids
     plan = {"node": "gb200-tray-0", "containers": [{"ids": list(ids[:1])}]}
     bound = {"metadata": {"annotations": {"coterie.gpu/plan": json.dumps(plan)}}}
@@ -251,4 +253,4 @@ def test_a_plan_for_another_size_is_told():
 
     client = httpx.Client(transport=httpx.MockTransport(handle), base_url="http://extender")
     with client, pytest.raises(ServerFailed, match="expected 2 GPUs of gb200-tray-0"):
-        ExtenderPolicy(NODES, HttpDoor(client), seed=0).place(POD)
+        ExtenderPolicy(NODES, HttpExtender(client), seed=0).place(POD)

@@ -37,7 +37,7 @@ def demo():
         runs=runs,
         figures=figures,
         duels=compared,
-        telling=compared[:2],
+        showcased=compared[:2],
         spans=tuple(span([one, one]) for one in figures),
         n_requests=7,
         seconds=1.5,
@@ -105,7 +105,7 @@ def test_every_policy_pod_and_figure_is_there(demo, page):
     assert "a &lt;note&gt;" in page
     for one in demo.figures:
         assert percent(one.harmonic, 1) in page
-    for duel in demo.telling:
+    for duel in demo.showcased:
         assert duel.ours.pod.name in page
     assert "seed 2" in page
     assert "1.2.3, commit abc" in page

@@ -12,7 +12,7 @@ from benchmarks.demo.fleet import lay_out_fleet
 from benchmarks.demo.pods import DemoPod
 from benchmarks.demo.policies import Place
 from benchmarks.demo.report import Demo
-from benchmarks.demo.tables import policy_table, span_table, telling_table
+from benchmarks.demo.tables import policy_table, showcase_table, span_table
 from benchmarks.demo.timeline import Moment, Placed, Run
 from benchmarks.report import Environment
 
@@ -41,7 +41,7 @@ DEMO = Demo(
     runs=RUNS,
     figures=FIGURES,
     duels=DUELS,
-    telling=DUELS,
+    showcased=DUELS,
     spans=tuple(span([one, one]) for one in FIGURES),
     n_requests=1,
     seconds=1.0,
@@ -65,9 +65,9 @@ def shown(table):
         ),
         pytest.param(span_table(DEMO.spans), ("over 2 mixes", f"{MEAN}..{MEAN}"), id="spans"),
         pytest.param(
-            telling_table(DEMO),
+            showcase_table(DEMO),
             (NODE, "0,1,2,3,4,5,6", "pod-007", "pod-008", "49.9"),
-            id="telling pods",
+            id="showcased pods",
         ),
     ],
 )
@@ -79,6 +79,6 @@ def test_nothing_is_cut_at_80_columns(table, words):
         assert word in text
 
 
-def test_pods_that_never_ran_are_told():
+def test_pods_that_never_ran_are_reported():
     """They are part of those that waited."""
     assert "1, 1 never ran" in shown(policy_table(FIGURES))

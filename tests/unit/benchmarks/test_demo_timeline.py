@@ -66,7 +66,7 @@ def test_a_waiting_pod_holds_up_nobody_and_keeps_its_turn():
     assert run.unplaced == ()
 
 
-def test_a_pod_that_fits_nowhere_is_told():
+def test_a_pod_that_fits_nowhere_is_reported():
     """It waits to the end and is counted as never placed."""
     run = play(FirstFree(), [pod("huge", 8, 0, 1), pod("small", 1, 0, 1)], NODES)
     assert [one.name for one in run.unplaced] == ["huge"]

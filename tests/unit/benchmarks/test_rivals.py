@@ -54,7 +54,7 @@ def test_chooses(rng, topology, rival, free, size, expected):
 
 @pytest.mark.parametrize("rival", SET_RIVALS, ids=lambda rival: rival.__name__)
 def test_every_rival_stays_inside_what_is_free(rng, topology, rival):
-    """A choice has the size asked for and lies in the free set."""
+    """A choice has the requested size and lies in the free set."""
     policy = rival()
     for free in range(1, 16):
         for size in range(1, free.bit_count() + 1):

@@ -15,17 +15,17 @@ from benchmarks.speed.core import torus
 from benchmarks.speed.echo_server import create_echo
 from benchmarks.speed.http import N_SHAPES, CallTimes, draw_pods, table_rows, time_parts
 from benchmarks.speed.load import MACHINES, QUICK, percentiles
-from benchmarks.speed.wire_client import binding, free_port, pod, question, serve
+from benchmarks.speed.wire_client import binding, filter_args, free_port, pod, serve
 from extender.protocol import messages, parse_pod
 from topology.recordings import load_recording
 
 
 def test_requests_are_what_the_extender_reads():
-    """A question and a binding decode into the extender's own wire models."""
-    body = question(pod("u1", 4, {"coterie.gpu/affinity": "nvlink"}), '["a","b"]')
-    asked = messages.decode(messages.ExtenderArgs, body)
-    assert asked.node_names == ["a", "b"]
-    request = parse_pod(asked.pod, ["nvidia.com/gpu"])
+    """A filter request and a binding decode into the extender's own wire models."""
+    body = filter_args(pod("u1", 4, {"coterie.gpu/affinity": "nvlink"}), '["a","b"]')
+    args = messages.decode(messages.ExtenderArgs, body)
+    assert args.node_names == ["a", "b"]
+    request = parse_pod(args.pod, ["nvidia.com/gpu"])
     assert (request.uid, request.size_gpus) == ("u1", 4)
     bound = messages.decode(messages.BindingArgs, binding("u1", "a"))
     assert (bound.pod_uid, bound.node) == ("u1", "a")
@@ -63,9 +63,9 @@ def test_slow_first_calls_are_in_the_row_over_all_calls():
 def test_the_cluster_can_hold_the_pods():
     """Partly taken and full nodes together have room; all machines have eight GPUs."""
     cluster = lay_out_cluster(QUICK)
-    assert len(cluster.asked) == QUICK.n_names[0]
-    assert not set(cluster.asked) & set(cluster.full)
-    assert 8 * len(cluster.full) + 4 * len(cluster.asked[::2]) >= QUICK.n_pods
+    assert len(cluster.requested) == QUICK.n_names[0]
+    assert not set(cluster.requested) & set(cluster.full)
+    assert 8 * len(cluster.full) + 4 * len(cluster.requested[::2]) >= QUICK.n_pods
     assert {load_recording(name).n_gpus for name in MACHINES} == {8}
     assert all(name in cluster.spec for name in MACHINES)
     wide = lay_out_cluster(replace(QUICK, n_pods=10 * QUICK.n_pods))
@@ -73,12 +73,12 @@ def test_the_cluster_can_hold_the_pods():
 
 
 class FakeConnection:
-    """Counts what is asked, answers nothing."""
+    """Counts requests, answers nothing."""
 
     def __init__(self):
         self.paths = []
 
-    def ask(self, path, body, *, method="POST"):
+    def send(self, path, body, *, method="POST"):
         """Remember the path."""
         del body
         self.paths.append((method, path))
@@ -114,17 +114,17 @@ def test_the_echo_answers_with_the_body():
     """What goes in comes out, with 200."""
     body = json.dumps({"NodeNames": ["a"]}).encode()
 
-    async def ask():
+    async def send():
         transport = httpx.ASGITransport(create_echo())
         async with httpx.AsyncClient(transport=transport, base_url="http://echo") as client:
             return await client.post("/echo", content=body), await client.get("/livez")
 
-    echoed, live = asyncio.run(ask())
+    echoed, live = asyncio.run(send())
     assert echoed.content == body
     assert (echoed.status_code, live.status_code) == (200, 200)
 
 
-def test_a_server_that_ends_early_is_told():
+def test_a_server_that_ends_early_is_reported():
     """The message names the module and its status."""
     with (
         pytest.raises(ServerFailed, match=r"benchmarks\.no_such_module ended with status 1"),
@@ -133,11 +133,11 @@ def test_a_server_that_ends_early_is_told():
         pass
 
 
-def test_time_is_told_apart():
+def test_time_is_split_into_parts():
     """Two calls of 5 ms, 3 of them in the answer: 2 ms of HTTP; the rest is the answer's own."""
-    asked = {"filter": CallTimes([0.005], [0.005])}
+    measured = {"filter": CallTimes([0.005], [0.005])}
     ((verb, n, total, http, decoding, rest),) = time_parts(
-        asked, {"filter": (1.0, 4)}, {"filter": (1.006, 6)}, question(pod("u", 1), '["a"]')
+        measured, {"filter": (1.0, 4)}, {"filter": (1.006, 6)}, filter_args(pod("u", 1), '["a"]')
     )
     assert (verb, n) == ("filter", 2)
     assert (total, http) == pytest.approx((5.0, 2.0))

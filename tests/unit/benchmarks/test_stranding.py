@@ -23,7 +23,7 @@ from topology.select import build_tables
     ],
 )
 def test_stranded(name, free, size, expected):
-    """What the best packing of disjoint near-best sets leaves over; asked twice, the same."""
+    """What the best packing of disjoint near-best sets leaves over; called twice, the same."""
     stranding = Stranding()
     tables = build_tables(load_recording(name))
     assert stranding.count(tables, free, size) == expected

@@ -1,11 +1,12 @@
-"""What pods cost that wait for a set: 500 `required` pods beside a stream of pods that fit.
+"""What pending pods cost: 500 unschedulable `required` pods beside a stream of pods that fit.
 
 What it answers: pods per second of the stream and the seconds from a pod's creation to its binding,
-with and without the parked pods, at two bounds of the scheduler's backoff
-(`podMaxBackoffSeconds`). Every event that may free something wakes every parked pod in
-kube-scheduler, which asks filter again for each; the backoff bounds how often.
+with and without the pending pods, at two bounds of the scheduler's backoff
+(`podMaxBackoffSeconds`). Every event that may free something requeues every unschedulable pod
+in kube-scheduler, which calls filter again for each; the backoff bounds how often.
 
-Each node has one GPU taken for good, and the parked pods want all of a node's: they wait for ever.
+Each node has one GPU taken for good, and the pending pods request all of a node's: they stay
+unschedulable.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ _DEADLINE_S = 120.0
 
 
 async def wait_beside(
-    stage: Stage, *, n_parked: int, n_stream: int, n_rounds: int, advance: Callable[[], None]
+    stage: Stage, *, n_pending: int, n_stream: int, n_rounds: int, advance: Callable[[], None]
 ) -> ResultTable:
-    """Compare the stream alone with the stream beside parked pods."""
-    arms = [(n, backoff_s) for backoff_s in BACKOFFS_S for n in (0, n_parked)]
+    """Compare the stream alone with the stream beside pending pods."""
+    arms = [(n, backoff_s) for backoff_s in BACKOFFS_S for n in (0, n_pending)]
     rates: dict[tuple[int, int], list[float]] = {arm: [] for arm in arms}
     waits: dict[tuple[int, int], list[float]] = {arm: [] for arm in arms}
     for number in range(n_rounds):
@@ -59,7 +60,7 @@ async def wait_beside(
         ordered = np.sort(np.asarray(waits[arm]))
         rows.append(
             (
-                f"{arm[0]} parked, backoff to {arm[1]} s",
+                f"{arm[0]} pending, backoff to {arm[1]} s",
                 *(rate.median, rate.least, rate.most),
                 *(float(np.quantile(ordered, share)) for share in (0.5, 0.99)),
                 float(ordered[-1]),
@@ -68,14 +69,14 @@ async def wait_beside(
     notes = (
         f"{n_stream} one-GPU pods, {STREAM_PER_S:g} created a second, each ends after {_RUN_S:g} s",
         f"{n_rounds} interleaved rounds; rates are medians, waits over all rounds",
-        "the parked pods were all refused once before the stream begins",
+        "the pending pods were all refused once before the stream begins",
     )
     columns = ("arm", "pods/s", "least", "most", "wait p50 s", "wait p99 s", "wait max s")
-    return ResultTable("Beside parked pods", columns, tuple(rows), notes, digits=2)
+    return ResultTable("Beside pending pods", columns, tuple(rows), notes, digits=2)
 
 
 async def _play(
-    stage: Stage, n_parked: int, n_stream: int, backoff_s: int
+    stage: Stage, n_pending: int, n_stream: int, backoff_s: int
 ) -> tuple[float, list[float]]:
     await stage.clear()
     await stage.create(await _plugs(stage))
@@ -85,8 +86,8 @@ async def _play(
     ):
         n_nodes = len((await stage.api.get("/api/v1/nodes"))["items"])
         await _expect(watch, n_nodes)
-        await stage.create([make_pod(f"parked-{i}", 8, REQUIRED) for i in range(n_parked)])
-        await _until_parked(stage, n_parked)
+        await stage.create([make_pod(f"pending-{i}", 8, REQUIRED) for i in range(n_pending)])
+        await _until_pending(stage, n_pending)
         created_s = await _stream(stage, watch, n_stream)
         await _expect(watch, n_nodes + n_stream)
         bound_s = {name: watch.at_s[name] for name in created_s}
@@ -106,13 +107,13 @@ async def _plugs(stage: Stage) -> list[dict[str, object]]:
     return plugs
 
 
-async def _until_parked(stage: Stage, n_parked: int) -> None:
-    """Wait until each parked pod was refused once."""
+async def _until_pending(stage: Stage, n_pending: int) -> None:
+    """Wait until each pending pod was refused once."""
     async with asyncio.timeout(_DEADLINE_S):
         while True:
             pods = (await stage.api.get(PODS, fieldSelector="spec.nodeName="))["items"]
             refused = [pod for pod in pods if pod["status"].get("conditions")]
-            if len(refused) == n_parked:
+            if len(refused) == n_pending:
                 return
             await asyncio.sleep(0.5)
 
