@@ -26,7 +26,7 @@ from extender.execution import (
     RequeueDependencies,
     Requeuer,
 )
-from extender.ha import Election, LiveVerbs, Peer, Quorum, Replicas, ReplicaTools, identity_of
+from extender.ha import Election, LeaderRouter, Peer, Peers, Replicas, ReplicaTools, identity_of
 from extender.http.server import freeze
 from extender.observe import (
     EffectCounts,
@@ -155,15 +155,15 @@ class LiveExtender:
             ),
             total_s=total_s,
         )
-        self._quorum = self._make_quorum(client_tls)
-        self.verbs = LiveVerbs(
+        self._peers = self._make_peers(client_tls)
+        self.verbs = LeaderRouter(
             gateway.engine,
             self._api,
             bind=self._binds,
             preempt=preemptions,
             total_s=total_s,
             timer=time.monotonic,
-            quorum=self._quorum,
+            peers=self._peers,
         )
 
     @property
@@ -187,7 +187,7 @@ class LiveExtender:
             effects=self._effects,
             timer=time.monotonic,
             unix_time=time.time,
-            replicas=None if self._quorum is None else self._quorum.replicas,
+            replicas=None if self._peers is None else self._peers.replicas,
         )
 
     def on_answer(self, answer: Answer, plan_text: str | None) -> None:
@@ -203,15 +203,15 @@ class LiveExtender:
             tasks.create_task(self._requeuer.run())
             tasks.create_task(self._reporter.run())
             tasks.create_task(self._freeze_when_synced())
-            if self._quorum is not None:
-                tasks.create_task(self._quorum.replicas.run())
+            if self._peers is not None:
+                tasks.create_task(self._peers.replicas.run())
 
     async def close(self) -> None:
         """Finish the binds under way, give up the Lease, close the connections."""
         await self._binds.drain()
-        if self._quorum is not None:
-            await self._quorum.replicas.release()
-            await self._quorum.peer.close()
+        if self._peers is not None:
+            await self._peers.replicas.release()
+            await self._peers.peer.close()
         await self._transport.close()
 
     def _changed(self) -> None:
@@ -237,7 +237,7 @@ class LiveExtender:
             )
         if isinstance(effect, Mismatch | Agreement):
             self._reporter.annotate(effect)
-        if self._quorum is None or self._quorum.replicas.may_bind:
+        if self._peers is None or self._peers.replicas.may_bind:
             for note in notes:
                 self._reporter.record(note)
 
@@ -273,7 +273,7 @@ class LiveExtender:
             Reflector(self._transport, watches.nominated_pods(), nominated),
         )
 
-    def _make_quorum(self, client_tls: Callable[[], SSLContext] | None) -> Quorum | None:
+    def _make_peers(self, client_tls: Callable[[], SSLContext] | None) -> Peers | None:
         settings = self._settings
         if settings.lease is None or settings.replica_url is None:
             return None
@@ -291,7 +291,7 @@ class LiveExtender:
         identity = identity_of(url, secrets.token_hex(4))
         election = Election(namespace, name, identity=identity, duration_s=duration_s)
         replicas = Replicas(election, tools, duration_s=duration_s)
-        return Quorum(replicas, Peer(url, tls=client_tls, name=settings.peer_name))
+        return Peers(replicas, Peer(url, tls=client_tls, name=settings.peer_name))
 
 
 def _now() -> datetime:

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
     from extender.bind.steps import BindCall, Step, Written
     from extender.placement import Rater
-    from extender.protocol import PodRequest, Remembered
+    from extender.protocol import PodRequest, RecentPods
     from extender.rules import Rules
-    from extender.state import Cluster
+    from extender.state import LiveCluster
     from topology.annotations import Plan
 
 __all__ = ["Binds"]
@@ -65,13 +65,13 @@ class Binds:
     """The binds under way over one cluster."""
 
     def __init__(
-        self, cluster: Cluster, rules: Rules, *, rater: Rater, remembered: Remembered
+        self, cluster: LiveCluster, rules: Rules, *, rater: Rater, recent_pods: RecentPods
     ) -> None:
         self._cluster = cluster
         self._rules = rules
         self._rater = rater
-        self._remembered = remembered
-        self._under_way: dict[str, BindAttempt] = {}
+        self._recent_pods = recent_pods
+        self._in_flight: dict[str, BindAttempt] = {}
         self._unsettled: dict[str, BindAttempt] = {}
         self._n_begun = 0
 
@@ -81,9 +81,9 @@ class Binds:
         return len(self._unsettled)
 
     @property
-    def under_way(self) -> Collection[str]:
+    def in_flight(self) -> Collection[str]:
         """Pods with a bind call under way: what is assumed for them must not end by the clock."""
-        return self._under_way.keys()
+        return self._in_flight.keys()
 
     def ended(self, uid: str) -> None:
         """The pod is no more."""
@@ -109,14 +109,14 @@ class Binds:
         if bound is not None:
             self._unsettled.pop(bind.uid, None)
             return self._bound(bind, bound.node)
-        other = self._under_way.get(bind.uid)
+        other = self._in_flight.get(bind.uid)
         if other is not None and now_s < other.ends_s:
             return self._fail(bind, Reason.UNDER_WAY)
         if other is not None:
             self._leave(other, Reason.UNDER_WAY)
         if bind.uid in self._unsettled:
             return self._read(bind, BindPhase.UNSETTLED)
-        request = self._remembered.recall(bind.uid, f"{bind.namespace}/{bind.name}")
+        request = self._recent_pods.recall(bind.uid, f"{bind.namespace}/{bind.name}")
         if request is None:
             return self._read(bind, BindPhase.UNSEEN)
         return self._place(bind, request, now_s)
@@ -201,7 +201,7 @@ class Binds:
         if bind.plan is not None:
             self._cluster.renew(bind.uid, deadline_s=now_s + self._rules.assume_s)
         self._unsettled.pop(bind.uid, None)
-        self._under_way[bind.uid] = bind
+        self._in_flight[bind.uid] = bind
         return bind.write_step(planned_from)
 
     def _write_again(self, bind: BindAttempt, pod: messages.WirePod, now_s: float) -> Answer | Step:
@@ -292,13 +292,13 @@ class Binds:
             return self._undo(bind, Reason.INVALID_REQUEST, str(error))
         except MalformedPod as error:
             return self._undo(bind, Reason.MALFORMED, str(error))
-        self._remembered.remember(request)
+        self._recent_pods.remember(request)
         return request
 
     # Ending.
 
     def _accepted(self, bind: BindAttempt) -> Answer:
-        self._under_way.pop(bind.uid, None)
+        self._in_flight.pop(bind.uid, None)
         if bind.plan is not None:
             self._cluster.confirm(bind.uid)
         return self._placed(bind)
@@ -333,7 +333,7 @@ class Binds:
         self._forget(self._writer(bind))
         self._unsettled.pop(bind.uid, None)
         if reason in _GONE:
-            self._remembered.forget(bind.uid)
+            self._recent_pods.forget(bind.uid)
         return self._fail(bind, reason, detail)
 
     def _leave(self, bind: BindAttempt, reason: Reason, detail: str = "") -> Answer:
@@ -377,13 +377,13 @@ class Binds:
         )
 
     def _end(self, bind: BindAttempt) -> None:
-        current = self._under_way.get(bind.uid)
+        current = self._in_flight.get(bind.uid)
         if current is not None and current.bind_id == bind.bind_id:
-            del self._under_way[bind.uid]
+            del self._in_flight[bind.uid]
 
     def _current(self, step: Step) -> BindAttempt | None:
         """The bind that the step belongs to; None where another call has taken over."""
-        bind = self._under_way.get(step.uid)
+        bind = self._in_flight.get(step.uid)
         return bind if bind is not None and bind.bind_id == step.bind_id else None
 
     def _taken_over(self, step: Step) -> Answer:
@@ -391,7 +391,7 @@ class Binds:
         return failure(Verb.BIND, Reason.UNDER_WAY, text, self._generation)
 
     def _read(self, bind: BindAttempt, phase: BindPhase) -> ReadPod:
-        self._under_way[bind.uid] = replace(bind, phase=phase)
+        self._in_flight[bind.uid] = replace(bind, phase=phase)
         return ReadPod(bind.bind_id, bind.namespace, bind.name, bind.uid, bind.node)
 
     @property

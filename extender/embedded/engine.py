@@ -56,7 +56,7 @@ class EmbeddedEngine(Engine):
             else:
                 step = self.binds.written(step, self.cluster.write_binding(step))
         if step.outcome is Outcome.OK:
-            self.parked.forget(step.pod_uid)
+            self.unschedulable.forget(step.pod_uid)
         return step
 
     def _preempt(self, body: bytes, now_s: float) -> Answer:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from extender.placement import Rater, Refusal
     from extender.protocol import PodRequest, WirePod
     from extender.snapshot import ClusterSnapshot, NodeView
-    from extender.state import Cluster
-    from extender.unschedulable import ParkedPod
+    from extender.state import LiveCluster
+    from extender.unschedulable import UnschedulablePod
     from topology.annotations import Plan
     from topology.select import Machine, PodFit
 
@@ -43,29 +43,29 @@ def explain_pod(
     snapshot: ClusterSnapshot,
     *,
     rater: Rater,
-    parked: ParkedPod | None = None,
+    unschedulable: UnschedulablePod | None = None,
 ) -> Json:
     """Explain a pod on every node of the snapshot, as JSON values.
 
     Complexity: one rating and a few selections per distinct node state.
     """
-    told = _head(request, snapshot)
-    if parked is not None:
-        told["parked"] = {
-            "reason": parked.reason.value,
-            "reason_label": parked.reason.label,
-            "since_s": parked.since_s,
-            "last_asked_s": parked.seen_s,
-            "n_wakes": parked.n_wakes,
+    explanation = _head(request, snapshot)
+    if unschedulable is not None:
+        explanation["parked"] = {
+            "reason": unschedulable.reason.value,
+            "reason_label": unschedulable.reason.label,
+            "since_s": unschedulable.since_s,
+            "last_asked_s": unschedulable.seen_s,
+            "n_wakes": unschedulable.n_wakes,
         }
-    told["nodes"] = () if request.shape is None else _nodes(request, snapshot, rater)
-    return told
+    explanation["nodes"] = () if request.shape is None else _nodes(request, snapshot, rater)
+    return explanation
 
 
-def explain_bound(request: PodRequest, pod: WirePod, cluster: Cluster, *, rater: Rater) -> Json:
+def explain_bound(request: PodRequest, pod: WirePod, cluster: LiveCluster, *, rater: Rater) -> Json:
     """Explain a pod that has a node, by the snapshot that any other pod would get."""
     snapshot = cluster.snapshot
-    told = _head(request, snapshot)
+    explanation = _head(request, snapshot)
     node = pod.spec.node_name or ""
     text = (pod.metadata.annotations or {}).get(names.PLAN)
     plan, problem = _plan(text)
@@ -73,7 +73,7 @@ def explain_bound(request: PodRequest, pod: WirePod, cluster: Cluster, *, rater:
     states = cluster.devices(node)
     own = sum(1 << i for i, (_, _, owner) in enumerate(states) if owner == request.uid)
     ids = [one for one, _, owner in states if owner == request.uid]
-    told["bound"] = {
+    explanation["bound"] = {
         "node": node,
         "machine": None if view is None else view.kind.name,
         "plan": None if text is None else problem or text,
@@ -86,7 +86,7 @@ def explain_bound(request: PodRequest, pod: WirePod, cluster: Cluster, *, rater:
         "containers": None if plan is None or view is None else _planned(view, plan),
         "could_have": None if view is None else _could_have(request, view, own, rater),
     }
-    return told
+    return explanation
 
 
 def _plan(text: str | None) -> tuple[Plan | None, str]:
@@ -174,7 +174,7 @@ def _nodes(request: PodRequest, snapshot: ClusterSnapshot, rater: Rater) -> list
 
     nodes: list[Json] = []
     for position, view in enumerate(sorted(snapshot.views, key=place), 1):
-        told: Json = {
+        explanation: Json = {
             "node": view.name,
             "zone": view.zone,
             "machine": view.kind.name,
@@ -182,18 +182,18 @@ def _nodes(request: PodRequest, snapshot: ClusterSnapshot, rater: Rater) -> list
         }
         manager = view.kind.manager
         if manager is not None:
-            told["topology_manager"] = {
+            explanation["topology_manager"] = {
                 "policy": manager.policy.value,
                 "scope": manager.scope.value,
             }
         rating = ratings[view.state]
         if isinstance(rating, Rating):
-            told |= {"fits": True, "place": position, "score": score[view.state]}
-            told["containers"] = _containers(request, view, rating.fit)
-            told["left_behind"] = left[view.state]
+            explanation |= {"fits": True, "place": position, "score": score[view.state]}
+            explanation["containers"] = _containers(request, view, rating.fit)
+            explanation["left_behind"] = left[view.state]
         else:
-            told |= _refusal(rating)
-        nodes.append(told)
+            explanation |= _refusal(rating)
+        nodes.append(explanation)
     return nodes
 
 

@@ -110,15 +110,15 @@ class Gateway:
             case BindRequested() | BindPodRead() | BindingWritten() | BindAbandoned():
                 output = self._bind(event)
                 if isinstance(output, Answer) and output.outcome is Outcome.OK:
-                    self.engine.parked.forget(output.pod_uid)
+                    self.engine.unschedulable.forget(output.pod_uid)
             case PreemptRequested() | PreemptNodesRead() | PreemptAbandoned():
                 output = self._preempt(event)
             case RequeueDue(at_s):
-                freed = sorted(self.cluster.take_freed())
-                if not freed and not self.engine.parked.n_pods:
+                freed = sorted(self.cluster.take_freed_nodes())
+                if not freed and not self.engine.unschedulable.n_pods:
                     return ()  # normal, twice a second: not worth a line in the log
-                self.engine.parked.change(freed, self.cluster, at_s)
-                output = self.engine.parked.due(self.cluster, at_s)
+                self.engine.unschedulable.change(freed, self.cluster, at_s)
+                output = self.engine.unschedulable.due(self.cluster, at_s)
             case _:
                 self._update(event, self.cluster)
         if self._reconciles_each:
@@ -153,16 +153,16 @@ class Gateway:
         match event:
             case PodSeen(pod):
                 cluster.see_pod(pod)
-                self.engine.parked.forget(pod.uid)
+                self.engine.unschedulable.forget(pod.uid)
             case PodGone(uid):
                 cluster.lose_pod(uid)
                 self.engine.pod_ended(uid)
             case PodsListed(pods):
                 cluster.replace_pods(pods)
                 for pod in pods:
-                    self.engine.parked.forget(pod.uid)
+                    self.engine.unschedulable.forget(pod.uid)
             case PodFetched(pod):
-                cluster.see_foreign(pod)
+                cluster.see_fetched(pod)
             case NodeSeen(node):
                 cluster.see_node(node)
             case NodeGone(name):
@@ -183,9 +183,9 @@ class Gateway:
             case FreshnessSet(is_synced, observed_at_s):
                 cluster.set_freshness(is_synced=is_synced, observed_at_s=observed_at_s)
             case TimePassed(at_s):
-                cluster.expire(at_s, under_way=self.engine.binds.under_way)
+                cluster.expire(at_s, in_flight=self.engine.binds.in_flight)
             case RequeueDropped(uid):
-                self.engine.parked.forget(uid)
+                self.engine.unschedulable.forget(uid)
 
     def _nomination(self, pod: PodObject) -> tuple[PodRequest, str] | None:
         """What is claimed for a pod, and where; None where it asks for no GPU or is not waiting."""

@@ -17,24 +17,31 @@ from typing import TYPE_CHECKING
 from extender.bind import Binds
 from extender.engine.explain import explain_bound, explain_pod
 from extender.errors import ExtenderError, MalformedPod, UserError, WireError
-from extender.placement import PlainReader, Question, Rater, filter_nodes, locate, prioritize_nodes
+from extender.placement import (
+    NodesRequest,
+    Rater,
+    RequestReader,
+    filter_nodes,
+    locate,
+    prioritize_nodes,
+)
 from extender.preemption import Preemptions
 from extender.protocol import (
     Answer,
     Outcome,
     Reason,
-    Remembered,
+    RecentPods,
     Verb,
     failure,
     messages,
     parse_pod,
 )
-from extender.unschedulable import Parked, ParkedPod
+from extender.unschedulable import UnschedulablePod, UnschedulablePool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from extender.placement import AskedNodes
+    from extender.placement import RequestedNodes
     from extender.protocol import PodRequest
     from extender.rules import Rules
     from extender.state import LiveCluster
@@ -54,10 +61,10 @@ class Engine:
         self._cluster = cluster
         self.rules = rules
         self._rater = Rater(loss_bounds=rules.loss_bounds)
-        self._reader = PlainReader(rules.resources)
-        self._remembered = Remembered()
-        self.parked = Parked(self._rater, wake_after_s=rules.wake_after_s)
-        self.binds = Binds(cluster, rules, rater=self._rater, remembered=self._remembered)
+        self._reader = RequestReader(rules.resources)
+        self._recent_pods = RecentPods()
+        self.unschedulable = UnschedulablePool(self._rater, wake_after_s=rules.wake_after_s)
+        self.binds = Binds(cluster, rules, rater=self._rater, recent_pods=self._recent_pods)
         self.preemptions = Preemptions(cluster, rules, self._rater)
 
     @property
@@ -96,54 +103,56 @@ class Engine:
 
     def pod_ended(self, uid: str) -> None:
         """The pod is gone: drop what is kept of it."""
-        self._remembered.forget(uid)
-        self.parked.forget(uid)
+        self._recent_pods.forget(uid)
+        self.unschedulable.forget(uid)
         self.binds.ended(uid)
 
     def _filter(self, body: bytes, now_s: float) -> Answer:
         read = self._read(Verb.FILTER, body, now_s)
         if isinstance(read, Answer):
             return read
-        request, asked = read.request, read.nodes
-        self._remembered.remember(request)
+        request, requested = read.request, read.nodes
+        self._recent_pods.remember(request)
         if request.shape is None:
-            self.parked.forget(request.uid)
-            names = asked.names(self.cluster.snapshot.node_index)
+            self.unschedulable.forget(request.uid)
+            names = requested.names(self.cluster.snapshot.node_index)
             body = messages.encode_filter([json.dumps(name) for name in names])
-            return self._said(Verb.FILTER, request, body, n_nodes=len(asked), n_named=len(asked))
+            return self._answer(
+                Verb.FILTER, request, body, n_nodes=len(requested), n_named=len(requested)
+            )
         snapshot = self.cluster.snapshot_for(request)
         filtered = filter_nodes(
             request,
-            asked,
+            requested,
             snapshot,
             rater=self._rater,
             candidate_limit=self.rules.candidate_limit,
         )
-        self._park(request, asked, filtered.main_reason, now_s)
+        self._park(request, requested, filtered.main_reason, now_s)
         self._reader.expect(request, filtered.names_json, filtered.positions, snapshot.node_index)
         body = messages.encode_filter(
             filtered.names_json,
             failed_json=filtered.failed_json,
             unresolvable_json=filtered.unresolvable_json,
         )
-        return self._said(
+        return self._answer(
             Verb.FILTER,
             request,
             body,
             outcome=Outcome.OK if filtered.n_feasible else Outcome.REFUSED,
             reason=filtered.main_reason,
-            n_nodes=len(asked),
+            n_nodes=len(requested),
             n_named=len(filtered.names_json),
         )
 
     def _park(
-        self, request: PodRequest, asked: AskedNodes, reason: Reason | None, now_s: float
+        self, request: PodRequest, requested: RequestedNodes, reason: Reason | None, now_s: float
     ) -> None:
         """Remember a pod for which filter named no node, and why; None: it may be bound now."""
         if reason is None or not request.uid:
-            self.parked.forget(request.uid)
+            self.unschedulable.forget(request.uid)
             return
-        pod = ParkedPod(
+        pod = UnschedulablePod(
             request.uid,
             request.namespace,
             request.name,
@@ -155,31 +164,31 @@ class Engine:
             retry=request.retry,
         )
         node_index = self.cluster.snapshot.node_index
-        names = asked.names(node_index)
-        self.parked.park(pod, request, asked=names, known=node_index.positions)
+        names = requested.names(node_index)
+        self.unschedulable.park(pod, request, requested=names, known=node_index.positions)
 
     def _prioritize(self, body: bytes, now_s: float) -> Answer:
         read = self._read(Verb.PRIORITIZE, body, now_s)
         if isinstance(read, Answer):
             return read
-        request, asked = read.request, read.nodes
+        request, requested = read.request, read.nodes
         if request.shape is None:
-            names = asked.names(self.cluster.snapshot.node_index)
+            names = requested.names(self.cluster.snapshot.node_index)
             entries = [messages.score_head(name) + messages.score_tail(0) for name in names]
         else:
             snapshot = self.cluster.snapshot_for(request)
-            entries = prioritize_nodes(request, asked, snapshot, rater=self._rater)
+            entries = prioritize_nodes(request, requested, snapshot, rater=self._rater)
         body = messages.encode_prioritize(entries)
-        n_nodes, n_named = len(asked), len(entries)
-        return self._said(Verb.PRIORITIZE, request, body, n_nodes=n_nodes, n_named=n_named)
+        n_nodes, n_named = len(requested), len(entries)
+        return self._answer(Verb.PRIORITIZE, request, body, n_nodes=n_nodes, n_named=n_named)
 
-    def _read(self, verb: Verb, body: bytes, now_s: float) -> Question | Answer:
+    def _read(self, verb: Verb, body: bytes, now_s: float) -> NodesRequest | Answer:
         """Read what filter and prioritize are asked, or answer at once what is wrong with it."""
         is_ready = self.is_ready(now_s)
         read = self._reader.read(body, self.cluster.snapshot.node_index) if is_ready else None
         return self._read_fields(verb, body, now_s) if read is None else read
 
-    def _read_fields(self, verb: Verb, body: bytes, now_s: float) -> Question | Answer:
+    def _read_fields(self, verb: Verb, body: bytes, now_s: float) -> NodesRequest | Answer:
         """The same, field by field."""
         try:
             args = messages.decode(messages.ExtenderArgs, body)
@@ -192,7 +201,7 @@ class Engine:
         request = self._parse(verb, args.pod, args.node_names, now_s)
         if isinstance(request, Answer):
             return request
-        return Question(request, locate(args.node_names, self.cluster.snapshot.node_index))
+        return NodesRequest(request, locate(args.node_names, self.cluster.snapshot.node_index))
 
     def _parse(
         self, verb: Verb, pod: messages.WirePod, names: Sequence[str], now_s: float
@@ -201,7 +210,7 @@ class Engine:
             return parse_pod(pod, self.rules.resources)
         except (MalformedPod, UserError) as error:
             # What the pod asked for before somebody edited it is not to be bound any more.
-            self._remembered.forget(pod.metadata.uid)
+            self._recent_pods.forget(pod.metadata.uid)
             if verb is Verb.FILTER and isinstance(error, UserError):
                 return self._refuse_pod(pod.metadata, names, str(error), now_s)
             return self.failure(verb, _reason(error), str(error))
@@ -214,12 +223,12 @@ class Engine:
             return self.failure(Verb.EXPLAIN, _reason(error), str(error))
         cluster, rater = self.cluster, self._rater
         if pod.spec.node_name:
-            told = explain_bound(request, pod, cluster, rater=rater)
+            explanation = explain_bound(request, pod, cluster, rater=rater)
         else:
-            parked = self.parked.pod(request.uid)
+            unschedulable = self.unschedulable.pod(request.uid)
             snapshot = cluster.snapshot_for(request)
-            told = explain_pod(request, snapshot, rater=rater, parked=parked)
-        return self._said(Verb.EXPLAIN, request, json.dumps(told).encode())
+            explanation = explain_pod(request, snapshot, rater=rater, unschedulable=unschedulable)
+        return self._answer(Verb.EXPLAIN, request, json.dumps(explanation).encode())
 
     def _refuse_pod(
         self, meta: messages.ObjectMeta, names: Sequence[str], message: str, now_s: float
@@ -227,8 +236,8 @@ class Engine:
         """A user's mistake is a reason on every node: the pod parks until somebody edits it."""
         tail = messages.reason_tail(f"{Reason.INVALID_REQUEST.value}: {message}")
         reason = Reason.INVALID_REQUEST
-        pod = ParkedPod(meta.uid, meta.namespace, meta.name, reason, now_s, now_s, None)
-        self.parked.park(pod, None)
+        pod = UnschedulablePod(meta.uid, meta.namespace, meta.name, reason, now_s, now_s, None)
+        self.unschedulable.park(pod, None)
         return Answer(
             Verb.FILTER,
             Outcome.REFUSED,
@@ -248,7 +257,7 @@ class Engine:
         detail = f"{Reason.STALE.value}: not synced, or last heard of over {bound_s} s ago"
         return self.failure(verb, Reason.STALE, detail)
 
-    def _said(  # noqa: PLR0913 - what there is to say
+    def _answer(  # noqa: PLR0913 - one for each field of an answer
         self,
         verb: Verb,
         request: PodRequest,

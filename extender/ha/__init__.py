@@ -4,7 +4,7 @@ Knows replicas; knows nothing of what a call asks for.
 """
 
 from extender.ha.forward import FORWARDED_FOR, TIME_LEFT, Peer
-from extender.ha.leader_routing import Hop, LiveVerbs, Quorum
+from extender.ha.leader_routing import ForwardedCall, LeaderRouter, Peers
 from extender.ha.lease_loop import Replicas, ReplicaTools
 from extender.ha.lease_rules import Election, identity_of
 
@@ -12,10 +12,10 @@ __all__ = [
     "FORWARDED_FOR",
     "TIME_LEFT",
     "Election",
-    "Hop",
-    "LiveVerbs",
+    "ForwardedCall",
+    "LeaderRouter",
     "Peer",
-    "Quorum",
+    "Peers",
     "ReplicaTools",
     "Replicas",
     "identity_of",

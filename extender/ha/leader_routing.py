@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from extender.ha.lease_loop import Replicas
     from kube.objects import PodObject
 
-__all__ = ["Hop", "LiveVerbs", "PodApi", "Quorum"]
+__all__ = ["ForwardedCall", "LeaderRouter", "Peers", "PodApi"]
 
 HOLDER_WAIT_SHARE = 0.5
 """Share of the time there is in which a replica that may soon bind, or know who does, is waited
@@ -39,7 +39,7 @@ class PodApi(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class ForwardedCall:
     """A call that another replica handed on to us, with the time that is left for it."""
 
     by: str
@@ -47,14 +47,14 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
-class Quorum:
+class Peers:
     """The other replicas, and the way to them."""
 
     replicas: Replicas
     peer: Peer
 
 
-class LiveVerbs:
+class LeaderRouter:
     """Bind, preempt, and reading a pod, each within `total_s`."""
 
     def __init__(  # noqa: PLR0913 - its dependencies, each once
@@ -66,7 +66,7 @@ class LiveVerbs:
         preempt: PreemptExecutor,
         total_s: float,
         timer: Callable[[], float],
-        quorum: Quorum | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self._engine = engine
         self._api = api
@@ -74,15 +74,15 @@ class LiveVerbs:
         self._preempt = preempt
         self._total_s = total_s
         self._timer = timer
-        self._quorum = quorum
+        self._peers = peers
 
-    async def bind(self, body: bytes, hop: Hop | None = None) -> TimedAnswer:
+    async def bind(self, body: bytes, forwarded: ForwardedCall | None = None) -> TimedAnswer:
         """Answer a bind call."""
-        return await self._here_or_there(Verb.BIND, body, hop, self._bind.bind)
+        return await self._here_or_there(Verb.BIND, body, forwarded, self._bind.bind)
 
-    async def preempt(self, body: bytes, hop: Hop | None = None) -> TimedAnswer:
+    async def preempt(self, body: bytes, forwarded: ForwardedCall | None = None) -> TimedAnswer:
         """Answer a preempt call."""
-        return await self._here_or_there(Verb.PREEMPT, body, hop, self._preempt.preempt)
+        return await self._here_or_there(Verb.PREEMPT, body, forwarded, self._preempt.preempt)
 
     async def read_pod(self, namespace: str, name: str) -> bytes | None:
         """The JSON of a pod; None where it is not there. Raises `KubeError`."""
@@ -90,23 +90,27 @@ class LiveVerbs:
         return None if pod is None else pod.body
 
     async def _here_or_there(
-        self, verb: Verb, body: bytes, hop: Hop | None, here: Callable[..., Awaitable[TimedAnswer]]
+        self,
+        verb: Verb,
+        body: bytes,
+        forwarded: ForwardedCall | None,
+        here: Callable[..., Awaitable[TimedAnswer]],
     ) -> TimedAnswer:
-        if self._quorum is None:
+        if self._peers is None:
             return await here(body)
-        total_s = self._total_s if hop is None else min(self._total_s, hop.left_s)
+        total_s = self._total_s if forwarded is None else min(self._total_s, forwarded.left_s)
         deadline_s = self._timer() + total_s
-        replicas = self._quorum.replicas
+        replicas = self._peers.replicas
         await replicas.settled(within_s=HOLDER_WAIT_SHARE * total_s)
         left_s = deadline_s - self._timer()
         if replicas.may_bind:
             return await here(body, at_most_s=min(left_s, replicas.left_s))
         holder = replicas.other_holder
-        if holder is None or hop is not None:
+        if holder is None or forwarded is not None:
             detail = f"{Reason.NO_HOLDER.value}: asked {replicas.identity}"
             return TimedAnswer(self._engine.failure(verb, Reason.NO_HOLDER, detail), 0.0)
         try:
-            answer = await self._quorum.peer.forward(holder, verb.value, body, timeout_s=left_s)
+            answer = await self._peers.peer.forward(holder, verb.value, body, timeout_s=left_s)
         except PeerError as error:
             detail = f"{Reason.NO_HOLDER.value}: {error}"
             return TimedAnswer(self._engine.failure(verb, Reason.NO_HOLDER, detail), 0.0)

@@ -117,7 +117,7 @@ def _add_state_routes(app: FastAPI, deps: Dependencies) -> None:
             n_nodes=len(cluster.snapshot.nodes),
             n_pods=cluster.n_pods,
             devices={state.value: n for state, n in cluster.counts().items()},
-            parked={reason.label: n for reason, n in engine.parked.counts().items()},
+            parked={reason.label: n for reason, n in engine.unschedulable.counts().items()},
         )
 
     if deps.verbs is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from extender import logkeys
 from extender.engine import VerbCalled
-from extender.ha import FORWARDED_FOR, TIME_LEFT, Hop
+from extender.ha import FORWARDED_FOR, TIME_LEFT, ForwardedCall
 from extender.http.asgi import VerbResponse
 from extender.protocol import Outcome, Reason, Verb
 
@@ -43,11 +43,11 @@ _STATUS = {
 class Verbs(Protocol):
     """What is needed of `extender.ha.leader_routing`."""
 
-    async def bind(self, body: bytes, hop: Hop | None = None) -> TimedAnswer:
+    async def bind(self, body: bytes, forwarded: ForwardedCall | None = None) -> TimedAnswer:
         """Answer a bind call."""
         ...
 
-    async def preempt(self, body: bytes, hop: Hop | None = None) -> TimedAnswer:
+    async def preempt(self, body: bytes, forwarded: ForwardedCall | None = None) -> TimedAnswer:
         """Answer a preempt call."""
         ...
 
@@ -101,7 +101,9 @@ def _at_once(verb: Verb, deps: Dependencies) -> Handler:
 
 
 def _waiting(
-    verb: Verb, act: Callable[[bytes, Hop | None], Awaitable[TimedAnswer]], deps: Dependencies
+    verb: Verb,
+    act: Callable[[bytes, ForwardedCall | None], Awaitable[TimedAnswer]],
+    deps: Dependencies,
 ) -> Handler:
     async def handle(call: VerbRequest) -> VerbResponse:
         if call.body is None:
@@ -116,7 +118,7 @@ def _waiting(
     return handle
 
 
-def _hop(call: VerbRequest) -> Hop | None:
+def _hop(call: VerbRequest) -> ForwardedCall | None:
     """Whether another replica handed the call on; a header that is no number leaves no time."""
     by = call.header(FORWARDED_FOR)
     if by is None:
@@ -125,7 +127,7 @@ def _hop(call: VerbRequest) -> Hop | None:
         left_s = float(call.header(TIME_LEFT) or "0")
     except ValueError:
         left_s = 0.0
-    return Hop(by, left_s)
+    return ForwardedCall(by, left_s)
 
 
 def answer_now(verb: Verb, body: bytes, deps: Dependencies) -> VerbResponse:

@@ -173,7 +173,7 @@ class ExtenderMetrics:
         counts = cluster.counts()
         for state in DeviceState:
             self._devices.labels(state.value).set(counts.get(state, 0))
-        parked = self._engine.parked.counts()
+        parked = self._engine.unschedulable.counts()
         for reason in {*_OF_NODES, *parked}:
             self._parked.labels(reason.label).set(parked.get(reason, 0))
         self._pods.set(cluster.n_owners)

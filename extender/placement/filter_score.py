@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extender.placement.rating import Rater
-    from extender.placement.request_reader import AskedNodes
+    from extender.placement.request_reader import RequestedNodes
     from extender.protocol import PodRequest
     from extender.snapshot import ClusterSnapshot, NodeView
     from topology.select import PodFit
@@ -58,7 +58,7 @@ class Filtered:
 
 def filter_nodes(
     request: PodRequest,
-    asked: AskedNodes,
+    requested: RequestedNodes,
     snapshot: ClusterSnapshot,
     *,
     rater: Rater,
@@ -69,11 +69,11 @@ def filter_nodes(
     The pod asks for GPUs. All feasible nodes are named, in request order, where kube-scheduler
     scores nodes by something not visible here: preferred terms of the pod, PreferNoSchedule taints.
     """
-    positions, numbers = asked.positions, snapshot.state_ids[asked.positions]
+    positions, numbers = requested.positions, snapshot.state_ids[requested.positions]
     ratings = _rate(request, numbers, snapshot, rater)
     ranks = _ranks(ratings)
     if not ranks:
-        return _refuse_all(request, asked, numbers, snapshot, ratings)
+        return _refuse_all(request, requested, numbers, snapshot, ratings)
     if len(ranks) < len(ratings):
         fits = np.zeros(len(snapshot.state_numbers), dtype=np.bool_)
         fits[list(ranks)] = True
@@ -99,13 +99,13 @@ def filter_nodes(
 
 
 def prioritize_nodes(
-    request: PodRequest, asked: AskedNodes, snapshot: ClusterSnapshot, *, rater: Rater
+    request: PodRequest, requested: RequestedNodes, snapshot: ClusterSnapshot, *, rater: Rater
 ) -> list[str]:
     """Score every requested node, 0..10, as JSON entries; the pod asks for GPUs.
 
     Nodes that cannot take the pod (any more) and unknown nodes score 0; the latter come last.
     """
-    positions, numbers = asked.positions, snapshot.state_ids[asked.positions]
+    positions, numbers = requested.positions, snapshot.state_ids[requested.positions]
     ratings = _rate(request, numbers, snapshot, rater)
     tails = [score_tail(0)] * len(snapshot.state_numbers)
     for number, score in scores(_ranks(ratings), request.size_gpus).items():
@@ -114,7 +114,7 @@ def prioritize_nodes(
     where: list[int] = positions.tolist()
     states: list[int] = numbers.tolist()
     entries = [heads[i] + tails[number] for i, number in zip(where, states, strict=True)]
-    return entries + [score_head(name) + score_tail(0) for _, name in asked.unknown]
+    return entries + [score_head(name) + score_tail(0) for _, name in requested.unknown]
 
 
 def plan_bind(
@@ -172,7 +172,7 @@ def _places(ranks: Mapping[int, Rank], n_numbers: int) -> NDArray[np.int64]:
 
 def _refuse_all(
     request: PodRequest,
-    asked: AskedNodes,
+    requested: RequestedNodes,
     numbers: NDArray[np.int64],
     snapshot: ClusterSnapshot,
     ratings: Mapping[int, Rating | Refusal],
@@ -188,17 +188,17 @@ def _refuse_all(
     own = snapshot.positions.get(request.nominated_node or "", -1)
     failed: list[str] = []
     tail = reason_tail(Reason.UNKNOWN_NODE.value)
-    unresolvable = [json.dumps(name) + tail for _, name in asked.unknown]
-    positions: list[int] = asked.positions.tolist()
+    unresolvable = [json.dumps(name) + tail for _, name in requested.unknown]
+    positions: list[int] = requested.positions.tolist()
     for position, number in zip(positions, numbers.tolist(), strict=True):
         entries = failed if position == own else unresolvable
         entries.append(snapshot.node_index.names_json[position] + tails[number])
-    counts = Counter([Reason.UNKNOWN_NODE] * len(asked.unknown))
+    counts = Counter([Reason.UNKNOWN_NODE] * len(requested.unknown))
     for number, n_nodes in enumerate(np.bincount(numbers).tolist()):
         if n_nodes:
             counts[reasons[number]] += n_nodes
     main = max(counts, key=lambda reason: (counts[reason], reason.name), default=None)
-    return Filtered((), asked.positions[:0], failed, unresolvable, 0, main)
+    return Filtered((), requested.positions[:0], failed, unresolvable, 0, main)
 
 
 def _pod_hash(request: PodRequest) -> int:

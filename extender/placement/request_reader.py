@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from extender.protocol import PodRequest
     from extender.snapshot import NodeIndex
 
-__all__ = ["AskedNodes", "PlainReader", "Question", "locate"]
+__all__ = ["NodesRequest", "RequestReader", "RequestedNodes", "locate"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AskedNodes:
+class RequestedNodes:
     """The requested nodes: `positions` int64 of those that are known, in order.
 
     `unknown` are the others: their places among all, ascending, and their names.
@@ -52,35 +52,35 @@ class AskedNodes:
         return names
 
 
-def locate(names: Sequence[str], node_index: NodeIndex) -> AskedNodes:
+def locate(names: Sequence[str], node_index: NodeIndex) -> RequestedNodes:
     """Look up nodes by name."""
     positions = node_index.locate(names)
     unknown = [(place, names[place]) for place in (positions < 0).nonzero()[0].tolist()]
-    return AskedNodes(positions[positions >= 0], unknown)
+    return RequestedNodes(positions[positions >= 0], unknown)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class NodesRequest:
     """A request of filter or prioritize."""
 
     request: PodRequest
-    nodes: AskedNodes
+    nodes: RequestedNodes
 
 
-class PlainReader:
+class RequestReader:
     """Reads requests in the form that Go writes, for pods with the managed `resources`."""
 
     def __init__(self, resources: Sequence[str]) -> None:
         self._resources = resources
         self._pod: tuple[bytes, PodRequest] | None = None
-        self._next: tuple[bytes, Question, NodeIndex] | None = None
+        self._next: tuple[bytes, NodesRequest, NodeIndex] | None = None
 
-    def read(self, body: bytes, node_index: NodeIndex) -> Question | None:
+    def read(self, body: bytes, node_index: NodeIndex) -> NodesRequest | None:
         """Read a request of filter or prioritize; None where anything is unusual."""
         if self._next is not None:
-            text, question, known = self._next
+            text, request, known = self._next
             if body == text and known is node_index:
-                return question
+                return request
         cut = messages.cut_names(body)
         if cut is None:
             return None
@@ -94,7 +94,7 @@ class PlainReader:
                 self._pod = head, parse_pod(pod, self._resources)
             except (WireError, MalformedPod, UserError):
                 return None
-        return Question(self._pod[1], AskedNodes(positions))
+        return NodesRequest(self._pod[1], RequestedNodes(positions))
 
     def expect(
         self,
@@ -107,7 +107,7 @@ class PlainReader:
         if self._pod is None or self._pod[1] is not request or len(names_json) < _LEAST_COMPARED:
             return
         body = messages.join_names(self._pod[0], names_json)
-        self._next = body, Question(request, AskedNodes(positions)), node_index
+        self._next = body, NodesRequest(request, RequestedNodes(positions)), node_index
 
 
 _LEAST_COMPARED = 2

@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from extender.errors import MalformedPod, UserError, WireError
 from extender.preemption.node_pods import read_pod_on_node
 from extender.preemption.victims import Case, choose_victims
-from extender.preemption.what_if import LOWEST, Priorities, WhatIfNodes, settled
+from extender.preemption.what_if import LOWEST_PRIORITY, Priorities, WhatIfNodes, settled
 from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod
 from kube.errors import Unreadable
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from extender.preemption.node_pods import NodeReading, PodOnNode
     from extender.protocol import PodRequest
     from extender.rules import Rules
-    from extender.state import Cluster
+    from extender.state import LiveCluster
     from kube.objects import DisruptionBudget
 
 __all__ = ["MAX_READ", "NODES_AT_ONCE", "NodesRead", "Preemptions", "ReadNodes"]
@@ -66,7 +66,7 @@ NODES_AT_ONCE = 8
 """Nodes read for one step: each is two requests, and kube-scheduler schedules nobody meanwhile."""
 MAX_READ = 32
 """Nodes read for one preemption while none passes."""
-MAX_UNDER_WAY = 100
+MAX_IN_FLIGHT = 100
 """Preemptions between two steps; a scheduler has one at a time. The oldest is dropped."""
 
 
@@ -111,18 +111,18 @@ class _Preemption:
     passing: _Named
     waiting: tuple[str, ...]
     settled: frozenset[str] = frozenset()
-    n_asked: int = 0
+    n_read: int = 0
     n_missed: int = 0
 
 
 class Preemptions:
     """Preemptions over one cluster. Not thread-safe: called from the event loop only."""
 
-    def __init__(self, cluster: Cluster, rules: Rules, rater: Rater) -> None:
+    def __init__(self, cluster: LiveCluster, rules: Rules, rater: Rater) -> None:
         self._cluster = cluster
         self._rules = rules
         self._rater = rater
-        self._under_way: dict[int, _Preemption] = {}
+        self._in_flight: dict[int, _Preemption] = {}
         self._last_id = 0
 
     def begin(self, body: bytes, now_s: float) -> Answer | ReadNodes:
@@ -149,7 +149,7 @@ class Preemptions:
 
     def nodes_read(self, step: ReadNodes, read: NodesRead) -> Answer | ReadNodes:
         """What a step asked for; nodes that are left out count as not readable."""
-        call = self._under_way.pop(step.preempt_id, None)
+        call = self._in_flight.pop(step.preempt_id, None)
         if call is None:
             return self._unknown(step)
         nodes = WhatIfNodes(self._cluster, self._rater, call.request)
@@ -173,24 +173,24 @@ class Preemptions:
             )
             if chosen is None:
                 continue
-            if chosen.is_under_way and reading.name == call.request.nominated_node:
+            if chosen.is_in_progress and reading.name == call.request.nominated_node:
                 return self._refuse(call, Reason.ROOM_IN_THE_MAKING)
             if chosen.uids:
                 passing[reading.name] = (chosen.uids, chosen.n_violations)
-            elif given.uids and not chosen.is_under_way:
+            elif given.uids and not chosen.is_in_progress:
                 # The scheduler sees somebody whom we do not: bound a moment ago, or nominated.
                 passing[reading.name] = _unchanged(given)
-            elif not chosen.is_under_way:
+            elif not chosen.is_in_progress:
                 return self._refuse(call, Reason.NO_NEED)
         n_missed = call.n_missed + len(step.names) - len(read.nodes)
         call = replace(call, passing=passing, n_missed=n_missed)
-        if passing or call.n_asked >= MAX_READ or not call.waiting:
+        if passing or call.n_read >= MAX_READ or not call.waiting:
             return self._finish(call, read.fault)
         return self._read(call)
 
     def abandon(self, step: ReadNodes, detail: str) -> Answer:
         """The step will not be finished: out of time, an API server that is down."""
-        call = self._under_way.pop(step.preempt_id, None)
+        call = self._in_flight.pop(step.preempt_id, None)
         if call is None:
             return self._unknown(step)
         call = replace(call, n_missed=call.n_missed + len(step.names))
@@ -219,7 +219,9 @@ class Preemptions:
                 ]
                 if node.may_do(may_go):
                     hopeful.append(name)
-        costs = {name: priorities.cost(call.given[name], unknown=LOWEST) for name in hopeful}
+        costs = {
+            name: priorities.cost(call.given[name], unknown=LOWEST_PRIORITY) for name in hopeful
+        }
         if passing:
             highest = call.request.priority - 1
             bound = min(priorities.cost(call.given[one], unknown=highest) for one in passing)
@@ -233,16 +235,16 @@ class Preemptions:
         return self._read(call) if hopeful else self._finish(call)
 
     def _read(self, call: _Preemption) -> ReadNodes:
-        names = call.waiting[: min(NODES_AT_ONCE, MAX_READ - call.n_asked)]
+        names = call.waiting[: min(NODES_AT_ONCE, MAX_READ - call.n_read)]
         call = replace(
             call,
             waiting=call.waiting[len(names) :],
-            n_asked=call.n_asked + len(names),
+            n_read=call.n_read + len(names),
             settled=settled(self._cluster, names),
         )
-        self._under_way[call.preempt_id] = call
-        if len(self._under_way) > MAX_UNDER_WAY:
-            del self._under_way[next(iter(self._under_way))]
+        self._in_flight[call.preempt_id] = call
+        if len(self._in_flight) > MAX_IN_FLIGHT:
+            del self._in_flight[next(iter(self._in_flight))]
         return ReadNodes(call.preempt_id, names)
 
     # Answers.

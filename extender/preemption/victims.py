@@ -74,13 +74,13 @@ class Case:
 class Eviction:
     """Whom to evict, the most important first, and how many budgets that violates.
 
-    `is_under_way`: everyone who has to go is leaving already; the uids are theirs, as far as they
+    `is_in_progress`: everyone who has to go is leaving already; the uids are theirs, as far as they
     are of lower priority. No uids and nobody leaving: nobody has to go.
     """
 
     uids: tuple[str, ...]
     n_violations: int
-    is_under_way: bool = False
+    is_in_progress: bool = False
 
 
 def choose_victims(case: Case) -> Eviction | None:
@@ -261,7 +261,7 @@ def _name(node: _Node, chosen: tuple[PodOnNode, ...]) -> Eviction:
         uids = (*(one.uid for one in victims), *node.gone_before)
         return Eviction(uids, len(_violating(victims, node.budgets)))
     uids = (*(one.uid for one in sorted(node.leaving_below, key=_importance)), *node.gone_before)
-    return Eviction(uids, 0, is_under_way=True)
+    return Eviction(uids, 0, is_in_progress=True)
 
 
 def _importance(pod: PodOnNode) -> tuple[int, float, str]:

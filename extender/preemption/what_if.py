@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from extender.placement import Rater
     from extender.protocol import PodRequest
     from extender.snapshot import NodeView
-    from extender.state import Cluster
+    from extender.state import LiveCluster
 
-__all__ = ["LOWEST", "Priorities", "WhatIfNode", "WhatIfNodes", "settled"]
+__all__ = ["LOWEST_PRIORITY", "Priorities", "WhatIfNode", "WhatIfNodes", "settled"]
 
 _FREED = {
     DeviceState.ASSUMED: True,
@@ -42,14 +42,14 @@ _FREED = {
 """States of devices in use: whether evicting their pod makes them free; a bad one stays bad."""
 _SETTLED = frozenset(_FREED) - {DeviceState.ASSUMED, DeviceState.ASSUMED_UNHEALTHY}
 """States of devices whose pod the API server shows on the node."""
-LOWEST = -PRIORITY_SHIFT
+LOWEST_PRIORITY = -PRIORITY_SHIFT
 """The lowest priority that a pod can have (int32)."""
 
 
 class WhatIfNodes:
     """The nodes as one pod may use them."""
 
-    def __init__(self, cluster: Cluster, rater: Rater, request: PodRequest) -> None:
+    def __init__(self, cluster: LiveCluster, rater: Rater, request: PodRequest) -> None:
         self._cluster = cluster
         self._snapshot = cluster.snapshot_for(request)
         self._rater = rater
@@ -144,7 +144,7 @@ class Priorities:
     From the plans on pods, or from the pods themselves where the scheduler sent them whole.
     """
 
-    cluster: Cluster
+    cluster: LiveCluster
     given: Mapping[str, messages.MetaVictims | messages.Victims]
     own: int
     known: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
@@ -174,7 +174,7 @@ class Priorities:
         priorities = [unknown if one is None else one for one in known]
         return (
             victims.n_pdb_violations,
-            max(priorities, default=LOWEST),
+            max(priorities, default=LOWEST_PRIORITY),
             sum(one + PRIORITY_SHIFT for one in priorities),
             len(priorities),
         )
@@ -187,7 +187,7 @@ class Priorities:
             return None
 
 
-def settled(cluster: Cluster, names: Iterable[str]) -> frozenset[str]:
+def settled(cluster: LiveCluster, names: Iterable[str]) -> frozenset[str]:
     """The pods on these nodes that a reading will show unless they are gone."""
     return frozenset(
         owner

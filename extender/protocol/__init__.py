@@ -7,14 +7,14 @@ from extender.protocol.answers import Answer, Outcome, TimedAnswer, Verb, failur
 from extender.protocol.messages import WirePod, decode, reason_tail, score_head, score_tail
 from extender.protocol.pod_request import PodRequest, Shape, is_packed, parse_pod
 from extender.protocol.reasons import Reason, from_unfit
-from extender.protocol.recent_pods import Remembered
+from extender.protocol.recent_pods import RecentPods
 
 __all__ = [
     "Answer",
     "Outcome",
     "PodRequest",
     "Reason",
-    "Remembered",
+    "RecentPods",
     "Shape",
     "TimedAnswer",
     "Verb",

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from extender.protocol.pod_request import PodRequest
 
-__all__ = ["MAX_REMEMBERED", "Remembered"]
+__all__ = ["MAX_RECENT_PODS", "RecentPods"]
 
-MAX_REMEMBERED = 10_000
+MAX_RECENT_PODS = 10_000
 """Pods remembered between filter and bind; kube-scheduler has few under way at a time. About 1 KB
 each."""
 
 
-class Remembered:
+class RecentPods:
     """Requests by uid, the latest of each pod."""
 
-    def __init__(self, max_pods: int = MAX_REMEMBERED) -> None:
+    def __init__(self, max_pods: int = MAX_RECENT_PODS) -> None:
         self._max_pods = max_pods
         self._requests: OrderedDict[str, PodRequest] = OrderedDict()
 

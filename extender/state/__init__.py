@@ -14,14 +14,13 @@ from extender.state.effects import (
     PlanConflict,
     Probe,
 )
-from extender.state.interface import BoundPod, Cluster, Refused
 from extender.state.machine_types import Kinds, build_machine_type
 from extender.state.node_record import NodeRecord, mask_of
+from extender.state.pod_record import BoundPod, Refused
 
 __all__ = [
     "Agreement",
     "BoundPod",
-    "Cluster",
     "DeviceRow",
     "DeviceState",
     "Effect",

@@ -28,10 +28,9 @@ from extender.state.debug_json import node_json
 from extender.state.device_states import count_changes, count_states, device_rows
 from extender.state.effect_rules import add_effects
 from extender.state.effects import NodeProblem
-from extender.state.interface import Refused
 from extender.state.machine_types import Kinds
 from extender.state.node_record import BY_COUNT, NodeReader, fingerprint, mask_of
-from extender.state.pod_record import PodStage
+from extender.state.pod_record import PodStage, Refused
 from extender.state.pods import PodTracker
 from topology.topology_manager import manager_of
 
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     from extender.snapshot import ClusterSnapshot, MachineType, NodeView
     from extender.state.device_states import DeviceRow, DeviceState
     from extender.state.effects import Effect
-    from extender.state.interface import BoundPod
     from extender.state.node_record import NodeRecord
+    from extender.state.pod_record import BoundPod
     from kube.objects import NodeFacts, PodFacts, PodObject
     from topology.annotations import Plan
     from topology.model import NodeTopology
@@ -92,7 +91,7 @@ class LiveCluster:
             self._accounts[node.name] = Account(free=(1 << len(node.ids)) - 1)
         self._is_restructured |= old is None or old.index_key != node.index_key
         self._nodes[node.name] = node
-        self._pods.touched[node.name] = None
+        self._pods.dirty_nodes[node.name] = None
 
     def lose_node(self, name: str) -> None:
         """A node is gone. Its pods stay known: it may come back."""
@@ -126,7 +125,7 @@ class LiveCluster:
         """
         self._pods.replace(pods)
 
-    def see_foreign(self, pod: PodObject) -> None:
+    def see_fetched(self, pod: PodObject) -> None:
         """A pod read in full, as a `Probe` requested. Nothing for a pod that was lost since."""
         self._pods.read(pod)
 
@@ -146,19 +145,19 @@ class LiveCluster:
         """Whether the watches are complete, and up to when (None: they cannot lag)."""
         if is_synced and not self._is_synced:
             unknown = (name for name in self._pods.nodes() if name not in self._nodes)
-            self._pods.touched |= dict.fromkeys(unknown)
+            self._pods.dirty_nodes |= dict.fromkeys(unknown)
         self._is_synced, self._observed_at_s = is_synced, observed_at_s
 
-    def expire(self, now_s: float, *, under_way: Collection[str] = ()) -> None:
+    def expire(self, now_s: float, *, in_flight: Collection[str] = ()) -> None:
         """Drop the assumptions whose deadline is not after `now_s`, unless the pod is bound.
 
         Only those whose deadline the watches have passed, and not those of pods with a binding in
-        flight (`under_way`). A pod whose binding was accepted but that no watch has shown is probed
+        flight (`in_flight`). A pod whose binding was accepted but that no watch has shown is probed
         instead.
         """
         if self._is_synced:
             observed_at_s = math.inf if self._observed_at_s is None else self._observed_at_s
-            self._pods.expire(now_s, observed_at_s, under_way)
+            self._pods.expire(now_s, observed_at_s, in_flight)
 
     # Machine types. One may take a second to build: `extender.watch` does so off the event loop.
 
@@ -190,7 +189,11 @@ class LiveCluster:
         return self._pods.n_bound
 
     def snapshot_for(self, request: PodRequest) -> ClusterSnapshot:
-        """The cluster as this pod may use it, with more free than `snapshot` (`Cluster`)."""
+        """The cluster as this pod may use it; the same object as `snapshot` where that is no more.
+
+        Counted as free beside what is free: what the pod itself has claimed or assumed, and what
+        pods of lower priority have claimed (not what they have assumed).
+        """
         snapshot = self.snapshot
         own = self._pods.node_of(request.uid)
         names = dict(self._claimed)
@@ -201,7 +204,10 @@ class LiveCluster:
         return snapshot.with_free(changed, snapshot.generation) if changed else snapshot
 
     def bound(self, uid: str) -> BoundPod | None:
-        """The pod with its node, if the API server accepted or showed it and the node is known."""
+        """The pod with its node, if the API server accepted or showed it and the node is known.
+
+        A pod that is only assumed is not bound.
+        """
         return self._pods.bound(uid)
 
     def aligns(self, name: str) -> bool:
@@ -247,7 +253,8 @@ class LiveCluster:
     def assume(self, request: PodRequest, plan: Plan, *, deadline_s: float) -> Refused | None:
         """Keep the plan's devices for a binding in flight, or say why not and change nothing.
 
-        The pod's earlier assumption is replaced.
+        The pod's earlier assumption is replaced, and claims that `snapshot_for` counted as free are
+        dropped for it. Without `confirm` the assumption ends at `deadline_s`.
         """
         why_not = self._why_not(request, plan)
         if why_not is not None:
@@ -261,7 +268,11 @@ class LiveCluster:
         self._pods.renew(uid, deadline_s)
 
     def confirm(self, uid: str) -> None:
-        """The API server accepted the binding. Nothing for a pod that a watch has shown since."""
+        """The API server accepted the binding. Nothing for a pod that a watch has shown since.
+
+        It is kept until the watch shows the pod, or, where it never does, until the watch is fresh
+        and the deadline has passed: a pod may be bound and deleted between two lists.
+        """
         self._pods.confirm(uid)
 
     def forget(self, uid: str) -> None:
@@ -276,7 +287,7 @@ class LiveCluster:
         effects, self._pods.effects = tuple(self._pods.effects), {}
         return effects
 
-    def take_freed(self) -> frozenset[str]:
+    def take_freed_nodes(self) -> frozenset[str]:
         """Nodes on which some pod can have more than before, since the last call.
 
         Also what a nomination waited for and now has: it is free for that pod.
@@ -289,11 +300,11 @@ class LiveCluster:
 
     def reconcile(self) -> None:
         """Bring accounts and snapshot in line with the facts."""
-        if not (self._pods.touched or self._is_restructured):
+        if not (self._pods.dirty_nodes or self._is_restructured):
             return
-        touched, self._pods.touched = self._pods.touched, {}
+        dirty_nodes, self._pods.dirty_nodes = self._pods.dirty_nodes, {}
         views: dict[str, NodeView] = {}
-        for name in touched:
+        for name in dirty_nodes:
             node = self._nodes.get(name)
             if node is not None:
                 views[name] = self._reconcile_node(node)

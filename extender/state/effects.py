@@ -17,7 +17,7 @@ __all__ = ["Agreement", "Effect", "Mismatch", "Missing", "NodeProblem", "PlanCon
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Read this pod in full and hand it to `see_foreign`; if it is not there, to `lose_pod`."""
+    """Read this pod in full and hand it to `see_fetched`; if it is not there, to `lose_pod`."""
 
     namespace: str
     name: str

@@ -18,6 +18,7 @@ from extender.errors import MalformedPod, WireError
 from extender.protocol import messages, parse_pod
 from topology.annotations import ContainerPlan, Plan, decode_plan
 from topology.errors import CodecError
+from topology.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,47 @@ if TYPE_CHECKING:
     from kube.objects import ContainerDevices, PodObject
     from topology.annotations import MissingDevices
 
-__all__ = ["PodBody", "PodRecord", "PodStage", "kept_plan", "read_body", "read_plan"]
+__all__ = [
+    "BoundPod",
+    "PodBody",
+    "PodRecord",
+    "PodStage",
+    "Refused",
+    "kept_plan",
+    "read_body",
+    "read_plan",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A plan's devices cannot be assumed; `detail` is a sentence for people."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPod:
+    """A pod that has a node; `plan_text` is its plan annotation, if it has one."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    plan_text: str | None
+
+    def as_json(self) -> dict[str, object]:
+        """The pod's record in the shape of API JSON."""
+        annotations = {} if self.plan_text is None else {names.PLAN: self.plan_text}
+        return {
+            "metadata": {
+                "namespace": self.namespace,
+                "name": self.name,
+                "uid": self.uid,
+                "annotations": annotations,
+            },
+            "spec": {"nodeName": self.node},
+        }
 
 
 class PodStage(Enum):
@@ -61,7 +102,7 @@ class PodBody:
 class PodRecord:
     """One pod. `number` grows with every pod met: the order in which they came.
 
-    `is_guess`: its body is where a binding by count would put it, not confirmed yet.
+    `is_unconfirmed`: its body is where a binding by count would put it, not confirmed yet.
     `is_doubted`: its binding was accepted, but no watch has shown it in time.
     `plan_hash` is that of the plan's text as a watch showed it, or else as the binding writes it.
     `deadline_s` is there until a watch has shown the pod. `is_unlocated`: its devices are not known
@@ -75,7 +116,7 @@ class PodRecord:
         "contested",
         "deadline_s",
         "is_doubted",
-        "is_guess",
+        "is_unconfirmed",
         "is_unlocated",
         "missing",
         "name",
@@ -99,7 +140,7 @@ class PodRecord:
         self.plan_hash: int | None = None
         self.body: PodBody | None = None
         self.deadline_s: float | None = None
-        self.is_guess = False
+        self.is_unconfirmed = False
         self.is_doubted = False
         self.is_unlocated = False
         self.was_probed = False

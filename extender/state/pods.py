@@ -26,8 +26,15 @@ from typing import TYPE_CHECKING
 
 from extender.state.accounting import Nomination
 from extender.state.effects import Probe
-from extender.state.interface import BoundPod
-from extender.state.pod_record import PodBody, PodRecord, PodStage, kept_plan, read_body, read_plan
+from extender.state.pod_record import (
+    BoundPod,
+    PodBody,
+    PodRecord,
+    PodStage,
+    kept_plan,
+    read_body,
+    read_plan,
+)
 from topology.annotations import encode_plan
 
 if TYPE_CHECKING:
@@ -45,7 +52,7 @@ LOOK_AGAIN_S = 10.0
 
 
 class PodTracker:
-    """The pods. `touched` are the nodes that inputs concerned, `effects` what is to be done.
+    """The pods. `dirty_nodes` are the nodes that inputs concerned, `effects` what is to be done.
 
     `n_ended` counts by node the pods that ended there since it was last known. `nodes` are the
     known ones, kept up to date by the caller.
@@ -60,7 +67,7 @@ class PodTracker:
         self._by_node: dict[str, dict[str, PodRecord]] = {}
         self._nominations: dict[str, Nomination] = {}
         self._nominated: dict[str, dict[str, Nomination]] = {}
-        self.touched: dict[str, None] = {}
+        self.dirty_nodes: dict[str, None] = {}
         self.effects: dict[Effect, None] = {}
         self.n_ended: Counter[str] = Counter()
 
@@ -107,7 +114,7 @@ class PodTracker:
     def bound(self, uid: str) -> BoundPod | None:
         """The pod with its node, if the API server accepted or showed it and the node is known."""
         pod = self._pods.get(uid)
-        if pod is None or pod.stage is PodStage.ASSUMED or pod.is_guess or pod.node is None:
+        if pod is None or pod.stage is PodStage.ASSUMED or pod.is_unconfirmed or pod.node is None:
             return None
         plan = pod.node_plan
         text = None if plan is None else encode_plan(plan)
@@ -126,7 +133,7 @@ class PodTracker:
             pod = self._add(PodRecord(facts.uid, facts.namespace, facts.name, next(self._numbers)))
         elif pod.stage is PodStage.SEEN and pod.plan_hash == plan_hash:
             pod.reported = pod.reported if facts.allocated is None else hash(facts.allocated)
-            if pod.is_unlocated or pod.is_guess:
+            if pod.is_unlocated or pod.is_unconfirmed:
                 self.probe(pod)
             return
         node, is_expected = pod.node, self._is_expected(pod, facts, plan_hash)
@@ -138,10 +145,10 @@ class PodTracker:
         self._unseen.pop(pod.uid, None)
         if is_expected:
             return
-        if pod.is_guess and pod.plan is not None:
-            pod.body, pod.is_guess = None, False
+        if pod.is_unconfirmed and pod.plan is not None:
+            pod.body, pod.is_unconfirmed = None, False
         self._move(pod, node)
-        if pod.node is None or pod.is_guess:
+        if pod.node is None or pod.is_unconfirmed:
             self.probe(pod)
 
     def lose(self, uid: str) -> None:
@@ -182,7 +189,7 @@ class PodTracker:
         node = known.node
         if known.stage is PodStage.ASSUMED:
             known.stage = PodStage.ACCEPTED
-        known.body, known.is_guess = read_body(pod, pod.node_name, self._resources), False
+        known.body, known.is_unconfirmed = read_body(pod, pod.node_name, self._resources), False
         # A sign of change may come before its devices are looked for: then it is read again.
         known.is_unlocated = known.was_probed = True
         self._move(known, node)
@@ -198,13 +205,13 @@ class PodTracker:
             one = Nomination(request, node, number)
             self._nominations[request.uid] = one
             self._nominated.setdefault(node, {})[request.uid] = one
-            self.touched[node] = None
+            self.dirty_nodes[node] = None
 
     def end_nomination(self, uid: str) -> None:
         """A pod is no longer nominated."""
         old = self._nominations.pop(uid, None)
         if old is not None:
-            self.touched[old.node] = None
+            self.dirty_nodes[old.node] = None
             on_node = self._nominated[old.node]
             del on_node[uid]
             if not on_node:
@@ -233,7 +240,7 @@ class PodTracker:
         if plan.containers:
             pod.plan, pod.plan_hash = kept_plan(plan), hash(encode_plan(plan))
         else:
-            pod.body, pod.is_guess = PodBody(plan.node, ((resource, len(plan.ids)),)), True
+            pod.body, pod.is_unconfirmed = PodBody(plan.node, ((resource, len(plan.ids)),)), True
         self._add(pod)
         self._unseen[pod.uid] = pod
         self._move(pod, None)
@@ -249,7 +256,7 @@ class PodTracker:
         pod = self._pods.get(uid)
         if pod is None:
             return
-        pod.is_guess = False
+        pod.is_unconfirmed = False
         if pod.stage is PodStage.ASSUMED:
             pod.stage = PodStage.ACCEPTED
             self._move(pod, pod.node)
@@ -261,12 +268,12 @@ class PodTracker:
             return
         if pod.stage is PodStage.ASSUMED:
             self.lose(uid)
-        elif pod.is_guess:
+        elif pod.is_unconfirmed:
             node = pod.node
-            pod.body, pod.is_guess = None, False
+            pod.body, pod.is_unconfirmed = None, False
             self._move(pod, node)
 
-    def expire(self, now_s: float, observed_at_s: float, under_way: Collection[str]) -> None:
+    def expire(self, now_s: float, observed_at_s: float, in_flight: Collection[str]) -> None:
         """Time passed; the watches are complete up to `observed_at_s`."""
         late = [
             pod
@@ -278,7 +285,7 @@ class PodTracker:
                 pod.is_doubted = True
                 self.probe(pod)
                 pod.deadline_s = now_s + LOOK_AGAIN_S
-            elif pod.uid not in under_way:
+            elif pod.uid not in in_flight:
                 self.lose(pod.uid)
 
     def probe(self, pod: PodRecord) -> None:
@@ -321,12 +328,12 @@ class PodTracker:
             self._leave(pod, old_node)
         if node is not None:
             self._by_node.setdefault(node, {})[pod.uid] = pod
-            self.touched[node] = None
+            self.dirty_nodes[node] = None
 
     def _leave(self, pod: PodRecord, node: str | None) -> None:
         if node is None:
             return
-        self.touched[node] = None
+        self.dirty_nodes[node] = None
         on_node = self._by_node[node]
         del on_node[pod.uid]
         if not on_node:
@@ -335,7 +342,7 @@ class PodTracker:
     def _touch_nomination(self, uid: str) -> None:
         one = self._nominations.get(uid)
         if one is not None:
-            self.touched[one.node] = None
+            self.dirty_nodes[one.node] = None
 
 
 _NO_PODS: Mapping[str, PodRecord] = {}

@@ -3,6 +3,6 @@
 Knows what pods asked for; never selects GPUs and never refuses a pod itself.
 """
 
-from extender.unschedulable.pool import Parked, ParkedPod, Requeue
+from extender.unschedulable.pool import Requeue, UnschedulablePod, UnschedulablePool
 
-__all__ = ["Parked", "ParkedPod", "Requeue"]
+__all__ = ["Requeue", "UnschedulablePod", "UnschedulablePool"]

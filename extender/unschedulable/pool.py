@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from extender.placement import Rater
     from extender.protocol import PodRequest, Reason, Shape
     from extender.snapshot import ClusterSnapshot
-    from extender.state import Cluster
+    from extender.state import LiveCluster
 
-__all__ = ["Parked", "ParkedPod", "Requeue"]
+__all__ = ["Requeue", "UnschedulablePod", "UnschedulablePool"]
 
 MAX_PODS = 20_000
 """Pods remembered; beyond it the one rejected longest ago is dropped. About 1 KB each, and one bit
@@ -72,7 +72,7 @@ class Requeue:
 
 
 @dataclass(frozen=True, slots=True)
-class ParkedPod:
+class UnschedulablePod:
     """A rejected pod. `since_s` is its first rejection in a row, `seen_s` its last.
 
     `shape` is None for a pod that asks for what cannot be meant: no change of the cluster helps it.
@@ -109,11 +109,11 @@ class _CandidateNode:
 
 
 _Key: TypeAlias = "tuple[int, int, str]"
-"""What tells cohorts of one shape apart: priority, nodes left out, the pod that has a claim."""
+"""Identifies a group within a shape: priority, nodes left out, the pod that has a claim."""
 
 
 @dataclass(slots=True, eq=False)
-class _Cohort:
+class _CandidateGroup:
     """Pods for which the same nodes are in question, and these nodes, the latest last.
 
     `viewpoint` is as whom they see the cluster: any pod of their priority, or the one pod that has
@@ -137,17 +137,19 @@ class _Cohort:
 
 
 @dataclass(slots=True, eq=False)
-class _Group:
+class _ShapeGroup:
     """The pods of one shape. Before `next_s` none of them can be due."""
 
-    cohorts: dict[_Key, _Cohort] = field(default_factory=dict["_Key", _Cohort])
+    candidate_groups: dict[_Key, _CandidateGroup] = field(
+        default_factory=dict["_Key", _CandidateGroup]
+    )
     next_s: float = math.inf
 
 
 class _Snapshots:
     """The cluster at one moment, as each may use it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: LiveCluster) -> None:
         self._cluster = cluster
         self._snapshots: dict[tuple[int, str], ClusterSnapshot] = {}
 
@@ -159,31 +161,31 @@ class _Snapshots:
         return self._snapshots[key]
 
 
-class Parked:
+class UnschedulablePool:
     """The rejected pods of one engine."""
 
     def __init__(self, rater: Rater, *, wake_after_s: float, max_pods: int = MAX_PODS) -> None:
         self._rater = rater
         self._wake_after_s = wake_after_s
         self._max_pods = max_pods
-        self._pods: dict[str, ParkedPod] = {}
-        self._groups: dict[Shape, _Group] = {}
-        self._homes: dict[str, tuple[Shape, _Key]] = {}
+        self._pods: dict[str, UnschedulablePod] = {}
+        self._groups: dict[Shape, _ShapeGroup] = {}
+        self._group_keys: dict[str, tuple[Shape, _Key]] = {}
         self._numbers = NodeNumbers()
 
     # What filter tells.
 
     def park(
         self,
-        pod: ParkedPod,
+        pod: UnschedulablePod,
         request: PodRequest | None,
         *,
-        asked: Collection[str] = (),
+        requested: Collection[str] = (),
         known: Collection[str] = (),
     ) -> None:
         """A pod was rejected, maybe not for the first time; `request` where it could be read.
 
-        `asked` are the nodes about which the scheduler asked, `known` all that there are: a node
+        `requested` are the nodes of the filter request, `known` all that there are: a node
         that comes later may be the pod's as well.
         """
         before = self._pods.pop(pod.uid, None)
@@ -199,7 +201,7 @@ class Parked:
         self._pods[pod.uid] = pod
         if request is not None and pod.shape is not None:
             self._trim_numbers(len(known))
-            names = set(asked)
+            names = set(requested)
             left_out = self._numbers.mask(name for name in known if name not in names)
             self._join(pod.uid, pod.shape, replace(request, uid=""), left_out)
         if len(self._pods) > self._max_pods:
@@ -212,7 +214,7 @@ class Parked:
 
     # What the cluster tells.
 
-    def change(self, nodes: Iterable[str], cluster: Cluster, now_s: float) -> None:
+    def change(self, nodes: Iterable[str], cluster: LiveCluster, now_s: float) -> None:
         """These nodes may take more than before: devices came free, or they are new or other."""
         if not self._groups:
             return
@@ -223,18 +225,18 @@ class Parked:
         snapshots = _Snapshots(cluster)
         for group in self._groups.values():
             masks: dict[int, int] = {}
-            for cohort in group.cohorts.values():
-                snapshot = snapshots.of(cohort.viewpoint)
+            for pods in group.candidate_groups.values():
+                snapshot = snapshots.of(pods.viewpoint)
                 if id(snapshot) not in masks:
-                    masks[id(snapshot)] = self._fitting(cohort.viewpoint, names, snapshot)
-                in_question = masks[id(snapshot)] & ~cohort.left_out
+                    masks[id(snapshot)] = self._fitting(pods.viewpoint, names, snapshot)
+                in_question = masks[id(snapshot)] & ~pods.left_out
                 if in_question:
-                    cohort.add_candidates(
+                    pods.add_candidates(
                         self._numbers.latest(in_question, at_most=MAX_CANDIDATES), now_s
                     )
                     group.next_s = min(group.next_s, now_s + self._wake_after_s)
 
-    def due(self, cluster: Cluster, now_s: float) -> tuple[Requeue, ...]:
+    def due(self, cluster: LiveCluster, now_s: float) -> tuple[Requeue, ...]:
         """Take the pods to wake now: by priority, then who waits longest.
 
         Of one shape only as many as there is room for on the nodes in question: where devices for
@@ -257,7 +259,7 @@ class Parked:
         """Number of pods that are parked."""
         return len(self._pods)
 
-    def pod(self, uid: str) -> ParkedPod | None:
+    def pod(self, uid: str) -> UnschedulablePod | None:
         """A parked pod, or None."""
         return self._pods.get(uid)
 
@@ -277,20 +279,22 @@ class Parked:
         fits = {s for s, one in zip(by_state, rated, strict=True) if isinstance(one, Rating)}
         return self._numbers.mask(view.name for view in views if view.state in fits)
 
-    def _due_of(self, group: _Group, snapshots: _Snapshots, now_s: float) -> list[ParkedPod]:
+    def _due_of(
+        self, group: _ShapeGroup, snapshots: _Snapshots, now_s: float
+    ) -> list[UnschedulablePod]:
         """The pods of one shape to wake, as woken; and when to look again."""
         group.next_s = math.inf
-        due: list[tuple[ParkedPod, Mapping[str, int]]] = []
+        due: list[tuple[UnschedulablePod, Mapping[str, int]]] = []
         used: Counter[str] = Counter()
-        for cohort in group.cohorts.values():
-            n_fitting = self._n_fitting(cohort, snapshots.of(cohort.viewpoint))
-            last_s = max((cohort.candidates[name].last_s for name in n_fitting), default=-math.inf)
-            for pod in map(self._pods.__getitem__, cohort.uids):
+        for pods in group.candidate_groups.values():
+            n_fitting = self._n_fitting(pods, snapshots.of(pods.viewpoint))
+            last_s = max((pods.candidates[name].last_s for name in n_fitting), default=-math.inf)
+            for pod in map(self._pods.__getitem__, pods.uids):
                 if pod.seen_s > last_s:
                     continue
                 candidates = {
                     name: candidate
-                    for name, candidate in cohort.candidates.items()
+                    for name, candidate in pods.candidates.items()
                     if candidate.last_s >= pod.seen_s
                 }
                 if pod.seen_s <= pod.woken_s and now_s - pod.woken_s < FIRST_PAUSE_S:
@@ -310,58 +314,58 @@ class Parked:
         due.sort(key=lambda one: _turn(one[0]))
         return [pod for pod, n_fitting in due if _take_slot(used, n_fitting)]
 
-    def _wake(self, pod: ParkedPod) -> Requeue:
+    def _wake(self, pod: UnschedulablePod) -> Requeue:
         before, self._pods[pod.uid] = self._pods[pod.uid], pod
         is_first = before.woken_s < before.seen_s
         return Requeue(pod.namespace, pod.name, pod.uid, pod.retry if is_first else None)
 
-    def _woken(self, pod: ParkedPod, names: Iterable[str], now_s: float) -> ParkedPod:
+    def _woken(self, pod: UnschedulablePod, names: Iterable[str], now_s: float) -> UnschedulablePod:
         """The pod as it is once it is woken for these nodes."""
         reasons = self._numbers.mask(names)
         n_wakes = 1 if reasons & ~pod.woken_for else pod.n_wakes + 1
         woken_for = pod.woken_for | reasons
         return replace(pod, n_wakes=n_wakes, woken_s=now_s, woken_for=woken_for)
 
-    def _n_fitting(self, cohort: _Cohort, snapshot: ClusterSnapshot) -> dict[str, int]:
+    def _n_fitting(self, pods: _CandidateGroup, snapshot: ClusterSnapshot) -> dict[str, int]:
         """Drop the nodes that do not fit any more; for how many pods the others have devices."""
-        views = [
-            view for name in cohort.candidates if (view := snapshot.nodes.get(name)) is not None
-        ]
-        rated = self._rater.rate(cohort.viewpoint, views)
+        views = [view for name in pods.candidates if (view := snapshot.nodes.get(name)) is not None]
+        rated = self._rater.rate(pods.viewpoint, views)
         fitting = [v for v, rating in zip(views, rated, strict=True) if isinstance(rating, Rating)]
-        cohort.candidates = {view.name: cohort.candidates[view.name] for view in fitting}
-        return {view.name: view.free.bit_count() // cohort.viewpoint.size_gpus for view in fitting}
+        pods.candidates = {view.name: pods.candidates[view.name] for view in fitting}
+        return {view.name: view.free.bit_count() // pods.viewpoint.size_gpus for view in fitting}
 
-    def _single_out(self, names: Iterable[str], cluster: Cluster) -> None:
+    def _single_out(self, names: Iterable[str], cluster: LiveCluster) -> None:
         """A pod that has a claim on one of the nodes may use more there than others."""
         owners = {owner for name in names for _, _, owner in cluster.devices(name)}
-        for uid in sorted(owner for owner in owners if owner in self._homes):
-            shape, key = self._homes[uid]
-            cohort = self._groups[shape].cohorts[key]
-            if not cohort.viewpoint.uid:
+        for uid in sorted(owner for owner in owners if owner in self._group_keys):
+            shape, key = self._group_keys[uid]
+            pods = self._groups[shape].candidate_groups[key]
+            if not pods.viewpoint.uid:
                 self._leave(uid)
-                viewpoint = replace(cohort.viewpoint, uid=uid)
-                self._join(uid, shape, viewpoint, cohort.left_out).candidates |= cohort.candidates
+                viewpoint = replace(pods.viewpoint, uid=uid)
+                self._join(uid, shape, viewpoint, pods.left_out).candidates |= pods.candidates
 
-    def _join(self, uid: str, shape: Shape, viewpoint: PodRequest, left_out: int) -> _Cohort:
+    def _join(
+        self, uid: str, shape: Shape, viewpoint: PodRequest, left_out: int
+    ) -> _CandidateGroup:
         key = viewpoint.priority, left_out, viewpoint.uid
-        group = self._groups.setdefault(shape, _Group())
-        cohort = group.cohorts.setdefault(key, _Cohort(viewpoint, left_out))
-        cohort.uids[uid] = None
-        self._homes[uid] = shape, key
-        return cohort
+        group = self._groups.setdefault(shape, _ShapeGroup())
+        pods = group.candidate_groups.setdefault(key, _CandidateGroup(viewpoint, left_out))
+        pods.uids[uid] = None
+        self._group_keys[uid] = shape, key
+        return pods
 
     def _leave(self, uid: str) -> None:
-        home = self._homes.pop(uid, None)
+        home = self._group_keys.pop(uid, None)
         if home is None:
             return
         shape, key = home
         group = self._groups[shape]
-        uids = group.cohorts[key].uids
+        uids = group.candidate_groups[key].uids
         del uids[uid]
         if not uids:
-            del group.cohorts[key]
-        if not group.cohorts:
+            del group.candidate_groups[key]
+        if not group.candidate_groups:
             del self._groups[shape]
 
     def _trim_numbers(self, n_nodes: int) -> None:
@@ -374,10 +378,10 @@ class Parked:
         self._numbers = NodeNumbers()
         self._pods = {uid: replace(pod, woken_for=0) for uid, pod in self._pods.items()}
         for shape, group in self._groups.items():
-            cohorts, group.cohorts = group.cohorts, {}
-            for cohort in cohorts.values():
-                for uid in cohort.uids:
-                    self._join(uid, shape, cohort.viewpoint, 0).candidates |= cohort.candidates
+            candidate_groups, group.candidate_groups = group.candidate_groups, {}
+            for pods in candidate_groups.values():
+                for uid in pods.uids:
+                    self._join(uid, shape, pods.viewpoint, 0).candidates |= pods.candidates
 
     def _drop_old(self, now_s: float) -> None:
         """The pods stand in the order of their last rejection."""
@@ -388,7 +392,7 @@ class Parked:
             self.forget(pod.uid)
 
 
-def _turn(pod: ParkedPod) -> tuple[int, float, str]:
+def _turn(pod: UnschedulablePod) -> tuple[int, float, str]:
     return -pod.priority, pod.since_s, pod.uid
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WatchLog"]
 
-MAX_REMEMBERED = 10_000
+MAX_KNOWN_FAULTS = 10_000
 """Faults of objects that are remembered as told."""
 
 
@@ -54,7 +54,7 @@ class WatchLog:
             self._logged.move_to_end(fault)
             return
         self._logged[fault] = None
-        if len(self._logged) > MAX_REMEMBERED:
+        if len(self._logged) > MAX_KNOWN_FAULTS:
             self._logged.popitem(last=False)
         self._log.warning(
             logkeys.OBJECT_UNREADABLE,

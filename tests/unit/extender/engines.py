@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from extender.embedded.spec import EmbeddedNode
-    from extender.state import Cluster
+    from extender.state import LiveCluster
 
 RULES = Rules(
     resources=(GPU,),
@@ -85,7 +85,7 @@ def report_devices(
     )
 
 
-def owned(cluster: Cluster, uid: str) -> dict[str, str]:
+def owned(cluster: LiveCluster, uid: str) -> dict[str, str]:
     """The devices of a pod, with their states."""
     rows = (row for name in cluster.snapshot.nodes for row in cluster.devices(name))
     return {one: state.value for one, state, owner in rows if owner == uid}

@@ -177,10 +177,10 @@ def test_a_pod_that_the_watch_shows_bound_is_parked_no_more(scene):
     """Another replica bound it."""
     scene.filter(8, "u1")
     scene.filter(8, "u2")
-    assert scene.gateway.engine.parked.n_pods == 2
+    assert scene.gateway.engine.unschedulable.n_pods == 2
     scene.gateway.handle(PodSeen(facts("u1")))
     scene.gateway.handle(PodsListed((facts("u2"),)))
-    assert scene.gateway.engine.parked.n_pods == 0
+    assert scene.gateway.engine.unschedulable.n_pods == 0
 
 
 def test_a_pod_that_fits_again_is_woken(scene):

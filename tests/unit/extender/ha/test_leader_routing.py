@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extender.errors import PeerError
-from extender.ha import Hop, LiveVerbs, Quorum
+from extender.ha import ForwardedCall, LeaderRouter, Peers
 from extender.protocol import Answer, Outcome, Reason, TimedAnswer, Verb
 from tests.unit.extender.engines import engine
 from tests.unit.extender.shells import FakeTime, pod_object
@@ -68,16 +68,16 @@ class Others:
         return answer
 
 
-def verbs(local: Any, others: Any = None, time: FakeTime | None = None) -> LiveVerbs:
+def verbs(local: Any, others: Any = None, time: FakeTime | None = None) -> LeaderRouter:
     """Verbs among these."""
-    return LiveVerbs(
+    return LeaderRouter(
         engine(),
         Pods(),
         bind=local,
         preempt=local,
         total_s=TOTAL_S,
         timer=time or FakeTime(),
-        quorum=None if others is None else Quorum(others, others),
+        peers=None if others is None else Peers(others, others),
     )
 
 
@@ -98,19 +98,19 @@ def test_the_only_replica_answers(verb):
 
 
 @pytest.mark.parametrize(
-    ("hop", "term_s", "at_most_s"),
+    ("forwarded", "term_s", "at_most_s"),
     [
         pytest.param(None, 7.0, TOTAL_S, id="asked by the scheduler"),
         pytest.param(None, 1.0, 1.0, id="near the end of the term"),
-        pytest.param(Hop("http://b", 2.5), 7.0, 2.5, id="asked by another replica"),
+        pytest.param(ForwardedCall("http://b", 2.5), 7.0, 2.5, id="asked by another replica"),
     ],
 )
-def test_the_holder_answers_within_its_term(hop, term_s, at_most_s):
+def test_the_holder_answers_within_its_term(forwarded, term_s, at_most_s):
     """And within what the scheduler still waits."""
     time = FakeTime()
     local, others = Local(), Others(time, may_bind=True)
     others.left_s = term_s
-    bound = asyncio.run(verbs(local, others, time).bind(b"body", hop))
+    bound = asyncio.run(verbs(local, others, time).bind(b"body", forwarded))
     assert bound.answer is HERE
     assert local.asked == [(b"body", at_most_s)]
 
@@ -137,21 +137,23 @@ def test_a_follower_asks_the_holder(verb, answer, outcome):
 
 
 @pytest.mark.parametrize(
-    ("holder", "hop", "detail"),
+    ("holder", "forwarded", "detail"),
     [
         pytest.param(None, None, "asked http://me", id="nobody holds it"),
-        pytest.param("http://b", Hop("http://c", 3.0), "asked http://me", id="forwarded to us"),
+        pytest.param(
+            "http://b", ForwardedCall("http://c", 3.0), "asked http://me", id="forwarded to us"
+        ),
         pytest.param("http://b", None, "no route", id="the holder is gone"),
     ],
 )
-def test_without_a_holder_the_scheduler_is_told_to_come_back(holder, hop, detail):
+def test_without_a_holder_the_scheduler_is_told_to_come_back(holder, forwarded, detail):
     """A call is forwarded once: two followers must not play ball with it."""
     time = FakeTime()
     others = Others(time, holder=holder, answer=PeerError("no route"))
-    bound = asyncio.run(verbs(Local(), others, time).bind(b"body", hop))
+    bound = asyncio.run(verbs(Local(), others, time).bind(b"body", forwarded))
     assert (bound.answer.outcome, bound.answer.reason) == (Outcome.FAILED, Reason.NO_HOLDER)
     assert json.loads(bound.answer.body)["Error"].endswith(detail)
-    assert len(others.forwarded) == (hop is None and holder is not None)
+    assert len(others.forwarded) == (forwarded is None and holder is not None)
 
 
 def test_half_of_the_time_is_waited_for_a_holder():

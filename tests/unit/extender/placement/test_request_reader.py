@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.placement import AskedNodes, PlainReader, locate
+from extender.placement import RequestedNodes, RequestReader, locate
 from extender.protocol import Verb
 from extender.snapshot.node_index import make_node_index
 from tests.unit.extender.engines import ask, bind, engine, names
@@ -29,8 +29,8 @@ def node_index(*node_names: str) -> NodeIndex:
 
 def read(body: bytes, *node_names: str) -> list[int] | None:
     """Positions read on the short way; None where it is not taken."""
-    question = PlainReader([GPU]).read(body, node_index(*node_names))
-    return None if question is None else question.nodes.positions.tolist()
+    request = RequestReader([GPU]).read(body, node_index(*node_names))
+    return None if request is None else request.nodes.positions.tolist()
 
 
 def test_what_go_writes_is_read_on_the_short_way():
@@ -78,7 +78,7 @@ def test_names_come_back_in_order():
 
 def test_a_pod_is_read_once_for_filter_and_prioritize():
     """The bytes before the names are the same; those of an edited pod are not."""
-    reader, nodes = PlainReader([GPU]), node_index("n1", "n2")
+    reader, nodes = RequestReader([GPU]), node_index("n1", "n2")
     first = reader.read(args(POD, ["n1", "n2"]), nodes)
     second = reader.read(args(POD, ["n2"]), nodes)
     edited = reader.read(args(pod(3), ["n2"]), nodes)
@@ -92,23 +92,23 @@ def test_a_pod_is_read_once_for_filter_and_prioritize():
 class TestExpected:
     """What prioritize will ask is known when filter has answered."""
 
-    def expecting(self) -> tuple[PlainReader, Any]:
+    def expecting(self) -> tuple[RequestReader, Any]:
         """A reader after a filter call that named n3 and n1."""
-        reader, nodes = PlainReader([GPU]), node_index("n1", "n2", "n3")
-        question = reader.read(args(POD, ["n1", "n2", "n3"]), nodes)
-        assert question is not None
+        reader, nodes = RequestReader([GPU]), node_index("n1", "n2", "n3")
+        request = reader.read(args(POD, ["n1", "n2", "n3"]), nodes)
+        assert request is not None
         named = locate(["n3", "n1"], nodes)
-        reader.expect(question.request, ['"n3"', '"n1"'], named.positions, nodes)
+        reader.expect(request.request, ['"n3"', '"n1"'], named.positions, nodes)
         return reader, nodes
 
     def test_it_is_recognised_as_a_whole(self):
         """The same object, not one that is equal."""
         reader, nodes = self.expecting()
         body = args(POD, ["n3", "n1"])
-        question = reader.read(body, nodes)
-        assert question is not None
-        assert question.nodes.positions.tolist() == [2, 0]
-        assert reader.read(body, nodes) is question
+        request = reader.read(body, nodes)
+        assert request is not None
+        assert request.nodes.positions.tolist() == [2, 0]
+        assert reader.read(body, nodes) is request
 
     @pytest.mark.parametrize(
         ("body", "positions"),
@@ -117,25 +117,25 @@ class TestExpected:
     def test_anything_else_is_read(self, body, positions):
         """Another extender may have left out some, and somebody may have edited the pod."""
         reader, nodes = self.expecting()
-        question = reader.read(body, nodes)
-        assert question is not None
-        assert question.nodes.positions.tolist() == positions
-        assert question.request.size_gpus == (2 if positions == [0, 2] else 4)
+        request = reader.read(body, nodes)
+        assert request is not None
+        assert request.nodes.positions.tolist() == positions
+        assert request.request.size_gpus == (2 if positions == [0, 2] else 4)
 
     def test_nodes_that_came_or_went_are_looked_up_anew(self):
         """Their positions are others."""
         reader, _ = self.expecting()
-        question = reader.read(args(POD, ["n3", "n1"]), node_index("n0", "n1", "n3"))
-        assert question is not None
-        assert question.nodes.positions.tolist() == [2, 1]
+        request = reader.read(args(POD, ["n3", "n1"]), node_index("n0", "n1", "n3"))
+        assert request is not None
+        assert request.nodes.positions.tolist() == [2, 1]
 
     def test_a_pod_that_was_read_field_by_field_is_not_expected(self):
         """Its bytes are not known."""
-        reader, nodes = PlainReader([GPU]), node_index("n1", "n2")
-        question = reader.read(args(POD, ["n1"]), nodes)
-        assert question is not None
-        other = PlainReader([GPU])
-        other.expect(question.request, ['"n1"', '"n2"'], locate(["n1"], nodes).positions, nodes)
+        reader, nodes = RequestReader([GPU]), node_index("n1", "n2")
+        request = reader.read(args(POD, ["n1"]), nodes)
+        assert request is not None
+        other = RequestReader([GPU])
+        other.expect(request.request, ['"n1"', '"n2"'], locate(["n1"], nodes).positions, nodes)
         read_now = other.read(args(POD, ["n1", "n2"]), nodes)
         assert read_now is not None
         assert read_now.nodes.positions.tolist() == [0, 1]
@@ -181,5 +181,5 @@ def test_prioritize_scores_what_filter_named_as_things_are_then():
 def test_the_empty_question_has_no_names():
     """Nothing to insert, nothing to find."""
     one = node_index("n1")
-    asked = AskedNodes(one.locate([]))
+    asked = RequestedNodes(one.locate([]))
     assert (len(asked), asked.names(one)) == (0, [])

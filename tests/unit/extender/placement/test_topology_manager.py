@@ -175,9 +175,9 @@ class TestLive:
         refused = choose(cluster, request, "n1", rater)
         assert isinstance(refused, Refusal)
         assert refused.reason is Reason.ALIGNMENT_NEVER
-        cluster.take_freed()
+        cluster.take_freed_nodes()
         cluster.see_node(node("n1", devices=report(generation=2)))
-        assert cluster.take_freed() == {"n1"}
+        assert cluster.take_freed_nodes() == {"n1"}
         assert not isinstance(choose(cluster, request, "n1", rater), Refusal)
         cluster.see_node(node("n1", devices=report(generation=3, policy=BEST_EFFORT)))
         assert choose(cluster, request, "n1", rater).ids == ids("n1", 2, 3)
@@ -243,10 +243,10 @@ class TestLive:
         """The kubelet turns to the next NUMA node: who was refused is looked at again."""
         cluster = live(node("n1", devices=report(policy=BEST_EFFORT)), node("n2"))
         cluster.snapshot  # noqa: B018 - settles
-        cluster.take_freed()
+        cluster.take_freed_nodes()
         for name in ("n1", "n2"):
             cluster.see_pod(facts(name, plan_of(name, *ids(name, 3))))
-        assert cluster.take_freed() == {"n1"}
+        assert cluster.take_freed_nodes() == {"n1"}
 
 
 class TestPreempt:

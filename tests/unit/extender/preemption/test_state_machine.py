@@ -13,7 +13,7 @@ from extender.embedded import ClusterSpec, EmbeddedCluster, lay_out
 from extender.placement import Rater
 from extender.preemption import NodeReading, NodesRead, Preemptions, ReadNodes
 from extender.preemption.node_pods import PodOnNode
-from extender.preemption.state_machine import MAX_READ, MAX_UNDER_WAY, NODES_AT_ONCE
+from extender.preemption.state_machine import MAX_IN_FLIGHT, MAX_READ, NODES_AT_ONCE
 from extender.protocol import Answer, Outcome, Reason, WirePod, parse_pod
 from extender.rules import Rules
 from tests.unit.extender.engines import report_devices
@@ -430,7 +430,7 @@ def test_a_step_ends_once():
     place.fill(*FULL)
     given = {0: ["n0-0", "n0-5"]}
     first = place.ask(wanting(), given)
-    last = [place.ask(wanting(), given) for _ in range(MAX_UNDER_WAY)][-1]
+    last = [place.ask(wanting(), given) for _ in range(MAX_IN_FLIGHT)][-1]
     assert place.read(first).outcome is Outcome.FAILED
     assert place.read(last).outcome is Outcome.OK
     assert place.preemptions.abandon(last, "").reason is Reason.NODES_NOT_READ

@@ -190,12 +190,12 @@ CASES = [
     ),
     pytest.param(
         case(pod("x1", is_deleting=True), pod("y1"), held={"x1": 0b11, "y1": 0b100}),
-        Eviction(("x1",), 0, is_under_way=True),
+        Eviction(("x1",), 0, is_in_progress=True),
         id="where those who leave are enough, they are the victims",
     ),
     pytest.param(
         case(pod("x1", 1000, is_deleting=True), pod("y1"), held={"x1": 0b11, "y1": 0b100}),
-        Eviction((), 0, is_under_way=True),
+        Eviction((), 0, is_in_progress=True),
         id="one of equal priority that leaves is not named",
     ),
     pytest.param(
@@ -365,7 +365,7 @@ def test_the_victims_are_the_least_of_all_that_would_do(node):
         return
     assert chosen is not None
     by_uid = {one.uid: one for one in pods}
-    victims = [] if chosen.is_under_way else [by_uid[uid] for uid in chosen.uids]
+    victims = [] if chosen.is_in_progress else [by_uid[uid] for uid in chosen.uids]
     assert victims == sorted(victims, key=important_first)
     assert plain_cost(victims, list(node.budgets)) == best
     assert chosen.n_violations == best[0]

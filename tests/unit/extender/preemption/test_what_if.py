@@ -9,7 +9,13 @@ import pytest
 
 from extender.bind import WriteBinding
 from extender.placement import Rater
-from extender.preemption.what_if import LOWEST, Priorities, WhatIfNode, WhatIfNodes, settled
+from extender.preemption.what_if import (
+    LOWEST_PRIORITY,
+    Priorities,
+    WhatIfNode,
+    WhatIfNodes,
+    settled,
+)
 from extender.protocol import PodRequest, messages, parse_pod
 from tests.unit.extender.pods import GPU, pod
 from tests.unit.extender.preemption.test_state_machine import FULL, Place, victims, wanting
@@ -174,8 +180,8 @@ def test_what_the_schedulers_victims_cost():
     shift = 1 << 31
     assert cost("n0-0", "n0-1", n_violations=2, unknown=0) == (2, 7, 10 + 2 * shift, 2)
     assert cost("n0-1", "who", unknown=999) == (0, 999, 1002 + 2 * shift, 2)
-    assert cost("who", unknown=LOWEST) == (0, LOWEST, 0, 1)
-    assert cost(unknown=0) == (0, LOWEST, 0, 0)
+    assert cost("who", unknown=LOWEST_PRIORITY) == (0, LOWEST_PRIORITY, 0, 1)
+    assert cost(unknown=0) == (0, LOWEST_PRIORITY, 0, 0)
 
 
 def test_only_pods_that_the_api_server_shows_are_missed_in_a_reading():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from extender.protocol import PodRequest, messages, parse_pod
-from extender.protocol.recent_pods import Remembered
+from extender.protocol.recent_pods import RecentPods
 from tests.unit.extender.pods import GPU, pod
 
 
@@ -17,7 +17,7 @@ def request(uid: str) -> PodRequest:
 
 def test_only_so_many_pods_are_remembered():
     """Pods that are filtered and never bound must not fill the memory."""
-    recent = Remembered(max_pods=2)
+    recent = RecentPods(max_pods=2)
     for uid in ("u1", "u2", "u1", "u3"):
         recent.remember(request(uid))
     found = [recent.recall(uid, request(uid).full_name) for uid in ("u1", "u2", "u3")]
@@ -26,7 +26,7 @@ def test_only_so_many_pods_are_remembered():
 
 def test_a_pod_is_recalled_by_its_uid_and_name():
     """A uid alone may be another pod's, by fault or on purpose."""
-    recent = Remembered()
+    recent = RecentPods()
     recent.remember(request("u1"))
     assert recent.recall("u1", "default/other") is None
     assert recent.recall("u1", request("u1").full_name) == request("u1")

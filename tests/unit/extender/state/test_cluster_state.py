@@ -167,7 +167,7 @@ class TestNodes:
         """What is used stays used; where there is less than that, nothing is free."""
         cluster = live(bare("n1", 4))
         cluster.see_pod(facts("p"))
-        cluster.see_foreign(whole("p", "n1", 3))
+        cluster.see_fetched(whole("p", "n1", 3))
         assert free(cluster, "n1") == "0001"
         cluster.see_node(bare("n1", 6))
         assert free(cluster, "n1") == "000111"
@@ -372,7 +372,7 @@ class TestPlannedPods:
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0011", (probe("p"),))
         assert cluster.snapshot.nodes["n1"].kind.machine is None
         assert cluster.take_effects() == ()
-        cluster.see_foreign(whole("p", "n1", 2, "n1-0", "n1-3"))
+        cluster.see_fetched(whole("p", "n1", 2, "n1-0", "n1-3"))
         assert free(cluster, "n1") == "0110"
         assert cluster.snapshot.nodes["n1"].kind.machine is not None
 
@@ -380,7 +380,7 @@ class TestPlannedPods:
         """Whoever wrote it, the pod is where its spec says."""
         cluster = live(node("n1"), node("n2"))
         cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
-        cluster.see_foreign(whole("p", "n2", 2))
+        cluster.see_fetched(whole("p", "n2", 2))
         assert (free(cluster, "n1"), free(cluster, "n2")) == ("1111", "0011")
         assert cluster.bound("p") == BoundPod("p", "default", "pod-p", "n2", None)
 
@@ -392,7 +392,7 @@ class TestPlannedPods:
         assert cluster.take_effects() == ()
         cluster.set_freshness(is_synced=True, observed_at_s=1.0)
         assert cluster.take_effects() == (probe("p"),)
-        cluster.see_foreign(whole("p", "n1", 1))
+        cluster.see_fetched(whole("p", "n1", 1))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0111", ())
 
     @pytest.mark.parametrize("text", ["{", '{"v":2}'], ids=["broken", "newer major"])
@@ -401,7 +401,7 @@ class TestPlannedPods:
         cluster = live(node("n1"))
         cluster.see_pod(facts("p", text))
         assert cluster.take_effects() == (probe("p"),)
-        cluster.see_foreign(whole("p", "n1", 2))
+        cluster.see_fetched(whole("p", "n1", 2))
         assert free(cluster, "n1") == "0011"
 
     def test_init_containers_share_devices_with_those_after_them(self):
@@ -419,7 +419,7 @@ class TestForeignPods:
         cluster = live(node("n1"))
         cluster.see_pod(facts("p"))
         assert (cluster.take_effects(), cluster.bound("p")) == ((probe("p"),), None)
-        cluster.see_foreign(whole("p", "n1", 3))
+        cluster.see_fetched(whole("p", "n1", 3))
         view = cluster.snapshot.nodes["n1"]
         assert (view.kind.machine, view.kind.resource, free(cluster, "n1")) == (None, GPU, "0001")
         assert cluster.bound("p") == BoundPod("p", "default", "pod-p", "n1", None)
@@ -436,7 +436,7 @@ class TestForeignPods:
         cluster = live(node("n1"))
         cluster.see_pod(facts("p"))
         cluster.take_effects()
-        cluster.see_foreign(whole("p", "n1", 0))
+        cluster.see_fetched(whole("p", "n1", 0))
         assert free(cluster, "n1") == "1111"
         cluster.see_pod(facts("p", resource_version="2"))
         assert cluster.take_effects() == ()
@@ -445,11 +445,11 @@ class TestForeignPods:
         """From 1.36 on the next sign of change is worth another look."""
         cluster = live(node("n1"))
         cluster.see_pod(facts("p"))
-        cluster.see_foreign(whole("p", "n1", 2))
+        cluster.see_fetched(whole("p", "n1", 2))
         cluster.take_effects()
         cluster.see_pod(facts("p", resource_version="2"))
         assert cluster.take_effects() == (probe("p"),)
-        cluster.see_foreign(whole("p", "n1", 2, "n1-1", "n1-3"))
+        cluster.see_fetched(whole("p", "n1", 2, "n1-1", "n1-3"))
         assert owners(cluster, "n1") == {"n1-1": ("held", "p"), "n1-3": ("held", "p")}
         assert cluster.snapshot.nodes["n1"].kind.machine is not None
         cluster.see_pod(facts("p", resource_version="3"))
@@ -460,7 +460,7 @@ class TestForeignPods:
         cluster = live(node("n1"))
         cluster.see_pod(facts("p"))
         cluster.take_effects()
-        cluster.see_foreign(whole("p", "n1", 1))
+        cluster.see_fetched(whole("p", "n1", 1))
         cluster.see_pod(facts("p", resource_version="2"))
         assert cluster.take_effects() == (probe("p"),)
 
@@ -468,7 +468,7 @@ class TestForeignPods:
         """A node without topology counts, whatever the status says."""
         cluster = live(bare("n1"))
         cluster.see_pod(facts("p"))
-        cluster.see_foreign(whole("p", "n1", 2, "GPU-1", "GPU-2"))
+        cluster.see_fetched(whole("p", "n1", 2, "GPU-1", "GPU-2"))
         cluster.take_effects()
         cluster.see_pod(facts("p", resource_version="2"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0011", ())
@@ -479,7 +479,7 @@ class TestForeignPods:
         """Before 1.36 the node's agent is the only one who knows."""
         cluster = live(node("n1"))
         cluster.see_pod(facts("p"))
-        cluster.see_foreign(whole("p", "n1", 2))
+        cluster.see_fetched(whole("p", "n1", 2))
         cluster.see_node(node("n1", devices=report(holds=(hold("p", "n1-2", "n1-3"),))))
         assert owners(cluster, "n1") == {"n1-2": ("held", "p"), "n1-3": ("held", "p")}
         assert cluster.snapshot.nodes["n1"].kind.machine is not None
@@ -488,7 +488,7 @@ class TestForeignPods:
         """An init container's devices are in no status, but the pod keeps them."""
         cluster = live(node("n1"))
         cluster.see_pod(facts("p"))
-        cluster.see_foreign(whole("p", "n1", 3, "n1-3"))
+        cluster.see_fetched(whole("p", "n1", 3, "n1-3"))
         assert free(cluster, "n1") == "0010"
         told = shown(cluster, "n1")
         assert told["unlocated"] == [{"pod": "default/pod-p", "pod_uid": "p", "devices": 2}]
@@ -506,24 +506,24 @@ class TestForeignPods:
         cluster = live(node("n1"))
         cluster.see_pod(facts("p"))
         other = (ContainerDevices("main", "rdma/hca", ("mlx5_0",)),)
-        cluster.see_foreign(replace(whole("p", "n1", 1), devices=other))
+        cluster.see_fetched(replace(whole("p", "n1", 1), devices=other))
         assert free(cluster, "n1") == "0111"
         cluster.see_pod(facts("q"))
-        cluster.see_foreign(whole("q", "n1", body=content("q", 2, resource="rdma/hca")))
+        cluster.see_fetched(whole("q", "n1", body=content("q", 2, resource="rdma/hca")))
         assert free(cluster, "n1") == "0111"
 
     def test_a_mistaken_annotation_does_not_hide_devices(self):
         """Another scheduler binds such a pod all the same."""
         cluster = live(node("n1"))
         cluster.see_pod(facts("p"))
-        cluster.see_foreign(whole("p", "n1", body=content("p", 2, affinity="nvlnk")))
+        cluster.see_fetched(whole("p", "n1", body=content("p", 2, affinity="nvlnk")))
         assert free(cluster, "n1") == "0011"
 
     def test_a_pod_that_cannot_be_read_makes_the_node_count(self):
         """Unknown is not zero: nobody can plan beside it."""
         cluster = live(node("n1"))
         cluster.see_pod(facts("p"))
-        cluster.see_foreign(replace(whole("p", "n1"), body=b'{"metadata":{},"spec":7}'))
+        cluster.see_fetched(replace(whole("p", "n1"), body=b'{"metadata":{},"spec":7}'))
         view = cluster.snapshot.nodes["n1"]
         assert (view.kind.machine, free(cluster, "n1")) == (None, "1111")
 
@@ -532,7 +532,7 @@ class TestForeignPods:
         cluster = live(node("n1"))
         for uid in "pq":
             cluster.see_pod(facts(uid))
-            cluster.see_foreign(whole(uid, "n1", 3))
+            cluster.see_fetched(whole(uid, "n1", 3))
         assert free(cluster, "n1") == "0000"
         cluster.lose_pod("p")
         assert free(cluster, "n1") == "0001"
@@ -550,7 +550,7 @@ class TestForeignPods:
         cluster.see_pod(facts("p"))
         cluster.see_pod(facts("q"))
         cluster.lose_pod("p")
-        cluster.see_foreign(late)
+        cluster.see_fetched(late)
         assert free(cluster, "n1") == "1111"
         assert cluster.bound("p") is None
 
@@ -558,7 +558,7 @@ class TestForeignPods:
         """The watch will say so too, a little later."""
         cluster = live(node("n1"))
         cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
-        cluster.see_foreign(whole("p", "n1", 1, phase="Succeeded"))
+        cluster.see_fetched(whole("p", "n1", 1, phase="Succeeded"))
         assert (free(cluster, "n1"), cluster.n_pods) == ("1111", 0)
 
     def test_a_plan_that_is_taken_away_leaves_a_pod_without_plan(self):
@@ -567,7 +567,7 @@ class TestForeignPods:
         cluster.see_pod(facts("p", plan_of("n1", "n1-2")))
         cluster.see_pod(facts("p"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("1111", (probe("p"),))
-        cluster.see_foreign(whole("p", "n1", 1))
+        cluster.see_fetched(whole("p", "n1", 1))
         assert free(cluster, "n1") == "0111"
 
 
@@ -617,7 +617,7 @@ class TestMismatches:
         cluster = live(node("n1"))
         cluster.see_pod(facts("p", plan_of("n1", "n1-0", "n1-1")))
         cluster.see_pod(facts("q"))
-        cluster.see_foreign(whole("q", "n1", 1, "n1-1"))
+        cluster.see_fetched(whole("q", "n1", 1, "n1-1"))
         assert owners(cluster, "n1") == {"n1-0": ("bound", "p"), "n1-1": ("held", "q")}
         assert (
             PlanConflict("default", "pod-p", "p", "n1", ("n1-1",), ("default/pod-q",))
@@ -650,14 +650,14 @@ class TestMismatches:
         """The normal case on 1.36."""
         cluster = live(node("n1"))
         cluster.see_pod(facts("p", plan_of("n1", "n1-0", "n1-1")))
-        cluster.see_foreign(whole("p", "n1", 2, "n1-1", "n1-0"))
+        cluster.see_fetched(whole("p", "n1", 2, "n1-1", "n1-0"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0011", ())
 
     def test_a_report_and_a_status_of_two_pods_cannot_both_be_right(self):
         """The pod met first keeps the device; the other one is told."""
         cluster = live(node("n1", devices=report(holds=(hold("q", "n1-0"), hold("y", "n1-0")))))
         cluster.see_pod(facts("p"))
-        cluster.see_foreign(whole("p", "n1", 1, "n1-0"))
+        cluster.see_fetched(whole("p", "n1", 1, "n1-0"))
         cluster.see_pod(facts("q", plan_of("n1", "n1-0")))
         assert owners(cluster, "n1") == {"n1-0": ("held", "p")}
         assert (
@@ -836,7 +836,7 @@ class TestBindings:
         cluster.renew("p", deadline_s=15.0)
         cluster.expire(19.0)
         assert free(cluster, "n1") == "0111"
-        cluster.expire(20.0, under_way={"p"})
+        cluster.expire(20.0, in_flight={"p"})
         assert free(cluster, "n1") == "0111"
         cluster.expire(20.0)
         assert free(cluster, "n1") == "1111"
@@ -876,7 +876,7 @@ class TestBindings:
         """A probe may know more than the write's answer did."""
         cluster = live(node("n1"))
         cluster.assume(wish("p"), plan_of("n1", "n1-0"), deadline_s=10.0)
-        cluster.see_foreign(whole("p", "n1"))
+        cluster.see_fetched(whole("p", "n1"))
         assert cluster.bound("p") is not None
         assert owners(cluster, "n1") == {"n1-0": ("bound", "p")}
 
@@ -886,7 +886,7 @@ class TestBindings:
         cluster.assume(wish("p"), plan_of("n1", "n1-0"), deadline_s=10.0)
         cluster.see_pod(facts("p"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("1111", (probe("p"),))
-        cluster.see_foreign(whole("p", "n2", 1))
+        cluster.see_fetched(whole("p", "n2", 1))
         assert (free(cluster, "n1"), free(cluster, "n2")) == ("1111", "0111")
 
     def test_another_replicas_plan_wins_over_ours(self):
@@ -910,7 +910,7 @@ class TestBindings:
         assert cluster.bound("p") == BoundPod("p", "default", "pod-p", "n1", None)
         cluster.see_node(node("n1"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0001", (probe("p"),))
-        cluster.see_foreign(whole("p", "n1", 3, *ids("n1", 1, 2, 3)))
+        cluster.see_fetched(whole("p", "n1", 3, *ids("n1", 1, 2, 3)))
         assert free(cluster, "n1") == "1000"
 
     def test_a_plan_tells_where_a_pod_is_that_was_to_be_placed_by_count(self):
@@ -930,7 +930,7 @@ class TestBindings:
         assert (cluster.bound("p"), cluster.take_effects()) == (None, (probe("p"),))
         cluster.see_pod(facts("p"))
         assert (free(cluster, "nb"), cluster.take_effects()) == ("0011", (probe("p"),))
-        cluster.see_foreign(whole("p", "nc", 2))
+        cluster.see_fetched(whole("p", "nc", 2))
         assert (free(cluster, "nb"), free(cluster, "nc")) == ("1111", "0011")
 
     def test_a_binding_by_count_that_is_accepted_after_the_watch_showed_it_is_known(self):
@@ -949,7 +949,7 @@ class TestBindings:
         cluster.forget("p")
         cluster.forget("unknown")
         assert (free(cluster, "nb"), cluster.take_effects()) == ("1111", (probe("p"),))
-        cluster.see_foreign(whole("p", "nc", 2))
+        cluster.see_fetched(whole("p", "nc", 2))
         cluster.forget("p")
         assert free(cluster, "nc") == "0011"
 
@@ -957,11 +957,11 @@ class TestBindings:
         """The API server's store went back to an older copy: nobody has these devices."""
         cluster = live(node("n1"))
         bind(cluster, "p", "n1", 0)
-        cluster.see_foreign(whole("p", None))
+        cluster.see_fetched(whole("p", None))
         assert free(cluster, "n1") == "0111", "asked for before it was bound"
         cluster.set_freshness(is_synced=True, observed_at_s=10.0)
         cluster.expire(10.0)
-        cluster.see_foreign(whole("p", None))
+        cluster.see_fetched(whole("p", None))
         assert (free(cluster, "n1"), cluster.bound("p")) == ("1111", None)
 
     def test_a_binding_that_a_watch_shows_at_last_is_doubted_no_more(self):
@@ -971,7 +971,7 @@ class TestBindings:
         cluster.set_freshness(is_synced=True, observed_at_s=10.0)
         cluster.expire(10.0)
         cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
-        cluster.see_foreign(whole("p", None))
+        cluster.see_fetched(whole("p", None))
         assert free(cluster, "n1") == "0111"
 
     def test_a_pod_that_lost_its_node_may_be_bound_elsewhere(self):
@@ -1004,15 +1004,15 @@ class TestNominations:
             cluster.see_pod(facts(f"v{i}", plan_of("n1", f"n1-{i}")))
         cluster.see_nominated(wish("p", 2), "n1")
         assert owners(cluster, "n1")["n1-0"] == ("bound", "v0")
-        cluster.take_freed()
+        cluster.take_freed_nodes()
         cluster.lose_pod("v0")
-        assert (free(cluster, "n1"), set(cluster.take_freed())) == ("1000", {"n1"})
+        assert (free(cluster, "n1"), set(cluster.take_freed_nodes())) == ("1000", {"n1"})
         cluster.lose_pod("v3")
         assert free(cluster, "n1") == "0000"
         assert owners(cluster, "n1")["n1-0"] == ("claimed", "p")
         refused = cluster.assume(wish("q"), plan_of("n1", "n1-0"), deadline_s=10.0)
         assert refused == Refused("assume for pod q: device n1-0 of node n1 is claimed")
-        assert cluster.take_freed() == {"n1"}
+        assert cluster.take_freed_nodes() == {"n1"}
 
     @pytest.mark.parametrize(
         ("priority", "is_free"),
@@ -1150,7 +1150,7 @@ class TestReading:
         cluster = live(node("n1"))
         cluster.see_pod(facts("p"))
         before = cluster.snapshot
-        cluster.see_foreign(replace(whole("p", "n1"), body=b"{}"))
+        cluster.see_fetched(replace(whole("p", "n1"), body=b"{}"))
         assert cluster.snapshot.generation > before.generation
 
     def test_freshness_is_told_with_the_snapshot(self):
@@ -1163,64 +1163,64 @@ class TestReading:
         assert not cluster.snapshot.is_fresh(64.0, 60.0)
 
     def test_freed_nodes_are_named_once(self):
-        """Parked pods are looked at again where something became free, and only there."""
+        """Unschedulable pods are looked at again where something became free, and only there."""
         cluster = live(node("n1"), node("n2"))
-        assert cluster.take_freed() == {"n1", "n2"}
+        assert cluster.take_freed_nodes() == {"n1", "n2"}
         cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
-        assert cluster.take_freed() == frozenset()
+        assert cluster.take_freed_nodes() == frozenset()
         cluster.lose_pod("p")
-        assert cluster.take_freed() == {"n1"}
-        assert cluster.take_freed() == frozenset()
+        assert cluster.take_freed_nodes() == {"n1"}
+        assert cluster.take_freed_nodes() == frozenset()
         cluster.see_node(bare("n2"))
-        assert cluster.take_freed() == {"n2"}
+        assert cluster.take_freed_nodes() == {"n2"}
         cluster.see_node(node("n2"))
         cluster.lose_node("n2")
-        assert cluster.take_freed() == frozenset()
+        assert cluster.take_freed_nodes() == frozenset()
         cluster.see_pod(facts("q", plan_of("n1", "n1-0")))
-        cluster.take_freed()
+        cluster.take_freed_nodes()
         cluster.lose_pod("q")
         cluster.see_pod(facts("r", plan_of("n1", "n1-0")))
-        assert cluster.take_freed() == frozenset()
+        assert cluster.take_freed_nodes() == frozenset()
 
     def test_what_was_freed_on_a_node_that_goes_and_comes_back_is_told(self):
         """Nobody has asked meanwhile, so that it is news still."""
         cluster = live(node("n1"))
         cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
-        cluster.take_freed()
+        cluster.take_freed_nodes()
         cluster.lose_pod("p")
         assert free(cluster, "n1") == "1111"
         cluster.lose_node("n1")
         cluster.see_node(node("n1"))
-        assert cluster.take_freed() == {"n1"}
+        assert cluster.take_freed_nodes() == {"n1"}
 
     def test_what_a_claim_held_is_freed_by_its_end(self):
         """Pods that were refused because of it wait for nothing else."""
         cluster = live(node("n1"), node("n2"))
         cluster.see_nominated(wish("p", 4), "n1")
-        cluster.take_freed()
+        cluster.take_freed_nodes()
         cluster.lose_nominated("p")
-        assert (free(cluster, "n1"), set(cluster.take_freed())) == ("1111", {"n1"})
+        assert (free(cluster, "n1"), set(cluster.take_freed_nodes())) == ("1111", {"n1"})
         cluster.see_nominated(wish("p", 4), "n1")
-        assert cluster.take_freed() == frozenset()
+        assert cluster.take_freed_nodes() == frozenset()
         cluster.see_nominated(wish("p", 2), "n1")
-        assert cluster.take_freed() == {"n1"}
+        assert cluster.take_freed_nodes() == {"n1"}
         cluster.see_nominated(wish("p", 2), "n2")
-        assert cluster.take_freed() == {"n1"}
+        assert cluster.take_freed_nodes() == {"n1"}
         cluster.see_nominated(wish("p", 1), "n2")
-        cluster.take_freed()
+        cluster.take_freed_nodes()
         cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
-        assert cluster.take_freed() == {"n2"}
+        assert cluster.take_freed_nodes() == {"n2"}
 
     def test_what_passes_from_one_claim_to_another_is_freed_for_the_other(self):
         """The pod that now has it was refused while the first one had it."""
         cluster = live(node("n1"))
         cluster.see_nominated(wish("p", 4, priority=9), "n1")
         cluster.see_nominated(wish("q", 4, priority=5), "n1")
-        cluster.take_freed()
+        cluster.take_freed_nodes()
         cluster.lose_nominated("p")
-        assert (free(cluster, "n1"), set(cluster.take_freed())) == ("0000", {"n1"})
+        assert (free(cluster, "n1"), set(cluster.take_freed_nodes())) == ("0000", {"n1"})
         cluster.see_nominated(wish("r", 4, priority=1), "n1")
-        assert cluster.take_freed() == frozenset()
+        assert cluster.take_freed_nodes() == frozenset()
 
     def test_the_whole_state_can_be_shown(self):
         """People ask who has what, and what is wrong."""

@@ -182,5 +182,5 @@ def test_a_pod_without_names_has_the_lowest_free_devices() -> None:
     """On a node by count any of them do: only their number is known."""
     cluster = live(bare("n1"))
     cluster.see_pod(facts("p"))
-    cluster.see_foreign(whole("p", "n1", 2))
+    cluster.see_fetched(whole("p", "n1", 2))
     assert states(cluster) == ["bound", "bound", "free", "free"]

@@ -44,7 +44,7 @@ def by_hand(*nodes):
     cluster = live(*nodes)
     cluster.see_pod(facts("p"))
     assert cluster.take_effects() == (Probe("default", "pod-p", "p"),)
-    cluster.see_foreign(whole("p", "n1", 2))
+    cluster.see_fetched(whole("p", "n1", 2))
     return cluster
 
 
@@ -73,7 +73,7 @@ def test_the_report_may_come_before_the_pod_is_known():
     assert cluster.take_effects() == ()
     cluster.see_pod(facts("p"))
     cluster.take_effects()
-    cluster.see_foreign(whole("p", "n1", 2))
+    cluster.see_fetched(whole("p", "n1", 2))
     assert cluster.take_effects() == (told(MAIN),)
 
 
@@ -92,11 +92,11 @@ def test_no_gpu_is_counted_for_a_pod_that_has_none():
     """Before the report tells, two GPUs of which nobody knows which are its own."""
     cluster = by_hand(node("n1"))
     assert (free(cluster, "n1"), digest(cluster, "n1")) == ("0011", None)
-    cluster.take_freed()
+    cluster.take_freed_nodes()
     cluster.see_node(reporting(MAIN))
     assert free(cluster, "n1") == "1111"
     assert digest(cluster, "n1") is not None
-    assert (cluster.take_freed(), owners(cluster, "n1")) == ({"n1"}, {})
+    assert (cluster.take_freed_nodes(), owners(cluster, "n1")) == ({"n1"}, {})
 
 
 def test_no_gpu_is_counted_for_it_where_nobody_can_name_any():

@@ -311,7 +311,7 @@ class Hearsay(RuleBasedStateMachine):
             if pod is None:
                 self.call(LiveCluster.lose_pod, uid)
             else:
-                self.call(LiveCluster.see_foreign, pod)
+                self.call(LiveCluster.see_fetched, pod)
 
     @rule()
     def catch_up(self) -> None:
@@ -370,7 +370,7 @@ class Hearsay(RuleBasedStateMachine):
             for one in probes:
                 pod = self.world.read(one.uid)
                 assert pod is not None
-                fresh.see_foreign(pod)
+                fresh.see_fetched(pod)
         assert masks(fresh) == masks(self.cluster)
 
     @invariant()
@@ -406,7 +406,7 @@ class Hearsay(RuleBasedStateMachine):
     @invariant()
     def what_becomes_free_is_told(self) -> None:
         """Else nobody who was refused would be woken."""
-        views, freed = dict(self.cluster.snapshot.nodes), self.cluster.take_freed()
+        views, freed = dict(self.cluster.snapshot.nodes), self.cluster.take_freed_nodes()
         for name, view in views.items():
             old = self.views.get(name)
             is_as_before = old is not None and old.kind is view.kind and old.ids == view.ids
@@ -430,7 +430,7 @@ CHANGES = frozenset(CALLS.values()) | {
     LiveCluster.assume,
     LiveCluster.confirm,
     LiveCluster.forget,
-    LiveCluster.see_foreign,
+    LiveCluster.see_fetched,
     LiveCluster.set_freshness,
     LiveCluster.expire,
 }

@@ -1,4 +1,4 @@
-"""Parked pods: who is woken, when, and who is left alone."""
+"""Unschedulable pods: which is woken, when, and who is left alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from extender.embedded import EmbeddedCluster, lay_out
 from extender.placement import Rater, Rating, Refusal
 from extender.protocol import PodRequest, Reason, messages, parse_pod
 from extender.state import DeviceState
-from extender.unschedulable import Parked, ParkedPod
+from extender.unschedulable import UnschedulablePod, UnschedulablePool
 from extender.unschedulable.pool import (
     KEEP_S,
     LAST_PAUSE_S,
@@ -92,14 +92,14 @@ class Scene:
         full = made.snapshot.with_free(dict.fromkeys(NODES, 0), 1)
         self.cluster: Any = ClaimedCluster(full)
         self.rater = NotingRater()
-        self.parked = Parked(self.rater, wake_after_s=AFTER_S, max_pods=max_pods)
+        self.pool = UnschedulablePool(self.rater, wake_after_s=AFTER_S, max_pods=max_pods)
 
     def park(
-        self, n_gpus: int, uid: str, now_s: float, asked: Sequence[str] = NODES, **more: Any
+        self, n_gpus: int, uid: str, now_s: float, requested: Sequence[str] = NODES, **more: Any
     ) -> None:
         """Filter rejected the pod."""
         wish = request(n_gpus, uid, **more)
-        rejected = ParkedPod(
+        rejected = UnschedulablePod(
             uid=uid,
             namespace="default",
             name=f"pod-{uid}",
@@ -111,17 +111,17 @@ class Scene:
             retry=wish.retry,
         )
         known = self.cluster.snapshot.positions
-        self.parked.park(rejected, wish, asked=asked, known=known)
+        self.pool.park(rejected, wish, requested=requested, known=known)
 
     def claim(self, node: str, uid: str, priority: int, mask: int, now_s: float) -> None:
         """Devices come free that a nomination waits for."""
         self.cluster.claims += ((node, uid, priority, mask),)
-        self.parked.change([node], self.cluster, now_s)
+        self.pool.change([node], self.cluster, now_s)
 
     def free(self, node: str, mask: int, now_s: float) -> None:
         """Devices of a node come free, or are taken."""
         self.cluster.snapshot = self.cluster.snapshot.with_free({node: mask}, 2)
-        self.parked.change([node], self.cluster, now_s)
+        self.pool.change([node], self.cluster, now_s)
 
     def take(self, node: str) -> None:
         """Somebody else has the node now; nothing came free by that."""
@@ -129,7 +129,7 @@ class Scene:
 
     def due(self, now_s: float) -> list[str]:
         """Who is woken."""
-        return [wake.uid for wake in self.parked.due(self.cluster, now_s)]
+        return [wake.uid for wake in self.pool.due(self.cluster, now_s)]
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_a_pod_that_fits_again_and_was_not_tried_is_woken(scene):
     """The scheduler consumed the event before we saw it, and would leave the pod for minutes."""
     scene.free(FIRST, 0b11, 11.0)
     assert scene.due(11.4) == []
-    (wake,) = scene.parked.due(scene.cluster, 11.5)
+    (wake,) = scene.pool.due(scene.cluster, 11.5)
     assert (wake.namespace, wake.name, wake.uid) == ("default", "pod-u1", "u1")
 
 
@@ -157,7 +157,7 @@ def test_a_pod_that_still_does_not_fit_is_left_alone(scene):
 @pytest.mark.parametrize(
     "happen",
     [
-        pytest.param(lambda scene: scene.parked.forget("u1"), id="accepted, bound or gone"),
+        pytest.param(lambda scene: scene.pool.forget("u1"), id="accepted, bound or gone"),
         pytest.param(lambda scene: scene.park(2, "u1", 11.2), id="tried and rejected again"),
         pytest.param(lambda scene: scene.take(FIRST), id="another pod was faster"),
     ],
@@ -209,11 +209,11 @@ def test_a_wake_tells_what_the_pod_showed_when_it_was_rejected(scene):
     scene.free(FIRST, 0b11, 11.0)
     told = []
     for now_s in (11.5, 12.5, 14.5):
-        told += [wake.retry for wake in scene.parked.due(scene.cluster, now_s)]
+        told += [wake.retry for wake in scene.pool.due(scene.cluster, now_s)]
     assert told == ["earlier", None, None]
     scene.park(2, "u1", 20.0, retry="ours")
     scene.free(FIRST, 0b11, 21.0)
-    assert [wake.retry for wake in scene.parked.due(scene.cluster, 60.0)] == ["ours"]
+    assert [wake.retry for wake in scene.pool.due(scene.cluster, 60.0)] == ["ours"]
 
 
 def test_changes_that_keep_coming_do_not_put_a_wake_off(scene):
@@ -270,22 +270,22 @@ def test_a_pod_that_changed_what_it_wants_is_judged_anew(scene):
 
 def test_a_pod_that_cannot_be_meant_is_parked_and_never_woken(scene):
     """Only its owner can help it."""
-    bad = ParkedPod("u9", "default", "pod-u9", Reason.INVALID_REQUEST, 10.0, 10.0, None)
-    scene.parked.park(bad, None)
-    scene.parked.forget("u1")
+    bad = UnschedulablePod("u9", "default", "pod-u9", Reason.INVALID_REQUEST, 10.0, 10.0, None)
+    scene.pool.park(bad, None)
+    scene.pool.forget("u1")
     scene.free(FIRST, 0xFF, 11.0)
     assert scene.due(60.0) == []
-    assert scene.parked.counts() == {Reason.INVALID_REQUEST: 1}
-    scene.parked.forget("u9")
-    assert scene.parked.n_pods == 0
+    assert scene.pool.counts() == {Reason.INVALID_REQUEST: 1}
+    scene.pool.forget("u9")
+    assert scene.pool.n_pods == 0
 
 
 def test_parked_pods_are_told_by_reason(scene):
     """What only Coterie rejects is what an autoscaler does not see."""
     scene.park(2, "u2", 11.0)
-    assert scene.parked.n_pods == 2
-    assert scene.parked.counts() == {Reason.NOT_ENOUGH_FREE: 2}
-    found = scene.parked.pod("u1")
+    assert scene.pool.n_pods == 2
+    assert scene.pool.counts() == {Reason.NOT_ENOUGH_FREE: 2}
+    found = scene.pool.pod("u1")
     assert found is not None
     assert (found.reason, found.since_s) == (Reason.NOT_ENOUGH_FREE, 10.0)
 
@@ -293,7 +293,7 @@ def test_parked_pods_are_told_by_reason(scene):
 def test_the_first_rejection_is_remembered(scene):
     """People ask since when a pod waits."""
     scene.park(2, "u1", 30.0)
-    found = scene.parked.pod("u1")
+    found = scene.pool.pod("u1")
     assert found is not None
     assert (found.since_s, found.seen_s) == (10.0, 30.0)
 
@@ -302,10 +302,10 @@ def test_pods_that_nobody_asks_for_any_more_are_dropped(scene):
     """A pending pod's deletion is not watched."""
     scene.park(2, "u2", 100.0)
     scene.due(10.0 + KEEP_S)
-    assert scene.parked.pod("u1") is None
-    assert scene.parked.n_pods == 1
+    assert scene.pool.pod("u1") is None
+    assert scene.pool.n_pods == 1
     scene.due(100.0 + KEEP_S)
-    assert scene.parked.n_pods == 0
+    assert scene.pool.n_pods == 0
 
 
 def test_only_so_many_pods_are_kept():
@@ -313,16 +313,16 @@ def test_only_so_many_pods_are_kept():
     scene = Scene(max_pods=2)
     for i, uid in enumerate(("u1", "u2", "u1", "u3")):
         scene.park(2, uid, float(i))
-    assert scene.parked.pod("u2") is None
-    assert scene.parked.n_pods == 2
+    assert scene.pool.pod("u2") is None
+    assert scene.pool.n_pods == 2
 
 
 def test_only_so_many_nodes_are_kept_in_question(scene):
     """One that fits is reason enough; a whole cluster that comes up must not slow each call."""
     for node in NODES:
         scene.cluster.snapshot = scene.cluster.snapshot.with_free({node: 0b11}, 2)
-    scene.parked.change([*NODES, "ghost"], scene.cluster, 11.0)
-    scene.parked.change(NODES[:3], scene.cluster, 11.1)
+    scene.pool.change([*NODES, "ghost"], scene.cluster, 11.0)
+    scene.pool.change(NODES[:3], scene.cluster, 11.1)
     scene.rater.rated.clear()
     assert scene.due(11.6) == ["u1"]
     assert scene.rater.rated == [*NODES[3 - MAX_CANDIDATES :], *NODES[:3]]
@@ -341,11 +341,11 @@ def test_a_pod_may_have_what_it_claims_itself(scene):
     """A preemptor was rejected from a state in which its victims were still there."""
     scene.park(2, "u2", 10.0, priority=100)
     scene.claim(FIRST, "u1", 0, 0b11, 11.0)
-    scene.parked.forget("u2")
+    scene.pool.forget("u2")
     assert scene.due(11.5) == ["u1"]
     scene.park(2, "u1", 12.0)
     scene.cluster.claims = ()
-    scene.parked.change([FIRST], scene.cluster, 13.0)
+    scene.pool.change([FIRST], scene.cluster, 13.0)
     assert scene.due(60.0) == []
 
 
@@ -359,7 +359,7 @@ def test_what_one_pod_claims_is_not_for_others_of_its_kind(scene):
 
 def test_a_pod_is_not_woken_for_nodes_that_it_was_not_asked_about(scene):
     """Its selector leaves them out; waking it for them would only make it tired."""
-    scene.park(2, "u1", 10.0, asked=NODES[:2])
+    scene.park(2, "u1", 10.0, requested=NODES[:2])
     scene.free(NODES[2], 0b11, 11.0)
     assert scene.due(60.0) == []
     scene.free(NODES[1], 0b11, 61.0)
@@ -368,9 +368,9 @@ def test_a_pod_is_not_woken_for_nodes_that_it_was_not_asked_about(scene):
 
 def test_pods_that_were_asked_about_on_other_nodes_do_not_take_each_others_room(scene):
     """Room in one pool is none in the other."""
-    scene.park(2, "u1", 10.0, asked=NODES[:2])
-    scene.park(2, "u2", 10.1, asked=NODES[2:])
-    scene.park(2, "u3", 10.2, asked=NODES[2:])
+    scene.park(2, "u1", 10.0, requested=NODES[:2])
+    scene.park(2, "u2", 10.1, requested=NODES[2:])
+    scene.park(2, "u3", 10.2, requested=NODES[2:])
     scene.park(2, "u4", 10.3)
     scene.free(NODES[0], 0b1111, 11.0)
     scene.free(NODES[2], 0b11, 11.0)
@@ -381,9 +381,9 @@ def test_a_node_that_comes_later_is_in_question_for_everybody(scene):
     """Nobody could ask about it."""
     known = dict.fromkeys(NODES[1:])
     wish = request(2, "u2")
-    late = ParkedPod("u2", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish.shape)
-    scene.parked.park(late, wish, asked=NODES[1:2], known=known)
-    scene.parked.forget("u1")
+    late = UnschedulablePod("u2", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish.shape)
+    scene.pool.park(late, wish, requested=NODES[1:2], known=known)
+    scene.pool.forget("u1")
     scene.free(NODES[2], 0b11, 11.0)
     assert scene.due(11.5) == []
     scene.free(FIRST, 0b11, 12.0)
@@ -398,26 +398,26 @@ def test_a_node_for_which_a_pod_was_never_woken_makes_it_awake_again(scene):
         scene.free(FIRST, 0b11, now_s + 1)
         assert scene.due(now_s + 1.5) == ["u1"]
         scene.take(FIRST)
-    assert scene.parked.pod("u1").n_wakes == 8
+    assert scene.pool.pod("u1").n_wakes == 8
     scene.park(2, "u1", 8002.0)
     scene.free(FIRST, 0b11, 8003.0)
     assert scene.due(8060.0) == []
     scene.take(FIRST)
     scene.free(NODES[1], 0b11, 8061.0)
     assert scene.due(8061.5) == ["u1"]
-    assert scene.parked.pod("u1").n_wakes == 1
+    assert scene.pool.pod("u1").n_wakes == 1
 
 
 def test_nodes_that_come_and_go_do_not_fill_the_memory(scene):
     """Names of nodes that are gone are given up; until it is asked again, a pod may use any."""
-    scene.park(2, "u1", 10.0, asked=NODES[:1])
-    scene.park(2, "u2", 10.1, asked=NODES[1:2])
+    scene.park(2, "u1", 10.0, requested=NODES[:1])
+    scene.park(2, "u2", 10.1, requested=NODES[1:2])
     scene.free(FIRST, 0b1, 10.5)
     wish = request(2, "u3")
     for i in range(3):
         gone = [f"gone-{i}-{j}" for j in range(SPARE_NUMBERS)]
-        pod = ParkedPod("u3", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish.shape)
-        scene.parked.park(pod, wish, asked=(), known=gone)
+        pod = UnschedulablePod("u3", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish.shape)
+        scene.pool.park(pod, wish, requested=(), known=gone)
     scene.free(NODES[2], 0b1111, 11.0)
     assert scene.due(11.5) == ["u1", "u3"]
 
@@ -425,7 +425,7 @@ def test_nodes_that_come_and_go_do_not_fill_the_memory(scene):
 def test_many_pods_that_were_asked_about_the_same_nodes_share_what_is_kept(scene):
     """Twenty thousand pods and five thousand nodes."""
     for i in range(100):
-        scene.park(2, f"v{i}", 10.0, asked=NODES[:20])
+        scene.park(2, f"v{i}", 10.0, requested=NODES[:20])
     scene.free(FIRST, 0b11, 11.0)
     scene.rater.rated.clear()
     scene.due(11.5)
@@ -436,7 +436,7 @@ def test_five_hundred_parked_pods_of_few_shapes_cost_one_rating_for_each_shape()
     """Each batch of watch events asks, and there are many a second."""
     scene = Scene()
     for i in range(500):
-        scene.park((2, 4, 8)[i % 3], f"u{i}", 10.0, priority=i % 5, asked=NODES[: 20 + i % 10])
+        scene.park((2, 4, 8)[i % 3], f"u{i}", 10.0, priority=i % 5, requested=NODES[: 20 + i % 10])
     scene.rater.rated.clear()
     scene.free(FIRST, 0b1, 12.0)
     scene.due(12.5)

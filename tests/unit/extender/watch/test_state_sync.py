@@ -22,7 +22,7 @@ from extender.engine import (
 from extender.state import NodeProblem, Probe
 from extender.watch import Feed, FeedDependencies, NominatedSink, PodSink, WatchLog, state_sync
 from extender.watch.state_sync import TICK_S
-from extender.watch.watch_log import MAX_REMEMBERED
+from extender.watch.watch_log import MAX_KNOWN_FAULTS
 from kube.objects import ObjectKey, PodFacts
 from kube.watch import Fault
 from kube.watch.reflector import Counts
@@ -313,9 +313,9 @@ def test_a_broken_object_is_told_once_per_fault():
         ("n1", "odd"),
         ("n1", "odder"),
     ]
-    for i in range(MAX_REMEMBERED):
+    for i in range(MAX_KNOWN_FAULTS):
         watch_log.unread("pods", ObjectKey("ns", f"p{i}", "u"), "odd")
-    assert log.lines[-1]["object"] == f"ns/p{MAX_REMEMBERED - 1}"
+    assert log.lines[-1]["object"] == f"ns/p{MAX_KNOWN_FAULTS - 1}"
     watch_log.unread("nodes", ObjectKey("", "n1", "u"), "odd")
     assert log.lines[-1]["object"] == "n1"
 
