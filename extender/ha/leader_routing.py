@@ -7,7 +7,7 @@ the scheduler waits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from extender.errors import PeerError
 from extender.protocol import Answer, Outcome, Reason, TimedAnswer, Verb, messages
@@ -19,23 +19,15 @@ if TYPE_CHECKING:
     from extender.execution import BindExecutor, PreemptExecutor
     from extender.ha.forward import Peer
     from extender.ha.lease_loop import Replicas
-    from kube.objects import PodObject
+    from kube.client import PodReader
 
-__all__ = ["ForwardedCall", "LeaderRouter", "Peers", "PodApi"]
+__all__ = ["ForwardedCall", "LeaderRouter", "Peers"]
 
 HOLDER_WAIT_SHARE = 0.5
 """Share of the time there is in which a replica that may soon bind, or know who does, is waited
 for."""
 
 _BIND_SUCCESS = messages.encode_bind().replace(b" ", b"")
-
-
-class PodApi(Protocol):
-    """What is needed of `kube.client.server` to explain a pod."""
-
-    async def get_pod(self, namespace: str, name: str) -> PodObject | None:
-        """Read a pod; None where it is not there. Raises `KubeError`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +52,7 @@ class LeaderRouter:
     def __init__(  # noqa: PLR0913 - its dependencies, each once
         self,
         engine: Engine,
-        api: PodApi,
+        api: PodReader,
         *,
         bind: BindExecutor,
         preempt: PreemptExecutor,

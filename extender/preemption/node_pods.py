@@ -26,8 +26,8 @@ from kube.objects import (
     list_at,
     object_at,
     objects_at,
-    parse_quantity,
     pod_fields,
+    quantities_at,
     read_containers,
     text_at,
     whole_at,
@@ -156,7 +156,7 @@ def _requests(spec: Mapping[str, object], status: Mapping[str, object]) -> Mappi
     for container in read_containers(spec):
         if container.role is ContainerRole.INIT:
             beside = dict(sidecars)
-            _add(beside, _quantities(container.requests))
+            _add(beside, _requested(container.content))
             _raise(most, beside)
             continue
         own = _of_container(container, statuses)
@@ -167,10 +167,10 @@ def _requests(spec: Mapping[str, object], status: Mapping[str, object]) -> Mappi
     _raise(total, most)
     total |= {
         resource: quantity
-        for resource, quantity in _asked(spec).items()
+        for resource, quantity in _requested(spec).items()
         if resource in _POD_LEVEL or resource.startswith(_HUGE_PAGES)
     }
-    _add(total, _quantities(object_at(spec, "overhead")))
+    _add(total, quantities_at(spec, "overhead"))
     return _whole(total) | {PODS: 1}
 
 
@@ -192,29 +192,18 @@ def _of_container(
     statuses: Mapping[str, tuple[Mapping[str, object], bool]],
 ) -> Mapping[str, Fraction]:
     """What a container takes that may be resized while it runs (`determineEffectiveRequests`)."""
-    asked = _quantities(container.requests)
+    requested = _requested(container.content)
     status, is_infeasible = statuses.get(container.name, ({}, False))
     if status.get("resources") is None:
-        return asked
-    taken = {} if is_infeasible else dict(asked)
-    _raise(taken, _asked(status))
-    _raise(taken, _quantities(object_at(status, "allocatedResources")))
+        return requested
+    taken = {} if is_infeasible else dict(requested)
+    _raise(taken, _requested(status))
+    _raise(taken, quantities_at(status, "allocatedResources"))
     return taken
 
 
-def _asked(parent: Mapping[str, object]) -> Mapping[str, Fraction]:
-    return _quantities(object_at(object_at(parent, "resources"), "requests"))
-
-
-def _quantities(content: Mapping[str, object]) -> Mapping[str, Fraction]:
-    found: dict[str, Fraction] = {}
-    for resource, value in content.items():
-        quantity = parse_quantity(value)
-        if quantity is None:
-            msg = f"{quote(resource)} is {quote(value)}, expected a quantity"
-            raise Unreadable(msg)
-        found[resource] = quantity
-    return found
+def _requested(parent: Mapping[str, object]) -> Mapping[str, Fraction]:
+    return quantities_at(object_at(parent, "resources"), "requests")
 
 
 def _add(total: dict[str, Fraction], more: Mapping[str, Fraction]) -> None:

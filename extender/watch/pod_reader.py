@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from extender.engine import PodFetched, PodGone
 from kube.errors import KubeError, Malformed
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from extender.engine import StateEvent
     from extender.state import Probe
     from extender.watch.watch_log import WatchLog
+    from kube.client import PodReader
     from kube.objects import PodObject
     from kube.watch import Backoff
 
-__all__ = ["ProbeApi", "ProbeDependencies", "Prober"]
+__all__ = ["ProbeDependencies", "Prober"]
 
 N_READERS = 64
 """Pods read at the same time: at 10 ms each thousands a second, so that a cluster full of pods that
@@ -41,20 +42,12 @@ FAULTS_OF_POD = 5
 cannot decode fails so, and always will."""
 
 
-class ProbeApi(Protocol):
-    """What is needed of `kube.client.server`."""
-
-    async def get_pod(self, namespace: str, name: str) -> PodObject | None:
-        """Read a pod; None where it is not there. Raises `KubeError`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ProbeDependencies:
     """What probes need. `handle` is the gateway's; `changed` is called after each event."""
 
     handle: Callable[[StateEvent], None]
-    api: ProbeApi
+    api: PodReader
     changed: Callable[[], None]
     log: WatchLog
     backoff: Callable[[], Backoff]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from extender.watch.watch_log import WatchLog
     from kube.log import Logger
     from kube.objects import ObjectKey, PodFacts, PodObject
-    from kube.watch import Fault
+    from kube.watch import Counts, Fault
 
 __all__ = [
     "Feed",
@@ -51,7 +51,6 @@ __all__ = [
     "NominatedSink",
     "PodSink",
     "Watch",
-    "WatchCounts",
 ]
 
 BATCH_S = 0.02
@@ -59,30 +58,6 @@ BATCH_S = 0.02
 as for a hundred, and a request that comes meanwhile settles it for itself."""
 TICK_S = 0.5
 """How often freshness is reported and assumptions expire."""
-
-
-class WatchCounts(Protocol):
-    """What has happened on a watch since the start."""
-
-    @property
-    def n_lists(self) -> int:
-        """Complete lists."""
-        ...
-
-    @property
-    def n_events(self) -> int:
-        """Changes."""
-        ...
-
-    @property
-    def n_faults(self) -> int:
-        """Tries that failed."""
-        ...
-
-    @property
-    def n_unread(self) -> int:
-        """Objects that could not be read."""
-        ...
 
 
 class Watch(Protocol):
@@ -104,7 +79,7 @@ class Watch(Protocol):
         ...
 
     @property
-    def counts(self) -> WatchCounts:
+    def counts(self) -> Counts:
         """What has happened since the start."""
         ...
 

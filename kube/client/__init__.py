@@ -10,7 +10,7 @@ from kube.client.kubelet import (
     kubelet_endpoint,
 )
 from kube.client.pages import Page, WatchEvent, read_event
-from kube.client.server import ApiServer, Binding, ObjectEvent
+from kube.client.server import ApiServer, Binding, ObjectEvent, PodReader
 from kube.client.transport import (
     JSON,
     METADATA,
@@ -32,6 +32,7 @@ __all__ = [
     "KubeletClient",
     "ObjectEvent",
     "Page",
+    "PodReader",
     "Request",
     "Requester",
     "TopologyManagerSettings",

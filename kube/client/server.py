@@ -9,7 +9,7 @@ these methods and from `kube.watch.watches`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import quote
 
 from kube.client.pages import Page
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kube.client.transport import Requester
     from kube.objects import ObjectKey
 
-__all__ = ["MAX_EVENT_MESSAGE", "ApiServer", "Binding", "ObjectEvent"]
+__all__ = ["MAX_EVENT_MESSAGE", "ApiServer", "Binding", "ObjectEvent", "PodReader"]
 
 T = TypeVar("T")
 
@@ -76,6 +76,14 @@ class ObjectEvent:
     at: datetime
     component: str
     instance: str
+
+
+class PodReader(Protocol):
+    """An `ApiServer`, for those who only read pods."""
+
+    async def get_pod(self, namespace: str, name: str) -> PodObject | None:
+        """Read a pod; None where it is not there. Raises `KubeError`."""
+        ...
 
 
 class ApiServer:

@@ -5,8 +5,9 @@ Reads JSON; makes no request.
 
 from kube.objects.containers import (
     ContainerSpec,
+    devices_at,
     init_role,
-    is_extended_resource,
+    quantities_at,
     read_containers,
 )
 from kube.objects.fields import (
@@ -37,7 +38,7 @@ from kube.objects.objects import (
     read_pod,
 )
 from kube.objects.policies import DisruptionBudget, read_budget
-from kube.objects.quantity import parse_quantity, parse_whole
+from kube.objects.quantity import parse_whole
 
 __all__ = [
     "ContainerDevices",
@@ -51,17 +52,17 @@ __all__ = [
     "PodFields",
     "PodObject",
     "as_object",
+    "devices_at",
     "init_role",
-    "is_extended_resource",
     "list_at",
     "needed_at",
     "object_at",
     "objects_at",
     "parse_object",
-    "parse_quantity",
     "parse_whole",
     "pod_facts_reader",
     "pod_fields",
+    "quantities_at",
     "read_allocatable",
     "read_budget",
     "read_containers",

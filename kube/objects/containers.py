@@ -9,13 +9,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kube.errors import Unreadable
 from kube.objects.fields import needed_at, object_at, objects_at, text_at
+from kube.objects.quantity import parse_quantity, parse_whole
+from topology.errors import quote
 from topology.select import ContainerRole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from fractions import Fraction
 
-__all__ = ["ContainerSpec", "init_role", "is_extended_resource", "read_containers"]
+__all__ = [
+    "ContainerSpec",
+    "devices_at",
+    "init_role",
+    "is_extended_resource",
+    "quantities_at",
+    "read_containers",
+]
 
 _ALWAYS = "Always"
 """core/v1 types.go, ContainerRestartPolicyAlways."""
@@ -28,16 +39,6 @@ class ContainerSpec:
     name: str
     role: ContainerRole
     content: Mapping[str, object]
-
-    @property
-    def limits(self) -> Mapping[str, object]:
-        """Quantities by resource. Raises `Unreadable`."""
-        return object_at(object_at(self.content, "resources"), "limits")
-
-    @property
-    def requests(self) -> Mapping[str, object]:
-        """Quantities by resource. Raises `Unreadable`."""
-        return object_at(object_at(self.content, "resources"), "requests")
 
 
 def init_role(restart_policy: str | None) -> ContainerRole:
@@ -70,3 +71,29 @@ def is_extended_resource(resource: str) -> bool:
     (True, False)
     """
     return "/" in resource and "kubernetes.io/" not in resource
+
+
+def quantities_at(parent: Mapping[str, object], key: str) -> dict[str, Fraction]:
+    """The quantities under a key, by resource. Raises `Unreadable`."""
+    found: dict[str, Fraction] = {}
+    for resource, value in object_at(parent, key).items():
+        quantity = parse_quantity(value)
+        if quantity is None:
+            msg = f"{key}[{quote(resource)}] is {quote(value)}, expected a quantity"
+            raise Unreadable(msg)
+        found[resource] = quantity
+    return found
+
+
+def devices_at(parent: Mapping[str, object], key: str, *, where: str = "") -> dict[str, int]:
+    """How many devices stand under a key, by extended resource. Raises `Unreadable`."""
+    found: dict[str, int] = {}
+    for resource, value in object_at(parent, key).items():
+        if not is_extended_resource(resource):
+            continue
+        count = parse_whole(value)
+        if count is None:
+            msg = f"{where}{key}[{quote(resource)}] is {quote(value)}, expected a whole number"
+            raise Unreadable(msg)
+        found[resource] = count
+    return found

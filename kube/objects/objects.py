@@ -16,8 +16,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from kube.errors import Unreadable
-from kube.objects.containers import is_extended_resource
+from kube.objects.containers import devices_at, quantities_at
 from kube.objects.fields import (
     list_at,
     needed_at,
@@ -27,8 +26,6 @@ from kube.objects.fields import (
     texts_at,
     whole_at,
 )
-from kube.objects.quantity import parse_quantity, parse_whole
-from topology.errors import quote
 from topology.model import names
 
 if TYPE_CHECKING:
@@ -185,7 +182,7 @@ def read_node(content: Mapping[str, object]) -> NodeFacts:
         name=needed_at(meta, "name", where="metadata."),
         uid=needed_at(meta, "uid", where="metadata."),
         zone=texts_at(meta, "labels").get(ZONE_LABEL, ""),
-        allocatable=_extended(object_at(object_at(content, "status"), "allocatable")),
+        allocatable=devices_at(object_at(content, "status"), "allocatable"),
         topology=annotations.get(names.TOPOLOGY),
         devices=annotations.get(names.DEVICES),
         has_soft_taint=any(text_at(one, "effect") == "PreferNoSchedule" for one in taints),
@@ -194,15 +191,7 @@ def read_node(content: Mapping[str, object]) -> NodeFacts:
 
 def read_allocatable(content: Mapping[str, object]) -> Mapping[str, Fraction]:
     """Read what a Node can give to pods, of every resource. Raises `Unreadable`."""
-    allocatable = object_at(object_at(content, "status"), "allocatable")
-    found: dict[str, Fraction] = {}
-    for resource, value in allocatable.items():
-        quantity = parse_quantity(value)
-        if quantity is None:
-            msg = f"allocatable[{quote(resource)}] is {quote(value)}, expected a quantity"
-            raise Unreadable(msg)
-        found[resource] = quantity
-    return found
+    return quantities_at(object_at(content, "status"), "allocatable")
 
 
 def pod_facts_reader(
@@ -257,19 +246,6 @@ def read_pod(content: Mapping[str, object]) -> PodObject:
         devices=tuple(_devices(status)),
         body=json.dumps(content, separators=(",", ":")).encode(),
     )
-
-
-def _extended(allocatable: Mapping[str, object]) -> Mapping[str, int]:
-    found: dict[str, int] = {}
-    for resource, quantity in allocatable.items():
-        if not is_extended_resource(resource):
-            continue
-        count = parse_whole(quantity)
-        if count is None:
-            msg = f"allocatable[{quote(resource)}] is {quote(quantity)}, expected a whole number"
-            raise Unreadable(msg)
-        found[resource] = count
-    return found
 
 
 def _may_request(meta: Mapping[str, object], wanted: frozenset[str]) -> bool:

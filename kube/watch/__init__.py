@@ -4,6 +4,6 @@ Lists and watches; interprets no object.
 """
 
 from kube.watch.backoff import Backoff
-from kube.watch.reflector import Fault, Reflector, Timing
+from kube.watch.reflector import Counts, Fault, Reflector, Timing
 
-__all__ = ["Backoff", "Fault", "Reflector", "Timing"]
+__all__ = ["Backoff", "Counts", "Fault", "Reflector", "Timing"]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kube.errors import Unreadable
-from kube.objects import as_object, list_at, object_at, objects_at, parse_object, text_at
+from kube.objects import as_object, list_at, needed_at, object_at, objects_at, parse_object
 from plugin.errors import CheckpointError
 from plugin.pods.holdings import HeldDevices
 from topology.errors import quote
@@ -83,9 +83,9 @@ def _read_entry(content: Mapping[str, object]) -> CheckpointEntry:
         msg = f"DeviceIDs is {quote(by_numa_node)}, expected at least one id"
         raise Unreadable(msg)
     return CheckpointEntry(
-        uid=_needed(content, "PodUID"),
-        container=_needed(content, "ContainerName"),
-        resource=_needed(content, "ResourceName"),
+        uid=needed_at(content, "PodUID"),
+        container=needed_at(content, "ContainerName"),
+        resource=needed_at(content, "ResourceName"),
         ids=tuple(ids),
     )
 
@@ -93,13 +93,5 @@ def _read_entry(content: Mapping[str, object]) -> CheckpointEntry:
 def _id(value: object) -> str:
     if not isinstance(value, str) or not value:
         msg = f"device id is {quote(value)}, expected a string"
-        raise Unreadable(msg)
-    return value
-
-
-def _needed(content: Mapping[str, object], key: str) -> str:
-    value = text_at(content, key)
-    if not value:
-        msg = f"{key} is absent or empty, expected a string"
         raise Unreadable(msg)
     return value

@@ -20,10 +20,9 @@ from kube.errors import Unreadable
 from kube.objects import (
     Pod,
     as_object,
-    is_extended_resource,
+    devices_at,
     object_at,
     objects_at,
-    parse_whole,
     pod_fields,
     read_containers,
     text_at,
@@ -33,7 +32,7 @@ from plugin.errors import KubeletError
 from topology.errors import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping
 
     from kube.objects import ContainerSpec
     from topology.select import ContainerRole
@@ -121,24 +120,11 @@ def _claimed(status: Mapping[str, object]) -> Collection[tuple[str, str]]:
 
 
 def _read_container(one: ContainerSpec, claimed: Collection[tuple[str, str]]) -> PodContainer:
-    devices = {key: n for key, n in _devices(one) if (one.name, key) not in claimed}
-    return PodContainer(one.name, one.role, devices)
-
-
-def _devices(container: ContainerSpec) -> Iterator[tuple[str, int]]:
-    """Extended resources in `limits`, which is what the device manager goes by.
+    """Extended resources in `limits` are what the device manager goes by.
 
     (pkg/kubelet/cm/devicemanager/manager.go, `allocateContainerResources`.)
     """
-    for resource, quantity in container.limits.items():
-        if not is_extended_resource(resource):
-            continue
-        count = parse_whole(quantity)
-        if count is None:
-            msg = (
-                f"container {quote(container.name)}: limits[{quote(resource)}] is "
-                f"{quote(quantity)}, expected a whole number"
-            )
-            raise Unreadable(msg)
-        if count > 0:
-            yield resource, count
+    resources = object_at(one.content, "resources")
+    devices = devices_at(resources, "limits", where=f"container {quote(one.name)}: ")
+    pairs = ((key, n) for key, n in devices.items() if n > 0 and (one.name, key) not in claimed)
+    return PodContainer(one.name, one.role, dict(pairs))

@@ -80,18 +80,13 @@ def parse_faults(text: str, topology: NodeTopology, hardware: SimulatedHardware)
     root.only("lost", codes, "links_down", partitions)
     split = _read_partitions(root.get(partitions), topology, hardware)
     plan = FaultPlan(
-        lost=frozenset(_gpu(one, topology) for one in _items(root, "lost")),
-        events=tuple(_read_event(one, topology, split, hardware) for one in _items(root, codes)),
-        links_down=tuple(_read_links(one, topology) for one in _items(root, "links_down")),
+        lost=frozenset(_gpu(one, topology) for one in root.items_at("lost")),
+        events=tuple(_read_event(one, topology, split, hardware) for one in root.items_at(codes)),
+        links_down=tuple(_read_links(one, topology) for one in root.items_at("links_down")),
         partitions=split,
     )
     without_links(topology, plan.links_down)
     return plan
-
-
-def _items(root: Field, key: str) -> tuple[Field, ...]:
-    member = root.get(key)
-    return () if member is None else member.items()
 
 
 def _gpu(one: Field, topology: NodeTopology) -> int:

@@ -186,7 +186,7 @@ def levels_text(row: Iterable[PcieLevel]) -> str:
 
 def _read_topology(root: Field) -> NodeTopology:
     check_version(root.need("v"))
-    models = _members(root, "models")
+    models = root.items_at("models")
     gpus = tuple(_read_gpu(gpu, models) for gpu in root.need("gpus").items())
     n = len(gpus)
     if not 1 <= n <= MAX_GPUS:
@@ -207,19 +207,14 @@ def _read_topology(root: Field) -> NodeTopology:
             )
             for i in range(n)
         ),
-        nics=tuple(_read_nic(nic, n) for nic in _members(root, "nics")),
-        fabrics=tuple(_read_fabric(fabric) for fabric in _members(root, "fabrics")),
+        nics=tuple(_read_nic(nic, n) for nic in root.items_at("nics")),
+        fabrics=tuple(_read_fabric(fabric) for fabric in root.items_at("fabrics")),
         p2p=P2pAccess.UNKNOWN if p2p is None else p2p.choice(P2pAccess),
         cpu=CpuPlatform.UNKNOWN if cpu is None else cpu.choice(CpuPlatform),
         measurement=None if measured is None else _read_measurement(measured),
         name=root.text_or_none("name"),
         source=root.text_or_none("source"),
     )
-
-
-def _members(root: Field, key: str) -> tuple[Field, ...]:
-    member = root.get(key)
-    return () if member is None else member.items()
 
 
 def _rows(root: Field, key: str, n_gpus: int) -> tuple[Field, ...]:
@@ -288,8 +283,8 @@ def _read_fabric(field: Field) -> SwitchFabric:
 
 
 def _read_measurement(field: Field) -> Measurement:
-    pairs = [pair.tuple_of(3) for pair in _members(field, "pairs")]
-    sets = [entry.tuple_of(2) for entry in _members(field, "sets")]
+    pairs = [pair.tuple_of(3) for pair in field.items_at("pairs")]
+    sets = [entry.tuple_of(2) for entry in field.items_at("sets")]
     return Measurement(
         pairs=tuple(MeasuredPair(i.integer(), j.integer(), bw.number()) for i, j, bw in pairs),
         sets=tuple(

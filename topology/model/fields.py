@@ -118,6 +118,11 @@ class Field:
             self.fail("an object")
         return cast("dict[str, object]", value)
 
+    def items_at(self, key: str) -> tuple[Field, ...]:
+        """Return the members of the array under a key; none where it is absent."""
+        member = self.get(key)
+        return () if member is None else member.items()
+
     def need(self, key: str) -> Field:
         """Return a member of an object; its absence is an error."""
         member = self.get(key)

@@ -119,12 +119,12 @@ def _read(root: Field) -> NodeTopology:
     if not sources:
         root.need("source").fail("at least one source")
     cpu, p2p, measured = root.get("cpu"), root.get("p2p"), root.get("measured")
-    fabrics = tuple(_read_fabric(fabric, n) for fabric in _members(root, "fabrics"))
+    fabrics = tuple(_read_fabric(fabric, n) for fabric in root.items_at("fabrics"))
     return NodeTopology(
         gpus=_read_gpus(root, n),
         links=_read_links(root.get("links"), fabrics, n),
         pcie=_read_pcie(root.get("pcie"), n),
-        nics=tuple(_read_nic(nic, n) for nic in _members(root, "nics")),
+        nics=tuple(_read_nic(nic, n) for nic in root.items_at("nics")),
         fabrics=fabrics,
         p2p=P2pAccess.UNKNOWN if p2p is None else p2p.choice(P2pAccess),
         cpu=CpuPlatform.UNKNOWN if cpu is None else cpu.choice(CpuPlatform),
@@ -139,11 +139,6 @@ def _filled(field: Field) -> str:
     if not text.strip():
         field.fail("a text that is not empty")
     return text
-
-
-def _members(root: Field, key: str) -> tuple[Field, ...]:
-    member = root.get(key)
-    return () if member is None else member.items()
 
 
 def _read_gpus(root: Field, n: int) -> tuple[Gpu, ...]:
@@ -187,7 +182,7 @@ def _read_links(
     if field is not None:
         field.only("kind", "pairs", "groups", "rest")
         rest = _rest_link(field.need("rest"))
-        for entry in (*_members(field, "pairs"), *_members(field, "groups")):
+        for entry in (*field.items_at("pairs"), *field.items_at("groups")):
             gpus, count = _read_group(entry, n)
             if count is not None and not (count.is_integer() and 1 <= count <= MAX_LINKS):
                 entry.fail(f"a count of 1..{MAX_LINKS} links behind the colon")
@@ -251,7 +246,7 @@ def _read_pcie(field: Field | None, n: int) -> tuple[tuple[PcieLevel, ...], ...]
         field.only(*_LEVELS, "rest")
         rest = _read_level(field.need("rest"))
         for word, level in _LEVELS.items():
-            for group in _members(field, word):
+            for group in field.items_at(word):
                 for pair in combinations(_gpu_indices(group, n), 2):
                     levels.setdefault(pair, level)
     return tuple(
@@ -283,8 +278,8 @@ def _read_nic(field: Field, n: int) -> Nic:
 
 def _read_measurement(field: Field, n: int) -> Measurement:
     field.only("pairs", "sets", "message_bytes", "nccl_version", "date", "source")
-    pairs = [_read_measured(entry, n) for entry in _members(field, "pairs")]
-    sets = [_read_measured(entry, n) for entry in _members(field, "sets")]
+    pairs = [_read_measured(entry, n) for entry in field.items_at("pairs")]
+    sets = [_read_measured(entry, n) for entry in field.items_at("sets")]
     return Measurement(
         pairs=tuple(MeasuredPair(gpus[0], gpus[1], bandwidth) for gpus, bandwidth in pairs),
         sets=tuple(MeasuredSet(gpus, bandwidth) for gpus, bandwidth in sets),

@@ -166,7 +166,7 @@ def test_entangled_pods_are_told(spec, other, expected):
         pytest.param(
             {"containers": [sized(cpu="many")]},
             {},
-            "'cpu' is 'many', expected a quantity",
+            "requests['cpu'] is 'many', expected a quantity",
             id="quantity",
         ),
         pytest.param({"overhead": {"cpu": []}}, {}, "expected a quantity", id="list"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
 from kube.errors import Unreadable
-from kube.objects import is_extended_resource, read_containers
+from kube.objects import devices_at, quantities_at, read_containers
 from topology.select import ContainerRole
 
 
@@ -27,15 +29,6 @@ def test_containers_come_in_the_order_of_their_admission():
     ]
 
 
-def test_resources_are_given_as_they_stand():
-    """Quantities are read by their users."""
-    resources = {"limits": {"nvidia.com/gpu": "2"}, "requests": {"cpu": "500m"}}
-    (one,) = read_containers({"containers": [{"name": "a", "resources": resources}]})
-    assert (one.limits, one.requests) == (resources["limits"], resources["requests"])
-    (bare,) = read_containers({"containers": [{"name": "a"}]})
-    assert (bare.limits, bare.requests) == ({}, {})
-
-
 @pytest.mark.parametrize("spec", [{"containers": [{}]}, {"initContainers": [{"name": ""}]}])
 def test_a_container_has_a_name(spec):
     """It is what plans and statuses refer to."""
@@ -54,4 +47,19 @@ def test_a_container_has_a_name(spec):
 )
 def test_extended_resources_have_a_domain_of_their_own(name, is_extended):
     """Kubernetes' own rule."""
-    assert is_extended_resource(name) is is_extended
+    assert devices_at({"limits": {name: "2"}}, "limits") == ({name: 2} if is_extended else {})
+
+
+def test_quantities_are_read_by_resource():
+    """Exactly, and none where there is no such key."""
+    resources = {"requests": {"cpu": "500m", "x/y": 2}}
+    assert quantities_at(resources, "requests") == {"cpu": Fraction(1, 2), "x/y": 2}
+    assert (quantities_at({}, "limits"), devices_at({}, "limits")) == ({}, {})
+
+
+def test_what_is_no_quantity_is_named():
+    """With its place, so that a person finds it."""
+    with pytest.raises(Unreadable, match=r"^requests\['cpu'\] is 'much', expected a quantity$"):
+        quantities_at({"requests": {"cpu": "much"}}, "requests")
+    with pytest.raises(Unreadable, match=r"^here: limits\['x/y'\] is '1\.5', expected a whole"):
+        devices_at({"limits": {"x/y": "1.5"}}, "limits", where="here: ")

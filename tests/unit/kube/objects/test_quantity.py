@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube.objects import parse_quantity, parse_whole
+from kube.objects.quantity import parse_quantity, parse_whole
 
 
 @pytest.mark.parametrize(
