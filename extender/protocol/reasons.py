@@ -116,6 +116,7 @@ class Reason(Enum):
         "check that the extender and the scheduler see the same cluster",
     )
 
+    # Members down to this one refuse a pod; extender.observe creates their series at start.
     INVALID_REQUEST = (
         "pod has an invalid GPU request",
         "correct what the message names",

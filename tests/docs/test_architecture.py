@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from tests.docs.markdown import ROOT, section
@@ -53,3 +54,15 @@ def test_every_package_says_what_it_is_and_what_it_must_not_know():
         str(path) for root in PROGRAMS for path in packages(root) if not all(described(path))
     ]
     assert lacking == []
+
+
+def test_the_page_names_tests_and_modules_that_exist():
+    """An invariant is held by a test only while that test is there."""
+    page = PAGE.read_text(encoding="utf-8")
+    tests = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    names = set(re.findall(r"`(test_\w+|Test\w+)`", page))
+    # A state machine's test is an assignment: `TestX = Machine.TestCase`.
+    defined = set(re.findall(r"(?:def |class |^)(test_\w+|Test\w+)", tests, re.MULTILINE))
+    files = re.findall(r"`((?:topology|kube|extender|plugin|tests|deploy|docs)/[\w/.-]+)`", page)
+    assert names - defined == set()
+    assert [one for one in files if not (ROOT / one).exists()] == []

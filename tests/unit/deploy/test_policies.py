@@ -66,7 +66,7 @@ def key_variables():
     for key in POD_KEYS:
         if key.patterns:
             value = f"variables.annotations['{key.name}']"
-            match = " &&\n".join(f"{value}.matches('^{one}$')" for one in key.patterns)
+            match = " &&\n".join(f"{value}.matches('^(?:{one})$')" for one in key.patterns)
             unmatched.append(
                 f"('{key.name}' in variables.annotations &&\n!({match}) ?\n"
                 f"['annotation {key.name} is not {key.expected}']\n: [])"
