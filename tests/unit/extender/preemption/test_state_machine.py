@@ -15,21 +15,12 @@ from extender.preemption import NodeReading, NodesRead, Preemptions, ReadNodes
 from extender.preemption.node_pods import PodOnNode
 from extender.preemption.state_machine import MAX_IN_FLIGHT, MAX_READ, NODES_AT_ONCE
 from extender.protocol import Answer, Outcome, Reason, WirePod, parse_pod
-from extender.rules import Rules
-from tests.unit.extender.engines import report_devices
+from tests.unit.extender.engines import RULES, report_devices
 from tests.unit.extender.pods import GPU, pod
 from topology.annotations import ContainerPlan, Plan, encode_plan
 from topology.model import names
 from topology.value import DEFAULT_DEMAND
 
-RULES = Rules(
-    resources=(GPU,),
-    candidate_limit=100,
-    loss_bounds=(0.02, 0.10, 0.30),
-    demand=DEFAULT_DEMAND,
-    staleness_bound_s=60.0,
-    assume_s=30.0,
-)
 PRIORITY = 1000
 
 
