@@ -128,7 +128,7 @@ class ExtenderMetrics:
             "ledger_pods",
             "Pods that have devices; should match the GPU pods that run.",
         )
-        self._parked = self._gauge(
+        self._unschedulable = self._gauge(
             "parked_pods",
             "Pods that filter rejected and that wait for Coterie alone. Autoscalers do not see "
             "extenders, so they add no nodes for these.",
@@ -173,9 +173,9 @@ class ExtenderMetrics:
         counts = cluster.counts()
         for state in DeviceState:
             self._devices.labels(state.value).set(counts.get(state, 0))
-        parked = self._engine.unschedulable.counts()
-        for reason in {*_OF_NODES, *parked}:
-            self._parked.labels(reason.label).set(parked.get(reason, 0))
+        counts_by_reason = self._engine.unschedulable.counts()
+        for reason in {*_OF_NODES, *counts_by_reason}:
+            self._unschedulable.labels(reason.label).set(counts_by_reason.get(reason, 0))
         self._pods.set(cluster.n_owners)
         self._nodes.set(len(cluster.snapshot.nodes))
         self._ratings.set(self._engine.n_ratings)
