@@ -20,7 +20,7 @@ import pytest
 __all__ = ["Stopwatch", "excess", "reason_of"]
 
 LIMIT_S = 1.0
-MARGIN = 1.5
+MARGIN = 2.0
 """By this factor the times of a test differ between runs on the same machine."""
 TRACED = 2.0
 """By this factor tracing (coverage, a debugger) slows tests down."""
