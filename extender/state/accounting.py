@@ -119,6 +119,17 @@ class Account:
             gained |= claim.mask & ~(free_before | had.get(claim.uid, 0))
         return gained != 0
 
+    def free_for(self, request: PodRequest, *, is_assumed: bool) -> int:
+        """The mask of what a pod may have; `is_assumed`: its own devices are not yet bound."""
+        free = self.free
+        for claim in self.claims:
+            if claim.uid == request.uid or claim.priority < request.priority:
+                free |= claim.mask
+        own = self.assignments.get(request.uid)
+        if own is not None and is_assumed:
+            free |= own.mask & ~self.unhealthy
+        return free
+
 
 def make_account(
     node: NodeRecord,

@@ -86,7 +86,7 @@ class LiveCluster:
             if problem not in reported:
                 self._pods.effects[NodeProblem(node.name, problem)] = None
         if old is None or old.ids != node.ids:
-            # Its account begins again: one change where the old one ends, one where the new opens.
+            # Its account is made again: one change for the end of the old one, one for the new.
             self._generation += 1 if old is None else 2
             self._accounts[node.name] = Account(free=(1 << len(node.ids)) - 1)
         self._is_restructured |= old is None or old.index_key != node.index_key
@@ -204,10 +204,7 @@ class LiveCluster:
         return snapshot.with_free(changed, snapshot.generation) if changed else snapshot
 
     def bound(self, uid: str) -> BoundPod | None:
-        """The pod with its node, if the API server accepted or showed it and the node is known.
-
-        A pod that is only assumed is not bound.
-        """
+        """The pod with its node, if the API server accepted or showed it and the node is known."""
         return self._pods.bound(uid)
 
     def aligns(self, name: str) -> bool:
@@ -251,7 +248,7 @@ class LiveCluster:
     # Bind.
 
     def assume(self, request: PodRequest, plan: Plan, *, deadline_s: float) -> Refused | None:
-        """Keep the plan's devices for a binding in flight, or say why not and change nothing.
+        """Keep the plan's devices for a binding in flight, or return why not and change nothing.
 
         The pod's earlier assumption is replaced, and claims that `snapshot_for` counted as free are
         dropped for it. Without `confirm` the assumption ends at `deadline_s`.
@@ -268,11 +265,7 @@ class LiveCluster:
         self._pods.renew(uid, deadline_s)
 
     def confirm(self, uid: str) -> None:
-        """The API server accepted the binding. Nothing for a pod that a watch has shown since.
-
-        It is kept until the watch shows the pod, or, where it never does, until the watch is fresh
-        and the deadline has passed: a pod may be bound and deleted between two lists.
-        """
+        """The API server accepted the binding. Nothing for a pod that a watch has shown since."""
         self._pods.confirm(uid)
 
     def forget(self, uid: str) -> None:
@@ -380,15 +373,9 @@ class LiveCluster:
 
     def _free_for(self, request: PodRequest, name: str) -> int:
         """The mask of what a pod may have on a node."""
-        account, pod = self._accounts[name], self._pods.get(request.uid)
-        free = account.free
-        for claim in account.claims:
-            if claim.uid == request.uid or claim.priority < request.priority:
-                free |= claim.mask
-        own = account.assignments.get(request.uid)
-        if own is not None and pod is not None and pod.stage is PodStage.ASSUMED:
-            free |= own.mask & ~account.unhealthy
-        return free
+        pod = self._pods.get(request.uid)
+        is_assumed = pod is not None and pod.stage is PodStage.ASSUMED
+        return self._accounts[name].free_for(request, is_assumed=is_assumed)
 
     def _why_not(self, request: PodRequest, plan: Plan) -> str | None:
         """Why the plan's devices cannot be assumed, None where they can."""

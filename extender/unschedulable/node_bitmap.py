@@ -1,8 +1,8 @@
 """Small numbers of nodes, so that sets of them are masks.
 
-What it answers: the mask of some node names, and the names in a mask. A cluster has thousands of
-nodes, and each parked pod a set of them: as masks these cost a bit for each node, and are joined
-and compared at once. Numbers are never given back: whoever has masks says when to begin anew.
+A cluster has thousands of nodes, and each unschedulable pod a set of them: as masks these cost a
+bit for each node, and are joined and compared at once. Numbers are never reused: the owner of the
+masks replaces the whole numbering.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["NodeNumbers"]
 
 
 class NodeNumbers:
-    """Numbers of one run, given in the order in which names are met."""
+    """Numbers of one run, given in the order in which names first appear."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -28,7 +28,7 @@ class NodeNumbers:
         return len(self._names)
 
     def mask(self, names: Iterable[str]) -> int:
-        """The mask of some nodes; a name not met before gets the next number."""
+        """The mask of some nodes; a new name gets the next number."""
         numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in names]
         if len(self._names) < len(self._numbers):
             self._names = list(self._numbers)

@@ -13,13 +13,8 @@ from extender.placement import Rater, Rating, Refusal
 from extender.protocol import PodRequest, Reason, messages, parse_pod
 from extender.state import DeviceState
 from extender.unschedulable import UnschedulablePod, UnschedulablePool
-from extender.unschedulable.pool import (
-    KEEP_S,
-    LAST_PAUSE_S,
-    MAX_CANDIDATES,
-    MAX_WAKES,
-    SPARE_NUMBERS,
-)
+from extender.unschedulable.pod_groups import LAST_PAUSE_S, MAX_CANDIDATES
+from extender.unschedulable.pool import KEEP_S, MAX_WAKES, SPARE_NUMBERS
 from tests.unit.extender.engines import spec
 from tests.unit.extender.pods import GPU, pod
 from topology.value import DEFAULT_DEMAND

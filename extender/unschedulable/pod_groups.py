@@ -1,0 +1,140 @@
+"""An unschedulable pod, and the groups of pods that become schedulable by the same nodes.
+
+Values and their bookkeeping; `extender.unschedulable.pool` decides which pods to requeue.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from extender.protocol import PodRequest, Reason, Shape
+    from extender.snapshot import ClusterSnapshot
+    from extender.state import LiveCluster
+
+__all__ = [
+    "FIRST_PAUSE_S",
+    "LAST_PAUSE_S",
+    "MAX_CANDIDATES",
+    "CandidateGroup",
+    "GroupKey",
+    "Requeue",
+    "ShapeGroup",
+    "SnapshotCache",
+    "UnschedulablePod",
+]
+
+MAX_CANDIDATES = 32
+"""Candidate nodes kept for each group, the latest. One that fits is enough to wake a pod."""
+FIRST_PAUSE_S = 1.0
+LAST_PAUSE_S = 300.0
+"""Between two wakes of one pod. The last is the interval at which kube-scheduler flushes parked
+pods anyway (scheduling_queue.go, DefaultPodMaxInUnschedulablePodsDuration)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """A pod to touch (`coterie.gpu/retry`), so that kube-scheduler tries it again.
+
+    `retry` is what the annotation was when the pod was last rejected; None where the
+    annotation now may be from an earlier wake.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    retry: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnschedulablePod:
+    """A rejected pod. `since_s` is its first rejection in a row, `seen_s` its last.
+
+    `shape` is None for an invalid request: no change of the cluster helps it.
+    `n_wakes` counts those since it was last woken for a node for which it had not been woken
+    before; `woken_for` masks all these nodes, by number. `retry` is the pod's annotation
+    `coterie.gpu/retry` in its last filter request.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    reason: Reason
+    since_s: float
+    seen_s: float
+    shape: Shape | None
+    priority: int = 0
+    n_wakes: int = 0
+    woken_s: float = -math.inf
+    woken_for: int = 0
+    retry: str = ""
+
+    @property
+    def quiet_until_s(self) -> float:
+        """When it may be woken again for the same nodes."""
+        return self.woken_s + min(FIRST_PAUSE_S * 2.0 ** min(self.n_wakes - 1, 9), LAST_PAUSE_S)
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateNode:
+    """A node on which pods may fit: when it became a candidate first, and last."""
+
+    first_s: float
+    last_s: float
+
+
+GroupKey: TypeAlias = "tuple[int, int, str]"
+"""Identifies a group within a shape: priority, nodes left out, the pod that has a claim."""
+
+
+@dataclass(slots=True, eq=False)
+class CandidateGroup:
+    """Pods with the same candidate nodes, and these nodes, the latest last.
+
+    `viewpoint` selects the snapshot for them: any pod of their priority, or the one pod that has a
+    claim, with its uid. `left_out` masks nodes that were not in the filter request, by number.
+    """
+
+    viewpoint: PodRequest
+    left_out: int
+    uids: dict[str, None] = field(default_factory=dict[str, None])
+    candidates: dict[str, CandidateNode] = field(default_factory=dict[str, CandidateNode])
+
+    def add_candidates(self, names: Iterable[str], now_s: float) -> None:
+        """These nodes became candidates now."""
+        for name in names:
+            earlier = self.candidates.pop(name, None)
+            self.candidates[name] = CandidateNode(
+                now_s if earlier is None else earlier.first_s, now_s
+            )
+        while len(self.candidates) > MAX_CANDIDATES:
+            del self.candidates[next(iter(self.candidates))]
+
+
+@dataclass(slots=True, eq=False)
+class ShapeGroup:
+    """The pods of one shape. Before `next_s` none of them can be due."""
+
+    candidate_groups: dict[GroupKey, CandidateGroup] = field(
+        default_factory=dict["GroupKey", CandidateGroup]
+    )
+    next_s: float = math.inf
+
+
+class SnapshotCache:
+    """The cluster at one moment, as each group may use it."""
+
+    def __init__(self, cluster: LiveCluster) -> None:
+        self._cluster = cluster
+        self._snapshots: dict[tuple[int, str], ClusterSnapshot] = {}
+
+    def of(self, viewpoint: PodRequest) -> ClusterSnapshot:
+        """The snapshot of a viewpoint; the same object where nothing differs."""
+        key = viewpoint.priority, viewpoint.uid
+        if key not in self._snapshots:
+            self._snapshots[key] = self._cluster.snapshot_for(viewpoint)
+        return self._snapshots[key]
