@@ -1,6 +1,6 @@
 """The engine's time: Unix seconds that never jump.
 
-What it answers: what time it is, as the wall clock said at the start plus what a monotonic clock
+The time, as the wall clock showed at the start plus what a monotonic clock
 has counted since. Deadlines and freshness are differences of such times, so that setting the
 machine's clock neither ends assumptions early nor makes old state look fresh.
 """
@@ -17,13 +17,13 @@ __all__ = ["SteadyClock", "boot_time"]
 
 
 def boot_time() -> float:
-    """Seconds since boot, suspend included where the system can tell."""
+    """Seconds since boot, suspend included where the system supports it."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 
 
 class SteadyClock:
-    """Seconds since boot; suspend counts where the system can tell."""
+    """Seconds since boot; suspend counts where the system supports it."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """The exceptions of the extender.
 
-What it answers: which error a caller may see. Ordinary outcomes ("no node fits", "the set is
+The errors that a caller may see. Ordinary outcomes ("no node fits", "the set is
 taken") are values, never exceptions. HTTP codes are not known here (`extender.http.routes`).
 
     ExtenderError

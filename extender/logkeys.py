@@ -1,6 +1,6 @@
 """The names in the log: events and keys, once.
 
-What it answers: how an event and its fields are called, so that a query written against one version
+They are fixed, so that a query written against one version
 of the log still works with the next.
 """
 

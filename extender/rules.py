@@ -1,6 +1,6 @@
 """The settings that decisions depend on.
 
-What it answers: under which rules a run decides. They open the decision log, so that a replay
+They open the decision log, so that a replay
 decides under the same ones; everything else that is configurable changes no answer.
 """
 

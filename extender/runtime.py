@@ -72,7 +72,7 @@ USER_AGENT = "coterie-extender"
 
 
 async def connect(settings: ExtenderSettings) -> Transport:
-    """Find the API server. Raises `SettingsError` where nobody said where it is."""
+    """Find the API server. Raises `SettingsError` where its address is not configured."""
     if settings.kubeconfig is not None and not settings.kubeconfig.is_file():
         msg = f"setting kubeconfig {settings.kubeconfig}: there is no such file"
         raise SettingsError(msg)
@@ -191,7 +191,7 @@ class LiveExtender:
         )
 
     def on_answer(self, answer: Answer, plan_text: str | None) -> None:
-        """Tell users of an answer, where that is worth an Event."""
+        """Report an answer to users, where that is worth an Event."""
         told_plan = plan_text if self._settings.events == "all" else None
         for note in notes_of_answer(answer, told_plan):
             self._reporter.record(note)
@@ -218,12 +218,12 @@ class LiveExtender:
         self._feed.changed()
 
     async def _catch_up(self) -> None:
-        """Have all that was written before now, also of pods whose plan does not tell."""
+        """Have all that was written before now, also of pods whose plan does not show it."""
         await self._pods.relist()
         await self._feed.all_read()
 
     def _on_effect(self, effect: Effect) -> None:
-        """Something did not go as planned. With replicas the holder alone tells of it."""
+        """Something did not go as planned. With replicas the holder alone reports it."""
         self._effects.add(effect)
         notes = tuple(notes_of_effect(effect))
         for note in notes:
@@ -309,5 +309,5 @@ def _quick_backoff() -> Backoff:
 
 
 def _patient_backoff() -> Backoff:
-    """For what nobody waits for."""
+    """For tasks that are not awaited."""
     return Backoff(first_s=0.1, cap_s=30.0, draw=random.random)

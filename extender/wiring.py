@@ -1,4 +1,4 @@
-"""Wires the extender together as its settings say, embedded or live, and serves it.
+"""Wires the extender together from its settings, embedded or live, and serves it.
 
 It creates the objects once, in the order of their dependencies, and closes them in the opposite
 order.

@@ -1,7 +1,7 @@
-"""One bind call under way, as a value.
+"""One bind call in flight, as a value.
 
-What it answers: what is known of the call and of what it wrote, and what the pod that was read says
-about both. It decides nothing (`extender.bind.state_machine`).
+It holds what is known of the call and of what it wrote, and compares both with a pod that was read.
+It decides nothing (`extender.bind.state_machine`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class BindPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BindAttempt:
-    """One bind call under way, or one whose outcome is not known yet.
+    """One bind call in flight, or one whose outcome is not known yet.
 
     `version` is the pod's in the latest write; `plan` is None for a pod without GPUs, `machine` the
-    kind of the plan's node. From `ends_s` on another call may take over, should nobody have ended
-    this one.
+    kind of the plan's node. From `ends_s` on another call may take over if this one has not
+    ended.
     """
 
     bind_id: int

@@ -1,7 +1,7 @@
 """Bind as steps: what to do next for a pod that gets a node, until there is an answer.
 
-What it answers: a bind call, together with whoever does the I/O that a step asks for. It never
-waits, never reads a clock and never says success unless the API server accepted the binding.
+Answers a bind call; the caller does the I/O that a step requests. It never waits, never reads a
+clock and never reports success unless the API server accepted the binding.
 
 A bind call assumes its plan the moment it comes, then writes. The rules:
 
@@ -9,20 +9,20 @@ A bind call assumes its plan the moment it comes, then writes. The rules:
    it may still come true.
 2. ACCEPTED confirms the plan. GONE and REJECTED are certain: nothing was written, the plan is
    forgotten.
-3. After CONFLICT the pod itself tells which one it was. Bound to this node under this uid: success
+3. After CONFLICT the pod shows which one it was. Bound to this node under this uid: success
    (another call was quicker, or our own write whose answer was lost). Gone, re-created, being
-   deleted, gated, bound elsewhere: an error, the plan is forgotten. Merely changed: read anew,
-   fit checked anew, written once more with the version that was read.
+   deleted, gated, bound elsewhere: an error, the plan is forgotten. Merely changed: read again,
+   fit checked again, written once more with the version that was read.
 4. After UNKNOWN the pod is read too, but only a pod that is bound is an answer. An unbound one may
-   yet be bound by the write under way, unless its version has moved on: a write carries the version
+   yet be bound by the write in flight, unless its version has moved on: a write carries the version
    as its precondition, so one with an older version cannot come true any more. Until then the plan
-   stays assumed, the caller gets an error, and the pod's next bind call begins with reading: the
+   stays assumed, the caller gets an error, and the pod's next bind call reads it first: the
    same plan is written again, or, where it cannot come true any more, forgotten. No request is
-   under way for longer than an assumption is kept.
-5. A second call while the first is under way is refused; it plans nothing.
+   in flight for longer than an assumption is kept.
+5. A second call while the first is in flight is refused; it plans nothing.
 
-A plan that was lost meanwhile (its node went, a device of it fell ill or was found taken) is made
-anew from what is free now.
+A plan that was lost meanwhile (its node is gone, a device of it is unhealthy or taken) is
+replaced by one from what is free now.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _GONE = frozenset({Reason.POD_GONE, Reason.POD_RECREATED, Reason.POD_DELETED})
 
 
 class Binds:
-    """The binds under way over one cluster."""
+    """The binds in flight over one cluster."""
 
     def __init__(
         self, cluster: LiveCluster, rules: Rules, *, rater: Rater, recent_pods: RecentPods
@@ -77,12 +77,12 @@ class Binds:
 
     @property
     def n_unsettled(self) -> int:
-        """Binds whose writing may or may not have come true."""
+        """Binds whose write may or may not have succeeded."""
         return len(self._unsettled)
 
     @property
     def in_flight(self) -> Collection[str]:
-        """Pods with a bind call under way: what is assumed for them must not end by the clock."""
+        """Pods with a bind call in flight: what is assumed for them must not end by the clock."""
         return self._in_flight.keys()
 
     def ended(self, uid: str) -> None:
@@ -92,7 +92,7 @@ class Binds:
     # The steps.
 
     def begin(self, call: BindCall, now_s: float) -> Answer | Step:
-        """A bind call came."""
+        """Handle a bind call."""
         args = call.args
         if args is None:
             return failure(Verb.BIND, Reason.MALFORMED, call.fault, self._generation)
@@ -154,7 +154,7 @@ class Binds:
         return self._read(bind, BindPhase.CONFLICT if is_conflict else BindPhase.UNKNOWN)
 
     def abandon(self, step: Step, detail: str) -> Answer:
-        """Nobody will finish the step. What may still come true stays assumed."""
+        """The step will not be finished. A plan that may still be bound stays assumed."""
         bind = self._current(step)
         if bind is None:
             return self._taken_over(step)
@@ -227,7 +227,7 @@ class Binds:
         }
         return kept == set(plan.ids)
 
-    # What a read pod tells.
+    # After reading the pod.
 
     def _found_unbound(
         self, bind: BindAttempt, pod: messages.WirePod, now_s: float
@@ -264,7 +264,7 @@ class Binds:
     def _found_bound(
         self, bind: BindAttempt, pod: messages.WirePod, node: str, now_s: float
     ) -> Answer:
-        """Take over what the pod says it has; the watch will say the same."""
+        """Adopt what the pod has; the watch will show the same."""
         text = (pod.metadata.annotations or {}).get(names.PLAN)
         mine = self._writer(bind)
         self._unsettled.pop(bind.uid, None)
@@ -275,7 +275,7 @@ class Binds:
         return self._bound(bind, node)
 
     def _adopt(self, pod: messages.WirePod, node: str, text: str | None, now_s: float) -> None:
-        """Keep the devices of a plan that somebody else wrote, until the watch shows it."""
+        """Keep the devices of a plan that another writer bound, until the watch shows it."""
         try:
             request = parse_pod(pod, self._rules.resources)
             plan = decode_plan(text or "")
@@ -306,25 +306,25 @@ class Binds:
     def _placed(self, bind: BindAttempt) -> Answer:
         """Success of a binding that this extender wrote.
 
-        It tells the generation that was planned from. The newer one could only be told by settling
-        what the next reader settles anyway, together with what the watch shows by then.
+        It has the generation that was planned from. For the newer one the state would have to
+        reconcile now, which the next reader does anyway, together with later watch events.
         """
         request, plan = bind.request, bind.plan
         if request is None or plan is None:
-            return self._said(bind, Outcome.OK, _SUCCESS, self._generation)
+            return self._answer(bind, Outcome.OK, _SUCCESS, self._generation)
         return replace(
-            self._said(bind, Outcome.OK, _SUCCESS, plan.generation),
+            self._answer(bind, Outcome.OK, _SUCCESS, plan.generation),
             placed_gbytes_per_s=plan.score_gbytes_per_s,
             machine=bind.machine,
             size_gpus=request.size_gpus,
         )
 
     def _bound(self, bind: BindAttempt, node: str) -> Answer:
-        """The pod has a node already, by whomever."""
+        """The pod has a node already, whoever bound it."""
         if node == bind.node:
             self._end(bind)
-            said = self._said(bind, Outcome.OK, _SUCCESS, self._generation)
-            return replace(said, detail="again")
+            answer = self._answer(bind, Outcome.OK, _SUCCESS, self._generation)
+            return replace(answer, detail="again")
         detail = f"bound to node {node}, expected {quote(bind.node)}"
         return self._error(bind, Reason.BOUND_ELSEWHERE, f"{bind.title}: {detail}")
 
@@ -360,10 +360,10 @@ class Binds:
     def _error(self, bind: BindAttempt, reason: Reason, text: str) -> Answer:
         self._end(bind)
         failed = failure(Verb.BIND, reason, text, self._generation)
-        said = self._said(bind, Outcome.FAILED, failed.body, failed.generation)
-        return replace(said, reason=reason, detail=failed.detail)
+        answer = self._answer(bind, Outcome.FAILED, failed.body, failed.generation)
+        return replace(answer, reason=reason, detail=failed.detail)
 
-    def _said(self, bind: BindAttempt, outcome: Outcome, body: bytes, generation: int) -> Answer:
+    def _answer(self, bind: BindAttempt, outcome: Outcome, body: bytes, generation: int) -> Answer:
         return Answer(
             Verb.BIND,
             outcome,

@@ -1,7 +1,7 @@
 """A bind call, the steps of a bind between which a shell does the I/O, and how a write can end.
 
 Values only: `extender.bind.state_machine` decides which step comes next, `extender.execution.bind`
-(live) and `extender.embedded.engine` do what a step says. Every step ends in one of `Binds.read`,
+(live) and `extender.embedded.engine` execute a step. Every step ends in one of `Binds.read`,
 `Binds.written` or `Binds.abandon`, exactly once.
 """
 
@@ -38,9 +38,9 @@ class BindCall:
 
 
 class WriteResult(Enum):
-    """How writing a Binding ended, as far as the extender was told.
+    """How writing a Binding ended, as far as the extender knows.
 
-    ACCEPTED: 201. CONFLICT: 409, for one of many reasons that only the pod tells apart. GONE: 404,
+    ACCEPTED: 201. CONFLICT: 409, for one of many reasons that only the pod shows. GONE: 404,
     no such pod. REJECTED: any other answer after which certainly nothing was written (the other
     4xx, 429 among them). UNKNOWN: a timeout, a transport fault or a 5xx; it may have been written.
     """
@@ -64,7 +64,7 @@ class Written:
 class ReadPod:
     """Read the pod by name, from the API server itself (a quorum read, no cache).
 
-    `bind_id` tells binds apart within one run.
+    `bind_id` is unique within one run.
     """
 
     bind_id: int
@@ -78,7 +78,7 @@ class ReadPod:
 class PlannedFrom:
     """What a plan was made from: the node's devices that this pod could have, in device order.
 
-    `generation` is that of the state, as the plan says it.
+    `generation` is that of the state, as in the plan.
     """
 
     generation: int

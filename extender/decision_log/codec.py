@@ -68,7 +68,7 @@ Json: TypeAlias = "dict[str, Any]"
 """The members of a JSON object."""
 EventLine: TypeAlias = CallLine | FeedLine | StepLine | RequeueLine
 PendingStep: TypeAlias = ReadPod | WriteBinding | ReadNodes
-"""A step that an event ends, or begins."""
+"""A step that an event ends, or starts."""
 
 
 @dataclass(frozen=True, slots=True)

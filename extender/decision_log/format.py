@@ -1,6 +1,6 @@
 """The lines of a decision log: their form, and reading them.
 
-What it answers: what a line says, or what is wrong with it. JSON lines of five kinds:
+Reads a line, or reports what is wrong with it. JSON lines of five kinds:
 
 - `run` opens each run of the extender (a restart appends another): mode, rules, and for an embedded
   cluster its description and the digest of each machine type
@@ -8,9 +8,9 @@ What it answers: what a line says, or what is wrong with it. JSON lines of five 
   (`extender.decision_log.codec`), `input` is what it holds
 - `call` is a verb: time, raw input, and the answer with its outcome and the state's generation
 - `step` is one step of a live bind or preemption: what came in, and what it led to (`output`: an
-  answer, a pod or nodes to read, or a Binding to write; where that plans anew with the devices that
+  answer, a pod or nodes to read, or a Binding to write; where that replans with the devices that
   were free and the generation)
-- `wakes` are the parked pods requeued at one moment
+- `wakes` are the unschedulable pods requeued at one moment
 
 A crash may cut the line that it was writing. Such a line, directly before the next run's header or
 at the very end, ends its own run and no other. Anything else that is no line of a log is refused.

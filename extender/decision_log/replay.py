@@ -1,6 +1,6 @@
 """Replays a decision log.
 
-What it answers: whether this program still gives, byte for byte, the answers that a log recorded,
+Checks that this program still gives, byte for byte, the answers that a log recorded,
 the plans of a live cluster included; and from which free devices each of those plans was made.
 Nothing but what the log holds decides, so replaying needs nothing else.
 

@@ -1,10 +1,10 @@
 """Why this node, why this set, why not that one.
 
-What it answers: for a pod without a node, every node of the cluster in the order of preference: the
+For a pod without a node: every node of the cluster in the order of preference: the
 best set there with its GB/s and loss, what would be left behind, or why not; and since when filter
-has rejected the pod. It uses the verbs' own ratings, so it tells what filter and prioritize would
-have said at that moment. For a pod that has a node: its plan, the devices that it has, what those
-are worth, and what the node would offer it if it were placed there now. It changes nothing.
+has rejected the pod. It uses the verbs' own ratings, so it shows what filter and prioritize would
+have answered at that moment. For a pod that has a node: its plan, its devices, what those are
+worth, and what the node would offer it if it were placed there now. It changes nothing.
 
 The order is total: rank, then node name. Nodes that cannot take the pod come last, by name.
 """
@@ -35,7 +35,7 @@ __all__ = ["Json", "explain_bound", "explain_pod"]
 Json: TypeAlias = "dict[str, object]"
 
 LEFT_SIZES = (2, 4, 8)
-"""Set sizes whose best remaining value is told."""
+"""Set sizes whose best remaining value is shown."""
 
 
 def explain_pod(
@@ -100,7 +100,7 @@ def _plan(text: str | None) -> tuple[Plan | None, str]:
 
 
 def _planned(view: NodeView, plan: Plan) -> list[Json] | None:
-    """What the planned sets are worth; None where the node's topology does not tell."""
+    """What the planned sets are worth; None where the node's topology is unknown."""
     machine = view.kind.machine
     if machine is None or not set(plan.ids) <= set(view.ids):
         return None

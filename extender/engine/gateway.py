@@ -97,7 +97,7 @@ class Gateway:
     def handle(self, event: Event) -> Output: ...
 
     def handle(self, event: Event) -> Output:
-        """Take an event and say what it leads to.
+        """Apply an event and return what it leads to.
 
         Raises `ValueError` for a verb that is not answered at once.
         """
@@ -188,7 +188,7 @@ class Gateway:
                 self.engine.unschedulable.forget(uid)
 
     def _nomination(self, pod: PodObject) -> tuple[PodRequest, str] | None:
-        """What is claimed for a pod, and where; None where it asks for no GPU or is not waiting."""
+        """What is claimed for a pod, and where; None where it requests no GPU or is not waiting."""
         if pod.nominated_node is None or pod.node_name is not None:
             return None
         if pod.is_deleting or pod.has_ended:

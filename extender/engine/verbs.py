@@ -98,7 +98,7 @@ class Engine:
         return handler(body, now_s)
 
     def failure(self, verb: Verb, reason: Reason, detail: str) -> Answer:
-        """Tell the caller what is wrong, in-band where the verb has a field for it."""
+        """Report to the caller what is wrong, in-band where the verb has a field for it."""
         return failure(verb, reason, detail, self.cluster.snapshot.generation)
 
     def pod_ended(self, uid: str) -> None:
@@ -183,7 +183,7 @@ class Engine:
         return self._answer(Verb.PRIORITIZE, request, body, n_nodes=n_nodes, n_named=n_named)
 
     def _read(self, verb: Verb, body: bytes, now_s: float) -> NodesRequest | Answer:
-        """Read what filter and prioritize are asked, or answer at once what is wrong with it."""
+        """Read a filter or prioritize request, or answer at once what is wrong with it."""
         is_ready = self.is_ready(now_s)
         read = self._reader.read(body, self.cluster.snapshot.node_index) if is_ready else None
         return self._read_fields(verb, body, now_s) if read is None else read
@@ -209,7 +209,7 @@ class Engine:
         try:
             return parse_pod(pod, self.rules.resources)
         except (MalformedPod, UserError) as error:
-            # What the pod asked for before somebody edited it is not to be bound any more.
+            # What the pod requested before it was edited is not to be bound any more.
             self._recent_pods.forget(pod.metadata.uid)
             if verb is Verb.FILTER and isinstance(error, UserError):
                 return self._refuse_pod(pod.metadata, names, str(error), now_s)
@@ -233,7 +233,7 @@ class Engine:
     def _refuse_pod(
         self, meta: messages.ObjectMeta, names: Sequence[str], message: str, now_s: float
     ) -> Answer:
-        """A user's mistake is a reason on every node: the pod parks until somebody edits it."""
+        """A user's mistake is a reason on every node: the pod waits until it is edited."""
         tail = messages.reason_tail(f"{Reason.INVALID_REQUEST.value}: {message}")
         reason = Reason.INVALID_REQUEST
         pod = UnschedulablePod(meta.uid, meta.namespace, meta.name, reason, now_s, now_s, None)

@@ -12,7 +12,7 @@ since the engine looks first.
 Where a kubelet aligns to NUMA nodes, binds to one node take turns: it confines each pod by what
 those before it have left, so the order in which plans were made must be that in which they are
 written. It decides by what is free when it admits. A pod that ends after a plan was made may thus
-have turned the planned pod to other GPUs, and nobody knows until the node's agent has told: the
+have turned the planned pod to other GPUs, which is unknown until the node's agent has reported: the
 next bind to that node rests until then (`REST_S`). Elsewhere any number runs side by side.
 """
 
@@ -98,7 +98,7 @@ class BindExecutor:
         self._deps = deps
         self._total_s = total_s
         self._running: set[asyncio.Task[TimedAnswer]] = set()
-        # By node, as long as somebody has the turn or awaits it, or may have to rest.
+        # By node, as long as a bind runs or waits there, or the node's pause lasts.
         self._lanes: dict[str, _Lane] = {}
 
     async def bind(self, body: bytes, *, at_most_s: float = math.inf) -> TimedAnswer:

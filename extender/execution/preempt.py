@@ -61,7 +61,7 @@ class NodeApi(Protocol):
 class PreemptDependencies:
     """What preemptions need. `timer` is monotonic, `clock` the engine's time, in seconds.
 
-    `handle` is the gateway's, `is_ready` says whether the state is fresh.
+    `handle` is the gateway's, `is_ready` returns whether the state is fresh.
     """
 
     handle: Callable[[PreemptEvent], Answer | ReadNodes]
@@ -114,7 +114,7 @@ class _Reading:
         self._fault = ""
 
     async def read(self, step: ReadNodes, left_s: float) -> NodesRead | str:
-        """Read nodes and budgets side by side; or say why nothing was read."""
+        """Read nodes and budgets side by side; or return why nothing was read."""
         with suppress(TimeoutError):
             async with asyncio.timeout(left_s), asyncio.TaskGroup() as group:
                 group.create_task(self._patiently("disruption budgets", self._read_budgets))

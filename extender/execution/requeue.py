@@ -1,4 +1,4 @@
-"""Requeues parked pods that fit again.
+"""Requeues unschedulable pods that fit again.
 
 Each pod that the pool names is read, and if it still waits for a node its annotation
 `coterie.gpu/retry` gets a new value, which makes kube-scheduler retry it. Where another replica has
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["RequeueApi", "RequeueDependencies", "Requeuer"]
 
 N_WRITERS = 8
-"""Pods looked at and touched at the same time."""
+"""Pods read and patched at the same time."""
 
 
 class RequeueApi(Protocol):

@@ -1,6 +1,6 @@
 """Which replica may write: the rules of the Lease, its loop, and forwarding to the leader.
 
-Knows replicas; knows nothing of what a call asks for.
+Knows replicas; knows nothing of what a call requests.
 """
 
 from extender.ha.forward import FORWARDED_FOR, TIME_LEFT, Peer

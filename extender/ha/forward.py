@@ -1,6 +1,6 @@
 """Forwards a call to the replica that holds the Lease.
 
-What it answers: what the holder answered, byte for byte, or `PeerError`. Over TLS both sides show
+Returns the holder's answer, byte for byte, or raises `PeerError`. Over TLS both sides show
 their certificates, as the scheduler and the extender do. A call is never sent twice: the scheduler
 retries, and bind is idempotent at the holder.
 """

@@ -32,7 +32,7 @@ _BIND_SUCCESS = messages.encode_bind().replace(b" ", b"")
 
 @dataclass(frozen=True, slots=True)
 class ForwardedCall:
-    """A call that another replica handed on to us, with the time that is left for it."""
+    """A call that another replica forwarded to us, with the time that is left for it."""
 
     by: str
     left_s: float
@@ -109,7 +109,7 @@ class LeaderRouter:
         return TimedAnswer(self._forwarded(verb, answer, holder), 0.0)
 
     def _forwarded(self, verb: Verb, body: bytes, holder: str) -> Answer:
-        """The holder's answer; what it says about itself is in the holder's own log."""
+        """The holder's answer; its details are in the holder's own log."""
         is_refused = verb is Verb.BIND and body.replace(b" ", b"") != _BIND_SUCCESS
         outcome = Outcome.FAILED if is_refused else Outcome.OK
         generation = self._engine.cluster.snapshot.generation

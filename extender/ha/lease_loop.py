@@ -1,6 +1,6 @@
 """Leader election: holds or follows the Lease that decides which replica binds.
 
-What it answers: whether this replica may bind now, and if not, who may. All replicas answer filter
+Decides whether this replica may bind now, and if not, which one may. All replicas answer filter
 and prioritize from their own state; only the holder plans for good, so that no two replicas plan
 one GPU. A holder that cannot renew stops by its own clock, and a new one first catches up with
 everything that was written before it took the Lease (`extender.ha.lease_rules` holds the rules).

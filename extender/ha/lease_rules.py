@@ -1,16 +1,16 @@
 """Who of several replicas binds: the rules of the Lease, as values.
 
-What it answers: what to do about the Lease as it was last read, and until when this replica may
-bind. It reads no clock and talks to nobody (`extender.ha.lease_loop` does). Times are the monotonic
+They say what to do about the Lease as it was last read, and until when this replica may bind. They
+read no clock and do no I/O (`extender.ha.lease_loop` does). Times are the monotonic
 clock's; the times in the Lease are for people, since no two machines agree on them.
 
 The rules, which are client-go's (tools/leaderelection) with one addition:
 
-1. A replica may take a Lease that nobody holds, or whose holder has not renewed it for as long as
+1. A replica may take a Lease without a holder, or whose holder has not renewed it for as long as
    it lasts, counted from when this replica saw the last renewal.
 2. The holder may begin binds until 2/3 of the duration after it *began* its last successful
    renewal, and no bind of it may last beyond the whole. So the last request of an old holder has
-   ended before a new one can be, whatever their clocks say, as long as they run equally fast.
+   ended before a new one can be, whatever their clocks show, as long as they run equally fast.
 3. Only a write on the version that was read counts, so that of two replicas who both saw the Lease
    free one gets it.
 4. A new holder first makes sure that it has seen all that the old one wrote. Whoever cannot say
@@ -88,7 +88,7 @@ class Election:
 
     @property
     def holder(self) -> str:
-        """Who holds the Lease, as far as we know; empty for nobody."""
+        """Who holds the Lease, as far as we know; empty where it has no holder."""
         return "" if self._lease is None else self._lease.holder
 
     def see(self, lease: Lease | None, now_s: float) -> None:
@@ -104,7 +104,7 @@ class Election:
         self._must_read = False
 
     def see_changed(self) -> None:
-        """The Lease is not as it was read; what it is, nobody knows before it is read again."""
+        """The Lease is not as it was read; it is unknown until it is read again."""
         self._must_read = True
 
     def move(self, now_s: float) -> Move:
@@ -138,7 +138,7 @@ class Election:
         )
 
     def released(self, wall: datetime) -> Lease | None:
-        """The Lease to write at the end, None where it is not ours: nobody has to wait for it."""
+        """The Lease to write at the end, None where it is not ours: no replica has to wait."""
         if self._lease is None or self._lease.holder != self.identity:
             return None
         return replace(self._lease, holder="", duration_s=1, renewed_at=wall)

@@ -1,6 +1,6 @@
 """The pods on a node and the room it has, as preemption weighs them.
 
-What it answers: what evicting a pod gives back beside its GPUs, what a pod needs beside them, and
+It holds what evicting a pod gives back beside its GPUs, what a pod needs beside them, and
 whether two pods may be in each other's way for another reason. It reads API JSON that the API
 server has let through; it never decides who has to go (`extender.preemption.victims`).
 

@@ -1,8 +1,8 @@
 """The preempt verb: whose eviction gives a pod its set of GPUs.
 
-What it answers: for each node on which kube-scheduler would evict pods, whether the pod would then
-have a set that satisfies it, and with which victims instead if not. It never names a pod of equal
-or higher priority. It reads nothing itself: a step says which nodes somebody has to read.
+For each node on which kube-scheduler would evict pods it decides whether the pod would then have a
+set that satisfies it, and with which victims instead if not. It never names a pod of equal or
+higher priority. It reads nothing itself: a step names the nodes to read.
 
 kube-scheduler counts GPUs; it takes the cheapest pods whose GPUs are enough, wherever they lie.
 Method:
@@ -11,22 +11,22 @@ Method:
    have claimed. Where that and the GPUs of the scheduler's victims hold a set, the node passes with
    these victims as they are. Preferred pods are satisfied by every set of their size.
 2. A node whose healthy GPUs would not do even if all of them were free is dropped. So is one where
-   the plans on pods say that those of lower priority do not hold enough.
+   the plans on pods show that those of lower priority do not hold enough.
 3. Other victims may do on the rest. For choosing them, pods, budgets and room are needed in full
    (`extender.preemption.victims`), so at most `NODES_AT_ONCE` nodes are read: those whose own
    victims are the cheapest, and, if any node has passed, only those that could be cheaper than the
    cheapest of these. What the scheduler's victims cost is known from the plans on them; where it is
    not, it is taken as low for a node to be read and as high for one that passed. While no node
    passes, the next ones are read, up to `MAX_READ` in all.
-4. The scheduler may know already of pods that have left, when the watches have not told us. That
-   shows where its victims are too few by our count; there every pod may have left, and the node is
+4. The scheduler may know already of pods that have left, before the watches show it. That is
+   visible where its victims are too few by our count; there any pod may have left, and the node is
    read. Pods that had a node before the reading and are not in it are gone.
-5. On the node that the pod is nominated to, its room may be in the making: where all who have to go
-   are leaving, the answer is an empty map, and the pod waits. That node is always read.
+5. On the node that the pod is nominated to, its GPUs may be about to come free: where all
+   victims are terminating, the answer is an empty map, and the pod waits. That node is always read.
 
-Saying no too early is dear: after an empty map, and after an error just the same, the pod parks
+A premature refusal is expensive: after an empty map, and after an error as well, the pod waits
 until an event that its own rejections wait for, or for five minutes (schedule_one.go of 1.36: what
-PostFilter says goes no further). Touching the pod wakes it only where filter refused it too: the
+PostFilter returns goes no further). Touching the pod wakes it only where filter refused it too: the
 scheduler's NodeResourcesFit waits for nothing but pods that leave and nodes that grow.
 
 A node is named only with victims, since kube-scheduler takes an empty list for an error. The lists
@@ -34,8 +34,8 @@ that come without victims (Kubernetes 1.38) are chosen from scratch; where one n
 all, the answer is empty too, because the pod has a place.
 
 On a node without usable topology, or for a victim that we do not know, kube-scheduler's count
-stands. Where the kubelet's Topology Manager has a say, a set is one that it would give and admit;
-there fewer free GPUs may do although more do not, so 2 asks only for what the pod itself demands.
+stands. Where the kubelet's Topology Manager applies, a set is one that it would give and admit;
+there fewer free GPUs may do although more do not, so 2 checks only what the pod itself demands.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_READ", "NODES_AT_ONCE", "NodesRead", "Preemptions", "ReadNodes"]
 
 NODES_AT_ONCE = 8
-"""Nodes read for one step: each is two requests, and kube-scheduler schedules nobody meanwhile."""
+"""Nodes read for one step: each is two requests, and kube-scheduler schedules no pod meanwhile."""
 MAX_READ = 32
 """Nodes read for one preemption while none passes."""
 MAX_IN_FLIGHT = 100
@@ -74,7 +74,7 @@ MAX_IN_FLIGHT = 100
 class ReadNodes:
     """Read these nodes, their pods and all disruption budgets, from the API server itself.
 
-    `preempt_id` tells preemptions apart within one run.
+    `preempt_id` is unique within one run.
     """
 
     preempt_id: int
@@ -85,7 +85,7 @@ class ReadNodes:
 class NodesRead:
     """What was read; a node that is not there or could not be read in time is left out.
 
-    `fault` says why the first one is missing.
+    `fault` is why the first one is missing.
     """
 
     nodes: tuple[NodeReading, ...]
@@ -99,7 +99,7 @@ _Named: TypeAlias = "dict[str, tuple[tuple[str, ...], int]]"
 
 @dataclass(frozen=True, slots=True)
 class _Preemption:
-    """One call under way. `waiting`: nodes not read yet, the most promising first.
+    """One call in flight. `waiting`: nodes not read yet, the most promising first.
 
     `settled`: the pods on the nodes being read that had a node before the reading began.
     """
@@ -126,7 +126,7 @@ class Preemptions:
         self._last_id = 0
 
     def begin(self, body: bytes, now_s: float) -> Answer | ReadNodes:
-        """A preempt call came: answer it, or say what to read first."""
+        """Answer a preempt call, or return what to read first."""
         generation = self._cluster.snapshot.generation
         try:
             args = messages.decode(messages.PreemptionArgs, body)
@@ -148,7 +148,7 @@ class Preemptions:
         return self._sort(call)
 
     def nodes_read(self, step: ReadNodes, read: NodesRead) -> Answer | ReadNodes:
-        """What a step asked for; nodes that are left out count as not readable."""
+        """Take what a step requested; nodes that are left out count as not readable."""
         call = self._in_flight.pop(step.preempt_id, None)
         if call is None:
             return self._unknown(step)
@@ -178,7 +178,7 @@ class Preemptions:
             if chosen.uids:
                 passing[reading.name] = (chosen.uids, chosen.n_violations)
             elif given.uids and not chosen.is_in_progress:
-                # The scheduler sees somebody whom we do not: bound a moment ago, or nominated.
+                # The scheduler sees a pod that we do not: bound a moment ago, or nominated.
                 passing[reading.name] = _unchanged(given)
             elif not chosen.is_in_progress:
                 return self._refuse(call, Reason.NO_NEED)
@@ -199,11 +199,11 @@ class Preemptions:
     # The scheduler's own victims.
 
     def _sort(self, call: _Preemption) -> Answer | ReadNodes:
-        """Tell the nodes that pass as they are from those to be read and those that never will."""
+        """Sort the nodes: those that pass as they are, those to be read, those that never will."""
         nodes = WhatIfNodes(self._cluster, self._rater, call.request)
         priorities = Priorities(self._cluster, call.given, call.request.priority)
         passing: _Named = {}
-        hopeful: list[str] = []
+        candidates: list[str] = []
         for name, given in call.given.items():
             node = nodes.get(name)
             if node is None or any(priorities.is_too_high(uid) for uid in given.uids):
@@ -218,21 +218,21 @@ class Preemptions:
                     if node.is_behind(given.uids) or not priorities.is_too_high(uid)
                 ]
                 if node.may_do(may_go):
-                    hopeful.append(name)
+                    candidates.append(name)
         costs = {
-            name: priorities.cost(call.given[name], unknown=LOWEST_PRIORITY) for name in hopeful
+            name: priorities.cost(call.given[name], unknown=LOWEST_PRIORITY) for name in candidates
         }
         if passing:
             highest = call.request.priority - 1
             bound = min(priorities.cost(call.given[one], unknown=highest) for one in passing)
-            hopeful = [
+            candidates = [
                 name
-                for name in hopeful
+                for name in candidates
                 if costs[name] < bound or name == call.request.nominated_node
             ]
-        hopeful.sort(key=lambda name: (name != call.request.nominated_node, costs[name], name))
-        call = replace(call, passing=passing, waiting=tuple(hopeful))
-        return self._read(call) if hopeful else self._finish(call)
+        candidates.sort(key=lambda name: (name != call.request.nominated_node, costs[name], name))
+        call = replace(call, passing=passing, waiting=tuple(candidates))
+        return self._read(call) if candidates else self._finish(call)
 
     def _read(self, call: _Preemption) -> ReadNodes:
         names = call.waiting[: min(NODES_AT_ONCE, MAX_READ - call.n_read)]
@@ -251,21 +251,21 @@ class Preemptions:
 
     def _finish(self, call: _Preemption, detail: str = "") -> Answer:
         if call.passing:
-            return self._said(call, Outcome.OK, call.passing)
+            return self._answer(call, Outcome.OK, call.passing)
         if call.n_missed:
             text = ": ".join(filter(None, (Reason.NODES_NOT_READ.value, detail)))
             return self._fail(call, Reason.NODES_NOT_READ, text)
         return self._refuse(call, Reason.NO_VICTIMS)
 
     def _refuse(self, call: _Preemption, reason: Reason) -> Answer:
-        return replace(self._said(call, Outcome.REFUSED, {}), reason=reason)
+        return replace(self._answer(call, Outcome.REFUSED, {}), reason=reason)
 
     def _fail(self, call: _Preemption, reason: Reason, detail: str) -> Answer:
         failed = failure(Verb.PREEMPT, reason, detail, self._generation)
-        said = self._said(call, Outcome.FAILED, {})
-        return replace(said, body=failed.body, reason=reason, detail=detail)
+        answer = self._answer(call, Outcome.FAILED, {})
+        return replace(answer, body=failed.body, reason=reason, detail=detail)
 
-    def _said(self, call: _Preemption, outcome: Outcome, named: _Named) -> Answer:
+    def _answer(self, call: _Preemption, outcome: Outcome, named: _Named) -> Answer:
         return Answer(
             Verb.PREEMPT,
             outcome,

@@ -1,6 +1,6 @@
-"""Who has to leave one node so that a pod can have a set of GPUs there.
+"""Chooses the victims on one node so that a pod can have a set of GPUs there.
 
-What it answers: the cheapest pods of lower priority whose GPUs, with those that are free anyway,
+They are the cheapest pods of lower priority whose GPUs, with those that are free anyway,
 hold a set that satisfies the pod, while its other resources fit too; or that none would do. It
 never names a pod of equal or higher priority, and reads nothing.
 
@@ -11,13 +11,13 @@ what its own filters found to hold with its own victims holds with ours. Pods un
 as gone. Among the sets of victims that will do, the least is taken as kube-scheduler compares nodes
 (1.36, framework/preemption/preemption.go `pickOneNodeForPreemption`): fewest budgets violated,
 lowest priority of the most important victim, least sum of priorities, fewest victims, latest start
-of the most important ones; then the better GPU set, then the uids. Nobody is evicted who could be
+of the most important ones; then the better GPU set, then the uids. No pod is evicted that could be
 spared: every victim makes the sum larger.
 
 Exact for up to `MAX_EXACT` pods in play, by trying their 2^n sets in that order. Above, pods are
 spared one by one as kube-scheduler does it (default_preemption.go `SelectVictimsOnNode`): those
-whose budget would be violated first, then the most important first; O(n) fits, and still nobody is
-evicted who could be spared alone.
+whose budget would be violated first, then the most important first; O(n) fits, and still no pod is
+evicted that could be spared alone.
 
 Not seen here: cpu and memory of pods that are nominated to the node or being bound. Where they make
 the difference, kube-scheduler finds out when the victims have left, and preempts again.
@@ -57,7 +57,7 @@ class Case:
 
     `free`: mask of the devices that the pod may have already. `held`: masks of the devices that
     each pod with GPUs would free, by uid; 0 for one that has bad ones only. `given`: the victims of
-    kube-scheduler, any of whom may be gone meanwhile. `quality` tells how good the best set in a
+    kube-scheduler, any of which may be gone meanwhile. `quality` returns how good the best set in a
     mask is (less is better), or None where no set in it satisfies the pod.
     """
 
@@ -74,8 +74,8 @@ class Case:
 class Eviction:
     """Whom to evict, the most important first, and how many budgets that violates.
 
-    `is_in_progress`: everyone who has to go is leaving already; the uids are theirs, as far as they
-    are of lower priority. No uids and nobody leaving: nobody has to go.
+    `is_in_progress`: all victims are terminating already; the uids are theirs, as far as they
+    are of lower priority. No uids and not in progress: no eviction is needed.
     """
 
     uids: tuple[str, ...]
@@ -101,17 +101,17 @@ def cost_of(victims: Sequence[PodOnNode], budgets: Sequence[DisruptionBudget]) -
     >>> cost_of([PodOnNode("u1", "ns", "a", priority=5, started_s=7.0)], [])
     (0, 5, 2147483653, 1, -7.0)
     """
-    cost = _NOBODY
+    cost = _NO_VICTIMS
     for victim in victims:
         cost = _with(cost, victim)
     return _violating_as_well(cost, victims, budgets)
 
 
-_NOBODY: Cost = (0, -PRIORITY_SHIFT, 0, 0, -math.inf)
+_NO_VICTIMS: Cost = (0, -PRIORITY_SHIFT, 0, 0, -math.inf)
 
 
 def _with(cost: Cost, victim: PodOnNode) -> Cost:
-    """The cost with one victim more, whatever budgets say."""
+    """The cost with one victim more, without budgets."""
     n_violations, highest, total, n, minus_start = cost
     if victim.priority > highest:
         highest, minus_start = victim.priority, -_start(victim)
@@ -224,7 +224,7 @@ def _cost(costed: tuple[Cost, tuple[PodOnNode, ...]]) -> Cost:
 
 
 def _spared(node: _Node) -> tuple[PodOnNode, ...] | None:
-    """A set of victims of whom nobody can be spared alone; the important were asked first."""
+    """A set of victims of which none can be spared alone; the important are tried first."""
     victims = list(node.in_play)
     if not node.is_enough(victims):
         return None

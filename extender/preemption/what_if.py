@@ -1,9 +1,9 @@
-"""What room a pod would have on a node if others left, and how dear they are, as far as we know.
+"""What a pod could have on a node if others left, and what evicting them costs, as far as known.
 
-What it answers: the free devices of a node once some pods are gone, whether a set of them satisfies
-the pod, and what evicting somebody costs; all from the state and the plans on pods. It must never
-choose who goes (`extender.preemption.victims` does, `extender.preemption.state_machine` names
-them), nor ask anybody.
+It computes the free devices of a node once some pods are gone, whether a set of them satisfies the
+pod, and what evicting a pod costs; all from the state and the plans on pods. It never chooses
+victims (`extender.preemption.victims` does, `extender.preemption.state_machine` names them) and
+reads nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class WhatIfNodes:
 class WhatIfNode:
     """One node. `free`: mask of what the pod may have; `held`: what evicting a pod frees, by uid.
 
-    Of every pod that has devices, bad ones among them, but the one that asks.
+    Of every pod that has devices, unhealthy ones among them, but the requesting one.
     """
 
     view: NodeView
@@ -96,7 +96,7 @@ class WhatIfNode:
     def may_do(self, uids: Sequence[str]) -> bool:
         """Whether a set may satisfy the pod once some of these are gone.
 
-        Where the kubelet's Topology Manager has a say, fewer free devices may do although more do
+        Where the kubelet's Topology Manager applies, fewer free devices may do although more do
         not: it confines a pod by what is free.
         """
         if self.is_enough(uids):
@@ -115,7 +115,7 @@ class WhatIfNode:
     def is_behind(self, given: Iterable[str]) -> bool:
         """Whether the scheduler's victims would not do for its own count: it knows of more free.
 
-        Pods that have left, and of whose end we have not heard yet.
+        Pods that have left, and whose end the watches have not shown yet.
         """
         return self.free_without(given).bit_count() < self.request.size_gpus
 
@@ -139,7 +139,7 @@ class WhatIfNode:
 
 @dataclass(frozen=True, slots=True)
 class Priorities:
-    """What is known of victims' priorities without asking anybody.
+    """What is known of victims' priorities without reading them.
 
     From the plans on pods, or from the pods themselves where the scheduler sent them whole.
     """

@@ -1,7 +1,7 @@
-"""The pods that filter has seen, as they asked.
+"""The requests of the pods that filter has seen recently.
 
-What it answers: what a pod asks for when bind names it by uid alone. Bounded; which pod is
-forgotten first is who was seen longest ago, and a forgotten one is read from the API server.
+Bind names a pod by uid alone. Bounded; the pod seen longest ago is dropped first, and a dropped one
+is read from the API server.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_RECENT_PODS", "RecentPods"]
 
 MAX_RECENT_PODS = 10_000
-"""Pods remembered between filter and bind; kube-scheduler has few under way at a time. About 1 KB
+"""Pods remembered between filter and bind; kube-scheduler has few in flight at a time. About 1 KB
 each."""
 
 
@@ -36,7 +36,7 @@ class RecentPods:
             self._requests.popitem(last=False)
 
     def recall(self, uid: str, full_name: str) -> PodRequest | None:
-        """What the pod of this uid and name asked for, if it is remembered."""
+        """What the pod of this uid and name requested, if it is kept."""
         request = self._requests.get(uid)
         return request if request is not None and request.full_name == full_name else None
 

@@ -4,7 +4,7 @@ For each node: its kind (machine type and resource), its devices, which of them 
 zone. Immutable: a change makes a new snapshot that shares everything that did not change.
 
 Nodes of one kind with the same devices free are alike to every pod: they share a *state*, and the
-verbs rate each state once. Where the kubelet's Topology Manager has a say, what is claimed counts
+verbs rate each state once. Where the kubelet's Topology Manager applies, what is claimed counts
 in the state too: the kubelet knows of no claim, and confines a pod by all that it has free.
 
 The names and zones of the nodes are in its node index (`extender.snapshot.node_index`), which

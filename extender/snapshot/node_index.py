@@ -103,7 +103,7 @@ def sort_keys(zones: Sequence[int], hashes: Sequence[int]) -> NDArray[np.int64]:
 
 
 class KeyLayout(NamedTuple):
-    """At which bit each part of a sort key begins; the position begins at 0."""
+    """At which bit each part of a sort key starts; the position starts at 0."""
 
     zone_at: int
     place_at: int

@@ -13,7 +13,7 @@ The rules, each before the next:
    device the pod seen first has it; the other one is *contested* and keeps the rest.
 3. A pod whose devices are not known is *unlocated*: it has as many as it requests, any that are
    free; where they run out, none. A node with such a pod is count-only: the kubelet gave the pod
-   devices, and it is not known which. Not so a pod without a plan of which the node's report says
+   devices, and it is not known which. Not so a pod without a plan of which the node's report shows
    that it runs without devices: what it has is in that report too, mostly nothing.
 4. A nomination claims, of what is then free and healthy, the set that the core would choose: the
    highest priority first, then the pod seen first.
@@ -85,10 +85,10 @@ class Account:
     """The account of one node.
 
     `assignments` by owner: a pod's uid, or uid@node for a hold of a pod that is not on this node as
-    far as the API server says. `unhealthy` are the devices that the node reports as such, `free`
+    far as the API server shows. `unhealthy` are the devices that the node reports as such, `free`
     the healthy ones without an owner. `unlocated` counts, by uid, the devices that are not known by
     name (0: nor is their number); it is empty where the node may be planned on. `contested` are the
-    devices of a pod's plan that others have. `given` says, by uid, what each container of a planned
+    devices of a pod's plan that others have. `given` is, by uid, what each container of a planned
     pod got, where that is not as planned.
     """
 

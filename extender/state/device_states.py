@@ -1,4 +1,4 @@
-"""What the accounts of nodes say of each device: its state and its owner.
+"""Derives each device's state and owner from the nodes' accounts.
 
 Derived, never kept: an account (`extender.state.accounting`) and the health that the node reports
 say it all. It changes nothing.

@@ -55,7 +55,7 @@ def _report_mismatch(pods: PodTracker, node: NodeRecord, account: Account, pod: 
     if pod.plan is None:
         return
     if given is None:
-        # A node whose report cannot be read does not say that they agree.
+        # A node whose report cannot be read does not show that they agree.
         if pod.reported is not None and node.machine is not None:
             pod.reported = None
             pods.effects[Agreement(pod.namespace, pod.name, pod.uid)] = None

@@ -82,7 +82,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class NodeProblem:
-    """What a node says about itself cannot be used as it stands; `detail` is a sentence."""
+    """A node's own annotations or labels cannot be used; `detail` is a sentence."""
 
     node: str
     detail: str

@@ -122,7 +122,7 @@ class Kinds:
     ) -> NodeKind:
         """The kind of nodes with this name, resource and machine type (None: by count).
 
-        `manager` is their kubelets' Topology Manager where it has a say; nodes by count have none,
+        `manager` is their kubelets' Topology Manager where it applies; nodes by count have none,
         since it is not known which of their devices is where.
         """
         key = (name, resource, machine, None if machine is None else manager)

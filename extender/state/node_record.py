@@ -1,4 +1,4 @@
-"""What a node says about itself, read once: resource, devices, machine type, health, holds.
+"""A node's labels and annotations, read once: resource, devices, machine type, health, holds.
 
 `NodeFacts` becomes a checked `NodeRecord`, with a sentence for each problem. It never guesses: text
 that cannot be read, or that contradicts the rest, makes the node *count-only* (no machine type, ids
@@ -53,7 +53,7 @@ _EMPTY_REPORT = DevicesReport()
 class NodeRecord:
     """A node as it was last seen. `resource` is empty where it serves nothing.
 
-    `machine` is None where it is count-only, and `label` says so; then `ids` are placeholders, as
+    `machine` is None where it is count-only, and `label` shows it; then `ids` are placeholders, as
     many as are allocatable, unless the topology names them and only the report is unreadable.
     `positions` is the index of each id. `fingerprint` is equal for equal facts, within one process.
     `problems` are sentences about what could not be used.
@@ -208,7 +208,7 @@ def mask_of(ids: Iterable[str], positions: Mapping[str, int]) -> int:
 
 
 def _read_report(text: str | None, problems: list[str]) -> tuple[DevicesReport, bool]:
-    """The report (empty where there is none), and whether nothing was said that we cannot read."""
+    """The report (empty where there is none), and whether all of it could be read."""
     if text is not None:
         try:
             return decode_devices(text), True
@@ -225,7 +225,7 @@ def _placeholders(count: int) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _label(models: tuple[str | None, ...], digest: str) -> str:
-    """What people call the machine type; the digest tells one with a dead link from a whole one."""
+    """The machine type's name; the digest distinguishes one with a dead link from a whole one."""
     counts = Counter("unknown GPU" if model is None else model for model in models)
     named = " + ".join(f"{count}x {model}" for model, count in counts.items())
     return f"{named} ({digest})"

@@ -1,6 +1,6 @@
 """What is known of one pod: how sure its binding is, its plan, and what a reading in full showed.
 
-That says which node a pod is on and which devices it should have or has, as far as the API server
+It gives the node that a pod is on and which devices it should have or has, as far as the API server
 knows. A record is written by `extender.state.cluster_state` alone and read by
 `extender.state.accounting`. It never knows what other pods have.
 
@@ -150,7 +150,7 @@ class PodRecord:
 
     @property
     def node(self) -> str | None:
-        """The node that the pod is on: what its spec said, else its plan; None if unknown."""
+        """The node that the pod is on: its spec's, else its plan's; None if unknown."""
         if self.body is not None:
             return self.body.node
         return None if self.plan is None else self.plan.node

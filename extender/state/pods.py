@@ -1,7 +1,7 @@
 """Tracks pods: assigned ones, those with a binding in flight, and nominated ones.
 
 It knows which pods are on a node, which are nominated to it, and which nodes an input concerns. It
-knows nothing of devices (`extender.state.accounting`) and never says that a pod fits.
+knows nothing of devices (`extender.state.accounting`) and never decides that a pod fits.
 
 The rules:
 
@@ -11,8 +11,8 @@ The rules:
 - A list may be older than a binding: a pod that no watch has shown yet is not gone because a list
   lacks it. If none has at its deadline, it is read in full (`Probe`). If that shows no node, the
   pod goes: what was accepted is lost, as where the store was restored.
-- While a binding by count is in flight, its node is a guess. A watch that shows the pod does not
-  say where it is: its plan does, or else a reading in full; until then the guess keeps the count.
+- While a binding by count is in flight, its node is unconfirmed. A watch event of the pod does not
+  have its node: its plan does, or else a reading in full; until then the count is kept there.
 - A pod that may request devices and has no plan that can be read is read in full, and again at each
   sign of change as long as its devices are not known.
 - A nomination counts as long as nothing else is known of its pod.
@@ -159,7 +159,7 @@ class PodTracker:
             if pod.stage is not PodStage.ASSUMED and pod.node is not None:
                 self.n_ended[pod.node] += 1
             self._leave(pod, pod.node)
-            self._touch_nomination(uid)
+            self._mark_nomination_dirty(uid)
 
     def replace(self, pods: Iterable[PodFacts]) -> None:
         """A complete list of the assigned pods."""
@@ -318,7 +318,7 @@ class PodTracker:
 
     def _add(self, pod: PodRecord) -> PodRecord:
         self._pods[pod.uid] = pod
-        self._touch_nomination(pod.uid)
+        self._mark_nomination_dirty(pod.uid)
         return pod
 
     def _move(self, pod: PodRecord, old_node: str | None) -> None:
@@ -339,7 +339,7 @@ class PodTracker:
         if not on_node:
             del self._by_node[node]
 
-    def _touch_nomination(self, uid: str) -> None:
+    def _mark_nomination_dirty(self, uid: str) -> None:
         one = self._nominations.get(uid)
         if one is not None:
             self.dirty_nodes[one.node] = None

@@ -31,7 +31,7 @@ _MANY = 100
 
 
 class Machines(Protocol):
-    """The live cluster, as far as it says which machine types are to be built."""
+    """The live cluster, as far as it knows which machine types are to be built."""
 
     def unbuilt(self, facts: NodeFacts) -> NodeTopology | None:
         """The topology whose machine type is not known yet, None if there is none."""

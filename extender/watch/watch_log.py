@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["WatchLog"]
 
 MAX_KNOWN_FAULTS = 10_000
-"""Faults of objects that are remembered as told."""
+"""Faults of objects that were logged already."""
 
 
 class WatchLog:
