@@ -1,8 +1,7 @@
-"""Keeps the process small: the agent runs on every node, and its memory is counted.
+"""Keeps the agent's memory small.
 
-What it answers: nothing. Rating the sets of a machine of 16 GPUs needs some 10 MiB for a moment,
-which the C library would keep for later. And the kubelet waits while the collector looks at what
-lasts: some 50 ms for all that is imported, whenever enough has come and gone.
+Rating the sets of a machine of 16 GPUs takes some 10 MiB for a moment, which the C library would
+keep. A full garbage collection takes some 50 ms with all that is imported, while the kubelet waits.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ __all__ = ["give_back"]
 def give_back() -> None:
     """Return free memory to the system, where the C library can (glibc, malloc_trim(3)).
 
-    What is there now the collector leaves alone from then on, until the next time.
+    Objects that exist now are left out of garbage collection until the next call.
     """
     gc.unfreeze()
     gc.collect()

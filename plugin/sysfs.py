@@ -1,9 +1,6 @@
-"""What the kernel tells of PCI devices, NICs, NUMA nodes and processors.
+"""Reads PCI places, NICs, NUMA nodes and the CPU platform from the kernel (`/sys` and `/proc`).
 
-What it answers: where a PCI device hangs, at which NUMA node, which network ports there are, how
-far NUMA nodes are apart and which processors carry the traffic. It reads below two folders only
-(`/sys` and `/proc`, or where they are mounted), never writes, and takes what is missing or
-unreadable for unknown.
+What is missing or unreadable is unknown. Nothing is written.
 
 Method (Linux 6.x, Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-net, sysfs-class-infiniband,
 stable/sysfs-devices-node):
@@ -12,7 +9,7 @@ stable/sysfs-devices-node):
   (`pci0000:3a`), then every bridge, root port first, then the device. A device directly on the root
   bus, or with nothing above it but root ports that QEMU emulates, has been put there by a
   hypervisor (`topology.importers.xml.pcie_tree`): its place is hidden.
-- `numa_node` is -1 where the firmware does not tell.
+- `numa_node` is -1 where the firmware does not set it.
 - RDMA ports are those of `class/infiniband`; network ports of `class/net` on PCI functions that
   have none of those come after them. Virtual functions (`physfn`) belong to their owners, and
   interfaces without a PCI device are software. Which interfaces `class/net` shows depends on the
@@ -56,7 +53,7 @@ class Sysfs:
         return self._place_of(device)
 
     def numa_node(self, bus_id: str) -> int | None:
-        """The NUMA node of a PCI device's CPUs; None where the firmware does not tell."""
+        """The NUMA node of a PCI device's CPUs; None where the firmware does not set it."""
         return _node(self.sys / "bus/pci/devices" / _kernel_id(bus_id))
 
     def pci_class(self, bus_id: str) -> str | None:
@@ -66,8 +63,7 @@ class Sysfs:
     def nics(self) -> tuple[FoundNic, ...]:
         """Network ports: RDMA devices by name (digits as numbers), then the others likewise.
 
-        Of the others nobody can say that they are not RDMA where the kernel shows no
-        `class/infiniband` at all.
+        Whether the others are RDMA is unknown where the kernel shows no `class/infiniband` at all.
         """
         rdma_folder = self.sys / "class/infiniband"
         nics = self._ports(rdma_folder, is_rdma=True)

@@ -1,4 +1,4 @@
-"""A CDI specification: the document that tells a container runtime what a device needs.
+"""A CDI specification: the document by which a container runtime adds devices.
 
 The rules are those of the Container Device Interface, SPEC.md v1.1.0 and the library that runtimes
 check files with (container-device-interface v1.1.1, pkg/parser/parser.go, specs-go/version.go). A
@@ -61,7 +61,7 @@ class CdiDocument:
 def is_cdi_device(name: str) -> bool:
     """Whether CDI takes this as the name of a device.
 
-    >>> is_cdi_device("GPU-8d3c"), is_cdi_device("0:1"), is_cdi_device("MIG-GPU-8d3c/3/0")
+    >>> is_cdi_device("GPU-8d3c"), is_cdi_device("0:1"), is_cdi_device("GPU-8d3c/3/0")
     (True, True, False)
     """
     return _DEVICE.fullmatch(name) is not None

@@ -1,6 +1,6 @@
 """Which devices are unhealthy, why, and when they recover.
 
-Knows marks and times; knows no vendor library and no gRPC.
+Knows no vendor library and no gRPC.
 """
 
 from plugin.health.state import QUIET_S, HealthState

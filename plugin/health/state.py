@@ -11,7 +11,7 @@ marks one). A fault of an unknown GPU marks all.
 NVIDIA's plugin never takes a mark back. Here a mark has a remedy, which the vendor knows
 (`plugin.machine.FaultRules`), and ends so:
 
-    remedy                      at a poll where the GPU is at fault   where it answers
+    remedy                      at a poll where the GPU is at fault   where it responds
     no action, restart of the   quiet time begins again               ends after the quiet time
     application
     reset of the GPU            quiet time begins again; the reset    ends after the quiet time,
@@ -23,15 +23,15 @@ NVIDIA's plugin never takes a mark back. Here a mark has a remedy, which the ven
   code that it came from; one that needs a reset needs a new one.
 - What cannot be observed from here stays: a restart of the node restarts this program too, which
   then has no marks; an operator who repairs a GPU otherwise restarts the plugin.
-- A GPU that stopped answering and came back was reset or loaded again: nothing else is visible.
+- A GPU that stopped responding and came back was reset or loaded again: nothing else is visible.
 - Any mark for an unknown GPU ends after the quiet time: the GPU that is really broken is found by
   its own polls.
 - The quiet time doubles with each mark on the same scope, up to `MAX_QUIET_S`, so that a GPU that
   breaks under every program is not offered to pod after pod.
 
-A polled fault counts while it is polled, and not longer. While the machine does not answer at all
-(`after_silence`), nothing is healthy. ECC events change nothing, as in NVIDIA's plugin; lost events
-are a reason to poll, not to mark.
+A polled fault counts while it is polled, and not longer. While the machine does not respond at all
+(`after_no_response`), nothing is healthy. ECC events change nothing, as in NVIDIA's plugin; lost
+events are a reason to poll, not to mark.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class FaultMark:
 class HealthState:
     """All known faults. Each method gives the next state; none changes this one.
 
-    `rules` are the vendor's. `n_marks` counts the marks that each scope ever got; `silence` says
-    why the machine does not answer.
+    `rules` are the vendor's. `n_marks` counts the marks that each scope ever got; `no_response`
+    says why the whole machine does not respond.
     """
 
     rules: FaultRules
@@ -108,7 +108,7 @@ class HealthState:
     marks: Mapping[FaultScope, FaultMark] = field(default_factory=dict[FaultScope, FaultMark])
     n_marks: Mapping[FaultScope, int] = field(default_factory=dict[FaultScope, int])
     faults: Mapping[str, str] = field(default_factory=dict[str, str])
-    silence: str | None = None
+    no_response: str | None = None
 
     def counts(self, event: GpuEvent) -> bool:
         """Whether an event makes anything unhealthy."""
@@ -133,7 +133,7 @@ class HealthState:
         )
 
     def after_poll(self, faults: Mapping[str, str], now_s: float) -> HealthState:
-        """After a poll: these GPUs are at fault, and why; the others answer."""
+        """After a poll: these GPUs are at fault, and why; the others respond."""
         if self.rules.is_off:
             return self
         marks: dict[FaultScope, FaultMark] = {}
@@ -142,11 +142,11 @@ class HealthState:
                 marks[scope] = replace(mark, quiet_since_s=now_s, was_reset=True)
             elif not self._is_over(scope, mark, now_s):
                 marks[scope] = mark
-        return replace(self, marks=marks, faults=dict(faults), silence=None)
+        return replace(self, marks=marks, faults=dict(faults), no_response=None)
 
-    def after_silence(self, reason: str) -> HealthState:
+    def after_no_response(self, reason: str) -> HealthState:
         """After the machine stopped answering, for this reason."""
-        return self if self.rules.is_off else replace(self, silence=reason)
+        return self if self.rules.is_off else replace(self, no_response=reason)
 
     def unhealthy(self, devices: Iterable[Device]) -> dict[str, str]:
         """Why devices are unhealthy, by id; healthy ones are absent.
@@ -157,8 +157,8 @@ class HealthState:
         return {device.id: reason for device, reason in found if reason is not None}
 
     def _reason(self, device: Device) -> str | None:
-        if self.silence is not None:
-            return self.silence
+        if self.no_response is not None:
+            return self.no_response
         if device.gpu_uuid in self.faults:
             return self.faults[device.gpu_uuid]
         marks = [
@@ -174,7 +174,7 @@ class HealthState:
         return f"{mark.code}, {_UNTIL[mark.remedy]}"
 
     def _is_over(self, scope: FaultScope, mark: FaultMark, now_s: float) -> bool:
-        """Whether the mark of a scope that answers ends now."""
+        """Whether the mark of a scope that responds ends now."""
         doublings = min(self.n_marks[scope] - 1, 30)  # any delay is at its cap by then
         quiet_s = min(self.quiet_s * (1 << doublings), max(self.quiet_s, MAX_QUIET_S))
         if now_s - mark.quiet_since_s < quiet_s:

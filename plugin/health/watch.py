@@ -14,8 +14,8 @@ changed. `plugin.health.state` decides what is unhealthy.
   sooner than `gap_s` after the last time.
 
 A reader that fails is called again, after growing delays (`MAX_DELAY_S`); what was known stays.
-After `N_SILENT` failed polls in a row, or when a call does not return within `deadline_s`, the
-whole machine counts as unhealthy until a poll succeeds.
+After `N_UNRESPONSIVE` failed polls in a row, or when a call does not return within `deadline_s`,
+the whole machine counts as unhealthy until a poll succeeds.
 
 Idle it wakes up 1.25 times a second for `wait`, 0.2 times for `faults`, and once in five minutes
 for `read`: at well under 1 ms of CPU for each of the first two that is some 0.1 % of a core.
@@ -43,9 +43,9 @@ __all__ = ["HealthLog", "HealthTimes", "HealthView", "HealthWatch"]
 
 T = TypeVar("T")
 
-N_SILENT = 3
-"""Failed polls in a row after which the machine counts as silent: some three seconds, which the
-reload of a driver may need. NVIDIA's plugin gives up at the first error, for good."""
+N_UNRESPONSIVE = 3
+"""Failed polls in a row after which the machine counts as unresponsive: some three seconds, which
+the reload of a driver may need. NVIDIA's plugin gives up at the first error, for good."""
 FIRST_DELAY_S = 1.0
 """Before a reader that failed is called again; doubled with each failure in a row."""
 MAX_DELAY_S = 5.0
@@ -63,7 +63,7 @@ class HealthTimes:
 
     - `wait_s` 0.8: cancelling takes less than a second.
     - `poll_s` 5: the rhythm of NVIDIA's plugin (k8s-device-plugin v0.20.0, health.go:121).
-    - `reread_s` 300: some 3,100 NVML calls on 8 GPUs, tens of milliseconds where a call takes ten
+    - `reread_s` 300: some 3,100 driver calls on 8 GPUs, tens of milliseconds where a call takes ten
       microseconds; new partitions and links that came back are seen that late.
     - `settle_s` 1: the links of a GPU that fails do not all go down in the same instant.
     - `gap_s` 5: a storm of errors may cost as much as a reading every five seconds.
@@ -198,8 +198,8 @@ class HealthWatch:
         now_s = self._last_poll_s = self._tools.clock()
         if faults is None:
             self._poll_at_s = now_s + self._delay_s("faults")
-            if self._failures["faults"] >= N_SILENT:
-                self._state = self._state.after_silence("the machine's GPUs cannot be asked")
+            if self._failures["faults"] >= N_UNRESPONSIVE:
+                self._state = self._state.after_no_response("the machine's GPUs do not respond")
         else:
             self._poll_at_s = now_s + self._times.poll_s
             lost = frozenset(faults)
@@ -256,7 +256,7 @@ class HealthWatch:
         try:
             done, _ = await asyncio.wait({running}, timeout=self._times.deadline_s)
             if not done:
-                self._fall_silent(what)
+                self._mark_unresponsive(what)
                 await asyncio.wait({running})
         except asyncio.CancelledError:
             await asyncio.wait({running}, timeout=GIVE_UP_S)
@@ -264,12 +264,12 @@ class HealthWatch:
             raise
         return running.result()
 
-    def _fall_silent(self, what: str) -> None:
+    def _mark_unresponsive(self, what: str) -> None:
         """A call does not return: without a health check no device may be allocated."""
         reason = f"the driver does not answer ({what}, {self._times.deadline_s:g} s)"
         self._failures[what] += 1
         self._tools.log.reader_failed(what, reason, n_failures=self._failures[what])
-        self._state = self._state.after_silence(reason)
+        self._state = self._state.after_no_response(reason)
         self.report()
         self._poll_soon()
 

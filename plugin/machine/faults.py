@@ -15,10 +15,10 @@ __all__ = ["FaultCode", "FaultRules", "Remedy"]
 
 @dataclass(frozen=True, slots=True)
 class FaultCode:
-    """An error number of a driver; `kind` is the vendor's name for such numbers (`XID`).
+    """An error number of a driver; `kind` is the vendor's name for such numbers.
 
-    >>> str(FaultCode("XID", 79))
-    'XID 79'
+    >>> str(FaultCode("RAS", 7))
+    'RAS 7'
     """
 
     kind: str

@@ -29,9 +29,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A part of a GPU that a container can be given by itself, such as a MIG device of NVIDIA's.
+    """A part of a GPU that a container can be given by itself, by hardware partitioning.
 
-    `id` is its uuid; `kind` is the vendor's name for its size (`MIG 1g.10gb`); `parent` is the
+    `id` is its uuid; `kind` is the vendor's name for its size; `parent` is the
     uuid of its GPU, on which `index` counts from 0. `address` holds the numbers by which the driver
     and its events name it. `memory_mib` is None where it is unknown.
     """

@@ -1,8 +1,8 @@
 """How devices are shared: the section `sharing` of NVIDIA's configuration file.
 
-What it answers: which resources are given out several times over, under which names, and whether a
-container may have more than one such part. The file is NVIDIA's (k8s-device-plugin v0.20.0,
-api/config/v1/sharing.go and replicas.go), and so is its meaning:
+Which resources have replicas, under which names, and whether a container may request more than one.
+The format and its meaning are NVIDIA's (k8s-device-plugin v0.20.0, api/config/v1/sharing.go and
+replicas.go):
 
     sharing:
       timeSlicing:

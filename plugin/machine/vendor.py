@@ -28,7 +28,7 @@ S = TypeVar("S")
 class DeviceAccess:
     """How containers reach the devices of a served machine, once that is prepared on the node.
 
-    `grant` says what one container gets with its devices, at least one. `left_out` tells people
+    `grant` says what one container gets with its devices, at least one. `left_out` says
     which devices could not be described to container runtimes, and why.
     """
 
@@ -43,16 +43,14 @@ class SimulatedHardware:
     `uuid_prefix` is that of GPU uuids; `nodes` gives the device nodes of GPU number n. `codes` and
     `partitions` are the vendor's names for fault codes and partitions, in lower case the keys of
     the file of faults. `partition` makes one of its kind's short name, the parent's uuid, its index
-    there and a made-up uuid; None where there is no such kind.
+    there and a made-up uuid; None where it breaks `partition_rule`, a sentence's end.
     """
 
     uuid_prefix: str
     nodes: Callable[[int], tuple[str, ...]]
     codes: str
-    max_code: int
     partitions: str
-    max_partitions: int
-    partition_example: str
+    partition_rule: str
     partition: Callable[[str, str, int, str], Partition | None]
 
 

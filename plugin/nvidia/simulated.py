@@ -11,8 +11,6 @@ from plugin.nvidia.xids import XID
 
 __all__ = ["SIMULATED"]
 
-_MAX_XID = 2**32 - 1
-"""The highest code: XIDs are 32-bit numbers in the driver (nverror.h)."""
 _MAX_INSTANCES = 7
 """Most MIG devices of a GPU (7 of 1g on A100 and later; NVIDIA MIG user guide)."""
 _MIB_PER_GIB = 1024
@@ -23,7 +21,7 @@ _PROFILE = re.compile(r"(?:[1-7]c\.)?[1-7]g\.([1-9][0-9]{0,3})gb(?:[+-][a-z.]+)*
 def _partition(profile: str, parent: str, index: int, made_uuid: str) -> Partition | None:
     """One compute instance in each GPU instance, whose ids count from 1."""
     match = _PROFILE.fullmatch(profile)
-    if match is None:
+    if match is None or index >= _MAX_INSTANCES:
         return None
     return Partition(
         id=f"{MIG}-{made_uuid}",
@@ -39,9 +37,7 @@ SIMULATED = SimulatedHardware(
     uuid_prefix="GPU-",
     nodes=lambda index: (gpu_node(index),),
     codes=XID,
-    max_code=_MAX_XID,
     partitions=MIG,
-    max_partitions=_MAX_INSTANCES,
-    partition_example='a MIG profile such as "1g.10gb"',
+    partition_rule=f'a MIG profile such as "1g.10gb", at most {_MAX_INSTANCES} for a GPU',
     partition=_partition,
 )

@@ -1,9 +1,7 @@
-"""What broken links leave of a topology.
+"""The topology of a machine some of whose links are down (`plugin.simulated.fault_file`).
 
-What it answers: the topology of a machine some of whose links are down. A pair that is joined
-directly loses links of its own; behind switches a GPU loses ports, and each pair then has the
-lesser of its two counts. It never says which links are down (`plugin.simulated.fault_file` does),
-and never takes more than there are.
+A pair that is joined directly loses links of its own; behind switches a GPU loses ports, and each
+pair then has the lesser of its two counts.
 """
 
 from __future__ import annotations
@@ -85,7 +83,7 @@ def _left(there: int | None, one: LinksDown, where: str) -> int:
     if one.n is None:
         return 0
     if there is None or one.n > there:
-        has = "nobody counted" if there is None else f"has {there}"
+        has = "has no known count" if there is None else f"has {there}"
         msg = f"links_down: {one.n} links of {where}, which {has}; expected at most those"
         raise ImportFormatError(msg)
     return there - one.n

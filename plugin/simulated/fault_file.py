@@ -11,7 +11,7 @@ wrong. A GPU is named by its index or its uuid. docs/simulate.md explains each k
                 without n all of them
     <partitions> {GPU: [kind, ...]}, the GPU's partitions in order
 
-The last two keys are the vendor's own words (`SimulatedHardware`), for NVIDIA `xid` and `mig`.
+<codes> and <partitions> are the vendor's names in lower case (`SimulatedHardware`).
 
 Anything else is refused with its place, the value and what was expected: a typing error in a list
 of faults would else look like a healthy machine.
@@ -38,6 +38,8 @@ __all__ = ["FaultEntry", "FaultPlan", "parse_faults"]
 
 MAX_TEXT_CHARACTERS = 64 * 1024
 """Longest text, in characters: a thousand faults."""
+MAX_CODE = 2**32 - 1
+"""Highest fault code: drivers have 32 bits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +109,8 @@ def _read_event(
 ) -> FaultEntry:
     one.only("gpu", "code", "at", "instance")
     named, code, at = one.get("gpu"), one.need("code"), one.get("at")
-    if not 1 <= code.integer() <= hardware.max_code:
-        code.fail(f"an {hardware.codes} of 1..{hardware.max_code}")
+    if not 1 <= code.integer() <= MAX_CODE:
+        code.fail(f"an {hardware.codes} of 1..{MAX_CODE}")
     gpu = None if named is None else _gpu(named, topology)
     instance = one.get("instance")
     n_instances = 0 if gpu is None else len(split.get(gpu, ()))
@@ -151,10 +153,10 @@ def _read_partitions(
         kinds = split.need(key).items()
         name = int(key) if str(key).isdecimal() else key  # YAML reads 0: as a number, JSON as text
         gpu = _gpu(Field(name, f"a key of {split.where}", ImportFormatError), topology)
-        if len(kinds) > hardware.max_partitions or gpu in found:
-            split.fail(f"at most {hardware.max_partitions} profiles for a GPU, each GPU once")
-        for one in kinds:
-            if hardware.partition(one.text(), "", 0, "") is None:
-                one.fail(hardware.partition_example)
+        if gpu in found:
+            split.fail("each GPU once")
+        for place, one in enumerate(kinds):
+            if hardware.partition(one.text(), "", place, "") is None:
+                one.fail(hardware.partition_rule)
         found[gpu] = tuple(one.text() for one in kinds)
     return found

@@ -15,7 +15,7 @@ changed:
   that the reader's user checks everything.
 
 A text that cannot be read changes nothing: what was read last stays, and a note of the reading
-says what is wrong. Write the file beside its place and move it there: half a text may be a text.
+says what is wrong. Replace the file atomically: half a text may be a valid one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["LOST_REASON", "SimulatedMachine"]
 
 LOST_REASON = "lost (simulated)"
-"""The fault of a GPU that the file says is lost."""
+"""The fault of a GPU that is lost according to the file."""
 
 STEP_S = 0.25
 """Between two checks of the file while `wait` waits: a fault is reported within that time, and four
@@ -156,7 +156,7 @@ class SimulatedMachine:
     # --- the file of faults ---
 
     def _check_file(self) -> None:
-        """Take over what the file says, if it changed; call it with the lock held."""
+        """Apply the file, if it changed; call it with the lock held."""
         if self._path is None:
             return
         try:

@@ -62,13 +62,13 @@ _KEY_LENGTH = 32
 """Characters of a digest: with the plugin's name and `_` that makes 53 of the 63 that a key may
 have (pkg/cdi/annotations.go, `AnnotationKey`)."""
 _NOTHING_MORE = "NVIDIA_VISIBLE_DEVICES=void"
-"""Keeps NVIDIA's own runtime from adding what the image or the pod ask for by this variable: often
+"""Keeps NVIDIA's own runtime from adding what the image or the pod request by this variable: often
 `all` (toolkit v1.20.1, pkg/nvcdi/wrapper.go, `GetCommonEdits`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CdiDocuments:
-    """All documents of a node; `left_out` tells people which devices are in none, and why."""
+    """All documents of a node; `left_out` says which devices are in none, and why."""
 
     documents: tuple[CdiDocument, ...]
     left_out: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
 """The CDI specifications of this node, in the folder where container runtimes look for them.
 
-Each file appears whole or not at all, one that would not
-change is left alone (runtimes read the folder anew at every change), and files of ours that no
-document stands for any more are removed. It must never touch the file of another vendor.
+Files are replaced atomically, and only where they change (runtimes read the folder again at every
+change); files of ours that no document stands for any more are removed. Those of other vendors are
+never touched.
 
 Specifications outlive the plugin on purpose: a container that the kubelet starts again is given the
 names that Allocate once answered, whether the plugin runs or not, and its runtime must still find
@@ -132,7 +132,7 @@ def open_cdi_files(rules: CdiRules) -> CdiFiles:
             or rules.disabled_hooks
         ):
             msg = (
-                "settings cdi_generator, cdi_feature_flags, cdi_disable_hooks ask for nvidia-ctk, "
+                "settings cdi_generator, cdi_feature_flags, cdi_disable_hooks request nvidia-ctk, "
                 "expected it on the path of programs"
             )
             raise CdiError(msg)

@@ -1,9 +1,7 @@
 """Which of NVIDIA's device nodes exist beside those of the GPUs, and where its library is.
 
-What it answers: the `PresentNodes` of a machine, from the folders /dev and /proc as this process
-sees them, and what of the driver lies in a root of its own. It must never decide who gets which
-node (`plugin.nvidia.container.allocate_response`), nor load a library
-(`plugin.nvidia.nvml.library`).
+Reads the folders /dev and /proc as this process sees them, and the driver's root where it has its
+own. Which container gets which node is decided in `plugin.nvidia.container.allocate_response`.
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ def look(
     imex_channels: Iterable[int] = (),
     is_imex_required: bool = False,
 ) -> PresentNodes:
-    """Find the nodes under `dev_root`/dev; of extras and IMEX channels only those asked for.
+    """Find the nodes under `dev_root`/dev; of extras and IMEX channels only those requested.
 
     Raises `ReadingError` where a required IMEX channel has no device node.
     """

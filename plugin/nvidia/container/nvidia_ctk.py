@@ -1,9 +1,7 @@
 """CDI specifications by NVIDIA's own tool, where it is installed.
 
-What it answers: the text of a specification that `nvidia-ctk cdi generate` makes, which knows the
-driver's libraries and the hooks that a container needs (`plugin.nvidia.container.cdi` knows device
-nodes alone). It must never put a file where runtimes look (`plugin.nvidia.container.cdi_files`
-does).
+`nvidia-ctk cdi generate` knows the driver's libraries and the hooks that a container needs;
+`plugin.nvidia.container.cdi` knows device nodes alone.
 
 Flags are those of nvidia-container-toolkit v1.20.1, cmd/nvidia-ctk/cdi/generate/generate.go and
 cdi/transform/root/root.go. Like NVIDIA's plugin (k8s-device-plugin v0.20.0, internal/cdi/cdi.go,
@@ -30,8 +28,8 @@ __all__ = ["DriverRoots", "NvidiaCtk", "find_nvidia_ctk"]
 
 PROGRAM = "nvidia-ctk"
 TIMEOUT_S = 60.0
-"""It starts NVML and looks for some hundred files; NVML alone can take 30 s on a machine that is
-not well (k8s-device-plugin issue 774)."""
+"""It starts NVML and looks for some hundred files; NVML alone can take 30 s on a faulty
+machine (k8s-device-plugin issue 774)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,21 @@
-"""Raw readings -> what the machine is: GPUs, topology, and what could not be told.
+"""Makes a `MachineReading` from the raw values of NVML and sysfs.
 
-What it answers: the `MachineReading` that NVML's and sysfs's answers make, and which GPUs a reading
-is of when one of them no longer answers. It must never ask anything itself, turn silence into
-"none", or let one GPU's fault take another's facts.
+Pure. A value that is missing stays unknown, and a GPU that fails costs no other GPU its values.
 
 Method:
 
 - Links and fabrics: `plugin.nvidia.nvml.nvlinks`.
 - PCIe level of two GPUs: NVML's common ancestor (nvml.h, nvmlGpuTopologyLevel_t), as `nvidia-smi
-  topo -m` prints it; where NVML does not tell, the PCI tree of sysfs by the same definitions
+  topo -m` prints it; where NVML has no value, the PCI tree of sysfs by the same definitions
   (`topology.importers.xml.pcie_tree`), each entry a port, so two ports a switch. A device that
-  hangs on a root bus or behind an emulated root port was put there by a hypervisor: what NVML says
-  of it is true of the guest, not of the machine, so only SYS (another NUMA node) stays.
+  hangs on a root bus or behind an emulated root port was put there by a hypervisor: what NVML
+  reports is true of the guest, not of the machine, so only SYS (another NUMA node) stays.
 - PCIe level of NICs: the same tree.
 - P2P: NVML's READ status of the pairs that no NVLink joins. Where some pairs may and others may
   not (chipsets that do not route it between sockets), those below one switch decide, as sets of
-  GPUs that share an uplink are where it tells most; without such pairs it stays unknown.
+  GPUs that share an uplink are where it matters most; without such pairs it stays unknown.
 - A GPU that fails keeps the facts of the last reading and its place; one that never answered has no
-  uuid, so it cannot be listed, and a note tells of it.
+  uuid, so it cannot be listed; a note says so.
 """
 
 from __future__ import annotations
@@ -54,13 +52,13 @@ _ANCESTORS = {
     50: PcieLevel.SYS,
 }
 """NVML_TOPOLOGY_* (nvml.h): INTERNAL (one board, as Tesla K80), SINGLE, MULTIPLE, HOSTBRIDGE, NODE,
-SYSTEM. A number that is not here is no level that we know."""
+SYSTEM. Other numbers are unknown levels."""
 
 _P2P_OK = 0
 """NVML_P2P_STATUS_OK (nvml.h)."""
 
 _HEALTH = {2: "unhealthy", 3: "of limited capacity"}
-"""NVML_GPU_FABRIC_HEALTH_SUMMARY_* that are worth telling (nvml.h)."""
+"""NVML_GPU_FABRIC_HEALTH_SUMMARY_* that are reported (nvml.h)."""
 
 _BYTES_PER_MIB = 1 << 20
 _BELOW_ONE_SWITCH = frozenset({PcieLevel.PIX, PcieLevel.PXB})
@@ -69,7 +67,7 @@ _BELOW_ONE_SWITCH = frozenset({PcieLevel.PIX, PcieLevel.PXB})
 def with_remembered(
     found: Sequence[RawGpu], unread: Sequence[UnreadGpu], before: Sequence[RawGpu]
 ) -> tuple[tuple[RawGpu, ...], tuple[str, ...]]:
-    """GPUs to tell of, and notes of those that cannot be: what answered, and what did before.
+    """GPUs to list, those that responded or did before; and notes of those that cannot be listed.
 
     GPUs known before keep their places; new ones go by NVML's index.
     """
@@ -84,7 +82,7 @@ def with_remembered(
     place = {gpu.uuid: i for i, gpu in enumerate(before)}
     gpus.sort(key=lambda gpu: (place.get(gpu.uuid, gpu.index), gpu.index, gpu.uuid))
     notes = tuple(
-        f"GPU {index} is not listed, as it does not tell its uuid: {reason}"
+        f"GPU {index} is not listed, as its uuid cannot be read: {reason}"
         for index, reason in sorted(reasons.items())
     )
     return tuple(gpus), notes
@@ -107,7 +105,7 @@ def unlinked_pairs(gpus: Sequence[RawGpu]) -> tuple[tuple[RawGpu, RawGpu], ...]:
 def describe(raw: RawMachine) -> MachineReading:
     """The reading of a machine with at least one GPU.
 
-    Raises `topology.errors.InvalidTopology` where the answers contradict each other.
+    Raises `topology.errors.InvalidTopology` where the values contradict each other.
     """
     links, fabrics = nvlink_matrix(raw.gpus)
     pcie = _pcie_matrix(raw)
@@ -165,12 +163,12 @@ def _pcie_matrix(raw: RawMachine) -> tuple[tuple[PcieLevel, ...], ...]:
 
 def _level(raw: RawMachine, a: RawGpu, b: RawGpu) -> PcieLevel:
     ancestor = raw.ancestors.get(pair_key(a.uuid, b.uuid))
-    told = PcieLevel.UNKNOWN if ancestor is None else _ANCESTORS.get(ancestor, PcieLevel.UNKNOWN)
+    level = PcieLevel.UNKNOWN if ancestor is None else _ANCESTORS.get(ancestor, PcieLevel.UNKNOWN)
     if a.place is None or b.place is None:
-        return told
+        return level
     if a.place.is_hidden or b.place.is_hidden:
-        told = PcieLevel.SYS if told is PcieLevel.SYS else PcieLevel.UNKNOWN
-    return _TREE.level(a.place, b.place) if told is PcieLevel.UNKNOWN else told
+        level = PcieLevel.SYS if level is PcieLevel.SYS else PcieLevel.UNKNOWN
+    return _TREE.level(a.place, b.place) if level is PcieLevel.UNKNOWN else level
 
 
 def _nics(raw: RawMachine) -> tuple[Nic, ...]:
@@ -204,7 +202,7 @@ def _p2p(raw: RawMachine, pcie: tuple[tuple[PcieLevel, ...], ...]) -> P2pAccess:
     return P2pAccess.YES if verdicts.pop() else P2pAccess.NO
 
 
-# --- what people should know ---
+# --- notes ---
 
 
 def _fault_notes(raw: RawMachine) -> tuple[str, ...]:

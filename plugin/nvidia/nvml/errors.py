@@ -8,7 +8,7 @@ __all__ = ["NvmlError"]
 
 
 class NvmlError(ReadingError):
-    """NVML said no. `code` is its nvmlReturn_t (nvml.h); 0 where the library itself is missing."""
+    """A call of NVML failed. `code` is its nvmlReturn_t (nvml.h), 0 without the library."""
 
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)

@@ -1,13 +1,10 @@
-"""What NVML's events say of GPUs.
-
-What it answers: which `GpuEvent`s came since the last question. It must never judge an event
-(`plugin.health.state`), nor open or close the library (`plugin.nvidia.nvml.reader`).
+"""NVML's events as `GpuEvent`s. `plugin.health.state` decides what they mean.
 
 Method (NVIDIA/k8s-device-plugin v0.20.0, internal/rm/health.go): one event set for all GPUs, each
-registered for those kinds that it supports: XIDs and ECC errors as there, and the driver's news of
-MIG changes, of GPUs that went and of recovery actions, which say that everything is to be looked
-at. NVML fills in 0xFFFFFFFF where no MIG instance is meant. A GPU that cannot register is polled
-only; it makes no other deaf.
+registered for those kinds that it supports: XIDs and ECC errors as there, and the driver's events
+of MIG changes, lost GPUs and recovery actions, after which everything is read again. NVML fills in
+0xFFFFFFFF where no MIG instance is meant. A GPU that cannot register is polled only, and does not
+affect the others.
 """
 
 from __future__ import annotations
@@ -40,12 +37,12 @@ _KINDS = {
 _WANTED = sum(_KINDS)
 
 _MOST_AT_ONCE = 256
-"""Most events of one answer, so that a storm cannot hold the caller: NVIDIA's own plugin takes one
+"""Most events of one call, so that a storm cannot hold the caller: NVIDIA's own plugin takes one
 at a time."""
 
 
 class EventWatch:
-    """The events of some GPUs (handle by uuid) from now on; `deaf` are those that cannot tell any.
+    """The events of some GPUs (handle by uuid) from now on; `is_empty` where none reports any.
 
     Raises `NvmlError` where NVML has no event sets.
     """
@@ -54,12 +51,8 @@ class EventWatch:
         self._nvml = nvml
         self._set: EventSet = nvml.make_events()
         self._uuids = {nvml.address(handle): uuid for uuid, handle in handles.items()}
-        self.deaf = tuple(uuid for uuid, handle in handles.items() if not self._register(handle))
-
-    @property
-    def is_deaf(self) -> bool:
-        """Whether no GPU can tell of anything."""
-        return len(self.deaf) == len(self._uuids)
+        registered = [self._register(handle) for handle in handles.values()]
+        self.is_empty = not any(registered)
 
     def _register(self, handle: Handle) -> bool:
         try:
@@ -83,14 +76,14 @@ class EventWatch:
         return tuple(events)
 
     def _next(self) -> NvmlEvent | None:
-        """One that is there already; an error can wait until those before it were event."""
+        """One that is there already; an error is raised by the next `wait`."""
         try:
             return self._nvml.wait(self._set, 0)
         except NvmlError:
             return None
 
     def close(self) -> None:
-        """Give the set back; nobody may be in `wait`."""
+        """Free the set, while no thread is in `wait`."""
         self._nvml.free_events(self._set)
 
     def _event(self, event: NvmlEvent) -> GpuEvent:

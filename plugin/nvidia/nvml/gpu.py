@@ -1,20 +1,18 @@
-"""Asks NVML everything about one GPU.
+"""Reads one GPU through NVML: its `RawGpu`, with as few calls as possible, and its fault.
 
-What it answers: the `RawGpu` of a handle, with as few calls as tell it, and whether a GPU answers
-at all. It must never ask about two GPUs (`plugin.nvidia.nvml.reader`), nor interpret what it is
-told.
+Values of pairs are read elsewhere (`plugin.nvidia.nvml.reader`); nothing is interpreted here.
 
 Method:
 
-- Three questions show whether a GPU lives: its uuid, its memory (which the driver has to be asked
-  for, where NVML may know name and PCI id by heart) and the recovery action that the driver wants.
-  Any error there that is not "cannot tell" is a fault of this GPU.
-- All else is a fault only where NVML says that the GPU is gone; else the value stays unknown. That
-  a driver does not know a call is noted once, and so is every error that nobody expects.
+- Three calls show whether a GPU works: its uuid, its memory (which the driver has to be asked for,
+  where NVML may cache name and PCI id) and the recovery action that the driver requests. Any error
+  there but that of a missing value (`NO_VALUE_CODES`) is a fault of this GPU.
+- Other errors are a fault only where NVML reports that the GPU is gone; else the value stays
+  unknown. A call that the driver lacks is noted once, and so is every unexpected error.
 - Link states: from Hopper on by field, all in one call, as NCCL does (NVIDIA/nccl 5067397c,
   src/graph/xml.cc:951-963, NVML_FI_DEV_NVLINK_GET_STATE for compute capability 9.0 on); before, by
-  nvmlDeviceGetNvLinkState while it answers. A link that sleeps is up: it wakes when it is used.
-- Far ends are asked one by one, unless the count of links to switches is that of the links up.
+  nvmlDeviceGetNvLinkState while it succeeds. A link that sleeps is up: it wakes when it is used.
+- Far ends are read one by one, unless the count of links to switches is that of the links up.
 """
 
 from __future__ import annotations
@@ -35,13 +33,13 @@ if TYPE_CHECKING:
     from plugin.nvidia.nvml.library import Handle, Nvml
     from plugin.sysfs import Sysfs
 
-__all__ = ["LIBRARY_GONE_CODES", "QUIET_CODES", "FarEnds", "GpuAsker", "recovery_fault"]
+__all__ = ["LIBRARY_GONE_CODES", "QUIET_CODES", "FarEnds", "GpuReader", "recovery_fault"]
 
 T = TypeVar("T")
 FarEnds = dict[tuple[str, int], RawLink]
 """By uuid and link: where a link ends does not change while the driver runs, only its state."""
 
-CANNOT_TELL_CODES = frozenset(
+NO_VALUE_CODES = frozenset(
     {
         NvmlCode.INVALID_ARGUMENT,
         NvmlCode.NOT_SUPPORTED,
@@ -54,18 +52,18 @@ CANNOT_TELL_CODES = frozenset(
         NvmlCode.NOT_READY,
     }
 )
-"""Codes that say that NVML has no such value here, for us or at all; the GPU may be well."""
+"""Codes that say that NVML has no such value here, for us or at all; the GPU may be healthy."""
 QUIET_CODES = frozenset(
     {NvmlCode.INVALID_ARGUMENT, NvmlCode.NOT_SUPPORTED, NvmlCode.NOT_FOUND, NvmlCode.NO_DATA}
 )
 """Those that are ordinary: a product without the feature."""
 GONE_CODES = frozenset({NvmlCode.GPU_IS_LOST, NvmlCode.RESET_REQUIRED, NvmlCode.GPU_NOT_FOUND})
-"""Codes that speak of the GPU itself, whatever was asked."""
+"""Codes about the GPU itself, whichever call returned them."""
 
 LIBRARY_GONE_CODES = frozenset(
     {NvmlCode.UNINITIALIZED, NvmlCode.DRIVER_NOT_LOADED, NvmlCode.LIB_RM_VERSION_MISMATCH}
 )
-"""Codes that speak of the driver, not of a GPU: handles are void."""
+"""Codes about the driver, not a GPU: handles are invalid."""
 
 _HOPPER = 9
 """Major compute capability from which NCCL reads link states by field."""
@@ -90,7 +88,7 @@ domain, is about other nodes."""
 
 
 def recovery_fault(action: int | None) -> str | None:
-    """Why the driver wants no new work on a GPU; None where it wants nothing, or nobody told.
+    """Why the driver wants no new work on a GPU; None where it requests nothing, or is unknown.
 
     >>> recovery_fault(1), recovery_fault(0)
     ('the driver asks for a reset of the GPU', None)
@@ -101,7 +99,7 @@ def recovery_fault(action: int | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """What one call for fields told; `states` by link, of those that were told."""
+    """The values of one call for fields; `states` by link, of those that have one."""
 
     n_links: int | None
     n_switch_links: int | None
@@ -110,10 +108,10 @@ class _Fields:
     states: Mapping[int, int]
 
 
-class GpuAsker:
-    """Asks about GPUs one after the other; `notes` gathers what people should know, once each.
+class GpuReader:
+    """Reads GPUs one after the other; `notes` collects what could not be read, once each.
 
-    `far_ends` are those that are known already; it adds what it learns, for the next one.
+    `far_ends` are those that are known already; those that are read are added.
     """
 
     def __init__(self, nvml: Nvml, sysfs: Sysfs, far_ends: FarEnds) -> None:
@@ -130,18 +128,18 @@ class GpuAsker:
     def fault_of(self, handle: Handle) -> str | None:
         """Why a GPU cannot be used now: two calls.
 
-        Raises `NvmlError` where the library lost its driver; so does `ask`.
+        Raises `NvmlError` where the library lost its driver; so does `read`.
         """
         try:
-            self._alive(lambda: self._nvml.memory_bytes(handle))
+            self._vital(lambda: self._nvml.memory_bytes(handle))
             wanted = ((FieldId.GPU_RECOVERY_ACTION, 0),)
-            told = self._alive(lambda: self._nvml.fields(handle, wanted))
+            values = self._vital(lambda: self._nvml.fields(handle, wanted))
         except NvmlError as error:
             return _fault(error)
-        return None if told is None else recovery_fault(told[0])
+        return None if values is None else recovery_fault(values[0])
 
-    def ask(self, index: int, handle: Handle, uuid: str) -> RawGpu:
-        """Everything; where the GPU fails on the way, what it told until then and its fault."""
+    def read(self, index: int, handle: Handle, uuid: str) -> RawGpu:
+        """All values; where the GPU fails on the way, those read until then and its fault."""
         gpu = RawGpu(index=index, uuid=uuid)
         try:
             for part in (self._identity, self._condition, self._mig):
@@ -150,10 +148,10 @@ class GpuAsker:
             return replace(gpu, fault=_fault(error))
         return gpu
 
-    def judge(self, error: NvmlError) -> None:
-        """Note an error that was met elsewhere, unless it is an ordinary one."""
+    def note_error(self, error: NvmlError) -> None:
+        """Note an error of another call, unless it is an ordinary one."""
         if error.code not in QUIET_CODES:
-            self.note(f"NVML did not tell: {error}")
+            self.note(f"NVML has no value: {error}")
 
     def note(self, text: str) -> None:
         """Add a note, if it is a new one."""
@@ -180,7 +178,7 @@ class GpuAsker:
         )
 
     def _condition(self, handle: Handle, gpu: RawGpu) -> RawGpu:
-        memory = self._alive(lambda: self._nvml.memory_bytes(handle))
+        memory = self._vital(lambda: self._nvml.memory_bytes(handle))
         fields = self._fields(handle)
         gpu = replace(
             gpu,
@@ -214,10 +212,10 @@ class GpuAsker:
             (FieldId.GPU_RECOVERY_ACTION, 0),
             *((FieldId.NVLINK_GET_STATE, link) for link in links),
         )
-        told = self._alive(lambda: self._nvml.fields(handle, wanted))
-        if told is None:
+        values = self._vital(lambda: self._nvml.fields(handle, wanted))
+        if values is None:
             return _Fields(None, None, None, None, {})
-        n_links, n_switch_links, n_c2c_links, action, *states = told
+        n_links, n_switch_links, n_c2c_links, action, *states = values
         return _Fields(
             n_links=n_links,
             n_switch_links=n_switch_links,
@@ -227,7 +225,7 @@ class GpuAsker:
         )
 
     def _link_states(self, handle: Handle, fields: _Fields) -> Mapping[int, bool] | None:
-        """Whether each link is up, by link; {} where there is none, None where nobody tells."""
+        """Whether each link is up, by link; {} where there is none, None where unknown."""
         if fields.states:
             capability = self._try(lambda: self._nvml.compute_capability(handle))
             if capability is not None and capability[0] >= _HOPPER:
@@ -243,7 +241,7 @@ class GpuAsker:
                     continue  # a link that this product was sold without
                 if error.code in {NvmlCode.NOT_SUPPORTED, NvmlCode.INVALID_ARGUMENT}:
                     break  # past the last
-                self._judge(error, is_vital=False)
+                self._check(error, is_vital=False)
                 return None
         return states
 
@@ -285,7 +283,7 @@ class GpuAsker:
         name = self._try(lambda: nvml.name(mig))
         profile = mig_profile(name, shape, gpu_memory_bytes=gpu.memory_bytes)
         if uuid is None or ids is None or profile is None:
-            self.note(f"MIG device {index} of {gpu.uuid} tells no uuid, ids or profile; left out")
+            self.note(f"MIG device {index} of {gpu.uuid} has no uuid, ids or profile; left out")
             return None
         return Partition(
             id=uuid,
@@ -298,28 +296,28 @@ class GpuAsker:
 
     # --- errors ---
 
-    def _try(self, ask: Callable[[], T]) -> T | None:
-        """An answer; None where NVML has none. Raises `NvmlError` where GPU or driver is gone."""
+    def _try(self, call: Callable[[], T]) -> T | None:
+        """A call's value, if any. Raises `NvmlError` where GPU or driver is gone."""
         try:
-            return ask()
+            return call()
         except NvmlError as error:
-            self._judge(error, is_vital=False)
+            self._check(error, is_vital=False)
             return None
 
-    def _alive(self, ask: Callable[[], T]) -> T | None:
+    def _vital(self, call: Callable[[], T]) -> T | None:
         """As `_try`, but any unexpected error is a fault of the GPU."""
         try:
-            return ask()
+            return call()
         except NvmlError as error:
-            self._judge(error, is_vital=True)
+            self._check(error, is_vital=True)
             return None
 
-    def _judge(self, error: NvmlError, *, is_vital: bool) -> None:
-        is_expected = error.code in CANNOT_TELL_CODES
+    def _check(self, error: NvmlError, *, is_vital: bool) -> None:
+        is_expected = error.code in NO_VALUE_CODES
         is_gone = error.code in GONE_CODES | LIBRARY_GONE_CODES
         if is_gone or (is_vital and not is_expected):
             raise error
-        self.judge(error)
+        self.note_error(error)
 
 
 def _fault(error: NvmlError) -> str:

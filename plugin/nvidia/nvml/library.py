@@ -1,13 +1,11 @@
-"""The door to NVML: its calls as plain questions, its error codes as `NvmlError`.
+"""NVML's calls as typed methods, its error codes as `NvmlError`.
 
-What it answers: one question of NVML each, in Python's own values. It is the only module that knows
-`pynvml` (nvidia-ml-py). It must never decide what an answer means, keep anything but the library's
-open state, or ask twice.
+The only module that imports `pynvml` (nvidia-ml-py). It keeps nothing but the library's open state.
 
-Traps that end here (nvidia-ml-py 13.615.71): `NVML_P2P_CAPS_INDEX_READ` is the tuple `(0,)`, so
-the number is used; PCI ids have eight digits of domain in mixed case, are unprintable where a far
-end has none, and `FFFFFFFF:FF:FF.0` on GB200; `c_nvmlGpuFabricInfoV_t` is version 2, which has no
-health summary, so version 3 is asked first.
+Peculiarities that end here (nvidia-ml-py 13.615.71): `NVML_P2P_CAPS_INDEX_READ` is the tuple
+`(0,)`, so the number is used; PCI ids have eight digits of domain in mixed case, are unprintable
+where a far end has none, and `FFFFFFFF:FF:FF.0` on GB200; `c_nvmlGpuFabricInfoV_t` is version 2,
+which has no health summary, so version 3 is tried first.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ _NODE_WORDS = 16
 
 
 class NvmlCode:
-    """nvmlReturn_t (nvml.h) as far as it is told apart."""
+    """nvmlReturn_t (nvml.h) as far as it is distinguished."""
 
     UNINITIALIZED = 1
     INVALID_ARGUMENT = 2
@@ -79,7 +77,7 @@ class NvmlCode:
 
 
 class EventBit:
-    """nvmlEventType* (nvml.h) as far as anybody here acts on them."""
+    """nvmlEventType* (nvml.h) that are handled here."""
 
     SINGLE_BIT_ECC = 0x1
     DOUBLE_BIT_ECC = 0x2
@@ -121,7 +119,7 @@ class Nvml:
     def open(self) -> None:
         """Load and initialise the library; code 0 where there is none on this machine."""
         try:
-            self._ask("nvmlInit")
+            self._call("nvmlInit")
         except NvmlError as error:
             if error.code != NvmlCode.LIBRARY_NOT_FOUND:
                 raise
@@ -129,75 +127,75 @@ class Nvml:
             raise NvmlError(msg) from error
 
     def close(self) -> None:
-        """Give the library back; handles are void from then on."""
-        self._ask("nvmlShutdown")
+        """Shut the library down; handles are invalid from then on."""
+        self._call("nvmlShutdown")
 
     def driver_version(self) -> str:
         """The driver's version, as 580.65.06."""
-        return str(self._ask("nvmlSystemGetDriverVersion"))
+        return str(self._call("nvmlSystemGetDriverVersion"))
 
     def count(self) -> int:
         """How many GPUs there are, those that fail included."""
-        return int(self._ask("nvmlDeviceGetCount"))
+        return int(self._call("nvmlDeviceGetCount"))
 
     def handle(self, index: int) -> Handle:
         """The GPU of NVML's index."""
-        return Handle(self._ask("nvmlDeviceGetHandleByIndex", index))
+        return Handle(self._call("nvmlDeviceGetHandleByIndex", index))
 
     def handle_of(self, uuid: str) -> Handle:
         """The GPU of a uuid."""
-        return Handle(self._ask("nvmlDeviceGetHandleByUUID", uuid))
+        return Handle(self._call("nvmlDeviceGetHandleByUUID", uuid))
 
     def address(self, handle: Handle) -> int:
-        """What tells one GPU's handle from another's, and is in its events."""
+        """What distinguishes a GPU's handle from another's, and is in its events."""
         return int(ctypes.cast(_pointer(handle), ctypes.c_void_p).value or 0)
 
     # --- one GPU ---
 
     def uuid(self, handle: Handle) -> str:
         """The uuid of a GPU (`GPU-...`) or MIG device (`MIG-...`)."""
-        return str(self._ask("nvmlDeviceGetUUID", handle))
+        return str(self._call("nvmlDeviceGetUUID", handle))
 
     def name(self, handle: Handle) -> str:
         """The product's name; a MIG device's ends in ` MIG ` and its profile."""
-        return str(self._ask("nvmlDeviceGetName", handle))
+        return str(self._call("nvmlDeviceGetName", handle))
 
     def bus_id(self, handle: Handle) -> str | None:
-        """The PCI id as `dddd:bb:dd.f`; None where NVML tells none that can be read."""
-        return _bus_id(self._ask("nvmlDeviceGetPciInfo", handle))
+        """The PCI id as `dddd:bb:dd.f`; None where NVML has none that can be read."""
+        return _bus_id(self._call("nvmlDeviceGetPciInfo", handle))
 
     def memory_bytes(self, handle: Handle) -> int:
         """The GPU's memory."""
-        return int(self._ask("nvmlDeviceGetMemoryInfo", handle).total)
+        return int(self._call("nvmlDeviceGetMemoryInfo", handle).total)
 
     def minor(self, handle: Handle) -> int:
         """The number of `/dev/nvidia<minor>`."""
-        return int(self._ask("nvmlDeviceGetMinorNumber", handle))
+        return int(self._call("nvmlDeviceGetMinorNumber", handle))
 
     def compute_capability(self, handle: Handle) -> tuple[int, int]:
         """CUDA's compute capability: (9, 0) is Hopper."""
-        major, minor = self._ask("nvmlDeviceGetCudaComputeCapability", handle)
+        major, minor = self._call("nvmlDeviceGetCudaComputeCapability", handle)
         return int(major), int(minor)
 
     def fields(self, handle: Handle, ids: Sequence[tuple[int, int]]) -> tuple[int | None, ...]:
         """Values of (field, scope) in one call; None where NVML has no value for one."""
-        values = self._ask("nvmlDeviceGetFieldValues", handle, list(ids))
+        values = self._call("nvmlDeviceGetFieldValues", handle, list(ids))
         return tuple(None if value.nvmlReturn else _number(value) for value in values)
 
     def memory_nodes(self, handle: Handle) -> tuple[int, ...]:
         """NUMA nodes whose memory is nearest to the GPU, ascending."""
-        words = self._ask("nvmlDeviceGetMemoryAffinity", handle, _NODE_WORDS, 0)
+        words = self._call("nvmlDeviceGetMemoryAffinity", handle, _NODE_WORDS, 0)
         bits = sum(int(word) << (64 * i) for i, word in enumerate(words))
         return tuple(node for node in range(64 * _NODE_WORDS) if bits >> node & 1)
 
     def fabric(self, handle: Handle) -> RawFabric:
         """What the GPU knows of its NVLink fabric, by version 3 of the structure, else 2."""
         try:
-            info = self._ask_fabric(handle, _nvml.c_nvmlGpuFabricInfo_v3_t())
+            info = self._call_fabric(handle, _nvml.c_nvmlGpuFabricInfo_v3_t())
         except NvmlError as error:
             if error.code not in {NvmlCode.ARGUMENT_VERSION_MISMATCH, NvmlCode.INVALID_ARGUMENT}:
                 raise
-            info = self._ask_fabric(handle, _nvml.c_nvmlGpuFabricInfo_v2_t())
+            info = self._call_fabric(handle, _nvml.c_nvmlGpuFabricInfo_v2_t())
         return RawFabric(
             state=int(info.state),
             status=int(info.status),
@@ -206,87 +204,87 @@ class Nvml:
             health=int(info.healthSummary) if hasattr(info, "healthSummary") else None,
         )
 
-    def _ask_fabric(self, handle: Handle, info: Any) -> Any:  # noqa: ANN401 - pynvml is untyped
-        self._ask("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info))
+    def _call_fabric(self, handle: Handle, info: Any) -> Any:  # noqa: ANN401 - pynvml is untyped
+        self._call("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info))
         return info
 
     # --- NVLink ---
 
     def link_state(self, handle: Handle, link: int) -> bool:
         """Whether a NVLink is up."""
-        return bool(self._ask("nvmlDeviceGetNvLinkState", handle, link))
+        return bool(self._call("nvmlDeviceGetNvLinkState", handle, link))
 
     def link_version(self, handle: Handle, link: int) -> int:
         """NVML_NVLINK_VERSION_* of a NVLink: an enumerator, not the generation."""
-        return int(self._ask("nvmlDeviceGetNvLinkVersion", handle, link))
+        return int(self._call("nvmlDeviceGetNvLinkVersion", handle, link))
 
     def far_type(self, handle: Handle, link: int) -> int:
         """NVML_NVLINK_DEVICE_TYPE_* of the far end."""
-        return int(self._ask("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link))
+        return int(self._call("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link))
 
     def far_bus_id(self, handle: Handle, link: int) -> str | None:
         """PCI id of the far end; None where there is none, or the sentinel."""
-        return _bus_id(self._ask("nvmlDeviceGetNvLinkRemotePciInfo", handle, link))
+        return _bus_id(self._call("nvmlDeviceGetNvLinkRemotePciInfo", handle, link))
 
     # --- pairs ---
 
     def common_ancestor(self, a: Handle, b: Handle) -> int:
         """NVML_TOPOLOGY_*: what is nearest to both on PCIe."""
-        return int(self._ask("nvmlDeviceGetTopologyCommonAncestor", a, b))
+        return int(self._call("nvmlDeviceGetTopologyCommonAncestor", a, b))
 
     def p2p_read_status(self, a: Handle, b: Handle) -> int:
         """NVML_P2P_STATUS_* of reads from one by the other; 0 is OK."""
-        return int(self._ask("nvmlDeviceGetP2PStatus", a, b, _READ))
+        return int(self._call("nvmlDeviceGetP2PStatus", a, b, _READ))
 
     # --- MIG ---
 
     def is_mig_enabled(self, handle: Handle) -> bool:
         """Whether MIG is on now, whatever the next reset brings."""
-        current, _pending = self._ask("nvmlDeviceGetMigMode", handle)
+        current, _pending = self._call("nvmlDeviceGetMigMode", handle)
         return bool(current)
 
     def max_mig_devices(self, handle: Handle) -> int:
         """Most MIG devices that the GPU can have; their indices may have gaps."""
-        return int(self._ask("nvmlDeviceGetMaxMigDeviceCount", handle))
+        return int(self._call("nvmlDeviceGetMaxMigDeviceCount", handle))
 
     def mig_device(self, handle: Handle, index: int) -> Handle:
         """The MIG device of an index within its GPU; code NOT_FOUND for a gap."""
-        return Handle(self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, index))
+        return Handle(self._call("nvmlDeviceGetMigDeviceHandleByIndex", handle, index))
 
     def mig_ids(self, mig: Handle) -> tuple[int, int]:
         """Ids of the GPU instance and the compute instance."""
         return (
-            int(self._ask("nvmlDeviceGetGpuInstanceId", mig)),
-            int(self._ask("nvmlDeviceGetComputeInstanceId", mig)),
+            int(self._call("nvmlDeviceGetGpuInstanceId", mig)),
+            int(self._call("nvmlDeviceGetComputeInstanceId", mig)),
         )
 
     def mig_shape(self, mig: Handle) -> MigShape:
         """How large a MIG device is: slices and memory."""
-        told = self._ask("nvmlDeviceGetAttributes", mig)
+        found = self._call("nvmlDeviceGetAttributes", mig)
         return MigShape(
-            gpu_slices=int(told.gpuInstanceSliceCount),
-            compute_slices=int(told.computeInstanceSliceCount),
-            memory_mib=int(told.memorySizeMB),
+            gpu_slices=int(found.gpuInstanceSliceCount),
+            compute_slices=int(found.computeInstanceSliceCount),
+            memory_mib=int(found.memorySizeMB),
         )
 
     # --- events ---
 
     def make_events(self) -> EventSet:
         """An empty event set."""
-        return EventSet(self._ask("nvmlEventSetCreate"))
+        return EventSet(self._call("nvmlEventSetCreate"))
 
     def event_kinds(self, handle: Handle) -> int:
-        """Bits of nvmlEventType* that the GPU can tell of."""
-        return int(self._ask("nvmlDeviceGetSupportedEventTypes", handle))
+        """Bits of nvmlEventType* that the GPU can report."""
+        return int(self._call("nvmlDeviceGetSupportedEventTypes", handle))
 
     def register(self, handle: Handle, kinds: int, events: EventSet) -> None:
         """Let a GPU's events of these kinds arrive at the set."""
-        self._ask("nvmlDeviceRegisterEvents", handle, kinds, events)
+        self._call("nvmlDeviceRegisterEvents", handle, kinds, events)
 
     def wait(self, events: EventSet, timeout_ms: int) -> NvmlEvent | None:
         """The next event; None where none came within the time. Blocks, and cannot be woken."""
         try:
-            data = self._ask("nvmlEventSetWait_v2", events, timeout_ms)
+            data = self._call("nvmlEventSetWait_v2", events, timeout_ms)
         except NvmlError as error:
             if error.code != NvmlCode.TIMEOUT:
                 raise
@@ -300,10 +298,10 @@ class Nvml:
         )
 
     def free_events(self, events: EventSet) -> None:
-        """Give an event set back; nobody may be waiting at it."""
-        self._ask("nvmlEventSetFree", events)
+        """Free an event set, while no thread waits at it."""
+        self._call("nvmlEventSetFree", events)
 
-    def _ask(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - pynvml is untyped
+    def _call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - pynvml is untyped
         try:
             return getattr(_nvml, name)(*arguments)
         except _nvml.NVMLError as error:
@@ -315,9 +313,9 @@ class Nvml:
 
 
 def fault_text(error: NvmlError) -> str:
-    """What an error says of a GPU, whichever call met it.
+    """The fault that an error means for its GPU, whichever call returned it.
 
-    The text stands in reports, so it must not change from one question to the next.
+    The text is published, so it must not change from one call to the next.
 
     >>> fault_text(NvmlError("nvmlDeviceGetUUID: GPU is lost", 15))
     'NVML: GPU is lost'
@@ -343,7 +341,7 @@ def _pointer(handle: Handle) -> Any:  # noqa: ANN401 - a ctypes pointer to an op
 
 
 def _number(value: Any) -> int:  # noqa: ANN401 - pynvml is untyped
-    """A field's value by its type; the fields asked for are whole numbers."""
+    """A field's value by its type; the fields read here are whole numbers."""
     members = {
         _nvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
         _nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",

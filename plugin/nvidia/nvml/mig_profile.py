@@ -1,7 +1,4 @@
-"""How NVIDIA names a MIG device's size.
-
-What it answers: the profile (`1g.10gb`) of a MIG device, from the name that NVML gives it, else
-from its slices. It never asks NVML.
+"""The profile (`1g.10gb`) of a MIG device, from its name in NVML, else from its slices.
 
 Method: NVML names a MIG device `<product> MIG <profile>` (nvml.h, nvmlDeviceGetName: "MIG device
 names which can be used to identify devices based on their attributes"). Without a profile in the
@@ -36,7 +33,7 @@ class MigShape:
 def mig_profile(
     name: str | None, shape: MigShape | None, *, gpu_memory_bytes: int | None
 ) -> str | None:
-    """The profile; None where neither name nor size tells.
+    """The profile; None where neither name nor size is known.
 
     >>> mig_profile("NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb", None, gpu_memory_bytes=None)
     '1c.3g.40gb'

@@ -1,23 +1,22 @@
-"""Link matrix and switch fabrics from where each GPU's NVLinks end.
+"""Link matrix and NVSwitch fabrics from where each GPU's NVLinks end.
 
-What it answers: how many NVLinks join each pair of GPUs, which GPUs share a NVSwitch fabric, and
-whether that fabric is up. It must never make "no link" out of silence, nor rate a link.
+A link that cannot be read is unknown, not absent.
 
 Method:
 
-- A far end is what NVML calls it (GPU, switch, IBM's NPU). Where it calls it unknown or cannot be
-  asked (old driver), the PCI id decides: one of the machine's GPUs; none that can be read, which
+- A far end has the type that NVML reports (GPU, switch, IBM's NPU). Where that is unknown or cannot
+  be read (old driver), the PCI id decides: one of the machine's GPUs; none that can be read, which
   is a switch (as NCCL assumes: NVIDIA/nccl 5067397c, src/graph/xml.cc:970-987); else by the class
-  that sysfs tells (0x0680: switch, src/graph/topo.cc).
-- What is left is a link to nobody knows whom: a GPU under an id that this machine does not have, or
-  its own (virtual machines show such ids; Azure's NC A100 v4 does). A GPU under an id that sysfs
+  in sysfs (0x0680: switch, src/graph/topo.cc).
+- What is left is a link with an unknown far end: a GPU under an id that this machine does not have,
+  or its own (virtual machines show such ids; Azure's NC A100 v4 does). A GPU under an id that sysfs
   has, but NVML does not list, is one that cannot be used here.
-- A direct link is up as far as both ends count it. Where one end cannot be asked, the other's word
-  counts. Two GPUs that both have links to nobody knows whom: unknown.
+- A direct link is up as far as both ends count it. Where one end cannot be read, the other's
+  count is used. Two GPUs that both have links with an unknown far end: unknown.
 - GPUs with links to switches form one fabric, each clique (nvmlGpuFabricInfo) one of its own: a
   pair has the lesser count of up links, never summed. Registration that is not completed, or was
   so with an error, means no NVLink although links are up; these GPUs form a fabric that is down.
-  Before Hopper NVML knows no such state; then links that are up count.
+  Before Hopper NVML has no such state; then links that are up count.
 - A GPU whose NVLinks are all down, on a machine of switches, is a member with no port.
 """
 
@@ -44,7 +43,8 @@ __all__ = ["GENERATIONS", "clique_of", "fabric_fault", "nvlink_matrix"]
 
 GENERATIONS = {1: 1, 2: 2, 3: 2, 4: 3, 5: GA102_GENERATION, 6: 4, 7: 5, 8: 6}
 """NVML_NVLINK_VERSION_* to NVLink generation (nvml.h; nvidia-ml-py 13.615.71): 1.0, 2.0, 2.2, 3.0,
-3.1, 4.0, 5.0, 6.0. 3.1 is GA102's link of four lanes (Syllo/nvtop PR 469: two RTX 3090 say 5)."""
+3.1, 4.0, 5.0, 6.0. 3.1 is GA102's link of four lanes (Syllo/nvtop PR 469: two RTX 3090 report
+5)."""
 
 _TYPE_GPU = 0
 _TYPE_NPU = 1
@@ -67,9 +67,9 @@ LinkMatrix = tuple[tuple[AcceleratorLink, ...], ...]
 
 @dataclass(slots=True)
 class _Ends:
-    """Where the links of one GPU go, by count; `is_told` is False where NVML said nothing."""
+    """Where the links of one GPU go, by count; `is_known` is False where NVML has no value."""
 
-    is_told: bool
+    is_known: bool
     to_gpu: dict[int, int] = field(default_factory=dict[int, int])
     to_switch: int = 0
     unplaced: int = 0
@@ -83,7 +83,7 @@ def clique_of(fabric: RawFabric | None) -> str | None:
 
 
 def fabric_fault(fabric: RawFabric | None) -> str | None:
-    """Why a GPU has no way through its NVSwitch fabric; None where it has, or nobody told.
+    """Why a GPU has no way through its NVSwitch fabric; None where it has, or is unknown.
 
     >>> from plugin.nvidia.nvml.raw_machine import RawFabric
     >>> fabric_fault(RawFabric(state=2)), fabric_fault(RawFabric(state=3)), fabric_fault(None)
@@ -119,7 +119,7 @@ def nvlink_matrix(gpus: Sequence[RawGpu]) -> tuple[LinkMatrix, tuple[SwitchFabri
 
 
 def _ends_of(own_index: int, gpu: RawGpu, index_of: Mapping[str, int]) -> _Ends:
-    ends = _Ends(is_told=gpu.links is not None)
+    ends = _Ends(is_known=gpu.links is not None)
     for link in gpu.links or ():
         peer = index_of.get(link.far_bus_id or "")
         if link.far_type == _TYPE_SWITCH or (peer is None and _looks_like_a_switch(link)):
@@ -151,7 +151,7 @@ def _fabrics(gpus: Sequence[RawGpu], ends: Sequence[_Ends]) -> tuple[SwitchFabri
     if not groups:
         return ()
     for i, (gpu, end) in enumerate(zip(gpus, ends, strict=True)):
-        if end.is_told and not gpu.links and gpu.n_links:
+        if end.is_known and not gpu.links and gpu.n_links:
             groups[keys[i] if keys[i] in groups else next(iter(groups))].append((i, 0))
     fabrics = [
         SwitchFabric(ports=tuple(sorted(ports)), is_up=is_up, clique=clique)
@@ -166,13 +166,13 @@ def _through(fabric: SwitchFabric, n_links: int) -> AcceleratorLink:
 
 def _direct(ends: Sequence[_Ends], i: int, j: int) -> AcceleratorLink:
     a, b = ends[i], ends[j]
-    counts = [end.to_gpu.get(peer, 0) for end, peer in ((a, j), (b, i)) if end.is_told]
+    counts = [end.to_gpu.get(peer, 0) for end, peer in ((a, j), (b, i)) if end.is_known]
     n_links = min(counts, default=0)
     if n_links:
         return AcceleratorLink(LinkKind.NVLINK, n_links)
-    if a.is_told and b.is_told:
+    if a.is_known and b.is_known:
         is_open = bool(a.unplaced and b.unplaced)
     else:
-        # The one that answered has links whose far end may be the silent one.
+        # The one that can be read has links whose far end may be the other.
         is_open = not counts or bool(a.unplaced + b.unplaced + a.to_switch + b.to_switch)
     return UNKNOWN_LINK if is_open else NO_LINK

@@ -1,8 +1,7 @@
-"""What NVML and sysfs said of a machine, before anybody made sense of it.
+"""The raw values of a machine, as NVML and sysfs report them.
 
-What it answers: the values that pass from the readers (`plugin.nvidia.nvml.reader`,
-`plugin.sysfs`) to `plugin.nvidia.nvml.discovery`. Numbers are NVML's own enumerators; None
-means that nobody told, which is never zero. It must never read anything, nor interpret a number.
+They pass from the readers (`plugin.nvidia.nvml.reader`, `plugin.sysfs`) to
+`plugin.nvidia.nvml.discovery`. Numbers are NVML's own enumerators; None is unknown, never zero.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class RawLink:
 
     `far_type` is a nvmlIntNvLinkDeviceType_t. `far_bus_id` is lower case `dddd:bb:dd.f`, None where
     NVML gave no id, an unreadable one or the sentinel `FFFFFFFF:FF:FF.0` of GB200. `far_class` is
-    the PCI class that sysfs tells of that id (`0x068000`).
+    the PCI class of that id in sysfs (`0x068000`).
     """
 
     far_type: int | None = None
@@ -57,7 +56,7 @@ class RawFabric:
 class RawGpu:
     """One physical GPU.
 
-    `links` are those that are up; None where NVML said nothing about links, () where none is up.
+    `links` are those that are up; None where NVML reported no links, () where none is up.
     `n_links` counts those that are there, up or not. `link_version` is NVML's enumerator, not the
     generation. `numa_node` is the CPUs' node.
     """
@@ -82,7 +81,7 @@ class RawGpu:
 
 @dataclass(frozen=True, slots=True)
 class UnreadGpu:
-    """A GPU that NVML counts but whose uuid it does not tell: `reason` is for people."""
+    """A GPU that NVML counts but whose uuid cannot be read: `reason` is for people."""
 
     index: int
     reason: str
@@ -92,7 +91,7 @@ class UnreadGpu:
 class RawMachine:
     """A machine; by pair, `ancestors` (nvmlGpuTopologyLevel_t) and `p2p` (nvmlGpuP2PStatus_t).
 
-    P2P is that of reading. A pair that is in neither was not asked or not answered.
+    P2P is that of reading. A pair that is in neither was not read or has no value.
     `numa_distances` as in `plugin.machine.reader.MachineReading`.
     """
 

@@ -1,22 +1,20 @@
-"""The machine as NVML and the kernel tell it: a `plugin.machine.reader.MachineReader`.
+"""Reads the machine through NVML and the kernel: a `plugin.machine.reader.MachineReader`.
 
-What it answers: the reading of this machine, its faults at the moment, and its events. One GPU that
-is lost, or a call that the driver does not have, costs what it concerns and nothing else: the rest
-is read, the GPU stays listed with the facts of its last good reading. It must never decide what a
-device is worth or whether it is served.
+A GPU that is lost, or a call that the driver lacks, costs what it concerns and nothing else: the
+rest is read, and the GPU stays listed with the values of its last good reading.
 
 Method:
 
 - What lies between two GPUs (PCIe ancestor, P2P) and where a NVLink ends does not change while the
-  driver runs, so it is asked once and kept by uuid; all else is asked anew in each `read`.
-- `faults` asks each GPU twice. One that could not be asked before is looked for by its uuid, so a
+  driver runs, so it is read once and kept by uuid; all else is read again by each `read`.
+- `faults` makes two calls for each GPU. One that failed before is looked up by its uuid, so a
   GPU that comes back is seen without a `read`.
-- Where the library lost the driver (unloaded, loaded anew) it is opened anew, once for a question.
+- Where the library lost the driver (unloaded, reloaded) it is opened again, once for a call.
   A driver of another version cannot be opened by this process; the error says so.
 - NVML's wait cannot be woken. `wait` therefore waits in slices of `SLICE_S`, which is also how long
   `close` may take. A waiter never holds the lock that readers take, only that of the event set.
-- The event set is made anew when other GPUs answer than before, and after an error; since events
-  may be lost between, the first answer then is LOST_EVENTS.
+- The event set is made again when other GPUs respond than before, and after an error; since events
+  may be lost between, the first result then is LOST_EVENTS.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from plugin.machine import EventKind, GpuEvent, MachineReading
 from plugin.nvidia.nvml.discovery import NOT_LISTED, describe, unlinked_pairs, with_remembered
 from plugin.nvidia.nvml.errors import NvmlError
 from plugin.nvidia.nvml.events import EventWatch
-from plugin.nvidia.nvml.gpu import LIBRARY_GONE_CODES, QUIET_CODES, GpuAsker
+from plugin.nvidia.nvml.gpu import LIBRARY_GONE_CODES, QUIET_CODES, GpuReader
 from plugin.nvidia.nvml.library import Nvml, NvmlCode, fault_text, preload
 from plugin.nvidia.nvml.raw_machine import RawGpu, RawMachine, UnreadGpu, pair_key
 from plugin.sysfs import Sysfs
@@ -50,15 +48,15 @@ SLICE_S = 1.0
 """Longest wait inside NVML: one wake-up a second costs nothing, and a pod's end waits no longer."""
 PAUSE_S = 1.0
 MAX_PAUSE_S = 60.0
-"""Pause after a wait that failed, doubled while it goes on failing: each failure makes whoever
-waits look at everything again. Faults are polled meanwhile."""
+"""Pause after a wait that failed, doubled while it goes on failing: each failure makes the
+caller read everything again. Faults are polled meanwhile."""
 CLOSE_S = 5.0
-"""How long `close` waits for a reading: one takes well under a second where nothing hangs."""
+"""How long `close` waits for a reading: one takes less than a second where nothing hangs."""
 
 T = TypeVar("T")
 
-PairAnswers = dict[tuple[str, str], "int | None"]
-"""By pair of uuids; None where NVML said that it has no answer."""
+PairValues = dict[tuple[str, str], "int | None"]
+"""By pair of uuids; None where NVML has no value."""
 
 
 class NvmlMachine:
@@ -74,14 +72,14 @@ class NvmlMachine:
         self._sysfs = sysfs or Sysfs()
         self._find_library = find_library
         self._nvml = Nvml()
-        self._lock = threading.RLock()  # the library, and all that was learnt of it
+        self._lock = threading.RLock()  # the library, and all that was read from it
         self._waiting = threading.Lock()  # the event set; taken after `_lock`, or alone
         self._closed = threading.Event()
         self._is_open = False
         self._gpus: tuple[RawGpu, ...] = ()
         self._handles: dict[str, Handle] = {}
-        self._ancestors: PairAnswers = {}
-        self._p2p: PairAnswers = {}
+        self._ancestors: PairValues = {}
+        self._p2p: PairValues = {}
         self._far_ends: FarEnds = {}
         self._watch: EventWatch | None = None
         self._is_watch_due = True
@@ -92,10 +90,10 @@ class NvmlMachine:
     # --- reading ---
 
     def read(self) -> MachineReading:
-        """Read everything anew.
+        """Read everything.
 
-        Raises `NvmlError` where there is no driver, `ReadingError` where it has no GPU that tells
-        its uuid and had none before, or contradicts itself.
+        Raises `NvmlError` where there is no driver, `ReadingError` where no GPU's uuid can
+        be read and none could before, or the values contradict each other.
         """
         with self._lock:
             return self._retried(self._read)
@@ -111,20 +109,20 @@ class NvmlMachine:
             except NvmlError as error:
                 return dict.fromkeys((gpu.uuid for gpu in self._gpus), fault_text(error))
 
-    def _retried(self, ask: Callable[[], T]) -> T:
-        """An answer; where the library lost its driver, that of the library opened anew."""
+    def _retried(self, call: Callable[[], T]) -> T:
+        """A call's value; where the library lost its driver, it is opened again first."""
         try:
             self._open()
-            return ask()
+            return call()
         except NvmlError as error:
             if error.code not in LIBRARY_GONE_CODES:
                 raise
             self._drop()
             self._open()
-            return ask()
+            return call()
 
     def _read(self) -> MachineReading:
-        asker = GpuAsker(self._nvml, self._sysfs, self._far_ends)
+        gpu_reader = GpuReader(self._nvml, self._sysfs, self._far_ends)
         found: list[RawGpu] = []
         unread: list[UnreadGpu] = []
         handles: dict[str, Handle] = {}
@@ -137,7 +135,7 @@ class NvmlMachine:
                 unread.append(UnreadGpu(index, fault_text(error)))
                 continue
             handles[uuid] = handle
-            found.append(asker.ask(index, handle, uuid))
+            found.append(gpu_reader.read(index, handle, uuid))
         gpus, notes = with_remembered(found, unread, self._gpus)
         if not gpus:
             reason = "; ".join(gpu.reason for gpu in unread) or "NVML counts none"
@@ -146,16 +144,16 @@ class NvmlMachine:
         if handles.keys() != self._handles.keys():
             self._is_watch_due = True
         self._gpus, self._handles = gpus, handles
-        self._ask_pairs(found, asker)
+        self._read_pairs(found, gpu_reader)
         raw = RawMachine(
             gpus=gpus,
-            ancestors=_answered(self._ancestors),
-            p2p=_answered(self._p2p),
+            ancestors=_known(self._ancestors),
+            p2p=_known(self._p2p),
             nics=self._sysfs.nics(),
             cpu=self._sysfs.cpu(),
             numa_distances=self._sysfs.numa_distances(),
             driver_version=self._driver_version(),
-            notes=(*notes, *asker.notes),
+            notes=(*notes, *gpu_reader.notes),
         )
         try:
             return describe(raw)
@@ -169,38 +167,38 @@ class NvmlMachine:
         except NvmlError:
             return None
 
-    def _ask_pairs(self, found: Iterable[RawGpu], asker: GpuAsker) -> None:
-        well = [gpu for gpu in found if gpu.fault is None]
-        for pairs, known, ask in (
-            (combinations(well, 2), self._ancestors, self._nvml.common_ancestor),
-            (unlinked_pairs(well), self._p2p, self._nvml.p2p_read_status),
+    def _read_pairs(self, found: Iterable[RawGpu], gpu_reader: GpuReader) -> None:
+        healthy = [gpu for gpu in found if gpu.fault is None]
+        for pairs, known, call in (
+            (combinations(healthy, 2), self._ancestors, self._nvml.common_ancestor),
+            (unlinked_pairs(healthy), self._p2p, self._nvml.p2p_read_status),
         ):
             for a, b in pairs:
                 key = pair_key(a.uuid, b.uuid)
                 if key in known:
                     continue
                 try:
-                    known[key] = ask(self._handles[a.uuid], self._handles[b.uuid])
+                    known[key] = call(self._handles[a.uuid], self._handles[b.uuid])
                 except NvmlError as error:
-                    asker.judge(error)
+                    gpu_reader.note_error(error)
                     if error.code == NvmlCode.FUNCTION_NOT_FOUND:
                         break  # this driver does not have the call
                     if error.code in QUIET_CODES:
                         known[key] = None
 
     def _faults(self) -> Mapping[str, str]:
-        asker = GpuAsker(self._nvml, self._sysfs, self._far_ends)
+        gpu_reader = GpuReader(self._nvml, self._sysfs, self._far_ends)
         faults: dict[str, str] = {}
         for gpu in self._gpus:
-            fault = self._fault_of(gpu.uuid, asker)
+            fault = self._fault_of(gpu.uuid, gpu_reader)
             if fault is not None:
                 faults[gpu.uuid] = fault
         return faults
 
-    def _fault_of(self, uuid: str, asker: GpuAsker) -> str | None:
+    def _fault_of(self, uuid: str, gpu_reader: GpuReader) -> str | None:
         """The fault of a GPU; one at fault is looked for, as it may have a new handle by now."""
         known = self._handles.get(uuid)
-        if known is not None and asker.fault_of(known) is None:
+        if known is not None and gpu_reader.fault_of(known) is None:
             return None
         try:
             handle = self._nvml.handle_of(uuid)
@@ -210,12 +208,12 @@ class NvmlMachine:
         if known is None or self._nvml.address(known) != self._nvml.address(handle):
             self._handles[uuid] = handle
             self._is_watch_due = True
-        return asker.fault_of(handle)
+        return gpu_reader.fault_of(handle)
 
     # --- events ---
 
     def wait(self, timeout_s: float) -> tuple[GpuEvent, ...]:
-        """What happened; where NVML tells no events, or is not there, this only waits."""
+        """What happened; where NVML reports no events, or is missing, this only waits."""
         deadline_s = time.monotonic() + timeout_s
         while not self._closed.is_set():
             watch, is_new = self._current_watch()
@@ -244,7 +242,7 @@ class NvmlMachine:
         return events
 
     def _current_watch(self) -> tuple[EventWatch | None, bool]:
-        """The watch of the GPUs that answer, and whether events may be lost since the last one."""
+        """The watch of the GPUs that respond, and whether events may be lost since the last one."""
         with self._lock:
             if not self._is_watch_due or self._closed.is_set():
                 return self._watch, False
@@ -256,7 +254,7 @@ class NvmlMachine:
                 watch = EventWatch(self._nvml, self._handles)
             except NvmlError:
                 watch = None
-            if watch is not None and watch.is_deaf:
+            if watch is not None and watch.is_empty:
                 watch.close()
                 watch = None
             self._watch = watch
@@ -272,7 +270,7 @@ class NvmlMachine:
     # --- the library ---
 
     def close(self) -> None:
-        """End a `wait` under way and give the library back; takes up to `SLICE_S`.
+        """End a `wait` under way and shut the library down; takes up to `SLICE_S`.
 
         The library stays open while another thread's call hangs in it for `CLOSE_S`.
         """
@@ -285,7 +283,7 @@ class NvmlMachine:
 
     def _open(self) -> None:
         if self._closed.is_set():
-            msg = "the machine was closed, expected to be asked before that"
+            msg = "the machine is closed, expected no further call"
             raise ReadingError(msg)
         if not self._is_open:
             library = self._find_library()  # a driver may be installed while we wait for it
@@ -307,19 +305,19 @@ class NvmlMachine:
             _quietly(self._nvml.close)
 
 
-def _answered(answers: PairAnswers) -> dict[tuple[str, str], int]:
-    return {pair: answer for pair, answer in answers.items() if answer is not None}
+def _known(values: PairValues) -> dict[tuple[str, str], int]:
+    return {pair: value for pair, value in values.items() if value is not None}
 
 
 def _check_library(error: NvmlError) -> None:
-    """Let errors pass that are not about one GPU."""
+    """Raise an error that is not about one GPU."""
     if error.code in LIBRARY_GONE_CODES:
         raise error
 
 
-def _quietly(end: Callable[[], None]) -> None:
-    """Give something back whose owner may be gone already."""
+def _quietly(release: Callable[[], None]) -> None:
+    """Release something whose owner may be gone already."""
     try:
-        end()
+        release()
     except NvmlError:
         return

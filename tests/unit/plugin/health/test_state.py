@@ -55,7 +55,7 @@ def after(book: HealthState, *steps) -> HealthState:
         if isinstance(step, GpuEvent):
             book = book.after_event(step, now_s)
         elif step is None:
-            book = book.after_silence("silent")
+            book = book.after_no_response("silent")
         else:
             book = book.after_poll(step, now_s)
     return book
@@ -114,7 +114,7 @@ def test_checks_that_are_off_see_nothing():
         pytest.param([xid(9999)], "XID 9999, until the plugin restarts", id="unknown XID"),
         pytest.param([xid(95, None)], "XID 95 of an unknown GPU, until it stays quiet", id="GPU ?"),
         pytest.param([xid(79), {A: LOST}], LOST, id="what is polled comes first"),
-        pytest.param([xid(79), {A: LOST}, None], "silent", id="before it a machine's silence"),
+        pytest.param([xid(79), {A: LOST}, None], "silent", id="before it the whole machine"),
         pytest.param([xid(94), xid(79)], "XID 79, until the node restarts", id="graver, later"),
         pytest.param([xid(79), xid(94)], "XID 79, until the node restarts", id="graver, before"),
         pytest.param([xid(48), xid(95)], "XID 48, until it is reset", id="the first of equals"),

@@ -299,7 +299,7 @@ def test_a_machine_that_cannot_be_polled_is_unhealthy_until_it_can():
     stage = Stage(*QUIET, {"ill": {}}, *QUIET)
     stage.ill = BROKEN
     stage.play()
-    reason = "the machine's GPUs cannot be asked"
+    reason = "the machine's GPUs do not respond"
     (silent_s, silent), (back_s, back) = stage.told
     assert (silent_s, silent, back) == (4.0, {A: reason, B: reason}, {})
     assert stage.at("faults")[:3] == [0, 1.6, 4.0]

@@ -98,7 +98,7 @@ def test_links_that_nobody_counted_go_all_or_not_at_all():
     worse = without_links(uncounted, [LinksDown((0, 2))])
     assert worse.links[0][2] == NO_LINK
     assert others(worse, (0, 2)) == others(uncounted, (0, 2))
-    with pytest.raises(ImportFormatError, match="GPUs 0 and 2, which nobody counted"):
+    with pytest.raises(ImportFormatError, match="GPUs 0 and 2, which has no known count"):
         without_links(uncounted, [LinksDown((0, 2), 1)])
 
 

@@ -241,7 +241,7 @@ def test_a_gpu_that_never_answered_is_noted():
     """Without a uuid there is no device to list."""
     gpus, notes = with_remembered([gpu(0)], [UnreadGpu(1, "GPU is lost")], [])
     assert gpus == (gpu(0),)
-    assert notes == ("GPU 1 is not listed, as it does not tell its uuid: GPU is lost",)
+    assert notes == ("GPU 1 is not listed, as its uuid cannot be read: GPU is lost",)
 
 
 def test_a_gpu_that_is_not_counted_any_more_stays_in_its_place():

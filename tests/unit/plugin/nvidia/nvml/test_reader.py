@@ -115,7 +115,7 @@ def test_sysfs_tells_levels_that_nvml_does_not(name, tmp_path):
         assert nics[nic.name].is_rdma
     for told, known in zip(reading.gpus, recorded.gpus, strict=True):
         assert known.numa_node in {told.gpu.numa_node, None}
-    assert f"NVML did not tell: {ANCESTOR}: Function Not Found" in reading.notes
+    assert f"NVML has no value: {ANCESTOR}: Function Not Found" in reading.notes
 
 
 def assert_tells(told, known):
@@ -251,7 +251,7 @@ def test_a_driver_without_link_calls_says_nothing_of_links(tmp_path):
     with reader_on(fake, tmp_path) as machine:
         reading = machine.read()
     assert reading.topology.links[0][1] == UNKNOWN_LINK
-    assert f"NVML did not tell: {STATE}: Function Not Found" in reading.notes
+    assert f"NVML has no value: {STATE}: Function Not Found" in reading.notes
 
 
 @pytest.mark.parametrize("name", ["dgx-1-v100", "gb200-tray", "summit"])
