@@ -243,31 +243,6 @@ def test_bind_plans_the_set_that_was_scored():
     assert found["score"] == pytest.approx(answer.placed_gbytes_per_s, abs=1e-3)
 
 
-def test_two_pods_on_a_node_share_no_device():
-    """Until it is full; then the third is told so and nothing changes."""
-    one = engine({"count": 1, "machine": "dgx-1-v100"})
-    for uid in ("u1", "u2"):
-        assert bind(one, uid, V100[0], 4).outcome is Outcome.OK
-    ids = [
-        device for uid in ("u1", "u2") for c in plan(one, uid)["containers"] for device in c["ids"]
-    ]
-    assert len(set(ids)) == 8
-    before = one.cluster.as_json()
-    answer = bind(one, "u3", V100[0], 1)
-    assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.NOT_ENOUGH_FREE)
-    assert Reason.NOT_ENOUGH_FREE.value in json.loads(answer.body)["Error"]
-    assert one.cluster.as_json() == before
-
-
-def test_bind_replans_where_the_set_was_taken_meanwhile():
-    """Filter and bind are apart in time; what counts is what is free now."""
-    one = engine({"count": 1, "machine": "dgx-1-v100"})
-    one.answer(Verb.FILTER, args(pod(4, uid="slow"), [V100[0]]), 0.0)
-    bind(one, "quick", V100[0], 4)
-    assert one.answer(Verb.BIND, binding("slow", V100[0]), 0.0).outcome is Outcome.OK
-    assert one.cluster.snapshot.nodes[V100[0]].free == 0
-
-
 def test_bind_is_idempotent():
     """A scheduler that did not hear the answer asks again; the same pod gets the same answer."""
     one = engine()
