@@ -1,7 +1,7 @@
 """The node plugin's command line, and the one place where its process is set up.
 
 `run` serves this machine's GPUs to the kubelet and publishes them, until SIGTERM; SIGHUP has it
-begin anew. `discover` tells what it reads of this machine. `measure` runs a benchmark for each pair
+start over. `discover` shows what it reads of this machine. `measure` runs a benchmark for each pair
 of GPUs and writes the file that the setting `measurements` names.
 
 Exit codes: 0 done; 1 the machine cannot be read, or the plugin failed; 2 bad settings, files or

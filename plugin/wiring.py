@@ -114,7 +114,7 @@ async def run_agents(load: Callable[[], LoadedSettings], *, running: Running, lo
 async def _run_with(
     loaded: LoadedSettings, reader: MachineReader, *, running: Running, log: Logger
 ) -> None:
-    """Run agents under these settings until one asks for others."""
+    """Run agents under these settings until one requests others."""
     settings, metrics = loaded.settings, PluginMetrics()
     rules = serving_rules(loaded)
     endpoint = StatusEndpoint(metrics.registry, running.live, running.ready)

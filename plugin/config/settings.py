@@ -211,7 +211,7 @@ class PluginSettings(VendorSettings):
 
     @property
     def node(self) -> str:
-        """The node's name. Raises `SettingsError` where nobody gave it."""
+        """The node's name. Raises `SettingsError` where it is not set."""
         if self.node_name is None:
             msg = "setting node_name is missing, expected this node's name (NODE_NAME)"
             raise SettingsError(msg)

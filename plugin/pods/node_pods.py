@@ -42,7 +42,7 @@ __all__ = ["NodePod", "PodContainer", "read_node_pods"]
 
 @dataclass(frozen=True, slots=True)
 class PodContainer:
-    """A container and what it asks plugins for: devices by resource name, those above 0 only."""
+    """A container and what it requests of plugins: devices by resource name, those above 0 only."""
 
     name: str
     role: ContainerRole

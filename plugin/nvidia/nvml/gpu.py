@@ -4,7 +4,7 @@ Values of pairs are read elsewhere (`plugin.nvidia.nvml.reader`); nothing is int
 
 Method:
 
-- Three calls show whether a GPU works: its uuid, its memory (which the driver has to be asked for,
+- Three calls show whether a GPU works: its uuid, its memory (which NVML reads from the driver,
   where NVML may cache name and PCI id) and the recovery action that the driver requests. Any error
   there but that of a missing value (`NO_VALUE_CODES`) is a fault of this GPU.
 - Other errors are a fault only where NVML reports that the GPU is gone; else the value stays
@@ -25,7 +25,7 @@ from plugin.nvidia.mig_strategy import MIG
 from plugin.nvidia.nvml.errors import NvmlError
 from plugin.nvidia.nvml.library import FieldId, NvmlCode, fault_text
 from plugin.nvidia.nvml.mig_profile import mig_profile
-from plugin.nvidia.nvml.raw_machine import RawGpu, RawLink
+from plugin.nvidia.nvml.raw_machine import FarType, RawGpu, RawLink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,11 +69,6 @@ _HOPPER = 9
 """Major compute capability from which NCCL reads link states by field."""
 _UP_STATES = frozenset({1, 2})
 """NVML_NVLINK_STATE_ACTIVE and _SLEEP; 0 is inactive, 3 active with its traffic disabled."""
-_TYPE_GPU = 0
-_TYPE_NPU = 1
-_TYPE_SWITCH = 2
-"""NVML_NVLINK_DEVICE_TYPE_* (nvml.h)."""
-
 _RECOVERY_ACTIONS = {
     1: "reset of the GPU",
     2: "reboot of the node",
@@ -197,7 +192,9 @@ class GpuReader:
             gpu,
             n_links=len(states),
             links=tuple(
-                RawLink(far_type=_TYPE_SWITCH) if is_switched else self._far_end(handle, gpu, link)
+                RawLink(far_type=FarType.SWITCH)
+                if is_switched
+                else self._far_end(handle, gpu, link)
                 for link in up
             ),
             link_version=version,
@@ -251,14 +248,14 @@ class GpuReader:
             return known
         far_type = self._try(lambda: self._nvml.far_type(handle, link))
         bus_id = None
-        if far_type not in {_TYPE_NPU, _TYPE_SWITCH}:
+        if far_type not in {FarType.NPU, FarType.SWITCH}:
             bus_id = self._try(lambda: self._nvml.far_bus_id(handle, link))
         far_end = RawLink(
             far_type=far_type,
             far_bus_id=bus_id,
             far_class=None if bus_id is None else self._sysfs.pci_class(bus_id),
         )
-        if far_type in {_TYPE_GPU, _TYPE_NPU, _TYPE_SWITCH}:
+        if far_type in {FarType.GPU, FarType.NPU, FarType.SWITCH}:
             self._far_ends[gpu.uuid, link] = far_end
         return far_end
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from plugin.nvidia.nvml.raw_machine import FarType
 from topology.model import (
     GA102_GENERATION,
     NO_LINK,
@@ -45,11 +46,6 @@ GENERATIONS = {1: 1, 2: 2, 3: 2, 4: 3, 5: GA102_GENERATION, 6: 4, 7: 5, 8: 6}
 """NVML_NVLINK_VERSION_* to NVLink generation (nvml.h; nvidia-ml-py 13.615.71): 1.0, 2.0, 2.2, 3.0,
 3.1, 4.0, 5.0, 6.0. 3.1 is GA102's link of four lanes (Syllo/nvtop PR 469: two RTX 3090 report
 5)."""
-
-_TYPE_GPU = 0
-_TYPE_NPU = 1
-_TYPE_SWITCH = 2
-"""NVML_NVLINK_DEVICE_TYPE_* (nvml.h); 255 is "unknown"."""
 
 _SWITCH_CLASS = "0x0680"
 _NPU_CLASS = "0x068001"
@@ -122,9 +118,9 @@ def _ends_of(own_index: int, gpu: RawGpu, index_of: Mapping[str, int]) -> _Ends:
     ends = _Ends(is_known=gpu.links is not None)
     for link in gpu.links or ():
         peer = index_of.get(link.far_bus_id or "")
-        if link.far_type == _TYPE_SWITCH or (peer is None and _looks_like_a_switch(link)):
+        if link.far_type == FarType.SWITCH or (peer is None and _looks_like_a_switch(link)):
             ends.to_switch += 1
-        elif link.far_type == _TYPE_NPU or link.far_class == _NPU_CLASS:
+        elif link.far_type == FarType.NPU or link.far_class == _NPU_CLASS:
             continue
         elif peer is not None and peer != own_index:
             ends.to_gpu[peer] = ends.to_gpu.get(peer, 0) + 1
@@ -134,7 +130,7 @@ def _ends_of(own_index: int, gpu: RawGpu, index_of: Mapping[str, int]) -> _Ends:
 
 
 def _looks_like_a_switch(link: RawLink) -> bool:
-    if link.far_type in {_TYPE_GPU, _TYPE_NPU}:
+    if link.far_type in {FarType.GPU, FarType.NPU}:
         return False
     if link.far_bus_id is None:
         return True

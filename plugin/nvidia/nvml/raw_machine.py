@@ -18,16 +18,24 @@ if TYPE_CHECKING:
     from topology.importers.xml.nics import FoundNic
     from topology.importers.xml.pcie_tree import PciPlace
 
-__all__ = ["RawFabric", "RawGpu", "RawLink", "RawMachine", "UnreadGpu", "pair_key"]
+__all__ = ["FarType", "RawFabric", "RawGpu", "RawLink", "RawMachine", "UnreadGpu", "pair_key"]
 
 PairKey = tuple[str, str]
+
+
+class FarType:
+    """NVML_NVLINK_DEVICE_TYPE_* (nvml.h); 255 is "unknown"."""
+
+    GPU = 0
+    NPU = 1
+    SWITCH = 2
 
 
 @dataclass(frozen=True, slots=True)
 class RawLink:
     """The far end of a NVLink that is up.
 
-    `far_type` is a nvmlIntNvLinkDeviceType_t. `far_bus_id` is lower case `dddd:bb:dd.f`, None where
+    `far_type` is a `FarType`. `far_bus_id` is lower case `dddd:bb:dd.f`, None where
     NVML gave no id, an unreadable one or the sentinel `FFFFFFFF:FF:FF.0` of GB200. `far_class` is
     the PCI class of that id in sysfs (`0x068000`).
     """
