@@ -207,7 +207,7 @@ class LiveExtender:
                 tasks.create_task(self._peers.replicas.run())
 
     async def close(self) -> None:
-        """Finish the binds under way, give up the Lease, close the connections."""
+        """Finish the binds in flight, give up the Lease, close the connections."""
         await self._binds.drain()
         if self._peers is not None:
             await self._peers.replicas.release()

@@ -131,7 +131,7 @@ class BindExecutor:
         return not lane.turn.locked() and self._deps.timer() >= lane.bound_s + REST_S
 
     async def drain(self) -> None:
-        """Wait for the binds that are under way; each ends within its time."""
+        """Wait for the binds in flight; each ends within its time."""
         while self._running:
             await asyncio.wait(self._running)
 

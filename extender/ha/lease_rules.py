@@ -13,10 +13,10 @@ The rules, which are client-go's (tools/leaderelection) with one addition:
    ended before a new one can be, whatever their clocks show, as long as they run equally fast.
 3. Only a write on the version that was read counts, so that of two replicas who both saw the Lease
    free one gets it.
-4. A new holder first makes sure that it has seen all that the old one wrote. Whoever cannot say
-   that its own record was never broken is a new holder.
+4. A new holder first makes sure that it has seen all that the old one wrote. A replica
+   that cannot be sure that its own record was never broken is a new holder.
 5. A process is a holder of its own: started again under the same URL, it waits for the end of the
-   term of its predecessor, of which a last request may still be under way.
+   term of its predecessor, of which a last request may still be in flight.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which of the feasible nodes filter names.
 
-What it answers: at most `limit` of them, the best, drawn over the zones. Leaving the rest
+Chooses at most `limit` of them, the best, drawn over the zones. Leaving the rest
 out makes a scheduling cycle cheaper, since kube-scheduler's own score plugins then run on 20 nodes
 and not on 5,000; it silently drops nodes that are in no list as long as one is left
 (schedule_one.go of 1.36, findNodesThatPassExtenders). It never drops all nodes of a zone while

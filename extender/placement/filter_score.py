@@ -1,6 +1,6 @@
 """Filter, prioritize and the choice of devices for bind, as functions of values.
 
-What it answers: filter (which nodes can take the pod; the best of them), prioritize (how good each
+They are filter (which nodes can take the pod; the best of them), prioritize (how good each
 is, 0..10) and bind (exactly which devices). Arguments and one snapshot in, a value out: no clock,
 no network, no state but the rater's memory, which never changes an answer.
 

@@ -1,6 +1,6 @@
 """The order of nodes for a pod, and their scores.
 
-What it answers: the order of nodes, as one sort key per node state, and that order mapped onto the
+Gives the order of nodes, as one sort key per node state, and that order mapped onto the
 extender's integer scale 0..10. Pure arithmetic on what the core found; it never looks for a set.
 
 Order (first difference decides):

@@ -1,6 +1,6 @@
 """Ratings of node states for pod shapes, cached.
 
-What it answers: the best sets of a pod on nodes of one kind with the same GPUs free, their rank, or
+Finds the best sets of a pod on nodes of one kind with the same GPUs free, their rank, or
 why not. A cluster of thousands of nodes has few distinct states, and pods come in few shapes, so a
 bounded cache over both makes the request path a look-up. The cache never changes an answer: it is
 keyed by all that the answer depends on.

@@ -1,6 +1,6 @@
 """Reads filter and prioritize requests: the pod and the nodes.
 
-What it answers: the pod's request and the nodes' positions in the cluster's node index.
+Returns the pod's request and the nodes' positions in the cluster's node index.
 kube-scheduler sends thousands of node names for each pod. On cores shared with other programs every
 object touched is a cache miss, so a body in the form that Go writes is cut, not parsed: its names
 are compared as bytes, and the pod, which prioritize sends again just after filter, is read once
