@@ -148,7 +148,7 @@ def main(
     out.mkdir(parents=True, exist_ok=True)
     pictures = {
         "planned-set.svg": draw_set(GOOD_SET, "Coterie's set"),
-        "random-set.svg": draw_set(POOR_SET, "A random set"),
+        "poor-set.svg": draw_set(POOR_SET, "A poor set"),
         "measured-results.svg": draw_chart(read_groups()),
     }
     for name, text in pictures.items():

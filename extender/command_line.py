@@ -125,7 +125,10 @@ def _settings(flags: Mapping[str, object]) -> ExtenderSettings:
 
 def _explain_file(file: Path, settings: ExtenderSettings) -> dict[str, Any]:
     try:
-        body = as_json(read_yaml(file.read_text(encoding="utf-8"))).encode()
+        pod = read_yaml(file.read_text(encoding="utf-8"))
+        if isinstance(pod, dict) and isinstance(pod.get("metadata"), dict):
+            pod["metadata"].setdefault("namespace", "default")
+        body = as_json(pod).encode()
     except (OSError, ValueError, DocumentError) as error:
         _fail(f"pod file {file} cannot be read: {error}")
     try:

@@ -28,12 +28,12 @@ FIGURE_COLUMNS = ("mean", "harmonic", "worst", "missed", "waited", "stranded", "
 def policy_table(figures: Sequence[Figures]) -> Table:
     """One row for each policy, the last one in bold."""
     table = _table(
-        "GB/s in % of each machine's best: pods of 2 and more GPUs that did not say none",
+        "GB/s in % of each machine's best: pods of 2 and more GPUs without affinity none",
         ("policy",),
         FIGURE_COLUMNS,
     )
     table.caption = (
-        "missed: named a closeness and did not get it (of these: required). "
+        "missed: requested an affinity and did not get it (of these: required). "
         "stranded: free GPUs that make no pair, no four within 10 % of the machine's best"
     )
     table.caption_justify = "left"

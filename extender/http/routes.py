@@ -30,6 +30,7 @@ from extender.http.responses import (
 from extender.http.verbs import answer_now, verb_handlers
 from extender.protocol import Verb
 from kube.errors import KubeError
+from topology.program import version
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -66,7 +67,9 @@ def create_health_app(deps: Dependencies) -> FastAPI:
 def read_routes(deps: Dependencies) -> FastAPI:
     """The routes for people and tools, with their description."""
     # FastAPI's own page of the description loads its scripts from the net: ours is plain HTML.
-    app = FastAPI(title="Coterie extender", docs_url=None, redoc_url=None, responses=_FAILS)
+    app = FastAPI(
+        title="Coterie extender", version=version(), docs_url=None, redoc_url=None, responses=_FAILS
+    )
     _add_health_routes(app, deps)
     _add_state_routes(app, deps)
     if deps.verbs is not None:

@@ -46,7 +46,7 @@ def test_results_without_a_policy_are_refused(tmp_path):
         read_groups(file)
 
 
-@pytest.mark.parametrize("name", ["measured-results.svg", "planned-set.svg", "random-set.svg"])
+@pytest.mark.parametrize("name", ["measured-results.svg", "planned-set.svg", "poor-set.svg"])
 def test_the_committed_pictures_are_current(name, tmp_path):
     """What a reader sees must be what the code draws now: the texts are compared, not the paths."""
     main(tmp_path)
