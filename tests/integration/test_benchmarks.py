@@ -61,7 +61,7 @@ def test_first_calls_are_among_all_calls(speed_tables):
             assert n_first > 1
             assert most == max(most_first, most_later)
     assert len(parts["rows"]) == 4
-    assert "20 GPU pods in the ledger" in " ".join(http["notes"])
+    assert "20 GPU pods bound" in " ".join(http["notes"])
 
 
 def test_a_demo_without_further_mixes_writes_its_report(tmp_path):

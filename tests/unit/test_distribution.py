@@ -168,3 +168,13 @@ def test_programs_can_be_started(target):
     """A console script whose function was renamed fails only on the user's machine."""
     module, _, function = target.partition(":")
     assert callable(getattr(importlib.import_module(module), function))
+
+
+@pytest.mark.parametrize("module", PROGRAMS.values(), ids=PROGRAMS)
+def test_each_program_starts_from_its_entry_point(module, monkeypatch, capsys):
+    """The installed scripts call these functions."""
+    monkeypatch.setattr(sys, "argv", ["program", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(module).main()
+    assert not ended.value.code
+    assert capsys.readouterr().out.strip()
