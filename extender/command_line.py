@@ -56,7 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="coterie-extender", description=__doc__)
+    parser = Parser(
+        prog="coterie-extender",
+        description="Place GPU pods: the extender of kube-scheduler that chooses node and GPUs.",
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 

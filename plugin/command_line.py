@@ -53,7 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="coterie-plugin", description=__doc__)
+    parser = Parser(
+        prog="coterie-plugin",
+        description="Publish this node's GPU topology and serve its GPUs to the kubelet.",
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 

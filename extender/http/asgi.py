@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Handler", "VerbApp", "VerbRequest", "VerbResponse"]
 
 _JSON = (b"content-type", b"application/json")
+_FAULT = 500, b'{"error":"internal error"}'
 _NOT_POST = 405, b'{"error":"expected POST"}'
 
 
@@ -75,10 +76,17 @@ class VerbApp:
         else:
             request = await self._receive(scope, receive)
             if request is not None:
-                response = handler(request)
-                await _send(
-                    send, response if isinstance(response, VerbResponse) else await response
-                )
+                await self._answer(handler, request, send)
+
+    async def _answer(self, handler: Handler, request: VerbRequest, send: Send) -> None:
+        try:
+            response = handler(request)
+            if not isinstance(response, VerbResponse):
+                response = await response
+        except Exception:
+            await _send(send, VerbResponse(*_FAULT))
+            raise  # the server logs it
+        await _send(send, response)
 
     async def _receive(self, scope: Scope, receive: Receive) -> VerbRequest | None:
         """Read a request to its end; None where the caller disconnected before."""

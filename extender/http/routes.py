@@ -89,11 +89,13 @@ def read_routes(deps: Dependencies) -> FastAPI:
 
 
 def _add_health_routes(app: FastAPI, deps: Dependencies) -> None:
+    @app.head("/livez", include_in_schema=False)
     @app.get("/livez", response_class=PlainTextResponse)
     async def livez() -> str:
         """`ok` while the process serves."""
         return "ok"
 
+    @app.head("/readyz", include_in_schema=False)
     @app.get("/readyz", response_class=PlainTextResponse)
     async def readyz() -> PlainTextResponse:
         """`ok` while state is complete and fresh, else 503 and what is missing."""
@@ -101,6 +103,7 @@ def _add_health_routes(app: FastAPI, deps: Dependencies) -> None:
             return PlainTextResponse("ok")
         return PlainTextResponse(deps.unready_because(), status_code=503)
 
+    @app.head("/metrics", include_in_schema=False)
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Metrics as Prometheus text."""

@@ -9,7 +9,6 @@ A metric's help says what it is good for; docs/operations.md is generated from i
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from prometheus_client import (
@@ -25,6 +24,7 @@ from prometheus_client import (
 
 from extender.protocol import Outcome, Reason, Verb
 from extender.state import DeviceState
+from topology.program import build_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -56,7 +56,7 @@ _FAILURES: dict[Verb, tuple[Reason, ...]] = {
     Verb.PRIORITIZE: _FAULTS,
     Verb.EXPLAIN: _FAULTS,
     Verb.BIND: tuple(Reason),
-    Verb.PREEMPT: _FAULTS,
+    Verb.PREEMPT: (*_FAULTS, Reason.NO_HOLDER, Reason.NODES_NOT_READ),
 }
 
 
@@ -83,8 +83,7 @@ class ExtenderMetrics:
             "1, with version and revision of the program: shows who runs what.",
             registry=self.registry,
         )
-        release, _, revision = version("coterie").partition("+g")
-        build.info({"version": release, "revision": revision})
+        build.info(build_labels())
         self._seconds = Histogram(
             "coterie_extender_request_duration_seconds",
             "Time from the whole body read to the response ready. Filter and prioritize run inside "

@@ -68,7 +68,8 @@ class _Walk:
             member = section.need(key)
             if "." in str(key):  # it would look like a member of another section
                 member.fail("no such key")
-            if member.value is not None:  # null says nothing in Go, and Helm writes such
+            # Null says nothing in Go, and Helm writes such: a versioned file may hold it.
+            if member.value is not None or self._layout.version is None:
                 self._member(member)
 
     def _member(self, member: Field) -> None:

@@ -60,7 +60,9 @@ def load_fields(
     origins |= {name: f"environment, {variable}" for name, variable in variables.items()}
     origins |= {name: f"flag, --{name.replace('_', '-')}" for name in given}
 
-    lowered = {name.lower(): value for name, value in environ.items()}  # as it looks them up
+    known = {variable for one in names.values() for variable in one.env}
+    # The source looks names up in lower case; only those written exactly count.
+    lowered = {name.lower(): value for name, value in environ.items() if name in known}
 
     class Layered(model):  # type: ignore[misc,valid-type]  # a class that is a parameter
         @classmethod
@@ -86,10 +88,9 @@ def load_fields(
 
 
 def _variables(names: Mapping[str, FieldNames], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variable that each setting is taken from, as it is written."""
-    written = {name.upper(): name for name in environ}
-    found = {name: next((v for v in n.env if v in written), None) for name, n in names.items()}
-    return {name: written[variable] for name, variable in found.items() if variable is not None}
+    """The variable that each setting is taken from."""
+    found = {name: next((v for v in n.env if v in environ), None) for name, n in names.items()}
+    return {name: variable for name, variable in found.items() if variable is not None}
 
 
 def _check_environment(
@@ -99,7 +100,7 @@ def _check_environment(
     known = {variable for one in names.values() for variable in one.env} | {model.layout.variable}
     known = {variable for variable in known if variable.startswith(prefix)}
     for variable in sorted(environ):
-        if variable.upper().startswith(prefix) and variable.upper() not in known:
+        if variable.upper().startswith(prefix) and variable not in known:
             expected = ", ".join(sorted(known))
             msg = f"environment variable {variable} is no setting, expected one of: {expected}"
             raise SettingsError(msg)

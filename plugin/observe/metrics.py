@@ -9,7 +9,6 @@ A metric's help says what it is good for; docs/plugin.md is generated from it.
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from prometheus_client import (
@@ -28,6 +27,7 @@ from plugin.deviceplugin import CallOutcome, DevicePluginMethod, RegistrationPha
 from plugin.machine import EventKind
 from plugin.pods import MismatchKind
 from plugin.publish import WriteFailureReason
+from topology.program import build_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,8 +55,7 @@ class PluginMetrics:
             "1, with version and revision of the program: shows who runs what.",
             registry=self.registry,
         )
-        release, _, revision = version("coterie").partition("+g")
-        build.info({"version": release, "revision": revision})
+        build.info(build_labels())
         self._call_seconds = Histogram(
             "coterie_plugin_call_duration_seconds",
             "Time from a call of the kubelet to the answer. The kubelet's sync loop waits for it: "

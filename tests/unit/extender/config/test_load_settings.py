@@ -228,6 +228,12 @@ def test_a_cluster_is_a_line_or_a_file(tmp_path):
         load_settings({"cluster": "1x pdp-11"}).cluster_spec()
 
 
+def test_an_empty_key_of_the_file_is_an_error(tmp_path):
+    """It is a line that somebody did not finish."""
+    with pytest.raises(SettingsError, match="setting listen_port"):
+        load_settings(FLAGS | {"config": file(tmp_path, "listen_port:")})
+
+
 def test_settings_are_frozen():
     """They cannot change after they were logged."""
     settings = load_settings(FLAGS)

@@ -95,3 +95,26 @@ def test_other_paths_and_protocols_are_somebody_elses():
     answering.ask(path="/readyz")
     answering.ask(type="lifespan")
     assert answering.others == ["http", "lifespan"]
+
+
+def test_a_fault_is_answered_as_json_and_raised():
+    """kube-scheduler gets a body in the verb's content type, and the server logs the fault."""
+
+    def fail(_request: VerbRequest) -> VerbResponse:
+        raise ZeroDivisionError
+
+    answering = Answering()
+    answering.app = VerbApp({"/verb": fail}, answering.app, body_limit_bytes=LIMIT)
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return piece(b"1")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/verb", "headers": []}
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(answering.app(scope, receive, send))
+    assert sent[0]["status"] == 500
+    assert sent[1]["body"] == b'{"error":"internal error"}'

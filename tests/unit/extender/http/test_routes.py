@@ -170,6 +170,12 @@ def test_other_methods_and_paths_are_refused(served):
     assert served.call("POST", "/state").headers["allow"] == "GET"
 
 
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
+def test_health_answers_head_as_well(served, path):
+    """Load balancers and uptime checks use it."""
+    assert served.call("HEAD", path).status_code == 200
+
+
 def test_the_description_lists_every_route_for_people_and_tools(served):
     """Clients are made from it; each response has a type, and errors are problem details."""
     described = served.call("GET", "/openapi.json").json()
@@ -231,6 +237,7 @@ def test_metrics_count_answers_and_show_sizes(served):
         f'{bandwidth}_count{{machine="dgx-1-v100",size="4"}} 1.0',
         f'{bandwidth}_bucket{{le="2e+10",machine="dgx-1-v100",size="4"}} 0.0',
         'coterie_extender_answers_total{outcome="failed",reason="stale",verb="bind"} 0.0',
+        'coterie_extender_answers_total{outcome="failed",reason="no_holder",verb="preempt"} 0.0',
         'coterie_extender_answers_total{outcome="refused",reason="nic_taken",verb="filter"} 0.0',
         'coterie_extender_ledger_devices{state="held_unhealthy"} 0.0',
         'coterie_extender_parked_pods{reason="too_few_gpus"} 1.0',

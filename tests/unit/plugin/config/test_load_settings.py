@@ -64,6 +64,13 @@ def test_the_machines_own_environment_counts(monkeypatch):
     assert load_settings({}).settings.mig_strategy is MigStrategy.MIXED
 
 
+def test_variables_count_as_written_and_no_others():
+    """A lower-case namesake of an unprefixed variable is somebody else's."""
+    environ = {"NODE_NAME": "real", "node_name": "other", "mig_strategy": "nonsense"}
+    found = loaded(environ=environ)
+    assert (found.node_name, found.mig_strategy) == ("real", MigStrategy.NONE)
+
+
 def test_of_several_variables_the_first_counts():
     """NVIDIA renamed two settings and kept the old names; ours may come from the downward API."""
     both = {"DRIVER_ROOT_CTR_PATH": "/new", "CONTAINER_DRIVER_ROOT": "/old"}
