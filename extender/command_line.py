@@ -19,7 +19,7 @@ import time
 from argparse import SUPPRESS, Namespace
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
 from urllib.parse import quote
 
 import uvloop
@@ -129,8 +129,7 @@ def _settings(flags: Mapping[str, object]) -> ExtenderSettings:
 def _explain_file(file: Path, settings: ExtenderSettings) -> dict[str, Any]:
     try:
         pod = read_yaml(file.read_text(encoding="utf-8"))
-        if isinstance(pod, dict) and isinstance(pod.get("metadata"), dict):
-            pod["metadata"].setdefault("namespace", "default")
+        _set_namespace(pod)
         body = as_json(pod).encode()
     except (OSError, ValueError, DocumentError) as error:
         _fail(f"pod file {file} cannot be read: {error}")
@@ -143,6 +142,13 @@ def _explain_file(file: Path, settings: ExtenderSettings) -> dict[str, Any]:
         _fail(answer.detail)
     explanation: dict[str, Any] = json.loads(answer.body)
     return explanation
+
+
+def _set_namespace(pod: object) -> None:
+    """A manifest without a namespace is in `default`, as for kubectl."""
+    metadata = cast("dict[str, object]", pod).get("metadata") if isinstance(pod, dict) else None
+    if isinstance(metadata, dict):
+        cast("dict[str, object]", metadata).setdefault("namespace", "default")
 
 
 def _fetch(url: str, pod: str, settings: ExtenderSettings) -> dict[str, Any]:
