@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from extender.config import ExtenderSettings
     from extender.embedded import ClusterSpec
-    from extender.engine import Event, Output
+    from extender.engine.events import Event, Output
     from extender.errors import DecisionLogError
     from kube.log import Logger
 

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
 from extender.decision_log.format import CallLine, FeedLine, RequeueLine, StepLine, to_text
-from extender.engine import (
+from extender.engine.events import (
     BindAbandoned,
     BindingWritten,
     BindPodRead,
@@ -51,7 +51,7 @@ from topology.errors import quote
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from extender.engine import Output
+    from extender.engine.events import Output
 
 __all__ = [
     "EventLine",

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from extender.decision_log.codec import Json
     from extender.embedded import ClusterSpec
-    from extender.engine import Engine, Event, Output
+    from extender.engine import Engine
+    from extender.engine.events import Event, Output
 
 __all__ = ["DecisionLog", "machine_digests"]
 

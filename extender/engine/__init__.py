@@ -1,69 +1,10 @@
 """The engine: the verbs over a cluster, and the gateway through which every input reaches them.
 
-Time is an argument and nothing waits; knows no HTTP, no client, no log and no clock.
+Time is an argument and nothing waits; knows no HTTP, no client, no log and no clock. The inputs
+that the gateway takes are the values of `extender.engine.events`.
 """
 
-from extender.engine.events import (
-    BindAbandoned,
-    BindEvent,
-    BindingWritten,
-    BindPodRead,
-    BindRequested,
-    Event,
-    FreshnessSet,
-    NodeGone,
-    NodeSeen,
-    NodesListed,
-    NominationGone,
-    NominationSeen,
-    NominationsListed,
-    Output,
-    PodFetched,
-    PodGone,
-    PodSeen,
-    PodsListed,
-    PreemptAbandoned,
-    PreemptEvent,
-    PreemptNodesRead,
-    PreemptRequested,
-    RequeueDropped,
-    RequeueDue,
-    StateEvent,
-    TimePassed,
-    VerbCalled,
-)
 from extender.engine.gateway import Gateway
 from extender.engine.verbs import NEEDS_NAMES, Engine
 
-__all__ = [
-    "NEEDS_NAMES",
-    "BindAbandoned",
-    "BindEvent",
-    "BindPodRead",
-    "BindRequested",
-    "BindingWritten",
-    "Engine",
-    "Event",
-    "FreshnessSet",
-    "Gateway",
-    "NodeGone",
-    "NodeSeen",
-    "NodesListed",
-    "NominationGone",
-    "NominationSeen",
-    "NominationsListed",
-    "Output",
-    "PodFetched",
-    "PodGone",
-    "PodSeen",
-    "PodsListed",
-    "PreemptAbandoned",
-    "PreemptEvent",
-    "PreemptNodesRead",
-    "PreemptRequested",
-    "RequeueDropped",
-    "RequeueDue",
-    "StateEvent",
-    "TimePassed",
-    "VerbCalled",
-]
+__all__ = ["NEEDS_NAMES", "Engine", "Gateway"]

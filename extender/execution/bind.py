@@ -25,7 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
-from extender.engine import BindAbandoned, BindingWritten, BindPodRead, BindRequested
+from extender.engine.events import BindAbandoned, BindingWritten, BindPodRead, BindRequested
 from extender.protocol import Answer, TimedAnswer
 from kube.client import Binding
 from kube.errors import Conflict, KubeError, Malformed, NotFound, Unreachable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from extender.bind import Step
-    from extender.engine import BindEvent
+    from extender.engine.events import BindEvent
     from kube.objects import PodObject
     from kube.watch import Backoff
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from extender.engine import PreemptAbandoned, PreemptNodesRead, PreemptRequested
+from extender.engine.events import PreemptAbandoned, PreemptNodesRead, PreemptRequested
 from extender.preemption import NodeReading, NodesRead, capacity_of, read_pod_on_node
 from extender.protocol import Answer, TimedAnswer
 from kube.errors import KubeError, Malformed, Unreadable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from fractions import Fraction
 
-    from extender.engine import PreemptEvent
+    from extender.engine.events import PreemptEvent
     from extender.preemption import ReadNodes
     from kube.objects import DisruptionBudget, PodObject
     from kube.watch import Backoff

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from extender import logkeys
-from extender.engine import RequeueDropped, RequeueDue
+from extender.engine.events import RequeueDropped, RequeueDue
 from kube.errors import KubeError, NotFound
 from topology.model import names
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from extender import logkeys
-from extender.engine import VerbCalled
+from extender.engine.events import VerbCalled
 from extender.ha import FORWARDED_FOR, TIME_LEFT, ForwardedCall
 from extender.http.asgi import VerbResponse
 from extender.protocol import Outcome, Reason, Verb

@@ -11,12 +11,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from extender.engine import NodeGone, NodeSeen, NodesListed
+from extender.engine.events import NodeGone, NodeSeen, NodesListed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from extender.engine import StateEvent
+    from extender.engine.events import StateEvent
     from extender.snapshot import MachineType
     from extender.watch.watch_log import WatchLog
     from kube.objects import NodeFacts, ObjectKey

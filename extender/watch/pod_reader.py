@@ -15,14 +15,14 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from extender.engine import PodFetched, PodGone
+from extender.engine.events import PodFetched, PodGone
 from kube.errors import KubeError, Malformed
 from kube.objects import ObjectKey
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from extender.engine import StateEvent
+    from extender.engine.events import StateEvent
     from extender.state import Probe
     from extender.watch.watch_log import WatchLog
     from kube.client import PodReader

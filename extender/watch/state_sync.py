@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from extender import logkeys
-from extender.engine import (
+from extender.engine.events import (
     FreshnessSet,
     NominationGone,
     NominationSeen,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from extender.clocks import SteadyClock
-    from extender.engine import StateEvent
+    from extender.engine.events import StateEvent
     from extender.state import Effect
     from extender.watch.pod_reader import Prober
     from extender.watch.watch_log import WatchLog

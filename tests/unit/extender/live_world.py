@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
 from extender.decision_log import DecisionLog
-from extender.engine import (
+from extender.engine import Engine, Gateway
+from extender.engine.events import (
     BindAbandoned,
     BindingWritten,
     BindPodRead,
     BindRequested,
-    Engine,
     FreshnessSet,
-    Gateway,
     NodesListed,
     NominationsListed,
     PodFetched,

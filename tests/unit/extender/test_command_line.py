@@ -21,7 +21,7 @@ from extender import wiring
 from extender.config import ENV_PREFIX, ExtenderSettings
 from extender.decision_log import DecisionLog
 from extender.embedded import make_engine
-from extender.engine import VerbCalled
+from extender.engine.events import VerbCalled
 from extender.http.tls import Certificates
 from extender.protocol import Verb
 from extender.wiring import Sockets

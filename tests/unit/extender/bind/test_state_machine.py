@@ -9,7 +9,8 @@ import pytest
 
 from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
 from extender.embedded import EmbeddedCluster, lay_out
-from extender.engine import BindingWritten, BindRequested, Engine, Gateway
+from extender.engine import Engine, Gateway
+from extender.engine.events import BindingWritten, BindRequested
 from extender.protocol import Answer, Outcome, Reason, Verb
 from tests.unit.extender.api_server import FakeApiServer
 from tests.unit.extender.engines import RULES, owned, report_devices, spec

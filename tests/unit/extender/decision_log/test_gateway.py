@@ -13,14 +13,13 @@ from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
 from extender.decision_log import DecisionLog
 from extender.decision_log.replay import replay
 from extender.embedded import make_engine
-from extender.engine import (
+from extender.engine import Engine, Gateway
+from extender.engine.events import (
     BindAbandoned,
     BindingWritten,
     BindPodRead,
     BindRequested,
-    Engine,
     FreshnessSet,
-    Gateway,
     NodeGone,
     NodeSeen,
     NodesListed,

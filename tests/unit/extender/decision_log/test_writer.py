@@ -11,7 +11,8 @@ import pytest
 from extender.decision_log import DecisionLog
 from extender.decision_log.replay import Replayed, replay
 from extender.embedded import make_engine
-from extender.engine import Gateway, VerbCalled
+from extender.engine import Gateway
+from extender.engine.events import VerbCalled
 from extender.errors import DecisionLogError
 from extender.protocol import Verb
 from tests.unit.extender.engines import RULES, spec

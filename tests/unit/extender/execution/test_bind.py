@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
-from extender.engine import BindAbandoned, BindingWritten, BindPodRead, BindRequested
+from extender.engine.events import BindAbandoned, BindingWritten, BindPodRead, BindRequested
 from extender.execution import BindDependencies, BindExecutor
 from extender.execution.bind import REST_S
 from extender.protocol import Answer, Outcome, TimedAnswer, Verb
@@ -19,7 +19,7 @@ from topology.model import names
 
 if TYPE_CHECKING:
     from extender.bind import Step
-    from extender.engine import BindEvent
+    from extender.engine.events import BindEvent
     from kube.client import Binding
     from kube.objects import PodObject
 

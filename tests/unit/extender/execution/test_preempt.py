@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.engine import PreemptAbandoned, PreemptNodesRead, PreemptRequested
+from extender.engine.events import PreemptAbandoned, PreemptNodesRead, PreemptRequested
 from extender.execution import PreemptDependencies, PreemptExecutor
 from extender.preemption import ReadNodes
 from extender.protocol import Answer, Outcome, Verb
@@ -19,7 +19,7 @@ from kube.watch import Backoff
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from extender.engine import PreemptEvent
+    from extender.engine.events import PreemptEvent
 
 BUDGET = DisruptionBudget("ns", "b", (), 1, frozenset())
 DOWN = KubeError(503, "Unavailable", "down", retry_after_s=0.25)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.engine import RequeueDropped, RequeueDue
+from extender.engine.events import RequeueDropped, RequeueDue
 from extender.execution import RequeueDependencies, Requeuer
 from extender.unschedulable import Requeue
 from kube.errors import NotFound

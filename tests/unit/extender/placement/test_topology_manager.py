@@ -13,7 +13,8 @@ import pytest
 from extender.decision_log import DecisionLog
 from extender.decision_log.replay import Replayed, replay
 from extender.embedded import make_engine
-from extender.engine import Gateway, VerbCalled
+from extender.engine import Gateway
+from extender.engine.events import VerbCalled
 from extender.placement import Rater, Refusal
 from extender.preemption import ReadNodes
 from extender.protocol import Outcome, Reason, Verb

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from extender.engine import (
-    Engine,
+from extender.engine import Engine, Gateway
+from extender.engine.events import (
     FreshnessSet,
-    Gateway,
     NodeSeen,
     NominationSeen,
     PodGone,

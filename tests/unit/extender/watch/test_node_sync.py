@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.engine import NodeGone, NodeSeen, NodesListed
+from extender.engine.events import NodeGone, NodeSeen, NodesListed
 from extender.watch import NodeDependencies, NodeSink, WatchLog
 from kube.objects import NodeFacts, ObjectKey
 from kube.watch import Fault
 from tests.unit.extender.shells import DOWN, Log
 
 if TYPE_CHECKING:
-    from extender.engine import StateEvent
+    from extender.engine.events import StateEvent
 
 KNOWN = NodeFacts("known", "u0", "", {}, None, None, has_soft_taint=False)
 NEW = replace(KNOWN, name="new", topology="a machine")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.engine import PodFetched, PodGone
+from extender.engine.events import PodFetched, PodGone
 from extender.state import Probe
 from extender.watch import ProbeDependencies, Prober, WatchLog
 from extender.watch.pod_reader import FAULTS_OF_POD, N_READERS, REFUSED_AGAIN_S
@@ -25,7 +25,7 @@ from tests.unit.extender.shells import (
 )
 
 if TYPE_CHECKING:
-    from extender.engine import StateEvent
+    from extender.engine.events import StateEvent
     from kube.objects import PodObject
 
 PROBE = Probe("ns", "p", "u1")

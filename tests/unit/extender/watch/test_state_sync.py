@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from extender.clocks import SteadyClock
-from extender.engine import (
+from extender.engine.events import (
     FreshnessSet,
     NominationGone,
     NominationSeen,
@@ -29,7 +29,7 @@ from kube.watch.reflector import Counts
 from tests.unit.extender.shells import DOWN, FakeTime, Log, pod_object, run_until, until
 
 if TYPE_CHECKING:
-    from extender.engine import StateEvent
+    from extender.engine.events import StateEvent
     from extender.state import Effect
 
 FACTS = PodFacts("u1", "ns", "p", "7", None, None, may_request=True)
