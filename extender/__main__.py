@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topology.program import needs_extra
+from topology.cli.program import needs_extra
 
 __all__ = ["main"]
 

@@ -35,7 +35,7 @@ from kube.documents import as_json, read_yaml
 from kube.errors import DocumentError, SettingsError
 from kube.log import json_logger
 from kube.settings import Parser, add_options, given_settings
-from topology.program import version
+from topology.cli.program import version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -28,9 +28,9 @@ from plugin.errors import MeasurementError, PluginError, ReadingError
 from plugin.measure import DEFAULT_COMMAND, DEFAULT_MESSAGE_BYTES, Benchmark, all_pairs, measure
 from plugin.vendor import VENDOR
 from plugin.wiring import Running, open_reader, run_agents
+from topology.cli.program import version
 from topology.errors import quote
 from topology.model import write_measurement
-from topology.program import version
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -30,7 +30,7 @@ from extender.http.responses import (
 from extender.http.verbs import answer_now, verb_handlers
 from extender.protocol import Verb
 from kube.errors import KubeError
-from topology.program import version
+from topology.cli.program import version
 
 if TYPE_CHECKING:
     from starlette.requests import Request

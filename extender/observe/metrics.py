@@ -24,7 +24,7 @@ from prometheus_client import (
 
 from extender.protocol import Outcome, Reason, Verb
 from extender.state import DeviceState
-from topology.program import build_labels
+from topology.cli.program import build_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -27,7 +27,7 @@ from plugin.deviceplugin import CallOutcome, DevicePluginMethod, RegistrationPha
 from plugin.machine import EventKind
 from plugin.pods import MismatchKind
 from plugin.publish import WriteFailureReason
-from topology.program import build_labels
+from topology.cli.program import build_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

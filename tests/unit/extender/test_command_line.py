@@ -28,7 +28,7 @@ from extender.wiring import Sockets
 from tests.programs import Done, called
 from tests.unit.extender.pki import HOST, authority, issue
 from tests.unit.extender.pods import args, binding, pod
-from topology.program import version
+from topology.cli.program import version
 
 if TYPE_CHECKING:
     from extender.http.server import Door

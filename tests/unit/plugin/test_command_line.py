@@ -27,8 +27,8 @@ from tests import programs
 from tests.fake_nvml import fake_of, installed, uuid_of
 from tests.unit.plugin.machine_values import simulated_machine
 from tests.unit.plugin.test_wiring import KUBECONFIG
+from topology.cli.program import version
 from topology.model import parse_measurement
-from topology.program import version
 from topology.recordings import load_recording
 
 if TYPE_CHECKING:

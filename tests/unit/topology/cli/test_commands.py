@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from topology.annotations import POD_KEYS
-from topology.cli import commands
+from topology.cli import commands, reading
+from topology.cli.program import version
 from topology.importers import FileFormat
 from topology.model import (
     NO_LINK,
@@ -21,7 +22,6 @@ from topology.model import (
     decode_topology,
     names,
 )
-from topology.program import version
 from topology.recordings import load_recording, recording_names
 
 SMI = """\
@@ -250,8 +250,8 @@ def test_what_nobody_told_is_a_question_mark(run, monkeypatch):
         pcie=((own, level), (level, own)),
         nics=(Nic("eth0", (level, level)),),
     )
-    monkeypatch.setattr(commands, "recording_names", lambda: ("dark",))
-    monkeypatch.setattr(commands, "load_recording", lambda _name: dark)
+    monkeypatch.setattr(reading, "recording_names", lambda: ("dark",))
+    monkeypatch.setattr(reading, "load_recording", lambda _name: dark)
     rows = run("show", "dark")[1].splitlines()
     assert rows[rows.index("Accelerator links") + 2].split() == ["GPU0", "X", "?"]
     assert rows[rows.index("PCIe levels") + 2].split() == ["GPU0", "X", "?", "?"]
@@ -418,7 +418,7 @@ def test_help_names_the_exit_codes(run):
 
 def test_a_huge_file_is_refused_unread(run, tmp_path, monkeypatch):
     """A device or a log of gigabytes must not fill the memory."""
-    monkeypatch.setattr(commands, "MAX_BYTES", 10)
+    monkeypatch.setattr(reading, "MAX_BYTES", 10)
     (tmp_path / "big").write_text("x" * 11)
     code, _, err = run("show", tmp_path / "big")
     assert code == 3
@@ -488,8 +488,8 @@ def test_a_set_of_mixed_models_has_a_value_but_no_affinity(run, monkeypatch):
         links=off,
         pcie=((own, pix), (pix, own)),
     )
-    monkeypatch.setattr(commands, "recording_names", lambda: ("mixed",))
-    monkeypatch.setattr(commands, "load_recording", lambda _name: mixed)
+    monkeypatch.setattr(reading, "recording_names", lambda: ("mixed",))
+    monkeypatch.setattr(reading, "load_recording", lambda _name: mixed)
     report = json.loads(run("value", "--gpus", "0,1", "--json", "mixed")[1])
     assert report["best_gpus"] is None
     assert report["best_value_gbytes_per_s"] is None

@@ -6,7 +6,7 @@ from importlib import metadata
 
 import pytest
 
-from topology.program import build_labels, needs_extra, version
+from topology.cli.program import build_labels, needs_extra, version
 
 
 def test_the_version_is_the_distributions(monkeypatch):

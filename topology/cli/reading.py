@@ -1,0 +1,100 @@
+"""What a command was given: FILE as a machine, and GPU indices.
+
+Every fault is an error of the core: `ImportFormatError` for a file, `InvalidRequest` for an option.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from topology.errors import ImportFormatError, InvalidRequest, InvalidTopology, quote
+from topology.importers import import_text
+from topology.model import parse_measurement
+from topology.printable import printable
+from topology.recordings import load_recording, recording_names
+from topology.value import MAX_TABLE_GPUS
+
+if TYPE_CHECKING:
+    from topology.importers import FileFormat
+    from topology.model import NodeTopology
+
+__all__ = ["MAX_BYTES", "read_gpus", "read_machine"]
+
+MAX_BYTES = 16 * 1024 * 1024
+"""Most that is read of a file: four bytes for each character that an importer accepts."""
+
+_RANGE = re.compile(r"\s*([0-9]{1,4})(?:-([0-9]{1,4}))?\s*")
+
+
+def read_machine(
+    file: str,
+    gpu_model: str | None,
+    file_format: FileFormat | None,
+    measured: str | None = None,
+) -> NodeTopology:
+    """Read FILE: standard input, an existing file, or a shipped machine; in this order."""
+    if file != "-" and not Path(file).exists() and file in recording_names():
+        if gpu_model is not None or file_format is not None:
+            msg = f"{file} is a shipped machine, expected no --gpu-model and no --format with it"
+            raise InvalidRequest(msg)
+        topology = load_recording(file)
+    else:
+        topology = import_text(_read(file), gpu_model=gpu_model, file_format=file_format)
+        if topology.name is None and file != "-":
+            topology = replace(topology, name=printable(Path(file).stem) or None)
+    if measured is None:
+        return topology
+    if topology.n_gpus > MAX_TABLE_GPUS:
+        msg = (
+            f"--measured with {topology.n_gpus} GPUs, expected at most {MAX_TABLE_GPUS}: "
+            "measurements do not enter the value of bigger nodes"
+        )
+        raise InvalidRequest(msg)
+    try:
+        return replace(topology, measurement=parse_measurement(_read(measured)))
+    except InvalidTopology as error:
+        msg = f"{quote(measured)}: {error}"
+        raise ImportFormatError(msg) from error
+
+
+def _read(file: str) -> str:
+    try:
+        if file == "-":
+            raw = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with Path(file).open("rb") as source:
+                raw = source.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        msg = f"{quote(file)} is neither a file nor a shipped machine (see `recordings`)"
+        raise ImportFormatError(msg) from error
+    except (OSError, ValueError) as error:
+        msg = f"{quote(file)} cannot be read: {error}"
+        raise ImportFormatError(msg) from error
+    if len(raw) > MAX_BYTES:
+        msg = f"{quote(file)} has more than {MAX_BYTES} bytes, expected a recording"
+        raise ImportFormatError(msg)
+    return raw.decode("utf-8-sig", errors="replace")
+
+
+def read_gpus(text: str, option: str) -> tuple[int, ...]:
+    """Read `0,3,5` or `0-3,6`; the node checks which GPUs it has.
+
+    >>> read_gpus("6,0-2", "--gpus")
+    (0, 1, 2, 6)
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            msg = f"{option} is {quote(text)}, expected GPU indices such as 0,3,5 or 0-3,6"
+            raise InvalidRequest(msg)
+        low, high = int(match[1]), int(match[2] or match[1])
+        if low > high:
+            msg = f"{option} has {quote(part)}, expected the lower index first"
+            raise InvalidRequest(msg)
+        found.update(range(low, high + 1))
+    return tuple(sorted(found))
