@@ -40,6 +40,13 @@ def test_a_slow_machine_has_more_time():
     assert excess(begun, slowness=8.0) is None
 
 
+def test_a_clock_that_a_test_replaces_does_not_count(monkeypatch):
+    """Its fixtures put the true one back only after it was judged."""
+    begun = Stopwatch.start()
+    monkeypatch.setattr("time.monotonic", lambda: begun.wall_s + 1000.0)
+    assert excess(begun) is None
+
+
 @pytest.mark.slow("runs pytest as a process")
 @pytest.mark.parametrize(
     ("mark", "environment", "expected"),
