@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_SHARED",
+    "SOURCE_NOTE",
     "MeasuredMachine",
     "fill_levels",
     "load_machines",
@@ -46,6 +47,12 @@ __all__ = [
 
 DEFAULT_SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Where the data lies unless `--shared` names another place: beside the checkout."""
+
+SOURCE_NOTE = (
+    "measured by others: NCCL all-reduce bus bandwidth, BandPilot (arXiv 2506.15595), "
+    "SusCom-Lab/BandPilot at de4dd93"
+)
+"""Every table that these measurements judge says whose they are."""
 
 PAIR = 2
 _NVLINK = re.compile(r"NV([0-9]+)")

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from benchmarks.coterie import Coterie
 from benchmarks.masks import subsets_of_size
 from benchmarks.measured import (
+    SOURCE_NOTE,
     fill_levels,
     relabel_machine,
     relabel_topology,
@@ -218,6 +219,7 @@ def run(
         f"{m.name} {n_padded}" for m, (_, n_padded) in zip(machines, judged, strict=True)
     )
     notes = (
+        SOURCE_NOTE,
         "measured(chosen) / best measured, over every free set with at least k GPUs",
         f"mean per k of 2..5, then over k; mean of {n_relabellings} relabellings (seed {seed})",
         "worst: the worst single case of all relabellings",

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.masks import members
+from benchmarks.measured import SOURCE_NOTE
 from benchmarks.report import ResultTable
 from topology.model import DEFAULT_CONSTANTS, FITTED_MESSAGE_BYTES, ModelConstants, PcieLevel
 from topology.select import build_tables
@@ -217,7 +218,12 @@ def run(
     """Compare every machine, with the model's constants and with those of the other machines."""
     own = [compare(machine) for machine in machines]
     rows: list[tuple[Cell, ...]] = []
-    notes: list[str] = []
+    notes = [
+        SOURCE_NOTE,
+        "values at 16 MiB: the H100 measurements state that size, the others state none",
+        "first two figures: the model's constants, fitted on these nodes too",
+        "others' fit: constants fitted on the other two nodes only",
+    ]
     for machine, fidelity in zip(machines, own, strict=True):
         others = [other for other in machines if other is not machine]
         fitted = fit_constants(others)
@@ -245,7 +251,7 @@ def run(
         "Error by what limits the set",
         ("limited by", "machine", "sets", "median error %", "90th percentile %", "stated %"),
         _by_limit(found),
-        ("stated: what `min-bandwidth` subtracts of a value with that limit",),
+        (SOURCE_NOTE, "stated: what `min-bandwidth` subtracts of a value with that limit"),
         digits=1,
     )
     return agreement, by_limit

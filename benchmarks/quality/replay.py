@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from benchmarks.coterie import NONE, NVLINK, NVLINK_REQUIRED, Coterie
 from benchmarks.link_graph import is_link_connected
 from benchmarks.masks import members
-from benchmarks.measured import relabel_machine
+from benchmarks.measured import SOURCE_NOTE, relabel_machine
 from benchmarks.quality.queues import simulate
 from benchmarks.report import ResultTable
 from benchmarks.rivals import SET_RIVALS, MeasuredOracle
@@ -122,12 +122,14 @@ def run(
         return ResultTable(title, _COLUMNS, tuple(rows), (*notes, *_NOTES), digits=2)
 
     n_queues = len(queues)
+    drawn = f"a queue: {len(queues[0])} jobs drawn from MAPA's job mix (SC'21, arXiv 2110.03214)"
     return (
         table(
             "Replay on the measured V100 node",
             relabelled,
             (
                 f"{n_queues} queues x {n_orders} tie orders (relabellings, seed {seed})",
+                drawn,
                 "a relabelling costs policies that go by ids more than Coterie: see the next table",
             ),
         ),
@@ -136,6 +138,7 @@ def run(
             (machine,),
             (
                 f"{n_queues} queues, GPUs numbered as nvidia-smi printed them",
+                drawn,
                 f"random ids and NVIDIA's order of devices are drawn once (seed {seed})",
             ),
         ),
@@ -151,6 +154,7 @@ _COLUMNS = (
     "makespan",
 )
 _NOTES = (
+    SOURCE_NOTE,
     "over all sensitive jobs of 2 or more GPUs together",
     "a rival that waits refuses a set that NVLink does not connect, unless nothing runs",
     "Coterie's constants were fitted on this node too; `fidelity` shows the held-out fit",
