@@ -1,5 +1,7 @@
-"""The API server as both programs see it: lists, watches and the few writes that they make.
+"""What both programs stand on: the API server as values, and their settings, log and metrics.
 
-What it answers: what the cluster's nodes and pods are, as values, and whether a write was accepted.
-The client library, its types and its errors do not leave this package. It decides nothing.
+`client`, `objects` and `watch` are the one door to the API server: the client library, its types
+and its errors do not leave them. `documents`, `settings`, `log` and `metrics` are here since both
+programs need them, neither may import the other, and `topology` below may use none of their
+libraries. Nothing here decides about pods or devices.
 """

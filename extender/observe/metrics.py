@@ -1,8 +1,8 @@
 """Metrics of every extender: latencies, outcomes, device states, bandwidth placed.
 
-What it answers: the text of `/metrics`. Its registry is its own, so that two servers in one process
-(tests) do not mix. Labels are closed sets, made at the start so that a first event shows as a rise,
-or bounded by the kinds of machine in the cluster: never a pod, a node or a device.
+What it answers: the text of `/metrics`. Labels are closed sets, made at the start so that a first
+event shows as a rise, or bounded by the kinds of machine in the cluster: never a pod, a node or a
+device.
 
 A metric's help says what it is good for; docs/operations.md is generated from it.
 """
@@ -11,20 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    Info,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import Counter, Gauge, Histogram, generate_latest
 
 from extender.protocol import Outcome, Reason, Verb
 from extender.state import DeviceState
-from topology.cli.program import build_labels
+from kube.metrics import program_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -74,16 +65,8 @@ class ExtenderMetrics:
     """Counts answers; reads sizes from the engine when scraped. `registry` is what is shown."""
 
     def __init__(self, engine: Engine) -> None:
-        # Without: a series for each counter, with its time of creation, that nothing reads.
-        disable_created_metrics()  # type: ignore[no-untyped-call] # the library's gap
         self._engine = engine
-        self.registry = CollectorRegistry()
-        build = Info(
-            "coterie_extender_build",
-            "1, with version and revision of the program: shows who runs what.",
-            registry=self.registry,
-        )
-        build.info(build_labels())
+        self.registry = program_registry("coterie_extender")
         self._seconds = Histogram(
             "coterie_extender_request_duration_seconds",
             "Time from the whole body read to the response ready. Filter and prioritize run inside "
@@ -145,7 +128,6 @@ class ExtenderMetrics:
         self._series: dict[tuple[Verb, Outcome, Reason | None], tuple[Histogram, Counter]] = {}
         for kind in _answers():
             self._series_of(*kind)
-        ProcessCollector(registry=self.registry)
 
     def observe(self, answer: Answer, seconds: float) -> None:
         """Count one answer."""

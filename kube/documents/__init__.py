@@ -1,7 +1,6 @@
 """Texts that people and other programs write, and what is wrong with them in one sentence.
 
-Knows YAML, TOML and pydantic's errors; knows no setting. It lies in `kube` since both programs read
-such texts, neither may import the other, and `topology` below may use neither library.
+Knows YAML, TOML and pydantic's errors; knows no setting.
 """
 
 from kube.documents.validation import first_fault

@@ -1,7 +1,6 @@
 """How a program is configured: flag over environment over file over default, by one mechanism.
 
-Knows no setting of its own and starts nothing. It lies in `kube` since both programs need it,
-neither may import the other, and `topology` below may use neither pydantic nor the environment.
+Knows no setting of its own and starts nothing.
 """
 
 from kube.settings.fields import FieldNames, FileLayout, OtherNames, ProgramSettings, names_of

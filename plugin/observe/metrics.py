@@ -1,8 +1,7 @@
 """The metrics of a node: calls of the kubelet, devices, identities, writes.
 
-What it answers: the registry behind `/metrics`. It is its own, so that two agents in one process
-(tests) do not mix. Labels are closed sets, made at the start so that a first event shows as a rise,
-or resources of the node: never a pod or a device.
+What it answers: the registry behind `/metrics`. Labels are closed sets, made at the start so that a
+first event shows as a rise, or resources of the node: never a pod or a device.
 
 A metric's help says what it is good for; docs/plugin.md is generated from it.
 """
@@ -11,23 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    Info,
-    ProcessCollector,
-    disable_created_metrics,
-)
+from prometheus_client import Counter, Gauge, Histogram
 
+from kube.metrics import program_registry
 from plugin.allocation import AllocationBasis
 from plugin.allocator import IdentifiedBy
 from plugin.deviceplugin import CallOutcome, DevicePluginMethod, RegistrationPhase
 from plugin.machine import EventKind
 from plugin.pods import MismatchKind
 from plugin.publish import WriteFailureReason
-from topology.cli.program import build_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,16 +37,7 @@ class PluginMetrics:
     """Counts what happens; `registry` is what an exporter shows."""
 
     def __init__(self) -> None:
-        # Without: a series for each counter, with its time of creation, that nothing reads.
-        disable_created_metrics()  # type: ignore[no-untyped-call] # the library's gap
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        build = Info(
-            "coterie_plugin_build",
-            "1, with version and revision of the program: shows who runs what.",
-            registry=self.registry,
-        )
-        build.info(build_labels())
+        self.registry = program_registry("coterie_plugin")
         self._call_seconds = Histogram(
             "coterie_plugin_call_duration_seconds",
             "Time from a call of the kubelet to the answer. The kubelet's sync loop waits for it: "

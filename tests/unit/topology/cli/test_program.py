@@ -6,7 +6,7 @@ from importlib import metadata
 
 import pytest
 
-from topology.cli.program import build_labels, needs_extra, version
+from topology.cli.program import needs_extra, version
 
 
 def test_the_version_is_the_distributions(monkeypatch):
@@ -36,17 +36,3 @@ def test_a_fault_of_our_own_is_no_missing_extra():
         raise ModuleNotFoundError(name="plugin.gone")
     with pytest.raises(ModuleNotFoundError), needs_extra("coterie-plugin", "plugin"):
         raise ModuleNotFoundError
-
-
-@pytest.mark.parametrize(
-    ("text", "release", "revision"),
-    [
-        ("0.2.1.dev5+g7ef49e1", "0.2.1.dev5", "7ef49e1"),
-        ("v0.2.0-5-g7ef49e1", "v0.2.0", "7ef49e1"),
-        ("v0.2.0", "v0.2.0", ""),
-    ],
-)
-def test_the_revision_stands_apart(monkeypatch, text, release, revision):
-    """Of a version by the build backend, by `git describe`, and of a release."""
-    monkeypatch.setattr(metadata, "version", lambda _name: text)
-    assert build_labels() == {"version": release, "revision": revision}
