@@ -2,7 +2,7 @@
 
 The registration dials back before it answers; a kubelet knows its plugins by the resource's name
 alone (pkg/kubelet/cm/devicemanager/plugin/v1beta1); PodResources tells what pods got, and refuses
-who asks too often. What happens to a pod that arrives is in `tests.fake_device_manager`. The
+who asks too often. Which devices a pod gets that arrives is in `tests.device_manager`. The
 checkpoint is memory that outlives `kill`. It is no authority: tests/cluster holds the plugin
 against the real kubelet.
 
@@ -13,28 +13,44 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import secrets
 import stat
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
 
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 from plugin.pb import podresources_v1_pb2 as pr
-from tests.fake_device_manager import AdmissionError, Affinity, Client, Endpoint, FakeDeviceManager
+from tests.device_manager import Affinity, Allocation, DeviceManager, NotAdmitted, Preference
+from tests.plugin_client import Client
 from topology.select import ContainerRole
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from plugin.pods import NodePod, PodContainer
 
-__all__ = ["AdmissionError", "Client", "FakeKubelet", "RateLimit"]
+__all__ = ["AdmissionError", "FakeKubelet", "RateLimit"]
 
 DIAL_S = 10.0
 """`dial` (plugin/v1beta1/client.go)."""
+
+
+class AdmissionError(Exception):
+    """The pod fails for good: phase Failed, reason UnexpectedAdmissionError."""
+
+
+@dataclass
+class Endpoint:
+    """A resource's plugin as the manager sees it; after a restart only that there was one."""
+
+    client: Client | None = None
+    is_stopped: bool = True
 
 
 @dataclass
@@ -60,8 +76,11 @@ class RateLimit:
         return True
 
 
-class FakeKubelet(FakeDeviceManager):
-    """The kubelet of one node; `root` stands for /var/lib/kubelet."""
+class FakeKubelet(DeviceManager):
+    """The kubelet of one node; `root` stands for /var/lib/kubelet.
+
+    `log` has what happened, in order.
+    """
 
     def __init__(
         self,
@@ -72,7 +91,7 @@ class FakeKubelet(FakeDeviceManager):
         dial_s: float = DIAL_S,
         affinity: Affinity = lambda *_: None,
     ) -> None:
-        super().__init__(seed=seed, affinity=affinity)
+        super().__init__(random.Random(seed), affinity)  # noqa: S311 - Go's order of maps
         self.folder = root / "device-plugins"
         self.socket = self.folder / "kubelet.sock"
         self.pod_resources = root / "pod-resources" / "kubelet.sock"
@@ -81,6 +100,12 @@ class FakeKubelet(FakeDeviceManager):
         self.limit = RateLimit()
         self.clients: dict[str, Client] = {}
         self.n_lists = 0
+        self.log: list[str] = []
+        self.endpoints: dict[str, Endpoint] = {}
+        self.devices: dict[str, Mapping[str, pb.Device]] = {}
+        self.unhealthy: dict[str, set[str]] = {}
+        self._admission = asyncio.Lock()
+        self._changed = asyncio.Event()
         self._checkpoint: set[str] = set()
         self._servers: list[grpc.aio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -138,6 +163,7 @@ class FakeKubelet(FakeDeviceManager):
         self._checkpoint |= set(self.healthy)
         for memory in (self.clients, self.endpoints, self.devices, self.healthy, self.unhealthy):
             memory.clear()
+        self.numa.clear()
         self._note("ended")
 
     async def _serve(self, path: Path, service: str, methods) -> None:
@@ -149,6 +175,21 @@ class FakeKubelet(FakeDeviceManager):
         await server.start()
         private.rename(path)
         self._servers.append(server)
+
+    async def until(self, is_so: Callable[[], bool], within_s: float = 10.0) -> None:
+        """Wait until something is so."""
+        async with asyncio.timeout(within_s):
+            while not is_so():
+                await self._changed.wait()
+
+    async def until_listed(self, resource: str, n_healthy: int, within_s: float = 10.0) -> None:
+        """Wait until a resource has so many healthy devices."""
+        await self.until(lambda: len(self.healthy.get(resource, ())) == n_healthy, within_s)
+
+    def _note(self, what: str) -> None:
+        self.log.append(what)
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     # --- Registration (plugin/v1beta1/server.go, handler.go) ------------------------------------
 
@@ -194,13 +235,102 @@ class FakeKubelet(FakeDeviceManager):
             self.endpoints[resource].is_stopped = True
         self._note(f"disconnected {resource}")
 
+    def listed(self, resource: str, response: pb.ListAndWatchResponse) -> None:
+        """`genericDeviceUpdateCallback`."""
+        self.devices[resource] = {device.ID: device for device in response.devices}
+        self.healthy[resource] = {d.ID for d in response.devices if d.health == "Healthy"}
+        self.unhealthy[resource] = {d.ID for d in response.devices if d.health != "Healthy"}
+        self.numa[resource] = {
+            device.ID: [node.ID for node in device.topology.nodes] for device in response.devices
+        }
+        self._note(f"listed {resource}")
+
+    # --- Admission -----------------------------------------------------------------------------
+
+    async def admit(self, pod: NodePod) -> dict[str, dict[str, frozenset[str]]]:
+        """Take a pod in, one after another; what each container got, by resource.
+
+        Raises `AdmissionError`.
+        """
+        async with self._admission:
+            self.pods[pod.uid] = pod
+            try:
+                for container in pod.containers:
+                    await self._take_in(pod, container)
+            except (NotAdmitted, grpc.aio.AioRpcError) as error:
+                del self.pods[pod.uid]
+                why = error.details() if isinstance(error, grpc.aio.AioRpcError) else error.args[0]
+                msg = f"Allocate failed due to {why}, which is unexpected"
+                raise AdmissionError(msg) from error
+        return {
+            container.name: {
+                resource: self.given[pod.uid, container.name, resource].ids
+                for resource in container.devices
+                if (pod.uid, container.name, resource) in self.given
+            }
+            for container in pod.containers
+        }
+
+    def end(self, uid: str) -> None:
+        """Have a pod be over."""
+        del self.pods[uid]
+
+    async def _take_in(self, pod: NodePod, container: PodContainer) -> None:
+        """Allocate the devices of a container; each call of the manager's goes to its plugin."""
+        calls, answer = self.allocate(pod, container), None
+        while True:
+            try:
+                call = calls.send(answer)
+            except StopIteration:
+                return
+            try:
+                answer = await self._ask(call, f"{pod.name}/{container.name} {call.resource}")
+            except (NotAdmitted, grpc.aio.AioRpcError) as error:
+                calls.throw(error)
+
+    async def _ask(self, call: Preference[str] | Allocation, what: str) -> Any:
+        """Make a call: `callGetPreferredAllocationIfAvailable`, or Allocate."""
+        endpoint = self.endpoints.get(call.resource)
+        if endpoint is None:
+            msg = f"unknown Device Plugin {call.resource}"
+            raise NotAdmitted(msg)
+        client = endpoint.client
+        if endpoint.is_stopped or client is None:
+            msg = "endpoint has been stopped"
+            raise NotAdmitted(msg)
+        if isinstance(call, Allocation):
+            wanted = pb.ContainerAllocateRequest(devices_ids=self.shuffled(call.ids))
+            request = pb.AllocateRequest(container_requests=[wanted])
+            allocated = await client.call("Allocate", request, pb.AllocateResponse)
+            if not allocated.container_responses:
+                msg = "no containers return in allocation response"
+                raise NotAdmitted(msg)
+            self._note(f"allocated {what}")
+            return allocated.container_responses[0]
+        if client.options is None or not client.options.get_preferred_allocation_available:
+            return set()
+        asked = pb.ContainerPreferredAllocationRequest(
+            available_deviceIDs=self.shuffled(call.available),
+            must_include_deviceIDs=self.shuffled(call.must_include),
+            allocation_size=call.size,
+        )
+        preferred = await client.call(
+            "GetPreferredAllocation",
+            pb.PreferredAllocationRequest(container_requests=[asked]),
+            pb.PreferredAllocationResponse,
+        )
+        self._note(f"preferred {what}")
+        return set(
+            preferred.container_responses[0].deviceIDs if preferred.container_responses else ()
+        )
+
     # --- PodResources (apis/podresources/server_v1.go) ------------------------------------------
 
     async def _list(self, _request, context) -> pr.ListPodResourcesResponse:
         self.n_lists += 1
         if not self.limit.allow():
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
-        self._collect()
+        self.collect()
         return pr.ListPodResourcesResponse(
             pod_resources=[self._told(pod) for pod in self.pods.values()]
         )
@@ -232,7 +362,7 @@ class FakeKubelet(FakeDeviceManager):
         held: list[pr.ContainerDevices] = []
         for resource in container.devices:
             given = self.given.get((uid, container.name, resource))
-            for one in self._shuffled(given.ids if given else ()):
+            for one in self.shuffled(given.ids if given else ()):
                 device = self.devices.get(resource, {}).get(one)
                 if device is None or not device.HasField("topology"):
                     held.append(pr.ContainerDevices(resource_name=resource, device_ids=[one]))

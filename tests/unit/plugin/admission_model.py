@@ -1,31 +1,28 @@
-"""The kubelet's admission and device manager, in small.
+"""The kubelet's admission around its device manager: pods that come, fail, end and start again.
 
 Written from pkg/kubelet of 1.36.3 alone (kubelet.go `HandlePodAdditions`, `rejectPod`;
-cm/devicemanager/manager.go `Allocate`, `devicesToAllocate`, `UpdateAllocatedDevices`,
-`GetDeviceRunContainerOptions`; apis/podresources/server_v1.go `List`): it knows nothing of how the
-plugin finds out who asks. Where Go walks a map, the order here is random.
+cm/devicemanager/manager.go `GetDeviceRunContainerOptions`; apis/podresources/server_v1.go `List`):
+it knows nothing of how the plugin finds out who asks.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from plugin.allocation import DeviceRequest
 from plugin.pods import HeldDevices
+from tests.device_manager import Allocation, DeviceManager, NotAdmitted, Preference, answered
 from topology.select import ContainerRole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from random import Random
 
     from plugin.pods import NodePod, PodContainer
 
-__all__ = ["Kubelet", "Plugin", "Rejected"]
-
-
-class Rejected(Exception):
-    """The pod is not admitted."""
+__all__ = ["Kubelet", "Plugin"]
 
 
 class Plugin(Protocol):
@@ -40,20 +37,19 @@ class Plugin(Protocol):
         ...
 
 
-@dataclass
-class Kubelet:
+class Kubelet(DeviceManager):
     """One kubelet. `aligns`: devices have NUMA nodes, and hints of random ones come about."""
 
-    random: Random
-    healthy: dict[str, set[str]]
-    plugin: Plugin | None = None
-    aligns: bool = False
-
-    def __post_init__(self) -> None:
-        self.pods: dict[str, NodePod] = {}
-        self.given: dict[str, dict[str, dict[str, set[str]]]] = {}
+    def __init__(self, chance: Random, healthy: dict[str, set[str]], *, aligns: bool) -> None:
+        super().__init__(chance, lambda *_: self._hint() if aligns else None)
+        self.healthy = healthy
+        self.numa = {
+            resource: {one: (place,) for place, one in enumerate(sorted(ids))}
+            for resource, ids in healthy.items()
+        }
+        self.aligns = aligns
+        self.plugin: Plugin | None = None
         self.inactive: set[str] = set()
-        self.reusable: dict[str, dict[str, set[str]]] = {}
         self.asking: tuple[str, str] | None = None
         self.is_registered = True
 
@@ -67,33 +63,38 @@ class Kubelet:
 
     def list_pods(self) -> tuple[NodePod, ...]:
         """The answer to /pods: statuses are the API server's, the order is a map's."""
-        pods = list(self.pods.values())
-        self.random.shuffle(pods)
-        return tuple(pods)
+        return tuple(self.pods[uid] for uid in self.shuffled(self.pods))
 
     def active_pods(self) -> frozenset[tuple[str, str]]:
         """The pods that PodResources lists (1.34 on)."""
-        return frozenset((p.namespace, p.name) for p in self._active())
+        return frozenset((p.namespace, p.name) for p in self._active_pods())
 
     def pod_resources(self) -> tuple[HeldDevices, ...]:
         """What PodResources says that active pods have; plain init containers are left out."""
-        self._collect()
+        self.collect()
         return tuple(
-            HeldDevices(pod.namespace, pod.name, one.name, resource, tuple(sorted(ids)))
-            for pod in self._active()
+            HeldDevices(pod.namespace, pod.name, one.name, resource, tuple(sorted(given.ids)))
+            for pod in self._active_pods()
             for one in pod.containers
             if one.role is not ContainerRole.INIT
-            for resource, ids in self.given.get(pod.uid, {}).get(one.name, {}).items()
+            for (uid, name, resource), given in self.given.items()
+            if (uid, name) == (pod.uid, one.name)
         )
 
     def checkpoint(self) -> tuple[HeldDevices, ...]:
         """What the checkpoint says, with those of pods that are gone."""
         return tuple(
-            HeldDevices("", "", container, resource, tuple(sorted(ids)), uid)
-            for uid, containers in self.given.items()
-            for container, resources in containers.items()
-            for resource, ids in resources.items()
+            HeldDevices("", "", container, resource, tuple(sorted(given.ids)), uid)
+            for (uid, container, resource), given in self.given.items()
         )
+
+    def active(self) -> Collection[str]:
+        """The uids of the pods that neither failed nor ended."""
+        return self.pods.keys() - self.inactive
+
+    def is_known(self, resource: str) -> bool:
+        """Whether a plugin has registered it."""
+        return self.is_registered and super().is_known(resource)
 
     # What happens.
 
@@ -102,30 +103,33 @@ class Kubelet:
         self.pods[pod.uid] = pod
         try:
             for container in pod.containers:
-                self._check(container.name != fails_at)
-                self._allocate(pod, container)
-            self._check(fails_at != "end")
-        except Rejected:
+                _check(container.name != fails_at)
+                self._take_in(pod, container)
+            _check(fails_at != "end")
+        except NotAdmitted:
             self.inactive.add(pod.uid)
-        finally:
-            self.asking = None
-
-    def _check(self, is_well: bool) -> None:
-        """What other parts of the kubelet say."""
-        if not is_well:
-            raise Rejected
 
     def start_again(self, uid: str, container: PodContainer) -> None:
         """A container of a running pod starts once more."""
-        pod = self.pods[uid]
-        known = self.given.get(uid, {}).get(container.name, {})
-        if self.is_registered and any(one not in known for one in container.devices):
-            try:
-                self._allocate(pod, container)
-            except Rejected:
-                pass
-            finally:
-                self.asking = None
+        known = {one for own, name, one in self.given if (own, name) == (uid, container.name)}
+        if self.is_registered and not container.devices.keys() <= known:
+            with suppress(NotAdmitted):
+                self._take_in(self.pods[uid], container)
+
+    def _take_in(self, pod: NodePod, container: PodContainer) -> None:
+        self.asking = (pod.uid, container.name)
+        try:
+            answered(self.allocate(pod, container), self._ask)
+        finally:
+            self.asking = None
+
+    def _ask(self, call: Preference[str] | Allocation) -> Iterable[str] | None:
+        assert self.plugin is not None
+        if isinstance(call, Allocation):
+            self.plugin.allocate(call.resource, self.shuffled(call.ids))
+            return None
+        available, must = frozenset(call.available), frozenset(call.must_include)
+        return self.plugin.prefer(DeviceRequest(call.resource, available, must, call.size))
 
     def sync(self, uid: str) -> None:
         """The API server has heard of a pod's status, and the kubelet has heard that it has."""
@@ -140,63 +144,16 @@ class Kubelet:
         """A pod is deleted."""
         del self.pods[uid]
 
-    # The device manager.
+    def _hint(self) -> list[int]:
+        n_nodes = max(map(len, self.numa.values()))
+        return self.chance.sample(range(n_nodes), self.chance.randint(0, n_nodes))
 
-    def _active(self) -> list[NodePod]:
+    def _active_pods(self) -> list[NodePod]:
         return [pod for pod in self.list_pods() if pod.uid not in self.inactive]
 
-    def _collect(self) -> None:
-        active = {pod.uid for pod in self._active()}
-        self.given = {uid: given for uid, given in self.given.items() if uid in active}
 
-    def _allocate(self, pod: NodePod, container: PodContainer) -> None:
-        self.reusable = {pod.uid: self.reusable.get(pod.uid, {})}
-        reusable = self.reusable[pod.uid]
-        wanted = list(container.devices.items())
-        self.random.shuffle(wanted)
-        for resource, size in wanted if self.is_registered else ():
-            self._collect()
-            self.asking = (pod.uid, container.name)
-            ids = self._choose(pod, container, resource, size, reusable.get(resource, set()))
-            if ids:
-                assert self.plugin is not None
-                self.plugin.allocate(resource, self.random.sample(sorted(ids), len(ids)))
-                given = self.given.setdefault(pod.uid, {}).setdefault(container.name, {})
-                given[resource] = ids
-        for resource, ids in self.given.get(pod.uid, {}).get(container.name, {}).items():
-            so_far = reusable.get(resource, set())
-            is_plain = container.role is ContainerRole.INIT
-            reusable[resource] = so_far | ids if is_plain else so_far - ids
-
-    def _choose(
-        self, pod: NodePod, container: PodContainer, resource: str, size: int, reusable: set[str]
-    ) -> set[str]:
-        if resource in self.given.get(pod.uid, {}).get(container.name, {}):
-            return set()
-        chosen = self._some(reusable, size)
-        if len(chosen) == size:
-            return chosen
-        in_use = {
-            one
-            for containers in self.given.values()
-            for resources in containers.values()
-            for one in resources.get(resource, ())
-        } | chosen
-        free = self.healthy[resource] - in_use
-        if len(free) < size - len(chosen):
-            raise Rejected
-        aligned = self._some(free, self.random.randint(0, len(free))) if self.aligns else set()
-        if size - len(chosen) < len(aligned):
-            return self._ask(resource, aligned, chosen, size)
-        chosen |= aligned
-        return chosen if len(chosen) == size else self._ask(resource, free | chosen, chosen, size)
-
-    def _ask(self, resource: str, free: set[str], chosen: set[str], size: int) -> set[str]:
-        assert self.plugin is not None
-        request = DeviceRequest(resource, frozenset(free | chosen), frozenset(chosen), size)
-        preferred = set(self.plugin.prefer(request)) & free - chosen
-        chosen = chosen | self._some(preferred, size - len(chosen))
-        return chosen | self._some(free - chosen, size - len(chosen))
-
-    def _some(self, devices: set[str], count: int) -> set[str]:
-        return set(self.random.sample(sorted(devices), min(count, len(devices))))
+def _check(is_well: bool) -> None:
+    """What other parts of the kubelet say."""
+    if not is_well:
+        msg = "refused elsewhere"
+        raise NotAdmitted(msg)

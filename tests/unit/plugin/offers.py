@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugin.container import ContainerAccess
 from plugin.deviceplugin import DeviceList, ListedDevice, Offer, ResourceServer
-from tests.fake_kubelet import Client
+from tests.plugin_client import Client
 
 if TYPE_CHECKING:
     from pathlib import Path

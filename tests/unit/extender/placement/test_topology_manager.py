@@ -20,7 +20,7 @@ from extender.preemption import ReadNodes
 from extender.protocol import Outcome, Reason, Verb
 from extender.snapshot import make_view, with_free
 from extender.state import Kinds
-from tests.kubelet_admission import Container, Kubelet
+from tests.topology_manager import Container, Kubelet
 from tests.unit.extender.engines import RULES, ask, bind, engine, names, spec
 from tests.unit.extender.feeds import bare, choose, facts, ids, live, node, plan_of, report, wish
 from tests.unit.extender.live_world import LiveWorld, node_facts

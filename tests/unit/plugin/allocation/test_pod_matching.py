@@ -18,8 +18,9 @@ from plugin.allocation import (
 )
 from plugin.allocation.pod_matching import AdmissionView, reserved_for_others
 from plugin.pods import HeldDevices, NodePod, PodContainer
+from tests.device_manager import NotAdmitted
 from tests.examples import up_to
-from tests.unit.plugin.admission_model import Kubelet, Rejected
+from tests.unit.plugin.admission_model import Kubelet
 from tests.unit.plugin.node_values import (
     APP,
     GPU,
@@ -389,9 +390,10 @@ class Prober:
         if self.refuses:
             if isinstance(identity, Identified):
                 self.refused.add(identity.pod.uid)
-            raise Rejected
+            msg = "no such set"
+            raise NotAdmitted(msg)
         free = sorted(request.available - request.must_include)
-        more = self.kubelet.random.sample(free, request.size - len(request.must_include))
+        more = self.kubelet.chance.sample(free, request.size - len(request.must_include))
         answer = request.must_include | frozenset(more)
         self.answered = (answer, identity)
         return answer

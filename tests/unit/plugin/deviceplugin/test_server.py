@@ -12,7 +12,7 @@ from plugin.container import ContainerAccess
 from plugin.deviceplugin import ResourceServer, endpoint_of
 from plugin.errors import RegistrationError
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
-from tests.fake_kubelet import Client
+from tests.plugin_client import Client
 from tests.unit.plugin.offers import GPU, Obliging, asked, offer, until
 
 ENDPOINT = "coterie-nvidia.com_gpu.sock"

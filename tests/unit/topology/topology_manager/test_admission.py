@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.kubelet_admission import Container, Kubelet, NotAdmitted, pod_limits
+from tests.device_manager import NotAdmitted
+from tests.topology_manager import Container, Kubelet, pod_limits
 from topology.annotations import (
     DEFAULT_POLICY,
     Affinity,

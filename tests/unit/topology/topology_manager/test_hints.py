@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.kubelet_admission import Container, Kubelet, NotAdmitted, TopologyHint
+from tests.device_manager import NotAdmitted
+from tests.topology_manager import Container, Kubelet, TopologyHint
 from topology.annotations import DevicesReport, TopologyManagerPolicy, TopologyManagerScope
 from topology.model import Gpu
 from topology.recordings import load_recording

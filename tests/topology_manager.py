@@ -1,15 +1,17 @@
-"""The kubelet's Topology Manager and device manager, transcribed line by line for one resource.
+"""The kubelet's Topology Manager, transcribed line by line, around the device manager's model.
 
 Kubernetes 1.36.3, pkg/kubelet/cm: topologymanager/{policy,policy_*,scope_*,numa_info}.go,
-topologymanager/bitmask/bitmask.go, devicemanager/{topology_hints,manager}.go. Names are Go's, and
-nothing is made shorter, so that it can be read beside the source. The CPU and memory managers have
-no preference (their policy `none`): a hint {nil, true} each. It shares no code with the core.
+topologymanager/bitmask/bitmask.go, devicemanager/topology_hints.go. Names are Go's, and nothing is
+made shorter, so that it can be read beside the source. The CPU and memory managers have no
+preference (their policy `none`): a hint {nil, true} each. It shares no code with the core.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from tests.device_manager import NotAdmitted, answered, by_affinity, devices_to_allocate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,10 +34,6 @@ class Container:
     name: str
     size: int
     role: str = APP
-
-
-class NotAdmitted(Exception):
-    """TopologyAffinityError or UnexpectedAdmissionError."""
 
 
 def iterate_bit_masks(bits: Sequence[int]) -> Iterator[int]:
@@ -313,7 +311,7 @@ class Kubelet:
                 hint.preferred = True
         return hints
 
-    # Allocation in devicemanager.
+    # Allocation, by the device manager.
 
     def _allocate(
         self, container: Container, plugin: Callable[[str, set[int], set[int], int], set[int]]
@@ -325,66 +323,27 @@ class Kubelet:
             self.reuse = self.reuse - devices
         return devices
 
-    def _devices_to_allocate(  # noqa: C901, PLR0911 - one function in Go
+    def _devices_to_allocate(
         self, container: Container, plugin: Callable[[str, set[int], set[int], int], set[int]]
     ) -> set[int]:
-        required = needed = container.size
-        allocated: set[int] = set()
-
-        def allocate_remaining_from(devices: set[int]) -> bool:
-            nonlocal needed
-            for device in self.take(devices - allocated):
-                self.allocated.add(device)
-                allocated.add(device)
-                needed -= 1
-                if needed == 0:
-                    return True
-            return False
-
-        if allocate_remaining_from(self.reuse):
-            return allocated
-        available = self.healthy - self.allocated
-        if len(available) < needed:
-            msg = "requested number of devices unavailable"
-            raise NotAdmitted(msg)
-        aligned, unaligned, no_affinity = self._filter_by_affinity(available)
-        if needed < len(aligned):
-            preferred = plugin(container.name, aligned | allocated, set(allocated), required)
-            if allocate_remaining_from(preferred & aligned):
-                return allocated
-            if allocate_remaining_from(aligned):
-                return allocated
-            msg = "unexpectedly allocated less resources than required"
-            raise NotAdmitted(msg)
-        if allocate_remaining_from(aligned):
-            return allocated
-        preferred = plugin(container.name, available | allocated, set(allocated), required)
-        if allocate_remaining_from(preferred & available):
-            return allocated
-        if allocate_remaining_from(unaligned):
-            return allocated
-        if allocate_remaining_from(no_affinity):
-            return allocated
-        msg = "unexpectedly allocated less resources than required"
-        raise NotAdmitted(msg)
-
-    def _filter_by_affinity(self, available: set[int]) -> tuple[set[int], set[int], set[int]]:
-        affinity = self.hint.affinity
-        if not self._has_alignment() or affinity is None:
-            return set(), set(), available
-        # A device has one NUMA node here, so Go's sorting of the nodes decides nothing.
-        from_affinity: set[int] = set()
-        not_from_affinity: set[int] = set()
-        without_topology: set[int] = set()
-        for device in available:
-            node = self.numa[device]
-            if node is None:
-                without_topology.add(device)
-            elif affinity >> node & 1:
-                from_affinity.add(device)
-            else:
-                not_from_affinity.add(device)
-        return from_affinity, not_from_affinity, without_topology
+        mask = self.hint.affinity
+        nodes = (
+            None if mask is None else {one for one in range(mask.bit_length()) if mask >> one & 1}
+        )
+        numa = {one: () if node is None else (node,) for one, node in enumerate(self.numa)}
+        calls = devices_to_allocate(
+            "gpu",
+            container.size,
+            reusable=self.reuse,
+            healthy=self.healthy,
+            allocated=self.allocated,
+            order=self.take,
+            filter_by_affinity=lambda available: by_affinity(available, numa, nodes),
+        )
+        return answered(
+            calls,
+            lambda call: plugin(container.name, call.available, call.must_include, call.size),
+        )
 
 
 def _any_set(mask: int, node: int | None) -> bool:
