@@ -269,7 +269,8 @@ class Binds:
         mine = self._writer(bind)
         self._unsettled.pop(bind.uid, None)
         if mine.n_writes > 0 and mine.node == node and text == mine.annotations.get(names.PLAN):
-            return self._accepted(mine)
+            answer = self._accepted(mine)
+            return answer if node == bind.node else self._bound(bind, node)
         self._forget(mine)
         self._adopt(pod, node, text, now_s)
         return self._bound(bind, node)

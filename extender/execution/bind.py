@@ -118,17 +118,24 @@ class BindExecutor:
         for name in [name for name, lane in self._lanes.items() if self._is_idle(lane)]:
             del self._lanes[name]
         lane = self._lanes.setdefault(node, _Lane())
-        async with lane.turn:
-            if lane.n_ended != self._deps.n_ended(node):
-                await bind.rest(until_s=lane.bound_s + REST_S)
-            n_ended = self._deps.n_ended(node)
-            bound = await bind.run()
-            if bound.plan_text is not None:
-                lane.bound_s, lane.n_ended = self._deps.timer(), n_ended
-            return bound
+        lane.n_binds += 1
+        try:
+            async with lane.turn:
+                return await self._run_alone(bind, node, lane)
+        finally:
+            lane.n_binds -= 1
+
+    async def _run_alone(self, bind: _Bind, node: str, lane: _Lane) -> TimedAnswer:
+        if lane.n_ended != self._deps.n_ended(node):
+            await bind.rest(until_s=lane.bound_s + REST_S)
+        n_ended = self._deps.n_ended(node)
+        bound = await bind.run()
+        if bound.plan_text is not None:
+            lane.bound_s, lane.n_ended = self._deps.timer(), n_ended
+        return bound
 
     def _is_idle(self, lane: _Lane) -> bool:
-        return not lane.turn.locked() and self._deps.timer() >= lane.bound_s + REST_S
+        return lane.n_binds == 0 and self._deps.timer() >= lane.bound_s + REST_S
 
     async def drain(self) -> None:
         """Wait for the binds in flight; each ends within its time."""
@@ -138,9 +145,13 @@ class BindExecutor:
 
 @dataclass(slots=True)
 class _Lane:
-    """Binds to one node that aligns: when the last was written, and who had ended before it."""
+    """Binds to one node that aligns: when the last was written, and who had ended before it.
+
+    `n_binds` run or wait; the lock alone does not tell, as it is free until a waiter wakes up.
+    """
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    n_binds: int = 0
     bound_s: float = -math.inf
     n_ended: int = 0
 

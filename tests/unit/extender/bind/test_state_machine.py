@@ -420,6 +420,18 @@ def test_the_next_call_finds_that_the_write_came_true(scene):
     assert scene.engine.binds.n_unsettled == 0
 
 
+def test_the_next_call_finds_that_the_write_came_true_on_another_node(scene):
+    """The devices there stay the pod's; the scheduler must not take it for bound where it asks."""
+    late = unsettled(scene)
+    scene.server.write(late)
+    answer = scene.do(scene.begin("u1", OTHER))
+    assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.BOUND_ELSEWHERE)
+    assert f"bound to node {NODE}" in answer.detail
+    assert scene.ids() == planned(late)
+    assert not scene.is_assumed()
+    assert scene.engine.binds.n_unsettled == 0
+
+
 def test_the_next_call_plans_anew_where_the_write_is_dead(scene):
     """After the failed attempt kube-scheduler patches the pod's condition: a new version."""
     unsettled(scene)

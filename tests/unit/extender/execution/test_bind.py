@@ -289,6 +289,39 @@ def test_binds_to_a_node_that_aligns_take_turns(bodies, n_at_once):
     assert (len(most), max(most)) == (3, n_at_once)
 
 
+def test_no_bind_overtakes_one_that_waits_its_turn():
+    """Between a bind that wrote nothing and the one that waits, the node's lock is free."""
+
+    class Writing(Gateway):
+        def handle(self, event: BindEvent) -> Answer | Step:
+            return WRITE if isinstance(event, BindRequested) else OK
+
+    class Failing(Api):
+        async def bind(self, binding: Binding, *, timeout_s: float) -> None:
+            del binding, timeout_s
+            running.append(len(running))
+            most.append(len(running))
+            if len(most) == 1:
+                calls.append(asyncio.create_task(executor.bind(body)))
+                await asyncio.sleep(0)  # the third call begins as this one ends
+                running.pop()
+                raise NotFound(404, "NotFound", "gone")
+            await asyncio.sleep(0)
+            running.pop()
+
+    async def go() -> None:
+        await asyncio.gather(executor.bind(body), executor.bind(body))
+        await asyncio.gather(*calls)
+
+    running: list[int] = []
+    most: list[int] = []
+    calls: list[asyncio.Task[TimedAnswer]] = []
+    body = bind_body("u1", "numa-1")
+    executor = BindExecutor(dependencies(Writing(), Failing(FakeTime())), total_s=4.0)
+    asyncio.run(go())
+    assert most == [1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("body", "gap_s", "n_ended", "at_most_s", "begins_s"),
     [
