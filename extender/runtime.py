@@ -130,6 +130,10 @@ class LiveExtender:
                 log=log,
             )
         )
+        build = partial(build_machine_type, demand=gateway.engine.rules.demand)
+        self._node_sink = NodeSink(
+            NodeDependencies(gateway.handle, gateway.cluster, build, self._changed, self._watch_log)
+        )
         self._nodes, self._pods, self._nominated = self._make_watches()
         total_s = BIND_SHARE * settings.http_timeout_s
         self._binds = BindExecutor(
@@ -200,6 +204,7 @@ class LiveExtender:
         """Run what stands beside the servers, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._feed.run((self._nodes, self._pods, self._nominated)))
+            tasks.create_task(self._node_sink.run())
             tasks.create_task(self._requeuer.run())
             tasks.create_task(self._reporter.run())
             tasks.create_task(self._freeze_when_synced())
@@ -260,15 +265,11 @@ class LiveExtender:
         self,
     ) -> tuple[Reflector[NodeFacts], Reflector[PodFacts], Reflector[PodObject]]:
         gateway, log = self._gateway, self._watch_log
-        resources, demand = gateway.engine.rules.resources, gateway.engine.rules.demand
-        build = partial(build_machine_type, demand=demand)
-        nodes = NodeSink(
-            NodeDependencies(gateway.handle, gateway.cluster, build, self._changed, log)
-        )
+        resources = gateway.engine.rules.resources
         pods = PodSink(gateway.handle, changed=self._changed, listed=self._feed.listed, log=log)
         nominated = NominatedSink(gateway.handle, changed=self._changed, log=log)
         return (
-            Reflector(self._transport, watches.nodes(), nodes),
+            Reflector(self._transport, watches.nodes(), self._node_sink),
             Reflector(self._transport, watches.assigned_pods(resources), pods),
             Reflector(self._transport, watches.nominated_pods(), nominated),
         )

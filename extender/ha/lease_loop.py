@@ -76,6 +76,7 @@ class Replicas:
         self._tools = tools
         self._duration_s = duration_s
         self._term = Term(0.0, 0.0)
+        self._tasks = asyncio.TaskGroup()
         self._catching_up: asyncio.Task[None] | None = None
         self._has_caught_up = False
         self._changed = asyncio.Event()
@@ -115,15 +116,12 @@ class Replicas:
         return True
 
     async def run(self) -> None:
-        """Take part until cancelled."""
-        try:
+        """Take part until cancelled; a catching up that fails ends it."""
+        async with asyncio.TaskGroup() as self._tasks:
             while True:
                 await self._round()
                 spread = 0.9 + 0.2 * self._tools.draw()
                 await self._tools.sleep(ROUND_SHARE * self._duration_s * spread)
-        finally:
-            if self._catching_up is not None:
-                self._catching_up.cancel()
 
     async def release(self) -> None:
         """Release the Lease, so that no replica waits for its expiry. No bind may be in flight."""
@@ -168,7 +166,7 @@ class Replicas:
         election.see(await write(lease), tools.timer())
         self._term = Term.since(began_s, self._duration_s)
         if not self._has_caught_up and self._catching_up is None:
-            self._catching_up = asyncio.create_task(self._catch_up())
+            self._catching_up = self._tasks.create_task(self._catch_up())
         self._changed.set()
 
     async def _catch_up(self) -> None:

@@ -2,7 +2,7 @@
 
 Each node's own order is kept. A new machine type takes up to a second of work, which is done in a
 thread, so that requests go on; the nodes that need it are handed over when it is there, as they are
-by then, and the others at once.
+by then, and the others at once. `NodeSink.run` does that work: should it fail, so does its caller.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class NodeDependencies:
 
 
 class NodeSink:
-    """A `kube.watch.reflector.Sink` of nodes."""
+    """A `kube.watch.reflector.Sink` of nodes. `run` beside the watch, until cancelled."""
 
     def __init__(self, deps: NodeDependencies) -> None:
         self._deps = deps
         self._waiting: dict[str, NodeFacts] = {}
-        self._building: asyncio.Task[None] | None = None
+        self._must_build = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
 
     async def replace(self, objects: Sequence[NodeFacts]) -> None:
@@ -82,8 +82,7 @@ class NodeSink:
             self._deps.changed()
             return
         self._waiting[one.name] = one
-        if self._building is None or self._building.done():
-            self._building = asyncio.create_task(self._build_waiting())
+        self._must_build.set()
 
     def gone(self, key: ObjectKey) -> None:
         """A node left."""
@@ -100,6 +99,13 @@ class NodeSink:
     def failed(self, fault: Fault) -> None:
         """The watch failed and will be tried again."""
         self._deps.log.failed(fault)
+
+    async def run(self) -> None:
+        """Build the machine types that nodes wait for, until cancelled."""
+        while True:
+            await self._must_build.wait()
+            self._must_build.clear()
+            await self._build_waiting()
 
     async def _build_waiting(self) -> None:
         while self._waiting:

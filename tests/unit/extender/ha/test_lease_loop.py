@@ -103,6 +103,7 @@ class Stage:
     time: FakeTime = field(default_factory=FakeTime)
     log: Log = field(default_factory=Log)
     caught_up: asyncio.Event = field(default_factory=asyncio.Event)
+    catch_up_fault: Exception | None = None
     n_catch_ups: int = 0
 
     def replica(self, url: str, *, offset_s: float = 0.0) -> Replica:
@@ -122,6 +123,8 @@ class Stage:
     async def _catch_up(self) -> None:
         self.n_catch_ups += 1
         await self.caught_up.wait()
+        if self.catch_up_fault is not None:
+            raise self.catch_up_fault
 
 
 def stage() -> Stage:
@@ -170,6 +173,15 @@ def test_a_new_holder_begins_when_it_has_seen_all_that_was_written():
     a = on.replica(URLS[0])
     asyncio.run(go())
     assert on.n_catch_ups == 1
+
+
+def test_a_catching_up_that_fails_ends_the_replica():
+    """Else it would renew the Lease for ever, and no replica would bind."""
+    on = stage()
+    on.catch_up_fault = RuntimeError("a fault of ours")
+    with pytest.raises(ExceptionGroup) as raised:
+        asyncio.run(on.replica(URLS[0]).run())
+    assert raised.value.exceptions == (on.catch_up_fault,)
 
 
 def test_a_holder_that_cannot_renew_stops_before_another_may_take_it():

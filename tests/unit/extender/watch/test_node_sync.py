@@ -16,6 +16,8 @@ from kube.watch import Fault
 from tests.unit.extender.shells import DOWN, Log
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from extender.engine.events import StateEvent
 
 KNOWN = NodeFacts("known", "u0", "", {}, None, None, has_soft_taint=False)
@@ -34,6 +36,7 @@ class Stage:
         self.offered: set[Any] = set()
         self.may_build = threading.Event()
         self.may_build.set()
+        self.fault: Exception | None = None
         self.n_changes = 0
         self._turn = asyncio.Event()
         self.log = Log()
@@ -66,12 +69,24 @@ class Stage:
         assert threading.current_thread() is not threading.main_thread()
         self.begun.set()
         self.may_build.wait(20)
+        if self.fault is not None:
+            raise self.fault
         self.built.append(topology)
         return topology
 
     def _change(self) -> None:
         self.n_changes += 1
         self._turn.set()
+
+    def play(self, scene: Callable[[], Awaitable[None]]) -> None:
+        """Run the sink as long as the scene lasts."""
+
+        async def run() -> None:
+            running = asyncio.create_task(self.sink.run())
+            await scene()
+            running.cancel()
+
+        asyncio.run(run())
 
     async def building(self) -> None:
         """Wait until the first machine type is being built."""
@@ -107,7 +122,7 @@ def test_a_node_waits_for_its_type_and_no_other_node_waits():
         await stage.told_of(2)
 
     stage = Stage()
-    asyncio.run(go())
+    stage.play(go)
     assert (stage.told, stage.n_changes) == ([KNOWN, NEW], 2)
 
 
@@ -122,7 +137,7 @@ def test_a_node_is_shown_as_it_is_when_its_type_is_built():
         await stage.told_of(1)
 
     stage = Stage()
-    asyncio.run(go())
+    stage.play(go)
     assert stage.told == [replace(NEW, zone="z2")]
 
 
@@ -138,7 +153,7 @@ def test_a_node_that_changes_its_type_again_waits_for_the_last():
         await stage.told_of(1)
 
     stage = Stage()
-    asyncio.run(go())
+    stage.play(go)
     assert stage.told == [replace(NEW, topology="another machine")]
 
 
@@ -155,7 +170,7 @@ def test_a_node_that_leaves_while_its_type_is_built_is_not_shown():
         await stage.told_of(2)
 
     stage = Stage()
-    asyncio.run(go())
+    stage.play(go)
     assert stage.told == ["new", OTHER]
 
 
@@ -173,8 +188,17 @@ def test_a_node_that_loses_its_topology_while_it_is_built_is_shown_without():
         await asyncio.sleep(0)
 
     stage = Stage()
-    asyncio.run(go())
+    stage.play(go)
     assert stage.told == [replace(NEW, topology=None)]
+
+
+def test_a_machine_type_that_cannot_be_built_ends_the_sink():
+    """Else its node would never appear, without a word."""
+    stage = Stage()
+    stage.fault = MemoryError()
+    stage.sink.seen(NEW)
+    with pytest.raises(MemoryError):
+        asyncio.run(stage.sink.run())
 
 
 def test_a_node_that_cannot_be_read_takes_no_pods():
