@@ -11,6 +11,7 @@ the agent reads of any vendor's:
   `notes`, about those that have no effect.
 """
 
-from plugin.nvidia import VENDOR, VendorSettings
+from plugin.nvidia import VENDOR
+from plugin.nvidia import NvidiaSettings as VendorSettings
 
 __all__ = ["VENDOR", "VendorSettings"]

@@ -1,8 +1,7 @@
 """A program's settings as a class: how values are read, and what each field is called where.
 
 A field `log_level` is the flag `--log-level`, the variable `<PREFIX>LOG_LEVEL` and the key
-`log_level` of the file. Other variables are its `validation_alias`; other flags, and another key,
-its `OtherNames`.
+`log_level` of the file, unless its `OtherNames` say otherwise.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, cast, get_origin
 
-from pydantic import AliasChoices, ValidationInfo, field_validator
+from pydantic import ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 if TYPE_CHECKING:
@@ -25,8 +24,9 @@ __all__ = ["FieldNames", "FileLayout", "OtherNames", "ProgramSettings", "is_list
 
 @dataclass(frozen=True, slots=True)
 class OtherNames:
-    """What a field is called beside its own name: `key` in the file (dotted), further `flags`."""
+    """Variables and `key` of the file (dotted) in place of the usual ones, and further `flags`."""
 
+    env: tuple[str, ...] = ()
     key: str | None = None
     flags: tuple[str, ...] = ()
 
@@ -63,7 +63,8 @@ class FileLayout:
 class ProgramSettings(BaseSettings):
     """Base of both programs' settings. Made by itself it reads no environment: `load_fields` does.
 
-    A list may be one text with commas; true and false are taken by boolean fields only.
+    A list may be one text with commas; true and false are taken by boolean fields only. The text
+    below a field is its description.
     """
 
     # A variable's text is taken as it is, not as JSON; errors name fields, not variables.
@@ -73,6 +74,7 @@ class ProgramSettings(BaseSettings):
         enable_decoding=False,
         validate_by_name=True,
         loc_by_alias=False,
+        use_attribute_docstrings=True,
     )
     layout: ClassVar[FileLayout]
 
@@ -117,12 +119,10 @@ def names_of(model: type[ProgramSettings]) -> Mapping[str, FieldNames]:
 
 def _names(model: type[ProgramSettings], name: str, declared: FieldInfo) -> FieldNames:
     other = next((one for one in declared.metadata if isinstance(one, OtherNames)), OtherNames())
-    alias = declared.validation_alias
-    variables = [str(one) for one in alias.choices] if isinstance(alias, AliasChoices) else []
     section = model.layout.section
     return FieldNames(
         flags=tuple(f"--{flag}" for flag in (name.replace("_", "-"), *other.flags)),
-        env=tuple(variables) or (f"{model.model_config.get('env_prefix', '')}{name}".upper(),),
+        env=other.env or (f"{model.model_config.get('env_prefix', '')}{name}".upper(),),
         key=other.key or (f"{section}.{name}" if section else name),
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from pydantic import ValidationError
-from pydantic_settings import EnvSettingsSource, InitSettingsSource
+from pydantic_settings import InitSettingsSource
 
 from kube.documents import first_fault
 from kube.errors import SettingsError
@@ -60,9 +60,7 @@ def load_fields(
     origins |= {name: f"environment, {variable}" for name, variable in variables.items()}
     origins |= {name: f"flag, --{name.replace('_', '-')}" for name in given}
 
-    known = {variable for one in names.values() for variable in one.env}
-    # The source looks names up in lower case; only those written exactly count.
-    lowered = {name.lower(): value for name, value in environ.items() if name in known}
+    from_environ = {name: environ[variable] for name, variable in variables.items()}
 
     class Layered(model):  # type: ignore[misc,valid-type]  # a class that is a parameter
         @classmethod
@@ -75,9 +73,11 @@ def load_fields(
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             del env_settings, dotenv_settings, file_secret_settings
-            environment = EnvSettingsSource(settings_cls)
-            environment.env_vars = lowered
-            return init_settings, environment, InitSettingsSource(settings_cls, file.values)
+            return (
+                init_settings,
+                InitSettingsSource(settings_cls, from_environ),
+                InitSettingsSource(settings_cls, file.values),
+            )
 
     try:
         settings = cast("S", Layered(**given))

@@ -54,7 +54,7 @@ def add_options(
     for name, names in names_of(model).items():
         if only is None or name in only:
             field = model.model_fields[name]
-            first = _SENTENCE.split(field.description or "")[0]
+            first = _SENTENCE.split(" ".join((field.description or "").split()))[0]
             group.add_argument(
                 *names.flags,
                 dest=name,

@@ -12,12 +12,12 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import AliasChoices, Field, field_validator
+from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from kube.client import KUBELET_PORT, TopologyManagerSettings, kubelet_endpoint
 from kube.errors import SettingsError
-from kube.settings import FileLayout
+from kube.settings import FileLayout, OtherNames
 from plugin.health import QUIET_S, HealthTimes
 from plugin.machine import check_resource_name
 from plugin.vendor import VENDOR, VendorSettings
@@ -48,7 +48,12 @@ class Mode(Enum):
 
 
 class PluginSettings(VendorSettings):
-    """All settings; see each field."""
+    """All settings; see each field.
+
+    The vendor's section is the base class, not a part of the `Vendor` value: NVIDIA's flags and
+    variables have no prefix, so that its fields must lie beside ours, and only a base class lets
+    type checkers know the fields of such a model.
+    """
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX)
     layout: ClassVar[FileLayout] = FileLayout(
@@ -60,146 +65,65 @@ class PluginSettings(VendorSettings):
         raw=frozenset({SHARING}),
     )
 
-    mode: Annotated[
-        Mode,
-        Field(
-            description="`device-plugin` serves the GPUs to the kubelet; `reporter` stands beside "
-            "NVIDIA's plugin and only publishes the topology and who really has which GPU."
-        ),
-    ] = Mode.DEVICE_PLUGIN
-    node_name: Annotated[
-        str | None,
-        Field(
-            validation_alias=AliasChoices(f"{ENV_PREFIX}NODE_NAME", "NODE_NAME"),
-            pattern=_NODE_NAME,
-            description="Name of the Node that the plugin runs on and writes to; needed. From the "
-            "downward API: `spec.nodeName`.",
-        ),
-    ] = None
-    kubeconfig: Annotated[
-        Path | None,
-        Field(
-            description="Kubeconfig file of the API server, its current context. Without it the "
-            "service account of the pod that the plugin runs in."
-        ),
-    ] = None
-    resource_name: Annotated[
-        str,
-        Field(
-            description="Extended resource of whole GPUs. By default NVIDIA's, so that pods need "
-            "no change.",
-        ),
-    ] = VENDOR.default_resource
-    simulate: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            description="Recording of a machine to serve instead of the real one, by name or as a "
-            "file. Its containers get names of GPUs and no GPU.",
-        ),
-    ] = None
-    simulate_faults: Annotated[
-        Path | None,
-        Field(description="File of faults of the simulated machine, read again when it changes."),
-    ] = None
-    measurements: Annotated[
-        Path | None,
-        Field(
-            description="File of measured bandwidths of this machine's GPUs, published with its "
-            "topology."
-        ),
-    ] = None
-    kubelet_address: Annotated[
-        str,
-        Field(
-            validation_alias=AliasChoices(f"{ENV_PREFIX}KUBELET_ADDRESS", "NODE_IP"),
-            min_length=1,
-            description="Where the kubelet serves its HTTPS API; from the downward API: "
-            "`status.hostIP`. By default local, which is right on the host's network only.",
-        ),
-    ] = "127.0.0.1"
-    kubelet_port: Annotated[
-        int,
-        Field(ge=1, le=65535, description="Its TCP port. 10250 is the kubelet's default."),
-    ] = KUBELET_PORT
-    kubelet_ca: Annotated[
-        Path | None,
-        Field(
-            description="Certificate authority of the kubelet's serving certificate, PEM; by "
-            "default the one of the API server, which signs it where kubelets have "
-            "`serverTLSBootstrap`."
-        ),
-    ] = None
-    kubelet_server_name: Annotated[
-        str | None,
-        Field(min_length=1, description="Name in that certificate, where it is not the address."),
-    ] = None
-    kubelet_insecure: Annotated[
-        bool,
-        Field(
-            description="Whether to take any certificate of the kubelet's, as self-signed ones "
-            "need. Whoever can answer in the kubelet's place then sees the plugin's token and "
-            "tells it about pods."
-        ),
-    ] = False
-    pod_resources_socket: Annotated[
-        Path,
-        Field(
-            description="The kubelet's PodResources socket, which tells who really has which "
-            "device. The kubelet's default place."
-        ),
-    ] = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
-    topology_manager_policy: Annotated[
-        TopologyManagerPolicy | None,
-        Field(
-            description="The kubelet's Topology Manager policy, for where the kubelet does not "
-            "tell (`/configz`); by default unknown."
-        ),
-    ] = None
-    topology_manager_scope: Annotated[
-        TopologyManagerScope | None,
-        Field(description="Its scope; with a policy, by default the kubelet's own, `container`."),
-    ] = None
-    health_poll_s: Annotated[
-        float,
-        Field(
-            ge=0.1,
-            le=3600,
-            description="Seconds, 0.1 to 3600, between two questions whether each GPU answers. 5 "
-            "is the rhythm of NVIDIA's plugin.",
-        ),
-    ] = HealthTimes().poll_s
-    health_quiet_s: Annotated[
-        float,
-        Field(
-            ge=0,
-            le=3600,
-            description="Seconds, 0 to 3600, that a GPU must be well again before it is offered. "
-            "60: the program that met the error is gone by then (30 s are the kubelet's grace).",
-        ),
-    ] = QUIET_S
-    sysfs_root: Annotated[Path, Field(description="Where /sys of the machine is seen.")] = Path(
-        "/sys"
+    mode: Mode = Mode.DEVICE_PLUGIN
+    """`device-plugin` serves the GPUs to the kubelet; `reporter` runs beside NVIDIA's plugin and
+    only publishes the topology and which pod really has which GPU."""
+    node_name: Annotated[str | None, OtherNames((f"{ENV_PREFIX}NODE_NAME", "NODE_NAME"))] = Field(
+        default=None, pattern=_NODE_NAME
     )
-    proc_root: Annotated[Path, Field(description="Where /proc of the machine is seen.")] = Path(
-        "/proc"
+    """Name of the Node that the plugin runs on and writes to; required. From the downward API:
+    `spec.nodeName`."""
+    kubeconfig: Path | None = None
+    """Kubeconfig file of the API server, its current context. Without it the service account of the
+    pod that the plugin runs in."""
+    resource_name: str = VENDOR.default_resource
+    """Extended resource of whole GPUs. By default NVIDIA's, so that pods need no change."""
+    simulate: str | None = Field(default=None, min_length=1)
+    """Recording of a machine to serve instead of the real one, by name or as a file. Its containers
+    get names of GPUs and no GPU."""
+    simulate_faults: Path | None = None
+    """File of faults of the simulated machine, read again when it changes."""
+    measurements: Path | None = None
+    """File of measured bandwidths of this machine's GPUs, published with its topology."""
+    kubelet_address: Annotated[str, OtherNames((f"{ENV_PREFIX}KUBELET_ADDRESS", "NODE_IP"))] = (
+        Field(default="127.0.0.1", min_length=1)
     )
-    metrics_address: Annotated[
-        str,
-        Field(
-            min_length=1,
-            description="Address of `/livez`, `/readyz` and `/metrics`. All addresses, since the "
-            "kubelet and Prometheus ask from outside the pod; nothing there is secret.",
-        ),
-    ] = "0.0.0.0"  # noqa: S104 - see the description
-    metrics_port: Annotated[
-        int,
-        Field(ge=0, le=65535, description="Its TCP port; 0 takes a free one."),
-    ] = 8890
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"],
-        Field(description="Least level that is logged. `info` writes one line per allocation."),
-    ] = "info"
+    """Where the kubelet serves its HTTPS API; from the downward API: `status.hostIP`. The default
+    is local, which is right on the host's network only."""
+    kubelet_port: int = Field(default=KUBELET_PORT, ge=1, le=65535)
+    """Its TCP port. 10250 is the kubelet's default."""
+    kubelet_ca: Path | None = None
+    """Certificate authority of the kubelet's serving certificate, PEM; by default the one of the
+    API server, which signs it where kubelets have `serverTLSBootstrap`."""
+    kubelet_server_name: str | None = Field(default=None, min_length=1)
+    """Name in that certificate, where it is not the address."""
+    kubelet_insecure: bool = False
+    """Whether to accept any certificate from the kubelet, as self-signed ones require. Whoever can
+    answer in the kubelet's place then receives the plugin's token and can report false pods."""
+    pod_resources_socket: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+    """The kubelet's PodResources socket, which reports which pod really has which device. The
+    kubelet's default path."""
+    topology_manager_policy: TopologyManagerPolicy | None = None
+    """The kubelet's Topology Manager policy, where the kubelet does not report it (`/configz`); by
+    default unknown."""
+    topology_manager_scope: TopologyManagerScope | None = None
+    """Its scope; with a policy, by default the kubelet's own, `container`."""
+    health_poll_s: float = Field(default=HealthTimes().poll_s, ge=0.1, le=3600)
+    """Seconds, 0.1 to 3600, between two checks of each GPU. NVIDIA's plugin checks every 5."""
+    health_quiet_s: float = Field(default=QUIET_S, ge=0, le=3600)
+    """Seconds, 0 to 3600, that a GPU must be healthy again before it is offered. 60: the program
+    that met the error has ended by then (the kubelet's grace period is 30 s)."""
+    sysfs_root: Path = Path("/sys")
+    """Where /sys of the machine is mounted."""
+    proc_root: Path = Path("/proc")
+    """Where /proc of the machine is mounted."""
+    metrics_address: str = Field(default="0.0.0.0", min_length=1)  # noqa: S104 - see the description
+    """Address of `/livez`, `/readyz` and `/metrics`. All addresses, since the kubelet and
+    Prometheus connect from outside the pod; nothing there is secret."""
+    metrics_port: int = Field(default=8890, ge=0, le=65535)
+    """Its TCP port; 0 takes a free one."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least level that is logged. `info` writes one line per allocation."""
 
     @field_validator("resource_name")
     @classmethod

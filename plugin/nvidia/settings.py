@@ -1,7 +1,7 @@
 """The settings that NVIDIA's device plugin has too, under its names and with its meaning.
 
-Each with its names on the command line, in the environment and in NVIDIA's file, its values, and
-how it compares with NVIDIA's, from which docs/plugin.md is generated. `kube.settings` reads them.
+Each with its names in the environment and in NVIDIA's file, and how it compares with NVIDIA's, from
+which docs/plugin.md is generated; at the end those about CDI that NVIDIA's plugin lacks.
 
 Names and defaults are those of k8s-device-plugin v0.20.0: cmd/nvidia-device-plugin/main.go,
 api/config/v1/consts.go, flags.go and imex.go, internal/rm/health.go.
@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AliasChoices, Field, field_validator
+from pydantic import Field, field_validator
 
 from kube.errors import SettingsError
 from kube.settings import OtherNames, ProgramSettings
@@ -27,19 +27,19 @@ from plugin.nvidia.mig_strategy import MigStrategy
 from plugin.nvidia.xids import XidRules, read_xid_rules
 from topology.errors import quote
 
-__all__ = ["SAME", "NvidiaNames", "NvidiaSettings", "VendorSettings"]
+__all__ = ["SAME", "NvidiaNames", "NvidiaSettings"]
 
 _KUBELET_SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"
 """(k8s.io/kubelet v0.36.3, pkg/apis/deviceplugin/v1beta1/constants.go, `KubeletSocket`)."""
 
 SAME = "same"
 _WITH_TOOL = "same, and needs `nvidia-ctk`"
-_ALSO_FILE = "same, and also a key of the file"
+_ALSO_FLAG = "same, and also a flag and a key"
 
 
 @dataclass(frozen=True, slots=True)
 class NvidiaNames(OtherNames):
-    """Names beside a setting's own and its variables; `state` compares ours with NVIDIA's."""
+    """NVIDIA's names of a setting; `state` compares ours with NVIDIA's."""
 
     state: str = SAME
 
@@ -47,202 +47,144 @@ class NvidiaNames(OtherNames):
 class NvidiaSettings(ProgramSettings):
     """See each field. Fields without a key in NVIDIA's file have one in our section of it."""
 
-    mig_strategy: Annotated[
-        MigStrategy,
-        NvidiaNames(key="flags.migStrategy"),
-        Field(
-            validation_alias=AliasChoices("MIG_STRATEGY"),
-            description="Whether MIG instances are offered, as GPUs or by profile.",
-        ),
-    ] = MigStrategy.NONE
+    IGNORED_KEYS: ClassVar = MappingProxyType(
+        {
+            "flags.gfd": "for gpu-feature-discovery",
+            "flags.useNodeFeatureAPI": "for gpu-feature-discovery",
+            "resources": "NVIDIA's plugin ignores it too",
+        }
+    )
+    """Keys of NVIDIA's file that are skipped, and why."""
+    SERVING_ONLY: ClassVar = frozenset(
+        {
+            *("device_list_strategy", "device_id_strategy", "pass_device_specs"),
+            *("gdrcopy_enabled", "gds_enabled", "mofed_enabled", "imex_channel_ids"),
+            *("imex_required", "cdi_annotation_prefix", "cdi_feature_flags", "cdi_disable_hooks"),
+            *("cdi_generator", "cdi_folder", "nvidia_cdi_hook_path"),
+            "shared_devices_allocation_policy",
+        }
+    )
+    """Settings that have no effect where no device is served."""
+
+    mig_strategy: Annotated[MigStrategy, NvidiaNames(("MIG_STRATEGY",), "flags.migStrategy")] = (
+        MigStrategy.NONE
+    )
+    """Whether MIG instances are offered, as GPUs or by profile."""
     fail_on_init_error: Annotated[
-        bool,
-        NvidiaNames(key="flags.failOnInitError"),
-        Field(
-            validation_alias=AliasChoices("FAIL_ON_INIT_ERROR"),
-            description="Whether to end where NVML cannot be started; else wait for ever, as on "
-            "nodes without GPUs.",
-        ),
+        bool, NvidiaNames(("FAIL_ON_INIT_ERROR",), "flags.failOnInitError")
     ] = True
+    """Whether to exit where NVML cannot be started; else wait for it, as on nodes without GPUs."""
     driver_root: Annotated[
         Path,
-        NvidiaNames(key="flags.nvidiaDriverRoot", flags=("nvidia-driver-root",)),
-        Field(
-            validation_alias=AliasChoices("NVIDIA_DRIVER_ROOT"),
-            description="Root of the driver's files on the host.",
-        ),
+        NvidiaNames(("NVIDIA_DRIVER_ROOT",), "flags.nvidiaDriverRoot", ("nvidia-driver-root",)),
     ] = Path("/")
+    """Root of the driver's files on the host."""
     dev_root: Annotated[
         Path | None,
-        NvidiaNames(key="flags.nvidiaDevRoot", flags=("nvidia-dev-root",)),
-        Field(
-            validation_alias=AliasChoices("NVIDIA_DEV_ROOT"),
-            description="Root of the device nodes on the host; by default `driver_root`.",
-        ),
+        NvidiaNames(("NVIDIA_DEV_ROOT",), "flags.nvidiaDevRoot", ("nvidia-dev-root",)),
     ] = None
+    """Root of the device nodes on the host; by default `driver_root`."""
     driver_root_ctr_path: Annotated[
         Path,
-        NvidiaNames(key="flags.plugin.containerDriverRoot", flags=("container-driver-root",)),
-        Field(
-            validation_alias=AliasChoices("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"),
-            description="Where the plugin's own container sees `driver_root`; libnvidia-ml.so.1 is "
-            "looked for there first.",
+        NvidiaNames(
+            ("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"),
+            "flags.plugin.containerDriverRoot",
+            ("container-driver-root",),
         ),
     ] = Path("/driver-root")
+    """Where the plugin's own container sees `driver_root`; libnvidia-ml.so.1 is searched there
+    first."""
     pass_device_specs: Annotated[
-        bool,
-        NvidiaNames(key="flags.plugin.passDeviceSpecs"),
-        Field(
-            validation_alias=AliasChoices("PASS_DEVICE_SPECS"),
-            description="Whether containers are given device nodes through the kubelet, as "
-            "CPUManager needs. The plugin must see the host's /dev.",
-        ),
+        bool, NvidiaNames(("PASS_DEVICE_SPECS",), "flags.plugin.passDeviceSpecs")
     ] = False
+    """Whether containers are given device nodes through the kubelet, as CPUManager needs. The
+    plugin must see the host's /dev."""
     device_list_strategy: Annotated[
         tuple[ListStrategy, ...],
-        NvidiaNames(key="flags.plugin.deviceListStrategy"),
-        Field(
-            validation_alias=AliasChoices("DEVICE_LIST_STRATEGY"),
-            min_length=1,
-            description="How a container's runtime is told its devices, comma-separated where in "
-            "several ways at once.",
-        ),
-    ] = (ListStrategy.ENVVAR,)
+        NvidiaNames(("DEVICE_LIST_STRATEGY",), "flags.plugin.deviceListStrategy"),
+    ] = Field(default=(ListStrategy.ENVVAR,), min_length=1)
+    """How a container's devices are passed to its runtime; several ways are separated by commas."""
     device_id_strategy: Annotated[
-        IdStrategy,
-        NvidiaNames(key="flags.plugin.deviceIDStrategy"),
-        Field(
-            validation_alias=AliasChoices("DEVICE_ID_STRATEGY"),
-            description="By which name the runtime is told a device.",
-        ),
+        IdStrategy, NvidiaNames(("DEVICE_ID_STRATEGY",), "flags.plugin.deviceIDStrategy")
     ] = IdStrategy.UUID
-    gdrcopy_enabled: Annotated[
-        bool,
-        NvidiaNames(key="flags.gdrcopyEnabled"),
-        Field(
-            validation_alias=AliasChoices("GDRCOPY_ENABLED"),
-            description="Whether containers with GPUs get GDRCopy.",
-        ),
-    ] = False
-    gds_enabled: Annotated[
-        bool,
-        NvidiaNames(key="flags.gdsEnabled"),
-        Field(
-            validation_alias=AliasChoices("GDS_ENABLED"),
-            description="Whether containers with GPUs get GPUDirect Storage.",
-        ),
-    ] = False
-    mofed_enabled: Annotated[
-        bool,
-        NvidiaNames(key="flags.mofedEnabled"),
-        Field(
-            validation_alias=AliasChoices("MOFED_ENABLED"),
-            description="Whether containers with GPUs get the RDMA devices of MOFED.",
-        ),
-    ] = False
+    """By which name a device is passed to the runtime."""
+    gdrcopy_enabled: Annotated[bool, NvidiaNames(("GDRCOPY_ENABLED",), "flags.gdrcopyEnabled")] = (
+        False
+    )
+    """Whether containers with GPUs get GDRCopy."""
+    gds_enabled: Annotated[bool, NvidiaNames(("GDS_ENABLED",), "flags.gdsEnabled")] = False
+    """Whether containers with GPUs get GPUDirect Storage."""
+    mofed_enabled: Annotated[bool, NvidiaNames(("MOFED_ENABLED",), "flags.mofedEnabled")] = False
+    """Whether containers with GPUs get the RDMA devices of MOFED."""
     kubelet_socket: Annotated[
-        str,
-        NvidiaNames(state=_ALSO_FILE),
-        Field(
-            validation_alias=AliasChoices("KUBELET_SOCKET"),
-            pattern=r"^(/.+)?$",
-            description="The kubelet's registration socket, an absolute path; the plugin's own "
-            "sockets lie beside it. Empty: serve, and register nowhere.",
-        ),
-    ] = _KUBELET_SOCKET
+        str, NvidiaNames(("KUBELET_SOCKET",), state="same, and also a key of the file")
+    ] = Field(default=_KUBELET_SOCKET, pattern=r"^(/.+)?$")
+    """The kubelet's registration socket, an absolute path; the plugin's own sockets lie beside it.
+    Empty: serve, and register nowhere."""
     cdi_annotation_prefix: Annotated[
-        str,
-        NvidiaNames(key="flags.plugin.cdiAnnotationPrefix"),
-        Field(
-            validation_alias=AliasChoices("CDI_ANNOTATION_PREFIX"),
-            pattern=r"^[a-z0-9.-]{1,253}/$",
-            description="Prefix of the annotation by which `cdi-annotations` names devices.",
-        ),
-    ] = CDI_ANNOTATION_PREFIX
+        str, NvidiaNames(("CDI_ANNOTATION_PREFIX",), "flags.plugin.cdiAnnotationPrefix")
+    ] = Field(default=CDI_ANNOTATION_PREFIX, pattern=r"^[a-z0-9.-]{1,253}/$")
+    """Prefix of the annotation by which `cdi-annotations` names devices."""
     nvidia_cdi_hook_path: Annotated[
         str,
-        NvidiaNames(key="flags.plugin.nvidiaCTKPath", flags=("nvidia-ctk-path",), state=_WITH_TOOL),
-        Field(
-            validation_alias=AliasChoices("NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"),
-            min_length=1,
-            description="Path on the host of the program that CDI specifications name as hook.",
+        NvidiaNames(
+            ("NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"),
+            "flags.plugin.nvidiaCTKPath",
+            ("nvidia-ctk-path",),
+            _WITH_TOOL,
         ),
-    ] = "/usr/bin/nvidia-ctk"
+    ] = Field(default="/usr/bin/nvidia-ctk", min_length=1)
+    """Path on the host of the program that CDI specifications name as hook."""
     cdi_feature_flags: Annotated[
-        tuple[str, ...],
-        NvidiaNames(state=_WITH_TOOL),
-        Field(
-            validation_alias=AliasChoices("CDI_FEATURE_FLAGS"),
-            description="Feature flags of the making of CDI specifications, comma-separated.",
-        ),
+        tuple[str, ...], NvidiaNames(("CDI_FEATURE_FLAGS",), state=_WITH_TOOL)
     ] = ()
+    """Feature flags for generating CDI specifications, comma-separated."""
     cdi_disable_hooks: Annotated[
-        tuple[str, ...],
-        NvidiaNames(state=_WITH_TOOL),
-        Field(
-            validation_alias=AliasChoices("CDI_DISABLE_HOOKS"),
-            description="Hooks that CDI specifications are to leave out, comma-separated.",
-        ),
+        tuple[str, ...], NvidiaNames(("CDI_DISABLE_HOOKS",), state=_WITH_TOOL)
     ] = ()
+    """Hooks that CDI specifications leave out, comma-separated."""
     device_discovery_strategy: Annotated[
         Literal["auto", "nvml"],
         NvidiaNames(
-            key="flags.deviceDiscoveryStrategy", state="`auto` and `nvml` the same, `tegra` refused"
-        ),
-        Field(
-            validation_alias=AliasChoices("DEVICE_DISCOVERY_STRATEGY"),
-            description="How GPUs are found; both are NVML. Tegra has no NVML and is refused.",
+            ("DEVICE_DISCOVERY_STRATEGY",),
+            "flags.deviceDiscoveryStrategy",
+            state="`auto` and `nvml` the same, `tegra` refused",
         ),
     ] = "auto"
+    """How GPUs are found; both are NVML. Tegra has no NVML and is refused."""
     imex_channel_ids: Annotated[
-        tuple[int, ...],
-        NvidiaNames(key="imex.channelIDs"),
-        Field(
-            validation_alias=AliasChoices("IMEX_CHANNEL_IDS"),
-            description="IMEX channels that containers with GPUs get: none, or 0.",
-        ),
+        tuple[int, ...], NvidiaNames(("IMEX_CHANNEL_IDS",), "imex.channelIDs")
     ] = ()
-    imex_required: Annotated[
-        bool,
-        NvidiaNames(key="imex.required"),
-        Field(
-            validation_alias=AliasChoices("IMEX_REQUIRED"),
-            description="Whether to end where such a channel has no device node; else containers "
-            "go without.",
-        ),
-    ] = False
+    """IMEX channels that containers with GPUs get: none, or 0."""
+    imex_required: Annotated[bool, NvidiaNames(("IMEX_REQUIRED",), "imex.required")] = False
+    """Whether to exit where such a channel has no device node; else containers go without."""
     shared_devices_allocation_policy: Annotated[
         SharedPolicy,
-        NvidiaNames(key="flags.plugin.sharedDevicesAllocationPolicy"),
-        Field(
-            validation_alias=AliasChoices("SHARED_DEVICES_ALLOCATION_POLICY"),
-            description="Which replicas go first: of GPUs in little use, or in much.",
+        NvidiaNames(
+            ("SHARED_DEVICES_ALLOCATION_POLICY",), "flags.plugin.sharedDevicesAllocationPolicy"
         ),
     ] = SharedPolicy.DISTRIBUTED
+    """Whether replicas of the least used GPUs are allocated first, or of the most used."""
     mps_root: Annotated[
         str,
-        NvidiaNames(key="flags.mpsRoot", state="no effect: MPS (`sharing.mps`) is refused"),
-        Field(
-            validation_alias=AliasChoices("MPS_ROOT"),
-            description="Folder of MPS control daemons; NVIDIA's chart sets it without MPS too.",
+        NvidiaNames(
+            ("MPS_ROOT",), "flags.mpsRoot", state="no effect: MPS (`sharing.mps`) is refused"
         ),
     ] = ""
+    """Folder of MPS control daemons; NVIDIA's chart sets it without MPS too."""
     dp_disable_healthchecks: Annotated[
-        str,
-        NvidiaNames(state="same, and also a flag and a key"),
-        Field(
-            validation_alias=AliasChoices("DP_DISABLE_HEALTHCHECKS"),
-            description="`all`, or XIDs that leave a GPU healthy, comma-separated.",
-        ),
+        str, NvidiaNames(("DP_DISABLE_HEALTHCHECKS",), state=_ALSO_FLAG)
     ] = ""
+    """`all`, or XIDs that leave a GPU healthy, comma-separated."""
     dp_enable_healthchecks: Annotated[
-        str,
-        NvidiaNames(state="same, and also a flag and a key"),
-        Field(
-            validation_alias=AliasChoices("DP_ENABLE_HEALTHCHECKS"),
-            description="`all`, or XIDs that count in spite of all else, comma-separated.",
-        ),
+        str, NvidiaNames(("DP_ENABLE_HEALTHCHECKS",), state=_ALSO_FLAG)
     ] = ""
+    """`all`, or XIDs that count whatever the other settings, comma-separated."""
+    cdi_generator: CdiGenerator = CdiGenerator.AUTO
+    """Who makes CDI specifications: `nvidia-ctk`, the plugin itself (`own`: device nodes only), or
+    `nvidia-ctk` where it is in PATH (`auto`)."""
+    cdi_folder: Path = DEFAULT_FOLDER
+    """Folder of CDI specifications. The one that NVIDIA's plugin writes to."""
 
     @field_validator("dev_root", mode="before")
     @classmethod
@@ -266,41 +208,6 @@ class NvidiaSettings(ProgramSettings):
             msg = "expected nothing or 0, as NVIDIA's plugin does"
             raise ValueError(msg)
         return value
-
-
-class VendorSettings(NvidiaSettings):
-    """The settings that are about NVIDIA: those of its plugin, and ours about CDI."""
-
-    IGNORED_KEYS: ClassVar = MappingProxyType(
-        {
-            "flags.gfd": "for gpu-feature-discovery",
-            "flags.useNodeFeatureAPI": "for gpu-feature-discovery",
-            "resources": "NVIDIA's plugin ignores it too",
-        }
-    )
-    """Keys of NVIDIA's file that are skipped, and why."""
-    SERVING_ONLY: ClassVar = frozenset(
-        {
-            *("device_list_strategy", "device_id_strategy", "pass_device_specs"),
-            *("gdrcopy_enabled", "gds_enabled", "mofed_enabled", "imex_channel_ids"),
-            *("imex_required", "cdi_annotation_prefix", "cdi_feature_flags", "cdi_disable_hooks"),
-            *("cdi_generator", "cdi_folder", "nvidia_cdi_hook_path"),
-            "shared_devices_allocation_policy",
-        }
-    )
-    """Settings that have no effect where no device is served."""
-
-    cdi_generator: Annotated[
-        CdiGenerator,
-        Field(
-            description="Who makes CDI specifications: `nvidia-ctk`, the plugin itself (`own`: "
-            "device nodes only), or the former where it is on the path of programs (`auto`)."
-        ),
-    ] = CdiGenerator.AUTO
-    cdi_folder: Annotated[
-        Path,
-        Field(description="Folder of CDI specifications. The one that NVIDIA's plugin writes to."),
-    ] = DEFAULT_FOLDER
 
     @property
     def host_dev_root(self) -> Path:

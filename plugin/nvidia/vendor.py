@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from plugin.machine import GpuReading, ServedMachine, Units
-    from plugin.nvidia.settings import VendorSettings
+    from plugin.nvidia.settings import NvidiaSettings
     from plugin.nvidia.xids import XidRules
     from plugin.sysfs import Sysfs
 
@@ -30,15 +30,15 @@ __all__ = ["VENDOR"]
 _HERE = Path("/")
 
 
-def _open_reader(settings: VendorSettings, sysfs: Sysfs) -> NvmlMachine:
+def _open_reader(settings: NvidiaSettings, sysfs: Sysfs) -> NvmlMachine:
     return NvmlMachine(sysfs, find_library=partial(find_nvml, settings.driver_root_ctr_path))
 
 
-def _units(settings: VendorSettings, gpus: Sequence[GpuReading], base: str) -> Units:
+def _units(settings: NvidiaSettings, gpus: Sequence[GpuReading], base: str) -> Units:
     return mig_units(gpus, base, settings.mig_strategy)
 
 
-def _open_access(settings: VendorSettings, sysfs: Sysfs, served: ServedMachine) -> DeviceAccess:
+def _open_access(settings: NvidiaSettings, sysfs: Sysfs, served: ServedMachine) -> DeviceAccess:
     present = look(
         find_dev_root(settings.driver_root_ctr_path, _HERE),
         sysfs.proc,
@@ -58,7 +58,7 @@ def _open_access(settings: VendorSettings, sysfs: Sysfs, served: ServedMachine) 
     return DeviceAccess(partial(grant, present=present, rules=rules), left_out)
 
 
-def _fault_rules(settings: VendorSettings) -> XidRules:
+def _fault_rules(settings: NvidiaSettings) -> XidRules:
     return settings.xid_rules
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kube.settings import names_of
 from plugin.config import ENV_PREFIX, PluginSettings
-from plugin.nvidia.settings import SAME, NvidiaNames, NvidiaSettings, VendorSettings
+from plugin.nvidia.settings import SAME, NvidiaNames, NvidiaSettings
 from tests.docs.settings_table import described, table
 
 INTRODUCTION = (
@@ -33,7 +33,7 @@ BESIDE_FLAGS = (
     ("", "", "`sharing.mps`", "nothing", "refused: MPS is not served yet", "Sharing by MPS."),
     *(
         ("", "", f"`{key}`", "", NO_EFFECT.format(why), "")
-        for key, why in VendorSettings.IGNORED_KEYS.items()
+        for key, why in NvidiaSettings.IGNORED_KEYS.items()
     ),
     (
         "",
@@ -45,6 +45,13 @@ BESIDE_FLAGS = (
     ),
 )
 """What NVIDIA's plugin knows beside what is a setting of ours."""
+NVIDIAS = {
+    name: names.state
+    for name, field in PluginSettings.model_fields.items()
+    for names in field.metadata
+    if isinstance(names, NvidiaNames)
+}
+"""How each setting that NVIDIA's plugin has too compares with NVIDIA's."""
 
 
 def nvidia_section() -> str:
@@ -52,16 +59,16 @@ def nvidia_section() -> str:
     head = ("flag", "environment", "file", "default", "state", "values and meaning")
     rows: list[tuple[str, ...]] = []
     for name, values, default, meaning in described(NvidiaSettings):
+        if name not in NVIDIAS:
+            continue
         names = NAMES[name]
-        metadata = NvidiaSettings.model_fields[name].metadata
-        state = next((m.state for m in metadata if isinstance(m, NvidiaNames)), SAME)
         rows.append(
             (
                 ", ".join(f"`{flag}`" for flag in names.flags),
                 ", ".join(f"`{variable}`" for variable in names.env),
                 f"`{names.key}`",
                 default,
-                state,
+                NVIDIAS[name],
                 f"{values}. {meaning}",
             )
         )
@@ -72,7 +79,7 @@ def own_section() -> str:
     """What only Coterie's plugin has; a second variable where there is one."""
     rows: list[tuple[str, ...]] = []
     for name, values, default, meaning in described(PluginSettings):
-        if name not in NvidiaSettings.model_fields:
+        if name not in NVIDIAS:
             also = ", ".join(f"`{variable}`" for variable in NAMES[name].env[1:])
             said = f"{meaning} Also {also} in the environment." if also else meaning
             rows.append((f"`{name}`", values, default, said))

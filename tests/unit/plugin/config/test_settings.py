@@ -16,7 +16,7 @@ from plugin.nvidia.container.allocate_response import AccessRules, ListStrategy
 from plugin.nvidia.container.cdi_files import CdiGenerator, CdiRules
 from plugin.nvidia.container.device_nodes import Extra, IdStrategy
 from plugin.nvidia.mig_strategy import MigStrategy
-from plugin.nvidia.settings import NvidiaSettings
+from plugin.nvidia.settings import NvidiaNames, NvidiaSettings
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 
 BARE = PluginSettings()
@@ -210,5 +210,6 @@ def test_no_name_means_two_settings():
 
 def test_nvidias_settings_never_bear_our_prefix():
     """One variable for one setting."""
-    for name in NvidiaSettings.model_fields:
-        assert not any(variable.startswith("COTERIE_") for variable in NAMES[name].env)
+    for name, field in NvidiaSettings.model_fields.items():
+        if any(isinstance(one, NvidiaNames) for one in field.metadata):
+            assert not any(variable.startswith("COTERIE_") for variable in NAMES[name].env)
