@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from plugin.allocation import NodeState, SharingRules
+from plugin.allocation import NodeState
 from plugin.allocator import AllocatorTools, ResourceAllocator
 from plugin.config import Mode
 from plugin.deviceplugin import (
@@ -115,8 +115,12 @@ class Agent:
         self._settings = settings
         self._tools = tools
         served = serve_machine(reading, rules)
-        sharing = SharingRules(rules.sharing, settings.shared_devices_allocation_policy)
-        self._state = NodeState(settings.node, served, sharing=sharing)
+        self._state = NodeState(
+            settings.node,
+            served,
+            shared_policy=settings.shared_devices_allocation_policy,
+            is_one_only=rules.sharing.is_one_only,
+        )
         self._state.topology_manager = settings.topology_manager
         telemetry = self._telemetry = tools.telemetry
         self._publisher = Publisher(

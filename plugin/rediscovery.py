@@ -84,7 +84,7 @@ class Rediscovery:
                 self._log.warning(logkeys.CDI_FAILED, reason=str(error))
                 return None
             except (PluginError, SettingsError, TopologyError) as error:
-                self._log.warning(logkeys.READER_FAILED, what="stock", reason=str(error))
+                self._log.warning(logkeys.READER_FAILED, what="inventory", reason=str(error))
                 return None
             if reading is self._latest:
                 return served

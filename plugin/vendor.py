@@ -5,8 +5,8 @@ settings (a `kube.settings.ProgramSettings`). Beside the vendor's own fields tha
 the agent reads of any vendor's:
 
 - the fields `kubelet_socket`, `fail_on_init_error` and `shared_devices_allocation_policy`;
-- `SERVING_ONLY`, the fields that have no effect where no device is served, and `IGNORED_KEYS`, the
-  keys of the file that are skipped, each with the reason;
+- `SERVING_ONLY`, the fields that have no effect where no device is served; `IGNORED_KEYS`, the keys
+  of the file that are skipped, each with the reason; `RAW_KEYS`, those for `Vendor.read_sharing`;
 - `check_together`, which raises `SettingsError` where its settings contradict each other, and
   `notes`, about those that have no effect.
 """

@@ -3,7 +3,7 @@
 Decides from values; knows no gRPC and no vendor library.
 """
 
-from plugin.allocation.node_state import NodeState, SharingRules
+from plugin.allocation.node_state import NodeState
 from plugin.allocation.pod_matching import (
     Ambiguous,
     DeviceRequest,
@@ -28,7 +28,6 @@ __all__ = [
     "Identified",
     "NodeState",
     "Requester",
-    "SharingRules",
     "UnknownRequester",
     "choose_devices",
     "identify",

@@ -10,13 +10,13 @@ that has forgotten it or knows it better.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from plugin.allocation.pod_matching import AdmissionView, Identified, reserved_for_others
 from plugin.allocation.preferred_allocation import Supply
 from plugin.container import NoAccess
-from plugin.machine import NO_SHARING, SharedPolicy
+from plugin.machine import SharedPolicy
 from plugin.pods import HeldDevices
 from topology.annotations import TopologyManagerPolicy
 
@@ -27,20 +27,12 @@ if TYPE_CHECKING:
     from plugin.allocation.pod_matching import DeviceRequest, Requester
     from plugin.container import ContainerAccess
     from plugin.kubelet import KubeletSnapshot
-    from plugin.machine import Device, Resource, ServedMachine, TimeSlicing
+    from plugin.machine import Device, Resource, ServedMachine
     from plugin.pods import NodePod
 
-__all__ = ["NodeState", "SharingRules"]
+__all__ = ["NodeState"]
 
 _UNKNOWN = ("", "")
-
-
-@dataclass(frozen=True, slots=True)
-class SharingRules:
-    """How shared devices are allocated."""
-
-    slicing: TimeSlicing = NO_SHARING
-    policy: SharedPolicy = SharedPolicy.DISTRIBUTED
 
 
 def _not_prepared(devices: Sequence[Device]) -> NoAccess:
@@ -49,10 +41,15 @@ def _not_prepared(devices: Sequence[Device]) -> NoAccess:
 
 
 class NodeState:
-    """Used on one event loop. `node` is this node's name."""
+    """Used on one event loop. `node` is this node's name; the others are as in `Supply`."""
 
     def __init__(
-        self, node: str, served: ServedMachine, *, sharing: SharingRules | None = None
+        self,
+        node: str,
+        served: ServedMachine,
+        *,
+        shared_policy: SharedPolicy = SharedPolicy.DISTRIBUTED,
+        is_one_only: bool = False,
     ) -> None:
         self.node = node
         self.served = served
@@ -71,7 +68,8 @@ class NodeState:
         self.kubelet_error = ""
         """Why the last read of the kubelet failed or is incomplete; empty: it was complete."""
         self._n_seen = 0
-        self._sharing = sharing or SharingRules()
+        self._shared_policy = shared_policy
+        self._is_one_only = is_one_only
         self.active: frozenset[tuple[str, str]] | None = None
         """Namespaces and names in the last PodResources list, where it has active pods only."""
         self._preexisting: frozenset[str] = frozenset()
@@ -255,6 +253,6 @@ class NodeState:
             unhealthy=frozenset(self.unhealthy) | taken,
             reserved=reserved_for_others(requester, self.view(is_fresh=False)),
             busy_gpus=frozenset(d.gpu_uuid for d in self.devices if d.id in given),
-            shared_policy=self._sharing.policy,
-            is_one_only=self._sharing.slicing.is_one_only,
+            shared_policy=self._shared_policy,
+            is_one_only=self._is_one_only,
         )

@@ -92,7 +92,7 @@ class Allocation:
     """The answer, in the machine's order. `notes` name preferences that it does not meet."""
 
     ids: tuple[str, ...]
-    why: AllocationBasis
+    basis: AllocationBasis
     notes: tuple[str, ...] = ()
 
 
@@ -143,21 +143,21 @@ def choose_devices(
     for one in candidates:
         problem = _plan_problem(one, request, usable, supply=supply, policies=policies)
         if one.planned and not problem:
-            why = AllocationBasis.PLANNED if len(candidates) == 1 else AllocationBasis.SWAPPED
-            return Allocation(_ordered(one.planned, supply), why, tuple(notes))
+            basis = AllocationBasis.PLANNED if len(candidates) == 1 else AllocationBasis.SWAPPED
+            return Allocation(_ordered(one.planned, supply), basis, tuple(notes))
         notes += [f"plan of {_name(one)} cannot be kept: {problem}"] if problem else []
     found = _without_plan(request, usable, supply, policies)
     if isinstance(found, NoSet):
         return AllocationRefusal(RefusalReason.REQUIRED, "; ".join((found.detail, *notes)))
     if not candidates:
-        why = AllocationBasis.LEAST_HARM
+        basis = AllocationBasis.LEAST_HARM
     else:
-        why = (
+        basis = (
             AllocationBasis.SUBSTITUTE
             if any(one.planned for one in candidates)
             else AllocationBasis.BEST
         )
-    return Allocation(_ordered(found.ids, supply), why, (*notes, *found.lacks))
+    return Allocation(_ordered(found.ids, supply), basis, (*notes, *found.lacks))
 
 
 def _impossible(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from kube.errors import SettingsError
 from kube.settings import load_fields
-from plugin.config.settings import SHARING, Mode, PluginSettings
-from plugin.machine import read_sharing
+from plugin.config.settings import Mode, PluginSettings
+from plugin.vendor import VENDOR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +45,7 @@ def load_settings(
     settings, file = loaded.settings, loaded.file
     _check_together(settings, loaded.by_hand)
     domain = settings.resource_name.partition("/")[0]
-    sharing = read_sharing(file.raw.get(SHARING), domain=domain)
+    sharing = VENDOR.read_sharing(file.raw, domain)
     from_file = file.values.keys() - loaded.by_hand
     notes = (*file.notes, *sharing.notes, *_notes(settings, from_file))
     return LoadedSettings(settings, sharing, notes)

@@ -26,12 +26,10 @@ from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 if TYPE_CHECKING:
     from kube.client import Endpoint
 
-__all__ = ["ENV_PREFIX", "SHARING", "KubeletPlaces", "Mode", "PluginSettings"]
+__all__ = ["ENV_PREFIX", "KubeletPlaces", "Mode", "PluginSettings"]
 
 ENV_PREFIX = "COTERIE_PLUGIN_"
 """Of the variables of the settings below."""
-SHARING = "sharing"
-"""NVIDIA's section of the file for `plugin.machine.read_sharing`."""
 
 _CHECKPOINT = "kubelet_internal_checkpoint"
 """Beside the kubelet's socket (kubernetes v1.36.3, pkg/kubelet/cm/devicemanager/manager.go,
@@ -62,7 +60,7 @@ class PluginSettings(VendorSettings):
         section="coterie",
         version="v1",
         ignored=VendorSettings.IGNORED_KEYS,
-        raw=frozenset({SHARING}),
+        raw=VendorSettings.RAW_KEYS,
     )
 
     mode: Mode = Mode.DEVICE_PLUGIN

@@ -3,7 +3,7 @@
 Knows no vendor library and no kubelet.
 """
 
-from plugin.machine.devices import Device, Resource
+from plugin.machine.devices import Device, Resource, check_resource_name
 from plugin.machine.faults import FaultCode, FaultRules, Remedy
 from plugin.machine.inventory import Units, whole_gpus
 from plugin.machine.partition_topology import Unit
@@ -21,13 +21,7 @@ from plugin.machine.served_machine import (
     serve_machine,
     topology_text,
 )
-from plugin.machine.sharing import (
-    NO_SHARING,
-    SharedPolicy,
-    TimeSlicing,
-    check_resource_name,
-    read_sharing,
-)
+from plugin.machine.sharing import NO_SHARING, SharedPolicy, TimeSlicing
 from plugin.machine.vendor import DeviceAccess, SimulatedHardware, Vendor
 
 __all__ = [
@@ -53,7 +47,6 @@ __all__ = [
     "Units",
     "Vendor",
     "check_resource_name",
-    "read_sharing",
     "serve_machine",
     "topology_text",
     "whole_gpus",

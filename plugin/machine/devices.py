@@ -6,13 +6,24 @@ Whether it is healthy (`plugin.health.state`) or allocated (`plugin.pods.holding
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from kube.errors import SettingsError
+from topology.errors import quote
 
 if TYPE_CHECKING:
     from plugin.machine.reader import GpuReading, Partition
 
-__all__ = ["Device", "Resource"]
+__all__ = ["Device", "Resource", "check_resource_name"]
+
+_MAX_NAME_LENGTH = 63
+"""Of a resource, domain included (k8s-device-plugin, api/config/v1/consts.go,
+`MaxResourceNameLength`)."""
+_DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_RESOURCE = re.compile(rf"{_DOMAIN}/{_DOMAIN}")
+"""A name is a DNS subdomain itself (resources.go, NewResourceName)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +58,14 @@ class Resource:
 
     name: str
     devices: tuple[Device, ...]
+
+
+def check_resource_name(name: str) -> str:
+    """A resource name that the kubelet will take, or `SettingsError`."""
+    if len(name) > _MAX_NAME_LENGTH or not _RESOURCE.fullmatch(name):
+        msg = (
+            f"resource name is {quote(name)}, expected domain/name in lower case, at most "
+            f"{_MAX_NAME_LENGTH} characters"
+        )
+        raise SettingsError(msg)
+    return name

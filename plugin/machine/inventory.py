@@ -17,9 +17,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kube.errors import SettingsError
-from plugin.machine.devices import Device, Resource
+from plugin.machine.devices import Device, Resource, check_resource_name
 from plugin.machine.partition_topology import Unit, topology_of
-from plugin.machine.sharing import NO_SHARING, check_resource_name
+from plugin.machine.sharing import NO_SHARING
 from topology.errors import quote
 from topology.model import DEFAULT_RESOURCE
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from plugin.machine.inventory import Units
     from plugin.machine.reader import GpuReading, MachineReader, Partition
     from plugin.machine.served_machine import ServedMachine
+    from plugin.machine.sharing import TimeSlicing
     from plugin.sysfs import Sysfs
 
 __all__ = ["DeviceAccess", "SimulatedHardware", "Vendor"]
@@ -65,6 +66,8 @@ class Vendor(Generic[S]):
       CDI specifications. May take a minute: call it off the event loop. Raises `ReadingError` where
       a node that must be there is missing, `CdiError` where a specification cannot be written.
     - `fault_rules` says what its fault codes mean.
+    - `read_sharing` reads from the file's sections `RAW_KEYS` how devices are shared; the domain is
+      that of the resource names. Raises `SettingsError`.
     - `facts_of` gives what else is known of a GPU, for the JSON of `discover`.
     """
 
@@ -73,5 +76,6 @@ class Vendor(Generic[S]):
     units_of: Callable[[S, Sequence[GpuReading], str], Units]
     open_access: Callable[[S, Sysfs, ServedMachine], DeviceAccess]
     fault_rules: Callable[[S], FaultRules]
+    read_sharing: Callable[[Mapping[str, object], str], TimeSlicing]
     facts_of: Callable[[GpuReading], Mapping[str, object]]
     simulated: SimulatedHardware

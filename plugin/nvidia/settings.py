@@ -24,6 +24,7 @@ from plugin.nvidia.container.cdi import CDI_ANNOTATION_PREFIX
 from plugin.nvidia.container.cdi_files import DEFAULT_FOLDER, CdiGenerator, CdiRules
 from plugin.nvidia.container.device_nodes import Extra, IdStrategy
 from plugin.nvidia.mig_strategy import MigStrategy
+from plugin.nvidia.sharing import SHARING
 from plugin.nvidia.xids import XidRules, read_xid_rules
 from topology.errors import quote
 
@@ -55,6 +56,8 @@ class NvidiaSettings(ProgramSettings):
         }
     )
     """Keys of NVIDIA's file that are skipped, and why."""
+    RAW_KEYS: ClassVar = frozenset({SHARING})
+    """Sections of the file for `Vendor.read_sharing`."""
     SERVING_ONLY: ClassVar = frozenset(
         {
             *("device_list_strategy", "device_id_strategy", "pass_device_specs"),

@@ -14,15 +14,15 @@ from plugin.nvidia.container.dev_files import find_dev_root, find_nvml, look
 from plugin.nvidia.gpu_node import minor_of
 from plugin.nvidia.mig_strategy import mig_units, profile_of
 from plugin.nvidia.nvml.reader import NvmlMachine
+from plugin.nvidia.sharing import SHARING, read_sharing
 from plugin.nvidia.simulated import SIMULATED
 from topology.model import DEFAULT_RESOURCE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from plugin.machine import GpuReading, ServedMachine, Units
+    from plugin.machine import GpuReading, ServedMachine
     from plugin.nvidia.settings import NvidiaSettings
-    from plugin.nvidia.xids import XidRules
     from plugin.sysfs import Sysfs
 
 __all__ = ["VENDOR"]
@@ -32,10 +32,6 @@ _HERE = Path("/")
 
 def _open_reader(settings: NvidiaSettings, sysfs: Sysfs) -> NvmlMachine:
     return NvmlMachine(sysfs, find_library=partial(find_nvml, settings.driver_root_ctr_path))
-
-
-def _units(settings: NvidiaSettings, gpus: Sequence[GpuReading], base: str) -> Units:
-    return mig_units(gpus, base, settings.mig_strategy)
 
 
 def _open_access(settings: NvidiaSettings, sysfs: Sysfs, served: ServedMachine) -> DeviceAccess:
@@ -56,10 +52,6 @@ def _open_access(settings: NvidiaSettings, sysfs: Sysfs, served: ServedMachine) 
         left_out = made.left_out
         open_cdi_files(settings.cdi_rules).write(made.documents)
     return DeviceAccess(partial(grant, present=present, rules=rules), left_out)
-
-
-def _fault_rules(settings: NvidiaSettings) -> XidRules:
-    return settings.xid_rules
 
 
 def _facts_of(gpu: GpuReading) -> Mapping[str, object]:
@@ -84,12 +76,13 @@ def _facts_of(gpu: GpuReading) -> Mapping[str, object]:
     }
 
 
-VENDOR = Vendor(
+VENDOR: Vendor[NvidiaSettings] = Vendor(
     default_resource=DEFAULT_RESOURCE,
     open_reader=_open_reader,
-    units_of=_units,
+    units_of=lambda settings, gpus, base: mig_units(gpus, base, settings.mig_strategy),
     open_access=_open_access,
-    fault_rules=_fault_rules,
+    fault_rules=lambda settings: settings.xid_rules,
+    read_sharing=lambda raw, domain: read_sharing(raw.get(SHARING), domain=domain),
     facts_of=_facts_of,
     simulated=SIMULATED,
 )

@@ -42,7 +42,8 @@ class Telemetry:
 
     def call_answered(self, call: DevicePluginCall) -> None:
         """Count a call of the kubelet; log it where it failed."""
-        self._metrics.answered(call)
+        self._metrics.call_seconds.labels(call.resource, call.verb.value).observe(call.duration_s)
+        self._metrics.calls.labels(call.resource, call.verb.value, call.outcome.value).inc()
         if call.outcome is not CallOutcome.OK:
             self.log.warning(
                 logkeys.CALL_FAILED,
@@ -57,7 +58,7 @@ class Telemetry:
         """Log and count what an allocator did."""
         match event:
             case Identification():
-                self._metrics.identified(event.how.value, event.duration_s)
+                self._metrics.identity_seconds.labels(event.how.value).observe(event.duration_s)
             case KubeletRead():
                 self.kubelet_read(event.error)
             case AllocationAnswer():
@@ -65,7 +66,10 @@ class Telemetry:
 
     def registration_changed(self, change: RegistrationChange) -> None:
         """Log and count a change of a resource's registration."""
-        self._metrics.registration_changed(change)
+        is_registered = change.phase is RegistrationPhase.REGISTERED
+        self._metrics.registered.labels(change.resource).set(is_registered)
+        if is_registered:
+            self._metrics.registrations.labels(change.resource).inc()
         is_fault = change.phase in {RegistrationPhase.FAILED, RegistrationPhase.LOST}
         (self.log.warning if is_fault else self.log.info)(
             logkeys.REGISTRATION,
@@ -80,7 +84,7 @@ class Telemetry:
     def kubelet_read(self, error: str) -> None:
         """Count a failed or incomplete read of the kubelet; log an error once while it lasts."""
         if error:
-            self._metrics.kubelet_failed("look")
+            self._metrics.kubelet_failures.inc()
         if error and error != self._kubelet_error:
             self.log.warning(logkeys.KUBELET_UNREACHABLE, detail=error)
         self._kubelet_error = error
@@ -101,7 +105,9 @@ class Telemetry:
 
     def devices_listed(self, resource: str, *, n_healthy: int, n_unhealthy: int) -> None:
         """Set the number of devices of a resource."""
-        self._metrics.devices(resource, n_healthy=n_healthy, n_unhealthy=n_unhealthy)
+        self._metrics.add_resource(resource)
+        self._metrics.devices.labels(resource, "healthy").set(n_healthy)
+        self._metrics.devices.labels(resource, "unhealthy").set(n_unhealthy)
 
     def cdi_failed(self, reason: str) -> None:
         """Log a device without a CDI specification."""
@@ -109,7 +115,7 @@ class Telemetry:
 
     def gpu_event(self, event: GpuEvent, *, counts: bool) -> None:
         """Log and count an event of a GPU."""
-        self._metrics.gpu_event(event, counts=counts)
+        self._metrics.gpu_events.labels(event.kind.value, str(counts).lower()).inc()
         (self.log.warning if counts else self.log.info)(
             logkeys.GPU_EVENT,
             kind=event.kind.value,
@@ -120,7 +126,7 @@ class Telemetry:
 
     def reader_failed(self, what: str, reason: str, *, n_failures: int) -> None:
         """Count a failed request to the machine; log the first of a row."""
-        self._metrics.reader_failed(what)
+        self._metrics.reader_failures.labels(what).inc()
         if n_failures == 1:
             self.log.warning(logkeys.READER_FAILED, what=what, reason=reason)
 
@@ -136,7 +142,7 @@ class Telemetry:
             case KubeletRead():
                 self.kubelet_read(event.error)
             case ReportRejected():
-                self._metrics.unpublished()
+                self._metrics.node_write_failures.labels("report").inc()
                 self.log.warning(logkeys.NODE_WRITE_FAILED, detail=event.reason)
             case PlanMismatches():
                 self._mismatches(event)
@@ -144,10 +150,10 @@ class Telemetry:
     def write_event(self, event: WriteEvent) -> None:
         """Log and count a write of the Node."""
         if isinstance(event, NodeWritten):
-            self._metrics.written()
+            self._metrics.node_writes.inc()
             self.log.info(logkeys.NODE_WRITTEN, keys=list(event.keys), generation=event.generation)
             return
-        self._metrics.write_failed(event)
+        self._metrics.node_write_failures.labels(event.reason.value).inc()
         self.log.warning(
             logkeys.NODE_WRITE_FAILED,
             reason=event.reason.value,
@@ -163,16 +169,17 @@ class Telemetry:
             if is_allocate:
                 fields["ids"] = sorted(answer.request.must_include)
             else:
-                self._metrics.chosen("refused")
+                self._metrics.preferred_allocations.labels("refused").inc()
             self.log.warning(logkeys.REFUSED, **fields, reason=result.reason)
             return
+        basis = result.basis.value
         if not is_allocate:
-            self._metrics.chosen(result.why.value)
+            self._metrics.preferred_allocations.labels(basis).inc()
             self.log.debug(
-                logkeys.PREFERRED_ALLOCATION, **fields, ids=list(result.ids), why=result.why.value
+                logkeys.PREFERRED_ALLOCATION, **fields, ids=list(result.ids), basis=basis
             )
             return
-        fields |= {"ids": sorted(answer.request.must_include), "why": result.why.value}
+        fields |= {"ids": sorted(answer.request.must_include), "basis": basis}
         if result.notes:
             self.log.warning(logkeys.ALLOCATED, **fields, notes=list(result.notes))
         else:
@@ -187,7 +194,8 @@ class Telemetry:
                 pod_uid=one.pod.uid,
                 detail=str(one),
             )
-        self._metrics.differences(found.counts)
+        for kind, count in found.counts.items():
+            self._metrics.plan_mismatches.labels(kind).set(count)
 
 
 def _request_fields(request: DeviceRequest, requester: Requester) -> dict[str, object]:

@@ -31,7 +31,7 @@ OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 def families() -> list[Metric]:
     """The plugin's own metrics, of a node that serves a resource."""
     metrics = PluginMetrics()
-    metrics.devices("nvidia.com/gpu", n_healthy=0, n_unhealthy=0)
+    metrics.add_resource("nvidia.com/gpu")
     return own_metrics(metrics.registry.collect())
 
 
@@ -54,7 +54,7 @@ def test_alerts_are_on_metrics_that_exist():
 @pytest.mark.parametrize("kind", MismatchKind)
 def test_every_difference_has_its_advice(kind):
     """Whoever is woken by one must know what to do."""
-    assert f'differences{{kind="{kind.value}"}}' in OPERATIONS
+    assert f'plan_mismatches{{kind="{kind.value}"}}' in OPERATIONS
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_every_difference_has_its_advice(kind):
         pytest.param("verb", {one.value for one in DevicePluginMethod}, id="verb"),
         pytest.param("outcome", {one.value for one in CallOutcome}, id="outcome"),
         pytest.param("how", {one.value for one in IdentifiedBy}, id="how"),
-        pytest.param("why", {*(one.value for one in AllocationBasis), "refused"}, id="why"),
+        pytest.param("basis", {*(one.value for one in AllocationBasis), "refused"}, id="basis"),
         pytest.param("reason", {*(one.value for one in WriteFailureReason), "report"}, id="reason"),
     ],
 )
@@ -77,7 +77,7 @@ def test_every_label_value_is_explained(label: str, values: set[str]):
     ("of", "values"),
     [
         pytest.param("events", EventKind, id="events"),
-        pytest.param("differences", MismatchKind, id="differences"),
+        pytest.param("mismatches", MismatchKind, id="mismatches"),
     ],
 )
 def test_every_kind_is_explained(of: str, values: type[Enum]):

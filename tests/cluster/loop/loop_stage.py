@@ -129,7 +129,7 @@ class LoopStage:
         different = [one for one in told if one.get("event") == "plan_mismatch"]
         if kinds:
             different = [one for one in different if one["kind"] in kinds]
-        replaced = [one for one in told if one.get("why") == "substitute"]
+        replaced = [one for one in told if one.get("basis") == "substitute"]
         named = [str(one["pod"]) for one in (*different, *replaced) if "pod" in one]
         named += [str(name) for one in replaced for name in one.get("pods", ())]
         return {name.rpartition("/")[2] for name in named}

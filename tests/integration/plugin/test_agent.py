@@ -27,6 +27,7 @@ from plugin.health import HealthTimes
 from plugin.kubelet import KubeletView, PodResources, TopologyManagerPoller
 from plugin.kubelet.topology_manager import PollerTiming
 from plugin.machine import (
+    NO_SHARING,
     Device,
     DeviceAccess,
     EventKind,
@@ -341,7 +342,7 @@ def test_a_pod_without_a_plan_gets_the_best_by_its_own_wish_and_is_reported(root
             assert node.report().holds == (hold,)
             (told,) = node.log.of("plan_mismatch")
             assert told["kind"] == "no-plan"
-            assert node.metric('coterie_plugin_differences{kind="no-plan"} 1.0')
+            assert node.metric('coterie_plugin_plan_mismatches{kind="no-plan"} 1.0')
             node.kubelet.end("uid-a")
             await node.until(lambda: not node.report().holds)
 
@@ -403,7 +404,7 @@ def test_a_required_pod_whose_set_is_gone_fails_with_the_reason(root):
                 AdmissionError, match="no set of devices meets the pod's requirements"
             ):
                 await node.kubelet.admit(pod)
-            assert node.metric('coterie_plugin_choices_total{why="refused"} 1.0')
+            assert node.metric('coterie_plugin_preferred_allocations_total{basis="refused"} 1.0')
 
     asyncio.run(go())
 
@@ -661,7 +662,7 @@ def test_a_reading_that_does_not_suit_the_settings_changes_nothing(root, tmp_pat
                 node.agent.see_reading(other.read())
             await node.until(lambda: node.log.of("reader_failed"))
             (told,) = node.log.of("reader_failed")
-            assert told["what"] == "stock"
+            assert told["what"] == "inventory"
             assert "expected figures of this machine's GPUs" in told["reason"]
             await node.kubelet.admit(node_pod("a", app("main", 8)))
             node.agent.see_reading(node.reader.read())
@@ -881,6 +882,7 @@ ACME: Vendor[Any] = Vendor(
     units_of=lambda _, gpus, base: whole_gpus(gpus, base),
     open_access=lambda *_: DeviceAccess(acme_access),
     fault_rules=lambda _: AcmeFaults(),
+    read_sharing=lambda _raw, _domain: NO_SHARING,
     facts_of=lambda _: {},
     simulated=VENDOR.simulated,
 )

@@ -6,7 +6,7 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING
 
-from plugin.allocation import Identified, NodeState, SharingRules
+from plugin.allocation import Identified, NodeState
 from plugin.kubelet import KubeletSnapshot
 from plugin.kubelet.pod_resources import PodDevices
 from plugin.machine import ServedMachine, ServingRules, serve_machine
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["prepared", "requester", "simulated_served", "snapshot", "state"]
 
 
-def state(*resources: Resource, sharing: SharingRules | None = None) -> NodeState:
+def state(*resources: Resource) -> NodeState:
     """A node of four GPUs that nobody can rate, unless the test says otherwise."""
     served = resources or (gpus("GPU-0", "GPU-1", "GPU-2", "GPU-3"),)
     whole = ServedMachine(machine(), Inventory(served, None), None)
-    return prepared(NodeState(NODE, whole, sharing=sharing))
+    return prepared(NodeState(NODE, whole))
 
 
 def prepared(known: NodeState) -> NodeState:

@@ -114,7 +114,7 @@ def test_a_pod_that_has_just_come_is_found_by_a_look():
     (answer,) = node.answers
     assert answer.method is DevicePluginMethod.PREFERRED
     assert (answer.request.size, answer.requester.pod) == (2, PAIR)
-    assert answer.result.why is AllocationBasis.PLANNED
+    assert answer.result.basis is AllocationBasis.PLANNED
 
 
 def test_the_next_container_of_a_pod_is_known_without_a_look():
@@ -134,7 +134,7 @@ def test_one_of_several_gets_one_of_their_plans():
     node = Node([snapshot(PAIR, other)])
     assert set(node.preferred()) in ({IDS[0], IDS[7]}, {IDS[1], IDS[6]})
     assert node.ways == [IdentifiedBy.AMBIGUOUS]
-    assert node.answers[0].result.why is AllocationBasis.SWAPPED
+    assert node.answers[0].result.basis is AllocationBasis.SWAPPED
 
 
 def test_nobody_gets_what_hurts_least():
@@ -144,7 +144,7 @@ def test_nobody_gets_what_hurts_least():
     assert isinstance(found, tuple)
     assert len(found) == 2
     assert node.ways == [IdentifiedBy.UNMATCHED]
-    assert node.answers[0].result.why is AllocationBasis.LEAST_HARM
+    assert node.answers[0].result.basis is AllocationBasis.LEAST_HARM
 
 
 def test_a_kubelet_that_is_silent_fails_no_pod():

@@ -12,11 +12,10 @@ from plugin.allocation import (
     DeviceRequest,
     NodeState,
     Requester,
-    SharingRules,
     UnknownRequester,
 )
 from plugin.kubelet import KubeletSnapshot
-from plugin.machine import SharedPolicy, TimeSlicing
+from plugin.machine import SharedPolicy
 from tests.unit.plugin.node_states import requester, simulated_served, snapshot, state
 from tests.unit.plugin.node_values import (
     GPU,
@@ -307,8 +306,8 @@ def test_only_the_base_resource_is_rated():
 
 def test_sharing_is_as_set():
     """A node's owner decides how replicas are dealt."""
-    rules = SharingRules(TimeSlicing({GPU: 2}, is_one_only=True), SharedPolicy.PACKED)
-    found = supply(state(sharing=rules))
+    served = state().served
+    found = supply(NodeState(NODE, served, shared_policy=SharedPolicy.PACKED, is_one_only=True))
     assert (found.shared_policy, found.is_one_only) == (SharedPolicy.PACKED, True)
     default = supply(state())
     assert (default.shared_policy, default.is_one_only) == (SharedPolicy.DISTRIBUTED, False)

@@ -70,7 +70,7 @@ def got(answer: Allocation | AllocationRefusal) -> object:
     """Ids and why, or the reason of a refusal."""
     if isinstance(answer, AllocationRefusal):
         return answer.reason
-    return "".join(answer.ids), answer.why
+    return "".join(answer.ids), answer.basis
 
 
 def choice(asked: DeviceRequest, requester: Requester, supply: Supply) -> Allocation:
@@ -477,10 +477,10 @@ def test_an_answer_is_what_was_asked_and_no_requirement_is_lessened(topology, pa
     if requires(policy, size):
         assert frozenset(answer.ids) in fitting
     is_kept = frozenset(planned) in fitting
-    assert (answer.why is AllocationBasis.PLANNED) == (is_kept and bool(planned))
+    assert (answer.basis is AllocationBasis.PLANNED) == (is_kept and bool(planned))
     spared = usable - supply.reserved | must
     if (
-        answer.why is not AllocationBasis.PLANNED
+        answer.basis is not AllocationBasis.PLANNED
         and len(spared) >= size
         and not requires(policy, size)
     ):

@@ -200,7 +200,7 @@ def test_a_lost_gpu_stays_listed_where_it_is_known():
 
 def test_replicas_are_counted_for_each_device():
     """Ids as NVIDIA's, renamed as asked, and no topology: such pods are placed by count."""
-    sharing = TimeSlicing({"nvidia.com/gpu": 2}, is_renamed=True)
+    sharing = TimeSlicing({"nvidia.com/gpu": 2}, suffix=".shared")
     inventory = take_inventory(reading(None, None), sharing=sharing)
     assert offered(inventory) == {
         "nvidia.com/gpu.shared": ["GPU-0::0", "GPU-0::1", "GPU-1::0", "GPU-1::1"]

@@ -33,6 +33,7 @@ TWIN = node_pod("b", app("main", 2))
 REQUEST = DeviceRequest(GPU, frozenset("xyz"), frozenset("yx"), 2)
 REQUESTED = {"resource": GPU, "size": 2, "n_available": 3}
 FOR = {"pod": "default/a", "pod_uid": "uid-a", "container": "main"}
+GIVEN = {"ids": ["x", "y"], "basis": "planned"}
 IDENTIFIED = requester(POD)
 PLANNED = Allocation(("x", "y"), AllocationBasis.PLANNED)
 REFUSED = CallRefused("unhealthy")
@@ -106,19 +107,23 @@ CASES = [
     ),
     pytest.param(
         lambda t: t.allocator_event(answer(PREFERRED, IDENTIFIED, PLANNED)),
-        ("debug", "preferred_allocation", REQUESTED | FOR | {"ids": ["x", "y"], "why": "planned"}),
-        'choices_total{why="planned"} 1.0',
+        (
+            "debug",
+            "preferred_allocation",
+            REQUESTED | FOR | GIVEN,
+        ),
+        'preferred_allocations_total{basis="planned"} 1.0',
         id="a preferred allocation",
     ),
     pytest.param(
         lambda t: t.allocator_event(answer(PREFERRED, IDENTIFIED, REFUSED)),
         ("warning", "refused", REQUESTED | FOR | {"reason": "unhealthy"}),
-        'choices_total{why="refused"} 1.0',
+        'preferred_allocations_total{basis="refused"} 1.0',
         id="a preferred allocation that is refused",
     ),
     pytest.param(
         lambda t: t.allocator_event(answer(ALLOCATE, IDENTIFIED, PLANNED)),
-        ("info", "allocated", REQUESTED | FOR | {"ids": ["x", "y"], "why": "planned"}),
+        ("info", "allocated", REQUESTED | FOR | GIVEN),
         None,
         id="allocated",
     ),
@@ -133,7 +138,7 @@ CASES = [
         (
             "warning",
             "allocated",
-            REQUESTED | FOR | {"ids": ["x", "y"], "why": "substitute", "notes": ["no nvlink"]},
+            REQUESTED | FOR | {"ids": ["x", "y"], "basis": "substitute", "notes": ["no nvlink"]},
         ),
         None,
         id="allocated less than preferred by the pod",
@@ -159,9 +164,9 @@ CASES = [
         (
             "debug",
             "preferred_allocation",
-            REQUESTED | {"pods": ["default/a", "default/b"], "ids": ["x", "y"], "why": "swapped"},
+            REQUESTED | {"pods": ["default/a", "default/b"], "ids": ["x", "y"], "basis": "swapped"},
         ),
-        'choices_total{why="swapped"} 1.0',
+        'preferred_allocations_total{basis="swapped"} 1.0',
         id="a preferred allocation for one of several",
     ),
     pytest.param(
@@ -246,7 +251,7 @@ CASES = [
                 "detail": "pod default/a container main has x without a plan",
             },
         ),
-        'differences{kind="no-plan"} 2.0',
+        'plan_mismatches{kind="no-plan"} 2.0',
         id="a mismatch",
     ),
     pytest.param(
@@ -326,4 +331,4 @@ def test_an_error_that_lasts_is_logged_once_and_counted_each_time():
         recorder.telemetry.report_event(KubeletRead(error))
     assert [fields["detail"] for _, _, fields in recorder.lines] == ["silent", "silent", "no right"]
     assert {line[:2] for line in recorder.lines} == {("warning", "kubelet_unreachable")}
-    assert recorder.counted('kubelet_failures_total{what="look"} 4.0')
+    assert recorder.counted("kubelet_failures_total 4.0")

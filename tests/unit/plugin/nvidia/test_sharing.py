@@ -1,12 +1,12 @@
-"""Tests of `plugin.machine.sharing`."""
+"""Tests of `plugin.nvidia.sharing`."""
 
 from __future__ import annotations
 
 import pytest
 
 from kube.errors import SettingsError
-from plugin.machine import NO_SHARING, check_resource_name, read_sharing
-from plugin.machine.sharing import MAX_REPLICAS
+from plugin.machine import NO_SHARING
+from plugin.nvidia.sharing import MAX_REPLICAS, read_sharing
 
 
 def slicing(*resources, **flags):
@@ -20,9 +20,9 @@ GPU = {"name": "nvidia.com/gpu", "replicas": 4}
 def test_defaults_are_those_of_nvidia():
     """Neither renamed nor limited to one, as api/config/v1/replicas.go has it."""
     read = read_sharing(slicing(GPU))
-    assert (read.replicas, read.is_renamed, read.is_one_only, read.notes) == (
+    assert (read.replicas, read.suffix, read.is_one_only, read.notes) == (
         {"nvidia.com/gpu": 4},
-        False,
+        "",
         False,
         (),
     )
@@ -96,27 +96,3 @@ def test_anything_else_is_refused(section, told):
     with pytest.raises(SettingsError) as caught:
         read_sharing(section)
     assert told in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "is_good"),
-    [
-        ("nvidia.com/gpu", True),
-        ("nvidia.com/mig-1g.10gb.me", True),
-        ("x/" + "a" * 61, True),
-        ("x/" + "a" * 62, False),
-        ("gpu", False),
-        ("nvidia.com/GPU", False),
-        ("nvidia.com/mig-1g.5gb+me", False),
-        ("nvidia.com/gpu-", False),
-        ("nvidia.com/gpu\n", False),
-        ("", False),
-    ],
-)
-def test_resource_names(name, is_good):
-    """Lower-case DNS subdomains of at most 63 characters, as NVIDIA's NewResourceName checks."""
-    if is_good:
-        assert check_resource_name(name) == name
-    else:
-        with pytest.raises(SettingsError):
-            check_resource_name(name)
