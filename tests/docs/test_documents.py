@@ -135,6 +135,13 @@ def test_documents_that_code_names_exist():
     assert missing == []
 
 
+def test_every_decision_is_listed():
+    """A record that the index leaves out cannot be found without its number."""
+    folder = ROOT / "docs" / "adr"
+    records = {path.name for path in folder.glob("[0-9]*.md")}
+    assert {target for target in links(folder / "README.md") if "/" not in target} == records
+
+
 def test_readme_is_short():
     """The first page is read whole only while it is short (style: below 150 lines)."""
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
