@@ -23,7 +23,7 @@ import json
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 __all__ = [
     "MAX_DETAIL",
@@ -130,12 +130,8 @@ def error_of(content: Mapping[str, object]) -> KubeError:
     '410 Expired: too old'
     """
     code = content.get("code")
-    return _make(
-        code if isinstance(code, int) else 0,
-        _text(content, "reason"),
-        _text(content, "message"),
-        fields=_fields(content),
-    )
+    status = code if isinstance(code, int) else 0
+    return _make(content, status, _text(content, "reason"), _text(content, "message"))
 
 
 def refusal(
@@ -153,15 +149,13 @@ def refusal(
         found = json.loads(detail)
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict):
-        return _make(status, reason, detail, retry_after_s=retry_after_s)
-    content = cast("dict[str, object]", found)
+    content = cast("dict[str, object]", found) if isinstance(found, dict) else {}
     return _make(
+        content,
         status,
         _text(content, "reason") or reason,
         _text(content, "message") or detail,
-        retry_after_s=retry_after_s,
-        fields=_fields(content),
+        retry_after_s,
     )
 
 
@@ -172,16 +166,15 @@ def cut(text: str) -> str:
 
 
 def _make(
+    content: Mapping[str, object],
     status: int,
     reason: str,
     detail: str,
-    *,
     retry_after_s: float | None = None,
-    fields: Iterable[str] = (),
 ) -> KubeError:
     kind = _KINDS.get(status, KubeError)
-    known = tuple(dict.fromkeys(fields))
-    return kind(status, cut(reason), cut(detail), retry_after_s=retry_after_s, fields=known)
+    fields = tuple(dict.fromkeys(_fields(content)))
+    return kind(status, cut(reason), cut(detail), retry_after_s=retry_after_s, fields=fields)
 
 
 def _text(content: Mapping[str, object], key: str) -> str:

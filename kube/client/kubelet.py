@@ -15,17 +15,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from kube.client.transport import NOT_TRUSTED, Endpoint, Request
 from kube.errors import KubeError, Malformed, Unreachable, Unreadable, cut
-from kube.objects import object_at, parse_object, text_at
+from kube.objects import choice_at, object_at, parse_object
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
-from topology.errors import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from enum import Enum
     from pathlib import Path
 
     from kube.client.transport import Requester
@@ -40,8 +37,6 @@ _RIGHTS = {_PODS: "nodes/pods", _CONFIGZ: "nodes/configz"}
 _CONFIGURATION = "kubeletconfig"
 """The name under which the kubelet puts its configuration (cmd/kubelet/app/server.go,
 `initConfigz`)."""
-
-E = TypeVar("E", bound="Enum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +88,8 @@ class KubeletClient:
         try:
             found = object_at(parse_object(body), _CONFIGURATION)
             return TopologyManagerSettings(
-                _choice(found, "topologyManagerPolicy", TopologyManagerPolicy),
-                _choice(found, "topologyManagerScope", TopologyManagerScope),
+                choice_at(found, "topologyManagerPolicy", TopologyManagerPolicy),
+                choice_at(found, "topologyManagerScope", TopologyManagerScope),
             )
         except Unreadable as error:
             msg = cut(f"kubelet's {_CONFIGZ}: {error}")
@@ -130,14 +125,3 @@ def _advice(error: KubeError, path: str) -> str:
         HTTPStatus.NOT_FOUND: "it is not served (enableDebuggingHandlers of the kubelet)",
     }
     return advice.get(error.status, "")
-
-
-def _choice(found: Mapping[str, object], key: str, members: type[E]) -> E:
-    """An absent value is refused like an unknown one: the kubelet reports its defaults."""
-    value = text_at(found, key)
-    chosen = next((member for member in members if member.value == value), None)
-    if chosen is None:
-        expected = ", ".join(str(member.value) for member in members)
-        msg = f"{key} is {quote(value)}, expected one of: {expected}"
-        raise Unreadable(msg)
-    return chosen

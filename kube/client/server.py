@@ -148,16 +148,9 @@ class ApiServer:
 
         Raises `NotFound` where the pod is gone, also if another has taken its name.
         """
-        request = Request(
-            "PATCH",
-            _pod_path(namespace, name),
-            self._timeout_s,
-            body={"metadata": {"uid": uid, "annotations": dict(annotations)}},
-            accept=METADATA,
-            content_type=MERGE_PATCH,
-        )
+        meta = {"uid": uid, "annotations": dict(annotations)}
         try:
-            body = await self._requester.request(request)
+            body = await self._patch(_pod_path(namespace, name), meta)
         except KubeError as error:
             if _OTHER_UID in error.fields:
                 # A patch has no precondition; another uid is an attempt to change the pod's.
@@ -174,15 +167,8 @@ class ApiServer:
         this reads those of the node, for callers that may patch it and not get it. Raises
         `NotFound`.
         """
-        request = Request(
-            "PATCH",
-            _node_path(name),
-            self._timeout_s if timeout_s is None else timeout_s,
-            body={"metadata": {"annotations": dict(annotations)}},
-            accept=METADATA,
-            content_type=MERGE_PATCH,
-        )
-        return _read(await self._requester.request(request), _annotations)
+        meta = {"annotations": dict(annotations)}
+        return _read(await self._patch(_node_path(name), meta, timeout_s=timeout_s), _annotations)
 
     async def create_event(self, event: ObjectEvent) -> None:
         """Write an Event, which `kubectl describe` shows."""
@@ -247,6 +233,19 @@ class ApiServer:
     ) -> bytes:
         bound_s = self._timeout_s if timeout_s is None else timeout_s
         return await self._requester.request(Request(method, path, bound_s, body=body))
+
+    async def _patch(
+        self, path: str, meta: Mapping[str, object], *, timeout_s: float | None = None
+    ) -> bytes:
+        request = Request(
+            "PATCH",
+            path,
+            self._timeout_s if timeout_s is None else timeout_s,
+            body={"metadata": meta},
+            accept=METADATA,
+            content_type=MERGE_PATCH,
+        )
+        return await self._requester.request(request)
 
     async def _get(
         self,

@@ -12,6 +12,7 @@ from kube.objects.containers import (
 )
 from kube.objects.fields import (
     as_object,
+    choice_at,
     list_at,
     needed_at,
     object_at,
@@ -28,7 +29,6 @@ from kube.objects.objects import (
     ObjectKey,
     Pod,
     PodFacts,
-    PodFields,
     PodObject,
     pod_facts_reader,
     pod_fields,
@@ -49,9 +49,9 @@ __all__ = [
     "ObjectKey",
     "Pod",
     "PodFacts",
-    "PodFields",
     "PodObject",
     "as_object",
+    "choice_at",
     "devices_at",
     "init_role",
     "list_at",

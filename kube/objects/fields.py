@@ -8,7 +8,8 @@ ignored, so that later versions of Kubernetes may add fields.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, cast
+from enum import Enum
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from kube.errors import Unreadable
 from topology.errors import quote
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "as_object",
+    "choice_at",
     "list_at",
     "needed_at",
     "object_at",
@@ -27,6 +29,8 @@ __all__ = [
     "texts_at",
     "whole_at",
 ]
+
+E = TypeVar("E", bound=Enum)
 
 _NO_OBJECT: Mapping[str, object] = {}
 
@@ -89,6 +93,17 @@ def needed_at(parent: Mapping[str, object], key: str, *, where: str = "") -> str
         msg = f"{where}{key} is absent or empty, expected a string"
         raise Unreadable(msg)
     return value
+
+
+def choice_at(parent: Mapping[str, object], key: str, members: type[E]) -> E:
+    """The member of a closed set under a key that must be there. Raises `Unreadable`."""
+    value = text_at(parent, key)
+    chosen = next((member for member in members if member.value == value), None)
+    if chosen is None:
+        expected = ", ".join(str(member.value) for member in members)
+        msg = f"{key} is {quote(value)}, expected one of: {expected}"
+        raise Unreadable(msg)
+    return chosen
 
 
 def whole_at(parent: Mapping[str, object], key: str) -> int:

@@ -12,9 +12,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kube.errors import Unreadable
-from kube.objects.fields import list_at, object_at, objects_at, text_at, texts_at, whole_at
-from topology.errors import quote
+from kube.objects.fields import (
+    choice_at,
+    list_at,
+    object_at,
+    objects_at,
+    text_at,
+    texts_at,
+    whole_at,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,12 +100,5 @@ def read_budget(content: Mapping[str, object]) -> DisruptionBudget:
 
 
 def _requirement(content: Mapping[str, object]) -> Requirement:
-    operator = text_at(content, "operator")
-    try:
-        known = Operator(operator)
-    except ValueError as error:
-        expected = ", ".join(one.value for one in Operator)
-        msg = f"operator is {quote(operator)}, expected one of {expected}"
-        raise Unreadable(msg) from error
     values = frozenset(str(value) for value in list_at(content, "values"))
-    return Requirement(text_at(content, "key"), known, values)
+    return Requirement(text_at(content, "key"), choice_at(content, "operator", Operator), values)

@@ -67,11 +67,10 @@ class ProgramSettings(BaseSettings):
     below a field is its description.
     """
 
-    # A variable's text is taken as it is, not as JSON; errors name fields, not variables.
+    # Errors name fields, not variables.
     model_config = SettingsConfigDict(
         extra="forbid",
         frozen=True,
-        enable_decoding=False,
         validate_by_name=True,
         loc_by_alias=False,
         use_attribute_docstrings=True,
@@ -83,12 +82,11 @@ class ProgramSettings(BaseSettings):
         cls,
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        *_: PydanticBaseSettingsSource,
+        **__: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take what the constructor is given and nothing else."""
-        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        """Take what the constructor is given: `load_fields` can say where each value is from."""
+        del settings_cls
         return (init_settings,)
 
     @field_validator("*", mode="before")

@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import ValidationError
-from pydantic_settings import InitSettingsSource
 
 from kube.documents import first_fault
 from kube.errors import SettingsError
@@ -21,8 +20,6 @@ from kube.settings.file import FileContent, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
     from kube.settings.fields import FieldNames
 
@@ -56,31 +53,16 @@ def load_fields(
     file = FileContent() if path is None else read_file(Path(str(path)), keys, layout)
     given = {name: value for name, value in flags.items() if name != layout.flag}
     variables = _variables(names, environ)
+    values: dict[str, Any] = {
+        **file.values,
+        **{name: environ[one] for name, one in variables.items()},
+        **given,
+    }
     origins = {name: f"file, {names[name].key}" for name in file.values}
     origins |= {name: f"environment, {variable}" for name, variable in variables.items()}
     origins |= {name: f"flag, --{name.replace('_', '-')}" for name in given}
-
-    from_environ = {name: environ[variable] for name, variable in variables.items()}
-
-    class Layered(model):  # type: ignore[misc,valid-type]  # a class that is a parameter
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,
-            file_secret_settings: PydanticBaseSettingsSource,
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            del env_settings, dotenv_settings, file_secret_settings
-            return (
-                init_settings,
-                InitSettingsSource(settings_cls, from_environ),
-                InitSettingsSource(settings_cls, file.values),
-            )
-
     try:
-        settings = cast("S", Layered(**given))
+        settings = model(**values)
     except ValidationError as error:
         msg = f"setting {first_fault(error, whole='values', origins=origins)}"
         raise SettingsError(msg) from error

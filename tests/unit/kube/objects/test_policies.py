@@ -63,5 +63,5 @@ def test_other_namespaces_and_pods_that_leave_already_do_not_count():
 
 def test_an_unknown_operator_is_reported():
     """A guess would evict pods that a budget protects."""
-    with pytest.raises(Unreadable, match="operator is 'Near', expected one of In, NotIn"):
+    with pytest.raises(Unreadable, match="operator is 'Near', expected one of: In, NotIn"):
         budget(expression("app", "Near"))
