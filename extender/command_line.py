@@ -20,7 +20,7 @@ from argparse import SUPPRESS, Namespace
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
-from urllib.parse import quote
+from urllib.parse import quote as url_quote
 
 import uvloop
 
@@ -36,6 +36,7 @@ from kube.errors import DocumentError, SettingsError
 from kube.log import json_logger
 from kube.settings import Parser, add_options, given_settings
 from topology.cli.program import version
+from topology.errors import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +47,10 @@ __all__ = ["main"]
 _EXPLAIN = """\
 Without --url the pod is a file, and the cluster an embedded one that is empty. An https URL
 needs --ca, --cert and --key, or the settings tls_cert, tls_key and tls_client_ca, as they are in
-the extender's own pod."""
+the extender's own pod.
+
+Exit codes: 0 the pod fits on some node, or has one; 1 it fits on none; 2 bad settings, files or
+arguments."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -113,7 +117,11 @@ def _explain(given: Namespace) -> None:
         answer = _explain_file(Path(given.pod), _settings(flags))
     else:
         answer = _fetch(given.url, given.pod, _settings(flags))
-    print(json.dumps(answer, indent=2))
+    try:
+        print(json.dumps(answer, indent=2), flush=True)
+    except BrokenPipeError:
+        # The reader left, as `head` does; the interpreter would flush again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     nodes = answer.get("nodes")
     if nodes and not any(node["fits"] for node in nodes):
         raise SystemExit(1)
@@ -128,9 +136,7 @@ def _settings(flags: Mapping[str, object]) -> ExtenderSettings:
 
 def _explain_file(file: Path, settings: ExtenderSettings) -> dict[str, Any]:
     try:
-        pod = read_yaml(file.read_text(encoding="utf-8"))
-        _set_namespace(pod)
-        body = as_json(pod).encode()
+        body = as_json(_pod(read_yaml(file.read_text(encoding="utf-8")))).encode()
     except (OSError, ValueError, DocumentError) as error:
         _fail(f"pod file {file} cannot be read: {error}")
     try:
@@ -144,22 +150,32 @@ def _explain_file(file: Path, settings: ExtenderSettings) -> dict[str, Any]:
     return explanation
 
 
-def _set_namespace(pod: object) -> None:
-    """A manifest without a namespace is in `default`, as for kubectl."""
-    metadata = cast("dict[str, object]", pod).get("metadata") if isinstance(pod, dict) else None
+def _pod(manifest: object) -> object:
+    """The manifest of a pod; without a namespace it is in `default`, as for kubectl."""
+    if not isinstance(manifest, dict):
+        return manifest
+    content = cast("dict[str, object]", manifest)
+    kind, metadata = content.get("kind", "Pod"), content.get("metadata")
+    if kind != "Pod":
+        msg = f"kind is {quote(kind)}, expected 'Pod' (of a controller: its pod template)"
+        raise DocumentError(msg)
     if isinstance(metadata, dict):
         cast("dict[str, object]", metadata).setdefault("namespace", "default")
+    return content
 
 
 def _fetch(url: str, pod: str, settings: ExtenderSettings) -> dict[str, Any]:
     namespace, slash, name = pod.partition("/")
     if not (namespace and slash and name):
-        _fail(f"pod {pod} of a cluster, expected NAMESPACE/NAME")
+        _fail(f"POD is {quote(pod)}, expected NAMESPACE/NAME with --url (a file needs no --url)")
     try:
         certificates = wiring.make_certificates(settings)
         tls = None if certificates is None else certificates.client
         return get_json(
-            url, f"/explain/{quote(namespace)}/{quote(name)}", tls=tls, name=settings.peer_name
+            url,
+            f"/explain/{url_quote(namespace)}/{url_quote(name)}",
+            tls=tls,
+            name=settings.peer_name,
         )
     except (ExtenderError, SettingsError) as error:
         _fail(str(error))

@@ -132,7 +132,9 @@ class LiveExtender:
         )
         build = partial(build_machine_type, demand=gateway.engine.rules.demand)
         self._node_sink = NodeSink(
-            NodeDependencies(gateway.handle, gateway.cluster, build, self._changed, self._watch_log)
+            NodeDependencies(
+                gateway.handle, gateway.cluster.reader, build, self._changed, self._watch_log
+            )
         )
         self._nodes, self._pods, self._nominated = self._make_watches()
         total_s = BIND_SHARE * settings.http_timeout_s
@@ -141,7 +143,7 @@ class LiveExtender:
                 handle=gateway.handle,
                 api=self._api,
                 aligns=gateway.cluster.aligns,
-                n_ended=gateway.cluster.n_ended,
+                n_ended=lambda node: gateway.cluster.pods.n_ended[node],
                 clock=self.clock,
                 timer=time.monotonic,
                 backoff=_quick_backoff,

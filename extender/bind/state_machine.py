@@ -189,7 +189,7 @@ class Binds:
             return self._fail(bind, plan.reason, plan.detail)
         refused = self._cluster.assume(request, plan, deadline_s=now_s + self._rules.assume_s)
         if refused is not None:
-            return self._fail(bind, Reason.LEDGER, refused.detail)
+            return self._fail(bind, Reason.DEVICES_UNAVAILABLE, refused.detail)
         free = tuple([one for i, one in enumerate(view.ids) if view.free >> i & 1])
         machine = view.kind.name
         planned = bind.writing(request, plan, machine=machine, version=version)
@@ -199,7 +199,7 @@ class Binds:
         self, bind: BindAttempt, planned_from: PlannedFrom | None, now_s: float
     ) -> WriteBinding:
         if bind.plan is not None:
-            self._cluster.renew(bind.uid, deadline_s=now_s + self._rules.assume_s)
+            self._cluster.pods.renew(bind.uid, deadline_s=now_s + self._rules.assume_s)
         self._unsettled.pop(bind.uid, None)
         self._in_flight[bind.uid] = bind
         return bind.write_step(planned_from)
@@ -284,7 +284,7 @@ class Binds:
             return
         deadline_s = now_s + self._rules.assume_s
         if plan.node == node and self._cluster.assume(request, plan, deadline_s=deadline_s) is None:
-            self._cluster.confirm(request.uid)
+            self._cluster.pods.confirm(request.uid)
 
     def _parse(self, bind: BindAttempt, pod: messages.WirePod) -> PodRequest | Answer:
         try:
@@ -301,7 +301,7 @@ class Binds:
     def _accepted(self, bind: BindAttempt) -> Answer:
         self._in_flight.pop(bind.uid, None)
         if bind.plan is not None:
-            self._cluster.confirm(bind.uid)
+            self._cluster.pods.confirm(bind.uid)
         return self._placed(bind)
 
     def _placed(self, bind: BindAttempt) -> Answer:
@@ -351,7 +351,7 @@ class Binds:
 
     def _forget(self, bind: BindAttempt) -> None:
         if bind.plan is not None and bind.n_writes > 0:
-            self._cluster.forget(bind.uid)
+            self._cluster.pods.forget(bind.uid)
 
     def _fail(self, bind: BindAttempt, reason: Reason, detail: str = "") -> Answer:
         title = f"{bind.title} on node {quote(bind.node)}"

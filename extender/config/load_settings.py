@@ -1,7 +1,6 @@
 """The extender's effective settings: flag over environment over file over default.
 
-What it answers: the settings, checked each by itself and beside the others, or one sentence of
-what is wrong.
+Each is checked by itself and beside the others; an error is one sentence.
 """
 
 from __future__ import annotations

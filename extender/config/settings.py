@@ -41,9 +41,9 @@ class ExtenderSettings(ProgramSettings):
         str | None,
         Field(
             min_length=1,
-            description="Embedded cluster instead of a real one: machines and counts in one line "
-            "(`8x dgx-h100, 4x dgx-1-v100`), or the path of a file that ends in .yaml, .yml or "
-            ".toml. Without it the extender is live: it reads nodes and pods from an API server.",
+            description="Embedded cluster instead of a real one, as machines and counts (`8x "
+            "dgx-h100, 4x dgx-1-v100`) or the path of a file (`.yaml`, `.yml`, `.toml`). Without "
+            "it the extender is live: it reads nodes and pods from an API server.",
         ),
     ] = None
     kubeconfig: Annotated[
@@ -56,8 +56,8 @@ class ExtenderSettings(ProgramSettings):
     listen_address: Annotated[
         str,
         Field(
-            description="Address to listen on. Local by default: plain HTTP has no authentication, "
-            "and kube-scheduler runs beside the extender."
+            description="Address to listen on. Local by default: plain HTTP has no "
+            "authentication, and kube-scheduler runs beside the extender."
         ),
     ] = "127.0.0.1"
     listen_port: Annotated[
@@ -65,8 +65,8 @@ class ExtenderSettings(ProgramSettings):
         Field(
             ge=0,
             le=65535,
-            description="TCP port; 0 takes a free one, which the log event `listening` reports. "
-            "8888 as in Kubernetes' own extender examples.",
+            description="TCP port to listen on; 0 takes a free one, which the log event "
+            "`listening` reports. 8888 as in Kubernetes' own extender examples.",
         ),
     ] = 8888
     resources: Annotated[
@@ -84,17 +84,18 @@ class ExtenderSettings(ProgramSettings):
             ge=0,
             le=20_000,
             description="Most nodes that filter names; 0 names all that fit (needed where another "
-            "filter extender follows). The more there are, the more kube-scheduler's other "
-            "scores (images, default spreading) matter, and the more each pod costs. With 1 "
+            "filter extender follows). The more there are, the more kube-scheduler's other scores "
+            "(images, default spreading) matter, and the more each pod costs. With 1 "
             "kube-scheduler skips scoring, and its other scores have no effect.",
         ),
     ] = 20
     demand: Annotated[
         str,
         Field(
-            description="Set sizes expected to come, by which what is left behind is valued: "
-            "`size` or `size:weight`, comma-separated, ascending, sizes 1..512, weights above 0 "
-            "(default 1). The sizes that training jobs use, alike, since no demand is known yet.",
+            description="Set sizes that future pods are expected to request, by which the free "
+            "GPUs that a pod leaves are valued: `size` or `size:weight`, comma-separated, "
+            "ascending, sizes 1..512, weights above 0 (default 1). By default the sizes that "
+            "training jobs use, with equal weights.",
         ),
     ] = "1,2,3,4,8"
     loss_bounds: Annotated[
@@ -115,8 +116,8 @@ class ExtenderSettings(ProgramSettings):
             le=3600,
             description="Seconds, above 0 to 3600, after which state that its source has not "
             "refreshed is not answered from; a live extender needs 41 or more, since a quiet API "
-            "server sends something every 33 s, and is found gone 8 s later. The embedded cluster "
-            "is never stale. 60: with half as much again to spare.",
+            "server sends something every 33 s, and its loss is detected 8 s later. The embedded "
+            "cluster is never stale. 60: 19 s more than that minimum.",
         ),
     ] = 60.0
     http_timeout_s: Annotated[
@@ -124,9 +125,9 @@ class ExtenderSettings(ProgramSettings):
         Field(
             gt=0,
             le=600,
-            description="Seconds, above 0 to 600: `httpTimeout` of this extender in the "
-            "scheduler's configuration. A bind or preemption has 0.8 of it for all its "
-            "requests to the API server. 5 is kube-scheduler's default.",
+            description="`httpTimeout` of this extender in the scheduler's configuration, in "
+            "seconds, above 0 to 600. A bind or preemption has 0.8 of it for all its requests to "
+            "the API server. 5 is kube-scheduler's default.",
         ),
     ] = 5.0
     wake_after_s: Annotated[
@@ -142,9 +143,9 @@ class ExtenderSettings(ProgramSettings):
     events: Annotated[
         Literal["off", "warnings", "all"],
         Field(
-            description="Which Events the extender writes on pods and nodes. `all` adds one for "
-            "each pod that was placed, with its GPUs and GB/s; by default only what needs "
-            "action, since every Event is a write to etcd."
+            description="Which Events the extender writes on pods and nodes (`off`, `warnings`, "
+            "`all`). `all` adds one for each pod that was placed, with its GPUs and GB/s; by "
+            "default only what needs action, since every Event is a write to etcd."
         ),
     ] = "warnings"
     assume_s: Annotated[
@@ -152,9 +153,9 @@ class ExtenderSettings(ProgramSettings):
         Field(
             gt=0,
             le=3600,
-            description="Seconds, above 0 to 3600, that a plan is kept for a binding that "
-            "was not confirmed; a live extender needs more than twice `http_timeout_s`, so that "
-            "none ends during a bind. 30: six times kube-scheduler's default httpTimeout of 5 s.",
+            description="Seconds, above 0 to 3600, that a plan is kept for a binding that was not "
+            "confirmed; a live extender needs more than twice `http_timeout_s`, so that none ends "
+            "during a bind. 30: six times kube-scheduler's default httpTimeout of 5 s.",
         ),
     ] = 30.0
     keep_alive_s: Annotated[
@@ -206,8 +207,8 @@ class ExtenderSettings(ProgramSettings):
         str | None,
         Field(
             pattern=r"^[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}$",
-            description="`namespace/name` of the Lease by which replicas elect the one that binds. "
-            "Without it this is the only replica.",
+            description="`namespace/name` of the Lease by which replicas elect the one that "
+            "binds. Without it this is the only replica.",
         ),
     ] = None
     lease_duration_s: Annotated[
@@ -223,8 +224,8 @@ class ExtenderSettings(ProgramSettings):
         str | None,
         Field(
             pattern=r"^https?://[^\s/#]{1,253}$",
-            description="Where the other replicas reach this one, such as `https://10.0.0.7:8888`; "
-            "needed with `lease`, and different for each replica.",
+            description="Where the other replicas reach this one, such as "
+            "`https://10.0.0.7:8888`; needed with `lease`, and different for each replica.",
         ),
     ] = None
     peer_name: Annotated[
@@ -245,7 +246,10 @@ class ExtenderSettings(ProgramSettings):
     ] = None
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        Field(description="Least level that is logged. `info` writes one line per decision."),
+        Field(
+            description="Lowest level that is logged (`debug`, `info`, `warning`, `error`). "
+            "`info` writes one line per decision."
+        ),
     ] = "info"
 
     @field_validator("resources")

@@ -16,31 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
 from extender.decision_log.format import CallLine, FeedLine, RequeueLine, StepLine, to_text
-from extender.engine.events import (
-    BindAbandoned,
-    BindingWritten,
-    BindPodRead,
-    BindRequested,
-    Event,
-    FreshnessSet,
-    NodeGone,
-    NodeSeen,
-    NodesListed,
-    NominationGone,
-    NominationSeen,
-    NominationsListed,
-    PodFetched,
-    PodGone,
-    PodSeen,
-    PodsListed,
-    PreemptAbandoned,
-    PreemptNodesRead,
-    PreemptRequested,
-    RequeueDropped,
-    RequeueDue,
-    TimePassed,
-    VerbCalled,
-)
+from extender.engine import events
 from extender.errors import DecisionLogError
 from extender.preemption import NodeReading, NodesRead, ReadNodes
 from extender.protocol import Answer
@@ -82,7 +58,7 @@ class _Form:
     kind: str
     name: str
     write: Callable[[Any], Json]
-    read: Callable[[Any, Any], Event]
+    read: Callable[[Any, Any], events.Event]
     step: type | tuple[type, ...] | None = None
 
 
@@ -122,7 +98,7 @@ def _validate(name: str, adapter: TypeAdapter[Any], content: object) -> Any:  # 
         raise DecisionLogError(msg) from error
 
 
-def _feed(name: str, event: Callable[[Any], Event], value: Any, field: str = "") -> _Form:  # noqa: ANN401 - a type of any kind
+def _feed(name: str, event: Callable[[Any], events.Event], value: Any, field: str = "") -> _Form:  # noqa: ANN401 - a type of any kind
     """A line of the feed: its input is the event's only field, or the event as a whole."""
     adapter, get = _adapter(value), attrgetter(field) if field else _same
     return _Form(
@@ -136,7 +112,7 @@ def _feed(name: str, event: Callable[[Any], Event], value: Any, field: str = "")
 def _step(
     name: str,
     write: Callable[[Any], Json],
-    read: Callable[[Any, Any], Event],
+    read: Callable[[Any, Any], events.Event],
     step: type | tuple[type, ...] | None = None,
 ) -> _Form:
     """A line of a bind or a preemption, with its time and the step that it ends."""
@@ -159,79 +135,81 @@ def _written(line: StepLine) -> Written:
 _NODES_READ = _adapter(NodesRead)
 _BIND_STEP = ReadPod, WriteBinding
 
-_FORMS: Mapping[type[Event], _Form] = {
-    VerbCalled: _Form(
+_FORMS: Mapping[type[events.Event], _Form] = {
+    events.VerbCalled: _Form(
         "call",
         "",
         lambda event: {"verb": event.verb.value, "at_s": event.at_s, **to_text(event.body)},
-        lambda line, _: VerbCalled(line.verb, line.body, line.at_s),
+        lambda line, _: events.VerbCalled(line.verb, line.body, line.at_s),
     ),
-    RequeueDue: _Form(
+    events.RequeueDue: _Form(
         "wakes",
         "",
         lambda event: {"at_s": event.at_s},
-        lambda line, _: RequeueDue(line.at_s),
+        lambda line, _: events.RequeueDue(line.at_s),
     ),
-    NodeSeen: _feed("see_node", NodeSeen, NodeFacts, "node"),
-    NodeGone: _feed("lose_node", NodeGone, str, "name"),
-    NodesListed: _feed("replace_nodes", NodesListed, tuple[NodeFacts, ...], "nodes"),
-    PodSeen: _feed("see_pod", PodSeen, PodFacts, "pod"),
-    PodGone: _feed("lose_pod", PodGone, str, "uid"),
-    PodsListed: _feed("replace_pods", PodsListed, tuple[PodFacts, ...], "pods"),
-    PodFetched: _feed("see_foreign", PodFetched, PodObject, "pod"),
-    NominationSeen: _feed("see_nominated", NominationSeen, PodObject, "pod"),
-    NominationGone: _feed("lose_nominated", NominationGone, str, "uid"),
-    NominationsListed: _feed("replace_nominated", NominationsListed, tuple[PodObject, ...], "pods"),
-    FreshnessSet: _feed("set_freshness", _same, FreshnessSet),
-    TimePassed: _feed("expire", TimePassed, float, "at_s"),
-    RequeueDropped: _feed("sleep_on", RequeueDropped, str, "uid"),
-    BindRequested: _step(
+    events.NodeSeen: _feed("see_node", events.NodeSeen, NodeFacts, "node"),
+    events.NodeGone: _feed("lose_node", events.NodeGone, str, "name"),
+    events.NodesListed: _feed("replace_nodes", events.NodesListed, tuple[NodeFacts, ...], "nodes"),
+    events.PodSeen: _feed("see_pod", events.PodSeen, PodFacts, "pod"),
+    events.PodGone: _feed("lose_pod", events.PodGone, str, "uid"),
+    events.PodsListed: _feed("replace_pods", events.PodsListed, tuple[PodFacts, ...], "pods"),
+    events.PodFetched: _feed("see_foreign", events.PodFetched, PodObject, "pod"),
+    events.NominationSeen: _feed("see_nominated", events.NominationSeen, PodObject, "pod"),
+    events.NominationGone: _feed("lose_nominated", events.NominationGone, str, "uid"),
+    events.NominationsListed: _feed(
+        "replace_nominated", events.NominationsListed, tuple[PodObject, ...], "pods"
+    ),
+    events.FreshnessSet: _feed("set_freshness", _same, events.FreshnessSet),
+    events.TimePassed: _feed("expire", events.TimePassed, float, "at_s"),
+    events.RequeueDropped: _feed("sleep_on", events.RequeueDropped, str, "uid"),
+    events.BindRequested: _step(
         "begin_bind",
         lambda event: to_text(event.call.body),
-        lambda line, _: BindRequested(BindCall.decode(line.body), line.at_s),
+        lambda line, _: events.BindRequested(BindCall.decode(line.body), line.at_s),
     ),
-    BindPodRead: _step(
+    events.BindPodRead: _step(
         "pod_read",
         lambda event: {} if event.pod is None else to_text(event.pod),
-        lambda line, step: BindPodRead(step, line.body_or_none, line.at_s),
+        lambda line, step: events.BindPodRead(step, line.body_or_none, line.at_s),
         ReadPod,
     ),
-    BindingWritten: _step(
+    events.BindingWritten: _step(
         "binding_written",
         lambda event: {"result": event.written.result.value, "detail": event.written.detail},
-        lambda line, step: BindingWritten(step, _written(line), line.at_s),
+        lambda line, step: events.BindingWritten(step, _written(line), line.at_s),
         WriteBinding,
     ),
-    BindAbandoned: _step(
+    events.BindAbandoned: _step(
         "abandon",
         lambda event: {"detail": event.detail},
-        lambda line, step: BindAbandoned(step, line.detail, line.at_s),
+        lambda line, step: events.BindAbandoned(step, line.detail, line.at_s),
         _BIND_STEP,
     ),
-    PreemptRequested: _step(
+    events.PreemptRequested: _step(
         "begin_preempt",
         lambda event: to_text(event.body),
-        lambda line, _: PreemptRequested(line.body, line.at_s),
+        lambda line, _: events.PreemptRequested(line.body, line.at_s),
     ),
-    PreemptNodesRead: _step(
+    events.PreemptNodesRead: _step(
         "nodes_read",
         lambda event: {"read": _NODES_READ.dump_python(event.read, mode="json")},
-        lambda line, step: PreemptNodesRead(
+        lambda line, step: events.PreemptNodesRead(
             step, _validate("nodes_read", _NODES_READ, line.read), line.at_s
         ),
         ReadNodes,
     ),
-    PreemptAbandoned: _step(
+    events.PreemptAbandoned: _step(
         "abandon_preempt",
         lambda event: {"detail": event.detail},
-        lambda line, step: PreemptAbandoned(step, line.detail, line.at_s),
+        lambda line, step: events.PreemptAbandoned(step, line.detail, line.at_s),
         ReadNodes,
     ),
 }
 _BY_NAME = {(form.kind, form.name): form for form in _FORMS.values()}
 
 
-def line_of(event: Event, output: Output) -> Json:
+def line_of(event: events.Event, output: Output) -> Json:
     """The line of an event and what it led to."""
     form = _FORMS[type(event)]
     line: Json = {"kind": form.kind}
@@ -242,7 +220,7 @@ def line_of(event: Event, output: Output) -> Json:
     return line | ({"output": led_to} if form.kind == "step" else led_to)
 
 
-def read_event(line: EventLine, steps: dict[str, PendingStep]) -> Event:
+def read_event(line: EventLine, steps: dict[str, PendingStep]) -> events.Event:
     """The event of a line; a step that it ends is taken from `steps`.
 
     Raises `DecisionLogError`.
@@ -262,9 +240,9 @@ def read_event(line: EventLine, steps: dict[str, PendingStep]) -> Event:
     return form.read(line, step)
 
 
-def output_of(event: Event, output: Output) -> Json:
+def output_of(event: events.Event, output: Output) -> Json:
     """What an event led to, as members of its line or of the line's `output`."""
-    if isinstance(output, Answer) and isinstance(event, VerbCalled):
+    if isinstance(output, Answer) and isinstance(event, events.VerbCalled):
         return {
             "outcome": output.outcome.value,
             "generation": output.generation,

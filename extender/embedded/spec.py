@@ -4,7 +4,7 @@ It turns a file or one line of text ("8x dgx-h100, 4x dgx-1-v100") into a checke
 the description into nodes with names, zones and device ids. Deterministic: the same description
 makes the same nodes, ids included, in every process.
 
-Nodes are named `<group>-0`, `<group>-1`, ...; zones go round over all nodes in the order of the
+Nodes are named `<group>-0`, `<group>-1`, ...; zones are assigned round-robin in the order of the
 file; device ids are `GPU-` and a name-based UUID (RFC 9562, version 5) of node and position, so two
 nodes of one machine type differ in them as real ones do.
 """
@@ -79,7 +79,7 @@ class NodeGroup(BaseModel):
     @classmethod
     def _is_recorded(cls, value: str | None) -> str | None:
         if value is not None and value not in recording_names():
-            msg = f"machine is {quote(value)}, expected one of: {', '.join(recording_names())}"
+            msg = f"expected one of: {', '.join(recording_names())}"
             raise ValueError(msg)
         return value
 

@@ -53,7 +53,7 @@ class EmbeddedCluster(LiveCluster):
             return Written(WriteResult.REJECTED, f"node {quote(step.node)} is not known")
         plan_text = step.annotations.get(names.PLAN)
         self._bound[step.uid] = BoundPod(step.uid, step.namespace, step.name, step.node, plan_text)
-        self.confirm(step.uid)
+        self.pods.confirm(step.uid)
         # Now, not with the pod's end: the generation counts each of these changes.
         self.reconcile()
         return Written(WriteResult.ACCEPTED)
@@ -62,7 +62,7 @@ class EmbeddedCluster(LiveCluster):
         """A pod ends: its devices are free again. None where it was not bound."""
         pod = self._bound.pop(uid, None)
         if pod is not None:
-            self.lose_pod(uid)
+            self.pods.lose(uid)
         return pod
 
     def as_json(self) -> dict[str, object]:

@@ -9,34 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias, overload
 
-from extender.engine.events import (
-    BindAbandoned,
-    BindEvent,
-    BindingWritten,
-    BindPodRead,
-    BindRequested,
-    Event,
-    FreshnessSet,
-    NodeGone,
-    NodeSeen,
-    NodesListed,
-    NominationGone,
-    NominationSeen,
-    NominationsListed,
-    PodFetched,
-    PodGone,
-    PodSeen,
-    PodsListed,
-    PreemptAbandoned,
-    PreemptEvent,
-    PreemptNodesRead,
-    PreemptRequested,
-    RequeueDropped,
-    RequeueDue,
-    StateEvent,
-    TimePassed,
-    VerbCalled,
-)
+from extender.engine import events
 from extender.errors import MalformedPod, UserError, WireError
 from extender.protocol import Answer, Outcome, Verb, messages, parse_pod
 
@@ -52,7 +25,7 @@ if TYPE_CHECKING:
     from extender.unschedulable import Requeue
     from kube.objects import PodObject
 
-    Record: TypeAlias = Callable[[Event, Output], None]
+    Record: TypeAlias = Callable[[events.Event, Output], None]
 
 __all__ = ["Gateway"]
 
@@ -84,36 +57,41 @@ class Gateway:
         return self.engine.cluster
 
     @overload
-    def handle(self, event: VerbCalled) -> Answer: ...
+    def handle(self, event: events.VerbCalled) -> Answer: ...
     @overload
-    def handle(self, event: StateEvent) -> None: ...
+    def handle(self, event: events.StateEvent) -> None: ...
     @overload
-    def handle(self, event: BindEvent) -> Answer | Step: ...
+    def handle(self, event: events.BindEvent) -> Answer | Step: ...
     @overload
-    def handle(self, event: PreemptEvent) -> Answer | ReadNodes: ...
+    def handle(self, event: events.PreemptEvent) -> Answer | ReadNodes: ...
     @overload
-    def handle(self, event: RequeueDue) -> tuple[Requeue, ...]: ...
+    def handle(self, event: events.RequeueDue) -> tuple[Requeue, ...]: ...
     @overload
-    def handle(self, event: Event) -> Output: ...
+    def handle(self, event: events.Event) -> Output: ...
 
-    def handle(self, event: Event) -> Output:
+    def handle(self, event: events.Event) -> Output:
         """Apply an event and return what it leads to.
 
         Raises `ValueError` for a verb that is not answered at once.
         """
         output: Output = None
         match event:
-            case VerbCalled(Verb.EXPLAIN, body, at_s):
+            case events.VerbCalled(Verb.EXPLAIN, body, at_s):
                 return self.engine.answer(Verb.EXPLAIN, body, at_s)  # decides nothing
-            case VerbCalled(verb, body, at_s):
+            case events.VerbCalled(verb, body, at_s):
                 output = self.engine.answer(verb, body, at_s)
-            case BindRequested() | BindPodRead() | BindingWritten() | BindAbandoned():
+            case (
+                events.BindRequested()
+                | events.BindPodRead()
+                | events.BindingWritten()
+                | events.BindAbandoned()
+            ):
                 output = self._bind(event)
                 if isinstance(output, Answer) and output.outcome is Outcome.OK:
                     self.engine.unschedulable.forget(output.pod_uid)
-            case PreemptRequested() | PreemptNodesRead() | PreemptAbandoned():
+            case events.PreemptRequested() | events.PreemptNodesRead() | events.PreemptAbandoned():
                 output = self._preempt(event)
-            case RequeueDue(at_s):
+            case events.RequeueDue(at_s):
                 freed = sorted(self.cluster.take_freed_nodes())
                 if not freed and not self.engine.unschedulable.n_pods:
                     return ()  # normal, twice a second: not worth a line in the log
@@ -127,64 +105,64 @@ class Gateway:
             self._record(event, output)
         return output
 
-    def _bind(self, event: BindEvent) -> Answer | Step:
+    def _bind(self, event: events.BindEvent) -> Answer | Step:
         binds = self.engine.binds
         match event:
-            case BindRequested(call, at_s):
+            case events.BindRequested(call, at_s):
                 return binds.begin(call, at_s)
-            case BindPodRead(step, pod, at_s):
+            case events.BindPodRead(step, pod, at_s):
                 return binds.read(step, pod, at_s)
-            case BindingWritten(step, written, _):
+            case events.BindingWritten(step, written, _):
                 return binds.written(step, written)
-            case BindAbandoned(step, detail, _):
+            case events.BindAbandoned(step, detail, _):
                 return binds.abandon(step, detail)
 
-    def _preempt(self, event: PreemptEvent) -> Answer | ReadNodes:
+    def _preempt(self, event: events.PreemptEvent) -> Answer | ReadNodes:
         preemptions = self.engine.preemptions
         match event:
-            case PreemptRequested(body, at_s):
+            case events.PreemptRequested(body, at_s):
                 return preemptions.begin(body, at_s)
-            case PreemptNodesRead(step, read, _):
+            case events.PreemptNodesRead(step, read, _):
                 return preemptions.nodes_read(step, read)
-            case PreemptAbandoned(step, detail, _):
+            case events.PreemptAbandoned(step, detail, _):
                 return preemptions.abandon(step, detail)
 
-    def _update(self, event: StateEvent, cluster: LiveCluster) -> None:  # noqa: C901, PLR0912 - a table
+    def _update(self, event: events.StateEvent, cluster: LiveCluster) -> None:  # noqa: C901, PLR0912 - a table
         match event:
-            case PodSeen(pod):
-                cluster.see_pod(pod)
+            case events.PodSeen(pod):
+                cluster.pods.see(pod)
                 self.engine.unschedulable.forget(pod.uid)
-            case PodGone(uid):
-                cluster.lose_pod(uid)
+            case events.PodGone(uid):
+                cluster.pods.lose(uid)
                 self.engine.pod_ended(uid)
-            case PodsListed(pods):
-                cluster.replace_pods(pods)
+            case events.PodsListed(pods):
+                cluster.pods.replace(pods)
                 for pod in pods:
                     self.engine.unschedulable.forget(pod.uid)
-            case PodFetched(pod):
-                cluster.see_fetched(pod)
-            case NodeSeen(node):
+            case events.PodFetched(pod):
+                cluster.pods.read(pod)
+            case events.NodeSeen(node):
                 cluster.see_node(node)
-            case NodeGone(name):
+            case events.NodeGone(name):
                 cluster.lose_node(name)
-            case NodesListed(nodes):
+            case events.NodesListed(nodes):
                 cluster.replace_nodes(nodes)
-            case NominationSeen(pod):
+            case events.NominationSeen(pod):
                 nomination = self._nomination(pod)
                 if nomination is None:
-                    cluster.lose_nominated(pod.uid)
+                    cluster.pods.end_nomination(pod.uid)
                 else:
-                    cluster.see_nominated(*nomination)
-            case NominationGone(uid):
-                cluster.lose_nominated(uid)
-            case NominationsListed(pods):
+                    cluster.pods.nominate(*nomination)
+            case events.NominationGone(uid):
+                cluster.pods.end_nomination(uid)
+            case events.NominationsListed(pods):
                 nominations = (one for pod in pods if (one := self._nomination(pod)) is not None)
-                cluster.replace_nominated(nominations)
-            case FreshnessSet(is_synced, observed_at_s):
+                cluster.pods.replace_nominated(nominations)
+            case events.FreshnessSet(is_synced, observed_at_s):
                 cluster.set_freshness(is_synced=is_synced, observed_at_s=observed_at_s)
-            case TimePassed(at_s):
+            case events.TimePassed(at_s):
                 cluster.expire(at_s, in_flight=self.engine.binds.in_flight)
-            case RequeueDropped(uid):
+            case events.RequeueDropped(uid):
                 self.engine.unschedulable.forget(uid)
 
     def _nomination(self, pod: PodObject) -> tuple[PodRequest, str] | None:

@@ -4,7 +4,7 @@ It answers a bind call by taking each step to its end. It never chooses anything
 (`extender.bind.state_machine`) and never takes more time than the scheduler waits: a step that is
 not finished by the deadline is abandoned, and the scheduler retries the pod.
 
-A caller that hangs up changes nothing: a binding that is in flight is finished, because the ledger
+A caller that hangs up changes nothing: a binding that is in flight is finished, because the state
 must learn how it ended. Reads, and writes that certainly were not made (nothing was sent, or the
 server was too busy), are tried again while there is time; a write whose end is unknown never is,
 since the engine looks first.

@@ -62,8 +62,8 @@ class Requeuer:
     def __init__(self, deps: RequeueDependencies) -> None:
         self._deps = deps
         self._due: asyncio.Queue[Requeue] = asyncio.Queue()
-        self.n_woken = 0
-        self.n_in_vain = 0
+        self.n_requeued = 0
+        self.n_skipped = 0
         self.n_failed = 0
 
     def look(self) -> None:
@@ -102,11 +102,11 @@ class Requeuer:
         except NotFound:
             self._drop(requeue)
             return
-        self.n_woken += 1
+        self.n_requeued += 1
         self._log(logkeys.REQUEUED, requeue)
 
     def _drop(self, requeue: Requeue) -> None:
-        self.n_in_vain += 1
+        self.n_skipped += 1
         self._deps.gateway.handle(RequeueDropped(requeue.uid))
 
     def _log(self, event: str, requeue: Requeue, detail: str = "") -> None:

@@ -1,6 +1,6 @@
 """The ASGI application for kube-scheduler's verbs: a path, a body of bounded size, a handler.
 
-What it answers: POST on the paths it was given; every other request goes to the other application.
+It answers POST on the paths it was given; every other request goes to the other application.
 Three such calls are made for each pod, so the verbs skip what a web framework adds to each request
 (middlewares, routing, request and response objects); ADR 0011 has the figures.
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Handler", "VerbApp", "VerbRequest", "VerbResponse"]
 
-_JSON = (b"content-type", b"application/json")
 _FAULT = 500, b'{"error":"internal error"}'
-_NOT_POST = 405, b'{"error":"expected POST"}'
+_NOT_POST = (
+    405,
+    b'{"type":"about:blank","title":"Method Not Allowed","status":405,"detail":"expected POST"}',
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,9 @@ class VerbApp:
         if handler is None:
             await self._other(scope, receive, send)
         elif scope["method"] != "POST":
-            await _send(send, VerbResponse(*_NOT_POST), (b"allow", b"POST"))
+            # For a person, as the read routes answer: problem details (RFC 9457).
+            response = VerbResponse(*_NOT_POST)
+            await _send(send, response, (b"allow", b"POST"), kind=b"application/problem+json")
         else:
             request = await self._receive(scope, receive)
             if request is not None:
@@ -107,8 +111,13 @@ class VerbApp:
                 return VerbRequest(body, tuple(scope["headers"]))
 
 
-async def _send(send: Send, response: VerbResponse, *more: tuple[bytes, bytes]) -> None:
+async def _send(
+    send: Send,
+    response: VerbResponse,
+    *more: tuple[bytes, bytes],
+    kind: bytes = b"application/json",
+) -> None:
     length = (b"content-length", b"%d" % len(response.body))
-    headers = [_JSON, length, *more]
+    headers = [(b"content-type", kind), length, *more]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": response.body})

@@ -1,7 +1,7 @@
-"""Client of a running extender, for the command line.
+"""Client of a running extender, for the command line: gets the JSON of one page.
 
-What it answers: the JSON of one page. Over TLS it shows the certificate that the settings name, as
-another replica would, so that no option is needed inside the extender's own pod.
+Over TLS it shows the certificate that the settings name, as another replica would, so that no
+option is needed inside the extender's own pod.
 """
 
 from __future__ import annotations
@@ -50,13 +50,21 @@ def get_json(
         msg = f"{where}: {error}"
         raise PeerError(msg) from error
     if status != http.client.OK:
-        msg = f"{where}: {status} {body[:_SHOWN_BYTES].decode(errors='replace')}"
+        msg = f"{where}: {status} {_detail(body)}"
         raise PeerError(msg)
     try:
         return cast("dict[str, Any]", json.loads(body))
     except ValueError as error:
         msg = f"{where}: {error}"
         raise PeerError(msg) from error
+
+
+def _detail(body: bytes) -> str:
+    """What is wrong: the sentence of problem details, else the body as it came."""
+    try:
+        return str(json.loads(body)["detail"])
+    except (ValueError, KeyError, TypeError):
+        return body[:_SHOWN_BYTES].decode(errors="replace")
 
 
 class _Connection(http.client.HTTPConnection):

@@ -1,6 +1,6 @@
 """What the routes for people and tools respond, as types of the API description.
 
-What it answers: the shape of each body. Bodies that come from the state or from
+Bodies that come from the state or from
 `extender.engine.explain` are JSON values already: these types describe them (a test holds each to
 its type), so that a large body is not built a second time on the event loop.
 """

@@ -1,6 +1,6 @@
 """The extender's HTTP applications: the scheduler's verbs, and the routes for people and tools.
 
-What it answers: what a request to each path gets. kube-scheduler's verbs are a plain ASGI
+kube-scheduler's verbs are a plain ASGI
 application (`extender.http.asgi`); what people, probes and Prometheus read are FastAPI routes,
 described at /openapi.json and /docs. Errors there are problem details. Nothing here changes state,
 except the end of a pod on the embedded cluster.
@@ -9,6 +9,7 @@ except the end of a pod on the embedded cluster.
 from __future__ import annotations
 
 import json
+import re
 from html import escape
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -37,10 +38,14 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from extender.embedded import EmbeddedCluster
-    from extender.http.verbs import Dependencies, Verbs
+    from extender.http.verbs import Dependencies
 
 __all__ = ["create_app", "create_health_app", "read_routes"]
 
+_DESCRIPTION = (
+    "What people and tools read. kube-scheduler's calls (`POST /filter`, `/prioritize`, "
+    "`/preempt`, `/bind`) and `POST /explain` are described in docs/extender-wire.md."
+)
 _JSON = "application/json"
 _PROBLEM = "application/problem+json"
 _FAILS: dict[int | str, dict[str, Any]] = {
@@ -68,12 +73,16 @@ def read_routes(deps: Dependencies) -> FastAPI:
     """The routes for people and tools, with their description."""
     # FastAPI's own page of the description loads its scripts from the net: ours is plain HTML.
     app = FastAPI(
-        title="Coterie extender", version=version(), docs_url=None, redoc_url=None, responses=_FAILS
+        title="Coterie extender",
+        description=_DESCRIPTION,
+        version=version(),
+        docs_url=None,
+        redoc_url=None,
+        responses=_FAILS,
     )
     _add_health_routes(app, deps)
     _add_state_routes(app, deps)
-    if deps.verbs is not None:
-        _add_explain_route(app, deps.verbs, deps)
+    _add_explain_route(app, deps)
     if isinstance(deps.gateway.engine, EmbeddedEngine):
         _add_embedded_routes(app, deps.gateway.engine.cluster, deps)
 
@@ -134,12 +143,14 @@ def _add_state_routes(app: FastAPI, deps: Dependencies) -> None:
             return _json(engine.cluster.as_json())
 
 
-def _add_explain_route(app: FastAPI, verbs: Verbs, deps: Dependencies) -> None:
+def _add_explain_route(app: FastAPI, deps: Dependencies) -> None:
     @app.get("/explain/{namespace}/{name}", response_model=Explanation)
     async def explain(namespace: str, name: str) -> Response:
         """Each node's best set for a pod of the cluster, its GB/s, what is left, or why not."""
+        if deps.verbs is None:
+            raise HTTPException(404, _NO_API_SERVER)
         try:
-            pod = await verbs.read_pod(namespace, name)
+            pod = await deps.verbs.read_pod(namespace, name)
         except KubeError as error:
             raise HTTPException(502, f"pod {namespace}/{name} cannot be read: {error}") from error
         if pod is None:
@@ -165,6 +176,12 @@ def _add_embedded_routes(app: FastAPI, cluster: EmbeddedCluster, deps: Dependenc
     async def end_pod(uid: str) -> Response:
         """End a pod of the embedded cluster, so that its devices are free again."""
         return _answered(Verb.END, uid.encode(), deps)
+
+
+_NO_API_SERVER = (
+    "an embedded cluster has no pods before they are bound: run `coterie-extender explain` with a "
+    "file and --cluster, without --url, or POST the pod to /explain"
+)
 
 
 def _answered(verb: Verb, body: bytes, deps: Dependencies) -> Response:
@@ -193,13 +210,19 @@ def _page(description: dict[str, Any]) -> str:
     """The description as a page of HTML that loads nothing."""
     rows = "".join(
         f"<tr><td><code>{method.upper()} {escape(path)}</code></td>"
-        f"<td>{escape(operation.get('description', ''))}</td></tr>\n"
+        f"<td>{_html(operation.get('description', ''))}</td></tr>\n"
         for path, operations in description["paths"].items()
         for method, operation in operations.items()
     )
     title = escape(description["info"]["title"])
+    about = _html(description["info"]["description"])
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f"</head>\n<body><h1>{title}</h1>\n<table>\n{rows}</table>\n"
+        f"</head>\n<body><h1>{title}</h1>\n<p>{about}</p>\n<table>\n{rows}</table>\n"
         '<p>Types of the responses: <a href="openapi.json">openapi.json</a></p></body></html>\n'
     )
+
+
+def _html(text: str) -> str:
+    """Text in which code stands between backticks."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))

@@ -1,12 +1,9 @@
 """The TLS contexts of the server and of calls to other replicas, which follow their files.
 
-What it answers: with which certificate the extender shows itself, and whom it believes. Both sides
-show a certificate (the wire has no other authentication), TLS 1.2 or later. When one of the files
-has changed, handshakes from then on use the new ones, certificate authority included; connections
-that are open live on. A set of files that does not fit together (half of a rotation) changes
-nothing and is tried again.
-
-What it must never do: log or keep a key's content.
+Both sides show a certificate (the wire has no other authentication), TLS 1.2 or later. When one of
+the files has changed, handshakes from then on use the new ones, certificate authority included;
+open connections are kept. A set of files that does not fit together (half of a rotation) changes
+nothing and is tried again. A key's content is never logged or kept.
 """
 
 from __future__ import annotations

@@ -60,10 +60,9 @@ class Verbs(Protocol):
 class Dependencies:
     """What the routes need. `clock` gives the engine's time, `timer` monotonic seconds.
 
-    `verbs` is None over an embedded cluster, which answers bind at once. `is_ready` says whether
-    to be asked at all, `unready_because` why not. `on_answer` is shown each answer, with the plan
-    that a bind wrote. `logs_answers` False: the log drops what is INFO, so answers are not put into
-    words for it.
+    `verbs` is None over an embedded cluster, which answers bind at once. `is_ready` returns
+    whether requests should come at all, `unready_because` why not. `on_answer` is called with each
+    answer and the plan that a bind wrote. `logs_answers` is False where the log drops INFO.
     """
 
     gateway: Gateway
@@ -177,9 +176,9 @@ def _log(deps: Dependencies, answer: Answer, seconds: float, timed: TimedAnswer 
         logkeys.PLACED_GBYTES_PER_S: answer.placed_gbytes_per_s,
         logkeys.WARNINGS: list(answer.warnings),
     }
-    told = {key: value for key, value in fields.items() if value not in (None, "", 0, [])}
-    told[logkeys.GENERATION] = answer.generation
-    told[logkeys.MILLISECONDS] = round(seconds * 1000, 3)
+    shown = {key: value for key, value in fields.items() if value not in (None, "", 0, [])}
+    shown[logkeys.GENERATION] = answer.generation
+    shown[logkeys.MILLISECONDS] = round(seconds * 1000, 3)
     if timed is not None:
-        told[logkeys.OWN_MILLISECONDS] = round(timed.own_s * 1000, 3)
-    deps.log.info(logkeys.ANSWERED, **told)
+        shown[logkeys.OWN_MILLISECONDS] = round(timed.own_s * 1000, 3)
+    deps.log.info(logkeys.ANSWERED, **shown)

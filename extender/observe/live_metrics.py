@@ -82,13 +82,14 @@ class LiveMetrics:
             self.prober.n_refused,
         )
         yield _counter(
-            "wakes",
-            "Requeues of pods that fit again and that the scheduler had not retried: woken (the "
-            "retry annotation was written), in_vain (it was not needed) or failed.",
+            "requeues",
+            "Requeues of pods that fit again and that the scheduler had not retried: requeued (the "
+            "retry annotation was written), skipped (the pod no longer waits, or another replica "
+            "requeued it) or failed.",
             "result",
             {
-                "woken": self.requeuer.n_woken,
-                "in_vain": self.requeuer.n_in_vain,
+                "requeued": self.requeuer.n_requeued,
+                "skipped": self.requeuer.n_skipped,
                 "failed": self.requeuer.n_failed,
             },
         )

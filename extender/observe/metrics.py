@@ -102,16 +102,16 @@ class ExtenderMetrics:
             "change while pods are bound.",
         )
         self._devices = self._gauge(
-            "ledger_devices",
+            "devices",
             "Devices by state. A rise of the unhealthy states is capacity that is lost or will be.",
             "state",
         )
         self._pods = self._gauge(
-            "ledger_pods",
+            "pods_with_devices",
             "Pods that have devices; should match the GPU pods that run.",
         )
         self._unschedulable = self._gauge(
-            "parked_pods",
+            "unschedulable_pods",
             "Pods that filter rejected and that wait for Coterie alone. Autoscalers do not see "
             "extenders, so they add no nodes for these.",
             "reason",

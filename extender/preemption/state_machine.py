@@ -174,7 +174,7 @@ class Preemptions:
             if chosen is None:
                 continue
             if chosen.is_in_progress and reading.name == call.request.nominated_node:
-                return self._refuse(call, Reason.ROOM_IN_THE_MAKING)
+                return self._refuse(call, Reason.PREEMPTION_IN_PROGRESS)
             if chosen.uids:
                 passing[reading.name] = (chosen.uids, chosen.n_violations)
             elif given.uids and not chosen.is_in_progress:

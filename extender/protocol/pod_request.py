@@ -185,7 +185,7 @@ def _policy(
         msg = (
             f"pod {_title(pod)}: annotation {pod_keys.MIN_BANDWIDTH} is "
             f"{quote(annotations[pod_keys.MIN_BANDWIDTH])} but container {quote(single)} asks for "
-            "1 GPU, expected at least 2 (one GPU has nobody to talk to)"
+            "1 GPU, expected at least 2 (a single GPU has no peer)"
         )
         raise UserError(msg)
     return policy
@@ -195,9 +195,7 @@ def _warnings(pod: WirePod) -> tuple[str, ...]:
     group = (pod.metadata.annotations or {}).get(pod_keys.GROUP)
     if group is None:
         return ()
-    return (
-        f"annotation {pod_keys.GROUP} is {quote(group)}: not yet supported, placed as if without",
-    )
+    return (f"annotation {pod_keys.GROUP} is {quote(group)}: not implemented, ignored",)
 
 
 def is_packed(shape: Shape) -> bool:

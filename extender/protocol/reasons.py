@@ -140,8 +140,8 @@ class Reason(Enum):
         "pod is bound to another node",
         "harmless once: a repeated bind named another node",
     )
-    LEDGER = (
-        "ledger refused the plan",
+    DEVICES_UNAVAILABLE = (
+        "devices of the plan are no longer available",
         "harmless once: another pod was faster; repeated, report it with the decision log",
     )
 
@@ -175,7 +175,7 @@ class Reason(Enum):
         ),
     )
     OUTCOME_UNKNOWN = (
-        "API server did not tell whether the pod is bound",
+        "API server did not answer whether the pod is bound",
         "check the API server's latency; the pod's next bind finds out",
     )
     NOT_READ = (
@@ -192,7 +192,7 @@ class Reason(Enum):
         "no pods of lower priority hold a GPU set for the pod",
         "nothing: evicting pods would not help it; `explain` shows what each node lacks",
     )
-    ROOM_IN_THE_MAKING = (
+    PREEMPTION_IN_PROGRESS = (
         "waiting for preempted pods to terminate",
         "nothing; if it lasts, check why pods on the nominated node do not end",
     )

@@ -38,28 +38,31 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from extender.protocol import PodRequest
-    from extender.snapshot import ClusterSnapshot, MachineType, NodeView
+    from extender.snapshot import ClusterSnapshot, NodeView
     from extender.state.device_states import DeviceRow, DeviceState
     from extender.state.effects import Effect
     from extender.state.node_record import NodeRecord
     from extender.state.pod_record import BoundPod
-    from kube.objects import NodeFacts, PodFacts, PodObject
+    from kube.objects import NodeFacts
     from topology.annotations import Plan
-    from topology.model import NodeTopology
     from topology.value import Demand
 
 __all__ = ["LiveCluster"]
 
 
 class LiveCluster:
-    """Nodes and pods as the API server reports them. One writer, on the event loop."""
+    """Nodes and pods as the API server reports them. One writer, on the event loop.
+
+    `pods` takes the inputs of pods and bindings; `reader` says which machine types are to be built
+    (one may take a second: `extender.watch` does so off the event loop).
+    """
 
     def __init__(self, resources: Sequence[str], *, demand: Demand) -> None:
         self._kinds = Kinds(demand)
-        self._reader = NodeReader(resources, self._kinds)
+        self.reader = NodeReader(resources, self._kinds)
         self._rater = Rater()
         self._nodes: dict[str, NodeRecord] = {}
-        self._pods = PodTracker(resources, self._nodes)
+        self.pods = PodTracker(resources, self._nodes)
         self._accounts: dict[str, Account] = {}
         self._generation = 0
         # Nodes on which devices are claimed.
@@ -70,13 +73,13 @@ class LiveCluster:
         self._observed_at_s: float | None = None
         self._freed: set[str] = set()
 
-    # Inputs of the watches.
+    # Inputs. Those of pods are the methods of `pods`.
 
     def see_node(self, facts: NodeFacts) -> None:
         """A node as it is now. Builds its machine type unless it was offered."""
         old = self._nodes.get(facts.name)
         if old is None or old.fingerprint != fingerprint(facts):
-            self.put_node(self._reader.read(facts))
+            self.put_node(self.reader.read(facts))
 
     def put_node(self, node: NodeRecord) -> None:
         """A node as it is now, read already."""
@@ -84,14 +87,14 @@ class LiveCluster:
         reported = () if old is None else old.problems
         for problem in node.problems:
             if problem not in reported:
-                self._pods.effects[NodeProblem(node.name, problem)] = None
+                self.pods.effects[NodeProblem(node.name, problem)] = None
         if old is None or old.ids != node.ids:
             # Its account is made again: one change for the end of the old one, one for the new.
             self._generation += 1 if old is None else 2
             self._accounts[node.name] = Account(free=(1 << len(node.ids)) - 1)
         self._is_restructured |= old is None or old.index_key != node.index_key
         self._nodes[node.name] = node
-        self._pods.dirty_nodes[node.name] = None
+        self.pods.dirty_nodes[node.name] = None
 
     def lose_node(self, name: str) -> None:
         """A node is gone. Its pods stay known: it may come back."""
@@ -99,7 +102,7 @@ class LiveCluster:
             self._generation += 1
             del self._accounts[name]
             self._claimed.pop(name, None)
-            del self._pods.n_ended[name]
+            del self.pods.n_ended[name]
             self._is_restructured = True
 
     def replace_nodes(self, nodes: Iterable[NodeFacts]) -> None:
@@ -110,42 +113,11 @@ class LiveCluster:
         for facts in listed.values():
             self.see_node(facts)
 
-    def see_pod(self, facts: PodFacts) -> None:
-        """An assigned pod that has not ended, by its metadata."""
-        self._pods.see(facts)
-
-    def lose_pod(self, uid: str) -> None:
-        """A pod ended, was deleted, or was never there: its devices are free."""
-        self._pods.lose(uid)
-
-    def replace_pods(self, pods: Iterable[PodFacts]) -> None:
-        """A complete list: a pod that was seen and is not in it is gone.
-
-        A pod whose binding was accepted, or is in flight, stays: the list may be older.
-        """
-        self._pods.replace(pods)
-
-    def see_fetched(self, pod: PodObject) -> None:
-        """A pod read in full, as a `Probe` requested. Nothing for a pod that was lost since."""
-        self._pods.read(pod)
-
-    def see_nominated(self, request: PodRequest, node: str) -> None:
-        """A pending pod is nominated to the node: the best set there is claimed for it."""
-        self._pods.nominate(request, node)
-
-    def lose_nominated(self, uid: str) -> None:
-        """The pod is no longer nominated, is bound or is gone."""
-        self._pods.end_nomination(uid)
-
-    def replace_nominated(self, nominated: Iterable[tuple[PodRequest, str]]) -> None:
-        """A complete list: what is not in it is no longer nominated."""
-        self._pods.replace_nominated(nominated)
-
     def set_freshness(self, *, is_synced: bool, observed_at_s: float | None) -> None:
         """Whether the watches are complete, and up to when (None: they cannot lag)."""
         if is_synced and not self._is_synced:
-            unknown = (name for name in self._pods.nodes() if name not in self._nodes)
-            self._pods.dirty_nodes |= dict.fromkeys(unknown)
+            unknown = (name for name in self.pods.nodes() if name not in self._nodes)
+            self.pods.dirty_nodes |= dict.fromkeys(unknown)
         self._is_synced, self._observed_at_s = is_synced, observed_at_s
 
     def expire(self, now_s: float, *, in_flight: Collection[str] = ()) -> None:
@@ -157,17 +129,7 @@ class LiveCluster:
         """
         if self._is_synced:
             observed_at_s = math.inf if self._observed_at_s is None else self._observed_at_s
-            self._pods.expire(now_s, observed_at_s, in_flight)
-
-    # Machine types. One may take a second to build: `extender.watch` does so off the event loop.
-
-    def unbuilt(self, facts: NodeFacts) -> NodeTopology | None:
-        """The topology whose machine type `see_node` would have to build, None if there is none."""
-        return self._reader.unbuilt(facts)
-
-    def offer_machine(self, machine: MachineType) -> None:
-        """A machine type built elsewhere (`machine_types.build_machine_type`), same demand."""
-        self._kinds.offer(machine)
+            self.pods.expire(now_s, observed_at_s, in_flight)
 
     # Reading.
 
@@ -186,7 +148,7 @@ class LiveCluster:
     @property
     def n_pods(self) -> int:
         """Number of pods known to have a node, as far as they may have devices."""
-        return self._pods.n_bound
+        return self.pods.n_bound
 
     def snapshot_for(self, request: PodRequest) -> ClusterSnapshot:
         """The cluster as this pod may use it; the same object as `snapshot` where that is no more.
@@ -195,7 +157,7 @@ class LiveCluster:
         pods of lower priority have claimed (not what they have assumed).
         """
         snapshot = self.snapshot
-        own = self._pods.node_of(request.uid)
+        own = self.pods.node_of(request.uid)
         names = dict(self._claimed)
         if own is not None and own in self._accounts:
             names[own] = None
@@ -205,16 +167,12 @@ class LiveCluster:
 
     def bound(self, uid: str) -> BoundPod | None:
         """The pod with its node, if the API server accepted or showed it and the node is known."""
-        return self._pods.bound(uid)
+        return self.pods.bound(uid)
 
     def aligns(self, name: str) -> bool:
         """Whether the node's kubelet confines what is planned there; reconciles nothing."""
         node = self._nodes.get(name)
         return node is not None and node.machine is not None and manager_of(node.report) is not None
-
-    def n_ended(self, name: str) -> int:
-        """How many pods ended on the node since it is known; reconciles nothing."""
-        return self._pods.n_ended[name]
 
     def counts(self) -> Mapping[DeviceState, int]:
         """Number of devices in each state. O(pods)."""
@@ -235,7 +193,7 @@ class LiveCluster:
 
     def as_json(self) -> dict[str, object]:
         """Everything, for people."""
-        snapshot, name_of = self.snapshot, self._pods.name_of
+        snapshot, name_of = self.snapshot, self.pods.name_of
         return {
             "generation": snapshot.generation,
             "is_synced": self._is_synced,
@@ -257,27 +215,15 @@ class LiveCluster:
         if why_not is not None:
             return Refused(f"assume for pod {request.uid}: {why_not}")
         resource = self._nodes[plan.node].resource
-        self._pods.assume(request, plan, resource=resource, deadline_s=deadline_s)
+        self.pods.assume(request, plan, resource=resource, deadline_s=deadline_s)
         return None
-
-    def renew(self, uid: str, *, deadline_s: float) -> None:
-        """The binding is written again: its assumption ends at `deadline_s` at the earliest."""
-        self._pods.renew(uid, deadline_s)
-
-    def confirm(self, uid: str) -> None:
-        """The API server accepted the binding. Nothing for a pod that a watch has shown since."""
-        self._pods.confirm(uid)
-
-    def forget(self, uid: str) -> None:
-        """The binding certainly came to nothing. Nothing for a pod that is bound."""
-        self._pods.forget(uid)
 
     # Outputs.
 
     def take_effects(self) -> tuple[Effect, ...]:
         """What is to be read or reported since the last call, in order, each once."""
         self.reconcile()
-        effects, self._pods.effects = tuple(self._pods.effects), {}
+        effects, self.pods.effects = tuple(self.pods.effects), {}
         return effects
 
     def take_freed_nodes(self) -> frozenset[str]:
@@ -293,24 +239,24 @@ class LiveCluster:
 
     def reconcile(self) -> None:
         """Bring accounts and snapshot in line with the facts."""
-        if not (self._pods.dirty_nodes or self._is_restructured):
+        if not (self.pods.dirty_nodes or self._is_restructured):
             return
-        dirty_nodes, self._pods.dirty_nodes = self._pods.dirty_nodes, {}
+        dirty_nodes, self.pods.dirty_nodes = self.pods.dirty_nodes, {}
         views: dict[str, NodeView] = {}
         for name in dirty_nodes:
             node = self._nodes.get(name)
             if node is not None:
                 views[name] = self._reconcile_node(node)
             elif self._is_synced:
-                self._pods.probe_plans_for(name)
+                self.pods.probe_plans_for(name)
         self._publish(views)
         if self._kinds.is_crowded:
             machines = (node.machine for node in self._nodes.values())
             self._kinds.keep(one for one in machines if one is not None)
 
     def _reconcile_node(self, node: NodeRecord) -> NodeView:
-        name, pods = node.name, self._pods.on_node(node.name)
-        nominations = self._pods.nominated_to(name)
+        name, pods = node.name, self.pods.on_node(node.name)
+        nominations = self.pods.nominated_to(name)
         account = make_account(node, pods, nominations, partial(self._choose, node))
         before, self._accounts[name] = self._accounts[name], account
         self._generation += count_changes(before, account)
@@ -328,7 +274,7 @@ class LiveCluster:
         else:
             self._claimed.pop(name, None)
         for pod in pods:
-            add_effects(self._pods, node, account, pod)
+            add_effects(self.pods, node, account, pod)
         return view
 
     def _publish(self, views: Mapping[str, NodeView]) -> None:
@@ -373,14 +319,14 @@ class LiveCluster:
 
     def _free_for(self, request: PodRequest, name: str) -> int:
         """The mask of what a pod may have on a node."""
-        pod = self._pods.get(request.uid)
+        pod = self.pods.get(request.uid)
         is_assumed = pod is not None and pod.stage is PodStage.ASSUMED
         return self._accounts[name].free_for(request, is_assumed=is_assumed)
 
     def _why_not(self, request: PodRequest, plan: Plan) -> str | None:
         """Why the plan's devices cannot be assumed, None where they can."""
         self.reconcile()
-        pod, node = self._pods.get(request.uid), self._nodes.get(plan.node)
+        pod, node = self.pods.get(request.uid), self._nodes.get(plan.node)
         if pod is not None and pod.stage is not PodStage.ASSUMED:
             return f"its binding is {pod.stage.value} already"
         if node is None:

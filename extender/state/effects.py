@@ -17,7 +17,7 @@ __all__ = ["Agreement", "Effect", "Mismatch", "Missing", "NodeProblem", "PlanCon
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Read this pod in full and hand it to `see_fetched`; if it is not there, to `lose_pod`."""
+    """Read this pod in full and hand it to `PodTracker.read`; if it is not there, to `lose`."""
 
     namespace: str
     name: str

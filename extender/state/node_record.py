@@ -115,6 +115,10 @@ class NodeReader:
         self._ahead[text] = reading
         return None if self._kinds.has(reading.digest) else topology
 
+    def offer_machine(self, machine: MachineType) -> None:
+        """Take a machine type built elsewhere (`build_machine_type`), for the same demand."""
+        self._kinds.offer(machine)
+
     def read(self, facts: NodeFacts) -> NodeRecord:
         """Read a node; never raises."""
         problems: list[str] = []
@@ -128,8 +132,8 @@ class NodeReader:
                 reading, machine = self._machine(facts.topology, n_devices, problems)
                 if reading is not None:
                     ids, label = reading.ids, reading.label
-            report, is_told = _read_report(facts.devices, problems)
-            if not is_told:
+            report, is_readable = _read_report(facts.devices, problems)
+            if not is_readable:
                 # Which devices are bad is unknown, so none may be chosen by name.
                 machine, label = None, BY_COUNT
         positions = {one: i for i, one in enumerate(ids)}

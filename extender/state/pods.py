@@ -123,7 +123,7 @@ class PodTracker:
     # Inputs of the watches.
 
     def see(self, facts: PodFacts) -> None:
-        """An assigned pod, by its metadata."""
+        """An assigned pod that has not ended, by its metadata."""
         pod = self._pods.get(facts.uid)
         plan_hash = None if facts.plan is None else hash(facts.plan)
         if facts.plan is None and not facts.may_request and (pod is None or pod.body is None):
@@ -152,7 +152,7 @@ class PodTracker:
             self.probe(pod)
 
     def lose(self, uid: str) -> None:
-        """A pod ended, was deleted, or was never there."""
+        """A pod ended, was deleted, or was never there: its devices are free."""
         pod = self._pods.pop(uid, None)
         if pod is not None:
             self._unseen.pop(uid, None)
@@ -162,7 +162,10 @@ class PodTracker:
             self._mark_nomination_dirty(uid)
 
     def replace(self, pods: Iterable[PodFacts]) -> None:
-        """A complete list of the assigned pods."""
+        """A complete list of the assigned pods: one that was seen and is not in it is gone.
+
+        A pod whose binding was accepted, or is in flight, stays: the list may be older.
+        """
         listed = {facts.uid: facts for facts in pods}
         gone = [
             uid
@@ -175,7 +178,7 @@ class PodTracker:
             self.see(facts)
 
     def read(self, pod: PodObject) -> None:
-        """A pod that we know, as a reading in full shows it."""
+        """A pod read in full, as a `Probe` requested. Nothing for a pod that was lost since."""
         known = self._pods.get(pod.uid)
         if known is None:
             return
@@ -195,7 +198,7 @@ class PodTracker:
         self._move(known, node)
 
     def nominate(self, request: PodRequest, node: str) -> None:
-        """A pending pod is nominated to a node."""
+        """A pending pod is nominated to a node: the best set there is claimed for it."""
         old = self._nominations.get(request.uid)
         if old is not None and old.node == node and old.request == request:
             return
@@ -208,7 +211,7 @@ class PodTracker:
             self.dirty_nodes[node] = None
 
     def end_nomination(self, uid: str) -> None:
-        """A pod is no longer nominated."""
+        """The pod is no longer nominated, is bound or is gone."""
         old = self._nominations.pop(uid, None)
         if old is not None:
             self.dirty_nodes[old.node] = None
@@ -218,7 +221,7 @@ class PodTracker:
                 del self._nominated[old.node]
 
     def replace_nominated(self, nominated: Iterable[tuple[PodRequest, str]]) -> None:
-        """A complete list of the nominations."""
+        """A complete list: what is not in it is no longer nominated."""
         listed = {request.uid: (request, node) for request, node in nominated}
         for uid in [uid for uid in self._nominations if uid not in listed]:
             self.end_nomination(uid)
@@ -245,14 +248,14 @@ class PodTracker:
         self._unseen[pod.uid] = pod
         self._move(pod, None)
 
-    def renew(self, uid: str, deadline_s: float) -> None:
-        """The binding in flight is written again."""
+    def renew(self, uid: str, *, deadline_s: float) -> None:
+        """The binding is written again: its assumption ends at `deadline_s` at the earliest."""
         pod = self._unseen.get(uid)
         if pod is not None and pod.stage is PodStage.ASSUMED and pod.deadline_s is not None:
             pod.deadline_s = max(pod.deadline_s, deadline_s)
 
     def confirm(self, uid: str) -> None:
-        """The API server accepted the binding."""
+        """The API server accepted the binding. Nothing for a pod that a watch has shown since."""
         pod = self._pods.get(uid)
         if pod is None:
             return

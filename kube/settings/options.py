@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import TYPE_CHECKING, NoReturn
+from enum import Enum
+from typing import TYPE_CHECKING, NoReturn, cast
+
+from pydantic_core import PydanticUndefined
 
 from kube.settings.fields import is_list, names_of
 
@@ -61,8 +64,21 @@ def add_options(
                 default=argparse.SUPPRESS,
                 metavar="BOOL" if field.annotation is bool else "VALUE",
                 action="append" if is_list(field) else "store",
-                help=f"{first}.".replace("%", "%%"),
+                help=f"{first}{_default(field.default)}.".replace("%", "%%"),
             )
+
+
+def _default(value: object) -> str:
+    """A setting's default in words, where it has one."""
+    if value in (None, PydanticUndefined, ()):
+        return ""
+    if isinstance(value, bool):
+        value = str(value).lower()
+    elif isinstance(value, tuple):
+        value = ",".join(map(str, cast("tuple[object, ...]", value)))
+    elif isinstance(value, Enum):
+        value = value.value
+    return f" (default {value})"
 
 
 def given_settings(

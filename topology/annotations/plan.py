@@ -2,11 +2,11 @@
 
 What it answers: the text under `coterie.gpu/plan`, both ways, and that under
 `coterie.gpu/allocated`, which tells users what the kubelet gave where it is not the plan. The plan
-is the record: the node agent hands out exactly these ids, and a restarted extender reads its ledger
+is the record: the node agent hands out exactly these ids, and a restarted extender reads its state
 back from them. It never decides anything.
 
 Content (compact JSON): `v` schema major version; `node`; `containers`, each with `name`, `resource`
-and `ids` (kubelet device ids, device order); `generation` of the ledger the plan was made from;
+and `ids` (kubelet device ids, device order); `generation` of the state the plan was made from;
 `score` the predicted all-reduce bus bandwidth of the worst container in GB/s (0 where no container
 has two GPUs); `priority` the pod's `spec.priority` (absent: 0). A reader ignores unknown fields; a
 plan of another major version is refused, never guessed at.
@@ -46,7 +46,7 @@ class Plan:
     it was read: the text does not tell the node's order.
 
     `containers` is empty on a node without usable topology: there the kubelet chooses, and `ids`
-    only keep the count in the ledger. `priority` is the pod's, as the scheduler compares pods.
+    only keep the count in the state. `priority` is the pod's, as the scheduler compares pods.
     """
 
     node: str

@@ -148,11 +148,11 @@ POD_KEYS = (
         summary="How close to each other the GPUs of one container should be.",
         explanation="""\
 - `nvlink`: the NVLink graph that the set induces is connected over links that are up, or all \
-GPUs hang on one NVSwitch fabric.
+GPUs are attached to one NVSwitch fabric.
   XGMI counts as NVLink for AMD GPUs.
-- `switch`: all GPUs lie under one PCIe switch tree (`PIX` or `PXB` to each other).
+- `switch`: all GPUs are attached to one PCIe switch tree (`PIX` or `PXB` to each other).
 - `numa`: all GPUs belong to one NUMA node.
-- `none`: the pod has no wish, and gets the set that costs other pods least.
+- `none`: no requirement: the pod gets the set with the lowest future placement cost.
 
 One GPU always satisfies.
 GPUs of different models are never mixed in one set, unless the affinity is `none`.
@@ -166,7 +166,7 @@ GPUs of different models are never mixed in one set, unless the affinity is `non
         default="`preferred`",
         summary="Whether a node without a set of the wanted affinity may take the pod.",
         explanation="""\
-- `preferred`: such a node may still take the pod, but ranks behind.
+- `preferred`: such a node may still take the pod, but scores lower.
 - `required`: such a node fails the filter, and the pod waits.
   An unknown level never satisfies.
   Where even the empty machine has no such set of that size, the reason says "never on this node".
@@ -186,7 +186,7 @@ GPUs of different models are never mixed in one set, unless the affinity is `non
         explanation="""\
 The bound is compared after subtracting the model's stated error, so a set that qualifies really \
 should reach it.
-Among qualifying sets a pod without an affinity gets the one that costs the remainder least.
+Among qualifying sets a pod without an affinity gets the one with the lowest future placement cost.
 Unknown bandwidth never satisfies.
 On a node whose topology is not known the bandwidth is unknown too.
 The key is an error on a pod in which any container, init containers included, requests exactly \
@@ -203,8 +203,8 @@ one GPU: there is nothing to reduce.
         explanation="""\
 - `balanced`: by how close the set comes to the best of its size on that same machine.
   A fast machine is not preferred for being fast, nor spared for it: among nodes that come \
-equally close the pod goes where future pods lose least, and that is often a machine whose GPUs \
-are all linked through switches.
+equally close the pod goes where the future placement cost is lowest, and that is often a machine \
+whose GPUs are all linked through switches.
 - `fastest`: by absolute GB/s.
 """,
         example="fastest",
@@ -229,8 +229,7 @@ are all linked through switches.
             "switch tier."
         ),
         explanation="""\
-Groups come later: until then a pod that carries the key is placed as if without, and a warning \
-says so.
+Not implemented: the key is ignored, with a warning.
 """,
         example="ring-0",
     ),

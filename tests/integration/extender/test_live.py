@@ -291,7 +291,7 @@ def give(live: Live, node: EmbeddedNode, pod: str, ids: tuple[str, ...]) -> None
 
 
 def test_what_was_allocated_otherwise_is_told_on_the_pod(tmp_path):
-    """By annotation and Event; the ledger follows what is."""
+    """By annotation and Event; the state follows what is."""
 
     async def act(live: Live) -> None:
         node = NODES[0]

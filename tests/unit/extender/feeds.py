@@ -32,7 +32,7 @@ _BUILT = build_machine_type(MACHINE, DEFAULT_DEMAND)
 def live(*nodes: NodeFacts, resources: tuple[str, ...] = (GPU,)) -> LiveCluster:
     """A synced cluster of these nodes; the tables are built once for all tests."""
     cluster = LiveCluster(resources, demand=DEFAULT_DEMAND)
-    cluster.offer_machine(_BUILT)
+    cluster.reader.offer_machine(_BUILT)
     for one in nodes:
         cluster.see_node(one)
     cluster.set_freshness(is_synced=True, observed_at_s=0.0)

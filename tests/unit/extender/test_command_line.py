@@ -10,6 +10,8 @@ import os
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING, ClassVar
 
@@ -173,6 +175,7 @@ def test_explain_prints_every_node(tmp_path, n_gpus, code):
         ("&a [*a]", "Circular reference detected"),
         ("[" * 3000, "nested too deeply"),
         ("a: 1\na: 2", "key 'a' is given twice"),
+        ("kind: Job", "kind is 'Job', expected 'Pod' (of a controller: its pod template)"),
     ],
 )
 def test_explain_of_something_else_is_an_error(tmp_path, text, message):
@@ -183,6 +186,18 @@ def test_explain_of_something_else_is_an_error(tmp_path, text, message):
     assert result.exit_code == 2
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_explain_ends_quietly_where_the_reader_of_its_output_left(tmp_path):
+    """As for `coterie-extender explain pod.yaml | head -1`."""
+    path = tmp_path / "pod.yaml"
+    path.write_text(json.dumps(pod(2)))
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [sys.executable, "-m", "extender", "explain", str(path), "--cluster", CLUSTER]
+    with os.fdopen(writer, "wb") as output:
+        ended = subprocess.run(words, stdout=output, stderr=subprocess.PIPE, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_explain_names_a_file_that_is_no_text(tmp_path):
@@ -247,7 +262,7 @@ def test_explain_asks_a_running_extender(running, pod, code):
     [
         ("ns/gone", "pod is not there"),
         ("ns/odd", "Expecting property name"),
-        ("name", "expected NAMESPACE/NAME"),
+        ("pod.yaml", "POD is 'pod.yaml', expected NAMESPACE/NAME with --url"),
     ],
 )
 def test_explain_of_what_the_extender_does_not_know_is_an_error(running, pod, message):
@@ -320,7 +335,7 @@ def test_explain_over_tls_shows_the_extenders_own_certificate(running, tmp_path,
 @pytest.mark.usefixtures("_process_restored")
 def test_serve_does_not_start_on_a_guess(words, message):
     """Exit code 2 and a message that names setting, value and expectation."""
-    result = run("serve", *words)
+    result = run("serve", "--listen-port", "0", *words)
     assert result.exit_code == 2
     assert message in result.stderr
 

@@ -319,9 +319,9 @@ def test_a_plan_that_the_state_refuses_is_an_error():
     request = parse_pod(messages.WirePod.model_validate(pod(2)), (GPU,))
     plan = plan_of(V100[0], one.cluster.snapshot.nodes[V100[0]].ids[0])
     assert one.cluster.assume(request, plan, deadline_s=9.0) is None
-    one.cluster.confirm("u1")
+    one.cluster.pods.confirm("u1")
     answer = one.answer(Verb.BIND, binding("u1", L4), 0.0)
-    assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.LEDGER)
+    assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.DEVICES_UNAVAILABLE)
     assert one.cluster.bound("u1") is None
 
 

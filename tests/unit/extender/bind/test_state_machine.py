@@ -259,7 +259,7 @@ def test_a_pod_that_is_bound_already_by_this_plan_is_success(scene):
 
 
 def test_a_pod_that_somebody_else_bound_here_is_success_with_their_plan(scene):
-    """It is bound where it was to be bound; the ledger follows what is, not what was meant."""
+    """It is bound where it was to be bound; the state follows what is, not what was meant."""
     scene.server.create(2, uid="other")
     theirs = scene.do(scene.begin("other"))
     text = theirs.annotations
@@ -474,7 +474,7 @@ def test_a_settled_bind_is_read_all_the_same(scene):
     """Its pod was thought to have ended between the two halves of a read."""
     unsettled(scene)
     step = scene.begin()
-    scene.cluster.forget("u1")
+    scene.cluster.pods.forget("u1")
     scene.engine.pod_ended("u1")
     assert isinstance(scene.do(step), WriteBinding)
 

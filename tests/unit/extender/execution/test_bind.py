@@ -229,7 +229,7 @@ def test_another_bound_on_the_time_counts_too():
 
 
 def test_a_caller_that_hangs_up_does_not_stop_the_write():
-    """The ledger must learn how it ended."""
+    """The state must learn how it ended."""
 
     class Slow(Api):
         async def bind(self, binding: Binding, *, timeout_s: float) -> None:

@@ -45,7 +45,7 @@ class Stage:
 
     @property
     def n_done(self) -> int:
-        return self.requeuer.n_woken + self.requeuer.n_in_vain + self.requeuer.n_failed
+        return self.requeuer.n_requeued + self.requeuer.n_skipped + self.requeuer.n_failed
 
     def handle(self, event: RequeueDue | RequeueDropped) -> list[Requeue]:
         """The gateway's."""
@@ -95,7 +95,7 @@ def test_a_pod_that_waits_is_touched():
         ("ns", "p", "u1", {names.RETRY: "v1"}),
         ("ns", "p", "u1", {names.RETRY: "v2"}),
     ]
-    assert (stage.requeuer.n_woken, stage.dropped) == (2, [])
+    assert (stage.requeuer.n_requeued, stage.dropped) == (2, [])
     assert stage.log.lines[0] == {"event": "requeued", "pod": "ns/p", "pod_uid": "u1"}
 
 
@@ -112,7 +112,7 @@ def test_a_pod_that_waits_no_more_is_left_alone(found):
     """And the engine forgets it."""
     stage = Stage(found)
     run(stage)
-    assert (stage.written, stage.dropped, stage.requeuer.n_in_vain) == ([], ["u1"], 1)
+    assert (stage.written, stage.dropped, stage.requeuer.n_skipped) == ([], ["u1"], 1)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_pod_that_goes_before_it_is_touched_is_forgotten_too():
     """Between the look and the touch."""
     stage = Stage(pod_object("u1"), NotFound(404, "NotFound", ""))
     run(stage)
-    assert (stage.dropped, stage.requeuer.n_in_vain, stage.requeuer.n_woken) == (["u1"], 1, 0)
+    assert (stage.dropped, stage.requeuer.n_skipped, stage.requeuer.n_requeued) == (["u1"], 1, 0)
 
 
 @pytest.mark.parametrize(("pod", "fault"), [(DOWN, None), (pod_object("u1"), FORBIDDEN)])

@@ -164,10 +164,22 @@ def test_explain_answers_for_every_node(served):
 
 
 def test_other_methods_and_paths_are_refused(served):
-    """The scheduler's verbs are POST alone; what there is not is a problem like any other."""
-    assert served.call("GET", "/filter").status_code == 405
-    assert served.call("GET", "/nothing").json()["status"] == 404
-    assert served.call("POST", "/state").headers["allow"] == "GET"
+    """The scheduler's verbs are POST alone; every refusal is problem details (RFC 9457)."""
+    for method, path, status in (
+        ("GET", "/explain", 405),
+        ("GET", "/nothing", 404),
+        ("POST", "/state", 405),
+    ):
+        refused = served.call(method, path)
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert Problem.model_validate(refused.json()).status == refused.status_code == status
+        assert refused.headers.get("allow") == {"/explain": "POST", "/state": "GET"}.get(path)
+
+
+def test_explain_by_name_needs_a_cluster(served):
+    """Whoever tries it on an embedded cluster learns what to run instead."""
+    refused = served.call("GET", "/explain/default/train")
+    assert (refused.status_code, "--cluster" in refused.json()["detail"]) == (404, True)
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
@@ -181,8 +193,9 @@ def test_the_description_lists_every_route_for_people_and_tools(served):
     described = served.call("GET", "/openapi.json").json()
     assert set(described["paths"]) == {
         *("/livez", "/readyz", "/metrics", "/state"),
-        *("/embedded/state", "/embedded/pods/{uid}"),
+        *("/embedded/state", "/embedded/pods/{uid}", "/explain/{namespace}/{name}"),
     }
+    assert "docs/extender-wire.md" in described["info"]["description"]
     for operations in described["paths"].values():
         for operation in operations.values():
             assert operation["description"]
@@ -196,7 +209,8 @@ def test_the_page_of_the_description_loads_nothing(served):
     page = served.call("GET", "/docs")
     assert page.headers["content-type"].startswith("text/html")
     assert "<code>GET /embedded/pods/{uid}</code>" in page.text
-    assert not re.search(r"https?:|<script|<link|src=", page.text)
+    assert "<code>POST /filter</code>" in page.text
+    assert not re.search(r"https?:|<script|<link|src=|`", page.text)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +230,7 @@ def test_responses_are_of_their_declared_types(served, path, declared):
 
 
 def test_metrics_count_answers_and_show_sizes(served):
-    """Labels are closed sets that begin at zero; the ledger is read when scraped."""
+    """Labels are closed sets that begin at zero; the state is read when scraped."""
     served.post("filter", args(pod(4), NODES))
     served.post("bind", binding("u1", "dgx-1-v100-0"))
     served.post("filter", args(pod(9, uid="u2"), NODES))
@@ -230,17 +244,17 @@ def test_metrics_count_answers_and_show_sizes(served):
         'coterie_extender_answers_total{outcome="refused",reason="too_few_gpus",verb="filter"} 1.0',
         'coterie_extender_answers_total{outcome="failed",reason="malformed",verb="filter"} 1.0',
         'coterie_extender_request_duration_seconds_count{verb="filter"} 3.0',
-        'coterie_extender_ledger_devices{state="bound"} 4.0',
-        'coterie_extender_ledger_devices{state="free"} 20.0',
-        "coterie_extender_ledger_pods 1.0",
+        'coterie_extender_devices{state="bound"} 4.0',
+        'coterie_extender_devices{state="free"} 20.0',
+        "coterie_extender_pods_with_devices 1.0",
         "coterie_extender_snapshot_nodes 3.0",
         f'{bandwidth}_count{{machine="dgx-1-v100",size="4"}} 1.0',
         f'{bandwidth}_bucket{{le="2e+10",machine="dgx-1-v100",size="4"}} 0.0',
         'coterie_extender_answers_total{outcome="failed",reason="stale",verb="bind"} 0.0',
         'coterie_extender_answers_total{outcome="failed",reason="no_holder",verb="preempt"} 0.0',
         'coterie_extender_answers_total{outcome="refused",reason="nic_taken",verb="filter"} 0.0',
-        'coterie_extender_ledger_devices{state="held_unhealthy"} 0.0',
-        'coterie_extender_parked_pods{reason="too_few_gpus"} 1.0',
+        'coterie_extender_devices{state="held_unhealthy"} 0.0',
+        'coterie_extender_unschedulable_pods{reason="too_few_gpus"} 1.0',
     ):
         assert line in text.splitlines()
     assert "u1" not in text

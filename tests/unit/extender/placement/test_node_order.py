@@ -120,7 +120,7 @@ def test_the_better_node_comes_first(policy, better, worse):
 
 
 def test_single_gpus_are_packed():
-    """One GPU has nobody to talk to: loss and affinity do not count."""
+    """A single GPU has no peer: loss and affinity do not count."""
     one = fit(selected(1, speed=0.0), cost=0.5)
     assert rank_fit(one, shape(NVLINK, 1), n_free=3) == Rank((0, 0), 0.0, 0.5, 3)
 

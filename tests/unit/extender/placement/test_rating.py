@@ -46,7 +46,7 @@ def test_unknown_topology_satisfies_nothing_that_is_required(wish, is_taken):
 
 
 def test_a_nic_may_be_required_for_one_gpu_too():
-    """One GPU has nobody to talk to inside the node, but much outside."""
+    """A single GPU has no peer on the node, but its traffic leaves the node."""
     assert Rater().rate(request(1, nic="required"), (BLIND,)) == [Refusal(Reason.NO_TOPOLOGY)]
 
 

@@ -195,7 +195,7 @@ class TestLive:
         """It would give another pod the NUMA node that is kept for a nominated one."""
         cluster = live(node("n1", devices=report(policy=BEST_EFFORT)))
         important = wish("claims", 1, priority=9)
-        cluster.see_nominated(important, "n1")
+        cluster.pods.nominate(important, "n1")
         view = cluster.snapshot.nodes["n1"]
         assert (view.free, view.reserved) == (0b0111, 0b1000)
         refused = choose(cluster, wish("other", 1), "n1", Rater())
@@ -208,8 +208,8 @@ class TestLive:
     def test_a_second_claim_is_chosen_beside_the_first(self):
         """The set of a nominated pod is one that the kubelet would give it, too."""
         cluster = live(node("n1", devices=report(policy=BEST_EFFORT)))
-        cluster.see_nominated(wish("first", 1, priority=9), "n1")
-        cluster.see_nominated(wish("second", 1, priority=8), "n1")
+        cluster.pods.nominate(wish("first", 1, priority=9), "n1")
+        cluster.pods.nominate(wish("second", 1, priority=8), "n1")
         assert cluster.snapshot.nodes["n1"].reserved == 0b1000, "the second one has to wait"
 
     @pytest.mark.parametrize(
@@ -229,16 +229,16 @@ class TestLive:
     def test_pods_that_end_are_counted_where_they_were(self):
         """A binding that came to nothing had no devices; a node that comes back begins anew."""
         cluster = live(node("n1", devices=report(policy=SINGLE)), node("n2"))
-        cluster.see_pod(facts("first", plan_of("n1", *ids("n1", 1))))
-        cluster.lose_pod("first")
-        cluster.lose_pod("first")
-        assert (cluster.n_ended("n1"), cluster.n_ended("n2")) == (1, 0)
+        cluster.pods.see(facts("first", plan_of("n1", *ids("n1", 1))))
+        cluster.pods.lose("first")
+        cluster.pods.lose("first")
+        assert (cluster.pods.n_ended["n1"], cluster.pods.n_ended["n2"]) == (1, 0)
         plan = plan_of("n1", *ids("n1", 1))
         assert cluster.assume(wish("second"), plan, deadline_s=9.0) is None
-        cluster.forget("second")
-        assert cluster.n_ended("n1") == 1
+        cluster.pods.forget("second")
+        assert cluster.pods.n_ended["n1"] == 1
         cluster.lose_node("n1")
-        assert cluster.n_ended("n1") == 0
+        assert cluster.pods.n_ended["n1"] == 0
 
     def test_fewer_free_devices_may_be_a_gain(self):
         """The kubelet turns to the next NUMA node: who was refused is looked at again."""
@@ -246,7 +246,7 @@ class TestLive:
         cluster.snapshot  # noqa: B018 - settles
         cluster.take_freed_nodes()
         for name in ("n1", "n2"):
-            cluster.see_pod(facts(name, plan_of(name, *ids(name, 3))))
+            cluster.pods.see(facts(name, plan_of(name, *ids(name, 3))))
         assert cluster.take_freed_nodes() == {"n1"}
 
 

@@ -343,7 +343,7 @@ def test_nobody_else_dies_while_the_victims_leave():
     assert step.names == (place.nodes[0],)
     answer = place.read(step)
     assert named(answer) == {}
-    assert answer.reason is Reason.ROOM_IN_THE_MAKING
+    assert answer.reason is Reason.PREEMPTION_IN_PROGRESS
 
 
 def test_more_may_die_where_those_who_leave_are_not_enough():

@@ -201,7 +201,7 @@ def test_a_group_is_warned_about():
     assert parse(pod(2)).warnings == ()
     (warning,) = parse(pod(2, group="ring")).warnings
     assert "coterie.gpu/group is 'ring'" in warning
-    assert "placed as if without" in warning
+    assert "not implemented, ignored" in warning
 
 
 @pytest.mark.parametrize(

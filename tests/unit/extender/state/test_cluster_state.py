@@ -75,7 +75,7 @@ def bind(cluster, uid, name, *positions, deadline_s=10.0):
     request = wish(uid, len(positions))
     plan = plan_of(name, *ids(name, *positions))
     refused = cluster.assume(request, plan, deadline_s=deadline_s)
-    cluster.confirm(uid)
+    cluster.pods.confirm(uid)
     return refused is None
 
 
@@ -156,7 +156,7 @@ class TestNodes:
     def test_allocatable_that_comes_and_goes_takes_the_node_with_it(self):
         """A kubelet that restarts says 0 until the plugin has registered again."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-1")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-1")))
         assert free(cluster, "n1") == "1011"
         cluster.see_node(node("n1", allocatable={GPU: 0}))
         assert free(cluster, "n1") == ""
@@ -166,8 +166,8 @@ class TestNodes:
     def test_a_count_only_node_grows_and_shrinks(self):
         """What is used stays used; where there is less than that, nothing is free."""
         cluster = live(bare("n1", 4))
-        cluster.see_pod(facts("p"))
-        cluster.see_fetched(whole("p", "n1", 3))
+        cluster.pods.see(facts("p"))
+        cluster.pods.read(whole("p", "n1", 3))
         assert free(cluster, "n1") == "0001"
         cluster.see_node(bare("n1", 6))
         assert free(cluster, "n1") == "000111"
@@ -188,14 +188,14 @@ class TestNodes:
         """The feed builds off the event loop; what it hands in is used."""
         other = node("n1", topology=topology_text("n1", machine=load_recording("4x-l40s")))
         cluster = live()
-        assert cluster.unbuilt(node("n2")) is None
-        assert cluster.unbuilt(bare("n2")) is None
-        assert cluster.unbuilt(node("n2", topology="{")) is None
-        topology = cluster.unbuilt(other)
+        assert cluster.reader.unbuilt(node("n2")) is None
+        assert cluster.reader.unbuilt(bare("n2")) is None
+        assert cluster.reader.unbuilt(node("n2", topology="{")) is None
+        topology = cluster.reader.unbuilt(other)
         assert topology is not None
         assert topology.n_gpus == 4
         cluster.see_node(other)
-        assert cluster.unbuilt(other) is None
+        assert cluster.reader.unbuilt(other) is None
 
     def test_own_measured_figures_make_a_kind_of_their_own(self):
         """Raw figures break ties on the node that measured them, and on no other."""
@@ -226,7 +226,7 @@ class TestNodes:
     def test_a_node_that_comes_back_with_other_devices_starts_anew(self):
         """A machine was replaced under the same name: ids of the old one mean nothing."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0", "n1-1")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
         assert free(cluster, "n1") == "0011"
         cluster.lose_node("n1")
         assert "n1" not in cluster.snapshot.nodes
@@ -234,14 +234,14 @@ class TestNodes:
         assert cluster.snapshot.nodes["n1"].kind.machine is None
         assert free(cluster, "n1") == "0011"
         assert cluster.take_effects() == (probe("p"),)
-        cluster.lose_pod("p")
+        cluster.pods.lose("p")
         assert cluster.snapshot.nodes["n1"].kind.machine is not None
         assert free(cluster, "n1") == "1111"
 
     def test_a_node_that_comes_back_as_it_was_has_its_pods(self):
         """A deleted Node object does not stop containers."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
         cluster.lose_node("n1")
         cluster.lose_node("n1")
         cluster.see_node(node("n1"))
@@ -274,22 +274,22 @@ class TestHealth:
         """A running container keeps its GPU, also where the health is known before the plan."""
         cluster = live(node("n1", devices=report("n1-1")))
         assert free(cluster, "n1") == "1011"
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0", "n1-1")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
         assert owners(cluster, "n1") == {
             "n1-0": ("bound", "p"),
             "n1-1": ("bound_unhealthy", "p"),
         }
-        cluster.lose_pod("p")
+        cluster.pods.lose("p")
         assert free(cluster, "n1") == "1011"
 
     def test_a_device_that_sickens_under_a_pod_is_not_free_after_it(self):
         """Health and ownership are two things."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
         assert free(cluster, "n1") == "0111"
         cluster.see_node(node("n1", devices=report("n1-0")))
         assert owners(cluster, "n1") == {"n1-0": ("bound_unhealthy", "p")}
-        cluster.lose_pod("p")
+        cluster.pods.lose("p")
         assert free(cluster, "n1") == "0111"
         assert cluster.counts()[DeviceState.UNHEALTHY] == 1
 
@@ -308,48 +308,48 @@ class TestPlannedPods:
     def test_pods_may_be_seen_before_their_node(self):
         """The watches start side by side."""
         cluster = live()
-        cluster.see_pod(facts("p", plan_of("n1", "n1-2")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-2")))
         cluster.see_node(node("n1"))
         assert free(cluster, "n1") == "1101"
 
     def test_a_pod_that_ends_frees_its_devices(self):
         """Terminal pods leave the watch as if they were deleted."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-2")))
-        cluster.lose_pod("p")
-        cluster.lose_pod("p")
+        cluster.pods.see(facts("p", plan_of("n1", "n1-2")))
+        cluster.pods.lose("p")
+        cluster.pods.lose("p")
         assert (free(cluster, "n1"), cluster.n_pods) == ("1111", 0)
 
     def test_a_list_of_pods_is_complete(self):
         """Pods that ended while the extender was away must not keep their devices."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("old", plan_of("n1", "n1-0")))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-1")))
-        cluster.replace_pods([facts("p", plan_of("n1", "n1-1")), facts("q", plan_of("n1", "n1-2"))])
+        cluster.pods.see(facts("old", plan_of("n1", "n1-0")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-1")))
+        cluster.pods.replace([facts("p", plan_of("n1", "n1-1")), facts("q", plan_of("n1", "n1-2"))])
         assert free(cluster, "n1") == "1001"
 
     def test_the_same_event_twice_changes_nothing(self):
         """Watches repeat themselves; the snapshot may not move for it."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-2")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-2")))
         snapshot = cluster.snapshot
-        cluster.see_pod(facts("p", plan_of("n1", "n1-2")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-2")))
         cluster.see_node(node("n1"))
         assert cluster.snapshot is snapshot
 
     def test_a_changed_plan_is_followed(self):
         """Nobody should change one, but the record is what counts."""
         cluster = live(node("n1"), node("n2"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-2")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-2")))
         assert free(cluster, "n1") == "1101"
-        cluster.see_pod(facts("p", plan_of("n2", "n2-0")))
+        cluster.pods.see(facts("p", plan_of("n2", "n2-0")))
         assert (free(cluster, "n1"), free(cluster, "n2")) == ("1111", "0111")
 
     def test_of_two_plans_the_later_one_waits_for_its_device(self):
         """A fail-over may bind twice: nobody owns a device twice, nobody loses the rest."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0", "n1-1")))
-        cluster.see_pod(facts("q", plan_of("n1", "n1-1", "n1-2")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
+        cluster.pods.see(facts("q", plan_of("n1", "n1-1", "n1-2")))
         assert owners(cluster, "n1") == {
             "n1-0": ("bound", "p"),
             "n1-1": ("bound", "p"),
@@ -361,26 +361,26 @@ class TestPlannedPods:
         assert contested == [{"pod": "default/pod-q", "pod_uid": "q", "devices": 1}]
         cluster.see_node(node("n1", zone="z2"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0001", ())
-        cluster.lose_pod("p")
+        cluster.pods.lose("p")
         assert owners(cluster, "n1") == {"n1-1": ("bound", "q"), "n1-2": ("bound", "q")}
         assert shown(cluster, "n1")["contested"] == []
 
     def test_ids_that_the_node_does_not_have_are_looked_for(self):
         """A MIG layout may have changed; as long as nobody knows, the node counts."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0", "gone-1")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "gone-1")))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0011", (probe("p"),))
         assert cluster.snapshot.nodes["n1"].kind.machine is None
         assert cluster.take_effects() == ()
-        cluster.see_fetched(whole("p", "n1", 2, "n1-0", "n1-3"))
+        cluster.pods.read(whole("p", "n1", 2, "n1-0", "n1-3"))
         assert free(cluster, "n1") == "0110"
         assert cluster.snapshot.nodes["n1"].kind.machine is not None
 
     def test_a_plan_for_another_node_is_no_plan(self):
         """Whoever wrote it, the pod is where its spec says."""
         cluster = live(node("n1"), node("n2"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
-        cluster.see_fetched(whole("p", "n2", 2))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.read(whole("p", "n2", 2))
         assert (free(cluster, "n1"), free(cluster, "n2")) == ("1111", "0011")
         assert cluster.bound("p") == BoundPod("p", "default", "pod-p", "n2", None)
 
@@ -388,27 +388,27 @@ class TestPlannedPods:
         """Before that the node may still be on its way; 40,000 reads would be the price."""
         cluster = live(node("n1"))
         cluster.set_freshness(is_synced=False, observed_at_s=0.0)
-        cluster.see_pod(facts("p", plan_of("n9", "n9-0")))
+        cluster.pods.see(facts("p", plan_of("n9", "n9-0")))
         assert cluster.take_effects() == ()
         cluster.set_freshness(is_synced=True, observed_at_s=1.0)
         assert cluster.take_effects() == (probe("p"),)
-        cluster.see_fetched(whole("p", "n1", 1))
+        cluster.pods.read(whole("p", "n1", 1))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0111", ())
 
     @pytest.mark.parametrize("text", ["{", '{"v":2}'], ids=["broken", "newer major"])
     def test_a_plan_that_cannot_be_read_is_looked_for(self, text):
         """Never guessed at: the pod counts as one without a plan."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", text))
+        cluster.pods.see(facts("p", text))
         assert cluster.take_effects() == (probe("p"),)
-        cluster.see_fetched(whole("p", "n1", 2))
+        cluster.pods.read(whole("p", "n1", 2))
         assert free(cluster, "n1") == "0011"
 
     def test_init_containers_share_devices_with_those_after_them(self):
         """The kubelet hands them on; they are counted once."""
         cluster = live(node("n1"))
         plan = plan_of("n1", init=("n1-1",), main=("n1-0", "n1-1"))
-        cluster.see_pod(facts("p", plan))
+        cluster.pods.see(facts("p", plan))
         assert free(cluster, "n1") == "0011"
         assert cluster.bound("p") == BoundPod("p", "default", "pod-p", "n1", encode_plan(plan))
 
@@ -417,9 +417,9 @@ class TestForeignPods:
     def test_a_pod_without_plan_is_read_in_full(self):
         """Its metadata tells neither its node nor how many devices it asks for."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p"))
+        cluster.pods.see(facts("p"))
         assert (cluster.take_effects(), cluster.bound("p")) == ((probe("p"),), None)
-        cluster.see_fetched(whole("p", "n1", 3))
+        cluster.pods.read(whole("p", "n1", 3))
         view = cluster.snapshot.nodes["n1"]
         assert (view.kind.machine, view.kind.resource, free(cluster, "n1")) == (None, GPU, "0001")
         assert cluster.bound("p") == BoundPod("p", "default", "pod-p", "n1", None)
@@ -428,49 +428,49 @@ class TestForeignPods:
     def test_a_pod_that_cannot_ask_is_never_read(self):
         """Most pods of a cluster have no GPUs."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", may_request=False))
+        cluster.pods.see(facts("p", may_request=False))
         assert (cluster.take_effects(), cluster.n_pods) == ((), 0)
 
     def test_a_pod_that_turns_out_to_ask_for_none_is_read_once(self):
         """Without managed fields one look is needed, and no second one."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p"))
+        cluster.pods.see(facts("p"))
         cluster.take_effects()
-        cluster.see_fetched(whole("p", "n1", 0))
+        cluster.pods.read(whole("p", "n1", 0))
         assert free(cluster, "n1") == "1111"
-        cluster.see_pod(facts("p", resource_version="2"))
+        cluster.pods.see(facts("p", resource_version="2"))
         assert cluster.take_effects() == ()
 
     def test_its_status_names_its_devices_some_seconds_later(self):
         """From 1.36 on the next sign of change is worth another look."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p"))
-        cluster.see_fetched(whole("p", "n1", 2))
+        cluster.pods.see(facts("p"))
+        cluster.pods.read(whole("p", "n1", 2))
         cluster.take_effects()
-        cluster.see_pod(facts("p", resource_version="2"))
+        cluster.pods.see(facts("p", resource_version="2"))
         assert cluster.take_effects() == (probe("p"),)
-        cluster.see_fetched(whole("p", "n1", 2, "n1-1", "n1-3"))
+        cluster.pods.read(whole("p", "n1", 2, "n1-1", "n1-3"))
         assert owners(cluster, "n1") == {"n1-1": ("held", "p"), "n1-3": ("held", "p")}
         assert cluster.snapshot.nodes["n1"].kind.machine is not None
-        cluster.see_pod(facts("p", resource_version="3"))
+        cluster.pods.see(facts("p", resource_version="3"))
         assert cluster.take_effects() == ()
 
     def test_a_sign_of_change_before_the_first_look_is_settled_is_not_lost(self):
         """The kubelet may name devices between the reading and our taking note of it."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p"))
+        cluster.pods.see(facts("p"))
         cluster.take_effects()
-        cluster.see_fetched(whole("p", "n1", 1))
-        cluster.see_pod(facts("p", resource_version="2"))
+        cluster.pods.read(whole("p", "n1", 1))
+        cluster.pods.see(facts("p", resource_version="2"))
         assert cluster.take_effects() == (probe("p"),)
 
     def test_no_look_is_worth_it_where_devices_have_no_names(self):
         """A node without topology counts, whatever the status says."""
         cluster = live(bare("n1"))
-        cluster.see_pod(facts("p"))
-        cluster.see_fetched(whole("p", "n1", 2, "GPU-1", "GPU-2"))
+        cluster.pods.see(facts("p"))
+        cluster.pods.read(whole("p", "n1", 2, "GPU-1", "GPU-2"))
         cluster.take_effects()
-        cluster.see_pod(facts("p", resource_version="2"))
+        cluster.pods.see(facts("p", resource_version="2"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0011", ())
         cluster.see_node(node("n1"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0011", (probe("p"),))
@@ -478,8 +478,8 @@ class TestForeignPods:
     def test_the_nodes_report_names_its_devices(self):
         """Before 1.36 the node's agent is the only one who knows."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p"))
-        cluster.see_fetched(whole("p", "n1", 2))
+        cluster.pods.see(facts("p"))
+        cluster.pods.read(whole("p", "n1", 2))
         cluster.see_node(node("n1", devices=report(holds=(hold("p", "n1-2", "n1-3"),))))
         assert owners(cluster, "n1") == {"n1-2": ("held", "p"), "n1-3": ("held", "p")}
         assert cluster.snapshot.nodes["n1"].kind.machine is not None
@@ -487,8 +487,8 @@ class TestForeignPods:
     def test_what_is_not_named_yet_is_counted(self):
         """An init container's devices are in no status, but the pod keeps them."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p"))
-        cluster.see_fetched(whole("p", "n1", 3, "n1-3"))
+        cluster.pods.see(facts("p"))
+        cluster.pods.read(whole("p", "n1", 3, "n1-3"))
         assert free(cluster, "n1") == "0010"
         told = shown(cluster, "n1")
         assert told["unlocated"] == [{"pod": "default/pod-p", "pod_uid": "p", "devices": 2}]
@@ -498,32 +498,32 @@ class TestForeignPods:
         """A force-deleted pod's containers may still run: the device is in use, whoever has it."""
         cluster = live(node("n1", devices=report(holds=(hold("x", "n1-0"),))))
         assert owners(cluster, "n1") == {"n1-0": ("held", "x@n1")}
-        cluster.see_pod(facts("x", plan_of("n1", "n1-0")))
+        cluster.pods.see(facts("x", plan_of("n1", "n1-0")))
         assert owners(cluster, "n1") == {"n1-0": ("held", "x")}
 
     def test_other_resources_of_a_pod_do_not_matter(self):
         """Only devices of the node's own resource are its devices."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p"))
+        cluster.pods.see(facts("p"))
         other = (ContainerDevices("main", "rdma/hca", ("mlx5_0",)),)
-        cluster.see_fetched(replace(whole("p", "n1", 1), devices=other))
+        cluster.pods.read(replace(whole("p", "n1", 1), devices=other))
         assert free(cluster, "n1") == "0111"
-        cluster.see_pod(facts("q"))
-        cluster.see_fetched(whole("q", "n1", body=content("q", 2, resource="rdma/hca")))
+        cluster.pods.see(facts("q"))
+        cluster.pods.read(whole("q", "n1", body=content("q", 2, resource="rdma/hca")))
         assert free(cluster, "n1") == "0111"
 
     def test_a_mistaken_annotation_does_not_hide_devices(self):
         """Another scheduler binds such a pod all the same."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p"))
-        cluster.see_fetched(whole("p", "n1", body=content("p", 2, affinity="nvlnk")))
+        cluster.pods.see(facts("p"))
+        cluster.pods.read(whole("p", "n1", body=content("p", 2, affinity="nvlnk")))
         assert free(cluster, "n1") == "0011"
 
     def test_a_pod_that_cannot_be_read_makes_the_node_count(self):
         """Unknown is not zero: nobody can plan beside it."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p"))
-        cluster.see_fetched(replace(whole("p", "n1"), body=b'{"metadata":{},"spec":7}'))
+        cluster.pods.see(facts("p"))
+        cluster.pods.read(replace(whole("p", "n1"), body=b'{"metadata":{},"spec":7}'))
         view = cluster.snapshot.nodes["n1"]
         assert (view.kind.machine, free(cluster, "n1")) == (None, "1111")
 
@@ -531,10 +531,10 @@ class TestForeignPods:
         """Devices may be fewer than pods that nobody can place."""
         cluster = live(node("n1"))
         for uid in "pq":
-            cluster.see_pod(facts(uid))
-            cluster.see_fetched(whole(uid, "n1", 3))
+            cluster.pods.see(facts(uid))
+            cluster.pods.read(whole(uid, "n1", 3))
         assert free(cluster, "n1") == "0000"
-        cluster.lose_pod("p")
+        cluster.pods.lose("p")
         assert free(cluster, "n1") == "0001"
 
     @pytest.mark.parametrize(
@@ -547,35 +547,35 @@ class TestForeignPods:
     def test_a_reading_that_comes_too_late_or_too_early_is_nothing(self, late):
         """Readings are under way while the watch goes on."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p"))
-        cluster.see_pod(facts("q"))
-        cluster.lose_pod("p")
-        cluster.see_fetched(late)
+        cluster.pods.see(facts("p"))
+        cluster.pods.see(facts("q"))
+        cluster.pods.lose("p")
+        cluster.pods.read(late)
         assert free(cluster, "n1") == "1111"
         assert cluster.bound("p") is None
 
     def test_a_reading_of_a_pod_that_has_ended_frees_it(self):
         """The watch will say so too, a little later."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
-        cluster.see_fetched(whole("p", "n1", 1, phase="Succeeded"))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.read(whole("p", "n1", 1, phase="Succeeded"))
         assert (free(cluster, "n1"), cluster.n_pods) == ("1111", 0)
 
     def test_a_plan_that_is_taken_away_leaves_a_pod_without_plan(self):
         """Somebody edited the pod; it has its devices all the same."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-2")))
-        cluster.see_pod(facts("p"))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-2")))
+        cluster.pods.see(facts("p"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("1111", (probe("p"),))
-        cluster.see_fetched(whole("p", "n1", 1))
+        cluster.pods.read(whole("p", "n1", 1))
         assert free(cluster, "n1") == "0111"
 
 
 class TestMismatches:
     def test_what_the_kubelet_gave_wins_and_is_told_once(self):
-        """The ledger follows what is; the user hears of it, in the form of the plan."""
+        """The state follows what is; the user gets an Event, in the form of the plan."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0", "n1-1")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
         cluster.see_node(node("n1", devices=report(holds=(hold("p", "n1-3", "n1-1"),))))
         assert owners(cluster, "n1") == {"n1-1": ("held", "p"), "n1-3": ("held", "p")}
         given = (ContainerPlan("main", GPU, ("n1-1", "n1-3")),)
@@ -590,13 +590,13 @@ class TestMismatches:
         assert cluster.snapshot.nodes["n1"].zone == "z2"
         assert cluster.take_effects() == ()
         again = live(node("n1", devices=report(holds=(hold("p", "n1-3", "n1-1"),))))
-        again.see_pod(facts("p", plan_of("n1", "n1-0", "n1-1"), allocated=text))
+        again.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1"), allocated=text))
         assert again.take_effects() == ()
 
     def test_a_mismatch_that_ended_is_told_once(self):
         """The annotation would say for ever what is not so any more."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0"), allocated="something else"))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0"), allocated="something else"))
         assert cluster.take_effects() == (Agreement("default", "pod-p", "p"),)
         cluster.see_node(node("n1", zone="z2"))
         assert cluster.snapshot.nodes["n1"].zone == "z2"
@@ -605,8 +605,8 @@ class TestMismatches:
     def test_a_swap_between_two_plans_is_no_conflict(self):
         """Equal pods may get each other's devices, which satisfies both."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
-        cluster.see_pod(facts("q", plan_of("n1", "n1-1")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.see(facts("q", plan_of("n1", "n1-1")))
         swapped = report(holds=(hold("p", "n1-1"), hold("q", "n1-0")))
         cluster.see_node(node("n1", devices=swapped))
         assert owners(cluster, "n1") == {"n1-0": ("held", "q"), "n1-1": ("held", "p")}
@@ -615,9 +615,9 @@ class TestMismatches:
     def test_a_hold_takes_devices_from_a_plan(self):
         """Two pods never own one device, even where the kubelet broke a plan."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0", "n1-1")))
-        cluster.see_pod(facts("q"))
-        cluster.see_fetched(whole("q", "n1", 1, "n1-1"))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
+        cluster.pods.see(facts("q"))
+        cluster.pods.read(whole("q", "n1", 1, "n1-1"))
         assert owners(cluster, "n1") == {"n1-0": ("bound", "p"), "n1-1": ("held", "q")}
         assert (
             PlanConflict("default", "pod-p", "p", "n1", ("n1-1",), ("default/pod-q",))
@@ -627,7 +627,7 @@ class TestMismatches:
     def test_containers_that_got_what_was_planned_are_not_reported(self):
         """A report names what differs; the other containers have their plan."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", main=("n1-0",), side=("n1-1",))))
+        cluster.pods.see(facts("p", plan_of("n1", main=("n1-0",), side=("n1-1",))))
         cluster.see_node(node("n1", devices=report(holds=(hold("p", "n1-2", name="side"),))))
         assert owners(cluster, "n1") == {"n1-0": ("held", "p"), "n1-2": ("held", "p")}
         (told,) = cluster.take_effects()
@@ -637,7 +637,7 @@ class TestMismatches:
     def test_a_container_that_was_not_planned_is_named_too(self):
         """The user sees all that the pod has."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
         cluster.see_node(node("n1", devices=report(holds=(hold("p", "n1-2", name="more"),))))
         (told,) = cluster.take_effects()
         assert isinstance(told, Mismatch)
@@ -649,16 +649,16 @@ class TestMismatches:
     def test_a_status_that_says_what_was_planned_is_no_news(self):
         """The normal case on 1.36."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0", "n1-1")))
-        cluster.see_fetched(whole("p", "n1", 2, "n1-1", "n1-0"))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
+        cluster.pods.read(whole("p", "n1", 2, "n1-1", "n1-0"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0011", ())
 
     def test_a_report_and_a_status_of_two_pods_cannot_both_be_right(self):
         """The pod met first keeps the device; the other one is told."""
         cluster = live(node("n1", devices=report(holds=(hold("q", "n1-0"), hold("y", "n1-0")))))
-        cluster.see_pod(facts("p"))
-        cluster.see_fetched(whole("p", "n1", 1, "n1-0"))
-        cluster.see_pod(facts("q", plan_of("n1", "n1-0")))
+        cluster.pods.see(facts("p"))
+        cluster.pods.read(whole("p", "n1", 1, "n1-0"))
+        cluster.pods.see(facts("q", plan_of("n1", "n1-0")))
         assert owners(cluster, "n1") == {"n1-0": ("held", "p")}
         assert (
             PlanConflict("default", "pod-q", "q", "n1", ("n1-0",), ("default/pod-p",))
@@ -674,14 +674,14 @@ class TestBindings:
         assert cluster.assume(wish("p", 2), plan, deadline_s=10.0) is None
         assert owners(cluster, "n1") == {"n1-0": ("assumed", "p"), "n1-1": ("assumed", "p")}
         assert (cluster.bound("p"), cluster.n_pods) == (None, 0)
-        cluster.confirm("p")
+        cluster.pods.confirm("p")
         assert owners(cluster, "n1") == {"n1-0": ("bound", "p"), "n1-1": ("bound", "p")}
         expected = BoundPod("p", "default", "pod-p", "n1", encode_plan(plan))
         assert (cluster.bound("p"), cluster.n_pods) == (expected, 1)
         snapshot = cluster.snapshot
-        cluster.see_pod(facts("p", plan))
+        cluster.pods.see(facts("p", plan))
         assert cluster.snapshot is snapshot
-        cluster.lose_pod("p")
+        cluster.pods.lose("p")
         assert free(cluster, "n1") == "1111"
 
     @pytest.mark.parametrize(
@@ -696,7 +696,7 @@ class TestBindings:
         cluster = live(node("n1"))
         assert bind(cluster, "p", "n1", 0)
         snapshot = cluster.snapshot
-        cluster.see_pod(facts("p", plan_of("n1", *shown)))
+        cluster.pods.see(facts("p", plan_of("n1", *shown)))
         assert owners(cluster, "n1") == owned
         assert (cluster.snapshot is snapshot) == (shown == ("n1-0",))
 
@@ -706,7 +706,7 @@ class TestBindings:
         assert bind(cluster, "p", "n1", 0)
         assert cluster.take_effects() == ()
         cluster.lose_node("n1")
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
         assert cluster.take_effects() == (probe("p"),)
 
     def test_what_a_confirmed_pod_got_is_told_again_where_a_watch_does_not_show_it(self):
@@ -716,7 +716,7 @@ class TestBindings:
         cluster.see_node(node("n1", devices=report(holds=(hold("p", "n1-3"),))))
         told = cluster.take_effects()
         assert [type(one) for one in told] == [Mismatch]
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
         assert cluster.take_effects() == told
 
     @pytest.mark.parametrize(
@@ -730,9 +730,9 @@ class TestBindings:
         plan = plan_of("n1", "n1-0")
         cluster.assume(wish("p"), plan, deadline_s=10.0)
         steps = {
-            "confirm": lambda: cluster.confirm("p"),
-            "see": lambda: cluster.see_pod(facts("p", plan)),
-            "lose": lambda: cluster.lose_pod("p"),
+            "confirm": lambda: cluster.pods.confirm("p"),
+            "see": lambda: cluster.pods.see(facts("p", plan)),
+            "lose": lambda: cluster.pods.lose("p"),
         }
         for step in order:
             steps[step]()
@@ -743,14 +743,14 @@ class TestBindings:
         """A failed bind call may be one of two for the same pod."""
         cluster = live(node("n1"))
         cluster.assume(wish("p"), plan_of("n1", "n1-0"), deadline_s=10.0)
-        cluster.forget("p")
-        cluster.forget("p")
+        cluster.pods.forget("p")
+        cluster.pods.forget("p")
         assert free(cluster, "n1") == "1111"
         assert bind(cluster, "q", "n1", 1)
-        cluster.forget("q")
-        cluster.see_pod(facts("q", plan_of("n1", "n1-1")))
-        cluster.forget("q")
-        cluster.confirm("q")
+        cluster.pods.forget("q")
+        cluster.pods.see(facts("q", plan_of("n1", "n1-1")))
+        cluster.pods.forget("q")
+        cluster.pods.confirm("q")
         assert free(cluster, "n1") == "1011"
 
     @pytest.mark.parametrize(
@@ -771,7 +771,7 @@ class TestBindings:
     def test_what_cannot_be_had_is_refused(self, plan, why_not):
         """The plan may be older than the last event."""
         cluster = live(node("n1", devices=report("n1-1")))
-        cluster.see_pod(facts("q", plan_of("n1", "n1-0")))
+        cluster.pods.see(facts("q", plan_of("n1", "n1-0")))
         before = cluster.snapshot
         refused = cluster.assume(wish("p"), plan, deadline_s=10.0)
         assert refused == Refused(f"assume for pod p: {why_not}")
@@ -830,10 +830,10 @@ class TestBindings:
         """Never for less; and what is not assumed has no time to be moved."""
         cluster = live(node("n1"))
         cluster.set_freshness(is_synced=True, observed_at_s=None)
-        cluster.renew("p", deadline_s=99.0)
+        cluster.pods.renew("p", deadline_s=99.0)
         cluster.assume(wish("p"), plan_of("n1", "n1-0"), deadline_s=10.0)
-        cluster.renew("p", deadline_s=20.0)
-        cluster.renew("p", deadline_s=15.0)
+        cluster.pods.renew("p", deadline_s=20.0)
+        cluster.pods.renew("p", deadline_s=15.0)
         cluster.expire(19.0)
         assert free(cluster, "n1") == "0111"
         cluster.expire(20.0, in_flight={"p"})
@@ -845,7 +845,7 @@ class TestBindings:
         """Its binding is a fact, confirmed or not."""
         cluster = live(node("n1"))
         cluster.assume(wish("p"), plan_of("n1", "n1-0"), deadline_s=10.0)
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
         cluster.set_freshness(is_synced=True, observed_at_s=99.0)
         cluster.expire(99.0)
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0111", ())
@@ -861,7 +861,7 @@ class TestBindings:
         cluster.set_freshness(is_synced=True, observed_at_s=20.0)
         cluster.expire(20.0)
         assert cluster.take_effects() == (probe("p"),)
-        cluster.lose_pod("p")
+        cluster.pods.lose("p")
         assert free(cluster, "n1") == "1111"
 
     def test_a_list_older_than_the_binding_does_not_free_it(self):
@@ -869,14 +869,14 @@ class TestBindings:
         cluster = live(node("n1"))
         bind(cluster, "p", "n1", 0)
         cluster.assume(wish("q"), plan_of("n1", "n1-1"), deadline_s=10.0)
-        cluster.replace_pods([])
+        cluster.pods.replace([])
         assert free(cluster, "n1") == "0011"
 
     def test_a_pod_found_bound_by_a_reading_is_bound(self):
         """A probe may know more than the write's answer did."""
         cluster = live(node("n1"))
         cluster.assume(wish("p"), plan_of("n1", "n1-0"), deadline_s=10.0)
-        cluster.see_fetched(whole("p", "n1"))
+        cluster.pods.read(whole("p", "n1"))
         assert cluster.bound("p") is not None
         assert owners(cluster, "n1") == {"n1-0": ("bound", "p")}
 
@@ -884,16 +884,16 @@ class TestBindings:
         """The watch shows the pod without our plan: somebody else was quicker."""
         cluster = live(node("n1"), node("n2"))
         cluster.assume(wish("p"), plan_of("n1", "n1-0"), deadline_s=10.0)
-        cluster.see_pod(facts("p"))
+        cluster.pods.see(facts("p"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("1111", (probe("p"),))
-        cluster.see_fetched(whole("p", "n2", 1))
+        cluster.pods.read(whole("p", "n2", 1))
         assert (free(cluster, "n1"), free(cluster, "n2")) == ("1111", "0111")
 
     def test_another_replicas_plan_wins_over_ours(self):
         """The annotation is the record."""
         cluster = live(node("n1"))
         cluster.assume(wish("p"), plan_of("n1", "n1-0"), deadline_s=10.0)
-        cluster.see_pod(facts("p", plan_of("n1", "n1-3")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-3")))
         assert owners(cluster, "n1") == {"n1-3": ("bound", "p")}
 
     def test_a_pod_placed_by_count_keeps_the_count(self):
@@ -903,21 +903,21 @@ class TestBindings:
         plan = choose(cluster, request, "n1", Rater())
         assert plan.containers == ()
         assert cluster.assume(request, plan, deadline_s=10.0) is None
-        cluster.confirm("p")
+        cluster.pods.confirm("p")
         assert free(cluster, "n1") == "0001"
-        cluster.see_pod(facts("p"))
+        cluster.pods.see(facts("p"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0001", ())
         assert cluster.bound("p") == BoundPod("p", "default", "pod-p", "n1", None)
         cluster.see_node(node("n1"))
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0001", (probe("p"),))
-        cluster.see_fetched(whole("p", "n1", 3, *ids("n1", 1, 2, 3)))
+        cluster.pods.read(whole("p", "n1", 3, *ids("n1", 1, 2, 3)))
         assert free(cluster, "n1") == "1000"
 
     def test_a_plan_tells_where_a_pod_is_that_was_to_be_placed_by_count(self):
         """Another replica was quicker: what it planned must be nobody else's."""
         cluster = live(bare("nb"), node("nc"))
         place_by_count(cluster, "p")
-        cluster.see_pod(facts("p", plan_of("nc", "nc-0", "nc-1")))
+        cluster.pods.see(facts("p", plan_of("nc", "nc-0", "nc-1")))
         assert (free(cluster, "nb"), free(cluster, "nc")) == ("1111", "0011")
         assert home(cluster, "p") == "nc"
         assert cluster.take_effects() == ()
@@ -926,42 +926,42 @@ class TestBindings:
         """It may be ours or another scheduler's; until then it counts where it was to go."""
         cluster = live(bare("nb"), node("nc"))
         place_by_count(cluster, "p")
-        cluster.see_pod(facts("p"))
+        cluster.pods.see(facts("p"))
         assert (cluster.bound("p"), cluster.take_effects()) == (None, (probe("p"),))
-        cluster.see_pod(facts("p"))
+        cluster.pods.see(facts("p"))
         assert (free(cluster, "nb"), cluster.take_effects()) == ("0011", (probe("p"),))
-        cluster.see_fetched(whole("p", "nc", 2))
+        cluster.pods.read(whole("p", "nc", 2))
         assert (free(cluster, "nb"), free(cluster, "nc")) == ("1111", "0011")
 
     def test_a_binding_by_count_that_is_accepted_after_the_watch_showed_it_is_known(self):
         """The watch may be quicker than the answer."""
         cluster = live(bare("nb"))
         place_by_count(cluster, "p")
-        cluster.see_pod(facts("p"))
-        cluster.confirm("p")
+        cluster.pods.see(facts("p"))
+        cluster.pods.confirm("p")
         assert (free(cluster, "nb"), home(cluster, "p")) == ("0011", "nb")
 
     def test_a_binding_by_count_that_failed_keeps_no_count(self):
         """The watch shows the pod, so it is elsewhere: the reading tells where."""
         cluster = live(bare("nb"), node("nc"))
         place_by_count(cluster, "p")
-        cluster.see_pod(facts("p"))
-        cluster.forget("p")
-        cluster.forget("unknown")
+        cluster.pods.see(facts("p"))
+        cluster.pods.forget("p")
+        cluster.pods.forget("unknown")
         assert (free(cluster, "nb"), cluster.take_effects()) == ("1111", (probe("p"),))
-        cluster.see_fetched(whole("p", "nc", 2))
-        cluster.forget("p")
+        cluster.pods.read(whole("p", "nc", 2))
+        cluster.pods.forget("p")
         assert free(cluster, "nc") == "0011"
 
     def test_an_accepted_binding_that_a_later_reading_does_not_show_is_lost(self):
         """The API server's store went back to an older copy: nobody has these devices."""
         cluster = live(node("n1"))
         bind(cluster, "p", "n1", 0)
-        cluster.see_fetched(whole("p", None))
+        cluster.pods.read(whole("p", None))
         assert free(cluster, "n1") == "0111", "asked for before it was bound"
         cluster.set_freshness(is_synced=True, observed_at_s=10.0)
         cluster.expire(10.0)
-        cluster.see_fetched(whole("p", None))
+        cluster.pods.read(whole("p", None))
         assert (free(cluster, "n1"), cluster.bound("p")) == ("1111", None)
 
     def test_a_binding_that_a_watch_shows_at_last_is_doubted_no_more(self):
@@ -970,8 +970,8 @@ class TestBindings:
         bind(cluster, "p", "n1", 0)
         cluster.set_freshness(is_synced=True, observed_at_s=10.0)
         cluster.expire(10.0)
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
-        cluster.see_fetched(whole("p", None))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.read(whole("p", None))
         assert free(cluster, "n1") == "0111"
 
     def test_a_pod_that_lost_its_node_may_be_bound_elsewhere(self):
@@ -989,25 +989,25 @@ class TestNominations:
         cluster = live(node("n1"))
         request = wish("p", 2)
         plan = choose(cluster, request, "n1", Rater())
-        cluster.see_nominated(request, "n1")
+        cluster.pods.nominate(request, "n1")
         assert owners(cluster, "n1") == dict.fromkeys(plan.ids, ("claimed", "p"))
         assert cluster.snapshot_for(request).nodes["n1"].free == ALL
         assert cluster.snapshot_for(wish("q")).nodes["n1"].free == ALL ^ 0b0011
-        cluster.lose_nominated("p")
-        cluster.lose_nominated("p")
+        cluster.pods.end_nomination("p")
+        cluster.pods.end_nomination("p")
         assert free(cluster, "n1") == "1111"
 
     def test_what_its_victims_leave_goes_to_the_nominated_pod(self):
         """Freed devices are claimed before anybody else sees them free."""
         cluster = live(node("n1"))
         for i in range(4):
-            cluster.see_pod(facts(f"v{i}", plan_of("n1", f"n1-{i}")))
-        cluster.see_nominated(wish("p", 2), "n1")
+            cluster.pods.see(facts(f"v{i}", plan_of("n1", f"n1-{i}")))
+        cluster.pods.nominate(wish("p", 2), "n1")
         assert owners(cluster, "n1")["n1-0"] == ("bound", "v0")
         cluster.take_freed_nodes()
-        cluster.lose_pod("v0")
+        cluster.pods.lose("v0")
         assert (free(cluster, "n1"), set(cluster.take_freed_nodes())) == ("1000", {"n1"})
-        cluster.lose_pod("v3")
+        cluster.pods.lose("v3")
         assert free(cluster, "n1") == "0000"
         assert owners(cluster, "n1")["n1-0"] == ("claimed", "p")
         refused = cluster.assume(wish("q"), plan_of("n1", "n1-0"), deadline_s=10.0)
@@ -1025,7 +1025,7 @@ class TestNominations:
     def test_only_a_higher_priority_goes_over_a_claim(self, priority, is_free):
         """As kube-scheduler treats nominated pods of equal or higher priority as there."""
         cluster = live(node("n1"))
-        cluster.see_nominated(wish("p", 4, priority=10), "n1")
+        cluster.pods.nominate(wish("p", 4, priority=10), "n1")
         request = wish("q", 2, priority=priority)
         assert (cluster.snapshot_for(request).nodes["n1"].free == ALL) is is_free
         assert (cluster.snapshot_for(request) is cluster.snapshot) is not is_free
@@ -1035,7 +1035,7 @@ class TestNominations:
     def test_a_claim_that_was_overridden_moves(self):
         """The lower pod keeps waiting, for what else there is on the node."""
         cluster = live(node("n1"))
-        cluster.see_nominated(wish("p", 1), "n1")
+        cluster.pods.nominate(wish("p", 1), "n1")
         (mine,) = owners(cluster, "n1")
         assert cluster.assume(wish("q", priority=1), plan_of("n1", mine), deadline_s=10.0) is None
         now = owners(cluster, "n1")
@@ -1045,46 +1045,46 @@ class TestNominations:
     def test_the_higher_priority_claims_first(self):
         """Whatever the order in which they were nominated."""
         cluster = live(node("n1"))
-        cluster.see_nominated(wish("low", 3, priority=1), "n1")
+        cluster.pods.nominate(wish("low", 3, priority=1), "n1")
         assert set(owners(cluster, "n1").values()) == {("claimed", "low")}
-        cluster.see_nominated(wish("high", 3, priority=2), "n1")
+        cluster.pods.nominate(wish("high", 3, priority=2), "n1")
         assert set(owners(cluster, "n1").values()) == {("claimed", "high")}
-        cluster.lose_nominated("high")
+        cluster.pods.end_nomination("high")
         assert set(owners(cluster, "n1").values()) == {("claimed", "low")}
 
     def test_a_claim_ends_with_the_bind_and_comes_back_if_that_fails(self):
         """The nomination itself still stands."""
         cluster = live(node("n1"), node("n2"))
         request = wish("p", 2)
-        cluster.see_nominated(request, "n1")
+        cluster.pods.nominate(request, "n1")
         assert cluster.assume(request, plan_of("n2", "n2-0", "n2-1"), deadline_s=10.0) is None
         assert (free(cluster, "n1"), free(cluster, "n2")) == ("1111", "0011")
-        cluster.forget("p")
+        cluster.pods.forget("p")
         assert (free(cluster, "n1").count("0"), free(cluster, "n2")) == (2, "1111")
 
     def test_a_nomination_may_move_or_change(self):
         """The scheduler nominates anew; the pod's own wish may be edited."""
         cluster = live(node("n1"), node("n2"))
-        cluster.see_nominated(wish("p", 2), "n1")
-        cluster.see_nominated(wish("p", 3), "n2")
+        cluster.pods.nominate(wish("p", 2), "n1")
+        cluster.pods.nominate(wish("p", 3), "n2")
         assert (free(cluster, "n1"), free(cluster, "n2").count("0")) == ("1111", 3)
         snapshot = cluster.snapshot
-        cluster.see_nominated(wish("p", 3), "n2")
+        cluster.pods.nominate(wish("p", 3), "n2")
         assert cluster.snapshot is snapshot
-        cluster.see_nominated(wish("p", 0), "n2")
+        cluster.pods.nominate(wish("p", 0), "n2")
         assert free(cluster, "n2") == "1111"
 
     def test_a_list_of_nominations_is_complete(self):
         """Nominations that ended while nobody watched hold nothing."""
         cluster = live(node("n1"))
-        cluster.see_nominated(wish("p", 2), "n1")
-        cluster.replace_nominated([(wish("q", 1), "n1")])
+        cluster.pods.nominate(wish("p", 2), "n1")
+        cluster.pods.replace_nominated([(wish("q", 1), "n1")])
         assert list(owners(cluster, "n1").values()) == [("claimed", "q")]
 
     def test_a_nomination_to_a_node_that_comes_later_claims_then(self):
         """Sources start side by side; and the claim goes with the node."""
         cluster = live()
-        cluster.see_nominated(wish("p", 2), "n1")
+        cluster.pods.nominate(wish("p", 2), "n1")
         assert cluster.snapshot_for(wish("p", 2)) is cluster.snapshot
         cluster.see_node(node("n1"))
         assert free(cluster, "n1").count("0") == 2
@@ -1094,14 +1094,14 @@ class TestNominations:
     def test_on_a_count_only_node_the_count_is_claimed(self):
         """Unless the pod insists, which such a node cannot serve."""
         cluster = live(bare("n1"))
-        cluster.see_nominated(wish("p", 2), "n1")
-        cluster.see_nominated(wish("q", 2, policy="required", affinity="nvlink"), "n1")
+        cluster.pods.nominate(wish("p", 2), "n1")
+        cluster.pods.nominate(wish("q", 2, policy="required", affinity="nvlink"), "n1")
         assert free(cluster, "n1") == "0011"
 
     def test_a_bad_device_is_claimed_by_nobody(self):
         """The claim moves away from it."""
         cluster = live(node("n1"))
-        cluster.see_nominated(wish("p", 1), "n1")
+        cluster.pods.nominate(wish("p", 1), "n1")
         (mine,) = owners(cluster, "n1")
         cluster.see_node(node("n1", devices=report(mine)))
         (other,) = owners(cluster, "n1")
@@ -1115,7 +1115,7 @@ class TestReading:
         first = cluster.snapshot
         assert cluster.snapshot is first
         for i in range(4):
-            cluster.see_pod(facts(f"p{i}", plan_of("n1", f"n1-{i}")))
+            cluster.pods.see(facts(f"p{i}", plan_of("n1", f"n1-{i}")))
         second = cluster.snapshot
         assert second is not first
         assert second.generation > first.generation
@@ -1132,9 +1132,9 @@ class TestReading:
             pytest.param(lambda x: x.see_node(bare("n1")), id="topology"),
             pytest.param(lambda x: x.see_node(node("n1", prefix="b-")), id="ids"),
             pytest.param(lambda x: x.see_node(node("n1", devices=report("n1-0"))), id="health"),
-            pytest.param(lambda x: x.see_pod(facts("p", plan_of("n1", "n1-0"))), id="pod"),
+            pytest.param(lambda x: x.pods.see(facts("p", plan_of("n1", "n1-0"))), id="pod"),
             pytest.param(lambda x: bind(x, "p", "n1", 0), id="bind"),
-            pytest.param(lambda x: x.see_nominated(wish("p"), "n1"), id="nomination"),
+            pytest.param(lambda x: x.pods.nominate(wish("p"), "n1"), id="nomination"),
         ],
     )
     def test_the_generation_moves_with_whatever_an_answer_depends_on(self, change):
@@ -1148,9 +1148,9 @@ class TestReading:
     def test_a_pod_that_makes_the_node_count_only_moves_the_generation(self):
         """No device changes hands, but what may be planned does."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p"))
+        cluster.pods.see(facts("p"))
         before = cluster.snapshot
-        cluster.see_fetched(replace(whole("p", "n1"), body=b"{}"))
+        cluster.pods.read(replace(whole("p", "n1"), body=b"{}"))
         assert cluster.snapshot.generation > before.generation
 
     def test_freshness_is_told_with_the_snapshot(self):
@@ -1166,9 +1166,9 @@ class TestReading:
         """Unschedulable pods are looked at again where something became free, and only there."""
         cluster = live(node("n1"), node("n2"))
         assert cluster.take_freed_nodes() == {"n1", "n2"}
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
         assert cluster.take_freed_nodes() == frozenset()
-        cluster.lose_pod("p")
+        cluster.pods.lose("p")
         assert cluster.take_freed_nodes() == {"n1"}
         assert cluster.take_freed_nodes() == frozenset()
         cluster.see_node(bare("n2"))
@@ -1176,18 +1176,18 @@ class TestReading:
         cluster.see_node(node("n2"))
         cluster.lose_node("n2")
         assert cluster.take_freed_nodes() == frozenset()
-        cluster.see_pod(facts("q", plan_of("n1", "n1-0")))
+        cluster.pods.see(facts("q", plan_of("n1", "n1-0")))
         cluster.take_freed_nodes()
-        cluster.lose_pod("q")
-        cluster.see_pod(facts("r", plan_of("n1", "n1-0")))
+        cluster.pods.lose("q")
+        cluster.pods.see(facts("r", plan_of("n1", "n1-0")))
         assert cluster.take_freed_nodes() == frozenset()
 
     def test_what_was_freed_on_a_node_that_goes_and_comes_back_is_told(self):
         """Nobody has asked meanwhile, so that it is news still."""
         cluster = live(node("n1"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
         cluster.take_freed_nodes()
-        cluster.lose_pod("p")
+        cluster.pods.lose("p")
         assert free(cluster, "n1") == "1111"
         cluster.lose_node("n1")
         cluster.see_node(node("n1"))
@@ -1196,30 +1196,30 @@ class TestReading:
     def test_what_a_claim_held_is_freed_by_its_end(self):
         """Pods that were refused because of it wait for nothing else."""
         cluster = live(node("n1"), node("n2"))
-        cluster.see_nominated(wish("p", 4), "n1")
+        cluster.pods.nominate(wish("p", 4), "n1")
         cluster.take_freed_nodes()
-        cluster.lose_nominated("p")
+        cluster.pods.end_nomination("p")
         assert (free(cluster, "n1"), set(cluster.take_freed_nodes())) == ("1111", {"n1"})
-        cluster.see_nominated(wish("p", 4), "n1")
+        cluster.pods.nominate(wish("p", 4), "n1")
         assert cluster.take_freed_nodes() == frozenset()
-        cluster.see_nominated(wish("p", 2), "n1")
+        cluster.pods.nominate(wish("p", 2), "n1")
         assert cluster.take_freed_nodes() == {"n1"}
-        cluster.see_nominated(wish("p", 2), "n2")
+        cluster.pods.nominate(wish("p", 2), "n2")
         assert cluster.take_freed_nodes() == {"n1"}
-        cluster.see_nominated(wish("p", 1), "n2")
+        cluster.pods.nominate(wish("p", 1), "n2")
         cluster.take_freed_nodes()
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
         assert cluster.take_freed_nodes() == {"n2"}
 
     def test_what_passes_from_one_claim_to_another_is_freed_for_the_other(self):
         """The pod that now has it was refused while the first one had it."""
         cluster = live(node("n1"))
-        cluster.see_nominated(wish("p", 4, priority=9), "n1")
-        cluster.see_nominated(wish("q", 4, priority=5), "n1")
+        cluster.pods.nominate(wish("p", 4, priority=9), "n1")
+        cluster.pods.nominate(wish("q", 4, priority=5), "n1")
         cluster.take_freed_nodes()
-        cluster.lose_nominated("p")
+        cluster.pods.end_nomination("p")
         assert (free(cluster, "n1"), set(cluster.take_freed_nodes())) == ("0000", {"n1"})
-        cluster.see_nominated(wish("r", 4, priority=1), "n1")
+        cluster.pods.nominate(wish("r", 4, priority=1), "n1")
         assert cluster.take_freed_nodes() == frozenset()
 
     def test_the_whole_state_can_be_shown(self):
@@ -1231,8 +1231,8 @@ class TestReading:
             holds=(hold("x", "n1-2"),),
         )
         cluster = live(node("n1", devices=text), node("n2", topology="{"))
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0")))
-        cluster.see_nominated(wish("c"), "n1")
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
+        cluster.pods.nominate(wish("c"), "n1")
         cluster.assume(wish("a"), plan_of("n2", "device-0"), deadline_s=1.0)
         assert cluster.as_json()["generation"] == cluster.snapshot.generation
         assert shown(cluster, "n1") == {

@@ -39,7 +39,7 @@ def states(cluster: LiveCluster) -> list[str]:
 def seen(uid: str, *positions: int) -> Any:
     """A watch shows a pod with a plan for these devices of n1."""
     pod = facts(uid, plan_of("n1", *(f"n1-{i}" for i in positions)))
-    return lambda cluster: cluster.see_pod(pod)
+    return lambda cluster: cluster.pods.see(pod)
 
 
 def reported(*unhealthy: str, **more: Any) -> Any:
@@ -48,7 +48,7 @@ def reported(*unhealthy: str, **more: Any) -> Any:
 
 
 HELD = reported(holds=(hold("p", "n1-0", "n1-1"),))
-CLAIM = lambda cluster: cluster.see_nominated(wish("p", 2), "n1")  # noqa: E731 - a table's entry
+CLAIM = lambda cluster: cluster.pods.nominate(wish("p", 2), "n1")  # noqa: E731 - a table's entry
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,21 @@ CLAIM = lambda cluster: cluster.see_nominated(wish("p", 2), "n1")  # noqa: E731 
         pytest.param((), assume, 1, "assumed assumed free free", id="a bind begins"),
         pytest.param((), seen("p", 0, 1), 2, "bound bound free free", id="a watch shows a plan"),
         pytest.param(
-            (assume,), lambda it: it.confirm("p"), 1, "bound bound free free", id="it is accepted"
+            (assume,),
+            lambda it: it.pods.confirm("p"),
+            1,
+            "bound bound free free",
+            id="it is accepted",
         ),
         pytest.param(
-            (assume,), lambda it: it.forget("p"), 1, "free free free free", id="it is forgotten"
+            (assume,),
+            lambda it: it.pods.forget("p"),
+            1,
+            "free free free free",
+            id="it is forgotten",
         ),
         pytest.param(
-            (assume, lambda it: it.confirm("p")),
+            (assume, lambda it: it.pods.confirm("p")),
             seen("p", 0, 1),
             0,
             "bound bound free free",
@@ -74,7 +82,7 @@ CLAIM = lambda cluster: cluster.see_nominated(wish("p", 2), "n1")  # noqa: E731 
         ),
         pytest.param(
             (seen("p", 0),),
-            lambda it: it.lose_pod("p"),
+            lambda it: it.pods.lose("p"),
             1,
             "free free free free",
             id="a pod ends",
@@ -169,7 +177,7 @@ def test_inputs_between_two_reads_count_as_what_they_come_to() -> None:
     cluster = live(node("n1"))
     generation = cluster.snapshot.generation
     assume(cluster)
-    cluster.forget("p")
+    cluster.pods.forget("p")
     assert cluster.snapshot.generation == generation
 
 
@@ -181,6 +189,6 @@ def test_an_unknown_node_has_no_devices() -> None:
 def test_a_pod_without_names_has_the_lowest_free_devices() -> None:
     """On a node by count any of them do: only their number is known."""
     cluster = live(bare("n1"))
-    cluster.see_pod(facts("p"))
-    cluster.see_fetched(whole("p", "n1", 2))
+    cluster.pods.see(facts("p"))
+    cluster.pods.read(whole("p", "n1", 2))
     assert states(cluster) == ["bound", "bound", "free", "free"]

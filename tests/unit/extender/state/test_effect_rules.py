@@ -42,9 +42,9 @@ def reporting(*missing, **changes):
 def by_hand(*nodes):
     """A cluster with pod p on node n1, which asks for two GPUs and has no plan."""
     cluster = live(*nodes)
-    cluster.see_pod(facts("p"))
+    cluster.pods.see(facts("p"))
     assert cluster.take_effects() == (Probe("default", "pod-p", "p"),)
-    cluster.see_fetched(whole("p", "n1", 2))
+    cluster.pods.read(whole("p", "n1", 2))
     return cluster
 
 
@@ -53,7 +53,7 @@ def test_the_user_is_told_once(is_planned):
     """And again when other containers are concerned, or the same anew."""
     cluster = live(node("n1")) if is_planned else by_hand(node("n1"))
     if is_planned:
-        cluster.see_pod(facts("p", plan_of("n1", "n1-0", "n1-1")))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
     cluster.take_effects()
     cluster.see_node(reporting(MAIN))
     assert cluster.take_effects() == (told(MAIN),)
@@ -71,9 +71,9 @@ def test_the_report_may_come_before_the_pod_is_known():
     """As at the start of an extender: it is told when somebody is there to be told."""
     cluster = live(reporting(UNKNOWN, MAIN))
     assert cluster.take_effects() == ()
-    cluster.see_pod(facts("p"))
+    cluster.pods.see(facts("p"))
     cluster.take_effects()
-    cluster.see_fetched(whole("p", "n1", 2))
+    cluster.pods.read(whole("p", "n1", 2))
     assert cluster.take_effects() == (told(MAIN),)
 
 
@@ -82,7 +82,7 @@ def test_nothing_is_told_of_a_pod_that_is_gone_or_elsewhere():
     cluster = by_hand(node("n1"), node("n2", devices=report(missing=(MAIN,))))
     cluster.take_effects()
     assert cluster.take_effects() == ()
-    cluster.lose_pod("p")
+    cluster.pods.lose("p")
     cluster.see_node(reporting(MAIN))
     assert cluster.take_effects() == ()
     assert (free(cluster, "n1"), free(cluster, "n2")) == ("1111", "1111")
@@ -127,7 +127,7 @@ def test_a_resource_that_the_node_does_not_plan_says_nothing_of_the_one_that_it_
 def test_a_plan_stays_a_plan():
     """Its GPUs are the pod's until it is deleted, which the user was told to do."""
     cluster = live(reporting(MAIN))
-    cluster.see_pod(facts("p", plan_of("n1", "n1-0", "n1-1")))
+    cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
     assert owners(cluster, "n1") == {"n1-0": ("bound", "p"), "n1-1": ("bound", "p")}
-    cluster.lose_pod("p")
+    cluster.pods.lose("p")
     assert free(cluster, "n1") == "1111"

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from extender.placement import Rater
 from extender.state import DeviceState, LiveCluster, Probe
+from extender.state.pods import PodTracker
 from tests.examples import up_to
 from tests.unit.extender.feeds import (
     bare,
@@ -121,13 +122,19 @@ CALLS = {
     ("nodes", "seen"): LiveCluster.see_node,
     ("nodes", "gone"): LiveCluster.lose_node,
     ("nodes", "list"): LiveCluster.replace_nodes,
-    ("pods", "seen"): LiveCluster.see_pod,
-    ("pods", "gone"): LiveCluster.lose_pod,
-    ("pods", "list"): LiveCluster.replace_pods,
-    ("nominated", "seen"): lambda cluster, pair: cluster.see_nominated(*pair),
-    ("nominated", "gone"): LiveCluster.lose_nominated,
-    ("nominated", "list"): LiveCluster.replace_nominated,
+    ("pods", "seen"): PodTracker.see,
+    ("pods", "gone"): PodTracker.lose,
+    ("pods", "list"): PodTracker.replace,
+    ("nominated", "seen"): lambda pods, pair: pods.nominate(*pair),
+    ("nominated", "gone"): PodTracker.end_nomination,
+    ("nominated", "list"): PodTracker.replace_nominated,
 }
+
+
+def apply(cluster: LiveCluster, function: Any, *args: Any, **named: Any) -> Any:
+    """Call a method of the cluster, or of its pods."""
+    is_of_cluster = function in vars(LiveCluster).values()
+    return function(cluster if is_of_cluster else cluster.pods, *args, **named)
 
 
 class Hearsay(RuleBasedStateMachine):
@@ -153,7 +160,7 @@ class Hearsay(RuleBasedStateMachine):
     def call(self, function: Any, *args: Any, **named: Any) -> Any:
         """Call the cluster, and remember it for the replays."""
         self.calls.append((function, args, named))
-        return function(self.cluster, *args, **named)
+        return apply(self.cluster, function, *args, **named)
 
     def new_uid(self) -> str:
         """A uid that was never used: no pod comes back from the dead."""
@@ -264,9 +271,9 @@ class Hearsay(RuleBasedStateMachine):
             self.world.tell_pod(uid)
             self.withdraw(uid)
         if outcome == "accepted":
-            self.call(LiveCluster.confirm, uid)
+            self.call(PodTracker.confirm, uid)
         elif outcome == "refused":
-            self.call(LiveCluster.forget, uid)
+            self.call(PodTracker.forget, uid)
 
     @rule(seconds=st.sampled_from((1.0, LATER_S)))
     def pass_time(self, seconds: float) -> None:
@@ -309,16 +316,16 @@ class Hearsay(RuleBasedStateMachine):
         elif self.answers:
             uid, pod = self.answers.pop(0)
             if pod is None:
-                self.call(LiveCluster.lose_pod, uid)
+                self.call(PodTracker.lose, uid)
             else:
-                self.call(LiveCluster.see_fetched, pod)
+                self.call(PodTracker.read, pod)
 
     @rule()
     def catch_up(self) -> None:
         """Everything arrives, and nothing is under way: as good as a restart."""
         for uid in list(self.pending):
             self.pending.pop(uid)
-            self.call(LiveCluster.forget, uid)
+            self.call(PodTracker.forget, uid)
         for source in SOURCES:
             if source in self.world.lists:
                 self.relist(source)
@@ -363,14 +370,14 @@ class Hearsay(RuleBasedStateMachine):
     def check_against_a_restart(self) -> None:
         """The lists alone give the same."""
         fresh = live()
-        fresh.replace_pods(self.world.list("pods"))
-        fresh.replace_nominated(self.world.list("nominated"))
+        fresh.pods.replace(self.world.list("pods"))
+        fresh.pods.replace_nominated(self.world.list("nominated"))
         fresh.replace_nodes(self.world.list("nodes"))
         while probes := [one for one in fresh.take_effects() if isinstance(one, Probe)]:
             for one in probes:
                 pod = self.world.read(one.uid)
                 assert pod is not None
-                fresh.see_fetched(pod)
+                fresh.pods.read(pod)
         assert masks(fresh) == masks(self.cluster)
 
     @invariant()
@@ -389,7 +396,7 @@ class Hearsay(RuleBasedStateMachine):
     @invariant()
     def snapshot_and_device_states_agree(self) -> None:
         """They are two views of one account; reading either changes nothing."""
-        self.calls.append((lambda cluster: cluster.snapshot, (), {}))
+        self.calls.append((LiveCluster.reconcile, (), {}))
         snapshot, counts = self.cluster.snapshot, self.cluster.counts()
         rows = {name: self.cluster.devices(name) for name in snapshot.nodes}
         for name, view in snapshot.nodes.items():
@@ -419,18 +426,18 @@ class Hearsay(RuleBasedStateMachine):
         self.catch_up()
         again, unread = live(), live()
         for function, args, named in self.calls:
-            function(again, *args, **named)
+            apply(again, function, *args, **named)
             if function in CHANGES:
-                function(unread, *args, **named)
+                apply(unread, function, *args, **named)
         assert again.as_json() == self.cluster.as_json()
         assert masks(unread) == masks(self.cluster)
 
 
 CHANGES = frozenset(CALLS.values()) | {
     LiveCluster.assume,
-    LiveCluster.confirm,
-    LiveCluster.forget,
-    LiveCluster.see_fetched,
+    PodTracker.confirm,
+    PodTracker.forget,
+    PodTracker.read,
     LiveCluster.set_freshness,
     LiveCluster.expire,
 }

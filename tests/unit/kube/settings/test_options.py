@@ -71,6 +71,6 @@ def test_the_first_thought_of_a_description_is_the_help():
     parser = Parser()
     add_options(parser, PluginSettings, only={"mode", "kubelet_port"})
     text = " ".join(parser.format_help().split())
-    assert "--kubelet-port VALUE Its TCP port." in text
-    assert "`device-plugin` serves the GPUs to the kubelet." in text
+    assert "--kubelet-port VALUE Its TCP port (default 10250)." in text
+    assert "`device-plugin` serves the GPUs to the kubelet (default device-plugin)." in text
     assert "--node-name" not in text
