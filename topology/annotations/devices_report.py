@@ -1,7 +1,7 @@
-"""The text of the node annotation `coterie.gpu/devices`: what the plans on pods cannot tell.
+"""The text of the node annotation `coterie.gpu/devices`: what the plans on pods do not show.
 
 What it answers: how a node's agent says which devices are bad, who holds devices without a plan or
-other than planned, who runs without the devices it asks for, and what the kubelet's Topology
+other than planned, who runs without the devices it requests, and what the kubelet's Topology
 Manager would allow; and how a reader gets the very same value back. It never says what a plan says
 already, so that the normal life of a pod changes nothing here. It must never guess: text that is no
 report of major version 1 raises `CodecError`, and nothing else does.
@@ -75,14 +75,25 @@ class UnhealthyDevice:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceHold:
-    """The devices that one container of a pod really has, of one resource."""
+class _ContainerResource:
+    """A container of a pod (`uid`, `namespace`, `name`), and a resource that it requests."""
 
     uid: str
     namespace: str
     name: str
     container: str
     resource: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What is reported once at most."""
+        return (self.uid, self.container, self.resource)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHold(_ContainerResource):
+    """The devices that one container of a pod really has, of one resource."""
+
     ids: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -94,17 +105,11 @@ class DeviceHold:
 
 
 @dataclass(frozen=True, slots=True)
-class MissingDevices:
-    """One container runs without the devices of a resource that it asks for.
+class MissingDevices(_ContainerResource):
+    """One container runs without the devices of a resource that it requests.
 
-    What its pod has of that resource all the same, the holds of the same report and its plan tell.
+    What its pod has of that resource all the same is in the holds of the same report and its plan.
     """
-
-    uid: str
-    namespace: str
-    name: str
-    container: str
-    resource: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +129,8 @@ class DevicesReport:
 
     def __post_init__(self) -> None:
         _check_once((one.id for one in self.unhealthy), "unhealthy device")
-        _check_once(
-            ((one.uid, one.container, one.resource) for one in self.holds), "hold (uid, container)"
-        )
-        _check_once(
-            ((one.uid, one.container, one.resource) for one in self.missing),
-            "missing (uid, container)",
-        )
+        _check_once((one.key for one in self.holds), "hold (uid, container)")
+        _check_once((one.key for one in self.missing), "missing (uid, container)")
 
 
 def _check_once(members: Iterable[Hashable], what: str) -> None:
@@ -178,7 +178,7 @@ def decode_devices(text: str) -> DevicesReport:
     return read_text(text, _TITLE, _read_report)
 
 
-def _container_body(one: DeviceHold | MissingDevices) -> dict[str, object]:
+def _container_body(one: _ContainerResource) -> dict[str, object]:
     return {
         "uid": one.uid,
         "namespace": one.namespace,
@@ -190,15 +190,14 @@ def _container_body(one: DeviceHold | MissingDevices) -> dict[str, object]:
 
 def _read_report(root: Field) -> DevicesReport:
     check_version(root.need("v"))
-    unhealthy, holds = root.get("unhealthy"), root.get("holds")
-    missing, policy, scope = root.get("missing"), root.get("policy"), root.get("scope")
+    policy, scope = root.get("policy"), root.get("scope")
     return DevicesReport(
         generation=root.need("generation").integer(),
-        unhealthy=() if unhealthy is None else tuple(map(_read_unhealthy, unhealthy.items())),
-        holds=() if holds is None else tuple(map(_read_hold, holds.items())),
+        unhealthy=tuple(_read_unhealthy(one) for one in root.items_at("unhealthy")),
+        holds=tuple(_read_hold(one) for one in root.items_at("holds")),
         policy=None if policy is None else policy.choice(TopologyManagerPolicy),
         scope=None if scope is None else scope.choice(TopologyManagerScope),
-        missing=() if missing is None else tuple(map(_read_missing, missing.items())),
+        missing=tuple(MissingDevices(*_read_container(one)) for one in root.items_at("missing")),
     )
 
 
@@ -207,21 +206,15 @@ def _read_unhealthy(field: Field) -> UnhealthyDevice:
 
 
 def _read_hold(field: Field) -> DeviceHold:
-    return DeviceHold(
-        uid=field.need("uid").text(),
-        namespace=field.need("namespace").text(),
-        name=field.need("name").text(),
-        container=field.need("container").text(),
-        resource=field.need("resource").text(),
-        ids=tuple(one.text() for one in field.need("ids").items()),
-    )
+    ids = tuple(one.text() for one in field.need("ids").items())
+    return DeviceHold(*_read_container(field), ids)
 
 
-def _read_missing(field: Field) -> MissingDevices:
-    return MissingDevices(
-        uid=field.need("uid").text(),
-        namespace=field.need("namespace").text(),
-        name=field.need("name").text(),
-        container=field.need("container").text(),
-        resource=field.need("resource").text(),
+def _read_container(field: Field) -> tuple[str, str, str, str, str]:
+    return (
+        field.need("uid").text(),
+        field.need("namespace").text(),
+        field.need("name").text(),
+        field.need("container").text(),
+        field.need("resource").text(),
     )

@@ -12,9 +12,8 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-import networkx as nx
-
 from topology.model import PcieLevel
+from topology.value import gpus_of, islands_of
 
 if TYPE_CHECKING:
     from topology.model import NodeTopology
@@ -29,14 +28,18 @@ def pcie_groups(topology: NodeTopology, level: PcieLevel) -> tuple[tuple[int, ..
     >>> pcie_groups(load_recording("8x-a6000-bridged"), PcieLevel.PXB)
     ((0, 1, 2, 3), (4, 5, 6, 7))
     """
-    graph: nx.Graph[int | str] = nx.Graph()
-    graph.add_nodes_from(range(topology.n_gpus))
-    for i, j in combinations(range(topology.n_gpus), 2):
-        if topology.pcie[i][j].rank <= level.rank < PcieLevel.UNKNOWN.rank:
-            graph.add_edge(i, j)
-    for k, nic in enumerate(topology.nics):
-        for i, nic_level in enumerate(nic.levels):
-            if nic_level.rank <= level.rank < PcieLevel.UNKNOWN.rank:
-                graph.add_edge(i, f"nic{k}")
-    parts = nx.connected_components(graph)
-    return tuple(sorted(tuple(sorted(v for v in part if isinstance(v, int))) for part in parts))
+    n = topology.n_gpus
+    joined = [0] * (n + len(topology.nics))
+    gpu_pairs = [(i, j, topology.pcie[i][j]) for i, j in combinations(range(n), 2)]
+    nic_pairs = [
+        (i, k, found)
+        for k, nic in enumerate(topology.nics, start=n)
+        for i, found in enumerate(nic.levels)
+    ]
+    for i, j, found in gpu_pairs + nic_pairs:
+        if found.rank <= level.rank < PcieLevel.UNKNOWN.rank:
+            joined[i] |= 1 << j
+            joined[j] |= 1 << i
+    gpus = (1 << n) - 1
+    parts = islands_of(joined, (1 << len(joined)) - 1)
+    return tuple(gpus_of(part & gpus) for part in parts if part & gpus)

@@ -71,16 +71,11 @@ def import_text(
     text = text.removeprefix("\ufeff")
     chosen = detect_format(text) if file_format is None else file_format
     try:
-        return _read(text, chosen, gpu_model)
+        if chosen in _OWN_FORMATS:
+            return _OWN_FORMATS[chosen](text)
+        return _FOREIGN_FORMATS[chosen](text, gpu_model=gpu_model)
     except ImportFormatError:
         raise
     except TopologyError as error:
         msg = f"{chosen.value}: {error}"
         raise ImportFormatError(msg) from error
-
-
-def _read(text: str, file_format: FileFormat, gpu_model: str | None) -> NodeTopology:
-    own = _OWN_FORMATS.get(file_format)
-    if own is not None:
-        return own(text)
-    return _FOREIGN_FORMATS[file_format](text, gpu_model=gpu_model)

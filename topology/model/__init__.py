@@ -33,6 +33,7 @@ from topology.model.node_topology import (
     PcieLevel,
     SwitchFabric,
     normalise_pci_bus_id,
+    symmetric,
 )
 
 __all__ = [
@@ -69,6 +70,7 @@ __all__ = [
     "pcie_rate",
     "read_text",
     "socket_rate",
+    "symmetric",
     "write_measurement",
     "write_text",
 ]

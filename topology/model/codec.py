@@ -1,8 +1,8 @@
 """The text of the node annotation `coterie.gpu/topology`.
 
 What it answers: how a `NodeTopology` is written so that any Coterie program reads it back as the
-very same value. It must never guess: text that is not
-a topology of major version 1 raises `CodecError`, and nothing else does.
+very same value. It must never guess: text that is not a topology of major version 1 raises
+`CodecError`, and nothing else does.
 
 The text is compact JSON. Unknown keys are ignored (a later minor version may add some); a new
 value of a closed set needs a new major version. An absent key is an unknown fact.
@@ -46,6 +46,7 @@ from topology.model.node_topology import (
     P2pAccess,
     PcieLevel,
     SwitchFabric,
+    symmetric,
 )
 
 if TYPE_CHECKING:
@@ -197,16 +198,8 @@ def _read_topology(root: Field) -> NodeTopology:
     pcie_rows = [_read_levels(row, i + 1) for i, row in enumerate(_rows(root, "pcie", n))]
     return NodeTopology(
         gpus=gpus,
-        links=tuple(
-            tuple(NO_LINK if i == j else link_rows[max(i, j) - 1][min(i, j)] for j in range(n))
-            for i in range(n)
-        ),
-        pcie=tuple(
-            tuple(
-                PcieLevel.SELF if i == j else pcie_rows[max(i, j) - 1][min(i, j)] for j in range(n)
-            )
-            for i in range(n)
-        ),
+        links=symmetric(n, NO_LINK, lambda i, j: link_rows[i - 1][j]),
+        pcie=symmetric(n, PcieLevel.SELF, lambda i, j: pcie_rows[i - 1][j]),
         nics=tuple(_read_nic(nic, n) for nic in root.items_at("nics")),
         fabrics=tuple(_read_fabric(fabric) for fabric in root.items_at("fabrics")),
         p2p=P2pAccess.UNKNOWN if p2p is None else p2p.choice(P2pAccess),

@@ -62,10 +62,7 @@ class Measurement:
     source: str | None = None
 
     def __post_init__(self) -> None:
-        named: list[tuple[tuple[int, ...], float]]
-        named = [((p.first, p.second), p.bandwidth_gbytes_per_s) for p in self.pairs]
-        named += [(s.gpus, s.bandwidth_gbytes_per_s) for s in self.sets]
-        for gpus, bandwidth in named:
+        for gpus, bandwidth in self.figures:
             if len(gpus) < 2 or any(g < 0 for g in gpus) or list(gpus) != sorted(set(gpus)):  # noqa: PLR2004 - a pair
                 msg = f"measured set {gpus}: expected at least 2 different GPUs, ascending"
                 raise InvalidTopology(msg)
@@ -84,6 +81,12 @@ class Measurement:
         if self.message_bytes is not None and self.message_bytes < 1:
             msg = f"measurement: message_bytes is {self.message_bytes}, expected at least 1"
             raise InvalidTopology(msg)
+
+    @property
+    def figures(self) -> list[tuple[tuple[int, ...], float]]:
+        """All pairs and sets, in this order: GPUs and GB/s."""
+        pairs = [((p.first, p.second), p.bandwidth_gbytes_per_s) for p in self.pairs]
+        return [*pairs, *((s.gpus, s.bandwidth_gbytes_per_s) for s in self.sets)]
 
 
 def first_repeated(keys: Sequence[object]) -> object:

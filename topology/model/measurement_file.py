@@ -61,10 +61,9 @@ def _read_json(text: str) -> Measurement:
         raise ImportFormatError(msg) from error
     root = Field(value, "measurement", ImportFormatError)
     root.only("pairs", "sets", "message_bytes", "nccl_version", "date", "source")
-    pairs, sets = root.get("pairs"), root.get("sets")
     return Measurement(
-        pairs=() if pairs is None else tuple(_pair(item) for item in pairs.items()),
-        sets=() if sets is None else tuple(_set(item) for item in sets.items()),
+        pairs=tuple(_pair(item) for item in root.items_at("pairs")),
+        sets=tuple(_set(item) for item in root.items_at("sets")),
         message_bytes=root.integer_or_none("message_bytes"),
         nccl_version=root.text_or_none("nccl_version"),
         date=root.text_or_none("date"),

@@ -18,7 +18,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from itertools import combinations
+from typing import TYPE_CHECKING, TypeVar
 
 from topology.errors import InvalidTopology, quote
 from topology.model.measurement import (
@@ -31,7 +32,7 @@ from topology.model.measurement import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
     "MAX_GPUS",
@@ -53,7 +54,10 @@ __all__ = [
     "PcieLevel",
     "SwitchFabric",
     "normalise_pci_bus_id",
+    "symmetric",
 ]
+
+T = TypeVar("T")
 
 MAX_GPUS = 512
 """Most devices one node may have. Above any machine of 2026 (72 GPUs in an NVL72 domain; 56 MIG
@@ -248,6 +252,12 @@ class SwitchFabric:
             msg = f"fabric kind is {self.kind.value}, expected a kind of link"
             raise InvalidTopology(msg)
 
+    def pair_links(self) -> Iterator[tuple[tuple[int, int], AcceleratorLink]]:
+        """The link of each pair of members, (i, j) with i < j."""
+        for (i, n_i), (j, n_j) in combinations(self.ports, 2):
+            lesser = min(n_i, n_j) if self.is_up else 0
+            yield (i, j), AcceleratorLink(self.kind, lesser) if lesser else NO_LINK
+
 
 @dataclass(frozen=True, slots=True)
 class NodeTopology:
@@ -316,16 +326,13 @@ class NodeTopology:
                     msg = f"fabric member GPU {gpu}: expected 0..{n - 1}, in one fabric only"
                     raise InvalidTopology(msg)
                 seen.add(gpu)
-            for a, (i, n_i) in enumerate(fabric.ports):
-                for j, n_j in fabric.ports[:a]:
-                    lesser = min(n_i, n_j) if fabric.is_up else 0
-                    expected = AcceleratorLink(fabric.kind, lesser) if lesser else NO_LINK
-                    if self.links[i][j] != expected:
-                        msg = (
-                            f"fabric pair {j}-{i}: link is {self.links[i][j]}, expected {expected} "
-                            "(the lesser of the two port counts)"
-                        )
-                        raise InvalidTopology(msg)
+            for (i, j), expected in fabric.pair_links():
+                if self.links[j][i] != expected:
+                    msg = (
+                        f"fabric pair {i}-{j}: link is {self.links[j][i]}, expected {expected} "
+                        "(the lesser of the two port counts)"
+                    )
+                    raise InvalidTopology(msg)
 
     @property
     def n_gpus(self) -> int:
@@ -352,11 +359,22 @@ def _check_matrix(label: str, matrix: Sequence[Sequence[object]], n: int, diagon
 
 
 def _check_measurement(measurement: Measurement, n: int) -> None:
-    sets = [(p.first, p.second) for p in measurement.pairs] + [s.gpus for s in measurement.sets]
-    for gpus in sets:
+    for gpus, _ in measurement.figures:
         if gpus[-1] >= n:
             msg = f"measured set {gpus}: GPU {gpus[-1]} is not there, expected 0..{n - 1}"
             raise InvalidTopology(msg)
+
+
+def symmetric(n: int, diagonal: T, cell: Callable[[int, int], T]) -> tuple[tuple[T, ...], ...]:
+    """An n x n matrix of a fact about pairs: `cell(i, j)` is called once for each, i > j.
+
+    >>> symmetric(3, "X", lambda i, j: f"{i}{j}")
+    (('X', '10', '20'), ('10', 'X', '21'), ('20', '21', 'X'))
+    """
+    below = [[cell(i, j) for j in range(i)] for i in range(n)]
+    return tuple(
+        (*row, diagonal, *(below[j][i] for j in range(i + 1, n))) for i, row in enumerate(below)
+    )
 
 
 def normalise_pci_bus_id(text: str) -> str:

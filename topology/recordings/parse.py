@@ -25,7 +25,6 @@ from __future__ import annotations
 import re
 import tomllib
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from topology.errors import ImportFormatError, InvalidTopology, quote
 from topology.model import (
@@ -43,11 +42,9 @@ from topology.model import (
     P2pAccess,
     PcieLevel,
     SwitchFabric,
+    symmetric,
 )
 from topology.model.node_topology import MeasuredPair, MeasuredSet, Measurement
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = ["parse_recording"]
 
@@ -177,7 +174,7 @@ def _read_fabric(field: Field, n: int) -> SwitchFabric:
 def _read_links(
     field: Field | None, fabrics: tuple[SwitchFabric, ...], n: int
 ) -> tuple[tuple[AcceleratorLink, ...], ...]:
-    links = {pair: link for fabric in fabrics for pair, link in _fabric_links(fabric)}
+    links = {pair: link for fabric in fabrics for pair, link in fabric.pair_links()}
     rest = UNKNOWN_LINK
     if field is not None:
         field.only("kind", "pairs", "groups", "rest")
@@ -192,16 +189,7 @@ def _read_links(
                 if pair in links:
                     entry.fail(f"each pair once; GPUs {pair[0]} and {pair[1]} are joined already")
                 links[pair] = link
-    return tuple(
-        tuple(NO_LINK if i == j else links.get((min(i, j), max(i, j)), rest) for j in range(n))
-        for i in range(n)
-    )
-
-
-def _fabric_links(fabric: SwitchFabric) -> Iterable[tuple[Pair, AcceleratorLink]]:
-    for (i, n_i), (j, n_j) in combinations(fabric.ports, 2):
-        lesser = min(n_i, n_j) if fabric.is_up else 0
-        yield (i, j), AcceleratorLink(fabric.kind, lesser) if lesser else NO_LINK
+    return symmetric(n, NO_LINK, lambda i, j: links.get((j, i), rest))
 
 
 def _rest_link(field: Field) -> AcceleratorLink:
@@ -249,12 +237,7 @@ def _read_pcie(field: Field | None, n: int) -> tuple[tuple[PcieLevel, ...], ...]
             for group in field.items_at(word):
                 for pair in combinations(_gpu_indices(group, n), 2):
                     levels.setdefault(pair, level)
-    return tuple(
-        tuple(
-            PcieLevel.SELF if i == j else levels.get((min(i, j), max(i, j)), rest) for j in range(n)
-        )
-        for i in range(n)
-    )
+    return symmetric(n, PcieLevel.SELF, lambda i, j: levels.get((j, i), rest))
 
 
 def _read_nic(field: Field, n: int) -> Nic:

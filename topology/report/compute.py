@@ -8,7 +8,7 @@ file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -53,12 +53,12 @@ __all__ = [
 ]
 
 _LEAST_GBYTES_PER_S = 1e-6
-"""A bound that every known value meets: it asks whether the value is known."""
+"""A bound that every known value meets: with it a request shows whether the value is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class BestQuery:
-    """What `best` asks: a size and, of the node's GPUs, which are free and which must be in.
+    """What `best` answers: a size and, of the node's GPUs, which are free and which must be in.
 
     `free` None means all of them.
     """
@@ -77,7 +77,7 @@ def report_show(topology: NodeTopology) -> ShowReport:
         source=topology.source,
         p2p=topology.p2p.value,
         cpu=topology.cpu.value,
-        gpus=tuple(_gpu_reports(topology)),
+        gpus=tuple(GpuReport(index=i, **asdict(gpu)) for i, gpu in enumerate(topology.gpus)),
         pairs=tuple(
             _pair_report(topology, i, j) for i, j in combinations(range(topology.n_gpus), 2)
         ),
@@ -134,7 +134,7 @@ def report_value(topology: NodeTopology, gpus: Collection[int]) -> ValueReport:
         loss=own.loss,
         best_gpus=None if isinstance(best, Unfit) else best.gpus,
         best_value_gbytes_per_s=None if isinstance(best, Unfit) else best.value_gbytes_per_s,
-        is_measured=isinstance(machine, MachineTables) and members in _measured_sets(topology),
+        is_measured=isinstance(machine, MachineTables) and _is_measured(topology, members),
         is_known=_holds(
             machine, mask, PlacementPolicy(min_bandwidth_gbytes_per_s=_LEAST_GBYTES_PER_S)
         ),
@@ -251,7 +251,7 @@ def _mask(topology: NodeTopology, gpus: Collection[int], label: str) -> int:
 
 
 def _select(machine: Machine, mask: int, policy: PlacementPolicy) -> Selected | Unfit:
-    """Ask for exactly this set."""
+    """Select exactly this set, if it meets the policy."""
     return select_set(
         machine, available=mask, must_include=mask, size=mask.bit_count(), policy=policy
     )
@@ -281,22 +281,6 @@ def _machine_report(topology: NodeTopology) -> MachineReport:
     return MachineReport(topology.name, topology_digest(topology), topology.n_gpus)
 
 
-def _gpu_reports(topology: NodeTopology) -> list[GpuReport]:
-    return [
-        GpuReport(
-            index=i,
-            uuid=gpu.uuid,
-            pci_bus_id=gpu.pci_bus_id,
-            model=gpu.model,
-            memory_mib=gpu.memory_mib,
-            numa_node=gpu.numa_node,
-            link_generation=gpu.link_generation,
-            parent=gpu.parent,
-        )
-        for i, gpu in enumerate(topology.gpus)
-    ]
-
-
 def _known_level(level: PcieLevel) -> str | None:
     return None if level is PcieLevel.UNKNOWN else level.value
 
@@ -311,11 +295,9 @@ def _pair_report(topology: NodeTopology, i: int, j: int) -> PairReport:
     )
 
 
-def _measured_sets(topology: NodeTopology) -> set[tuple[int, ...]]:
+def _is_measured(topology: NodeTopology, gpus: tuple[int, ...]) -> bool:
     measured = topology.measurement
-    if measured is None:
-        return set()
-    return {(p.first, p.second) for p in measured.pairs} | {s.gpus for s in measured.sets}
+    return measured is not None and gpus in dict(measured.figures)
 
 
 def _measurement_report(topology: NodeTopology) -> MeasurementReport | None:
@@ -333,7 +315,7 @@ def _measurement_report(topology: NodeTopology) -> MeasurementReport | None:
 
 
 def _unknown(topology: NodeTopology) -> list[str]:
-    """Say what nobody told, in the order of the report."""
+    """What the recording leaves open, one sentence each, in the order of the report."""
     pairs = list(combinations(range(topology.n_gpus), 2))
     links = [topology.links[i][j] for i, j in pairs]
     counts = (

@@ -27,7 +27,6 @@ applied above 16 devices.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 from topology.annotations import (
@@ -133,11 +132,8 @@ def _late(reasons: tuple[UnfitReason, UnfitReason]) -> int:
 def _might_hold(machine: LargeMachine, size: int, affinity: Affinity) -> bool:
     """Whether some set would have a level if all unknowns were favourable."""
     rows = possible_neighbours(machine.topology, affinity)
-    hopeful = replace(machine.capacities, adjacency=tuple(rows))
     return any(
-        island.bit_count() >= size
-        for model in machine.models
-        for island in islands_of(hopeful, model)
+        island.bit_count() >= size for model in machine.models for island in islands_of(rows, model)
     )
 
 
@@ -150,7 +146,7 @@ def _near(machine: LargeMachine, area: int, size: int, policy: PlacementPolicy) 
         return list(trees)
     if policy.affinity is Affinity.NUMA:
         return list(sockets)
-    return islands_of(machine.capacities, area)
+    return islands_of(machine.capacities.adjacency, area)
 
 
 def _rank(

@@ -22,20 +22,20 @@ from topology.value import (
     gpus_of,
     is_known_set,
     islands_of,
+    masks_by,
     node_capacities,
     start_up_cost,
 )
 from topology.value.set_value import set_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from topology.model import NodeTopology
     from topology.value import Capacities, Demand
 
 __all__ = [
     "LargeMachine",
-    "holds_level",
     "large_machine",
     "satisfies_level",
     "unmet_condition",
@@ -80,7 +80,8 @@ def large_machine(topology: NodeTopology, demand: Demand = DEFAULT_DEMAND) -> La
     groups = [group for group, _ in capacities.switch_groups]
     switches = _partition(everything, groups)
     trees = _partition(everything, sorted(groups, key=int.bit_count, reverse=True))
-    parents = _by(topology, lambda i: topology.gpus[i].parent or f"#{i}")
+    owners = masks_by(gpu.parent or f"#{i}" for i, gpu in enumerate(topology.gpus))
+    parents = tuple(owners.values())
     # Parts of one GPU are on one switch and one socket, whatever the levels tell.
     switches = _joined(switches, parents)
     trees = _joined(trees, switches)
@@ -90,17 +91,10 @@ def large_machine(topology: NodeTopology, demand: Demand = DEFAULT_DEMAND) -> La
         demand=demand,
         capacities=capacities,
         levels=(sockets, trees, switches, parents),
-        models=_by(topology, lambda i: topology.gpus[i].model or ""),
+        models=tuple(masks_by(gpu.model or "" for gpu in topology.gpus).values()),
         near_rdma=gpus_near_rdma(topology),
         is_even=_is_even(topology, capacities),
     )
-
-
-def _by(topology: NodeTopology, key: Callable[[int], str]) -> tuple[int, ...]:
-    groups: dict[str, int] = {}
-    for i in range(topology.n_gpus):
-        groups[key(i)] = groups.get(key(i), 0) | 1 << i
-    return tuple(groups.values())
 
 
 def _partition(everything: int, groups: Iterable[int]) -> tuple[int, ...]:
@@ -147,19 +141,18 @@ def value_of(machine: LargeMachine, mask: int) -> tuple[float, Limit]:
     return round(b_inf / (1 + scale * b_inf), 6), rated.limit
 
 
-def holds_level(machine: LargeMachine, mask: int, affinity: Affinity) -> bool:
-    """Whether a set has an affinity level; True for `any` and `none`."""
+def satisfies_level(machine: LargeMachine, mask: int, affinity: Affinity) -> bool:
+    """Whether a set has an affinity level; one device always, and any set `any` and `none`."""
+    if mask.bit_count() == 1:
+        return True
     sockets, trees, *_ = machine.levels
     if affinity is Affinity.SWITCH:
         return any(mask & ~group == 0 for group in trees)
     if affinity is Affinity.NUMA:
         return any(mask & ~group == 0 for group in sockets)
-    return affinity is not Affinity.NVLINK or len(islands_of(machine.capacities, mask)) == 1
-
-
-def satisfies_level(machine: LargeMachine, mask: int, affinity: Affinity) -> bool:
-    """The same, one device always."""
-    return mask.bit_count() == 1 or holds_level(machine, mask, affinity)
+    if affinity is Affinity.NVLINK:
+        return len(islands_of(machine.capacities.adjacency, mask)) == 1
+    return True
 
 
 def unmet_condition(

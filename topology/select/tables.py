@@ -35,6 +35,7 @@ from topology.value import (
     gpus_near_rdma,
     known_table,
     mask_index,
+    masks_by,
     node_capacities,
     pair_sums,
     raw_sums,
@@ -268,10 +269,7 @@ def _any_member(n: int, members: int) -> NDArray[np.bool_]:
 
 
 def _uniform(topology: NodeTopology) -> NDArray[np.bool_]:
-    groups: dict[str | None, int] = {}
-    for i, gpu in enumerate(topology.gpus):
-        groups[gpu.model] = groups.get(gpu.model, 0) | 1 << i
-    return _inside_any(topology.n_gpus, groups.values())
+    return _inside_any(topology.n_gpus, masks_by(gpu.model for gpu in topology.gpus).values())
 
 
 def _best_values(

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
+from topology.value import masks_by
 
 if TYPE_CHECKING:
     from topology.annotations import DevicesReport
@@ -71,10 +72,7 @@ class NumaDevices:
     @property
     def devices(self) -> int:
         """The mask of all devices whose NUMA node is known."""
-        mask = 0
-        for _, one in self.nodes:
-            mask |= one
-        return mask
+        return sum(mask for _, mask in self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +112,8 @@ def manager_of(report: DevicesReport) -> TopologyManager | None:
 
 def numa_devices(topology: NodeTopology) -> NumaDevices:
     """The devices of a node by NUMA node."""
-    masks: dict[int, int] = {}
-    for i, gpu in enumerate(topology.gpus):
-        if gpu.numa_node is not None:
-            masks[gpu.numa_node] = masks.get(gpu.numa_node, 0) | 1 << i
-    return NumaDevices(tuple(sorted(masks.items())))
+    masks = masks_by(gpu.numa_node for gpu in topology.gpus)
+    return NumaDevices(tuple(sorted((n, mask) for n, mask in masks.items() if n is not None)))
 
 
 def best_hint(numa: NumaDevices, *, free: int, size: int, reusable: int = 0) -> Hint:

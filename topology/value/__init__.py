@@ -6,11 +6,19 @@ Values sets; knows no request and chooses nothing.
 from topology.value.capacity import Capacities, node_capacities
 from topology.value.digest import topology_digest
 from topology.value.known_sets import has_dark_links, is_known_set, known_table
-from topology.value.masks import MAX_TABLE_GPUS, gpus_of, mask_index, mask_of, pair_sums
+from topology.value.masks import (
+    MAX_TABLE_GPUS,
+    gpus_of,
+    islands_of,
+    mask_index,
+    mask_of,
+    masks_by,
+    pair_sums,
+)
 from topology.value.measured import apply_measurement, raw_sums
 from topology.value.nics import gpus_maybe_near_rdma, gpus_near_rdma
 from topology.value.remainder import DEFAULT_DEMAND, Demand, remainder_table
-from topology.value.set_value import STATED_ERROR, Limit, at_message_size, islands_of, start_up_cost
+from topology.value.set_value import STATED_ERROR, Limit, at_message_size, start_up_cost
 from topology.value.value_table import connected_masks
 
 __all__ = [
@@ -32,6 +40,7 @@ __all__ = [
     "known_table",
     "mask_index",
     "mask_of",
+    "masks_by",
     "node_capacities",
     "pair_sums",
     "raw_sums",

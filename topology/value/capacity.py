@@ -27,6 +27,7 @@ from topology.model import (
     pcie_rate,
     socket_rate,
 )
+from topology.value.masks import islands_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,19 +166,8 @@ _REDUCING = frozenset({4, 5, 6})
 
 def _groups(n: int, is_joined: Callable[[int, int], bool]) -> list[int]:
     """Connected components of the pairs that are joined, as masks, in order of lowest id."""
-    left = (1 << n) - 1
-    groups: list[int] = []
-    while left:
-        group = frontier = left & -left
-        while frontier:
-            i = (frontier & -frontier).bit_length() - 1
-            frontier &= frontier - 1
-            reached = sum(1 << j for j in range(n) if is_joined(i, j)) & ~group
-            group |= reached
-            frontier |= reached
-        groups.append(group)
-        left &= ~group
-    return groups
+    joined = [sum(1 << j for j in range(n) if is_joined(i, j)) for i in range(n)]
+    return islands_of(joined, (1 << n) - 1)
 
 
 def _switch_groups(topology: NodeTopology) -> list[int]:

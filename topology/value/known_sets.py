@@ -102,7 +102,5 @@ def known_table(topology: NodeTopology, table: ValueTable) -> NDArray[np.bool_]:
     known: NDArray[np.bool_] = (dark == 0) & ((over_links & by_links) | (~over_links & by_pcie))
     known[index.size < 2] = True  # noqa: PLR2004 - one GPU has nothing to reduce with
     if topology.measurement is not None:
-        measured = [entry.gpus for entry in topology.measurement.sets]
-        measured += [(pair.first, pair.second) for pair in topology.measurement.pairs]
-        known[[mask_of(gpus) for gpus in measured]] = True
+        known[[mask_of(gpus) for gpus, _ in topology.measurement.figures]] = True
     return known

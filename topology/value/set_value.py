@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topology.model import DEFAULT_CONSTANTS, FITTED_MESSAGE_BYTES
-from topology.value.masks import MAX_TABLE_GPUS, gpus_of
+from topology.value.masks import MAX_TABLE_GPUS, gpus_of, islands_of
 from topology.value.ring_packing import MAX_PACKING_STEPS, pack_rings
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ __all__ = [
     "Limit",
     "SetValue",
     "at_message_size",
-    "islands_of",
     "set_value",
     "socket_peers",
     "start_up_cost",
@@ -226,7 +225,7 @@ def _tree_cuts(
     ports = [share * port for port in capacities.port_gbytes_per_s]
     for i in gpus_of(mask):
         yield ports[i] + _crossing(capacities, 1 << i, mask), Limit.PORT
-    islands = islands_of(capacities, mask)
+    islands = islands_of(capacities.adjacency, mask)
     for island in islands if len(islands) > 1 else ():
         yield sum(ports[i] for i in gpus_of(island)), Limit.PORT
         yield from _island_cuts(capacities, constants, mask, island)
@@ -234,7 +233,7 @@ def _tree_cuts(
         if capacities.is_p2p:
             if mask & group and mask & ~group:
                 yield uplink + _crossing(capacities, group, mask), Limit.UPLINK
-        elif (below := len(islands_of(capacities, mask & group))) > 1:
+        elif (below := len(islands_of(capacities.adjacency, mask & group))) > 1:
             yield uplink * share / below, Limit.UPLINK
     for group, socket in capacities.socket_groups:
         if mask & group and mask & ~group:
@@ -251,22 +250,6 @@ def _island_cuts(
     inside = _linked_value(capacities, island, constants)
     if inside is not None:
         yield inside.value_gbytes_per_s, inside.limit
-
-
-def islands_of(capacities: Capacities, mask: int) -> list[int]:
-    """The parts of a set that accelerator links connect inside it, as masks, lowest id first."""
-    islands: list[int] = []
-    while mask:
-        island = frontier = mask & -mask
-        while frontier:
-            i = (frontier & -frontier).bit_length() - 1
-            frontier &= frontier - 1
-            reached = capacities.adjacency[i] & mask & ~island
-            island |= reached
-            frontier |= reached
-        islands.append(island)
-        mask &= ~island
-    return islands
 
 
 def _crossing(capacities: Capacities, group: int, mask: int) -> float:

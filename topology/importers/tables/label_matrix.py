@@ -32,6 +32,7 @@ from topology.model import (
     SwitchFabric,
     find_gpu_model,
 )
+from topology.value import gpus_of, islands_of, mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,16 +137,12 @@ def _merge_levels(pair: str, one: PcieLevel, other: PcieLevel) -> PcieLevel:
 def _find_fabrics(
     labels: Sequence[str], links: Sequence[Sequence[AcceleratorLink]], limits: Sequence[int]
 ) -> tuple[SwitchFabric, ...]:
-    # A node's agent imports this module and reads no matrix: its memory is counted.
-    import networkx as nx  # noqa: PLC0415 - see above
-
     counts = [
         [(link.n_links or 0) if link.kind is LinkKind.NVLINK else 0 for link in row]
         for row in links
     ]
-    graph: nx.Graph[int] = nx.Graph()
-    graph.add_edges_from((i, j) for i, row in enumerate(counts) for j in range(i) if row[j])
-    groups = sorted(sorted(group) for group in nx.connected_components(graph))
+    joined = [mask_of(j for j, count in enumerate(row) if count) for row in counts]
+    groups = [gpus_of(group) for group in islands_of(joined, (1 << len(joined)) - 1)]
     return tuple(
         _fabric(labels, counts, group)
         for group in groups

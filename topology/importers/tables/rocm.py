@@ -33,13 +33,12 @@ from topology.model import (
     LinkKind,
     NodeTopology,
     PcieLevel,
+    symmetric,
 )
 
 __all__ = ["import_rocm_smi"]
 
 WHAT = "rocm-smi topology"
-MAX_CHARACTERS = 4 * 1024 * 1024
-"""Largest text, in characters; 12 GPUs make 5,000."""
 
 _GPU_LABEL = re.compile(r"GPU([0-9]{1,3})")
 _ADDRESS_LABEL = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-9a-fA-F]")
@@ -85,9 +84,6 @@ def import_rocm_smi(text: str, *, gpu_model: str | None = None) -> NodeTopology:
     >>> import_rocm_smi(" GPU0 GPU1 \n GPU0 0 XGMI \n GPU1 XGMI 0").links[0][1].kind
     <LinkKind.XGMI: 'xgmi'>
     """
-    if len(text) > MAX_CHARACTERS:
-        msg = f"{WHAT}: {len(text)} characters, expected at most {MAX_CHARACTERS}"
-        raise ImportFormatError(msg)
     tables = _find_tables(text.splitlines())
     types = _link_types(tables, text)
     labels = types.columns
@@ -101,7 +97,7 @@ def import_rocm_smi(text: str, *, gpu_model: str | None = None) -> NodeTopology:
                 for label, numa in zip(labels, numa_nodes, strict=True)
             ),
             links=tuple(tuple(_link(types, distances, i, j) for j in range(n)) for i in range(n)),
-            pcie=tuple(tuple(_level(numa_nodes, i, j) for j in range(n)) for i in range(n)),
+            pcie=symmetric(n, PcieLevel.SELF, lambda i, j: _level(numa_nodes[i], numa_nodes[j])),
         )
     except InvalidTopology as error:
         msg = f"{WHAT} contradicts itself: {error}"
@@ -212,10 +208,7 @@ def _numa_nodes(text: str, labels: tuple[str, ...]) -> list[int | None]:
     return nodes
 
 
-def _level(numa_nodes: list[int | None], i: int, j: int) -> PcieLevel:
-    if i == j:
-        return PcieLevel.SELF
-    a, b = numa_nodes[i], numa_nodes[j]
+def _level(a: int | None, b: int | None) -> PcieLevel:
     is_apart = a is not None and b is not None and a != b
     return PcieLevel.SYS if is_apart else PcieLevel.UNKNOWN
 

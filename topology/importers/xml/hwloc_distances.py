@@ -18,7 +18,7 @@ import re
 from typing import TYPE_CHECKING
 
 from topology.errors import ImportFormatError, quote
-from topology.model import MAX_GPUS, NO_LINK, UNKNOWN_LINK, AcceleratorLink, LinkKind
+from topology.model import MAX_GPUS, NO_LINK, UNKNOWN_LINK, AcceleratorLink, LinkKind, symmetric
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,17 +43,12 @@ def link_matrix(
     structures = {e.get("name") or "": e for e in root.iter("distances2")}
     name = next((name for name in _KINDS if name in structures), None)
     if name is None:
-        return tuple(tuple(NO_LINK if i == j else UNKNOWN_LINK for j in range(n)) for i in range(n))
+        return symmetric(n, NO_LINK, lambda _i, _j: UNKNOWN_LINK)
     bandwidth = _read(structures[name])
     hops = _read(structures["XGMIHops"]) if "XGMIHops" in structures else {}
     named = [_named_in(bandwidth, indices) for indices in os_devices]
-    return tuple(
-        tuple(
-            NO_LINK if i == j else _pair(_KINDS[name], bandwidth, hops, (named[i], named[j]))
-            for j in range(n)
-        )
-        for i in range(n)
-    )
+    kind = _KINDS[name]
+    return symmetric(n, NO_LINK, lambda i, j: _pair(kind, bandwidth, hops, (named[i], named[j])))
 
 
 def _named_in(values: Values, indices: Sequence[str | None]) -> str | None:

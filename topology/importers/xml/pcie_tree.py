@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from topology.model import PcieLevel
+from topology.model import PcieLevel, symmetric
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,11 +81,7 @@ class PciTree:
 
     def matrix(self, places: Sequence[PciPlace]) -> tuple[tuple[PcieLevel, ...], ...]:
         """The n x n levels among n devices; SELF on the diagonal."""
-        below = [self.row(place, places[:i]) for i, place in enumerate(places)]
-        return tuple(
-            (*row, PcieLevel.SELF, *(below[j][i] for j in range(i + 1, len(places))))
-            for i, row in enumerate(below)
-        )
+        return symmetric(len(places), PcieLevel.SELF, lambda i, j: self.level(places[i], places[j]))
 
 
 def _n_shared(a: Sequence[str], b: Sequence[str]) -> int:

@@ -2,7 +2,8 @@
 
 What it answers: the root element of a document, or why it cannot be read.
 It never expands an entity that the document itself declares (a few lines of those blow up to
-gigabytes), never loads an external DTD, and never lets size or depth run away.
+gigabytes), never loads an external DTD, and never lets depth run away
+(`topology.importers.dispatch` bounds the size).
 
 Method: expat with handlers of its own that feed `xml.etree`'s tree builder; a declaration of an
 entity stops the parser. `<!DOCTYPE topology SYSTEM "hwloc.dtd">`, which hwloc writes, declares
@@ -20,10 +21,8 @@ from topology.errors import ImportFormatError, quote
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-__all__ = ["MAX_CHARACTERS", "MAX_DEPTH", "find_attribute", "parse_xml"]
+__all__ = ["MAX_DEPTH", "find_attribute", "parse_xml"]
 
-MAX_CHARACTERS = 4 * 1024 * 1024
-"""Largest document, in characters. The largest of 120 XML recordings has 137,469."""
 MAX_DEPTH = 48
 """Deepest nesting. The deepest recording has 12 levels of packages, bridges and devices."""
 
@@ -59,14 +58,11 @@ def parse_xml(text: str, what: str) -> Element:
     """Parse a document; `what` names it in messages.
 
     Raises `ImportFormatError` where the text is not well-formed XML, declares entities, or is
-    larger or deeper than the bounds above.
+    nested deeper than `MAX_DEPTH`.
 
     >>> parse_xml('<system version="1"/>', "NCCL topology XML").tag
     'system'
     """
-    if len(text) > MAX_CHARACTERS:
-        msg = f"{what}: {len(text)} characters, expected at most {MAX_CHARACTERS}"
-        raise ImportFormatError(msg)
     builder = TreeBuilder()
     guard = _Guard(what, builder)
     parser = expat.ParserCreate()

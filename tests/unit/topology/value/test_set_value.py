@@ -266,9 +266,9 @@ def test_islands_are_what_links_connect_inside_the_set():
     capacities = node_capacities(
         machine([V100] * 5, links={(0, 1): NVLINK(1), (1, 2): NVLINK(1), (3, 4): NVLINK(1)})
     )
-    assert islands_of(capacities, 0b11111) == [0b00111, 0b11000]
-    assert islands_of(capacities, 0b01101) == [0b00001, 0b00100, 0b01000]
-    assert islands_of(capacities, 0) == []
+    assert islands_of(capacities.adjacency, 0b11111) == [0b00111, 0b11000]
+    assert islands_of(capacities.adjacency, 0b01101) == [0b00001, 0b00100, 0b01000]
+    assert islands_of(capacities.adjacency, 0) == []
 
 
 def test_socket_peers_hold_the_gpu_itself():

@@ -52,7 +52,9 @@ def assert_equals_definition(capacities, constants=None, *, masks=None):
     for mask, each in zip(masks, found, strict=True):
         if each.limit is not Limit.NOTHING:
             assert table.latency[mask] == start_up_cost(each.limit, constants), gpus_of(mask)
-        assert len(islands_of(capacities, mask)) < 2 or not table.is_linked[mask], gpus_of(mask)
+        assert len(islands_of(capacities.adjacency, mask)) < 2 or not table.is_linked[mask], (
+            gpus_of(mask)
+        )
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -152,5 +154,5 @@ def test_connected_masks_are_those_of_one_island(units):
     n = len(units)
     joined = [sum(1 << j for j, u in enumerate(row) if u) for row in units]
     capacities = node_capacities(direct_mesh(V100, units))
-    expected = [mask for mask in range(1 << n) if len(islands_of(capacities, mask)) < 2]
+    expected = [mask for mask in range(1 << n) if len(islands_of(capacities.adjacency, mask)) < 2]
     assert connected_masks(joined, n).tolist() == expected

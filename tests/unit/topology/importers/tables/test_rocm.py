@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.examples import up_to
 from tests.machines import pairs
 from topology.errors import ImportFormatError
-from topology.importers.tables.rocm import MAX_CHARACTERS, import_rocm_smi
+from topology.importers.tables.rocm import import_rocm_smi
 from topology.model import MAX_GPUS, NO_LINK, AcceleratorLink, LinkKind, PcieLevel
 
 XGMI = AcceleratorLink(LinkKind.XGMI, None)
@@ -155,7 +155,6 @@ MANY = [f"{i:04x}:00:00.0" for i in range(MAX_GPUS + 1)]
             f"{len(MANY)} columns",
             id="too many GPUs",
         ),
-        pytest.param(" " * (MAX_CHARACTERS + 1), f"at most {MAX_CHARACTERS}", id="too long"),
     ],
 )
 def test_refused(text, numa_nodes):
