@@ -152,7 +152,7 @@ class Agent:
         self._ended: asyncio.Future[StopReason] | None = None
         self._beat_s = time.monotonic()
         self._rediscovery = Rediscovery(
-            reading, rules, prepare=self._open_access, serve=self._serve, log=telemetry.log
+            reading, rules, prepare=self._open_access, serve=self._serve, telemetry=telemetry
         )
         self._poller = TopologyManagerPoller(
             tools.kubelet_settings, on_settings=self._align, on_error=telemetry.kubelet_read
@@ -190,6 +190,7 @@ class Agent:
         """Run until there is a reason to stop, or until cancelled."""
         self._ended = asyncio.get_running_loop().create_future()
         give_back()
+        self._telemetry.agent_begins(list(self._device_lists), is_serving=self.is_serving)
         self._describe()
         await self._poller.poll()
         await self._report_loop.refresh()  # the pods that were there before the registration

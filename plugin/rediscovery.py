@@ -2,7 +2,7 @@
 
 The machine (`plugin.machine.ServedMachine`) is that of the latest reading, and is served once
 containers can be given its devices; a reading that comes meanwhile replaces the one before. A
-failure is logged and retried, and what was served stays.
+failure is reported and retried, and what was served stays.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from kube.errors import SettingsError
-from plugin import logkeys
-from plugin.errors import CdiError, PluginError
+from plugin.errors import PluginError
 from plugin.machine import serve_machine
 from topology.errors import TopologyError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kube.log import Logger
     from plugin.machine import MachineReading, ServedMachine, ServingRules
+    from plugin.observe import Telemetry
 
 __all__ = ["Rediscovery"]
 
@@ -43,13 +42,15 @@ class Rediscovery:
         *,
         prepare: Callable[[ServedMachine], Awaitable[None]],
         serve: Callable[[ServedMachine], None],
-        log: Logger,
+        telemetry: Telemetry,
     ) -> None:
         self._latest = reading
         self._rules = rules
         self._prepare = prepare
         self._serve = serve
-        self._log = log
+        self._telemetry = telemetry
+        self._reason = ""
+        self._n_failures = 0
         self._newer = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
 
@@ -70,6 +71,9 @@ class Rediscovery:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_S):
                     await self._newer.wait()
+        if self._n_failures:
+            self._reason, self._n_failures = "", 0
+            self._telemetry.reader_works("inventory")
         self._serve(served)
 
     async def _serve_latest(self) -> ServedMachine | None:
@@ -80,11 +84,14 @@ class Rediscovery:
             try:
                 served = await asyncio.to_thread(serve_machine, reading, self._rules)
                 await self._prepare(served)
-            except CdiError as error:
-                self._log.warning(logkeys.CDI_FAILED, reason=str(error))
-                return None
             except (PluginError, SettingsError, TopologyError) as error:
-                self._log.warning(logkeys.READER_FAILED, what="inventory", reason=str(error))
+                self._fail(str(error))
                 return None
             if reading is self._latest:
                 return served
+
+    def _fail(self, reason: str) -> None:
+        """Report it, as the first of a row where the reason is another than before."""
+        self._n_failures = self._n_failures + 1 if reason == self._reason else 1
+        self._reason = reason
+        self._telemetry.reader_failed("inventory", reason, n_failures=self._n_failures)

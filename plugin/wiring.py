@@ -125,6 +125,7 @@ async def _run_with(
             log.info(logkeys.LISTENING, address=settings.metrics_address, port=port)
             devices = PodResources(settings.pod_resources_socket)
             view = KubeletView(kubelet, devices, settings.kubelet_places.checkpoint)
+            telemetry = Telemetry(log, metrics)
             tools = AgentTools(
                 reader,
                 partial(VENDOR.open_access, settings, _sysfs(settings)),
@@ -132,11 +133,11 @@ async def _run_with(
                 api,
                 view,
                 kubelet,
-                Telemetry(log, metrics),
+                telemetry,
             )
             ending = None
             while ending is not StopReason.RELOAD:
-                reading = await _read(reader, settings, log=log)
+                reading = await _read(reader, settings, telemetry)
                 agent = Agent(settings, rules, reading, tools=tools, health=running.health)
                 try:
                     running.agent = agent
@@ -145,14 +146,22 @@ async def _run_with(
                     running.agent, running.health = None, agent.health
 
 
-async def _read(reader: MachineReader, settings: PluginSettings, *, log: Logger) -> MachineReading:
+async def _read(
+    reader: MachineReader, settings: PluginSettings, telemetry: Telemetry
+) -> MachineReading:
+    n_failures = 0
     while True:
         try:
-            return await asyncio.to_thread(reader.read)
+            reading = await asyncio.to_thread(reader.read)
         except ReadingError as error:
             if settings.fail_on_init_error:
                 raise
-            log.warning(logkeys.READER_FAILED, what="read", reason=str(error))
+            n_failures += 1
+            telemetry.reader_failed("read", str(error), n_failures=n_failures)
+        else:
+            if n_failures:
+                telemetry.reader_works("read")
+            return reading
         await asyncio.sleep(READ_AGAIN_S)
 
 

@@ -8,6 +8,8 @@ A metric's help says what it is good for; docs/plugin.md is generated from it.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from prometheus_client import Counter, Gauge, Histogram
 
 from kube.metrics import program_registry
@@ -17,6 +19,9 @@ from plugin.deviceplugin import CallOutcome, DevicePluginMethod
 from plugin.machine import EventKind
 from plugin.pods import MismatchKind
 from plugin.publish import WriteFailureReason
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 __all__ = ["PluginMetrics"]
 
@@ -29,6 +34,7 @@ class PluginMetrics:
 
     def __init__(self) -> None:
         self.registry = program_registry("coterie_plugin")
+        self._resources: set[str] = set()
         self.call_seconds = Histogram(
             "coterie_plugin_call_duration_seconds",
             "Time from a call of the kubelet to the answer. The kubelet's sync loop waits for it: "
@@ -61,7 +67,8 @@ class PluginMetrics:
         )
         self.devices = self._gauge(
             "devices",
-            "Devices that are listed; a rise of unhealthy is capacity that is lost.",
+            "Devices of the node, as listed to the kubelet or, in mode reporter, as published. A "
+            "rise of unhealthy is capacity that is lost.",
             "resource",
             "state",
         )
@@ -92,7 +99,10 @@ class PluginMetrics:
             "counts",
         )
         self.reader_failures = self._counter(
-            "reader_failures", "Reads of the machine that failed.", "what"
+            "reader_failures",
+            "Reads of the machine that failed, and machines that cannot be served as they are "
+            "(inventory); the log event reader_failed says why.",
+            "what",
         )
         self.kubelet_failures = self._counter(
             "kubelet_failures",
@@ -102,10 +112,8 @@ class PluginMetrics:
             "plan_mismatches", "Containers whose devices are not as planned, now.", "kind"
         )
         for metric, labels in (
-            (self.identity_seconds, [one.value for one in IdentifiedBy]),
-            (self.preferred_allocations, [*(one.value for one in AllocationBasis), "refused"]),
             (self.node_write_failures, [*(one.value for one in WriteFailureReason), "report"]),
-            (self.reader_failures, ["wait", "faults", "read"]),
+            (self.reader_failures, ["wait", "faults", "read", "inventory"]),
             (self.plan_mismatches, [one.value for one in MismatchKind]),
         ):
             for label in labels:
@@ -114,8 +122,30 @@ class PluginMetrics:
             for counts in ("true", "false"):
                 self.gpu_events.labels(kind.value, counts)
 
-    def add_resource(self, resource: str) -> None:
-        """Make the series of a resource that is served."""
+    def follow(self, resources: Collection[str], *, is_serving: bool) -> None:
+        """Make the series of an agent with these resources, and remove those of other resources.
+
+        One that serves nothing to the kubelet has no series about the kubelet's calls.
+        """
+        for gone in self._resources - set(resources):
+            for metric in (
+                *(self.call_seconds, self.calls),
+                *(self.devices, self.registered, self.registrations),
+            ):
+                metric.remove_by_labels({"resource": gone})
+        self._resources = set(resources)
+        for resource in resources:
+            for state in ("healthy", "unhealthy"):
+                self.devices.labels(resource, state)
+        if is_serving:
+            for how in IdentifiedBy:
+                self.identity_seconds.labels(how.value)
+            for basis in (*(one.value for one in AllocationBasis), "refused"):
+                self.preferred_allocations.labels(basis)
+            for resource in resources:
+                self._add_served(resource)
+
+    def _add_served(self, resource: str) -> None:
         for verb in DevicePluginMethod:
             self.call_seconds.labels(resource, verb.value)
             for outcome in CallOutcome:

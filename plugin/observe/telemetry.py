@@ -17,7 +17,7 @@ from plugin.kubelet import KubeletRead
 from plugin.publish import NodeWritten, PlanMismatches, ReportRejected
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from kube.log import Logger
     from plugin.allocation import DeviceRequest, Requester
@@ -95,6 +95,10 @@ class Telemetry:
 
     # --- the machine ---
 
+    def agent_begins(self, resources: Collection[str], *, is_serving: bool) -> None:
+        """Show the metrics of these resources and of no others."""
+        self._metrics.follow(resources, is_serving=is_serving)
+
     def machine_read(self, n_devices: Mapping[str, int], notes: Sequence[str]) -> None:
         """Log a machine that is served from now on."""
         self.log.info(logkeys.MACHINE_READ, n_devices=n_devices, notes=notes)
@@ -105,7 +109,6 @@ class Telemetry:
 
     def devices_listed(self, resource: str, *, n_healthy: int, n_unhealthy: int) -> None:
         """Set the number of devices of a resource."""
-        self._metrics.add_resource(resource)
         self._metrics.devices.labels(resource, "healthy").set(n_healthy)
         self._metrics.devices.labels(resource, "unhealthy").set(n_unhealthy)
 

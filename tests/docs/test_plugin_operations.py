@@ -31,7 +31,7 @@ OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 def families() -> list[Metric]:
     """The plugin's own metrics, of a node that serves a resource."""
     metrics = PluginMetrics()
-    metrics.add_resource("nvidia.com/gpu")
+    metrics.follow(["nvidia.com/gpu"], is_serving=True)
     return own_metrics(metrics.registry.collect())
 
 
@@ -84,6 +84,14 @@ def test_every_kind_is_explained(of: str, values: type[Enum]):
     """One label of two metrics, with values of its own in each."""
     (row,) = re.findall(rf"^\| `kind` of {of} \| ([^|]+) \|$", PAGE, re.MULTILINE)
     assert re.findall(r"`([\w-]+)`", row) == [one.value for one in values]
+
+
+def test_every_failed_read_is_explained():
+    """Whoever sees one rise must know what was read."""
+    (row,) = re.findall(r"^\| `what` \| ([^|]+) \|$", PAGE, re.MULTILINE)
+    (family,) = (one for one in families() if one.name.endswith("reader_failures"))
+    values = [one.labels["what"] for one in family.samples]
+    assert re.findall(r"`(\w+)`", row) == values
 
 
 def test_every_log_event_is_explained():

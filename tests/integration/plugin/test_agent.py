@@ -261,6 +261,12 @@ class Node:
         """Have the machine fail in this way."""
         self.faults.write_text(json.dumps(faults), encoding="utf-8")
 
+    def series(self, *prefixes):
+        """The samples whose names begin so."""
+        names_of = tuple(f"coterie_plugin_{one}" for one in prefixes)
+        samples = generate_latest(self.metrics.registry).decode().splitlines()
+        return [line for line in samples if line.startswith(names_of)]
+
     def metric(self, line):
         """Whether a sample has this value."""
         return line in generate_latest(self.metrics.registry).decode().splitlines()
@@ -546,6 +552,9 @@ def test_a_reporter_serves_nothing_and_tells_everything(root):
             assert not node.kubelet.clients
             assert names.TOPOLOGY in node.api.annotations
             await node.until(lambda: node.agent.ready() == "")
+            assert node.metric(f'coterie_plugin_devices{{resource="{GPU}",state="healthy"}} 8.0')
+            served = ("registered", "registrations", "calls", "call_d", "pref", "identity")
+            assert not node.series(*served)
 
     asyncio.run(go())
 
@@ -561,6 +570,13 @@ def test_other_resources_end_the_agent(root):
             node.begin()
             await node.kubelet.until_listed("nvidia.com/mig-1g.10gb", 7)
             await node.kubelet.until_listed(GPU, 7)
+            node.break_machine(mig={"0": ["2g.20gb"] * 3})
+            node.agent.see_reading(node.reader.read())
+            assert await asyncio.wait_for(node.task, SOON_S) is StopReason.RESOURCES_CHANGED
+            node.begin()
+            await node.kubelet.until_listed("nvidia.com/mig-2g.20gb", 3)
+            assert not [line for line in node.series("") if "mig-1g.10gb" in line]
+            assert [line for line in node.series("registered") if "mig-2g.20gb" in line]
 
     asyncio.run(go())
 
@@ -724,8 +740,9 @@ def test_devices_are_described_for_cdi_before_they_are_offered(root):
             file.mkdir()
             (file / "in-the-way").touch()
             node.agent.see_reading(reading)
-            await node.until(lambda: len(node.log.of("cdi_failed")) == 2)
-            assert str(root / "cdi") in node.log.of("cdi_failed")[1]["reason"]
+            await node.until(lambda: node.log.of("reader_failed"))
+            assert node.log.of("reader_failed")[0]["what"] == "inventory"
+            assert str(root / "cdi") in node.log.of("reader_failed")[0]["reason"]
 
     asyncio.run(go())
 

@@ -12,6 +12,7 @@ import pytest
 
 from plugin.errors import CdiError, ReadingError
 from plugin.machine import ServingRules
+from plugin.observe import PluginMetrics, Telemetry
 from plugin.rediscovery import Rediscovery
 from tests.unit.plugin.machine_values import simulated_machine
 from tests.unit.plugin.node_values import NODE
@@ -44,6 +45,7 @@ class Node:
     prepared: list[MachineReading] = field(default_factory=list)
     served: list[MachineReading] = field(default_factory=list)
     lines: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    metrics: PluginMetrics = field(default_factory=PluginMetrics)
     may_go: asyncio.Event = field(default_factory=asyncio.Event)
     moved: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -68,7 +70,17 @@ class Node:
 
     def rediscovery(self):
         """What is tried."""
-        return Rediscovery(EIGHT, self.rules, prepare=self.prepare, serve=self.serve, log=self)
+        telemetry = Telemetry(self, self.metrics)
+        return Rediscovery(
+            EIGHT, self.rules, prepare=self.prepare, serve=self.serve, telemetry=telemetry
+        )
+
+    @property
+    def n_failures(self):
+        """What the metric says."""
+        labels = {"what": "inventory"}
+        name = "coterie_plugin_reader_failures_total"
+        return self.metrics.registry.get_sample_value(name, labels)
 
     async def until(self, is_so):
         """Wait until something of this was noted."""
@@ -114,23 +126,15 @@ def test_only_the_latest_of_several_readings_is_served():
 
 
 @pytest.mark.parametrize(
-    ("fault", "line"),
+    "fault",
     [
-        pytest.param(CdiError("full"), ("cdi_failed", {"reason": "full"}), id="description"),
-        pytest.param(
-            ReadingError("no IMEX"),
-            ("reader_failed", {"what": "stock", "reason": "no IMEX"}),
-            id="device nodes",
-        ),
-        pytest.param(
-            TopologyError("odd"),
-            ("reader_failed", {"what": "stock", "reason": "odd"}),
-            id="topology",
-        ),
+        pytest.param(CdiError("full"), id="description"),
+        pytest.param(ReadingError("no IMEX"), id="device nodes"),
+        pytest.param(TopologyError("odd"), id="topology"),
     ],
 )
-def test_what_cannot_be_served_is_told_and_tried_again(monkeypatch, fault, line):
-    """Folders fill up and are emptied; meanwhile what was served stays."""
+def test_what_cannot_be_served_is_reported_and_retried(monkeypatch, fault):
+    """Counted each time, logged once; folders fill up and are emptied."""
     monkeypatch.setattr("plugin.rediscovery.RETRY_S", 0.05)
 
     async def go():
@@ -138,7 +142,27 @@ def test_what_cannot_be_served_is_told_and_tried_again(monkeypatch, fault, line)
         node.may_go.set()
         node.rediscovery().see(FOUR)
         await node.until(lambda: node.served)
-        assert (node.prepared, node.served, node.lines) == ([FOUR] * 3, [FOUR], [line] * 2)
+        assert (node.prepared, node.served) == ([FOUR] * 3, [FOUR])
+        assert node.lines == [
+            ("reader_failed", {"what": "inventory", "reason": str(fault)}),
+            ("reader_recovered", {"what": "inventory"}),
+        ]
+        assert node.n_failures == 2.0
+
+    asyncio.run(go())
+
+
+def test_another_reason_is_logged_too(monkeypatch):
+    """Who mends the first fault has to see the next."""
+    monkeypatch.setattr("plugin.rediscovery.RETRY_S", 0.05)
+
+    async def go():
+        node = Node(faults=[CdiError("full"), CdiError("full"), CdiError("no folder")])
+        node.may_go.set()
+        node.rediscovery().see(FOUR)
+        await node.until(lambda: node.served)
+        reasons = [fields.get("reason") for _, fields in node.lines]
+        assert (reasons, node.n_failures) == (["full", "no folder", None], 3.0)
 
     asyncio.run(go())
 
@@ -153,7 +177,7 @@ def test_a_newer_reading_is_tried_at_once():
         rediscovery.see(FOUR)
         await node.until(lambda: node.lines)
         ((event, fields),) = node.lines
-        assert (event, fields["what"], node.prepared) == ("reader_failed", "stock", [])
+        assert (event, fields["what"], node.prepared) == ("reader_failed", "inventory", [])
         async with asyncio.timeout(5.0):
             rediscovery.see(EIGHT)
             await node.until(lambda: node.served)

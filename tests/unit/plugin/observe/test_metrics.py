@@ -24,7 +24,7 @@ GPU = "nvidia.com/gpu"
 def test_series_begin_at_zero(line):
     """`increase()` does not see a series that appears at 1."""
     metrics = PluginMetrics()
-    metrics.add_resource(GPU)
+    metrics.follow([GPU], is_serving=True)
     assert line in generate_latest(metrics.registry).decode().splitlines()
 
 
