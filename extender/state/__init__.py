@@ -1,6 +1,6 @@
 """What is known of nodes and pods, and the accounts and snapshots made of it.
 
-A function of facts; knows no API server, no clock and no request.
+Facts and binds go in, immutable snapshots come out; knows no API server, no clock and no HTTP.
 """
 
 from extender.state.cluster_state import LiveCluster

@@ -1,7 +1,7 @@
 """What is known of one pod: how sure its binding is, its plan, and what a reading in full showed.
 
 It gives the node that a pod is on and which devices it should have or has, as far as the API server
-knows. A record is written by `extender.state.cluster_state` alone and read by
+knows. A record is written by `extender.state.pods` and `effect_rules` and read by
 `extender.state.accounting`. It never knows what other pods have.
 
 Tens of thousands of records live at a time, so texts are interned and a plan's ids are the node's.
