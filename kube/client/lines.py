@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from kube.errors import Malformed
 
-__all__ = ["MAX_LINE_BYTES", "LineSplitter"]
+__all__ = ["LineSplitter"]
 
-MAX_LINE_BYTES = 16 * 1024 * 1024
+_MAX_LINE_BYTES = 16 * 1024 * 1024
 """No object is longer: etcd takes 1.5 MiB a request (--max-request-bytes), and JSON is less than
 ten times what is stored."""
 
@@ -24,7 +24,7 @@ class LineSplitter:
     ([], [b'{"a":1}', b'{}'], b'{')
     """
 
-    def __init__(self, *, max_bytes: int = MAX_LINE_BYTES) -> None:
+    def __init__(self, *, max_bytes: int = _MAX_LINE_BYTES) -> None:
         self._max_bytes = max_bytes
         self._parts: list[bytes] = []
         self._n_bytes = 0

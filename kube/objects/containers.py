@@ -23,7 +23,6 @@ __all__ = [
     "ContainerSpec",
     "devices_at",
     "init_role",
-    "is_extended_resource",
     "quantities_at",
     "read_containers",
 ]
@@ -62,12 +61,12 @@ def read_containers(spec: Mapping[str, object]) -> Iterator[ContainerSpec]:
         yield ContainerSpec(needed_at(one, "name"), ContainerRole.APP, one)
 
 
-def is_extended_resource(resource: str) -> bool:
+def _is_extended_resource(resource: str) -> bool:
     """Whether a resource is named with a domain that is not Kubernetes' own.
 
     Kubernetes 1.36, pkg/apis/core/v1/helper/helpers.go, IsExtendedResourceName.
 
-    >>> is_extended_resource("nvidia.com/gpu"), is_extended_resource("cpu")
+    >>> _is_extended_resource("nvidia.com/gpu"), _is_extended_resource("cpu")
     (True, False)
     """
     return "/" in resource and "kubernetes.io/" not in resource
@@ -89,7 +88,7 @@ def devices_at(parent: Mapping[str, object], key: str, *, where: str = "") -> di
     """How many devices stand under a key, by extended resource. Raises `Unreadable`."""
     found: dict[str, int] = {}
     for resource, value in object_at(parent, key).items():
-        if not is_extended_resource(resource):
+        if not _is_extended_resource(resource):
             continue
         count = parse_whole(value)
         if count is None:

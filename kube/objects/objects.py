@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 __all__ = [
-    "ZONE_LABEL",
     "ContainerDevices",
     "NodeFacts",
     "ObjectKey",
@@ -49,7 +48,7 @@ __all__ = [
     "read_pod",
 ]
 
-ZONE_LABEL = "topology.kubernetes.io/zone"
+_ZONE_LABEL = "topology.kubernetes.io/zone"
 """Well-known label (k8s.io/api core/v1 well_known_labels.go, LabelTopologyZone)."""
 
 
@@ -181,7 +180,7 @@ def read_node(content: Mapping[str, object]) -> NodeFacts:
     return NodeFacts(
         name=needed_at(meta, "name", where="metadata."),
         uid=needed_at(meta, "uid", where="metadata."),
-        zone=texts_at(meta, "labels").get(ZONE_LABEL, ""),
+        zone=texts_at(meta, "labels").get(_ZONE_LABEL, ""),
         allocatable=devices_at(object_at(content, "status"), "allocatable"),
         topology=annotations.get(names.TOPOLOGY),
         devices=annotations.get(names.DEVICES),

@@ -26,7 +26,6 @@ from topology.annotations.pod_keys import (
     Affinity,
     NicRule,
     PlacementPolicy,
-    PodKey,
     Prefer,
     Strength,
 )
@@ -44,7 +43,6 @@ __all__ = [
     "NicRule",
     "PlacementPolicy",
     "Plan",
-    "PodKey",
     "Prefer",
     "Strength",
     "TopologyManagerPolicy",

@@ -1,7 +1,7 @@
 """The plan: which devices each container of a pod gets, as the pod's annotation says it.
 
 What it answers: the text under `coterie.gpu/plan`, both ways, and that under
-`coterie.gpu/allocated`, which tells users what the kubelet gave where it is not the plan. The plan
+`coterie.gpu/allocated`, which shows users what the kubelet gave where it is not the plan. The plan
 is the record: the node agent hands out exactly these ids, and a restarted extender reads its state
 back from them. It never decides anything.
 
@@ -43,7 +43,7 @@ class Plan:
     """Devices of a pod. `ids` is the union over containers.
 
     They are in device order where the plan was made from a node, and in order of appearance where
-    it was read: the text does not tell the node's order.
+    it was read: the text does not have the node's order.
 
     `containers` is empty on a node without usable topology: there the kubelet chooses, and `ids`
     only keep the count in the state. `priority` is the pod's, as the scheduler compares pods.
@@ -61,7 +61,7 @@ class Plan:
 def encode_plan(plan: Plan) -> str:
     """Write the annotation.
 
-    The latest one is remembered: a bind asks for it twice, to keep its hash and to write it.
+    The latest one is remembered: a bind needs it twice, to keep its hash and to write it.
 
     >>> encode_plan(
     ...     Plan("n1", (ContainerPlan("main", "nvidia.com/gpu", ("GPU-0",)),), ("GPU-0",), 7, 0.0)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-__all__ = ["ExitCode", "app", "main"]
+__all__ = ["app", "main"]
 
 
 class ExitCode(int, Enum):

@@ -2,7 +2,7 @@
 
 What it answers: the one format whose marks the text bears, detected by content, never by a file
 name. It must never fall back to a guess: a text without marks is refused with what was looked for,
-and output of a tool that tells too little is refused by the tool's name and what to run instead.
+and output of a tool that shows too little is refused by the tool's name and what to run instead.
 
 Method: marks are tried in a fixed order, the most telling first: XML root, JSON object, first key
 of a recording, ROCm headings, `nvidia-smi topo` matrix, known tools of no use, plain matrix.
@@ -50,7 +50,7 @@ _USELESS = (
             re.MULTILINE,
         ),
         (
-            "this is `nvidia-smi nvlink -s` output: it tells each GPU's links, not where they end; "
+            "this is `nvidia-smi nvlink -s` output: it lists each GPU's links, not where they end; "
             "run `nvidia-smi topo -m`"
         ),
     ),
@@ -115,4 +115,4 @@ _MARKS: tuple[tuple[Callable[[str], object], FileFormat], ...] = (
     (find_tables, FileFormat.SMI),
     (lambda body: body.startswith("{"), FileFormat.ANNOTATION),
 )
-"""What tells a format, in the order in which it is tried; anything true counts."""
+"""The marks of the formats, in the order in which it is tried; anything true counts."""

@@ -4,7 +4,7 @@ What it answers: the root of a text as a `Field`, or one sentence about what is 
 must never guess, and never spend more than the text's length on it: anyone who may write a Node or
 a Pod can put anything there.
 
-Refused: more than `MAX_TEXT_BYTES`, a lone surrogate, a key given twice, NaN and infinities,
+Refused: more than `_MAX_TEXT_BYTES`, a lone surrogate, a key given twice, NaN and infinities,
 integers beyond int64, nesting deeper than the interpreter follows. What the members mean is the
 caller's (`topology.model.codec`, `topology.annotations.plan`,
 `topology.annotations.devices_report`).
@@ -24,9 +24,9 @@ from topology.model.fields import Field
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["MAX_TEXT_BYTES", "check_version", "read_text", "write_text"]
+__all__ = ["check_version", "read_text", "write_text"]
 
-MAX_TEXT_BYTES = 256 * 1024
+_MAX_TEXT_BYTES = 256 * 1024
 """Largest text, in UTF-8 bytes: all annotations of an object together may hold no more
 (TotalAnnotationSizeLimitB, apimachinery pkg/api/validation/objectmeta.go)."""
 
@@ -76,12 +76,12 @@ def check_version(field: Field) -> None:
 def _check_size(text: str) -> None:
     try:
         # Counting characters first keeps a hostile text from being copied.
-        n_bytes = len(text) if len(text) > MAX_TEXT_BYTES else len(text.encode())
+        n_bytes = len(text) if len(text) > _MAX_TEXT_BYTES else len(text.encode())
     except UnicodeEncodeError as error:
         msg = f"lone surrogate at character {error.start}, expected UTF-8"
         raise CodecError(msg) from error
-    if n_bytes > MAX_TEXT_BYTES:
-        msg = f"at least {n_bytes} bytes, expected at most {MAX_TEXT_BYTES}"
+    if n_bytes > _MAX_TEXT_BYTES:
+        msg = f"at least {n_bytes} bytes, expected at most {_MAX_TEXT_BYTES}"
         raise CodecError(msg)
 
 

@@ -111,7 +111,7 @@ class P2pAccess(Enum):
 
 
 class CpuPlatform(Enum):
-    """What carries traffic between sockets; the classes that NCCL tells apart (topo.h)."""
+    """What carries traffic between sockets; the classes that NCCL distinguishes (topo.h)."""
 
     INTEL_BDW = "intel-bdw"
     INTEL_SKL = "intel-skl"

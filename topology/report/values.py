@@ -64,7 +64,7 @@ class GpuReport:
     numa_node: int | None
     """NUMA node."""
     link_generation: int | None
-    """NVLink or XGMI generation, where the recording tells it."""
+    """NVLink or XGMI generation, where the recording gives it."""
     parent: str | None
     """UUID of the physical GPU of a MIG instance or replica."""
 

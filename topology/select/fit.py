@@ -14,7 +14,7 @@ Above 16 devices containers are served one after another, largest first.
 A plain init container ends before the next one starts and hands its GPUs on (kubelet device
 manager, `devicesToAllocate`: what init containers leave behind is reused, by later init containers
 too, before the plugin is called). So its set lies inside the set of the next container that keeps
-its GPUs (a later sidecar, else the first app), or, where it asks for more, holds it; and it lies
+its GPUs (a later sidecar, else the first app), or, where it requests more, holds it; and it lies
 inside what earlier init containers hand on, or holds all of that.
 """
 
@@ -61,7 +61,7 @@ class ContainerRole(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequest:
-    """One container that asks for GPUs; `size` is at least 1."""
+    """One container that requests GPUs; `size` is at least 1."""
 
     name: str
     size: int
@@ -114,7 +114,7 @@ def fit_pod(
     policy: PlacementPolicy = DEFAULT_POLICY,
     beside: int = 0,
 ) -> PodFit | Unfit:
-    """Choose a set for every container of a pod, or tell why there is none.
+    """Choose a set for every container of a pod, or say why there is none.
 
     GPUs `beside` are free as well and not to be chosen: they count in what is left behind. Raises
     `InvalidRequest` for no request at all or two of one name, `UnknownDevice` for GPUs that

@@ -82,7 +82,7 @@ def large_machine(topology: NodeTopology, demand: Demand = DEFAULT_DEMAND) -> La
     trees = _partition(everything, sorted(groups, key=int.bit_count, reverse=True))
     owners = masks_by(gpu.parent or f"#{i}" for i, gpu in enumerate(topology.gpus))
     parents = tuple(owners.values())
-    # Parts of one GPU are on one switch and one socket, whatever the levels tell.
+    # Parts of one GPU are on one switch and one socket, whatever the levels say.
     switches = _joined(switches, parents)
     trees = _joined(trees, switches)
     sockets = _joined(sockets, trees)

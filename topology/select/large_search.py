@@ -96,7 +96,7 @@ class _Search:
         return self._quality(mask), tuple(-gpu for gpu in gpus_of(mask))
 
     def _quality(self, mask: int) -> tuple[bool, bool, bool, float]:
-        """What the policy asks of a set: its conditions, its two wishes, its value."""
+        """How well a set serves the policy: its conditions, its two wishes, its value."""
         if mask not in self._rated:
             self._left -= 1
             machine, policy = self._machine, self._policy

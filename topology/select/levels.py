@@ -2,7 +2,7 @@
 
 What it answers: for every mask of up to 16 GPUs whether `nvlink`, `switch` or `numa` holds
 (`affinity_level`), and whether it would if all unknowns were favourable (`possible_level`);
-the difference tells "never on this node" from "unknown". It chooses nothing.
+the difference is what separates "never on this node" from "unknown". It chooses nothing.
 
 Method of `possible_level`: unknown links count as up; a set is possible below one switch, or on one
 NUMA node, where no pair of it is known to be apart. Computed only where a required level fails,

@@ -1,8 +1,8 @@
-"""Which GPUs each container of a pod gets where the kubelet's Topology Manager has a say.
+"""Which GPUs each container of a pod gets where the kubelet's Topology Manager confines pods.
 
 What it answers: as `topology.select.fit`, a set for every container or why not, but only sets that
 the kubelet will really give: it confines every container, or the pod, to NUMA nodes of its own
-choice (`topology.topology_manager.hints`), whatever anybody planned, and may refuse the pod for
+choice (`topology.topology_manager.hints`), whatever was planned, and may refuse the pod for
 good. Nothing here is called for policy `none`.
 
 Method. The kubelet admits a pod container by container, init containers first; what one gets is
@@ -119,7 +119,7 @@ def fit_admitted(
     requests: tuple[ContainerRequest, ...],
     policy: PlacementPolicy = DEFAULT_POLICY,
 ) -> PodFit | Unfit:
-    """Choose a set for every container of a pod that the kubelet will give it, or tell why not.
+    """Choose a set for every container of a pod that the kubelet will give it, or say why not.
 
     `available` may be planned on; it lies within what the kubelet has idle. Raises as
     `topology.select.fit.fit_pod`.

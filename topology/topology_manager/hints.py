@@ -95,7 +95,7 @@ class AllowedSets:
     allowed: int
 
     def holds(self, gpus: int) -> bool:
-        """Whether the kubelet would give a container this set if the plugin asks for it."""
+        """Whether the kubelet would give a container this set if the plugin prefers it."""
         return self.must & ~gpus == 0 and gpus & ~self.allowed == 0
 
 

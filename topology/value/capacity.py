@@ -45,7 +45,7 @@ sixteen-bit cut tables hold (64 pairs across a cut x 120 units)."""
 class FabricPorts:
     """One up switch fabric: member mask, port rate of each GPU in GB/s (0 outside), reduction.
 
-    `reduces` tells whether the switch itself reduces (NVLink SHARP: NVLink generation 4 on).
+    `reduces`: the switch itself reduces (NVLink SHARP: NVLink generation 4 on).
     """
 
     members: int
@@ -83,7 +83,7 @@ def node_capacities(
 
     An accelerator link whose count is unknown counts as one link; a GPU whose model is unknown has
     the slowest PCIe port and link rate; unknown P2P follows the GPU model's, else counts
-    as there (NVML tells it on every live node).
+    as there (NVML reports it on every live node).
     """
     n = topology.n_gpus
     models = [find_gpu_model(gpu.model) for gpu in topology.gpus]

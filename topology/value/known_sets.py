@@ -1,7 +1,7 @@
 """Which sets of GPUs have a value that rests on no unknown.
 
 What it answers: whether everything that enters a set's value is known, for one set or for every
-mask at once. `min-bandwidth` asks: unknown never satisfies. It values nothing.
+mask at once. For `min-bandwidth`: unknown never satisfies. It values nothing.
 
 Rules. All pairs: the accelerator link is known, and counted where it is up. A set that links limit:
 the link generation of every member is known. A set that PCIe limits: every pair's PCIe level, every
@@ -34,7 +34,7 @@ _OVER_LINKS = frozenset({Limit.NOTHING, Limit.SWITCH, Limit.RING, Limit.RELAY})
 
 @dataclass(frozen=True, slots=True)
 class _KnownFacts:
-    """What a node tells: masks of GPUs with a known generation and model, and the node's facts."""
+    """What is known of a node: masks of GPUs with known generation and model, and its own facts."""
 
     generation: int
     model: int

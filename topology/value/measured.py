@@ -110,7 +110,7 @@ def apply_measurement(
 
     `value` is float64[2**n], B_inf by label in GB/s; `latency` its `a` in s/GB. Returns both
     corrected, and for the tie-break the sum of pair classes inside each mask (label values where
-    nobody measured), GB/s.
+    nothing was measured), GB/s.
     """
     message_bytes = measurement.message_bytes or REFERENCE_MESSAGE_BYTES
     at_size = at_message_size(value, latency, message_bytes)

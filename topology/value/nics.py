@@ -1,7 +1,7 @@
 """Which GPUs have a network port at hand.
 
 What it answers: the GPUs with an RDMA NIC within PXB, and those that might have one if everything
-unknown turned out well; the difference tells "never" from "unknown". It chooses nothing.
+unknown turned out well. The difference separates "never" from "unknown". It chooses nothing.
 """
 
 from __future__ import annotations

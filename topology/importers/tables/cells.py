@@ -1,7 +1,7 @@
 """One cell of a link matrix, as nvidia-smi and its likes print it.
 
 What it answers: what a label such as `NV4`, `PIX`, `X` or `NV4/PXB` says about a pair of devices:
-the accelerator link, the PCIe level, or both. A cell never tells more than it prints: `NV4`
+the accelerator link, the PCIe level, or both. A cell never says more than it prints: `NV4`
 leaves the PCIe level unknown, `PIX` leaves the link unknown; what the matrix around it adds is
 decided in `topology.importers.tables.label_matrix`.
 

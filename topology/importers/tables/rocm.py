@@ -2,7 +2,7 @@
 
 What it answers: which AMD GPUs the output of `rocm-smi --showtopo` or `amd-smi topology` lists,
 which pairs have an XGMI link, and at which NUMA node each GPU is. It never counts links (neither
-tool prints a count; weight and NUMA bandwidth do not tell one), and it reads a matrix of link types
+tool prints a count; weight and NUMA bandwidth imply none), and it reads a matrix of link types
 completely or not at all.
 
 Method: the text is searched for rows that start with a GPU label (`GPU0`, a PCI address). A row

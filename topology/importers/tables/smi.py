@@ -8,7 +8,7 @@ the memory node (GPU NUMA ID), and no link or "no link" that the matrix does not
 What is accepted: a complete GPU matrix. A GPU row that is missing or ends before its last GPU
 column is refused by name, since half a matrix read as a whole would put pods on links that are not
 there. NIC rows may be missing, as GPU rows hold the NIC columns; where a GPU row ends before
-them, the NIC's own row tells, else that level is unknown. Levels on which the two rows disagree
+them, the NIC's own row counts, else that level is unknown. Levels on which the two rows disagree
 are unknown, too.
 """
 
@@ -58,7 +58,7 @@ def import_smi(text: str, *, gpu_model: str | None = None) -> NodeTopology:
     matrices = [table for table in tables if not table.is_p2p]
     if not matrices:
         msg = (
-            "this is `nvidia-smi topo -p2p` output: it tells which GPUs may reach each other's "
+            "this is `nvidia-smi topo -p2p` output: it lists which GPUs may reach each other's "
             "memory, not how they are linked; run `nvidia-smi topo -m`"
         )
         raise ImportFormatError(msg)

@@ -50,7 +50,7 @@ class NumaColumn:
     """Where the NUMA affinity stands: `place` counts among the affinity columns.
 
     `start` is the heading's column in the text, `fields` are the tab-separated headings before
-    it; -1 and () where a broken header does not tell.
+    it; -1 and () where a broken header does not show it.
     """
 
     place: int

@@ -1,4 +1,4 @@
-"""CPU identity -> the processor classes that NCCL tells apart.
+"""CPU identity -> the processor classes that NCCL distinguishes.
 
 What it answers: which `CpuPlatform` a CPU's vendor, family and model make. It never guesses: an
 identity that is not complete is UNKNOWN.

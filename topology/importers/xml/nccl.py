@@ -15,8 +15,8 @@ Method (format: NVIDIA/nccl 5067397c, src/graph/xml.cc and topo.cc; ROCm/rccl fo
   common switch may be PHB or NODE apart. Where a PCIe stack is a host bridge of its own (Intel
   since Skylake, AMD) they are taken for NODE, the farther of the two: `nvidia-smi` prints NODE on
   the two-socket machines of these platforms that were recorded, but for a few pairs behind one
-  bifurcated slot. Elsewhere the level is unknown. A file with a single `<cpu>` does not tell NUMA
-  nodes apart (AWS's p5 file of 2026 puts the GPUs of two sockets under one): neither NUMA node nor
+  bifurcated slot. Elsewhere the level is unknown. A file with a single `<cpu>` does not separate
+  NUMA nodes (AWS's p5 file of 2026 puts the GPUs of two sockets under one): neither NUMA node nor
   level is claimed.
 - `<nvlink>` to a bridge of class 0x0680 ends at an NVSwitch: the sum of a GPU's counts is its
   number of ports. To a GPU it is a direct link, up as far as both ends count it. 0x068001 is a CPU.

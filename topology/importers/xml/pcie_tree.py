@@ -2,14 +2,14 @@
 
 What it answers: how far two PCI devices are apart, in the words of `nvidia-smi topo -m`, given
 where each hangs. NCCL topology files and hwloc files both hold a PCI tree and nothing else about
-PCIe distance, so both importers ask here. It never reads a file, and where the tree does not tell a
+PCIe distance, so both importers use this. It never reads a file, and where the tree does not show a
 level it says unknown.
 
 Method (legend of `nvidia-smi topo -m`; nvml.h, nvmlGpuTopologyLevel_t):
 
 - One switch between the two: PIX; several: PXB. A file lists either whole switches (NCCL) or every
   bridge of the kernel's tree, where a switch is one upstream and one downstream port (hwloc).
-- Nothing in common below one host bridge: PHB, which only hwloc can tell.
+- Nothing in common below one host bridge: PHB, which only hwloc shows.
 - Different host bridges: NODE within a NUMA node, SYS between two. NUMA nodes of one socket (NPS4)
   count as different: `nvidia-smi` prints SYS on the machines in NPS4 mode that were recorded.
 - A device on the root bus itself, with no root port above it, was put there by a hypervisor: its

@@ -13,7 +13,6 @@ from topology.annotations import (
     Affinity,
     NicRule,
     PlacementPolicy,
-    PodKey,
     Prefer,
     Strength,
     is_remainder_first,
@@ -143,7 +142,7 @@ def test_who_gets_what_hurts_others_least(
 
 
 @pytest.mark.parametrize("key", POD_KEYS, ids=lambda key: key.name)
-def test_the_table_is_complete(key: PodKey) -> None:
+def test_the_table_is_complete(key: pod_keys.PodKey) -> None:
     """Reference, admission policy and messages are made from it: an empty cell is a gap there."""
     key.read(key.example)
     assert all((key.summary, key.default, key.values))
