@@ -1,8 +1,7 @@
 """The agent of a node: its parts, wired and kept running.
 
 `Agent.run` serves the machine to the kubelet and publishes it, until cancelled, until the machine
-offers other resources than at the start, or until `reload`. It decides nothing: each part's module
-says what that part does.
+offers other resources than at the start, or until `reload`.
 
     reader ──thread──▶ HealthWatch ──▶ NodeState ◀── ResourceAllocator ◀── kubelet's calls
                                          │             │        │
@@ -37,9 +36,9 @@ from plugin.deviceplugin import (
 from plugin.errors import first_plugin_error
 from plugin.health import HealthState, HealthTimes, HealthWatch
 from plugin.kubelet import TopologyManagerPoller
-from plugin.machine import serve_machine, topology_text
+from plugin.machine import serve_machine
 from plugin.memory import give_back
-from plugin.publish import Publisher, PublisherTools, ReportLoop
+from plugin.publish import Publisher, ReportLoop
 from plugin.rediscovery import Rediscovery
 
 if TYPE_CHECKING:
@@ -123,14 +122,9 @@ class Agent:
         )
         self._state.topology_manager = settings.topology_manager
         telemetry = self._telemetry = tools.telemetry
-        self._publisher = Publisher(
-            PublisherTools(tools.node_api, settings.node, telemetry.write_event)
-        )
+        self._publisher = Publisher(tools.node_api, settings.node, emit=telemetry.write_event)
         self._report_loop = ReportLoop(
-            self._state,
-            tools.kubelet,
-            publish=self._publish,
-            emit=telemetry.report_event,
+            self._state, tools.kubelet, publish=self._publish, emit=telemetry.report_event
         )
         # What the reading itself says is wrong is listed so from the beginning.
         known = replace(
@@ -247,14 +241,12 @@ class Agent:
         servers = [
             ResourceServer(
                 Offer(name, device_list, ResourceAllocator(name, tools)),
-                settings.kubelet_places.folder,
+                settings.device_plugin_folder,
                 on_call=self._telemetry.call_answered,
             )
             for name, device_list in self._device_lists.items()
         ]
-        return Registration(
-            servers, settings.kubelet_places.socket, on_change=self._on_registration
-        )
+        return Registration(servers, settings.registration_socket, on_change=self._on_registration)
 
     async def _open_access(self, served: ServedMachine) -> None:
         if self.is_serving:
@@ -270,7 +262,7 @@ class Agent:
 
     async def _follow_kubelet(self) -> None:
         """In place of registrations: detect a restarted kubelet by its socket."""
-        path = self._settings.kubelet_places.socket
+        path = self._settings.registration_socket
         if path is None:
             return
         socket = KubeletSocket(path)
@@ -316,7 +308,7 @@ class Agent:
         self._report_loop.trigger()
 
     def _publish(self, report: DevicesReport, *, keeps_holds: bool) -> None:
-        topology = topology_text(self._state.served)
+        topology = self._state.served.topology_text
         self._publisher.publish(topology, report, keeps_holds=keeps_holds)
 
     def _relist(self) -> None:

@@ -44,7 +44,6 @@ __all__ = [
     "AllocationAnswer",
     "AllocatorEvent",
     "AllocatorTools",
-    "HoldingsReader",
     "Identification",
     "IdentifiedBy",
     "KubeletReader",
@@ -136,23 +135,20 @@ class ResourceAllocator:
         self, available: tuple[str, ...], *, must_include: tuple[str, ...], size: int
     ) -> tuple[str, ...] | CallRefused:
         """`size` of the available ids, with all of `must_include`."""
-        async with self._tools.kubelet.gate.call():
-            request = DeviceRequest(
-                self._resource, frozenset(available), frozenset(must_include), size
-            )
-            return await self._prefer(request)
-
-    async def _prefer(self, request: DeviceRequest) -> tuple[str, ...] | CallRefused:
         state = self._tools.state
-        # The kubelet has reserved aligned devices before it makes this call.
-        requester, how = await self._identify(request, with_devices=not state.lists_numa_nodes)
-        found = self._choose(request, requester, is_fresh=how.is_fresh)
-        self._tools.emit(AllocationAnswer(DevicePluginMethod.PREFERRED, request, requester, found))
-        if isinstance(found, CallRefused):
-            state.record_refusal(requester)
-            return found
-        state.expect_allocate(self._resource, found.ids, requester)
-        return found.ids
+        request = DeviceRequest(self._resource, frozenset(available), frozenset(must_include), size)
+        async with self._tools.kubelet.gate.call():
+            # The kubelet has reserved aligned devices before it makes this call.
+            requester, how = await self._identify(request, with_devices=not state.lists_numa_nodes)
+            found = self._choose(request, requester, is_fresh=how.is_fresh)
+            self._tools.emit(
+                AllocationAnswer(DevicePluginMethod.PREFERRED, request, requester, found)
+            )
+            if isinstance(found, CallRefused):
+                state.record_refusal(requester)
+                return found
+            state.expect_allocate(self._resource, found.ids, requester)
+            return found.ids
 
     async def allocate(
         self, containers: tuple[tuple[str, ...], ...]

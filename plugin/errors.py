@@ -2,15 +2,7 @@
 
 Ordinary outcomes ("the set is not free", "no pod is known") are values, never exceptions. gRPC
 codes are known in `plugin.deviceplugin.service` alone.
-
-    PluginError
-    ├── ReadingError       the machine could not be read at all
-    ├── RegistrationError  the kubelet did not take the registration
-    ├── KubeletError       the kubelet did not answer (pods, configuration, PodResources)
-    ├── CheckpointError    the kubelet's checkpoint cannot be read
-    ├── ProgramError       a program that cannot be run, or says that it failed
-    ├── CdiError           a CDI specification that cannot be made or written
-    └── MeasurementError   a benchmark run that yields no bandwidth
+Each is a `PluginError`, and none derives from another here.
 """
 
 from __future__ import annotations
@@ -41,7 +33,7 @@ class RegistrationError(PluginError):
 
 
 class KubeletError(PluginError):
-    """The kubelet did not answer."""
+    """The kubelet did not answer (pods, configuration, PodResources)."""
 
 
 class CheckpointError(PluginError):

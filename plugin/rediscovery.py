@@ -1,8 +1,7 @@
-"""Serves a machine that has changed: makes its devices from the new reading, and prepares them.
+"""Serves a machine that has changed, once containers can be given its devices.
 
-The machine (`plugin.machine.ServedMachine`) is that of the latest reading, and is served once
-containers can be given its devices; a reading that comes meanwhile replaces the one before. A
-failure is reported and retried, and what was served stays.
+A reading that comes meanwhile replaces the one before. A failure is reported and retried, and what
+was served stays.
 """
 
 from __future__ import annotations

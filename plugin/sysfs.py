@@ -1,6 +1,6 @@
 """Reads PCI places, NICs, NUMA nodes and the CPU platform from the kernel (`/sys` and `/proc`).
 
-What is missing or unreadable is unknown. Nothing is written.
+What is missing or unreadable is unknown.
 
 Method (Linux 6.x, Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-net, sysfs-class-infiniband,
 stable/sysfs-devices-node):

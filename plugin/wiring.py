@@ -1,8 +1,6 @@
 """Opens the agent's connections and runs agents one after another.
 
-`run_agents` opens the machine, the API server and the kubelet once, and keeps an agent running
-until cancelled. A machine that offers other resources than before, or a
-reload, ends one agent and begins the next.
+A machine that offers other resources than before, or a reload, ends one agent and begins the next.
 """
 
 from __future__ import annotations
@@ -30,6 +28,7 @@ from topology.model import parse_measurement
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from kube.client import Endpoint
     from kube.log import Logger
     from plugin.config import LoadedSettings, PluginSettings
     from plugin.health import HealthState
@@ -118,19 +117,23 @@ async def _run_with(
     settings, metrics = loaded.settings, PluginMetrics()
     rules = serving_rules(loaded)
     endpoint = StatusEndpoint(metrics.registry, running.live, running.ready)
-    async with _api_server(settings) as api, _kubelet(settings) as kubelet:
+    async with (
+        _transport(settings) as to_server,
+        _transport(settings, settings.kubelet_endpoint) as to_kubelet,
+    ):
+        kubelet = KubeletClient(to_kubelet)
         with serving(
             endpoint, address=settings.metrics_address, port=settings.metrics_port
         ) as port:
             log.info(logkeys.LISTENING, address=settings.metrics_address, port=port)
             devices = PodResources(settings.pod_resources_socket)
-            view = KubeletView(kubelet, devices, settings.kubelet_places.checkpoint)
+            view = KubeletView(kubelet, devices, settings.checkpoint)
             telemetry = Telemetry(log, metrics)
             tools = AgentTools(
                 reader,
                 partial(VENDOR.open_access, settings, _sysfs(settings)),
                 VENDOR.fault_rules(settings),
-                api,
+                ApiServer(to_server),
                 view,
                 kubelet,
                 telemetry,
@@ -166,30 +169,18 @@ async def _read(
 
 
 @contextlib.asynccontextmanager
-async def _api_server(settings: PluginSettings) -> AsyncGenerator[ApiServer]:
-    transport = await _connect(settings, is_kubelet=False)
+async def _transport(
+    settings: PluginSettings, endpoint: Endpoint | None = None
+) -> AsyncGenerator[Transport]:
+    """A connection to this endpoint, else to the API server."""
     try:
-        yield ApiServer(transport)
-    finally:
-        await transport.close()
-
-
-@contextlib.asynccontextmanager
-async def _kubelet(settings: PluginSettings) -> AsyncGenerator[KubeletClient]:
-    transport = await _connect(settings, is_kubelet=True)
-    try:
-        yield KubeletClient(transport)
-    finally:
-        await transport.close()
-
-
-async def _connect(settings: PluginSettings, *, is_kubelet: bool) -> Transport:
-    try:
-        return await Transport.connect(
-            settings.kubeconfig,
-            user_agent="coterie-plugin",
-            endpoint=settings.kubelet_endpoint if is_kubelet else None,
+        transport = await Transport.connect(
+            settings.kubeconfig, user_agent="coterie-plugin", endpoint=endpoint
         )
     except KubeError as error:
         msg = f"setting kubeconfig: {error}"
         raise SettingsError(msg) from error
+    try:
+        yield transport
+    finally:
+        await transport.close()

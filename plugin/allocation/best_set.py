@@ -1,8 +1,5 @@
 """The best set of devices under a pod's policy, and what it must serve.
 
-Chooses, among the devices that may be allocated, the core's best set for a policy, and says whether
-a set meets what a policy requires. It knows no plan and no requester.
-
 A policy *requires* where a lesser set must not be allocated: `required` with an affinity level, a
 required NIC, a minimum bandwidth. One device meets every affinity and bandwidth. Everything else in
 a policy is a preference: what the set lacks of it becomes a note.

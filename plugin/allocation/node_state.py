@@ -1,9 +1,5 @@
 """The agent's view of its node: devices, pods, holdings, and its own grants.
 
-Provides the view that finds a requester (`plugin.allocation.pod_matching`) and the supply to choose
-from (`plugin.allocation.preferred_allocation`). It has no I/O and no clock: the shells record what
-they learn here.
-
 A registration resets grants and refusals: what was granted and refused before belongs to a kubelet
 that has forgotten it or knows it better.
 """
@@ -82,6 +78,11 @@ class NodeState:
     def devices(self) -> tuple[Device, ...]:
         """All devices of all resources."""
         return self.served.devices
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """The names of all resources."""
+        return frozenset(one.name for one in self.served.inventory.resources)
 
     @property
     def lists_numa_nodes(self) -> bool:
@@ -199,7 +200,7 @@ class NodeState:
         """The view that finds a requester."""
         return AdmissionView(
             node=self.node,
-            resources=frozenset(one.name for one in self.served.inventory.resources),
+            resources=self.resources,
             pods=self.pods or (),
             is_fresh=is_fresh,
             holdings=self.holdings,

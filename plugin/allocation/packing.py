@@ -2,7 +2,7 @@
 
 Of partitions it chooses the set that opens the fewest physical GPUs; of replicas a set without
 two replicas of one device unless nothing else is left, from the devices with the fewest (or most)
-replicas taken; of whole GPUs without a topology the first ones. It knows no plan and no policy.
+replicas taken; of whole GPUs without a topology the first ones.
 
 - Partitions: those of GPUs that are in use already come first, the fewest free ones before the
   others; of GPUs that must be opened the smallest that holds what is still missing, else the

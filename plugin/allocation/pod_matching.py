@@ -1,8 +1,6 @@
 """Finds the container that a kubelet's request is for.
 
-A request names neither pod nor container. The result says which container it is for, how certain
-that is, and what was planned for it. Devices are chosen elsewhere
-(`plugin.allocation.preferred_allocation`); `Identified` never rests on a likelihood.
+A request names neither pod nor container. `Identified` never rests on a likelihood.
 
 What the kubelet does (1.36.3, pkg/kubelet):
 
@@ -205,7 +203,7 @@ def reserved_for_others(identity: Requester, view: AdmissionView) -> frozenset[s
 
 
 def _waiting(view: AdmissionView) -> _Waiting:
-    book = HoldingsByPod((*view.holdings, *view.grants))
+    by_pod = HoldingsByPod((*view.holdings, *view.grants))
     ahead: list[PendingContainer] = []
     overdue: list[PendingContainer] = []
     for pod in view.pods:
@@ -213,9 +211,9 @@ def _waiting(view: AdmissionView) -> _Waiting:
         if pod.has_ended or not is_active:
             continue
         if pod.is_started or pod.uid in view.preexisting:
-            overdue.extend(pending_restarts(pod, book.of(pod), view.resources))
+            overdue.extend(pending_restarts(pod, by_pod.of(pod), view.resources))
         elif pod.uid not in view.refused:
-            pending = next_pending(pod, book.of(pod), view.resources)
+            pending = next_pending(pod, by_pod.of(pod), view.resources)
             ahead += [] if pending is None else [pending]
     return _Waiting(tuple(ahead), tuple(overdue))
 

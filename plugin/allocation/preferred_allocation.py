@@ -1,9 +1,7 @@
 """Which devices a container gets: the answer to GetPreferredAllocation.
 
 The answer is exactly `size` of the available ids, with all that must be included; or a refusal with
-its reason. The requester is found elsewhere (`plugin.allocation.pod_matching`), and
-`Supply.unhealthy` says which devices are unhealthy. Deterministic: where all else is equal, the
-machine's order decides.
+its reason. Where all else is equal, the machine's order decides.
 
 Rules, first match decides (design of Coterie, section 5):
 

@@ -4,13 +4,6 @@ Values with their checks; starts nothing.
 """
 
 from plugin.config.load_settings import LoadedSettings, load_settings
-from plugin.config.settings import ENV_PREFIX, KubeletPlaces, Mode, PluginSettings
+from plugin.config.settings import ENV_PREFIX, Mode, PluginSettings
 
-__all__ = [
-    "ENV_PREFIX",
-    "KubeletPlaces",
-    "LoadedSettings",
-    "Mode",
-    "PluginSettings",
-    "load_settings",
-]
+__all__ = ["ENV_PREFIX", "LoadedSettings", "Mode", "PluginSettings", "load_settings"]

@@ -1,8 +1,6 @@
 """The plugin's effective settings: flag over environment over file over default.
 
-They are checked each by itself and beside the others; an error is one sentence. The vendor's
-section has its own names; the rest is `COTERIE_PLUGIN_*`, `--name`, or a key of section `coterie`
-of the file.
+They are checked each by itself and beside the others.
 """
 
 from __future__ import annotations
@@ -36,11 +34,7 @@ class LoadedSettings:
 def load_settings(
     flags: Mapping[str, object], environ: Mapping[str, str] | None = None
 ) -> LoadedSettings:
-    """Put the effective settings together; `flags` holds only those that were given.
-
-    Among them may be `config_file`. Raises `SettingsError`, naming the setting, where it comes
-    from, its value and what was expected.
-    """
+    """As `kube.settings.load_fields`. Raises `SettingsError`."""
     loaded = load_fields(PluginSettings, flags, environ)
     settings, file = loaded.settings, loaded.file
     _check_together(settings, loaded.by_hand)

@@ -1,13 +1,10 @@
-"""The plugin's settings, and what they mean to each of its parts.
+"""The plugin's settings: those of every vendor, beside the vendor's section (`plugin.vendor`).
 
-Those of every vendor, beside the vendor's section (`plugin.vendor`), and all of them as small
-values for each concern. `plugin.config.load_settings` reads them; docs/plugin.md is generated from
-the fields here and there.
+`plugin.config.load_settings` reads them; docs/plugin.md is generated from the fields.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -26,7 +23,7 @@ from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 if TYPE_CHECKING:
     from kube.client import Endpoint
 
-__all__ = ["ENV_PREFIX", "KubeletPlaces", "Mode", "PluginSettings"]
+__all__ = ["ENV_PREFIX", "Mode", "PluginSettings"]
 
 ENV_PREFIX = "COTERIE_PLUGIN_"
 """Of the variables of the settings below."""
@@ -140,12 +137,20 @@ class PluginSettings(VendorSettings):
         return self.node_name
 
     @property
-    def kubelet_places(self) -> KubeletPlaces:
-        """Where the kubelet's files and sockets are."""
+    def registration_socket(self) -> Path | None:
+        """The kubelet's; None: register nowhere."""
+        return Path(self.kubelet_socket) if self.kubelet_socket else None
+
+    @property
+    def device_plugin_folder(self) -> Path:
+        """The folder of the kubelet's socket, which ours lie in."""
         usual: str = PluginSettings.model_fields["kubelet_socket"].default
-        folder = Path(self.kubelet_socket or usual).parent
-        socket = Path(self.kubelet_socket) if self.kubelet_socket else None
-        return KubeletPlaces(socket, folder, folder / _CHECKPOINT, self.pod_resources_socket)
+        return Path(self.kubelet_socket or usual).parent
+
+    @property
+    def checkpoint(self) -> Path:
+        """The file of the kubelet's device manager."""
+        return self.device_plugin_folder / _CHECKPOINT
 
     @property
     def kubelet_endpoint(self) -> Endpoint:
@@ -165,13 +170,3 @@ class PluginSettings(VendorSettings):
             return None
         scope = self.topology_manager_scope or TopologyManagerScope.CONTAINER
         return TopologyManagerSettings(self.topology_manager_policy, scope)
-
-
-@dataclass(frozen=True, slots=True)
-class KubeletPlaces:
-    """Files of the kubelet's. `socket` None: register nowhere; `folder` is of our own sockets."""
-
-    socket: Path | None
-    folder: Path
-    checkpoint: Path
-    pod_resources: Path

@@ -3,7 +3,7 @@
 The rules are those of the Container Device Interface, SPEC.md v1.1.0 and the library that runtimes
 check files with (container-device-interface v1.1.1, pkg/parser/parser.go, specs-go/version.go). A
 document states the lowest version whose fields it uses: a runtime refuses every version that it
-does not know. Nothing here writes a file.
+does not know.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def host_path(dev_root: str, path: str) -> str:
 
 
 def cdi_body(document: CdiDocument) -> dict[str, object]:
-    """Write a document as what its JSON text holds.
+    """A document as what its JSON text holds.
 
     >>> body = cdi_body(
     ...     CdiDocument("gpu.example", "gpu", (CdiDevice("GPU-8d3c", ("/dev/nvidia0",)),))

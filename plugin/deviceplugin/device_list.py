@@ -1,8 +1,6 @@
 """The devices of a resource as ListAndWatch sends them, and their changes.
 
-A waiting reader always gets the newest list: ten changes at once are one for a slow reader. Which
-devices are healthy (`plugin.health.state`) and served (`plugin.machine.inventory`) is decided
-elsewhere; no gRPC is known here.
+A waiting reader always gets the newest list: ten changes at once are one for a slow reader.
 """
 
 from __future__ import annotations
@@ -51,15 +49,13 @@ class DeviceList:
         """The ids in the list, of healthy and unhealthy devices."""
         return frozenset(device.id for device in self._devices)
 
-    def replace(self, devices: Iterable[ListedDevice]) -> bool:
-        """Set the list. Whether it has changed."""
+    def replace(self, devices: Iterable[ListedDevice]) -> None:
+        """Set the list."""
         new = tuple(devices)
-        if new == self._devices:
-            return False
-        self._devices = new
-        self._changed.set()
-        self._changed = asyncio.Event()
-        return True
+        if new != self._devices:
+            self._devices = new
+            self._changed.set()
+            self._changed = asyncio.Event()
 
     async def changed_from(self, seen: tuple[ListedDevice, ...]) -> tuple[ListedDevice, ...]:
         """Wait until the list differs from `seen`; the list as it is then."""

@@ -2,10 +2,10 @@
 
 A kubelet that starts removes every socket in its folder and creates its own again
 (devicemanager/manager.go, CleanupPluginDirectory), so a new socket means that no resource is
-registered. It never connects.
+registered.
 
-The file is checked about three times a second, which costs a thousandth of a core. inotify would be
-faster, at the price of ctypes and of watching a folder that may itself be replaced.
+inotify would be faster than checking the file three times a second, at the price of ctypes and of
+watching a folder that may itself be replaced.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Values as messages of the device plugin API v1beta1.
-
-Encodes a list of devices and a container's access; decides nothing.
-"""
+"""Values as messages of the device plugin API v1beta1."""
 
 from __future__ import annotations
 
@@ -26,12 +23,12 @@ OPTIONS = pb.DevicePluginOptions(get_preferred_allocation_available=True)
 
 
 def device_list_message(devices: Sequence[ListedDevice]) -> pb.ListAndWatchResponse:
-    """Make the message that lists these devices."""
+    """The message that lists these devices."""
     return pb.ListAndWatchResponse(devices=[_device(device) for device in devices])
 
 
 def access_message(access: ContainerAccess) -> pb.ContainerAllocateResponse:
-    """Make the message that gives a container its access."""
+    """The message that gives a container its access."""
     return pb.ContainerAllocateResponse(
         envs=access.env,
         mounts=[

@@ -1,8 +1,4 @@
-"""What the plugin offers to the kubelet: a resource, its devices, and their allocator.
-
-These are the values between the kubelet's API (`plugin.deviceplugin.service`) and the allocator; no
-gRPC is known here.
-"""
+"""What the plugin offers to the kubelet: a resource, its devices, and their allocator."""
 
 from __future__ import annotations
 

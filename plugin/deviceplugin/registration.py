@@ -18,8 +18,7 @@ new one (plugin/v1beta1/handler.go, runClient; fixed after 1.36). An old plugin 
 successor has registered does that to the successor in any case; the successor sees its watch end,
 and registers again.
 
-It never ends by itself, never spins, and never takes a kubelet's refusal as final: the next kubelet
-may accept.
+A kubelet's refusal is never final: the next kubelet may accept.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The gRPC server of one resource on its socket in the kubelet's folder.
 
-It answers the kubelet's calls for one resource while `serving` lasts. It can be entered repeatedly,
-each time with a new server: the kubelet never returns to one that it has left. Registration is
-elsewhere (`plugin.deviceplugin.registration`).
+`serving` can be entered repeatedly, each time with a new server: the kubelet never returns to one
+that it has left.
 
 gRPC removes the file of a unix socket at the end by its path, whatever process owns the file by
 then: an old plugin that ends would remove the socket of its successor (tried with grpcio 1.85). So

@@ -1,9 +1,8 @@
-"""The kubelet's questions about one resource, as values, and our answers as messages.
+"""Answers the calls of the device plugin API v1beta1 for one resource, by an `Allocator`.
 
-What it answers: the calls of the device plugin API v1beta1, by asking an `Allocator`. The kubelet
-calls PreStartContainer only where the options say so, and ours do not: there is no such method. It
-alone knows gRPC's status codes. Every error here fails a pod for good (the kubelet's
-devicemanager/manager.go; reason UnexpectedAdmissionError), so few things are one:
+The kubelet calls PreStartContainer only where the options say so, and ours do not: there is no such
+method. Every error here fails a pod for good (the kubelet's devicemanager/manager.go; reason
+UnexpectedAdmissionError), so few things are one:
 
     INVALID_ARGUMENT     a device that is not listed, a size that cannot be had
     FAILED_PRECONDITION  the allocator refuses
@@ -13,8 +12,6 @@ devicemanager/manager.go; reason UnexpectedAdmissionError), so few things are on
 The kubelet sets no deadline for GetPreferredAllocation and Allocate, and makes both calls in the
 loop that starts every pod of the node (devicemanager/endpoint.go): the deadline here keeps a plugin
 that hangs from halting the node.
-
-It must never choose a device, nor know of sockets.
 """
 
 from __future__ import annotations
@@ -138,9 +135,7 @@ class DevicePluginService:
             _SERVICE,
             {
                 "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(
-                    self._get_options,
-                    pb.Empty.FromString,
-                    pb.DevicePluginOptions.SerializeToString,
+                    self._get_options, pb.Empty.FromString, pb.DevicePluginOptions.SerializeToString
                 ),
                 "ListAndWatch": grpc.unary_stream_rpc_method_handler(
                     self._list_and_watch,
@@ -206,19 +201,17 @@ class DevicePluginService:
             clock = asyncio.get_running_loop().time
             began_s = clock()
             with self._under_way():
+                response, outcome, detail = None, CallOutcome.OK, ""
                 try:
                     response = await self._in_time(verb, answer(request))
                 except _Unanswerable as error:
                     outcome, detail = error.outcome, cut(f"{verb.value}: {error}")
-                else:
-                    self._on_call(
-                        DevicePluginCall(self._resource, verb, CallOutcome.OK, clock() - began_s)
-                    )
-                    return response
                 self._on_call(
                     DevicePluginCall(self._resource, verb, outcome, clock() - began_s, detail)
                 )
-            return await context.abort(_CODES[outcome], f"{self._resource}: {detail}")
+            if response is None:
+                await context.abort(_CODES[outcome], f"{self._resource}: {detail}")
+            return response
 
         return method
 

@@ -1,8 +1,5 @@
 """Health of devices: which are unhealthy, why, and when they recover.
 
-From events, polled faults and the time: the device ids that are unhealthy and the reason for
-people. Nothing here reads a clock or a machine.
-
 An event is about a GPU or about one partition of it. A device that is the whole GPU is affected by
 the events of all its partitions, as in NVIDIA's plugin (k8s-device-plugin v0.20.0,
 internal/rm/health.go). Every device that is affected is marked, replicas and all (NVIDIA's plugin
@@ -46,7 +43,7 @@ if TYPE_CHECKING:
 
     from plugin.machine import Device, FaultCode, FaultRules, GpuEvent
 
-__all__ = ["MAX_QUIET_S", "QUIET_S", "FaultMark", "FaultScope", "HealthState"]
+__all__ = ["MAX_QUIET_S", "QUIET_S", "HealthState"]
 
 QUIET_S = 60.0
 """Default quiet time. The program that met the error must be gone before the GPU is offered again:
@@ -127,9 +124,7 @@ class HealthState:
             return replace(self, marks={**self.marks, scope: _graver(mark, new)})
         n_marks = self.n_marks.get(scope, 0) + 1
         return replace(
-            self,
-            marks={**self.marks, scope: new},
-            n_marks={**self.n_marks, scope: n_marks},
+            self, marks={**self.marks, scope: new}, n_marks={**self.n_marks, scope: n_marks}
         )
 
     def after_poll(self, faults: Mapping[str, str], now_s: float) -> HealthState:

@@ -16,9 +16,6 @@ changed. `plugin.health.state` decides what is unhealthy.
 A reader that fails is called again, after growing delays (`MAX_DELAY_S`); what was known stays.
 After `N_UNRESPONSIVE` failed polls in a row, or when a call does not return within `deadline_s`,
 the whole machine counts as unhealthy until a poll succeeds.
-
-Idle it wakes up 1.25 times a second for `wait`, 0.2 times for `faults`, and once in five minutes
-for `read`: at well under 1 ms of CPU for each of the first two that is some 0.1 % of a core.
 """
 
 from __future__ import annotations
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
     from plugin.health.state import HealthState
     from plugin.machine import Device, GpuEvent, MachineReader, MachineReading
 
-__all__ = ["HealthLog", "HealthTimes", "HealthView", "HealthWatch"]
+__all__ = ["HealthTimes", "HealthWatch"]
 
 T = TypeVar("T")
 
@@ -63,8 +60,8 @@ class HealthTimes:
 
     - `wait_s` 0.8: cancelling takes less than a second.
     - `poll_s` 5: the rhythm of NVIDIA's plugin (k8s-device-plugin v0.20.0, health.go:121).
-    - `reread_s` 300: some 3,100 driver calls on 8 GPUs, tens of milliseconds where a call takes ten
-      microseconds; new partitions and links that came back are seen that late.
+    - `reread_s` 300: some 3,100 driver calls on 8 GPUs; new partitions and links that came back are
+      seen that late.
     - `settle_s` 1: the links of a GPU that fails do not all go down in the same instant.
     - `gap_s` 5: a storm of errors may cost as much as a reading every five seconds.
     - `deadline_s` 60: reading the links of 8 GPUs took 30 s on one machine
@@ -111,15 +108,6 @@ class HealthLog(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Tools:
-    reader: MachineReader
-    view: HealthView
-    log: HealthLog
-    clock: Callable[[], float]
-    sleep: Callable[[float], Awaitable[None]]
-
-
 class HealthWatch:
     """`run` watches until cancelled.
 
@@ -139,7 +127,11 @@ class HealthWatch:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._tools = _Tools(reader, view, log, clock, sleep)
+        self._reader = reader
+        self._view = view
+        self._log = log
+        self._clock = clock
+        self._sleep = sleep
         self._times = times or HealthTimes()
         self._state = state
         self._reading = reading
@@ -154,15 +146,10 @@ class HealthWatch:
         """All known faults, for the next watch of the same machine."""
         return self._state
 
-    @property
-    def unhealthy(self) -> Mapping[str, str]:
-        """As it was reported last: reason by device id."""
-        return self._unhealthy
-
     async def run(self) -> None:
         """Watch until cancelled; the first poll is made at once."""
         while True:
-            now_s = self._tools.clock()
+            now_s = self._clock()
             if now_s >= self._poll_at_s:
                 await self._poll()
             if now_s >= self._read_at_s:
@@ -171,31 +158,31 @@ class HealthWatch:
 
     def report(self) -> None:
         """Report what is unhealthy, if that changed. Call it when other devices are served."""
-        unhealthy = self._state.unhealthy(self._tools.view.devices())
+        unhealthy = self._state.unhealthy(self._view.devices())
         if unhealthy != self._unhealthy:
             self._unhealthy = unhealthy
-            self._tools.view.see_health(unhealthy)
+            self._view.see_health(unhealthy)
 
     # --- the three calls ---
 
     async def _wait(self) -> None:
-        events = await self._call("wait", self._tools.reader.wait, self._times.wait_s)
+        events = await self._call("wait", self._reader.wait, self._times.wait_s)
         if events is None:
             self._poll_soon()  # an event may have been missed
-            await self._tools.sleep(self._delay_s("wait"))
+            await self._sleep(self._delay_s("wait"))
             return
         for event in events:
             counts = self._state.counts(event)
-            self._tools.log.gpu_event(event, counts=counts)
-            self._state = self._state.after_event(event, self._tools.clock())
+            self._log.gpu_event(event, counts=counts)
+            self._state = self._state.after_event(event, self._clock())
             if counts or event.kind is EventKind.LOST_EVENTS:
                 self._poll_soon()
                 self._reread_soon()
         self.report()
 
     async def _poll(self) -> None:
-        faults = await self._call("faults", self._tools.reader.faults)
-        now_s = self._last_poll_s = self._tools.clock()
+        faults = await self._call("faults", self._reader.faults)
+        now_s = self._last_poll_s = self._clock()
         if faults is None:
             self._poll_at_s = now_s + self._delay_s("faults")
             if self._failures["faults"] >= N_UNRESPONSIVE:
@@ -210,24 +197,24 @@ class HealthWatch:
         self.report()
 
     async def _read(self) -> None:
-        reading = await self._call("read", self._tools.reader.read)
-        self._last_read_s = self._tools.clock()
+        reading = await self._call("read", self._reader.read)
+        self._last_read_s = self._clock()
         delay_s = self._times.reread_s if reading is not None else self._delay_s("read")
         self._read_at_s = self._last_read_s + delay_s
         if reading is not None and reading != self._reading:
             self._reading = reading
-            self._tools.view.see_reading(reading)
+            self._view.see_reading(reading)
             self.report()
 
     # --- when ---
 
     def _poll_soon(self) -> None:
         soonest_s = self._last_poll_s + self._times.settle_s
-        self._poll_at_s = min(self._poll_at_s, max(soonest_s, self._tools.clock()))
+        self._poll_at_s = min(self._poll_at_s, max(soonest_s, self._clock()))
 
     def _reread_soon(self) -> None:
         soonest_s = self._last_read_s + self._times.gap_s
-        settled_s = self._tools.clock() + self._times.settle_s
+        settled_s = self._clock() + self._times.settle_s
         self._read_at_s = min(self._read_at_s, max(soonest_s, settled_s))
 
     def _delay_s(self, what: str) -> float:
@@ -244,10 +231,10 @@ class HealthWatch:
         except READER_ERRORS as error:
             self._failures[what] += 1
             n_failures = self._failures[what]
-            self._tools.log.reader_failed(what, str(error), n_failures=n_failures)
+            self._log.reader_failed(what, str(error), n_failures=n_failures)
             return None
         if self._failures.pop(what, 0):
-            self._tools.log.reader_works(what)
+            self._log.reader_works(what)
         return answer
 
     async def _in_thread(self, what: str, call: Callable[..., T], *args: float) -> T:
@@ -268,7 +255,7 @@ class HealthWatch:
         """A call does not return: without a health check no device may be allocated."""
         reason = f"the driver does not answer ({what}, {self._times.deadline_s:g} s)"
         self._failures[what] += 1
-        self._tools.log.reader_failed(what, reason, n_failures=self._failures[what])
+        self._log.reader_failed(what, reason, n_failures=self._failures[what])
         self._state = self._state.after_no_response(reason)
         self.report()
         self._poll_soon()

@@ -1,10 +1,9 @@
 """Reads from the kubelet which devices pods hold (PodResources v1, List and Get).
 
-The result are the holdings of the pods that are on the node now, or of one of them. The kubelet's
-answer is the truth about what was given out, whatever was planned. It names pods by namespace and
-name, leaves init containers out unless they are sidecars, and repeats a device for each of its NUMA
-nodes (Kubernetes 1.36, cm/container_manager.go, containerDevicesFromResourceDeviceInstances); here
-each device is listed once.
+The kubelet's answer is the truth about what was given out, whatever was planned. It names pods by
+namespace and name, leaves init containers out unless they are sidecars, and repeats a device for
+each of its NUMA nodes (Kubernetes 1.36, cm/container_manager.go,
+containerDevicesFromResourceDeviceInstances); here each device is listed once.
 
 List makes the kubelet recount what is taken, which must not happen while it allocates
 (`plugin.kubelet.admission_gate`); Get only reads (apis/podresources/server_v1.go, 1.36.3).
@@ -19,7 +18,7 @@ import random
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 import grpc.aio
@@ -34,11 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
+    from grpc.aio import UnaryUnaryMultiCallable
+
 __all__ = ["PodDevices", "PodResources", "PodResourcesTiming"]
 
 _LIST = "/v1.PodResourcesLister/List"
 _GET = "/v1.PodResourcesLister/Get"
-Request = TypeVar("Request")
 Response = TypeVar("Response")
 _CHANNEL_OPTIONS = (
     # Else a new channel inherits how long an older one to the same address waits after a refusal.
@@ -75,20 +75,10 @@ class PodResourcesTiming:
 _TIMING = PodResourcesTiming()
 
 
-@dataclass(frozen=True, slots=True)
-class _Method(Generic[Request, Response]):
-    """A method by its path, and its messages."""
-
-    path: str
-    write: Callable[[Request], bytes]
-    read: Callable[[bytes], Response]
-
-
 class PodResources:
     """Reads from the kubelet's PodResources socket.
 
-    Each request has its own connection: that costs half a millisecond, and a restarted kubelet is
-    reached at once.
+    Each request has its own connection, so that a restarted kubelet is reached at once.
     """
 
     def __init__(
@@ -107,12 +97,8 @@ class PodResources:
 
         Raises `KubeletError` where the kubelet does not answer in time, or not at all.
         """
-        method = _Method(
-            _LIST,
-            pb.ListPodResourcesRequest.SerializeToString,
-            pb.ListPodResourcesResponse.FromString,
-        )
-        response = await self._request(method, pb.ListPodResourcesRequest())
+        request = pb.ListPodResourcesRequest().SerializeToString()
+        response = await self._request(_LIST, request, pb.ListPodResourcesResponse.FromString)
         pods = frozenset((pod.namespace, pod.name) for pod in response.pod_resources)
         return PodDevices(pods, _holdings(response.pod_resources))
 
@@ -122,20 +108,19 @@ class PodResources:
         Raises `KubeletError` as `read` does, where there is no such pod, and on a kubelet that does
         not answer this (before 1.34 unless its feature gate KubeletPodResourcesGet is set).
         """
-        method = _Method(
-            _GET,
-            pb.GetPodResourcesRequest.SerializeToString,
-            pb.GetPodResourcesResponse.FromString,
-        )
         request = pb.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
-        response = await self._request(method, request)
+        response = await self._request(
+            _GET, request.SerializeToString(), pb.GetPodResourcesResponse.FromString
+        )
         return _holdings([response.pod_resources])
 
-    async def _request(self, method: _Method[Request, Response], request: Request) -> Response:
+    async def _request(
+        self, method: str, request: bytes, read: Callable[[bytes], Response]
+    ) -> Response:
         target = f"unix:{self._path}"
         async with grpc.aio.insecure_channel(target, options=_CHANNEL_OPTIONS) as channel:
-            call = channel.unary_unary(
-                method.path, request_serializer=method.write, response_deserializer=method.read
+            call: UnaryUnaryMultiCallable[bytes, Response] = channel.unary_unary(
+                method, response_deserializer=read
             )
             try:
                 return await self._answer(partial(call, request))

@@ -1,7 +1,7 @@
 """Polls the kubelet for the settings of its Topology Manager.
 
 Requests are retried until one succeeds. A restarted kubelet may have other settings, so `start`
-polls again. What holds until then, and what follows from an answer, is the caller's.
+polls again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Reads the kubelet's pods and their devices.
 
 A snapshot is the pod list and then PodResources and the checkpoint, read within a time for which a
-kubelet can wait. Also, which of some holdings are still held. No state is kept, and the requesting
-pod is found elsewhere (`plugin.allocation.pod_matching`).
+kubelet can wait.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from plugin.kubelet.pod_resources import PodDevices
     from plugin.pods import HeldDevices, NodePod
 
-__all__ = ["KubeletRead", "KubeletSnapshot", "KubeletView", "PodDevicesSource", "PodSource"]
+__all__ = ["KubeletRead", "KubeletSnapshot", "KubeletView"]
 
 SNAPSHOT_S = 0.7
 """Deadline of a snapshot: below the second within which a call of the kubelet must be answered."""

@@ -15,12 +15,7 @@ from plugin.machine.reader import (
     MachineReading,
     Partition,
 )
-from plugin.machine.served_machine import (
-    ServedMachine,
-    ServingRules,
-    serve_machine,
-    topology_text,
-)
+from plugin.machine.served_machine import ServedMachine, ServingRules, serve_machine
 from plugin.machine.sharing import NO_SHARING, SharedPolicy, TimeSlicing
 from plugin.machine.vendor import DeviceAccess, SimulatedHardware, Vendor
 
@@ -48,6 +43,5 @@ __all__ = [
     "Vendor",
     "check_resource_name",
     "serve_machine",
-    "topology_text",
     "whole_gpus",
 ]

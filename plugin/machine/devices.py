@@ -1,7 +1,6 @@
 """The devices that the kubelet hands out, and the GPU or partition that each of them is.
 
 A device is a whole GPU, a partition of one, or one of several replicas of either (time-slicing).
-Whether it is healthy (`plugin.health.state`) or allocated (`plugin.pods.holdings`) is not here.
 """
 
 from __future__ import annotations

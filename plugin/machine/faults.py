@@ -1,7 +1,6 @@
 """Faults that a driver reports by number, and what clears each of them.
 
-The values that health decides by. Which numbers there are, which of them count and what clears them
-is the vendor's knowledge (`FaultRules`); nothing here remembers an event.
+Which numbers count and what clears them is the vendor's knowledge (`FaultRules`).
 """
 
 from __future__ import annotations
@@ -40,10 +39,7 @@ class Remedy(Enum):
     @property
     def rank(self) -> int:
         """0 (NOTHING) .. 4 (UNKNOWN, which is the gravest)."""
-        return _RANKS[self]
-
-
-_RANKS = {remedy: rank for rank, remedy in enumerate(Remedy)}
+        return list(Remedy).index(self)
 
 
 class FaultRules(Protocol):

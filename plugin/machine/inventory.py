@@ -1,13 +1,8 @@
 """The resources and devices that a machine offers, and the topology that it publishes.
 
-From a machine's reading, the units that its vendor offers under the settings, and the sharing: the
-extended resources with their devices in the machine's order, and the topology of the devices that
-the extender may plan by name. Which device is healthy (`plugin.health.state`) or allocated is not
-decided here.
-
-The topology is that of the base resource's devices: whole GPUs, or partitions where the vendor
-offers those under the same name. None is published where that resource is shared (replicas are
-placed by count, for now) or has no device.
+The topology is that of the base resource's devices, which the extender plans by name: whole GPUs,
+or partitions where the vendor offers those under the same name. None is published where that
+resource is shared (replicas are placed by count) or has no device.
 """
 
 from __future__ import annotations

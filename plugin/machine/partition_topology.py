@@ -1,9 +1,5 @@
 """The topology of some GPUs of a machine, or of partitions of them.
 
-From a machine's topology and a list of units (a physical GPU, or a partition of one): the topology
-of exactly these units, in that order. Which units are served is decided elsewhere
-(`plugin.machine.inventory`), and nothing is rated.
-
 A whole GPU keeps its links, its fabric and its measured figures. A partition reaches other GPUs and
 partitions through the host only: no GPU to GPU P2P, PCIe or NVLink, is supported between MIG
 devices (MIG User Guide, Deployment Considerations), and of other vendors' partitions no more is

@@ -1,8 +1,6 @@
 """A reading of a machine: its GPUs, its topology and its faults, and the protocol of readers.
 
-These values are the same whichever vendor's driver or simulation they were read from. Nothing here
-reads anything, nor decides which device is served (`plugin.machine.inventory`) or when one is
-unhealthy (`plugin.health.state`).
+These values are the same whichever vendor's driver or simulation they were read from.
 """
 
 from __future__ import annotations
@@ -17,14 +15,7 @@ if TYPE_CHECKING:
     from plugin.machine.faults import FaultCode
     from topology.model import Gpu, NodeTopology
 
-__all__ = [
-    "EventKind",
-    "GpuEvent",
-    "GpuReading",
-    "MachineReader",
-    "MachineReading",
-    "Partition",
-]
+__all__ = ["EventKind", "GpuEvent", "GpuReading", "MachineReader", "MachineReading", "Partition"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The machine as it is served: reading, devices, measured figures, and the value of its GPU sets.
 
-The `ServedMachine` of a reading under the settings. Pure, but up to a second of arithmetic where
-the machine type is new (`topology.select.tables`): call it off the event loop.
+Up to a second of arithmetic where the machine type is new (`topology.select.tables`): call it off
+the event loop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from topology.model.measurement import Measurement
     from topology.select import Machine
 
-__all__ = ["ServedMachine", "ServingRules", "serve_machine", "topology_text"]
+__all__ = ["ServedMachine", "ServingRules", "serve_machine"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,12 @@ class ServedMachine:
         """All devices of all resources."""
         return tuple(d for resource in self.inventory.resources for d in resource.devices)
 
+    @property
+    def topology_text(self) -> str | None:
+        """The text of `coterie.gpu/topology` for the Node; None: nothing."""
+        topology = self.inventory.topology
+        return None if topology is None else encode_topology(topology)
+
 
 def serve_machine(reading: MachineReading, rules: ServingRules) -> ServedMachine:
     """The machine as the rules have it served.
@@ -77,9 +83,3 @@ def serve_machine(reading: MachineReading, rules: ServingRules) -> ServedMachine
     )
     topology = inventory.topology
     return ServedMachine(reading, inventory, None if topology is None else build_machine(topology))
-
-
-def topology_text(served: ServedMachine) -> str | None:
-    """The text of `coterie.gpu/topology` for the Node; None: nothing."""
-    topology = served.inventory.topology
-    return None if topology is None else encode_topology(topology)

@@ -1,8 +1,5 @@
 """What a run of NCCL's all_reduce_perf says about the GPUs that it ran on.
 
-It reads the bus bandwidth of the largest message in the output of nccl-tests, and NCCL's version
-where that is printed. It never runs anything (`plugin.measure.pairs`).
-
 The table of nccl-tests has one row for each message size under a header that names the columns:
 `size count type redop root time algbw busbw #wrong`, the last four twice, out of place and in place
 (nccl-tests, src/common.cu; before 2.11 there is no `root`, and `error` stands for `#wrong`). Only
@@ -18,7 +15,7 @@ from dataclasses import dataclass
 from plugin.errors import MeasurementError
 from topology.errors import quote
 
-__all__ = ["BusBandwidth", "last_line", "read_all_reduce"]
+__all__ = ["BusBandwidth", "read_all_reduce"]
 
 _VERSION = re.compile(r"NCCL version ([0-9][0-9A-Za-z.+-]*)")
 
@@ -55,7 +52,7 @@ def read_all_reduce(text: str) -> BusBandwidth:
             best = found if best is None else max(best, found)
     if best is None:
         msg = (
-            f"benchmark's output ends with {quote(last_line(text))}, "
+            f"benchmark's output ends with {quote(_last_line(text))}, "
             "expected the table of nccl-tests: a header with size and busbw, and a row"
         )
         raise MeasurementError(msg)
@@ -76,7 +73,7 @@ def _row(cells: dict[str, str], line: str) -> tuple[int, float]:
         raise MeasurementError(msg) from error
 
 
-def last_line(text: str) -> str:
+def _last_line(text: str) -> str:
     """The last line that is not empty."""
     lines = text.split("\n")
     said = [line.strip() for line in lines if line.strip()]

@@ -1,8 +1,7 @@
 """Measured bandwidths of this machine's pairs of GPUs, by a benchmark that its owner gives.
 
-It makes a `Measurement` by running the benchmark once for each pair (or set), alone on the machine,
-with only these GPUs visible to it. It publishes nothing: the agent reads the file that the command
-line writes.
+The benchmark runs once for each pair (or set), alone on the machine, and sees only these GPUs. The
+agent publishes the file that the command line writes.
 
 The benchmark's words may hold `{n}` (how many GPUs) and `{bytes}` (the message size). It sees its
 GPUs by CUDA_VISIBLE_DEVICES (their uuids: CUDA C++ Programming Guide, environment variables) and

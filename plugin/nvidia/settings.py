@@ -83,8 +83,7 @@ class NvidiaSettings(ProgramSettings):
     ] = Path("/")
     """Root of the driver's files on the host."""
     dev_root: Annotated[
-        Path | None,
-        NvidiaNames(("NVIDIA_DEV_ROOT",), "flags.nvidiaDevRoot", ("nvidia-dev-root",)),
+        Path | None, NvidiaNames(("NVIDIA_DEV_ROOT",), "flags.nvidiaDevRoot", ("nvidia-dev-root",))
     ] = None
     """Root of the device nodes on the host; by default `driver_root`."""
     driver_root_ctr_path: Annotated[

@@ -69,11 +69,7 @@ def _facts_of(gpu: GpuReading) -> Mapping[str, object]:
                 "memory_mib": one.memory_mib,
             }
         )
-    return {
-        "minor": minor_of(gpu),
-        "is_mig_enabled": gpu.is_partitioned,
-        "instances": instances,
-    }
+    return {"minor": minor_of(gpu), "is_mig_enabled": gpu.is_partitioned, "instances": instances}
 
 
 VENDOR: Vendor[NvidiaSettings] = Vendor(

@@ -1,9 +1,5 @@
 """The meaning of XIDs: which make their GPU unhealthy, and what clears each of them.
 
-Which XIDs are left out (NVIDIA's own list and its two environment variables), and what NVIDIA's
-catalogue calls the remedy of one that counts. An XID without an entry has no known remedy. Events
-are remembered elsewhere (`plugin.health.state`).
-
 Which XIDs count is what NVIDIA's device plugin does (k8s-device-plugin v0.20.0,
 internal/rm/health.go:29-41, 158-266), so that both judge a GPU alike. It marks for every XID but
 those of applications, whatever the catalogue says of it, and so does this. One thing differs:
@@ -19,7 +15,7 @@ stand under the gravest step that they may end with, as NVML reports the number 
 - 45 (WORKFLOW_XID_45) and 154 (XID_154) only accompany another XID, which has its own remedy.
 
 Rows that are unused, that NVIDIA left open (162..172), or that name no step (CHECK_UVM,
-CHECK_MECHANICALS, UPDATE_SWFW, CONTACT_SUPPORT) have no entry.
+CHECK_MECHANICALS, UPDATE_SWFW, CONTACT_SUPPORT) have no entry, and so no known remedy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The HTTP endpoint of the agent: `/metrics`, `/livez` and `/readyz`.
 
-It serves liveness (the agent's event loop runs), readiness and metrics. It runs in its own threads,
-so that it can report an event loop that hangs; a framework would cost more memory than the rest of
-the agent's shells. It decides nothing.
+It runs in its own threads, so that it can report an event loop that hangs.
 """
 
 from __future__ import annotations
@@ -34,30 +32,25 @@ _METRICS = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 
 @dataclass(frozen=True, slots=True)
 class StatusEndpoint:
-    """What is served. `live` and `ready` return what is wrong; empty: nothing."""
+    """A WSGI application. `live` and `ready` return what is wrong; empty: nothing."""
 
     registry: CollectorRegistry
     live: Callable[[], str]
     ready: Callable[[], str]
 
-    def app(self) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
-        """The WSGI application."""
-
-        def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-            path = environ.get("PATH_INFO", "")
-            if path == "/metrics":
-                start("200 OK", [_METRICS])
-                return [generate_latest(self.registry)]
-            checks = {"/livez": self.live, "/readyz": self.ready}
-            check = checks.get(path)
-            if check is None:
-                start("404 Not Found", [_TEXT])
-                return [b"expected /metrics, /livez or /readyz\n"]
-            wrong = check()
-            start("503 Service Unavailable" if wrong else "200 OK", [_TEXT])
-            return [f"{wrong or 'ok'}\n".encode()]
-
-        return answer
+    def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        """Answer a request."""
+        path = environ.get("PATH_INFO", "")
+        if path == "/metrics":
+            start("200 OK", [_METRICS])
+            return [generate_latest(self.registry)]
+        check = {"/livez": self.live, "/readyz": self.ready}.get(path)
+        if check is None:
+            start("404 Not Found", [_TEXT])
+            return [b"expected /metrics, /livez or /readyz\n"]
+        wrong = check()
+        start("503 Service Unavailable" if wrong else "200 OK", [_TEXT])
+        return [f"{wrong or 'ok'}\n".encode()]
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -81,7 +74,7 @@ def serving(endpoint: StatusEndpoint, *, address: str, port: int) -> Generator[i
     """
     try:
         server = make_server(
-            address, port, endpoint.app(), _Server6 if ":" in address else _Server, _Handler
+            address, port, endpoint, _Server6 if ":" in address else _Server, _Handler
         )
     except OSError as error:
         msg = f"cannot listen on {address}:{port}: {error.strerror or error}"

@@ -73,9 +73,7 @@ class PluginMetrics:
             "state",
         )
         self.registered = self._gauge(
-            "registered",
-            "1 while the kubelet watches the devices; 0: no pod gets one.",
-            "resource",
+            "registered", "1 while the kubelet watches the devices; 0: no pod gets one.", "resource"
         )
         self.registrations = self._counter(
             "registrations",

@@ -1,7 +1,6 @@
 """A reading of the machine, for programs and for people.
 
-The JSON and the text of `discover`. Nothing here reads a machine, and unknown facts are not left
-out: they are null in JSON, a question mark in the text.
+The JSON and the text of `discover`. Unknown facts are null in JSON, a question mark in the text.
 
 The JSON is one object; fields are only ever added within a `schema_version`:
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from plugin.machine import GpuReading, MachineReading
     from topology.report.listing import Block
 
-__all__ = ["SCHEMA_VERSION", "list_reading", "reading_json", "reading_text"]
+__all__ = ["SCHEMA_VERSION", "reading_json", "reading_text"]
 
 SCHEMA_VERSION = 1
 """Version of the JSON; a field that is taken away or changes its meaning raises it."""
@@ -77,7 +76,7 @@ def _gpu_json(reading: GpuReading, facts: Mapping[str, object]) -> dict[str, obj
     }
 
 
-def list_reading(reading: MachineReading) -> list[Block]:
+def _list_reading(reading: MachineReading) -> list[Block]:
     """The reading as tables: the GPUs as the driver reports them, the topology, notes."""
     blocks: list[Block] = [
         NoteLine("Devices", is_heading=True),
@@ -94,7 +93,7 @@ def list_reading(reading: MachineReading) -> list[Block]:
 def reading_text(reading: MachineReading) -> str:
     """The tables as plain text, columns two blanks apart, without a newline at its end."""
     lines: list[str] = []
-    for block in list_reading(reading):
+    for block in _list_reading(reading):
         if isinstance(block, NoteLine):
             lines += ["", block.text] if block.is_heading and lines else [block.text]
         else:

@@ -1,8 +1,7 @@
 """Turns the events of the agent's parts into log lines and metrics.
 
-Every part of the agent reports what happens through one of the functions here. It must never
-decide anything, wait, or be read by a part: an agent whose telemetry drops everything behaves the
-same. `plugin.logkeys` names the log events; docs/plugin.md lists their fields.
+An agent whose telemetry drops everything behaves the same. `plugin.logkeys` names the log events;
+docs/plugin.md lists their fields.
 """
 
 from __future__ import annotations

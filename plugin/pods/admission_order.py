@@ -1,9 +1,5 @@
 """Which container of a pod is pending, and what the pod holds so far.
 
-For one pod, from what is known of its devices: the next pending container (`next_pending`), and the
-devices that are reserved by the plans of pending pods (`reserved_ids`). Which pod is being admitted
-is decided elsewhere (`plugin.allocation.pod_matching`).
-
 The kubelet serves a pod's containers in order, init containers first, and of one container the
 resources in random order (topologymanager/scope_container.go, `Admit`; devicemanager/manager.go,
 `allocateContainerResources`, 1.36.3). So every container before the last one that has devices has
@@ -75,10 +71,7 @@ def pending_restarts(
 
 
 def _turns(
-    pod: NodePod,
-    containers: Iterable[PodContainer],
-    held: PodHoldings,
-    resources: Collection[str],
+    pod: NodePod, containers: Iterable[PodContainer], held: PodHoldings, resources: Collection[str]
 ) -> Iterator[PendingContainer]:
     for container in containers:
         lacks = {

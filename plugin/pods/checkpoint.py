@@ -1,9 +1,8 @@
 """The device manager's own record: which container has which devices, by the uid of its pod.
 
-What it answers: the entries of the file `kubelet_internal_checkpoint` in the kubelet's folder of
-device plugins (pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go, 1.36.3), which the kubelet
-replaces at each allocation. It has what PodResources lacks: the devices of plain init
-containers, and the uid of the pod. It must never touch the file itself.
+The kubelet replaces the file `kubelet_internal_checkpoint` in its folder of device plugins at each
+allocation (pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go, 1.36.3). It has what PodResources
+lacks: the devices of plain init containers, and the uid of the pod.
 
 The record may be behind: entries of pods that are gone stay until the next allocation makes the
 kubelet look (manager.go, `UpdateAllocatedDevices`). Its checksum is not verified: it is a hash over
@@ -43,8 +42,7 @@ class CheckpointEntry:
 def read_checkpoint(body: bytes) -> tuple[CheckpointEntry, ...]:
     """Read the file's content, in its order. Raises `CheckpointError`.
 
-    Devices are listed by NUMA node, -1 for those without one; a device that is near several nodes
-    is listed under each.
+    A device that is near several NUMA nodes is listed under each (-1: near none).
 
     >>> read_checkpoint(
     ...     b'{"Data":{"PodDeviceEntries":[{"PodUID":"u1","ContainerName":"main",'

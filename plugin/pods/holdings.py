@@ -1,8 +1,8 @@
 """Which devices pods really hold, and how that differs from their plans.
 
-It provides the value `HeldDevices`, the report for the node's annotation (`device_report`), and the
-differences that are logged (`mismatches`). The report never repeats what a plan says: the normal
-life of a pod changes nothing there, and costs no write.
+The differences (`mismatches`) are logged, and make the report for the node's annotation
+(`device_report`). It never repeats what a plan says: the normal life of a pod changes nothing
+there, and costs no write.
 
 A hold is reported where its pod has no plan for the container, or where the devices differ. A plain
 init container is the exception: the kubelet serves it from what earlier ones left, in random order
@@ -29,7 +29,7 @@ from topology.annotations import DeviceHold, DevicesReport, MissingDevices, Unhe
 from topology.select import ContainerRole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from plugin.pods.admission_order import PodHoldings
     from plugin.pods.node_pods import NodePod
@@ -39,7 +39,6 @@ __all__ = [
     "HeldDevices",
     "HoldingsByPod",
     "MismatchKind",
-    "Occupancy",
     "PlanMismatch",
     "device_report",
     "mismatches",
@@ -100,19 +99,6 @@ class HoldingsByPod:
         return {key: named.get(key, frozenset()) | own.get(key, frozenset()) for key in keys}
 
 
-@dataclass(frozen=True, slots=True)
-class Occupancy:
-    """Pods and holdings of one node; `holdings` were read after `pods`.
-
-    Of `holdings` those of `resources` count.
-    """
-
-    node: str
-    resources: frozenset[str]
-    pods: tuple[NodePod, ...]
-    holdings: tuple[HeldDevices, ...]
-
-
 class MismatchKind(Enum):
     """In which way plan and reality differ."""
 
@@ -155,7 +141,7 @@ class PlanMismatch:
 
 
 def device_report(
-    occupancy: Occupancy,
+    found: Iterable[PlanMismatch],
     *,
     lasting: Iterable[PlanMismatch],
     unhealthy: Mapping[str, str],
@@ -164,20 +150,20 @@ def device_report(
 ) -> DevicesReport:
     """What is not in the plans, without a generation. `unhealthy` gives reasons by device id.
 
-    Of the lasting mismatches those of pods without devices are included, up to a limit.
-    Equal facts give equal reports, in whatever order they came.
+    `found` are all `mismatches`; of the lasting ones those of pods without devices are included, up
+    to a limit. Equal facts give equal reports, in whatever order they came.
     """
     holds = (
         DeviceHold(
-            uid=pod.uid,
-            namespace=pod.namespace,
-            name=pod.name,
-            container=container,
-            resource=resource,
-            ids=tuple(sorted(ids)),
+            uid=one.pod.uid,
+            namespace=one.pod.namespace,
+            name=one.pod.name,
+            container=one.container,
+            resource=one.resource,
+            ids=one.held,
         )
-        for pod, container, resource, ids in _holds(occupancy)
-        if not _is_as_planned(pod, container, resource=resource, ids=ids, node=occupancy.node)
+        for one in found
+        if one.held
     )
     return DevicesReport(
         unhealthy=tuple(UnhealthyDevice(one, unhealthy[one]) for one in sorted(unhealthy)),
@@ -188,21 +174,29 @@ def device_report(
     )
 
 
-def mismatches(occupancy: Occupancy) -> tuple[PlanMismatch, ...]:
-    """The differences between plans and holdings, in a stable order."""
-    node = occupancy.node
-    found = [
-        PlanMismatch(MismatchKind.BAD_PLAN, pod, detail=problem)
-        for pod in _living(occupancy)
-        if (problem := plan_problem(pod, node)) is not None
+def mismatches(
+    pods: Iterable[NodePod],
+    holdings: Iterable[HeldDevices],
+    *,
+    resources: Collection[str],
+    node: str,
+) -> tuple[PlanMismatch, ...]:
+    """The differences between plans and holdings of these resources, in a stable order.
+
+    `holdings` were read after `pods`.
+    """
+    by_pod = HoldingsByPod(holdings)
+    living = (pod for pod in pods if not pod.has_ended)
+    held = [
+        (pod, by_pod.of(pod))
+        for pod in sorted(living, key=lambda pod: (pod.namespace, pod.name, pod.uid))
     ]
-    for pod, container, resource, ids in _holds(occupancy):
-        if not _is_as_planned(pod, container, resource=resource, ids=ids, node=node):
-            planned = planned_ids(pod, container, resource=resource, node=node)
-            kind = MismatchKind.OTHER_DEVICES if planned else MismatchKind.NO_PLAN
-            held = tuple(sorted(ids))
-            found.append(PlanMismatch(kind, pod, container, resource, planned, held))
-    return (*found, *_deviceless(occupancy))
+    problems = ((pod, plan_problem(pod, node)) for pod, _ in held)
+    return (
+        *(PlanMismatch(MismatchKind.BAD_PLAN, pod, detail=one) for pod, one in problems if one),
+        *(one for pod, has in held for one in _unplanned(pod, has, resources, node)),
+        *(one for pod, has in held for one in _deviceless(pod, has, resources)),
+    )
 
 
 def _missing(lasting: Iterable[PlanMismatch]) -> tuple[MissingDevices, ...]:
@@ -219,32 +213,28 @@ def _missing(lasting: Iterable[PlanMismatch]) -> tuple[MissingDevices, ...]:
     )
 
 
-def _deviceless(occupancy: Occupancy) -> Iterator[PlanMismatch]:
+def _unplanned(
+    pod: NodePod, held: PodHoldings, resources: Collection[str], node: str
+) -> Iterator[PlanMismatch]:
+    for (container, resource), ids in sorted(held.items()):
+        is_ours = resource in resources and ids
+        if is_ours and not _is_as_planned(pod, container, resource=resource, ids=ids, node=node):
+            planned = planned_ids(pod, container, resource=resource, node=node)
+            kind = MismatchKind.OTHER_DEVICES if planned else MismatchKind.NO_PLAN
+            yield PlanMismatch(kind, pod, container, resource, planned, tuple(sorted(ids)))
+
+
+def _deviceless(
+    pod: NodePod, held: PodHoldings, resources: Collection[str]
+) -> Iterator[PlanMismatch]:
     """Containers that run without what they request; init containers are not considered."""
-    book = HoldingsByPod(occupancy.holdings)
-    for pod in _living(occupancy):
-        if pod.phase != _RUNNING or pod.is_deleting:
-            continue
-        held = book.of(pod)
-        for container in pod.containers:
-            for resource in sorted(container.devices.keys() & occupancy.resources):
-                is_told_of = container.role is not ContainerRole.INIT
-                if is_told_of and not held.get((container.name, resource)):
-                    yield PlanMismatch(MismatchKind.NO_DEVICES, pod, container.name, resource)
-
-
-def _living(occupancy: Occupancy) -> list[NodePod]:
-    pods = (pod for pod in occupancy.pods if not pod.has_ended)
-    return sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid))
-
-
-def _holds(occupancy: Occupancy) -> Iterator[tuple[NodePod, str, str, frozenset[str]]]:
-    """Pod, container, resource and ids of every hold that counts, sorted."""
-    book = HoldingsByPod(occupancy.holdings)
-    for pod in _living(occupancy):
-        for (container, resource), ids in sorted(book.of(pod).items()):
-            if resource in occupancy.resources and ids:
-                yield pod, container, resource, ids
+    if pod.phase != _RUNNING or pod.is_deleting:
+        return
+    for container in pod.containers:
+        for resource in sorted(container.devices.keys() & set(resources)):
+            is_init = container.role is ContainerRole.INIT
+            if not is_init and not held.get((container.name, resource)):
+                yield PlanMismatch(MismatchKind.NO_DEVICES, pod, container.name, resource)
 
 
 def _is_as_planned(

@@ -1,12 +1,8 @@
 """The pods of this node, as the kubelet lists them.
 
-What it answers: the few fields of a pod that tell which of its containers waits for devices. It
-never decides whose turn it is (`plugin.allocation.pod_matching`).
-
-What is read is the answer to GET /pods, a v1.PodList as JSON (pkg/kubelet/server/server.go,
-`getPods`, 1.36.3). Fields that we do not need may be anything; one that we need and that is not
-what the API promises raises `KubeletError`, for the whole list: with a pod left out in silence its
-devices would be somebody else's.
+Read from the answer to GET /pods, a v1.PodList as JSON (pkg/kubelet/server/server.go, `getPods`,
+1.36.3). Fields that are not needed may be anything; an invalid one that is needed raises
+`KubeletError`, for the whole list: the devices of a pod that is left out would seem free.
 """
 
 from __future__ import annotations
@@ -14,15 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pydantic_core import from_json
-
 from kube.errors import Unreadable
 from kube.objects import (
     Pod,
-    as_object,
     devices_at,
     object_at,
     objects_at,
+    parse_object,
     pod_fields,
     read_containers,
     text_at,
@@ -66,20 +60,15 @@ class NodePod(Pod):
 def read_node_pods(body: bytes) -> tuple[NodePod, ...]:
     """Read the kubelet's answer, in its order. Raises `KubeletError`.
 
-    50 pods of 10 KB take about 3 ms, most of it in the decoder: pydantic's, since the standard
-    library's takes half as long again, and all of it counts against an answer to the kubelet.
-
     >>> read_node_pods(b'{"kind":"PodList","items":null}')
     ()
     """
     try:
-        content = as_object(from_json(body), "body")
+        content = parse_object(body)
         _check_kind(content)
         return tuple(_read_pod(one) for one in objects_at(content, "items"))
-    except (ValueError, Unreadable) as error:
-        is_json = isinstance(error, Unreadable)
-        reason = str(error) if is_json else f"body is {quote(body[:100])}, expected JSON: {error}"
-        msg = f"kubelet's pods: {reason}"
+    except Unreadable as error:
+        msg = f"kubelet's pods: {error}"
         raise KubeletError(msg) from error
 
 

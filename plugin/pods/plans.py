@@ -1,8 +1,6 @@
 """What the plans on this node's pods say.
 
-What it answers: the plan that a pod of this node carries, and the devices it names for one of its
-containers. A plan for another node, or text that is no plan, is none. It must never decide whether
-a plan can be kept (`plugin.allocation.preferred_allocation`).
+A plan for another node, or text that is no plan, is none.
 """
 
 from __future__ import annotations
@@ -46,9 +44,9 @@ def planned_ids(pod: NodePod, container: str, *, resource: str, node: str) -> tu
 
 @lru_cache(maxsize=1024)
 def _read(text: str | None) -> Plan | str | None:
-    """A plan, or why it is none. Each text is read once: the pods of a node come again and again.
+    """A plan, or why it is none.
 
-    1024 texts: far more than a node has pods (the kubelet's own limit is 110 by default).
+    Each text is read once; a node has far fewer pods than 1024 (110 by the kubelet's default).
     """
     if text is None:
         return None

@@ -38,7 +38,6 @@ __all__ = [
     "AnnotationApi",
     "NodeWritten",
     "Publisher",
-    "PublisherTools",
     "WriteEvent",
     "WriteFailure",
     "WriteFailureReason",
@@ -115,21 +114,6 @@ WriteEvent = NodeWritten | WriteFailure
 
 
 @dataclass(frozen=True, slots=True)
-class PublisherTools:
-    """Dependencies of a publisher.
-
-    `node` is our Node's name; `emit` reports what happens, for logs and metrics; `draw` gives
-    numbers in [0, 1).
-    """
-
-    api: AnnotationApi
-    node: str
-    emit: Callable[[WriteEvent], None]
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    draw: Callable[[], float] = random.random
-
-
-@dataclass(frozen=True, slots=True)
 class _Wanted:
     topology: str | None
     devices: DevicesReport | None
@@ -146,30 +130,37 @@ _PACE = WriteTiming()
 
 
 class Publisher:
-    """The annotations of our Node. `run` until cancelled.
+    """The annotations of our Node, whose name is `node`. `run` until cancelled.
 
-    `n_writes` counts the writes that were accepted, `n_failed` requests that failed;
-    `is_published` says whether the Node carries what was last wanted, as far as is known.
+    `emit` reports what happens, for logs and metrics; `draw` gives numbers in [0, 1).
     """
 
-    def __init__(self, tools: PublisherTools, *, pace: WriteTiming = _PACE) -> None:
-        self._tools = tools
+    def __init__(  # noqa: PLR0913 - the Node, and what tests replace
+        self,
+        api: AnnotationApi,
+        node: str,
+        *,
+        emit: Callable[[WriteEvent], None],
+        pace: WriteTiming = _PACE,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._api = api
+        self._node = node
+        self._emit = emit
+        self._sleep = sleep
         self._pace = pace
-        self._backoff = Backoff(first_s=pace.first_delay_s, cap_s=pace.cap_delay_s, draw=tools.draw)
-        self._refusals = Backoff(
-            first_s=pace.refused_first_s, cap_s=pace.refused_cap_s, draw=tools.draw
-        )
+        self._backoff = Backoff(first_s=pace.first_delay_s, cap_s=pace.cap_delay_s, draw=draw)
+        self._refusals = Backoff(first_s=pace.refused_first_s, cap_s=pace.refused_cap_s, draw=draw)
         self._wanted: _Wanted | None = None
         self._shown: Mapping[str, str] | None = None
         self._generation = 0
         self._changed = asyncio.Event()
         self._is_urgent = asyncio.Event()
-        self.n_writes = 0
-        self.n_failed = 0
 
     @property
     def is_published(self) -> bool:
-        """Whether the Node carries what was last wanted."""
+        """Whether the Node carries what was last wanted, as far as is known."""
         return self._due() == {}
 
     def publish(
@@ -210,12 +201,12 @@ class Publisher:
 
     async def _gather(self) -> None:
         """Let changes come together; an urgent one does not wait for the others."""
-        calm = asyncio.ensure_future(self._tools.sleep(self._pace.coalesce_s))
+        calm = asyncio.ensure_future(self._sleep(self._pace.coalesce_s))
         urgent = asyncio.ensure_future(self._is_urgent.wait())
         try:
             await asyncio.wait((calm, urgent), return_when=asyncio.FIRST_COMPLETED)
             if not calm.done():
-                await self._tools.sleep(self._pace.urgent_s)
+                await self._sleep(self._pace.urgent_s)
         finally:
             calm.cancel()
             urgent.cancel()
@@ -228,8 +219,7 @@ class Publisher:
             due = self._due()
             if due:
                 await self._annotate(due)
-                self.n_writes += 1
-                self._tools.emit(NodeWritten(tuple(due), self._generation))
+                self._emit(NodeWritten(tuple(due), self._generation))
         except KubeError as error:
             # A write without an answer may have been done.
             self._shown = None
@@ -240,8 +230,7 @@ class Publisher:
         return True
 
     async def _annotate(self, due: Mapping[str, str | None]) -> None:
-        tools = self._tools
-        self._shown = await tools.api.annotate_node(tools.node, due)
+        self._shown = await self._api.annotate_node(self._node, due)
         report = _report(self._shown)
         if report is not None:
             self._generation = max(self._generation, report.generation)
@@ -265,17 +254,16 @@ class Publisher:
         return due
 
     async def _fail(self, error: KubeError) -> None:
-        self.n_failed += 1
         reason = _failure_reason(error)
         if reason is WriteFailureReason.REFUSED:
             delay_s = self._refusals.next_s()
         else:
-            asked_s = error.retry_after_s
-            if asked_s is not None:
-                asked_s = min(asked_s, self._pace.max_retry_after_s)
-            delay_s = self._backoff.next_s(retry_after_s=asked_s)
-        self._tools.emit(WriteFailure(reason, error, delay_s))
-        await self._tools.sleep(delay_s)
+            after_s = error.retry_after_s
+            if after_s is not None:
+                after_s = min(after_s, self._pace.max_retry_after_s)
+            delay_s = self._backoff.next_s(retry_after_s=after_s)
+        self._emit(WriteFailure(reason, error, delay_s))
+        await self._sleep(delay_s)
 
 
 def _failure_reason(error: KubeError) -> WriteFailureReason:

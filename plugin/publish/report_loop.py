@@ -1,9 +1,7 @@
 """Keeps the Node's annotations current: reads the kubelet, and publishes topology and report.
 
 `run` reads soon after each Allocate and each change of the machine, a second time when the kubelet
-has settled, and periodically. The content of the report is decided in `plugin.pods.holdings`,
-whether it is written in `plugin.publish.node_annotator`. A mismatch with a plan is emitted once,
-when it begins.
+has settled, and periodically. A mismatch with a plan is emitted once, when it begins.
 
 Where the kubelet cannot be read, or holdings are unknown, what is published of containers (holds,
 and those that run without devices) stays, and the rest is published all the same: an unhealthy GPU
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from plugin.errors import KubeletError
 from plugin.kubelet import KubeletRead
-from plugin.pods import MismatchKind, Occupancy, device_report, mismatches
+from plugin.pods import MismatchKind, device_report, mismatches
 from topology.errors import TopologyError
 
 if TYPE_CHECKING:
@@ -30,14 +28,7 @@ if TYPE_CHECKING:
     from plugin.pods import NodePod, PlanMismatch
     from topology.annotations import DevicesReport
 
-__all__ = [
-    "PlanMismatches",
-    "ReportEvent",
-    "ReportLoop",
-    "ReportRejected",
-    "ReportSink",
-    "ReportTiming",
-]
+__all__ = ["PlanMismatches", "ReportEvent", "ReportLoop", "ReportRejected", "ReportTiming"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +142,14 @@ class ReportLoop:
 
     def _report(self) -> None:
         state = self._state
-        occupancy = Occupancy(
-            node=state.node,
-            resources=frozenset(one.name for one in state.served.inventory.resources),
-            pods=self._living(),
-            holdings=state.holdings,
-        )
         manager = state.topology_manager
-        found = self._lasting(mismatches(occupancy)) if state.knows_holdings else []
+        found = mismatches(
+            self._living(), state.holdings, resources=state.resources, node=state.node
+        )
+        lasting = self._lasting(found) if state.knows_holdings else []
         report = device_report(
-            occupancy,
-            lasting=found,
+            found,
+            lasting=lasting,
             unhealthy=state.unhealthy,
             policy=None if manager is None else manager.policy,
             scope=None if manager is None else manager.scope,
@@ -172,9 +160,9 @@ class ReportLoop:
             self._emit(ReportRejected(str(error)))
         if not state.knows_holdings:
             return
-        new = tuple(one for one in found if _key(one) not in self._reported)
-        self._reported = frozenset(map(_key, found))
-        counts = Counter(one.kind.value for one in found)
+        new = tuple(one for one in lasting if _key(one) not in self._reported)
+        self._reported = frozenset(map(_key, lasting))
+        counts = Counter(one.kind.value for one in lasting)
         self._emit(PlanMismatches(new, {kind.value: counts[kind.value] for kind in MismatchKind}))
 
     def _living(self) -> tuple[NodePod, ...]:

@@ -1,7 +1,5 @@
 """The faults of a simulated machine, from the text of its file of faults.
 
-The file is read, and compared with what it held before, elsewhere (`plugin.simulated.reader`).
-
 The text is YAML (so JSON too) of the keys below, all optional; an empty text means that nothing is
 wrong. A GPU is named by its index or its uuid. docs/simulate.md explains each key.
 

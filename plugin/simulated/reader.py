@@ -47,8 +47,7 @@ LOST_REASON = "lost (simulated)"
 """The fault of a GPU that is lost according to the file."""
 
 STEP_S = 0.25
-"""Between two checks of the file while `wait` waits: a fault is reported within that time, and four
-stat calls a second cost next to nothing (about 10 us each)."""
+"""Between two checks of the file while `wait` waits: a fault is reported within that time."""
 
 _NAMESPACE = uuid5(NAMESPACE_DNS, "simulated.coterie.gpu")
 """Under which all uuids of simulated devices are made."""

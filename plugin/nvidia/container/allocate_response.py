@@ -1,8 +1,6 @@
 """What a container gets with NVIDIA devices: the contents of an Allocate answer.
 
-Environment, mounts, device nodes, annotations and CDI names for the devices of one container, as
-NVIDIA's device plugin gives them, so that the same container runtimes understand. Which device
-nodes exist is an argument.
+As NVIDIA's device plugin gives them, so that the same container runtimes understand.
 
 Source: k8s-device-plugin v0.20.0, internal/plugin/server.go, `getAllocateResponse` and what it
 calls. Three things differ on purpose: devices come in the machine's order, where NVIDIA's come in
@@ -17,14 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from plugin.container import (
-    ContainerAccess,
-    DeviceNode,
-    Mount,
-    NoAccess,
-    host_path,
-    is_cdi_device,
-)
+from plugin.container import ContainerAccess, DeviceNode, Mount, NoAccess, host_path, is_cdi_device
 from plugin.nvidia.container.cdi import (
     CDI_ANNOTATION_PREFIX,
     GPU_CLASS,
@@ -48,14 +39,9 @@ if TYPE_CHECKING:
 
     from plugin.machine import Device
 
-__all__ = [
-    "VISIBLE_DEVICES",
-    "AccessRules",
-    "ListStrategy",
-    "grant",
-]
+__all__ = ["AccessRules", "ListStrategy", "grant"]
 
-VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 _IMEX_CHANNELS = "NVIDIA_IMEX_CHANNELS"
 """(api/config/v1/imex.go, `ImexChannelEnvVar`)."""
 _MOUNTS_FOLDER = "/var/run/nvidia-container-devices"
@@ -154,11 +140,11 @@ def _env(names: tuple[str, ...], present: PresentNodes, rules: AccessRules) -> d
     """With both strategies the variable names the mounts' folder, as NVIDIA's plugin has it."""
     env: dict[str, str] = {}
     if ListStrategy.ENVVAR in rules.list_strategies:
-        env[VISIBLE_DEVICES] = ",".join(names)
+        env[_VISIBLE_DEVICES] = ",".join(names)
         if present.imex_channels:
             env[_IMEX_CHANNELS] = ",".join(map(str, present.imex_channels))
     if ListStrategy.VOLUME_MOUNTS in rules.list_strategies:
-        env[VISIBLE_DEVICES] = _MOUNTS_FOLDER
+        env[_VISIBLE_DEVICES] = _MOUNTS_FOLDER
     env.update({extra.variable: "enabled" for extra in Extra if extra in rules.extras})
     return env
 

@@ -1,9 +1,7 @@
 """CDI specifications of the NVIDIA devices that this node serves.
 
-How a device is called in CDI, the annotation that requests it, and the documents that describe all
-of them. Nothing here writes a file (`plugin.nvidia.container.cdi_files` does) or looks at the
-machine. Names and annotations are those of NVIDIA's plugin and of CDI's library
-(container-device-interface v1.1.1, pkg/cdi/annotations.go).
+Names and annotations are those of NVIDIA's plugin and of CDI's library (container-device-interface
+v1.1.1, pkg/cdi/annotations.go).
 
 Such a document holds device nodes and one variable, nothing else. NVIDIA's own tool (`nvidia-ctk
 cdi generate`) also mounts the driver's libraries and programs, and runs hooks that make the linker
@@ -38,7 +36,6 @@ __all__ = [
     "CDI_VENDOR",
     "GPU_CLASS",
     "IMEX_CLASS",
-    "CdiDocuments",
     "cdi_annotation",
     "cdi_documents",
     "cdi_name",
@@ -94,11 +91,7 @@ def cdi_annotation(prefix: str, ids: Iterable[str], names: Iterable[str]) -> dic
 
 
 def cdi_documents(
-    devices: Iterable[Device],
-    present: PresentNodes,
-    *,
-    strategy: IdStrategy,
-    dev_root: str = "/",
+    devices: Iterable[Device], present: PresentNodes, *, strategy: IdStrategy, dev_root: str = "/"
 ) -> CdiDocuments:
     """Describe the devices that are served, and the extras and IMEX channels that are present.
 

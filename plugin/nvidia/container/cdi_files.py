@@ -6,7 +6,7 @@ never touched.
 
 Specifications outlive the plugin on purpose: a container that the kubelet starts again is given the
 names that Allocate once answered, whether the plugin runs or not, and its runtime must still find
-them. `remove` is for whoever takes Coterie off a node.
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from plugin.nvidia.container.device_nodes import IdStrategy
 from plugin.nvidia.container.nvidia_ctk import DriverRoots, NvidiaCtk, find_nvidia_ctk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from plugin.container import CdiDocument
 
@@ -82,22 +82,12 @@ class CdiFiles:
             texts = {document.file_name: self._text(document) for document in documents}
             for name, text in texts.items():
                 self._replace(self._folder / name, text)
-            for path in self._ours():
+            for path in self._folder.glob(_OURS):
                 if path.name not in texts:
                     path.unlink(missing_ok=True)
         except OSError as error:
-            raise self._error(error) from error
-
-    def remove(self) -> None:
-        """Remove all files of ours. Raises `CdiError`."""
-        try:
-            for path in self._ours():
-                path.unlink(missing_ok=True)
-        except OSError as error:
-            raise self._error(error) from error
-
-    def _ours(self) -> Iterator[Path]:
-        yield from sorted(self._folder.glob(_OURS))
+            msg = f"CDI specifications in {self._folder} cannot be written: {error}"
+            raise CdiError(msg) from error
 
     def _text(self, document: CdiDocument) -> str:
         """NVIDIA's plugin too describes IMEX channels itself (internal/cdi/imex.go)."""
@@ -114,9 +104,6 @@ class CdiFiles:
         beside.write_text(text, encoding="utf-8")
         beside.chmod(_MODE)
         beside.replace(path)
-
-    def _error(self, error: OSError) -> CdiError:
-        return CdiError(f"CDI specifications in {self._folder} cannot be written: {error}")
 
 
 def open_cdi_files(rules: CdiRules) -> CdiFiles:

@@ -1,7 +1,7 @@
 """Which of NVIDIA's device nodes exist beside those of the GPUs, and where its library is.
 
 Reads the folders /dev and /proc as this process sees them, and the driver's root where it has its
-own. Which container gets which node is decided in `plugin.nvidia.container.allocate_response`.
+own.
 """
 
 from __future__ import annotations

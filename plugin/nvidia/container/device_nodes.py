@@ -1,9 +1,5 @@
 """The files under /dev that make up a device, and the names that NVIDIA's tools have for it.
 
-The device nodes of a GPU or MIG device, those that containers get beside it, and the name of a
-device by uuid or index. Which nodes exist is an argument (`plugin.nvidia.container.dev_files`
-looks).
-
 Sources are files of k8s-device-plugin v0.20.0 and nvidia-container-toolkit v1.20.1 (toolkit).
 """
 

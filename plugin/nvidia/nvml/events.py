@@ -1,4 +1,4 @@
-"""NVML's events as `GpuEvent`s. `plugin.health.state` decides what they mean.
+"""NVML's events as `GpuEvent`s.
 
 Method (NVIDIA/k8s-device-plugin v0.20.0, internal/rm/health.go): one event set for all GPUs, each
 registered for those kinds that it supports: XIDs and ECC errors as there, and the driver's events

@@ -1,7 +1,5 @@
 """Reads one GPU through NVML: its `RawGpu`, with as few calls as possible, and its fault.
 
-Values of pairs are read elsewhere (`plugin.nvidia.nvml.reader`); nothing is interpreted here.
-
 Method:
 
 - Three calls show whether a GPU works: its uuid, its memory (which NVML reads from the driver,
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from plugin.nvidia.nvml.library import Handle, Nvml
     from plugin.sysfs import Sysfs
 
-__all__ = ["LIBRARY_GONE_CODES", "QUIET_CODES", "FarEnds", "GpuReader", "recovery_fault"]
+__all__ = ["LIBRARY_GONE_CODES", "QUIET_CODES", "FarEnds", "GpuReader"]
 
 T = TypeVar("T")
 FarEnds = dict[tuple[str, int], RawLink]
@@ -82,10 +80,10 @@ Recovery and Response Flags") for which no new work should start. 0 is none; 5, 
 domain, is about other nodes."""
 
 
-def recovery_fault(action: int | None) -> str | None:
+def _recovery_fault(action: int | None) -> str | None:
     """Why the driver wants no new work on a GPU; None where it requests nothing, or is unknown.
 
-    >>> recovery_fault(1), recovery_fault(0)
+    >>> _recovery_fault(1), _recovery_fault(0)
     ('the driver asks for a reset of the GPU', None)
     """
     wanted = _RECOVERY_ACTIONS.get(action or 0)
@@ -131,7 +129,7 @@ class GpuReader:
             values = self._vital(lambda: self._nvml.fields(handle, wanted))
         except NvmlError as error:
             return _fault(error)
-        return None if values is None else recovery_fault(values[0])
+        return None if values is None else _recovery_fault(values[0])
 
     def read(self, index: int, handle: Handle, uuid: str) -> RawGpu:
         """All values; where the GPU fails on the way, those read until then and its fault."""
@@ -180,7 +178,7 @@ class GpuReader:
             memory_bytes=memory,
             n_c2c_links=fields.n_c2c_links,
             fabric=self._try(lambda: self._nvml.fabric(handle)),
-            fault=recovery_fault(fields.recovery_action),
+            fault=_recovery_fault(fields.recovery_action),
         )
         states = self._link_states(handle, fields)
         if states is None:

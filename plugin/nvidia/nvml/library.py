@@ -1,7 +1,5 @@
 """NVML's calls as typed methods, its error codes as `NvmlError`.
 
-The only module that imports `pynvml` (nvidia-ml-py). It keeps nothing but the library's open state.
-
 Peculiarities that end here (nvidia-ml-py 13.615.71): `NVML_P2P_CAPS_INDEX_READ` is the tuple
 `(0,)`, so the number is used; PCI ids have eight digits of domain in mixed case, are unprintable
 where a far end has none, and `FFFFFFFF:FF:FF.0` on GB200; `c_nvmlGpuFabricInfoV_t` is version 2,
@@ -123,7 +121,10 @@ class Nvml:
         except NvmlError as error:
             if error.code != NvmlCode.LIBRARY_NOT_FOUND:
                 raise
-            msg = "libnvidia-ml.so.1 is not there, expected the NVIDIA driver's library"
+            msg = (
+                "libnvidia-ml.so.1 not found: install the NVIDIA driver, or set "
+                "driver_root_ctr_path to where this container sees the driver's root"
+            )
             raise NvmlError(msg) from error
 
     def close(self) -> None:

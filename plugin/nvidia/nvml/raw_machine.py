@@ -1,7 +1,6 @@
 """The raw values of a machine, as NVML and sysfs report them.
 
-They pass from the readers (`plugin.nvidia.nvml.reader`, `plugin.sysfs`) to
-`plugin.nvidia.nvml.discovery`. Numbers are NVML's own enumerators; None is unknown, never zero.
+Numbers are NVML's own enumerators; None is unknown, never zero.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["SLICE_S", "NvmlMachine"]
 
 SLICE_S = 1.0
-"""Longest wait inside NVML: one wake-up a second costs nothing, and a pod's end waits no longer."""
+"""Longest wait inside NVML: the end of the plugin's pod waits no longer."""
 PAUSE_S = 1.0
 MAX_PAUSE_S = 60.0
 """Pause after a wait that failed, doubled while it goes on failing: each failure makes the
@@ -63,10 +63,7 @@ class NvmlMachine:
     """This machine. Methods may be called from several threads, `wait` from one at a time."""
 
     def __init__(
-        self,
-        sysfs: Sysfs | None = None,
-        *,
-        find_library: Callable[[], Path | None] = lambda: None,
+        self, sysfs: Sysfs | None = None, *, find_library: Callable[[], Path | None] = lambda: None
     ) -> None:
         """`find_library` gives NVML's file; None leaves it to the loader's own search."""
         self._sysfs = sysfs or Sysfs()
@@ -102,8 +99,7 @@ class NvmlMachine:
         """Why GPUs cannot be used at this moment; reads first where nothing was read yet."""
         with self._lock:
             if not self._gpus:
-                reading = self.read()
-                return {gpu.uuid: gpu.fault for gpu in reading.gpus if gpu.fault is not None}
+                return self.read().faults
             try:
                 return self._retried(self._faults)
             except NvmlError as error:
@@ -188,12 +184,8 @@ class NvmlMachine:
 
     def _faults(self) -> Mapping[str, str]:
         gpu_reader = GpuReader(self._nvml, self._sysfs, self._far_ends)
-        faults: dict[str, str] = {}
-        for gpu in self._gpus:
-            fault = self._fault_of(gpu.uuid, gpu_reader)
-            if fault is not None:
-                faults[gpu.uuid] = fault
-        return faults
+        found = ((gpu.uuid, self._fault_of(gpu.uuid, gpu_reader)) for gpu in self._gpus)
+        return {uuid: fault for uuid, fault in found if fault is not None}
 
     def _fault_of(self, uuid: str, gpu_reader: GpuReader) -> str | None:
         """The fault of a GPU; one at fault is looked for, as it may have a new handle by now."""

@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from kube.client import ApiServer, Transport
-from plugin.publish import NodeWritten, Publisher, PublisherTools
+from plugin.publish import NodeWritten, Publisher
 from plugin.publish.node_annotator import WriteTiming
 from tests.cluster.control.control_plane import MASTERS, ControlPlane
 from tests.cluster.control.credentials import kubeconfig
@@ -238,16 +238,18 @@ def test_an_agent_writes_its_own_nodes_keys(cluster, agent, content_type):
 
 
 def published(cluster, topology, report):
-    """Let a publisher with an agent's token make the Node carry these; it, when it does."""
+    """Let a publisher with an agent's token make the Node carry these; the writes that it took."""
+    writes: list[NodeWritten] = []
 
     def emit(event):
         """Expect writes, and no failure."""
         assert isinstance(event, NodeWritten), event
+        writes.append(event)
 
     async def run():
         transport = await Transport.connect(cluster.config(OWN))
-        tools = PublisherTools(ApiServer(transport), OWN, emit)
-        publisher = Publisher(tools, pace=WriteTiming(coalesce_s=0.01, urgent_s=0.01))
+        pace = WriteTiming(coalesce_s=0.01, urgent_s=0.01)
+        publisher = Publisher(ApiServer(transport), OWN, emit=emit, pace=pace)
         publisher.publish(topology, report)
         running = asyncio.ensure_future(publisher.run())
         try:
@@ -258,19 +260,19 @@ def published(cluster, topology, report):
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             await transport.close()
-        return publisher
 
-    return asyncio.run(run())
+    asyncio.run(run())
+    return writes
 
 
 def test_the_publisher_publishes_once(cluster):
     """With nothing but `patch`: what is there is found by a patch that etcd never sees."""
     report = DevicesReport(policy=TopologyManagerPolicy.RESTRICTED)
-    assert published(cluster, "of the machine", report).n_writes == 1
+    assert len(published(cluster, "of the machine", report)) == 1
     version = cluster.version(OWN)
-    assert published(cluster, "of the machine", report).n_writes == 0
+    assert len(published(cluster, "of the machine", report)) == 0
     assert cluster.version(OWN) == version
-    assert published(cluster, "of the machine", DevicesReport()).n_writes == 1
+    assert len(published(cluster, "of the machine", DevicesReport())) == 1
     annotations = cluster.stored(OWN)["metadata"]["annotations"]
     assert annotations[names.TOPOLOGY] == "of the machine"
     assert decode_devices(annotations[names.DEVICES]).generation == 2

@@ -88,10 +88,7 @@ def pod_json(pod):
             "name": pod.name,
             "annotations": dict(pod.annotations),
         },
-        "spec": {
-            "initContainers": by_role[False],
-            "containers": by_role[True],
-        },
+        "spec": {"initContainers": by_role[False], "containers": by_role[True]},
         "status": status,
     }
 
@@ -202,9 +199,7 @@ class Node:
     def make(self, health=None):
         """A new agent, as the process would make it."""
         view = KubeletView(
-            self.api,
-            PodResources(self.settings.pod_resources_socket),
-            self.settings.kubelet_places.checkpoint,
+            self.api, PodResources(self.settings.pod_resources_socket), self.settings.checkpoint
         )
         tools = AgentTools(
             self.reader,

@@ -130,11 +130,7 @@ def test_init_containers_hand_their_devices_on_and_sidecars_do_not(root):
             left = first - got["c1"][GPU]
             assert left < got["c2"][GPU]
             asked = [one for one in node.allocator.asked if len(one) == 3]
-            assert [(must, size) for _, must, size in asked] == [
-                ((), 2),
-                (tuple(left), 3),
-                ((), 2),
-            ]
+            assert [(must, size) for _, must, size in asked] == [((), 2), (tuple(left), 3), ((), 2)]
             assert set(await node.held()) == {("a", "c1"), ("a", "c2"), ("a", "c3")}
 
     asyncio.run(go())

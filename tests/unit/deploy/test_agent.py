@@ -223,8 +223,8 @@ def test_settings_are_the_agents(folder):
     assert (settings.node, settings.kubelet_address) == ("10.0.0.7", "10.0.0.7")
     mounted = {one["mountPath"] for one in container()["volumeMounts"]}
     mounted |= {one["mountPath"] for one in patch.get("volumeMounts", ())}
-    places = settings.kubelet_places
-    needed = {places.folder, places.pod_resources.parent, settings.sysfs_root}
+    needed = {settings.device_plugin_folder, settings.sysfs_root}
+    needed.add(settings.pod_resources_socket.parent)
     if folder == "plugin-cdi":
         needed |= {settings.cdi_folder, settings.driver_root_ctr_path}
     assert mounted == {str(one) for one in needed}

@@ -138,8 +138,7 @@ def measuring(tmp_path):
         command = f"{shlex.quote(sys.executable)} {shlex.quote(str(script))} {{n}} {{bytes}}"
         path = out or tmp_path / "figures.json"
         done = called(
-            *("measure", "--out", str(path), "--command", command),
-            *(*simulate, *options),
+            *("measure", "--out", str(path), "--command", command), *(*simulate, *options)
         )
         return done, path
 
@@ -339,7 +338,7 @@ def _own_log():
         pytest.param({"kubeconfig": "/no-such"}, 2, "setting kubeconfig", id="kubeconfig"),
         pytest.param({"measurements": "/no-such"}, 2, "setting measurements", id="figures"),
         pytest.param({"simulate": "no-such"}, 1, "no-such", id="recording"),
-        pytest.param({"simulate": None}, 1, "libnvidia-ml.so.1 is not there", id="no driver"),
+        pytest.param({"simulate": None}, 1, "libnvidia-ml.so.1 not found: install", id="no driver"),
     ],
 )
 def test_a_start_that_fails_says_why(root, more, code, told):

@@ -151,10 +151,7 @@ def test_numa_distances(fake):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            SAPPHIRE_RAPIDS,
-            CpuPlatform.INTEL_SPR,
-        ),
+        (SAPPHIRE_RAPIDS, CpuPlatform.INTEL_SPR),
         ("vendor_id : AuthenticAMD\npower management:\n\nprocessor : 1\n", CpuPlatform.AMD),
         ("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n", CpuPlatform.ARM),
         ("processor\t: 0\ncpu\t\t: POWER9, altivec supported\n", CpuPlatform.POWER9),

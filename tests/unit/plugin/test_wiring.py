@@ -206,11 +206,7 @@ def test_a_reload_reads_settings_and_machine_anew(root):
 def test_other_resources_begin_an_agent_under_the_same_settings(root):
     """MIG was switched on: a new resource needs its own server, and nothing else changes."""
     faults = root / "faults.json"
-    flags = {
-        "simulate": "dgx-a100",
-        "simulate_faults": str(faults),
-        "mig_strategy": "mixed",
-    }
+    flags = {"simulate": "dgx-a100", "simulate_faults": str(faults), "mig_strategy": "mixed"}
 
     async def go():
         node = Node(root, flags)
@@ -285,11 +281,7 @@ def test_a_machine_that_cannot_be_read_is_waited_for(root, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(None, id="absent"),
-        pytest.param("kind: Pod\n", id="something else"),
-    ],
+    "text", [pytest.param(None, id="absent"), pytest.param("kind: Pod\n", id="something else")]
 )
 def test_a_kubeconfig_that_is_none_stops_the_start(root, text):
     """The message names the setting."""

@@ -7,13 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kube.client import TopologyManagerSettings
-from plugin.allocation import (
-    Ambiguous,
-    DeviceRequest,
-    NodeState,
-    Requester,
-    UnknownRequester,
-)
+from plugin.allocation import Ambiguous, DeviceRequest, NodeState, Requester, UnknownRequester
 from plugin.kubelet import KubeletSnapshot
 from plugin.machine import SharedPolicy
 from tests.unit.plugin.node_states import requester, simulated_served, snapshot, state

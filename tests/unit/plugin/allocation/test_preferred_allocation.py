@@ -32,6 +32,7 @@ from topology.model import Gpu, NodeTopology, PcieLevel
 from topology.recordings import load_recording
 from topology.select import Selected, build_machine, select_set
 
+PLANNED, SWAPPED, SUBSTITUTE, BEST, HARMLESS = AllocationBasis
 NOBODY = UnknownRequester("a test")
 AFFINITY, POLICY = "coterie.gpu/affinity", "coterie.gpu/policy"
 REQUIRED = {AFFINITY: "nvlink", POLICY: "required"}
@@ -40,8 +41,7 @@ REQUIRED = {AFFINITY: "nvlink", POLICY: "required"}
 def named(topology: NodeTopology) -> NodeTopology:
     """The same with a uuid for each GPU, a, b, c ..."""
     return replace(
-        topology,
-        gpus=tuple(replace(gpu, uuid=chr(97 + i)) for i, gpu in enumerate(topology.gpus)),
+        topology, gpus=tuple(replace(gpu, uuid=chr(97 + i)) for i, gpu in enumerate(topology.gpus))
     )
 
 
@@ -90,74 +90,32 @@ def refusal(asked: DeviceRequest, requester: Requester, supply: Supply) -> Alloc
 @pytest.mark.parametrize(
     ("asked", "requester", "expected"),
     [
-        pytest.param(request("abcdefgh", 2), own("fc"), ("cf", AllocationBasis.PLANNED), id="plan"),
+        pytest.param(request("abcdefgh", 2), own("fc"), ("cf", PLANNED), id="plan"),
+        pytest.param(request("abcdefgh", 2, "c"), own("cf"), ("cf", PLANNED), id="plan holds it"),
+        pytest.param(request("abdefgh", 2), own("cd"), ("ab", SUBSTITUTE), id="a device is taken"),
         pytest.param(
-            request("abcdefgh", 2, "c"),
-            own("cf"),
-            ("cf", AllocationBasis.PLANNED),
-            id="plan holds it",
+            request("abcdefgh", 2, "e"), own("cd"), ("ef", SUBSTITUTE), id="another must be"
         ),
         pytest.param(
-            request("abdefgh", 2),
-            own("cd"),
-            ("ab", AllocationBasis.SUBSTITUTE),
-            id="a device is taken",
+            request("abcdefgh", 2), own("cde"), ("ab", SUBSTITUTE), id="plan of another size"
+        ),
+        pytest.param(request("bcd", 2), own(), ("cd", BEST), id="no plan: the best"),
+        pytest.param(request("abce", 2), NOBODY, ("ce", HARMLESS), id="nobody: pairs stay whole"),
+        pytest.param(request("bcd", 1), own(), ("b", BEST), id="one GPU: pairs stay whole"),
+        pytest.param(
+            request("ace", 2), own("", REQUIRED), RefusalReason.REQUIRED, id="required: no such set"
         ),
         pytest.param(
-            request("abcdefgh", 2, "e"),
-            own("cd"),
-            ("ef", AllocationBasis.SUBSTITUTE),
-            id="another must be",
+            request("aceghd", 2), own("ab", REQUIRED), ("cd", SUBSTITUTE), id="required: another"
         ),
         pytest.param(
-            request("abcdefgh", 2),
-            own("cde"),
-            ("ab", AllocationBasis.SUBSTITUTE),
-            id="plan of another size",
+            request("abceg", 2), own("ac", REQUIRED), ("ab", SUBSTITUTE), id="plan without link"
         ),
-        pytest.param(
-            request("bcd", 2), own(), ("cd", AllocationBasis.BEST), id="no plan: the best"
-        ),
-        pytest.param(
-            request("abce", 2),
-            NOBODY,
-            ("ce", AllocationBasis.LEAST_HARM),
-            id="nobody: pairs stay whole",
-        ),
-        pytest.param(
-            request("bcd", 1), own(), ("b", AllocationBasis.BEST), id="one GPU: pairs stay whole"
-        ),
-        pytest.param(
-            request("ace", 2),
-            own("", REQUIRED),
-            RefusalReason.REQUIRED,
-            id="required: no such set",
-        ),
-        pytest.param(
-            request("aceghd", 2),
-            own("ab", REQUIRED),
-            ("cd", AllocationBasis.SUBSTITUTE),
-            id="required: another",
-        ),
-        pytest.param(
-            request("abceg", 2),
-            own("ac", REQUIRED),
-            ("ab", AllocationBasis.SUBSTITUTE),
-            id="plan without link",
-        ),
-        pytest.param(
-            request("a", 1),
-            own("", REQUIRED),
-            ("a", AllocationBasis.BEST),
-            id="one always satisfies",
-        ),
+        pytest.param(request("a", 1), own("", REQUIRED), ("a", BEST), id="one always satisfies"),
         pytest.param(request("ab", 3), own(), RefusalReason.TOO_FEW, id="too few"),
         pytest.param(request("abX", 3), own(), RefusalReason.TOO_FEW, id="a device nobody knows"),
         pytest.param(
-            request("abX", 1, "X"),
-            own(),
-            RefusalReason.MUST_INCLUDE,
-            id="and it must be included",
+            request("abX", 1, "X"), own(), RefusalReason.MUST_INCLUDE, id="and it must be included"
         ),
         pytest.param(request("abc", 1, "ab"), own(), RefusalReason.MUST_INCLUDE, id="two of one"),
     ],
@@ -223,17 +181,14 @@ def test_conditions_are_never_lessened(annotations, reason):
 def test_annotations_that_cannot_be_read_count_as_none():
     """The kubelet has admitted the pod: an error now would fail it for good."""
     answer = choice(request("bcd", 2), own("", {AFFINITY: "nvlnk"}), SUPPLY)
-    assert got(answer) == ("cd", AllocationBasis.BEST)
+    assert got(answer) == ("cd", BEST)
     assert "placed by default: annotation coterie.gpu/affinity is 'nvlnk'" in answer.notes[0]
 
 
 def test_a_device_that_is_unwell_is_not_given_though_the_kubelet_offers_it():
     """The list that says so may still be on its way to the kubelet."""
     unwell = replace(SUPPLY, unhealthy=frozenset("c"))
-    assert got(choose_devices(request("abcd", 2), own("cd"), unwell)) == (
-        "ab",
-        AllocationBasis.SUBSTITUTE,
-    )
+    assert got(choose_devices(request("abcd", 2), own("cd"), unwell)) == ("ab", SUBSTITUTE)
     assert got(choose_devices(request("cd", 2), own("cd"), unwell)) is RefusalReason.TOO_FEW
     assert (
         got(choose_devices(request("abcd", 2, "c"), own("cd"), unwell))
@@ -244,49 +199,28 @@ def test_a_device_that_is_unwell_is_not_given_though_the_kubelet_offers_it():
 def test_what_others_wait_for_is_left_to_them_where_there_is_something_else():
     """A pod without a plan takes the worse set rather than another pod's planned one."""
     reserved = replace(SUPPLY, reserved=frozenset("ab"))
-    assert got(choose_devices(request("abcd", 2), own(), reserved)) == (
-        "cd",
-        AllocationBasis.BEST,
-    )
-    assert got(choose_devices(request("abce", 2), own(), reserved)) == (
-        "ce",
-        AllocationBasis.BEST,
-    )
-    assert got(choose_devices(request("abc", 2), own(), reserved)) == ("ab", AllocationBasis.BEST)
-    assert got(choose_devices(request("abce", 2), own("", REQUIRED), reserved)) == (
-        "ab",
-        AllocationBasis.BEST,
-    )
-    assert got(choose_devices(request("abcd", 2, "a"), own(), reserved)) == (
-        "ab"[0] + "c",
-        AllocationBasis.BEST,
-    )
+    assert got(choose_devices(request("abcd", 2), own(), reserved)) == ("cd", BEST)
+    assert got(choose_devices(request("abce", 2), own(), reserved)) == ("ce", BEST)
+    assert got(choose_devices(request("abc", 2), own(), reserved)) == ("ab", BEST)
+    assert got(choose_devices(request("abce", 2), own("", REQUIRED), reserved)) == ("ab", BEST)
+    assert got(choose_devices(request("abcd", 2, "a"), own(), reserved)) == ("ab"[0] + "c", BEST)
 
 
 def test_of_several_that_may_ask_the_first_plan_that_can_be_had_serves():
     """Equal plans may be swapped; what one of them requires holds for whichever asks."""
     one, other = own("ab"), own("cd")
     both = Ambiguous((one, other))
-    assert got(choose_devices(request("abcd", 2), both, SUPPLY)) == ("ab", AllocationBasis.SWAPPED)
-    assert got(choose_devices(request("bcd", 2), both, SUPPLY)) == ("cd", AllocationBasis.SWAPPED)
-    assert got(choose_devices(request("bde", 2), both, SUPPLY)) == (
-        "bd",
-        AllocationBasis.SUBSTITUTE,
-    )
+    assert got(choose_devices(request("abcd", 2), both, SUPPLY)) == ("ab", SWAPPED)
+    assert got(choose_devices(request("bcd", 2), both, SUPPLY)) == ("cd", SWAPPED)
+    assert got(choose_devices(request("bde", 2), both, SUPPLY)) == ("bd", SUBSTITUTE)
     strict = Ambiguous((own("ac"), own("cd", REQUIRED)))
-    assert got(choose_devices(request("abcd", 2), strict, SUPPLY)) == (
-        "cd",
-        AllocationBasis.SWAPPED,
-    )
-    assert got(choose_devices(request("abc", 2), strict, SUPPLY)) == (
-        "ab",
-        AllocationBasis.SUBSTITUTE,
-    )
+    assert got(choose_devices(request("abcd", 2), strict, SUPPLY)) == ("cd", SWAPPED)
+    assert got(choose_devices(request("abc", 2), strict, SUPPLY)) == ("ab", SUBSTITUTE)
     assert got(choose_devices(request("ac", 2), strict, SUPPLY)) is RefusalReason.REQUIRED
     answer = refusal(request("ac", 2), Ambiguous((own(), own("", REQUIRED))), SUPPLY)
     assert answer.detail.startswith("affinity nvlink: ")
     unplanned = Ambiguous((own(), own()))
-    assert got(choose_devices(request("bcd", 2), unplanned, SUPPLY)) == ("cd", AllocationBasis.BEST)
+    assert got(choose_devices(request("bcd", 2), unplanned, SUPPLY)) == ("cd", BEST)
 
 
 def test_requirements_that_exclude_each_other_refuse():
@@ -313,7 +247,7 @@ def test_requirements_that_can_be_met_together_are():
     supply = Supply(gpus(*"abcd"), build_machine(split))
     linked, switched = own("", REQUIRED), own("", {AFFINITY: "switch", POLICY: "required"})
     answer = choice(request("abcd", 2), Ambiguous((linked, switched)), supply)
-    assert got(answer) == ("cd", AllocationBasis.BEST)
+    assert got(answer) == ("cd", BEST)
     assert answer.notes == ()
 
 
@@ -321,9 +255,9 @@ def test_models_are_mixed_at_last():
     """A preferred pod is better off with unlike GPUs than failed for good."""
     mixed = machine([Gpu(uuid=one, model=f"M{i // 2}") for i, one in enumerate("abcd")])
     supply = Supply(gpus(*"abcd"), build_machine(mixed), reserved=frozenset("cd"))
-    assert got(choose_devices(request("acd", 2), own(), supply)) == ("cd", AllocationBasis.BEST)
+    assert got(choose_devices(request("acd", 2), own(), supply)) == ("cd", BEST)
     answer = choice(request("acb", 3), own(), supply)
-    assert got(answer) == ("abc", AllocationBasis.BEST)
+    assert got(answer) == ("abc", BEST)
     assert answer.notes == ("no free GPUs of one model are as many: models are mixed",)
     strict = own("", {"coterie.gpu/min-bandwidth": "1"})
     assert got(choose_devices(request("acb", 3), strict, supply)) is RefusalReason.REQUIRED
@@ -333,17 +267,11 @@ def test_without_a_topology_the_machine_s_order_decides():
     """And nothing can be required of two devices or more: nobody knows how they are connected."""
     for known in (None, build_machine(named(machine([Gpu()] * 2)))):
         supply = Supply(gpus(*"dcba"), known)
-        assert got(choose_devices(request("abcd", 2), own(), supply)) == (
-            "dc",
-            AllocationBasis.BEST,
-        )
-        assert got(choose_devices(request("abcd", 2), NOBODY, supply)) == (
-            "dc",
-            AllocationBasis.LEAST_HARM,
-        )
+        assert got(choose_devices(request("abcd", 2), own(), supply)) == ("dc", BEST)
+        assert got(choose_devices(request("abcd", 2), NOBODY, supply)) == ("dc", HARMLESS)
         assert got(choose_devices(request("abcd", 2), own("ab", REQUIRED), supply)) == (
             "ba",
-            AllocationBasis.PLANNED,
+            PLANNED,
         )
         answer = choose_devices(request("abcd", 2), own("", REQUIRED), supply)
         assert answer == AllocationRefusal(
@@ -356,12 +284,9 @@ def test_a_wish_is_no_requirement_where_nobody_knows_the_links():
     supply = Supply(gpus(*"abcd"))
     assert got(choose_devices(request("abcd", 2), own("", {AFFINITY: "nvlink"}), supply)) == (
         "ab",
-        AllocationBasis.BEST,
+        BEST,
     )
-    assert got(choose_devices(request("abcd", 1), own("", REQUIRED), supply)) == (
-        "a",
-        AllocationBasis.BEST,
-    )
+    assert got(choose_devices(request("abcd", 1), own("", REQUIRED), supply)) == ("a", BEST)
 
 
 def test_replicas_are_spread_or_packed():
@@ -378,7 +303,7 @@ def test_replicas_are_spread_or_packed():
     assert choice(asked, own(), one_only).ids == ("a::0",)
     assert got(choose_devices(request("ab", 2), own(), replace(SUPPLY, is_one_only=True))) == (
         "ab",
-        AllocationBasis.BEST,
+        BEST,
     )
 
 
@@ -437,9 +362,7 @@ WISHES = st.fixed_dictionaries(
 
 @settings(max_examples=up_to(100))
 @given(
-    topology=node_topologies(max_gpus=6),
-    parsed=WISHES,
-    chance=st.randoms(use_true_random=False),
+    topology=node_topologies(max_gpus=6), parsed=WISHES, chance=st.randoms(use_true_random=False)
 )
 def test_an_answer_is_what_was_asked_and_no_requirement_is_lessened(topology, parsed, chance):
     """Compared with all sets: a refusal only where none serves, the plan wherever it can be had."""
@@ -477,13 +400,9 @@ def test_an_answer_is_what_was_asked_and_no_requirement_is_lessened(topology, pa
     if requires(policy, size):
         assert frozenset(answer.ids) in fitting
     is_kept = frozenset(planned) in fitting
-    assert (answer.basis is AllocationBasis.PLANNED) == (is_kept and bool(planned))
+    assert (answer.basis is PLANNED) == (is_kept and bool(planned))
     spared = usable - supply.reserved | must
-    if (
-        answer.basis is not AllocationBasis.PLANNED
-        and len(spared) >= size
-        and not requires(policy, size)
-    ):
+    if answer.basis is not PLANNED and len(spared) >= size and not requires(policy, size):
         models = {gpu.model for gpu in topology.gpus}
         if policy.affinity is Affinity.NONE or (len(models) == 1 and None not in models):
             assert set(answer.ids) <= spared

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from kube.client import TopologyManagerSettings, kubelet_endpoint
 from kube.errors import SettingsError
 from kube.settings import FieldNames, names_of
-from plugin.config import KubeletPlaces, Mode, PluginSettings
+from plugin.config import Mode, PluginSettings
 from plugin.nvidia.container.allocate_response import AccessRules, ListStrategy
 from plugin.nvidia.container.cdi_files import CdiGenerator, CdiRules
 from plugin.nvidia.container.device_nodes import Extra, IdStrategy
@@ -40,23 +40,23 @@ def test_defaults_are_nvidias():
     assert not BARE.xid_rules.counts(31)
 
 
-def test_kubelet_places():
+def test_paths_of_the_kubelet():
     """Our sockets and the checkpoint lie beside the kubelet's socket."""
     folder = Path("/var/lib/kubelet/device-plugins")
-    resources = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
-    checkpoint = folder / "kubelet_internal_checkpoint"
-    socket = folder / "kubelet.sock"
-    assert BARE.kubelet_places == KubeletPlaces(socket, folder, checkpoint, resources)
-    other = settings(kubelet_socket="/k/dp/kubelet.sock").kubelet_places
-    assert (other.socket, other.folder) == (Path("/k/dp/kubelet.sock"), Path("/k/dp"))
+    assert BARE.registration_socket == folder / "kubelet.sock"
+    assert BARE.device_plugin_folder == folder
+    assert BARE.checkpoint == folder / "kubelet_internal_checkpoint"
+    other = settings(kubelet_socket="/k/dp/kubelet.sock")
+    assert other.registration_socket == Path("/k/dp/kubelet.sock")
+    assert other.device_plugin_folder == Path("/k/dp")
     assert other.checkpoint == Path("/k/dp/kubelet_internal_checkpoint")
 
 
 def test_without_a_kubelet_socket_nothing_is_registered():
     """The sockets still need a place."""
-    places = settings(kubelet_socket="").kubelet_places
-    assert places.socket is None
-    assert places.folder == Path("/var/lib/kubelet/device-plugins")
+    found = settings(kubelet_socket="")
+    assert found.registration_socket is None
+    assert found.device_plugin_folder == Path("/var/lib/kubelet/device-plugins")
 
 
 def test_access_rules():
@@ -168,10 +168,7 @@ def test_every_setting_says_what_it_is(name):
 @pytest.mark.parametrize(
     ("name", "names"),
     [
-        (
-            "mig_strategy",
-            FieldNames(("--mig-strategy",), ("MIG_STRATEGY",), "flags.migStrategy"),
-        ),
+        ("mig_strategy", FieldNames(("--mig-strategy",), ("MIG_STRATEGY",), "flags.migStrategy")),
         (
             "driver_root_ctr_path",
             FieldNames(

@@ -12,16 +12,25 @@ A, B = ListedDevice("a"), ListedDevice("b")
 def test_the_list_is_what_was_put_there_last():
     """The kubelet is told what is so, whether well or not."""
     device_list = DeviceList([A])
-    assert device_list.replace([B, ListedDevice("a", is_healthy=False)])
+    device_list.replace([B, ListedDevice("a", is_healthy=False)])
     assert device_list.devices == (B, ListedDevice("a", is_healthy=False))
     assert device_list.ids == {"a", "b"}
 
 
 def test_the_same_again_is_no_change():
     """A message to the kubelet makes it write its checkpoint, so nothing is sent for nothing."""
-    device_list = DeviceList([A, B])
-    assert not device_list.replace(iter((A, B)))
-    assert device_list.replace([ListedDevice("a", numa_node=0), B])
+
+    async def go():
+        device_list = DeviceList([A, B])
+        waiting = asyncio.ensure_future(device_list.changed_from((A, B)))
+        await asyncio.sleep(0)
+        device_list.replace(iter((A, B)))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        device_list.replace([ListedDevice("a", numa_node=0), B])
+        assert await waiting == (ListedDevice("a", numa_node=0), B)
+
+    asyncio.run(go())
 
 
 def test_whoever_waits_gets_the_newest():

@@ -290,11 +290,7 @@ def test_an_old_plugin_that_ends_disconnects_its_successor_which_comes_back(root
             await new.until(RegistrationPhase.REGISTERED, 2)
             await kubelet.until_listed(GPU, 3)
             # The successor's watch was ended by the kubelet, and it is the one that came back.
-            assert kubelet.log[:3] == [
-                f"disconnected {GPU}",
-                f"registered {GPU}",
-                f"listed {GPU}",
-            ]
+            assert kubelet.log[:3] == [f"disconnected {GPU}", f"registered {GPU}", f"listed {GPU}"]
             assert old.phases.count(RegistrationPhase.LOST) == 0
             await asyncio.sleep(0.2)
             assert GPU in kubelet.clients

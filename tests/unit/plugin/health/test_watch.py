@@ -164,7 +164,6 @@ def test_an_idle_machine_is_polled_and_nobody_is_told():
     """An idle node must cost next to nothing, and no write at all."""
     stage = Stage(*[()] * 400).play()
     assert stage.told == stage.lines == []
-    assert stage.watch.unhealthy == {}
     assert stage.at("faults")[:4] == [0, 5.6, 11.2, 16.8]  # the first wait that ends after 5 s
     assert stage.at("read") == [300.8]
     n_wakes = sum(len(stage.at(what)) for what in ("wait", "faults", "read"))
@@ -175,7 +174,6 @@ def test_an_event_is_told_at_once_and_looked_into():
     """The kubelet must not give the GPU to anybody else; the links may have changed with it."""
     stage = Stage([IGNORED], [XID], *QUIET).play()
     assert stage.told == [(1.6, {A: REASON})]
-    assert stage.watch.unhealthy == {A: REASON}
     assert stage.lines == [(IGNORED, False), (XID, True)]
     assert stage.at("faults") == [0, 1.6, 7.2]
     assert stage.at("read") == [5.6]

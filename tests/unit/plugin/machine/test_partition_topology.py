@@ -95,10 +95,7 @@ def test_instances_have_no_link_and_the_level_of_their_gpus():
     first = some.gpus[0]
     assert (first.uuid, first.parent, first.memory_mib) == ("MIG-0", "GPU-0", 4864)
     assert first.model == f"{A100.gpus[0].model} MIG 1g.5gb"
-    assert (first.pci_bus_id, first.numa_node) == (
-        A100.gpus[0].pci_bus_id,
-        A100.gpus[0].numa_node,
-    )
+    assert (first.pci_bus_id, first.numa_node) == (A100.gpus[0].pci_bus_id, A100.gpus[0].numa_node)
     unnamed = topology_of(machine([Gpu(uuid="G", link_generation=4)]), [Unit(0, SLICE)])
     assert (unnamed.gpus[0].model, unnamed.gpus[0].link_generation) == (None, None)
 

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from kube.errors import SettingsError
-from plugin.machine import ServingRules, TimeSlicing, serve_machine, topology_text
+from plugin.machine import ServingRules, TimeSlicing, serve_machine
 from plugin.nvidia.mig_strategy import MigStrategy, mig_units
 from tests.unit.plugin.machine_values import simulated_machine
 from tests.unit.plugin.node_values import GPU, NODE
@@ -30,7 +30,7 @@ def test_the_sets_that_are_rated_are_those_of_the_devices():
     assert resource.name == GPU
     assert served.machine is not None
     assert tuple(gpu.uuid for gpu in served.machine.topology.gpus) == uuids
-    text = topology_text(served)
+    text = served.topology_text
     assert text is not None
     assert decode_topology(text) == served.inventory.topology
 
@@ -51,7 +51,7 @@ def test_measured_figures_go_into_what_is_published_and_rated():
     assert served.machine is not None
     assert served.machine.topology.measurement == measured
     assert served.reading.topology.measurement == measured
-    assert decode_topology(topology_text(served) or "").measurement == measured
+    assert decode_topology(served.topology_text or "").measurement == measured
 
 
 def test_figures_of_another_machine_are_refused():
@@ -66,4 +66,4 @@ def test_shared_gpus_are_neither_rated_nor_published():
     served = serve_machine(reading(), ServingRules(sharing=TimeSlicing({GPU: 2})))
     assert len(served.inventory.resources[0].devices) == 16
     assert served.machine is None
-    assert topology_text(served) is None
+    assert served.topology_text is None

@@ -3,7 +3,7 @@
 import pytest
 
 from plugin.errors import MeasurementError
-from plugin.measure.nccl_output import BusBandwidth, last_line, read_all_reduce
+from plugin.measure.nccl_output import BusBandwidth, read_all_reduce
 
 NEW = """\
 NCCL version 2.21.5+cuda12.4
@@ -48,6 +48,8 @@ def test_the_figure_is_the_out_of_place_one_of_the_largest_size(text, expected):
         pytest.param("a\nno CUDA\n\n", "'no CUDA'", id="last words are told"),
         pytest.param("1 2 3\n", "expected the table", id="a row without header"),
         pytest.param("# size busbw\n", "expected the table", id="a header without row"),
+        pytest.param("one\ntwo \n\n  \n", "ends with 'two'", id="blank lines at the end"),
+        pytest.param("\n", "ends with ''", id="blank lines alone"),
         pytest.param("# size busbw #wrong\n8 1.0 3\n", "3 wrong results", id="wrong results"),
         pytest.param("# size busbw\n8 fast\n", "expected bytes under size", id="no figure"),
     ],
@@ -56,9 +58,3 @@ def test_what_is_no_result_is_refused(text, message):
     """A figure that nobody measured would rank sets."""
     with pytest.raises(MeasurementError, match=message):
         read_all_reduce(text)
-
-
-def test_the_last_line_is_the_last_that_says_anything():
-    """Programs end their complaints with blank lines."""
-    assert last_line("one\ntwo \n\n  \n") == "two"
-    assert not last_line("\n")

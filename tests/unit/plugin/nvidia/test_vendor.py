@@ -79,10 +79,7 @@ def test_devices_are_described_for_runtimes_with_cdi(root):
 
 def test_a_mig_device_needs_the_capabilities_that_the_driver_lists(root):
     """They are read from /proc when the machine is prepared."""
-    slices = (
-        mig_device("MIG-0", "1g.5gb", 0, 1, 0),
-        mig_device("MIG-1", "1g.5gb", 1, 2, 0),
-    )
+    slices = (mig_device("MIG-0", "1g.5gb", 0, 1, 0), mig_device("MIG-1", "1g.5gb", 1, 2, 0))
     parent = gpu_reading(0, "GPU-0", minor=0, partitions=slices)
     known, unknown = (Device(one.id, 0, parent, partition=one) for one in slices)
     access = opened(root, pass_device_specs=True)

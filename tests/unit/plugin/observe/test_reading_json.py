@@ -32,7 +32,7 @@ def test_json_holds_the_whole_reading():
     )
     body = json.loads(reading_json(reading, VENDOR.facts_of))
     assert set(body) == {
-        *("schema_version", "driver_version", "gpus", "numa_distances", "topology", "notes"),
+        *("schema_version", "driver_version", "gpus", "numa_distances", "topology", "notes")
     }
     assert body["schema_version"] == SCHEMA_VERSION == 1
     assert body["driver_version"] == "580.65.06"

@@ -80,13 +80,7 @@ CASES = [
         (
             "warning",
             "call_failed",
-            {
-                "resource": GPU,
-                "verb": "Allocate",
-                "reason": "refused",
-                "detail": "no",
-                "ms": 4.123,
-            },
+            {"resource": GPU, "verb": "Allocate", "reason": "refused", "detail": "no", "ms": 4.123},
         ),
         f'calls_total{{outcome="refused",resource="{GPU}",verb="Allocate"}} 1.0',
         id="a call that failed",
@@ -107,11 +101,7 @@ CASES = [
     ),
     pytest.param(
         lambda t: t.allocator_event(answer(PREFERRED, IDENTIFIED, PLANNED)),
-        (
-            "debug",
-            "preferred_allocation",
-            REQUESTED | FOR | GIVEN,
-        ),
+        ("debug", "preferred_allocation", REQUESTED | FOR | GIVEN),
         'preferred_allocations_total{basis="planned"} 1.0',
         id="a preferred allocation",
     ),
@@ -256,11 +246,7 @@ CASES = [
     ),
     pytest.param(
         lambda t: t.gpu_event(xid_event("GPU-1", 79), counts=True),
-        (
-            "warning",
-            "gpu_event",
-            {"kind": "xid", "uuid": "GPU-1", "xid": 79, "counts": True},
-        ),
+        ("warning", "gpu_event", {"kind": "xid", "uuid": "GPU-1", "xid": 79, "counts": True}),
         'gpu_events_total{counts="true",kind="xid"} 1.0',
         id="an XID that counts",
     ),

@@ -13,7 +13,7 @@ from plugin.pods import (
     HeldDevices,
     HoldingsByPod,
     MismatchKind,
-    Occupancy,
+    PlanMismatch,
     device_report,
     mismatches,
 )
@@ -51,20 +51,20 @@ STAGES = node_pod(
 )
 
 
-def on_node(*pods, holdings=(), resources=(GPU, MIG)) -> Occupancy:
-    """What is on the node."""
-    return Occupancy(NODE, frozenset(resources), pods, tuple(holdings))
+def on_node(*pods, holdings=(), resources=(GPU, MIG)) -> tuple[PlanMismatch, ...]:
+    """What differs on the node."""
+    return mismatches(pods, holdings, resources=resources, node=NODE)
 
 
-def report(occupancy: Occupancy, **known) -> DevicesReport:
+def report(found: tuple[PlanMismatch, ...], **known) -> DevicesReport:
     """The report on it."""
     nothing: dict[str, Any] = {"lasting": (), "unhealthy": {}, "policy": None, "scope": None}
-    return device_report(occupancy, **{**nothing, **known})
+    return device_report(found, **{**nothing, **known})
 
 
-def describe_requirement(occupancy: Occupancy) -> list[tuple[str, str, str]]:
+def describe_requirement(found: tuple[PlanMismatch, ...]) -> list[tuple[str, str, str]]:
     """Pod, container and ids of the holds that are reported."""
-    return [(one.name, one.container, "".join(one.ids)) for one in report(occupancy).holds]
+    return [(one.name, one.container, "".join(one.ids)) for one in report(found).holds]
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,7 @@ def describe_requirement(occupancy: Occupancy) -> list[tuple[str, str, str]]:
         ),
         pytest.param([], [holding(FREE, "main", "a")], [], id="a pod that nobody lists"),
         pytest.param(
-            [FREE],
-            [holding(FREE, "main", "a", resource="x/nic")],
-            [],
-            id="a foreign resource",
+            [FREE], [holding(FREE, "main", "a", resource="x/nic")], [], id="a foreign resource"
         ),
         pytest.param(
             [STAGES],
@@ -123,10 +120,7 @@ def describe_requirement(occupancy: Occupancy) -> list[tuple[str, str, str]]:
             id="init containers as planned",
         ),
         pytest.param(
-            [STAGES],
-            [holding(STAGES, "first", "c", "d")],
-            [],
-            id="an init container inside",
+            [STAGES], [holding(STAGES, "first", "c", "d")], [], id="an init container inside"
         ),
         pytest.param(
             [STAGES],
@@ -212,7 +206,7 @@ def test_what_people_should_hear_of():
         holding(FREE, "main", "d", "e"),
         holding(FREE, "more", "f"),
     ]
-    found = mismatches(on_node(PLANNED, FREE, broken, bare, holdings=holdings))
+    found = on_node(PLANNED, FREE, broken, bare, holdings=holdings)
     assert [(one.kind, one.pod.name, one.container) for one in found] == [
         (MismatchKind.BAD_PLAN, "broken", ""),
         (MismatchKind.NO_PLAN, "free", "main"),
@@ -233,8 +227,8 @@ def test_what_people_should_hear_of():
 
 def test_a_pod_that_has_what_was_planned_is_not_heard_of():
     """Nor is one that waits."""
-    assert mismatches(on_node(PLANNED, holdings=[holding(PLANNED, "main", "a", "b")])) == ()
-    assert mismatches(on_node(PLANNED, FREE)) == ()
+    assert on_node(PLANNED, holdings=[holding(PLANNED, "main", "a", "b")]) == ()
+    assert on_node(PLANNED, FREE) == ()
 
 
 @pytest.mark.parametrize(
@@ -255,23 +249,23 @@ def test_a_pod_that_runs_without_its_devices_is_told_of(pod, is_told):
 
     Not while it is being admitted, and not of plain init containers, which PodResources leaves out.
     """
-    found = mismatches(on_node(pod))
+    found = on_node(pod)
     assert [one.kind for one in found] == [MismatchKind.NO_DEVICES] * is_told
-    assert mismatches(on_node(pod, resources=("other/gpu",))) == ()
-    assert mismatches(on_node(pod, holdings=[holding(pod, "main", "a")])) != found or not is_told
+    assert on_node(pod, resources=("other/gpu",)) == ()
+    assert on_node(pod, holdings=[holding(pod, "main", "a")]) != found or not is_told
 
 
 def test_a_report_tells_who_runs_without_devices():
     """By the names of which the extender makes its Event; other differences are holds."""
     bare = node_pod("bare", app("main", 2), sidecar("log", 1), **RUNNING)
-    occupancy = on_node(bare, FREE, holdings=[holding(FREE, "main", "d", "e")])
-    made = report(occupancy, lasting=mismatches(occupancy))
+    found = on_node(bare, FREE, holdings=[holding(FREE, "main", "d", "e")])
+    made = report(found, lasting=found)
     assert made.missing == (
         MissingDevices("uid-bare", "default", "bare", "main", GPU),
         MissingDevices("uid-bare", "default", "bare", "log", GPU),
     )
     assert [one.name for one in made.holds] == ["free"]
-    assert report(occupancy).missing == ()
+    assert report(found).missing == ()
 
 
 def test_nobody_can_fill_the_report_with_pods_without_devices():
@@ -281,8 +275,8 @@ def test_nobody_can_fill_the_report_with_pods_without_devices():
         node_pod(f"{number:03d}{long}", *(app(f"c{i}", 1) for i in range(20)), **RUNNING)
         for number in range(110)
     ]
-    occupancy = on_node(*pods)
-    made = report(occupancy, lasting=mismatches(occupancy), unhealthy={"a": "XID 79"})
+    found = on_node(*pods)
+    made = report(found, lasting=found, unhealthy={"a": "XID 79"})
     assert len(made.missing) == 100
     assert {one.name[:3] for one in made.missing} == {"000", "001", "002", "003", "004"}
     text = encode_devices(made)

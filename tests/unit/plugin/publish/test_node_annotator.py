@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from kube.errors import Unanswered, refusal
-from plugin.publish import NodeWritten, Publisher, PublisherTools
+from plugin.publish import NodeWritten, Publisher
 from plugin.publish.node_annotator import WriteFailureReason, WriteTiming
 from topology.annotations import (
     DeviceHold,
@@ -130,8 +130,14 @@ class Scene:
         self.node = node
         self.clock = Clock()
         self.events = Events()
-        tools = PublisherTools(node, "node-0", self.events.emit, self.clock.sleep, lambda: 0.0)
-        self.publisher = Publisher(tools, pace=PACE)
+        self.publisher = Publisher(
+            node,
+            "node-0",
+            emit=self.events.emit,
+            pace=PACE,
+            sleep=self.clock.sleep,
+            draw=lambda: 0.0,
+        )
 
     async def written(self, topology, devices):
         """Publish, and let it be written."""
@@ -175,7 +181,7 @@ def test_what_is_wanted_is_written_at_once():
     assert scene.node.annotations["other"] == "kept"
     assert scene.node.annotations[names.TOPOLOGY] == "topology"
     assert scene.node.report == replace(REPORT, generation=1)
-    assert scene.publisher.n_writes == scene.node.n_versions == 1
+    assert len(scene.events.writes) == scene.node.n_versions == 1
     assert scene.events.writes == [((names.TOPOLOGY, names.DEVICES), 1)]
 
 
@@ -189,7 +195,7 @@ def test_what_is_there_already_is_not_written():
 
     scene = play(act, topology="topology", devices=text)
     assert scene.node.asked == [{}]
-    assert (scene.node.n_versions, scene.publisher.n_writes) == (0, 0)
+    assert (scene.node.n_versions, len(scene.events.writes)) == (0, 0)
     assert scene.node.annotations[names.DEVICES] == text
 
 
@@ -262,7 +268,7 @@ def test_changes_that_come_together_are_one_write():
         for i in range(5):
             scene.publisher.publish(f"topology {i}", REPORT)
             await scene.clock.move(0.1)
-        assert scene.publisher.n_writes == 1
+        assert len(scene.events.writes) == 1
         await scene.clock.move(PACE.coalesce_s)
 
     scene = play(act)
@@ -279,7 +285,7 @@ def test_what_is_taken_back_in_time_is_not_written():
         await scene.clock.move(PACE.urgent_s / 2)
         await scene.written("topology", REPORT)
 
-    assert play(act).publisher.n_writes == 1
+    assert len(play(act).events.writes) == 1
 
 
 def test_what_nobody_knows_of_containers_stays():
@@ -291,7 +297,7 @@ def test_what_nobody_knows_of_containers_stays():
         await scene.written("topology", known)
         scene.publisher.publish("topology", DevicesReport(), keeps_holds=True)
         await scene.clock.move(5)
-        assert (scene.publisher.is_published, scene.publisher.n_writes) == (True, 1)
+        assert (scene.publisher.is_published, len(scene.events.writes)) == (True, 1)
         scene.publisher.publish("topology", SICK, keeps_holds=True)
         await scene.clock.move(5)
 
@@ -307,10 +313,10 @@ def test_health_does_not_wait():
         await scene.written("topology", REPORT)
         scene.publisher.publish("changed", REPORT)
         await scene.clock.move(0.5)
-        assert scene.publisher.n_writes == 1
+        assert len(scene.events.writes) == 1
         scene.publisher.publish("changed", SICK)
         await scene.clock.move(PACE.urgent_s)
-        assert scene.publisher.n_writes == 2
+        assert len(scene.events.writes) == 2
 
     scene = play(act)
     assert scene.node.wrote[1] == (names.TOPOLOGY, names.DEVICES)
@@ -323,13 +329,13 @@ def test_a_device_that_no_plan_gave_away_does_not_wait():
         await scene.written("topology", REPORT)
         scene.publisher.publish("topology", HELD)
         await scene.clock.move(PACE.urgent_s)
-        assert scene.publisher.n_writes == 2
+        assert len(scene.events.writes) == 2
         scene.publisher.publish("topology", REPORT)
         await scene.clock.move(PACE.coalesce_s / 2)
-        assert scene.publisher.n_writes == 2
+        assert len(scene.events.writes) == 2
         await scene.clock.move(PACE.coalesce_s / 2)
 
-    assert play(act).publisher.n_writes == 3
+    assert len(play(act).events.writes) == 3
 
 
 def test_a_reason_alone_is_no_hurry():
@@ -340,7 +346,7 @@ def test_a_reason_alone_is_no_hurry():
         await scene.written("topology", SICK)
         scene.publisher.publish("topology", other)
         await scene.clock.move(PACE.coalesce_s / 2)
-        assert scene.publisher.n_writes == 1
+        assert len(scene.events.writes) == 1
         await scene.clock.move(PACE.coalesce_s / 2)
 
     assert play(act).node.report.unhealthy == other.unhealthy
@@ -361,7 +367,7 @@ def test_a_change_during_a_write_is_written_after_it():
 
     scene = play(act)
     assert scene.node.annotations[names.TOPOLOGY] == "later"
-    assert scene.publisher.n_writes == 2
+    assert len(scene.events.writes) == 2
 
 
 def test_an_idle_node_asks_nothing():
@@ -435,10 +441,10 @@ def test_what_fails_is_tried_again(error, reason, delays_s):
         scene.publisher.publish("topology", REPORT)
         await scene.clock.move(PACE.urgent_s)
         for n_failed, delay_s in enumerate(delays_s, 1):
-            assert scene.publisher.n_failed == n_failed
+            assert len(scene.events.faults) == n_failed
             assert not scene.publisher.is_published
             await scene.clock.move(delay_s - 0.01)
-            assert scene.publisher.n_failed == n_failed
+            assert len(scene.events.faults) == n_failed
             await scene.clock.move(0.01)
         assert scene.publisher.is_published
 

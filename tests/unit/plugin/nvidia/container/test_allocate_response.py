@@ -20,11 +20,7 @@ WITH_IMEX = replace(PRESENT, imex_channels=(0,))
 
 def given(*strategies: ListStrategy, devices=PAIR, present=PRESENT, **rules) -> ContainerAccess:
     """What a container gets under these rules."""
-    access = grant(
-        devices,
-        present=present,
-        rules=AccessRules(frozenset(strategies), **rules),
-    )
+    access = grant(devices, present=present, rules=AccessRules(frozenset(strategies), **rules))
     assert isinstance(access, ContainerAccess)
     return access
 

@@ -84,13 +84,8 @@ def test_ours_that_nothing_stands_for_are_removed(tmp_path):
     files.write([document("GPU-0"), document("0", cdi_class="imex-channel")])
     files.write([document("GPU-0")])
     assert names(tmp_path) == sorted([*others, GPU])
-    files.remove()
+    files.write([])
     assert names(tmp_path) == sorted(others)
-
-
-def test_removing_nothing(tmp_path):
-    """A node that never had any."""
-    CdiFiles(tmp_path / "none").remove()
 
 
 def test_a_half_written_file_of_a_crash_is_no_obstacle(tmp_path):
@@ -100,12 +95,12 @@ def test_a_half_written_file_of_a_crash_is_no_obstacle(tmp_path):
     assert names(tmp_path) == [GPU]
 
 
-@pytest.mark.parametrize("act", [lambda files: files.write([document("GPU-0")]), CdiFiles.remove])
-def test_what_cannot_be_written_is_told(tmp_path, act):
+@pytest.mark.parametrize("documents", [[document("GPU-0")], []], ids=["written", "removed"])
+def test_what_cannot_be_written_or_removed_is_reported(tmp_path, documents):
     """With the folder in the sentence."""
     (tmp_path / GPU).mkdir()
     with pytest.raises(CdiError, match=str(tmp_path)):
-        act(CdiFiles(tmp_path))
+        CdiFiles(tmp_path).write(documents)
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):

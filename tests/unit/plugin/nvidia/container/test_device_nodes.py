@@ -21,11 +21,7 @@ from tests.unit.plugin.access_machines import PRESENT, gpu, mig, without_nodes
 
 @pytest.mark.parametrize(
     ("device", "uuid", "index"),
-    [
-        (gpu(0), "GPU-0", "0"),
-        (gpu(1, replica=3), "GPU-1", "1"),
-        (mig(1), "MIG-bb", "2:1"),
-    ],
+    [(gpu(0), "GPU-0", "0"), (gpu(1, replica=3), "GPU-1", "1"), (mig(1), "MIG-bb", "2:1")],
     ids=["whole GPU", "replica", "MIG instance by parent and place"],
 )
 def test_names(device, uuid, index):
@@ -89,10 +85,6 @@ def test_nothing_is_nothing():
 
 def test_what_nvidia_calls_the_rest():
     """Names that other programs read."""
-    assert [extra.variable for extra in Extra] == [
-        "NVIDIA_GDRCOPY",
-        "NVIDIA_GDS",
-        "NVIDIA_MOFED",
-    ]
+    assert [extra.variable for extra in Extra] == ["NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED"]
     assert all(extra.patterns for extra in Extra)
     assert imex_node(0) == "/dev/nvidia-caps-imex-channels/channel0"

@@ -13,15 +13,7 @@ from plugin.machine import EventKind, GpuEvent
 from plugin.nvidia.nvml.errors import NvmlError
 from plugin.nvidia.nvml.library import EventBit, NvmlCode
 from plugin.nvidia.nvml.reader import NvmlMachine
-from tests.fake_nvml import (
-    FakeFabric,
-    FakeLink,
-    FakeMig,
-    bus_id_of,
-    fake_of,
-    installed,
-    uuid_of,
-)
+from tests.fake_nvml import FakeFabric, FakeLink, FakeMig, bus_id_of, fake_of, installed, uuid_of
 from tests.fake_sysfs import FakeSysfs, write_machine
 from tests.unit.plugin.machine_values import mig_device, xid_event
 from topology.model import (
