@@ -177,12 +177,15 @@ def test_refusals_without_end_are_an_error_in_time(path):
     """Somebody else may use the limit up for good."""
     kubelet = Kubelet(path, n_refused=10**9)
     with pytest.raises(KubeletError) as error:
-        holdings(kubelet, deadline_s=0.2)
-    assert str(error.value) == (
-        f"PodResources at {path}: RESOURCE_EXHAUSTED: rejected by rate limit, "
-        "expected the pods' devices within 0.2 s"
+        holdings(kubelet, deadline_s=0.5)
+    # The last request may be cut short by the deadline before it is refused.
+    assert re.fullmatch(
+        f"PodResources at {path}: "
+        "(RESOURCE_EXHAUSTED: rejected by rate limit|DEADLINE_EXCEEDED: .*), "
+        "expected the pods' devices within 0.5 s",
+        str(error.value),
     )
-    assert 3 <= kubelet.n_asked <= 12
+    assert 3 <= kubelet.n_asked <= 30
 
 
 def test_another_refusal_is_an_error_at_once(path):
