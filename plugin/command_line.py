@@ -176,7 +176,7 @@ def _load(flags: Mapping[str, object]) -> LoadedSettings:
 
 
 def _load_here(flags: Mapping[str, object]) -> LoadedSettings:
-    """A simulated machine takes its ids from the node's name; without one any will do to look."""
+    """A simulated machine takes its ids from the node's name; without one any will do."""
     loaded = _load(flags)
     return loaded if loaded.settings.node_name else _load({**flags, "node_name": "here"})
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NodeState"]
 
-_UNKNOWN = ("", "")
-
 
 def _not_prepared(devices: Sequence[Device]) -> NoAccess:
     ids = ", ".join(device.id for device in devices)
@@ -175,13 +173,11 @@ class NodeState:
 
     def record_grant(self, resource: str, ids: Iterable[str], requester: Requester) -> None:
         """Record devices that were granted."""
-        pod, container = (
-            (requester.pod, requester.container.name)
-            if isinstance(requester, Identified)
-            else (None, "")
-        )
-        namespace, name = _UNKNOWN if pod is None else (pod.namespace, pod.name)
-        uid = None if pod is None else pod.uid
+        namespace = name = container = ""
+        uid = None
+        if isinstance(requester, Identified):
+            pod, container = requester.pod, requester.container.name
+            namespace, name, uid = pod.namespace, pod.name, pod.uid
         grant = HeldDevices(namespace, name, container, resource, tuple(sorted(ids)), uid)
         # Earlier grants of these ids to others have been freed since; the pod's own are reused.
         others = (

@@ -172,11 +172,9 @@ def identify(request: DeviceRequest, view: AdmissionView) -> Requester:
     waiting = _waiting(view)
     if not view.is_fresh:
         pending = _admission_in_progress(request, view, waiting)
-        return (
-            UnknownRequester(_MAY_BE_OLD)
-            if pending is None
-            else _identified(pending, request, view)
-        )
+        if pending is None:
+            return UnknownRequester(_MAY_BE_OLD)
+        return _identified(pending, request, view)
     ahead = [pending for pending in waiting.ahead if _fits(request, pending, view)]
     overdue = [pending for pending in waiting.overdue if _fits_again(request, pending, view)]
     is_one_ahead = view.active is not None and len(waiting.ahead) == 1
@@ -218,12 +216,16 @@ def _waiting(view: AdmissionView) -> _Waiting:
     return _Waiting(tuple(ahead), tuple(overdue))
 
 
+def _can_be(request: DeviceRequest, pending: PendingContainer) -> bool:
+    """Whether a container lacks as many, and its pod has none of the available devices."""
+    is_size = pending.lacks.get(request.resource) == request.size
+    return is_size and pending.kept.isdisjoint(request.available)
+
+
 def _fits(request: DeviceRequest, pending: PendingContainer, view: AdmissionView) -> bool:
     """Whether a request can be for a container whose pod is being admitted."""
     handed, must = pending.handed_on(request.resource), request.must_include
-    if pending.lacks.get(request.resource) != request.size or not pending.kept.isdisjoint(
-        request.available
-    ):
+    if not _can_be(request, pending):
         return False
     if len(handed) >= request.size:
         return request.is_fixed and must <= handed
@@ -233,9 +235,7 @@ def _fits(request: DeviceRequest, pending: PendingContainer, view: AdmissionView
 
 def _fits_again(request: DeviceRequest, pending: PendingContainer, view: AdmissionView) -> bool:
     """Whether a request can be for a container that restarts."""
-    if pending.lacks.get(request.resource) != request.size or not pending.kept.isdisjoint(
-        request.available
-    ):
+    if not _can_be(request, pending):
         return False
     return view.kubelet_decides or request.must_include <= pending.handed_on(request.resource)
 
@@ -269,16 +269,10 @@ def _admission_in_progress(
     if view.kubelet_decides or is_disturbed or not view.grants:
         return None
     last = view.grants[-1].uid
-    pending_containers = [
-        pending
-        for pending in waiting.ahead
-        if pending.pod.uid == last and _fits(request, pending, view)
-    ]
-    return (
-        pending_containers[0]
-        if pending_containers and _is_alive(pending_containers[0], request, view)
-        else None
-    )
+    for pending in waiting.ahead:
+        if pending.pod.uid == last and _fits(request, pending, view):
+            return pending if _is_alive(pending, request, view) else None
+    return None
 
 
 def _is_alive(pending: PendingContainer, request: DeviceRequest, view: AdmissionView) -> bool:

@@ -149,12 +149,10 @@ def choose_devices(
         return AllocationRefusal(RefusalReason.REQUIRED, "; ".join((found.detail, *notes)))
     if not candidates:
         basis = AllocationBasis.LEAST_HARM
+    elif any(one.planned for one in candidates):
+        basis = AllocationBasis.SUBSTITUTE
     else:
-        basis = (
-            AllocationBasis.SUBSTITUTE
-            if any(one.planned for one in candidates)
-            else AllocationBasis.BEST
-        )
+        basis = AllocationBasis.BEST
     return Allocation(_ordered(found.ids, supply), basis, (*notes, *found.lacks))
 
 
@@ -164,18 +162,15 @@ def _impossible(
     is_shared = any(device.replica is not None for device in supply.resource.devices)
     if supply.is_one_only and is_shared and request.size > 1:
         return AllocationRefusal(RefusalReason.ONE_ONLY, f"requested {request.size}, expected 1")
-    lost = sorted(request.must_include - usable)
+    lost = ", ".join(sorted(request.must_include - usable))
     if lost:
-        return AllocationRefusal(
-            RefusalReason.MUST_INCLUDE, f"{', '.join(lost)} is unhealthy or unknown"
-        )
+        return AllocationRefusal(RefusalReason.MUST_INCLUDE, f"{lost} is unhealthy or unknown")
     if len(request.must_include) > request.size:
         detail = f"{len(request.must_include)} must be among {request.size}"
         return AllocationRefusal(RefusalReason.MUST_INCLUDE, detail)
     if len(usable) < request.size:
-        return AllocationRefusal(
-            RefusalReason.TOO_FEW, f"requested {request.size}, available {len(usable)}"
-        )
+        detail = f"requested {request.size}, available {len(usable)}"
+        return AllocationRefusal(RefusalReason.TOO_FEW, detail)
     return None
 
 

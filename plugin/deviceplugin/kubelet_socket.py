@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["LOOK_EVERY_S", "KubeletSocket", "SocketId"]
+__all__ = ["CHECK_EVERY_S", "KubeletSocket", "SocketId"]
 
-LOOK_EVERY_S = 0.3
+CHECK_EVERY_S = 0.3
 
 
 class SocketId(NamedTuple):
@@ -39,9 +39,9 @@ class KubeletSocket:
     Used on one event loop.
     """
 
-    def __init__(self, path: Path, *, look_every_s: float = LOOK_EVERY_S) -> None:
+    def __init__(self, path: Path, *, check_every_s: float = CHECK_EVERY_S) -> None:
         self.path = path
-        self._look_every_s = look_every_s
+        self._check_every_s = check_every_s
         self._socket_id: SocketId | None = None
         self._seen = asyncio.Event()
 
@@ -53,10 +53,10 @@ class KubeletSocket:
     async def watch(self) -> None:
         """Check the path repeatedly."""
         while True:
-            self.look()
-            await asyncio.sleep(self._look_every_s)
+            self.check()
+            await asyncio.sleep(self._check_every_s)
 
-    def look(self) -> SocketId | None:
+    def check(self) -> SocketId | None:
         """Check now; the socket as it is."""
         try:
             found = self.path.stat()

@@ -35,7 +35,7 @@ import grpc.aio
 
 from kube.errors import cut
 from kube.watch import Backoff
-from plugin.deviceplugin.kubelet_socket import LOOK_EVERY_S, KubeletSocket
+from plugin.deviceplugin.kubelet_socket import CHECK_EVERY_S, KubeletSocket
 from plugin.deviceplugin.messages import OPTIONS
 from plugin.errors import RegistrationError
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
@@ -93,7 +93,7 @@ class RegistrationChange:
 class RegistrationTiming:
     """How long things may take, in seconds."""
 
-    look_every_s: float = LOOK_EVERY_S
+    check_every_s: float = CHECK_EVERY_S
     """Between two checks of the kubelet's socket."""
     register_s: float = 12.0
     """For a registration. The kubelet tries for 10 s to reach us before it answers (plugin/v1beta1/
@@ -151,7 +151,7 @@ class Registration:
                     group.create_task(self._serve_alone(server))
                 await asyncio.Event().wait()
             else:
-                socket = KubeletSocket(self._path, look_every_s=self._timing.look_every_s)
+                socket = KubeletSocket(self._path, check_every_s=self._timing.check_every_s)
                 for server in self._servers:
                     group.create_task(self._keep(server, socket))
                 await socket.watch()
@@ -197,7 +197,7 @@ class Registration:
             await _pause(socket, socket_id, delay_s)
 
     async def _present(self, server: ResourceServer, socket: KubeletSocket) -> SocketId:
-        if socket.look() is None:
+        if socket.check() is None:
             self._notify(server, RegistrationPhase.WAITING, f"no socket at {socket.path}")
         return await socket.other_than(None)
 
@@ -284,7 +284,7 @@ async def _done_before_replaced(
     work: Coroutine[object, object, object], socket: KubeletSocket, socket_id: SocketId
 ) -> bool:
     """Do the work, but only until the socket is another one. Whether it was done before that."""
-    if socket.look() not in {socket_id, None}:
+    if socket.check() not in {socket_id, None}:
         work.close()
         return False
     working = asyncio.ensure_future(work)

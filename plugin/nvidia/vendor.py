@@ -10,7 +10,7 @@ from plugin.machine import DeviceAccess, Vendor
 from plugin.nvidia.container.allocate_response import grant
 from plugin.nvidia.container.cdi import cdi_documents
 from plugin.nvidia.container.cdi_files import open_cdi_files
-from plugin.nvidia.container.dev_files import find_dev_root, find_nvml, look
+from plugin.nvidia.container.dev_files import find_dev_root, find_nodes, find_nvml
 from plugin.nvidia.gpu_node import minor_of
 from plugin.nvidia.mig_strategy import mig_units, profile_of
 from plugin.nvidia.nvml.reader import NvmlMachine
@@ -35,7 +35,7 @@ def _open_reader(settings: NvidiaSettings, sysfs: Sysfs) -> NvmlMachine:
 
 
 def _open_access(settings: NvidiaSettings, sysfs: Sysfs, served: ServedMachine) -> DeviceAccess:
-    present = look(
+    present = find_nodes(
         find_dev_root(settings.driver_root_ctr_path, _HERE),
         sysfs.proc,
         extras=settings.extras,

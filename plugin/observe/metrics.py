@@ -54,7 +54,7 @@ class PluginMetrics:
         self.identity_seconds = Histogram(
             "coterie_plugin_identity_lookup_duration_seconds",
             "Time to find the container that a call is for. By how: unreachable, or a large share "
-            "of ambiguous, is worth a look.",
+            "of ambiguous, needs attention.",
             ["how"],
             buckets=_SECONDS,
             registry=self.registry,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 T = TypeVar("T")
-_LOOK_EVERY_S = 1.0
+_CHECK_EVERY_S = 1.0
 
 cli = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 
@@ -87,7 +87,7 @@ def run(
             with play(built, spec, Path(folder), _say) as playground:
                 typer.echo(playground.told())
                 wait = threading.Event()
-                while not wait.wait(_LOOK_EVERY_S):
+                while not wait.wait(_CHECK_EVERY_S):
                     for program in playground.programs():
                         if not program.is_running:
                             _fail(f"{program.name} has ended:\n{program.log_tail()}", 1)

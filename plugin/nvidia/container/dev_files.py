@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["find_dev_root", "find_nvml", "look"]
+__all__ = ["find_dev_root", "find_nodes", "find_nvml"]
 
 _MIG_MINORS = "driver/nvidia-caps/mig-minors"
 """Of /proc (k8s-device-plugin v0.20.0, internal/mig/mig.go, `nvcapsMigMinorsPath`)."""
@@ -54,7 +54,7 @@ def find_nvml(driver_root: Path) -> Path | None:
     return next((path.resolve() for path in found if path.is_file()), None)
 
 
-def look(
+def find_nodes(
     dev_root: Path,
     proc: Path,
     *,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["clear_jobs", "run_jobs", "start_job_controller"]
 
-_LOOK_EVERY_S = 0.5
+_CHECK_EVERY_S = 0.5
 _WITHIN_S = 900.0
 
 
@@ -58,7 +58,7 @@ def run_jobs(
             left = {job["metadata"]["name"] for job in jobs} - done
             msg = f"{len(left)} of {len(jobs)} Jobs after {within_s:g} s: {sorted(left)[:10]}"
             raise TimeoutError(msg)
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_CHECK_EVERY_S)
 
 
 def clear_jobs(control_plane: ControlPlane) -> None:
@@ -70,7 +70,7 @@ def clear_jobs(control_plane: ControlPlane) -> None:
         if time.monotonic() > deadline:
             msg = "Jobs are still being deleted"
             raise TimeoutError(msg)
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_CHECK_EVERY_S)
 
 
 def _complete(client: httpx.Client) -> set[str]:

@@ -40,7 +40,7 @@ __all__ = ["RECORDING", "LoopStage", "loop_stage"]
 RECORDING = "dgx-1-v100"
 """What the agents see: eight GPUs on two NUMA nodes, an NVLink mesh where the set matters."""
 _SOON_S = 60.0
-_LOOK_EVERY_S = 0.1
+_CHECK_EVERY_S = 0.1
 
 
 @dataclass
@@ -151,7 +151,7 @@ class LoopStage:
             if time.monotonic() > began + within_s:
                 msg = f"not so after {within_s:g} s"
                 raise TimeoutError(msg)
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_CHECK_EVERY_S)
         return time.monotonic() - began
 
     def run(self, mix: JobMix, *, burst: int = 20) -> Verdict:

@@ -29,7 +29,7 @@ from tests.unit.plugin.offers import GPU, Obliging, ids, offer, until
 from topology.select import ContainerRole
 
 ROOT = Path(__file__).resolve().parents[3]
-QUICK = RegistrationTiming(look_every_s=0.01, first_delay_s=0.02, cap_delay_s=0.2, settle_s=0.01)
+QUICK = RegistrationTiming(check_every_s=0.01, first_delay_s=0.02, cap_delay_s=0.2, settle_s=0.01)
 
 
 @pytest.fixture

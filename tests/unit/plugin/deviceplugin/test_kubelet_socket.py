@@ -23,7 +23,7 @@ def bind(path):
 @contextlib.asynccontextmanager
 async def watched(path):
     """A socket that is looked at often."""
-    one = KubeletSocket(path, look_every_s=0.005)
+    one = KubeletSocket(path, check_every_s=0.005)
     task = asyncio.create_task(one.watch())
     await asyncio.sleep(0)
     try:

@@ -16,7 +16,7 @@ from tests.unit.plugin.offers import GPU, offer, until
 
 MIG = "nvidia.com/mig-1g.10gb"
 REPLACED = "the kubelet's socket was replaced while we registered"
-QUICK = RegistrationTiming(look_every_s=0.01, first_delay_s=0.02, cap_delay_s=0.2, settle_s=0.01)
+QUICK = RegistrationTiming(check_every_s=0.01, first_delay_s=0.02, cap_delay_s=0.2, settle_s=0.01)
 
 
 class Plugin:
@@ -217,7 +217,7 @@ class Slow(FakeKubelet):
 def test_a_kubelet_has_time_to_notice_that_a_watch_has_ended(root):
     """Else it would hang up on the next one, which it takes for the old one."""
     kubelet = Slow(root)
-    timing = RegistrationTiming(look_every_s=0.01, first_delay_s=0.02, settle_s=0.1)
+    timing = RegistrationTiming(check_every_s=0.01, first_delay_s=0.02, settle_s=0.1)
     plugin = Plugin(kubelet.folder, offer(), timing=timing)
 
     async def go():
@@ -258,7 +258,7 @@ def test_a_watch_that_ends_alone_is_begun_anew(root):
 def test_a_registration_that_lasted_is_no_failure_in_a_row(root):
     """What went wrong last week must not slow the next return down."""
     kubelet = FakeKubelet(root)
-    timing = RegistrationTiming(look_every_s=0.01, first_delay_s=0.02, settle_s=0.01, steady_s=0.0)
+    timing = RegistrationTiming(check_every_s=0.01, first_delay_s=0.02, settle_s=0.01, steady_s=0.0)
     plugin = Plugin(kubelet.folder, offer(), timing=timing)
 
     async def go():
@@ -362,7 +362,7 @@ def test_a_kubelet_that_hangs_is_given_up_and_tried_again(root):
     folder = root / "device-plugins"
     folder.mkdir()
     timing = RegistrationTiming(
-        look_every_s=0.01, first_delay_s=0.02, register_s=0.2, settle_s=0.01
+        check_every_s=0.01, first_delay_s=0.02, register_s=0.2, settle_s=0.01
     )
     plugin = Plugin(folder, offer(), timing=timing)
 
@@ -385,7 +385,7 @@ def test_a_kubelet_that_starts_between_two_looks_is_not_taken_for_two(root):
     """A try may meet the new kubelet before the file was looked at; once registered is enough."""
     kubelet = FakeKubelet(root)
     timing = RegistrationTiming(
-        look_every_s=0.3, first_delay_s=0.02, cap_delay_s=0.02, settle_s=0.01
+        check_every_s=0.3, first_delay_s=0.02, cap_delay_s=0.02, settle_s=0.01
     )
     plugin = Plugin(kubelet.folder, offer(), timing=timing)
 
@@ -411,7 +411,7 @@ def test_a_kubelet_that_starts_between_two_looks_is_not_taken_for_two(root):
 def test_a_kubelet_that_starts_while_we_begin_to_serve_is_not_told_in_vain(root, monkeypatch):
     """It may have removed the socket that we have just made: so a fresh one, then the telling."""
     kubelet = FakeKubelet(root)
-    timing = RegistrationTiming(look_every_s=60.0, first_delay_s=0.02, settle_s=0.01)
+    timing = RegistrationTiming(check_every_s=60.0, first_delay_s=0.02, settle_s=0.01)
     plugin = Plugin(kubelet.folder, offer(), timing=timing)
     serving = plugin.servers[0].serving
 
@@ -463,7 +463,7 @@ def test_a_kubelet_that_starts_while_we_register_is_not_waited_for(root):
 def test_a_kubelet_that_registers_and_never_lists_is_tried_again(root, monkeypatch):
     """Registered means that the devices are watched; nothing else makes them allocatable."""
     kubelet = FakeKubelet(root)
-    timing = RegistrationTiming(look_every_s=0.01, first_delay_s=0.02, watch_s=0.1, settle_s=0.01)
+    timing = RegistrationTiming(check_every_s=0.01, first_delay_s=0.02, watch_s=0.1, settle_s=0.01)
     plugin = Plugin(kubelet.folder, offer(), timing=timing)
 
     async def idle(_):

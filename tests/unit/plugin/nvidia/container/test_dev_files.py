@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plugin.errors import ReadingError
-from plugin.nvidia.container.dev_files import find_dev_root, find_nvml, look
+from plugin.nvidia.container.dev_files import find_dev_root, find_nodes, find_nvml
 from plugin.nvidia.container.device_nodes import CONTROL_NODES, Extra, PresentNodes, imex_node
 
 
@@ -28,7 +28,7 @@ def make_minors(proc, text):
 
 def test_an_empty_machine_has_nothing(tmp_path):
     """No driver, no nodes, no error."""
-    found = look(tmp_path / "none", tmp_path, extras=Extra, imex_channels=[0])
+    found = find_nodes(tmp_path / "none", tmp_path, extras=Extra, imex_channels=[0])
     assert found == PresentNodes()
 
 
@@ -36,8 +36,8 @@ def test_control_nodes_in_nvidias_order(tmp_path):
     """Those that exist; a plain file of that name is no device."""
     make_nodes(tmp_path, "/dev/nvidia-modeset", "/dev/nvidiactl")
     (tmp_path / "dev/nvidia-uvm").write_text("")
-    assert look(tmp_path, tmp_path).control == ("/dev/nvidiactl", "/dev/nvidia-modeset")
-    assert set(look(tmp_path, tmp_path).control) < set(CONTROL_NODES)
+    assert find_nodes(tmp_path, tmp_path).control == ("/dev/nvidiactl", "/dev/nvidia-modeset")
+    assert set(find_nodes(tmp_path, tmp_path).control) < set(CONTROL_NODES)
 
 
 def test_capabilities(tmp_path):
@@ -46,7 +46,7 @@ def test_capabilities(tmp_path):
         tmp_path,
         "config 1\nmonitor 2\ngpu0/gi1/access 30\ngpu0/gi1/ci0/access 31\n\nwhat is this\ngpu9 x\n",
     )
-    assert look(tmp_path, tmp_path).capabilities == {
+    assert find_nodes(tmp_path, tmp_path).capabilities == {
         "config": 1,
         "monitor": 2,
         "gpu0/gi1/access": 30,
@@ -59,12 +59,12 @@ def test_extras_that_were_asked_for(tmp_path):
     make_nodes(
         tmp_path, "/dev/nvidia-fs1", "/dev/nvidia-fs0", "/dev/gdrdrv", "/dev/infiniband/uverbs0"
     )
-    found = look(tmp_path, tmp_path, extras=(Extra.GDS, Extra.MOFED))
+    found = find_nodes(tmp_path, tmp_path, extras=(Extra.GDS, Extra.MOFED))
     assert found.extras == {
         Extra.GDS: ("/dev/nvidia-fs0", "/dev/nvidia-fs1"),
         Extra.MOFED: ("/dev/infiniband/uverbs0",),
     }
-    assert look(tmp_path, tmp_path, extras=(Extra.GDRCOPY,)).extras == {
+    assert find_nodes(tmp_path, tmp_path, extras=(Extra.GDRCOPY,)).extras == {
         Extra.GDRCOPY: ("/dev/gdrdrv",)
     }
 
@@ -73,16 +73,16 @@ def test_an_extra_without_nodes_is_absent(tmp_path):
     """So that nobody is given a CDI name that no specification describes."""
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvidia-fs0").write_text("")
-    assert look(tmp_path, tmp_path, extras=(Extra.GDS,)).extras == {}
+    assert find_nodes(tmp_path, tmp_path, extras=(Extra.GDS,)).extras == {}
 
 
 @pytest.mark.parametrize("is_required", [True, False])
 def test_imex_channels(tmp_path, is_required):
     """Found is found, required or not."""
     make_nodes(tmp_path, imex_node(0))
-    found = look(tmp_path, tmp_path, imex_channels=[0], is_imex_required=is_required)
+    found = find_nodes(tmp_path, tmp_path, imex_channels=[0], is_imex_required=is_required)
     assert found.imex_channels == (0,)
-    assert look(tmp_path, tmp_path).imex_channels == ()
+    assert find_nodes(tmp_path, tmp_path).imex_channels == ()
 
 
 def test_an_imex_channel_that_is_required_and_missing(tmp_path):
@@ -91,7 +91,7 @@ def test_an_imex_channel_that_is_required_and_missing(tmp_path):
     path.parent.mkdir(parents=True)
     path.write_text("")
     with pytest.raises(ReadingError, match=r"IMEX channel 0 is required.*channel0"):
-        look(tmp_path, tmp_path, imex_channels=[0], is_imex_required=True)
+        find_nodes(tmp_path, tmp_path, imex_channels=[0], is_imex_required=True)
 
 
 def test_dev_root(tmp_path):
