@@ -3,9 +3,8 @@
 It decides nothing itself: it reads files, calls `topology.report.compute` and prints; the same
 figures place pods.
 
-Exit codes: 0 answered; 1 no set fits (`best`); 2 wrong usage, also a GPU or size that the machine
-does not have; 3 a file that cannot be read, understood or written; 4 drawing without matplotlib.
-Errors are one sentence on stderr. Manual: docs/cli.md.
+Errors are one sentence on stderr, with an exit code (`ExitCode`, explained in the help). Manual:
+docs/cli.md.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def _rank(
 def _rate(machine: LargeMachine, mask: int, available: int, policy: PlacementPolicy) -> Selected:
     size = mask.bit_count()
     value, limit = value_of(machine, mask)
-    best = _bestvalue_of(machine, size)
+    best = _best_value_of(machine, size)
     return Selected(
         gpus=gpus_of(mask),
         value_gbytes_per_s=value,
@@ -174,7 +174,7 @@ def _rate(machine: LargeMachine, mask: int, available: int, policy: PlacementPol
 
 
 @lru_cache(maxsize=1024)
-def _bestvalue_of(machine: LargeMachine, size: int) -> float:
+def _best_value_of(machine: LargeMachine, size: int) -> float:
     """The best value that the search finds on the empty machine."""
     areas = [model for model in machine.models if model.bit_count() >= size]
     sets = [
