@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 from extender import logkeys
 from extender.clocks import SteadyClock, boot_time
+from extender.engine import events
 from extender.execution import (
     BindDependencies,
     BindExecutor,
     PreemptDependencies,
     PreemptExecutor,
-    RequeueDependencies,
     Requeuer,
 )
 from extender.ha import Election, LeaderRouter, Peer, Peers, Replicas, ReplicaTools, identity_of
@@ -32,19 +32,14 @@ from extender.observe import (
     EffectCounts,
     LiveMetrics,
     Reporter,
-    ReporterTools,
     notes_of_answer,
     notes_of_effect,
 )
 from extender.state import Agreement, Mismatch, build_machine_type
 from extender.watch import (
     Feed,
-    FeedDependencies,
-    NodeDependencies,
     NodeSink,
-    NominatedSink,
     PodSink,
-    ProbeDependencies,
     Prober,
     WatchLog,
 )
@@ -110,31 +105,31 @@ class LiveExtender:
         self._effects = EffectCounts()
         self.clock = SteadyClock()
         self._prober = Prober(
-            ProbeDependencies(
-                gateway.handle, self._api, self._changed, self._watch_log, _patient_backoff
-            )
+            gateway.handle, self._api, self._changed, self._watch_log, _patient_backoff
         )
-        self._requeuer = Requeuer(
-            RequeueDependencies(gateway, self._api, self.clock, _retry_value, log)
+        self._requeuer = Requeuer(gateway, self._api, self.clock, _retry_value, log)
+        self._reporter = Reporter(
+            api=self._api,
+            instance=socket.gethostname(),
+            now=_now,
+            timer=time.monotonic,
+            log=log,
+            backoff=_patient_backoff,
+            level=settings.events,
         )
-        self._reporter = self._make_reporter()
         self._feed = Feed(
-            FeedDependencies(
-                handle=gateway.handle,
-                prober=self._prober,
-                take_effects=gateway.cluster.take_effects,
-                on_effect=self._on_effect,
-                on_change=self._requeuer.look,
-                is_located=lambda uid: gateway.cluster.bound(uid) is not None,
-                clock=self.clock,
-                log=log,
-            )
+            handle=gateway.handle,
+            prober=self._prober,
+            take_effects=gateway.cluster.take_effects,
+            on_effect=self._on_effect,
+            on_change=self._requeuer.look,
+            is_located=lambda uid: gateway.cluster.bound(uid) is not None,
+            clock=self.clock,
+            log=log,
         )
         build = partial(build_machine_type, demand=gateway.engine.rules.demand)
         self._node_sink = NodeSink(
-            NodeDependencies(
-                gateway.handle, gateway.cluster.reader, build, self._changed, self._watch_log
-            )
+            gateway.handle, gateway.cluster.reader, build, self._changed, self._watch_log
         )
         self._nodes, self._pods, self._nominated = self._make_watches()
         total_s = BIND_SHARE * settings.http_timeout_s
@@ -236,11 +231,9 @@ class LiveExtender:
         for note in notes:
             self._log.warning(
                 logkeys.DISCREPANCY,
-                **{
-                    logkeys.REASON: note.reason.value,
-                    logkeys.OBJECT: "/".join(filter(None, (note.about.namespace, note.about.name))),
-                    logkeys.DETAIL: note.message,
-                },
+                reason=note.reason.value,
+                object="/".join(filter(None, (note.about.namespace, note.about.name))),
+                detail=note.message,
             )
         if isinstance(effect, Mismatch | Agreement):
             self._reporter.annotate(effect)
@@ -252,24 +245,28 @@ class LiveExtender:
         await self._feed.synced.wait()
         freeze()
 
-    def _make_reporter(self) -> Reporter:
-        tools = ReporterTools(
-            api=self._api,
-            instance=socket.gethostname(),
-            now=_now,
-            timer=time.monotonic,
-            log=self._log,
-            backoff=_patient_backoff,
-        )
-        return Reporter(tools, level=self._settings.events)
-
     def _make_watches(
         self,
     ) -> tuple[Reflector[NodeFacts], Reflector[PodFacts], Reflector[PodObject]]:
         gateway, log = self._gateway, self._watch_log
         resources = gateway.engine.rules.resources
-        pods = PodSink(gateway.handle, changed=self._changed, listed=self._feed.listed, log=log)
-        nominated = NominatedSink(gateway.handle, changed=self._changed, log=log)
+        pods = PodSink(
+            "assigned_pods",
+            (events.PodsListed, events.PodSeen, events.PodGone),
+            gateway.handle,
+            changed=self._changed,
+            listed=self._feed.listed,
+            log=log,
+        )
+        nominated = PodSink(
+            "nominated_pods",
+            (events.NominationsListed, events.NominationSeen, events.NominationGone),
+            gateway.handle,
+            changed=self._changed,
+            listed=self._changed,
+            log=log,
+            forgets_unread=True,  # it claims nothing
+        )
         return (
             Reflector(self._transport, watches.nodes(), self._node_sink),
             Reflector(self._transport, watches.assigned_pods(resources), pods),

@@ -177,7 +177,7 @@ def _recorder(
         return None
 
     def on_end(error: DecisionLogError) -> None:
-        log.warning(logkeys.DECISION_LOG_ENDED, **{logkeys.DETAIL: str(error)})
+        log.warning(logkeys.DECISION_LOG_ENDED, detail=str(error))
 
     return DecisionLog(file, spec, engine, on_end).record
 

@@ -183,7 +183,7 @@ class RivalOnCoterieNode:
         plan = Plan(place.node, containers, ids, 0, 0.0)
         refused = self._cluster.assume(request, plan, deadline_s=0.0)
         if refused is not None:
-            msg = f"state of the cluster in this process: {refused.detail}"
+            msg = f"state of the cluster in this process: {refused}"
             raise ServerFailed(msg)
         self._cluster.write_binding(
             WriteBinding(

@@ -189,7 +189,7 @@ class Binds:
             return self._fail(bind, plan.reason, plan.detail)
         refused = self._cluster.assume(request, plan, deadline_s=now_s + self._rules.assume_s)
         if refused is not None:
-            return self._fail(bind, Reason.DEVICES_UNAVAILABLE, refused.detail)
+            return self._fail(bind, Reason.DEVICES_UNAVAILABLE, refused)
         free = tuple([one for i, one in enumerate(view.ids) if view.free >> i & 1])
         machine = view.kind.name
         planned = bind.writing(request, plan, machine=machine, version=version)

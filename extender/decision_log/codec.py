@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from operator import attrgetter
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
@@ -19,7 +18,7 @@ from extender.decision_log.format import CallLine, FeedLine, RequeueLine, StepLi
 from extender.engine import events
 from extender.errors import DecisionLogError
 from extender.preemption import NodeReading, NodesRead, ReadNodes
-from extender.protocol import Answer
+from extender.protocol import Answer, Reason
 from kube.documents import first_fault
 from kube.objects import DisruptionBudget, NodeFacts, PodFacts, PodObject
 from topology.errors import quote
@@ -69,13 +68,16 @@ def _adapter(value: Any) -> TypeAdapter[Any]:  # noqa: ANN401 - a type of any ki
         _types_namespace={
             "DisruptionBudget": DisruptionBudget,
             "Mapping": Mapping,
+            "NodeFacts": NodeFacts,
             "NodeReading": NodeReading,
+            "PodFacts": PodFacts,
+            "PodObject": PodObject,
         }
     )
     return adapter
 
 
-_OLD_MEMBERS = {
+_OLD_INPUTS = {
     '"residents": [': '"pods": [',
     '"is_leaving": true': '"is_deleting": true',
     '"has_ended": true': '"phase": "Succeeded"',
@@ -84,29 +86,46 @@ _OLD_MEMBERS = {
 }
 """How older logs write members of inputs. None of these can be a label or annotation, or a part of
 a string: labels have strings as values, and quotes in a string are escaped."""
+_OLD_OUTPUTS = {
+    '"reason": "ledger"': f'"reason": "{Reason.DEVICES_UNAVAILABLE.label}"',
+    '"reason": "room_in_the_making"': f'"reason": "{Reason.PREEMPTION_IN_PROGRESS.label}"',
+    "ledger refused the plan": Reason.DEVICES_UNAVAILABLE.value,
+    "API server did not tell whether the pod is bound": Reason.OUTCOME_UNKNOWN.value,
+    "pod asks for something that cannot be meant": Reason.INVALID_REQUEST.value,
+    "one GPU has nobody to talk to": "a single GPU has no peer",
+}
+"""The same of outputs: labels and sentences that were reworded since."""
+
+
+def _renamed(value: object, names: Mapping[str, str]) -> str:
+    """JSON text with today's names."""
+    text = json.dumps(value)
+    for old, new in names.items():
+        text = text.replace(old, new)
+    return text
 
 
 def _validate(name: str, adapter: TypeAdapter[Any], content: object) -> Any:  # noqa: ANN401 - as it
     # Through text: strict JSON takes a list for a tuple, strict Python does not.
-    text = json.dumps(content)
-    for old, new in _OLD_MEMBERS.items():
-        text = text.replace(old, new)
     try:
-        return adapter.validate_json(text, strict=True)
+        return adapter.validate_json(_renamed(content, _OLD_INPUTS), strict=True)
     except ValidationError as error:
         msg = f"input of {name}: {first_fault(error, whole='value')}"
         raise DecisionLogError(msg) from error
 
 
-def _feed(name: str, event: Callable[[Any], events.Event], value: Any, field: str = "") -> _Form:  # noqa: ANN401 - a type of any kind
+def _feed(name: str, event: Any) -> _Form:  # noqa: ANN401 - a class of events
     """A line of the feed: its input is the event's only field, or the event as a whole."""
-    adapter, get = _adapter(value), attrgetter(field) if field else _same
-    return _Form(
-        "feed",
-        name,
-        lambda one: {"input": adapter.dump_python(get(one), mode="json")},
-        lambda line, _: event(_validate(name, adapter, line.input)),
-    )
+    adapter, (first, *more) = _adapter(event), [field.name for field in fields(event)]
+
+    def write(one: Any) -> Json:  # noqa: ANN401 - as in the table
+        content = adapter.dump_python(one, mode="json")
+        return {"input": content if more else content[first]}
+
+    def read(line: Any, _: object) -> Any:  # noqa: ANN401 - as in the table
+        return _validate(name, adapter, line.input if more else {first: line.input})
+
+    return _Form("feed", name, write, read)
 
 
 def _step(
@@ -122,10 +141,6 @@ def _step(
         return {"at_s": event.at_s, **ended, **write(event)}
 
     return _Form("step", name, write_all, read, step)
-
-
-def _same(event: Any) -> Any:  # noqa: ANN401 - whatever it is given
-    return event
 
 
 def _written(line: StepLine) -> Written:
@@ -148,21 +163,19 @@ _FORMS: Mapping[type[events.Event], _Form] = {
         lambda event: {"at_s": event.at_s},
         lambda line, _: events.RequeueDue(line.at_s),
     ),
-    events.NodeSeen: _feed("see_node", events.NodeSeen, NodeFacts, "node"),
-    events.NodeGone: _feed("lose_node", events.NodeGone, str, "name"),
-    events.NodesListed: _feed("replace_nodes", events.NodesListed, tuple[NodeFacts, ...], "nodes"),
-    events.PodSeen: _feed("see_pod", events.PodSeen, PodFacts, "pod"),
-    events.PodGone: _feed("lose_pod", events.PodGone, str, "uid"),
-    events.PodsListed: _feed("replace_pods", events.PodsListed, tuple[PodFacts, ...], "pods"),
-    events.PodFetched: _feed("see_foreign", events.PodFetched, PodObject, "pod"),
-    events.NominationSeen: _feed("see_nominated", events.NominationSeen, PodObject, "pod"),
-    events.NominationGone: _feed("lose_nominated", events.NominationGone, str, "uid"),
-    events.NominationsListed: _feed(
-        "replace_nominated", events.NominationsListed, tuple[PodObject, ...], "pods"
-    ),
-    events.FreshnessSet: _feed("set_freshness", _same, events.FreshnessSet),
-    events.TimePassed: _feed("expire", events.TimePassed, float, "at_s"),
-    events.RequeueDropped: _feed("sleep_on", events.RequeueDropped, str, "uid"),
+    events.NodeSeen: _feed("see_node", events.NodeSeen),
+    events.NodeGone: _feed("lose_node", events.NodeGone),
+    events.NodesListed: _feed("replace_nodes", events.NodesListed),
+    events.PodSeen: _feed("see_pod", events.PodSeen),
+    events.PodGone: _feed("lose_pod", events.PodGone),
+    events.PodsListed: _feed("replace_pods", events.PodsListed),
+    events.PodFetched: _feed("see_foreign", events.PodFetched),
+    events.NominationSeen: _feed("see_nominated", events.NominationSeen),
+    events.NominationGone: _feed("lose_nominated", events.NominationGone),
+    events.NominationsListed: _feed("replace_nominated", events.NominationsListed),
+    events.FreshnessSet: _feed("set_freshness", events.FreshnessSet),
+    events.TimePassed: _feed("expire", events.TimePassed),
+    events.RequeueDropped: _feed("sleep_on", events.RequeueDropped),
     events.BindRequested: _step(
         "begin_bind",
         lambda event: to_text(event.call.body),
@@ -261,14 +274,17 @@ def output_of(event: events.Event, output: Output) -> Json:
 
 
 def recorded_output(line: CallLine | StepLine | RequeueLine) -> Json:
-    """The same as it was recorded."""
+    """The same as it was recorded, in today's words."""
+    recorded: Json
     match line:
         case CallLine():
-            return {"outcome": line.outcome, "generation": line.generation, "answer": line.answer}
+            recorded = line.model_dump(include={"outcome", "generation", "answer"})
         case StepLine():
-            return line.output
+            recorded = line.output
         case RequeueLine():
-            return {"uids": line.uids}
+            recorded = {"uids": line.uids}
+    named: Json = json.loads(_renamed(recorded, _OLD_OUTPUTS))
+    return named
 
 
 def step_id(step: PendingStep) -> str:

@@ -48,7 +48,6 @@ __all__ = [
     "CallLine",
     "FeedLine",
     "HeaderLine",
-    "Line",
     "RequeueLine",
     "StepLine",
     "read_lines",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from extender.decision_log.codec import EventLine, Json
 
-__all__ = ["Difference", "Replayed", "replay"]
+__all__ = ["Replayed", "replay"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from topology.topology_manager import TopologyManager
 
 __all__ = [
-    "MAX_NODES",
     "RESOURCE_NAME",
     "ClusterSpec",
     "EmbeddedNode",

@@ -5,13 +5,12 @@ Awaits and retries within a deadline; decides nothing.
 
 from extender.execution.bind import BindDependencies, BindExecutor
 from extender.execution.preempt import PreemptDependencies, PreemptExecutor
-from extender.execution.requeue import RequeueDependencies, Requeuer
+from extender.execution.requeue import Requeuer
 
 __all__ = [
     "BindDependencies",
     "BindExecutor",
     "PreemptDependencies",
     "PreemptExecutor",
-    "RequeueDependencies",
     "Requeuer",
 ]

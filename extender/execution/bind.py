@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kube.objects import PodObject
     from kube.watch import Backoff
 
-__all__ = ["BindDependencies", "BindExecutor", "BindingApi"]
+__all__ = ["BindDependencies", "BindExecutor"]
 
 _End: TypeAlias = "Callable[[float], BindEvent]"
 """How a step ended; takes the time."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kube.objects import DisruptionBudget, PodObject
     from kube.watch import Backoff
 
-__all__ = ["NodeApi", "PreemptDependencies", "PreemptExecutor"]
+__all__ = ["PreemptDependencies", "PreemptExecutor"]
 
 ANSWER_SHARE = 0.9
 """Share of the time there is in which must be read; the rest is for choosing victims, which takes

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kube.log import Logger
     from kube.objects import PodObject
 
-__all__ = ["RequeueApi", "RequeueDependencies", "Requeuer"]
+__all__ = ["Requeuer"]
 
 N_WRITERS = 8
 """Pods read and patched at the same time."""
@@ -45,9 +45,12 @@ class RequeueApi(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RequeueDependencies:
-    """What requeueing needs; `value` gives what was never given before."""
+@dataclass(eq=False)
+class Requeuer:
+    """`look` takes what is due, `run` acts on it.
+
+    `value` gives what was never given before.
+    """
 
     gateway: Gateway
     api: RequeueApi
@@ -55,12 +58,7 @@ class RequeueDependencies:
     value: Callable[[], str]
     log: Logger
 
-
-class Requeuer:
-    """`look` takes what is due, `run` acts on it."""
-
-    def __init__(self, deps: RequeueDependencies) -> None:
-        self._deps = deps
+    def __post_init__(self) -> None:
         self._due: asyncio.Queue[Requeue] = asyncio.Queue()
         self.n_requeued = 0
         self.n_skipped = 0
@@ -68,7 +66,7 @@ class Requeuer:
 
     def look(self) -> None:
         """Take the pods that are due; cheap where none is."""
-        for requeue in self._deps.gateway.handle(RequeueDue(self._deps.clock())):
+        for requeue in self.gateway.handle(RequeueDue(self.clock())):
             self._due.put_nowait(requeue)
 
     async def run(self) -> None:
@@ -87,18 +85,16 @@ class Requeuer:
                 self._log(logkeys.REQUEUE_FAILED, requeue, str(error))
 
     async def _requeue(self, requeue: Requeue) -> None:
-        pod = await self._deps.api.get_pod(requeue.namespace, requeue.name)
+        pod = await self.api.get_pod(requeue.namespace, requeue.name)
         if pod is None or pod.uid != requeue.uid or pod.node_name is not None or pod.is_deleting:
             self._drop(requeue)
             return
         if requeue.retry is not None and pod.annotations.get(names.RETRY, "") != requeue.retry:
             self._drop(requeue)
             return
-        annotations = {names.RETRY: self._deps.value()}
+        annotations = {names.RETRY: self.value()}
         try:
-            await self._deps.api.annotate_pod(
-                requeue.namespace, requeue.name, requeue.uid, annotations
-            )
+            await self.api.annotate_pod(requeue.namespace, requeue.name, requeue.uid, annotations)
         except NotFound:
             self._drop(requeue)
             return
@@ -107,11 +103,11 @@ class Requeuer:
 
     def _drop(self, requeue: Requeue) -> None:
         self.n_skipped += 1
-        self._deps.gateway.handle(RequeueDropped(requeue.uid))
+        self.gateway.handle(RequeueDropped(requeue.uid))
 
     def _log(self, event: str, requeue: Requeue, detail: str = "") -> None:
-        fields = {logkeys.POD: f"{requeue.namespace}/{requeue.name}", logkeys.POD_UID: requeue.uid}
+        pod = f"{requeue.namespace}/{requeue.name}"
         if detail:
-            self._deps.log.warning(event, **fields, **{logkeys.DETAIL: detail})
+            self.log.warning(event, pod=pod, pod_uid=requeue.uid, detail=detail)
         else:
-            self._deps.log.info(event, **fields)
+            self.log.info(event, pod=pod, pod_uid=requeue.uid)

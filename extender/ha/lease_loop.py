@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kube.log import Logger
     from kube.objects import Lease
 
-__all__ = ["LeaseApi", "ReplicaTools", "Replicas"]
+__all__ = ["ReplicaTools", "Replicas"]
 
 ROUND_SHARE = 2 / 15
 """Time between two reads of the Lease, as a share of its duration: client-go's retryPeriod of 2 s
@@ -173,7 +173,7 @@ class Replicas:
         await self._tools.catch_up()
         self._has_caught_up = True
         self.n_taken += 1
-        self._tools.log.info(logkeys.LEASE_ACQUIRED, **{logkeys.HOLDER: self.identity})
+        self._tools.log.info(logkeys.LEASE_ACQUIRED, holder=self.identity)
         self._changed.set()
 
     def _lose(self) -> None:
@@ -181,7 +181,7 @@ class Replicas:
         if self._catching_up is not None:
             self._catching_up.cancel()
             self._catching_up = None
-            self._tools.log.info(logkeys.LEASE_LOST, **{logkeys.HOLDER: self.other_holder or ""})
+            self._tools.log.info(logkeys.LEASE_LOST, holder=self.other_holder or "")
         self._has_caught_up = False
         self._term = Term(0.0, 0.0)
         self._changed.set()
@@ -189,4 +189,4 @@ class Replicas:
     def _fault(self, error: Exception) -> None:
         self.n_faults += 1
         detail = str(error) or "no answer in time"
-        self._tools.log.warning(logkeys.LEASE_ERROR, **{logkeys.DETAIL: detail})
+        self._tools.log.warning(logkeys.LEASE_ERROR, detail=detail)

@@ -159,4 +159,4 @@ async def _follow_files(certificates: Certificates, log: Logger) -> None:
         except SettingsError as error:
             if str(error) != reported:
                 reported = str(error)
-                log.warning(logkeys.CERTIFICATES_UNUSABLE, **{logkeys.DETAIL: reported})
+                log.warning(logkeys.CERTIFICATES_UNUSABLE, detail=reported)

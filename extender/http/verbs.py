@@ -163,22 +163,21 @@ def _tell(
 
 def _log(deps: Dependencies, answer: Answer, seconds: float, timed: TimedAnswer | None) -> None:
     fields: dict[str, object] = {
-        logkeys.VERB: answer.verb.value,
-        logkeys.OUTCOME: answer.outcome.value,
-        logkeys.REASON: answer.reason.label if answer.reason else None,
-        logkeys.DETAIL: answer.detail,
-        logkeys.POD: answer.pod,
-        logkeys.POD_UID: answer.pod_uid,
-        logkeys.NODE: answer.node,
-        logkeys.N_NODES: answer.n_nodes,
-        logkeys.N_NAMED: answer.n_named,
-        logkeys.N_REPLANS: answer.n_replans,
-        logkeys.PLACED_GBYTES_PER_S: answer.placed_gbytes_per_s,
-        logkeys.WARNINGS: list(answer.warnings),
+        "verb": answer.verb.value,
+        "outcome": answer.outcome.value,
+        "reason": answer.reason.label if answer.reason else None,
+        "detail": answer.detail,
+        "pod": answer.pod,
+        "pod_uid": answer.pod_uid,
+        "node": answer.node,
+        "n_nodes": answer.n_nodes,
+        "n_named": answer.n_named,
+        "n_replans": answer.n_replans,
+        "placed_gbytes_per_s": answer.placed_gbytes_per_s,
+        "warnings": list(answer.warnings),
     }
     shown = {key: value for key, value in fields.items() if value not in (None, "", 0, [])}
-    shown[logkeys.GENERATION] = answer.generation
-    shown[logkeys.MILLISECONDS] = round(seconds * 1000, 3)
+    shown |= {"generation": answer.generation, "ms": round(seconds * 1000, 3)}
     if timed is not None:
-        shown[logkeys.OWN_MILLISECONDS] = round(timed.own_s * 1000, 3)
+        shown["own_ms"] = round(timed.own_s * 1000, 3)
     deps.log.info(logkeys.ANSWERED, **shown)

@@ -3,7 +3,7 @@
 Only observes: nothing that decides or serves depends on what is recorded here.
 """
 
-from extender.observe.event_recorder import Reporter, ReporterTools
+from extender.observe.event_recorder import Reporter
 from extender.observe.events import notes_of_answer, notes_of_effect
 from extender.observe.live_metrics import EffectCounts, LiveMetrics
 from extender.observe.metrics import ExtenderMetrics
@@ -13,7 +13,6 @@ __all__ = [
     "ExtenderMetrics",
     "LiveMetrics",
     "Reporter",
-    "ReporterTools",
     "notes_of_answer",
     "notes_of_effect",
 ]

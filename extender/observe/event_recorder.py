@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kube.log import Logger
     from kube.watch import Backoff
 
-__all__ = ["Level", "ReportApi", "Reporter", "ReporterTools"]
+__all__ = ["Level", "Reporter"]
 
 Level: TypeAlias = Literal["off", "warnings", "all"]
 """Which Events are written; Normal ones only with `all`."""
@@ -59,9 +59,12 @@ class ReportApi(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ReporterTools:
-    """Dependencies of a reporter. `instance` names this process, `now` is wall-clock time."""
+@dataclass(eq=False)
+class Reporter:
+    """Queues reports by `record` and `annotate`, writes them in `run`.
+
+    `instance` names this process, `now` is wall-clock time.
+    """
 
     api: ReportApi
     instance: str
@@ -69,15 +72,10 @@ class ReporterTools:
     timer: Callable[[], float]
     log: Logger
     backoff: Callable[[], Backoff]
+    level: Level
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-
-class Reporter:
-    """Queues reports by `record` and `annotate`, writes them in `run`."""
-
-    def __init__(self, tools: ReporterTools, *, level: Level) -> None:
-        self._tools = tools
-        self._level = level
+    def __post_init__(self) -> None:
         self._notes: asyncio.Queue[Note] = asyncio.Queue(MAX_QUEUED)
         self._reported: OrderedDict[Note, float] = OrderedDict()
         self._allocated: OrderedDict[str, Mismatch | Agreement] = OrderedDict()
@@ -89,9 +87,9 @@ class Reporter:
 
     def record(self, note: Note) -> None:
         """Queue an Event, unless the same was written lately or its level is off."""
-        if self._level == "off" or not (note.reason.is_warning or self._level == "all"):
+        if self.level == "off" or not (note.reason.is_warning or self.level == "all"):
             return
-        now_s = self._tools.timer()
+        now_s = self.timer()
         if now_s - self._reported.get(note, -REPEAT_AFTER_S) < REPEAT_AFTER_S:
             return
         if self._notes.full():
@@ -122,35 +120,35 @@ class Reporter:
                 is_warning=note.reason.is_warning,
                 reason=note.reason.value,
                 message=note.message,
-                at=self._tools.now(),
+                at=self.now(),
                 component=COMPONENT,
-                instance=self._tools.instance,
+                instance=self.instance,
             )
             try:
-                await self._tools.api.create_event(event)
+                await self.api.create_event(event)
             except KubeError as error:
                 # Not retried: the next note of the same kind is written.
                 self._reported.pop(note, None)
                 self._fail(logkeys.EVENT_FAILED, error)
             else:
                 self.n_written += 1
-            await self._tools.sleep(PAUSE_S)
+            await self.sleep(PAUSE_S)
 
     async def _write_annotations(self) -> None:
-        backoff = self._tools.backoff()
+        backoff = self.backoff()
         while True:
             await self._has_allocated.wait()
             while self._allocated:
                 uid, one = self._allocated.popitem(last=False)
                 annotations = {names.ALLOCATED: one.text}
                 try:
-                    await self._tools.api.annotate_pod(one.namespace, one.name, uid, annotations)
+                    await self.api.annotate_pod(one.namespace, one.name, uid, annotations)
                 except NotFound:
                     continue
                 except KubeError as error:
                     self._fail(logkeys.ANNOTATION_FAILED, error)
                     self._allocated.setdefault(uid, one)
-                    await self._tools.sleep(backoff.next_s(retry_after_s=error.retry_after_s))
+                    await self.sleep(backoff.next_s(retry_after_s=error.retry_after_s))
                 else:
                     backoff.reset()
             self._has_allocated.clear()
@@ -161,4 +159,4 @@ class Reporter:
         kind = f"{event} {error.status} {error.reason}"
         if kind not in self._refused:
             self._refused.add(kind)
-            self._tools.log.warning(event, **{logkeys.DETAIL: str(error)})
+            self.log.warning(event, detail=str(error))

@@ -1,9 +1,9 @@
 """Events for users and operators, as values.
 
-What it answers: which answers and effects are worth an Event on the pod or the node, with which
-reason and message. The reasons are a closed set; a message depends on its subject alone, so that
-repeats are recognised (`extender.observe.event_recorder`). What kube-scheduler reports by itself
-(its FailedScheduling holds our refusals and bind errors word for word) is not repeated.
+Answers and effects become Events on the pod or the node. The reasons are a closed set; a message
+depends on its subject alone, so that repeats are recognised (`extender.observe.event_recorder`).
+What kube-scheduler reports by itself (its FailedScheduling holds our refusals and bind errors word
+for word) is not repeated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Metrics of a live extender: watches, probes, requeues, Events and the Lease.
 
-What it answers: the counts of their owners, read when scraped. A metric's help says what it is good
+The counts are their owners', read when scraped. A metric's help says what it is good
 for; docs/operations.md is generated from it.
 """
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from extender.observe.event_recorder import Reporter
     from extender.state import Effect
     from extender.watch import Feed, Prober
+    from kube.watch import Counts
 
 __all__ = ["EffectCounts", "LiveMetrics"]
 
@@ -34,6 +35,27 @@ _KINDS: dict[type, str] = {
     Missing: "missing",
     NodeProblem: "node_problem",
 }
+
+
+_WATCH_COUNTS: tuple[tuple[str, str, Callable[[Counts], int]], ...] = (
+    (
+        "watch_lists",
+        "Complete lists; more than one per start means that a watch could not continue.",
+        lambda counts: counts.n_lists,
+    ),
+    ("watch_events", "Changes seen.", lambda counts: counts.n_events),
+    (
+        "watch_faults",
+        "Lists and watches that failed; the log says why.",
+        lambda counts: counts.n_faults,
+    ),
+    (
+        "watch_unread",
+        "Objects that cannot be read; the log names each once.",
+        lambda counts: counts.n_unread,
+    ),
+)
+"""Counters of each watch, with their help."""
 
 
 @dataclass(slots=True)
@@ -137,31 +159,9 @@ class LiveMetrics:
             if watch.observed_at_s is not None:
                 received.add_metric([watch.name], start_s + watch.observed_at_s)
         yield received
-        counts = {watch.name: watch.counts for watch in self.feed.watches}
-        yield _counter(
-            "watch_lists",
-            "Complete lists; more than one per start means that a watch could not continue.",
-            "source",
-            {name: one.n_lists for name, one in counts.items()},
-        )
-        yield _counter(
-            "watch_events",
-            "Changes seen.",
-            "source",
-            {name: one.n_events for name, one in counts.items()},
-        )
-        yield _counter(
-            "watch_faults",
-            "Lists and watches that failed; the log says why.",
-            "source",
-            {name: one.n_faults for name, one in counts.items()},
-        )
-        yield _counter(
-            "watch_unread",
-            "Objects that cannot be read; the log names each once.",
-            "source",
-            {name: one.n_unread for name, one in counts.items()},
-        )
+        for name, text, count in _WATCH_COUNTS:
+            by_name = {one.name: count(one.counts) for one in self.feed.watches}
+            yield _counter(name, text, "source", by_name)
 
 
 def _name(name: str) -> str:

@@ -1,6 +1,6 @@
 """Metrics of every extender: latencies, outcomes, device states, bandwidth placed.
 
-What it answers: the text of `/metrics`. Labels are closed sets, made at the start so that a first
+Labels are closed sets, made at the start so that a first
 event shows as a rise, or bounded by the kinds of machine in the cluster: never a pod, a node or a
 device.
 

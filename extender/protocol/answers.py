@@ -1,6 +1,6 @@
 """What comes out of the engine: one answer to one call.
 
-What it answers: the bytes for the caller, and beside them what shells log, count and tell users.
+The bytes for the caller, and beside them what shells log, count and report to users.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Answer", "Outcome", "TimedAnswer", "Verb", "failure"]
 
 
 class Verb(Enum):
-    """What can be asked and recorded; END is a pod's end on the embedded cluster."""
+    """What can be called and recorded; END is a pod's end on the embedded cluster."""
 
     FILTER = "filter"
     PRIORITIZE = "prioritize"
@@ -32,7 +32,7 @@ class Verb(Enum):
 class Outcome(Enum):
     """What became of a call.
 
-    REFUSED: answered as asked, but no node (or no set) for the pod. FAILED: the caller gets an
+    REFUSED: answered, but no node (or no set) for the pod. FAILED: the caller gets an
     error.
     """
 
@@ -45,7 +45,7 @@ class Outcome(Enum):
 class Answer:
     """An answer and what there is to say about it; `body` is JSON.
 
-    `n_nodes` counts the nodes asked about, `n_named` those named in the answer. Of a set that was
+    `n_nodes` counts the requested nodes, `n_named` those named in the answer. Of a set that was
     bound: `placed_gbytes_per_s` the predicted bandwidth (0: nothing to reduce), `machine` the kind
     of its node, `size_gpus` the pod's GPUs. `n_replans` counts the plans that a bind made beyond
     its first.
@@ -82,7 +82,7 @@ class TimedAnswer:
 
 
 def failure(verb: Verb, reason: Reason, detail: str, generation: int) -> Answer:
-    """Tell the caller what is wrong, in-band where the verb has a field for it."""
+    """Answer with what is wrong, in-band where the verb has a field for it."""
     if verb is Verb.FILTER:
         body = messages.encode_filter((), error=detail)
     elif verb is Verb.BIND:

@@ -1,12 +1,10 @@
 """What kube-scheduler and an extender say to each other: the `extender/v1` JSON.
 
-What it answers: which fields we read from a request and how an answer is spelled. Go's field names
-exactly (`k8s.io/kube-scheduler/extender/v1/types.go`, Kubernetes 1.36: no json tags, so UpperCamel
-on the wire; `Pod` inside is ordinary camelCase API JSON without kind and apiVersion). Unknown
-fields are ignored, since every Kubernetes minor adds some; known fields with a wrong type are
-refused.
-
-What it must never do: interpret a pod (`extender.protocol.pod_request`) or decide anything.
+Which fields are read from a request, and how an answer is written. Go's field names exactly
+(`k8s.io/kube-scheduler/extender/v1/types.go`, Kubernetes 1.36: no json tags, so UpperCamel on the
+wire; `Pod` inside is ordinary camelCase API JSON without kind and apiVersion). Unknown fields are
+ignored, since every Kubernetes minor adds some; known fields with a wrong type are refused. A pod
+is interpreted elsewhere (`extender.protocol.pod_request`).
 
 Traps that shape the answers (schedule_one.go, extender.go of 1.36): an answer without `NodeNames`
 rejects every node; a score that is not an integer silently disables prioritize; only a body with
@@ -40,13 +38,10 @@ __all__ = [
     "BindingArgs",
     "Container",
     "ExtenderArgs",
-    "MetaPod",
     "MetaVictims",
     "ObjectMeta",
     "PodSpec",
-    "PodStatus",
     "PreemptionArgs",
-    "ResourceRequirements",
     "Victims",
     "WirePod",
     "cut_names",
@@ -69,7 +64,7 @@ class _Wire(BaseModel):
 
 
 def _check_quantity(value: object, check: ValidatorFunctionWrapHandler) -> str | int | float:
-    """One fault for the whole union: which of its members was tried is nobody's concern."""
+    """One fault for the whole union: the message names none of its members."""
     try:
         quantity: str | int | float = check(value)
     except ValidationError:

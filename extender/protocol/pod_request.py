@@ -1,7 +1,7 @@
-"""What a pod asks for: wire pod -> one checked value.
+"""What a pod requests: wire pod -> one checked value.
 
-What it answers: which resource, how many GPUs in each container and in which role, under which
-policy, on behalf of whom. It never looks at a node.
+Which resource, how many GPUs in each container and in which role, and under which policy. It never
+looks at a node.
 
 An extended resource is a whole number (`kube.objects.parse_whole`), its limit equals its request,
 and a container that names only one of the two means both (API server, pkg/apis/core/validation,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from extender.protocol.messages import Container, WirePod
 
-__all__ = ["MAX_COUNT", "PodRequest", "Shape", "is_packed", "parse_pod"]
+__all__ = ["PodRequest", "Shape", "is_packed", "parse_pod"]
 
 MAX_COUNT = 512
 """Most GPUs that one container may ask for: the most devices a node may have (`topology.model`)."""
@@ -54,7 +54,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """A pod's wish. `shape` is None for a pod without GPUs; `containers` names those with GPUs.
+    """A pod's request. `shape` is None for a pod without GPUs; `containers` names those with GPUs.
 
     `size_gpus` is what a node must have free (`topology.select.fit.pod_size`). `priority` is the
     pod's `spec.priority` (absent: 0); `resource_version` that of the pod as it was read, or empty;
@@ -81,26 +81,26 @@ class PodRequest:
 
 
 def parse_pod(pod: WirePod, resources: Sequence[str]) -> PodRequest:
-    """Read what a pod asks of the `resources` that Coterie places.
+    """Read what a pod requests of the `resources` that Coterie places.
 
     Raises `MalformedPod` for counts that no API server would have let through, `UserError` for
     two of the resources in one pod and for invalid annotations.
     """
     meta = pod.metadata
-    asked = [
+    requested = [
         (resource, one.name, size, role)
         for one, role in _containers(pod)
         for resource in resources
         if (size := _size(one, resource)) > 0
     ]
-    found = sorted({resource for resource, _, _, _ in asked})
+    found = sorted({resource for resource, _, _, _ in requested})
     if len(found) > 1:
         msg = f"pod {_title(pod)} asks for {' and '.join(found)}, expected one GPU resource"
         raise UserError(msg)
     has_soft_wishes = pod.spec.has_soft_wishes
     nominated = pod.status.nominated_node_name if pod.status is not None else None
     priority, version = pod.spec.priority or 0, meta.resource_version or ""
-    if not asked:
+    if not requested:
         return PodRequest(
             meta.uid,
             meta.namespace,
@@ -112,9 +112,9 @@ def parse_pod(pod: WirePod, resources: Sequence[str]) -> PodRequest:
         )
     requests = tuple(
         ContainerRequest(name=str(i), size=size, role=role)
-        for i, (_, _, size, role) in enumerate(asked)
+        for i, (_, _, size, role) in enumerate(requested)
     )
-    containers = tuple(name for _, name, _, _ in asked)
+    containers = tuple(name for _, name, _, _ in requested)
     return PodRequest(
         uid=meta.uid,
         namespace=meta.namespace,

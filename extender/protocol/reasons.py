@@ -1,6 +1,6 @@
 """Why a node or a pod was refused: one closed set.
 
-What it answers: the constant sentence that kube-scheduler aggregates ("0/40 nodes are available: 12
+Each has the constant sentence that kube-scheduler aggregates ("0/40 nodes are available: 12
 no free GPU set ...") and the label of the same refusal in metrics. Text that varied from attempt to
 attempt would requeue the pod for ever (Kubernetes 1.32+: a changed PodScheduled condition is an
 event that requeues the pod), so a sentence holds no number and no name. The one exception is

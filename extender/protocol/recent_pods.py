@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from extender.protocol.pod_request import PodRequest
 
-__all__ = ["MAX_RECENT_PODS", "RecentPods"]
+__all__ = ["RecentPods"]
 
 MAX_RECENT_PODS = 10_000
 """Pods remembered between filter and bind; kube-scheduler has few in flight at a time. About 1 KB

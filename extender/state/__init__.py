@@ -4,7 +4,7 @@ Facts and binds go in, immutable snapshots come out; knows no API server, no clo
 """
 
 from extender.state.cluster_state import LiveCluster
-from extender.state.device_states import DeviceRow, DeviceState
+from extender.state.device_states import DeviceState
 from extender.state.effects import (
     Agreement,
     Effect,
@@ -16,12 +16,11 @@ from extender.state.effects import (
 )
 from extender.state.machine_types import Kinds, build_machine_type
 from extender.state.node_record import NodeRecord, mask_of
-from extender.state.pod_record import BoundPod, Refused
+from extender.state.pod_record import BoundPod
 
 __all__ = [
     "Agreement",
     "BoundPod",
-    "DeviceRow",
     "DeviceState",
     "Effect",
     "Kinds",
@@ -32,7 +31,6 @@ __all__ = [
     "NodeRecord",
     "PlanConflict",
     "Probe",
-    "Refused",
     "build_machine_type",
     "mask_of",
 ]

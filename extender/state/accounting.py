@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kube.objects import ContainerDevices
     from topology.annotations import DeviceHold, Plan
 
-__all__ = ["Account", "Assignment", "AssignmentState", "Claim", "Nomination", "make_account"]
+__all__ = ["Account", "Assignment", "AssignmentState", "Nomination", "make_account"]
 
 
 class AssignmentState(Enum):

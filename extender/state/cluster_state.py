@@ -30,7 +30,7 @@ from extender.state.effect_rules import add_effects
 from extender.state.effects import NodeProblem
 from extender.state.machine_types import Kinds
 from extender.state.node_record import BY_COUNT, NodeReader, fingerprint, mask_of
-from extender.state.pod_record import PodStage, Refused
+from extender.state.pod_record import PodStage
 from extender.state.pods import PodTracker
 from topology.topology_manager import manager_of
 
@@ -205,7 +205,7 @@ class LiveCluster:
 
     # Bind.
 
-    def assume(self, request: PodRequest, plan: Plan, *, deadline_s: float) -> Refused | None:
+    def assume(self, request: PodRequest, plan: Plan, *, deadline_s: float) -> str | None:
         """Keep the plan's devices for a binding in flight, or return why not and change nothing.
 
         The pod's earlier assumption is replaced, and claims that `snapshot_for` counted as free are
@@ -213,7 +213,7 @@ class LiveCluster:
         """
         why_not = self._why_not(request, plan)
         if why_not is not None:
-            return Refused(f"assume for pod {request.uid}: {why_not}")
+            return f"assume for pod {request.uid}: {why_not}"
         resource = self._nodes[plan.node].resource
         self.pods.assume(request, plan, resource=resource, deadline_s=deadline_s)
         return None

@@ -31,18 +31,10 @@ __all__ = [
     "PodBody",
     "PodRecord",
     "PodStage",
-    "Refused",
     "kept_plan",
     "read_body",
     "read_plan",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A plan's devices cannot be assumed; `detail` is a sentence for people."""
-
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kube.objects import PodFacts, PodObject
     from topology.annotations import Plan
 
-__all__ = ["LOOK_AGAIN_S", "PodTracker"]
+__all__ = ["PodTracker"]
 
 LOOK_AGAIN_S = 10.0
 """How long after it was probed a pod that no watch has shown is probed again."""

@@ -3,19 +3,15 @@
 Knows watches and their order; decides nothing about pods or devices.
 """
 
-from extender.watch.node_sync import NodeDependencies, NodeSink
-from extender.watch.pod_reader import ProbeDependencies, Prober
-from extender.watch.state_sync import Feed, FeedDependencies, NominatedSink, PodSink
+from extender.watch.node_sync import NodeSink
+from extender.watch.pod_reader import Prober
+from extender.watch.state_sync import Feed, PodSink
 from extender.watch.watch_log import WatchLog
 
 __all__ = [
     "Feed",
-    "FeedDependencies",
-    "NodeDependencies",
     "NodeSink",
-    "NominatedSink",
     "PodSink",
-    "ProbeDependencies",
     "Prober",
     "WatchLog",
 ]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kube.watch import Fault
     from topology.model import NodeTopology
 
-__all__ = ["Machines", "NodeDependencies", "NodeSink"]
+__all__ = ["Machines", "NodeSink"]
 
 _SOURCE = "nodes"
 _MANY = 100
@@ -42,9 +42,12 @@ class Machines(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDependencies:
-    """What the sink needs. `handle` is the gateway's; `build` runs in a thread, one at a time."""
+@dataclass(eq=False)
+class NodeSink:
+    """A `kube.watch.reflector.Sink` of nodes. `run` beside the watch, until cancelled.
+
+    `handle` is the gateway's; `build` runs in a thread, one at a time.
+    """
 
     handle: Callable[[StateEvent], None]
     machines: Machines
@@ -52,12 +55,7 @@ class NodeDependencies:
     changed: Callable[[], None]
     log: WatchLog
 
-
-class NodeSink:
-    """A `kube.watch.reflector.Sink` of nodes. `run` beside the watch, until cancelled."""
-
-    def __init__(self, deps: NodeDependencies) -> None:
-        self._deps = deps
+    def __post_init__(self) -> None:
         self._waiting: dict[str, NodeFacts] = {}
         self._must_build = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
@@ -70,16 +68,16 @@ class NodeSink:
             if n % _MANY == 0:
                 await asyncio.sleep(0)
         self._waiting.clear()
-        self._deps.log.listed(_SOURCE, len(objects))
-        self._deps.handle(NodesListed(tuple(objects)))
-        self._deps.changed()
+        self.log.listed(_SOURCE, len(objects))
+        self.handle(NodesListed(tuple(objects)))
+        self.changed()
 
     def seen(self, one: NodeFacts) -> None:
         """Take a node that is new or has changed."""
-        if self._deps.machines.unbuilt(one) is None:
+        if self.machines.unbuilt(one) is None:
             self._waiting.pop(one.name, None)
-            self._deps.handle(NodeSeen(one))
-            self._deps.changed()
+            self.handle(NodeSeen(one))
+            self.changed()
             return
         self._waiting[one.name] = one
         self._must_build.set()
@@ -87,18 +85,18 @@ class NodeSink:
     def gone(self, key: ObjectKey) -> None:
         """A node left."""
         self._waiting.pop(key.name, None)
-        self._deps.handle(NodeGone(key.name))
-        self._deps.changed()
+        self.handle(NodeGone(key.name))
+        self.changed()
 
     def unread(self, key: ObjectKey, reason: str) -> None:
         """A node that cannot be read takes no pods: what it can serve is not known."""
-        self._deps.log.unread(_SOURCE, key, reason)
+        self.log.unread(_SOURCE, key, reason)
         if key.name:
             self.gone(key)
 
     def failed(self, fault: Fault) -> None:
         """The watch failed and will be tried again."""
-        self._deps.log.failed(fault)
+        self.log.failed(fault)
 
     async def run(self) -> None:
         """Build the machine types that nodes wait for, until cancelled."""
@@ -113,14 +111,14 @@ class NodeSink:
             await self._build(self._waiting[name])
             # It may have changed or gone while we built.
             node = self._waiting.get(name)
-            if node is not None and self._deps.machines.unbuilt(node) is None:
+            if node is not None and self.machines.unbuilt(node) is None:
                 del self._waiting[name]
-                self._deps.handle(NodeSeen(node))
-                self._deps.changed()
+                self.handle(NodeSeen(node))
+                self.changed()
 
     async def _build(self, node: NodeFacts) -> None:
         async with self._one_at_a_time:
-            topology = self._deps.machines.unbuilt(node)
+            topology = self.machines.unbuilt(node)
             if topology is not None:
-                machine = await asyncio.to_thread(self._deps.build, topology)
-                self._deps.machines.offer_machine(machine)
+                machine = await asyncio.to_thread(self.build, topology)
+                self.machines.offer_machine(machine)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kube.objects import PodObject
     from kube.watch import Backoff
 
-__all__ = ["ProbeDependencies", "Prober"]
+__all__ = ["Prober"]
 
 N_READERS = 64
 """Pods read at the same time: at 10 ms each thousands a second, so that a cluster full of pods that
@@ -42,9 +42,12 @@ FAULTS_OF_POD = 5
 cannot decode fails so, and always will."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeDependencies:
-    """What probes need. `handle` is the gateway's; `changed` is called after each event."""
+@dataclass(eq=False)
+class Prober:
+    """Takes probes with `request`, reads them in `run`, a few at a time.
+
+    `handle` is the gateway's; `changed` is called after each event.
+    """
 
     handle: Callable[[StateEvent], None]
     api: PodReader
@@ -53,12 +56,7 @@ class ProbeDependencies:
     backoff: Callable[[], Backoff]
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-
-class Prober:
-    """Takes probes with `request`, reads them in `run`, a few at a time."""
-
-    def __init__(self, deps: ProbeDependencies) -> None:
-        self._deps = deps
+    def __post_init__(self) -> None:
         self._queue: asyncio.Queue[Probe] = asyncio.Queue()
         self._waiting: set[str] = set()
         self._reading: set[str] = set()
@@ -105,7 +103,7 @@ class Prober:
         while True:
             await self._has_refused.wait()
             self._has_refused.clear()
-            await self._deps.sleep(REFUSED_AGAIN_S)
+            await self.sleep(REFUSED_AGAIN_S)
             for probe in tuple(self._refused.values()):
                 self.request(probe)
 
@@ -118,10 +116,10 @@ class Prober:
                 pod = await self._read(probe)
             except KubeError as error:
                 key = ObjectKey(probe.namespace, probe.name, probe.uid)
-                self._deps.log.unread("pod", key, str(error))
+                self.log.unread("pod", key, str(error))
                 self._refused[probe.uid] = probe
                 self._has_refused.set()
-                self._deps.changed()
+                self.changed()
             else:
                 self._refused.pop(probe.uid, None)
                 self._report(probe, pod)
@@ -133,18 +131,18 @@ class Prober:
     def _report(self, probe: Probe, pod: PodObject | None) -> None:
         self.n_read += 1
         if pod is None or pod.uid != probe.uid:
-            self._deps.handle(PodGone(probe.uid))
+            self.handle(PodGone(probe.uid))
         else:
-            self._deps.handle(PodFetched(pod))
-        self._deps.changed()
+            self.handle(PodFetched(pod))
+        self.changed()
 
     async def _read(self, probe: Probe) -> PodObject | None:
         """Read the pod; raises `KubeError` where another try would meet the same."""
-        backoff = self._deps.backoff()
+        backoff = self.backoff()
         n_broken = 0
         while True:
             try:
-                return await self._deps.api.get_pod(probe.namespace, probe.name)
+                return await self.api.get_pod(probe.namespace, probe.name)
             except KubeError as error:
                 self.n_failed += 1
                 if isinstance(error, Malformed) or not error.is_transient:
@@ -153,4 +151,4 @@ class Prober:
                 if n_broken >= FAULTS_OF_POD:
                     raise
                 delay_s = backoff.next_s(retry_after_s=error.retry_after_s)
-            await self._deps.sleep(delay_s)
+            await self.sleep(delay_s)

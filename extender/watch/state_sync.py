@@ -18,19 +18,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from extender import logkeys
-from extender.engine.events import (
-    FreshnessSet,
-    NominationGone,
-    NominationSeen,
-    NominationsListed,
-    PodGone,
-    PodSeen,
-    PodsListed,
-    TimePassed,
-)
+from extender.engine.events import FreshnessSet, TimePassed
 from extender.state import Probe
 
 if TYPE_CHECKING:
@@ -42,16 +33,12 @@ if TYPE_CHECKING:
     from extender.watch.pod_reader import Prober
     from extender.watch.watch_log import WatchLog
     from kube.log import Logger
-    from kube.objects import ObjectKey, PodFacts, PodObject
+    from kube.objects import ObjectKey
     from kube.watch import Counts, Fault
 
-__all__ = [
-    "Feed",
-    "FeedDependencies",
-    "NominatedSink",
-    "PodSink",
-    "Watch",
-]
+__all__ = ["Feed", "PodSink", "Watch"]
+
+T = TypeVar("T")
 
 BATCH_S = 0.02
 """How long changes are gathered before they are acted on: settling the state costs the same for one
@@ -88,91 +75,59 @@ class Watch(Protocol):
         ...
 
 
-class PodSink:
-    """A `kube.watch.reflector.Sink` of assigned pods' metadata."""
-
-    def __init__(
-        self,
-        handle: Callable[[StateEvent], None],
-        *,
-        changed: Callable[[], None],
-        listed: Callable[[], None],
-        log: WatchLog,
-    ) -> None:
-        self._handle = handle
-        self._changed = changed
-        self._listed = listed
-        self._log = log
-
-    async def replace(self, objects: Sequence[PodFacts]) -> None:
-        """Take all assigned pods."""
-        self._log.listed("assigned_pods", len(objects))
-        self._handle(PodsListed(tuple(objects)))
-        self._listed()
-
-    def seen(self, one: PodFacts) -> None:
-        """Take a pod that is new or has changed."""
-        self._handle(PodSeen(one))
-        self._changed()
-
-    def gone(self, key: ObjectKey) -> None:
-        """A pod ended or is gone."""
-        self._handle(PodGone(key.uid))
-        self._changed()
-
-    def unread(self, key: ObjectKey, reason: str) -> None:
-        """What we knew of the pod, if anything, is the best there is."""
-        self._log.unread("assigned_pods", key, reason)
-
-    def failed(self, fault: Fault) -> None:
-        """The watch failed and will be tried again."""
-        self._log.failed(fault)
-
-
-class NominatedSink:
-    """A `kube.watch.reflector.Sink` of nominated pods, whole."""
-
-    def __init__(
-        self,
-        handle: Callable[[StateEvent], None],
-        *,
-        changed: Callable[[], None],
-        log: WatchLog,
-    ) -> None:
-        self._handle = handle
-        self._changed = changed
-        self._log = log
-
-    async def replace(self, objects: Sequence[PodObject]) -> None:
-        """Take all nominated pods."""
-        self._log.listed("nominated_pods", len(objects))
-        self._handle(NominationsListed(tuple(objects)))
-        self._changed()
-
-    def seen(self, one: PodObject) -> None:
-        """Take a pod that is new or has changed."""
-        self._handle(NominationSeen(one))
-        self._changed()
-
-    def gone(self, key: ObjectKey) -> None:
-        """The pod is nominated no more, is bound or is gone."""
-        self._handle(NominationGone(key.uid))
-        self._changed()
-
-    def unread(self, key: ObjectKey, reason: str) -> None:
-        """A pod that cannot be read claims nothing."""
-        self._log.unread("nominated_pods", key, reason)
-        self._handle(NominationGone(key.uid))
-        self._changed()
-
-    def failed(self, fault: Fault) -> None:
-        """The watch failed and will be tried again."""
-        self._log.failed(fault)
-
-
 @dataclass(frozen=True, slots=True)
-class FeedDependencies:
-    """What a feed needs.
+class PodSink(Generic[T]):
+    """A `kube.watch.reflector.Sink` of pods: hands an event of `events` to the gateway's `handle`.
+
+    `events` are those of a whole list, of a pod that is new or has changed, and of one that left.
+    `changed` is called after each event, `listed` after a list. `forgets_unread`: a pod that cannot
+    be read counts as gone; else what was known of it stays.
+    """
+
+    source: str
+    events: tuple[
+        Callable[[tuple[T, ...]], StateEvent],
+        Callable[[T], StateEvent],
+        Callable[[str], StateEvent],
+    ]
+    handle: Callable[[StateEvent], None]
+    changed: Callable[[], None]
+    listed: Callable[[], None]
+    log: WatchLog
+    forgets_unread: bool = False
+
+    async def replace(self, objects: Sequence[T]) -> None:
+        """Take all pods."""
+        self.log.listed(self.source, len(objects))
+        self.handle(self.events[0](tuple(objects)))
+        self.listed()
+
+    def seen(self, one: T) -> None:
+        """Take a pod that is new or has changed."""
+        self.handle(self.events[1](one))
+        self.changed()
+
+    def gone(self, key: ObjectKey) -> None:
+        """A pod left the collection."""
+        self.handle(self.events[2](key.uid))
+        self.changed()
+
+    def unread(self, key: ObjectKey, reason: str) -> None:
+        """A pod cannot be read."""
+        self.log.unread(self.source, key, reason)
+        if self.forgets_unread:
+            self.gone(key)
+
+    def failed(self, fault: Fault) -> None:
+        """The watch failed and will be tried again."""
+        self.log.failed(fault)
+
+
+@dataclass(eq=False)
+class Feed:
+    """Runs the watches and the probes, and reports to the state how fresh it is.
+
+    `watches` are those that run; `synced` is set for good once the state was complete.
 
     `handle` is the gateway's. `on_effect` gets every effect but probes; `on_change` is called after
     each batch of changes and twice a second. `is_located`: whether it is known on which node a pod
@@ -189,15 +144,7 @@ class FeedDependencies:
     log: Logger
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-
-class Feed:
-    """Runs the watches and the probes, and reports to the state how fresh it is.
-
-    `watches` are those that run; `synced` is set for good once the state was complete.
-    """
-
-    def __init__(self, deps: FeedDependencies) -> None:
-        self._deps = deps
+    def __post_init__(self) -> None:
         self.watches: tuple[Watch, ...] = ()
         self._is_pending = False
         self._is_listed = False
@@ -226,8 +173,8 @@ class Feed:
     def listed(self) -> None:
         """All assigned pods were listed; those of them that cannot be located are awaited."""
         self._act()
-        located = self._deps.is_located
-        self._await({uid for uid in self._deps.prober.open if not located(uid)})
+        located = self.is_located
+        self._await({uid for uid in self.prober.open if not located(uid)})
         if self._awaited:
             self._report_freshness()
         self.changed()
@@ -242,7 +189,7 @@ class Feed:
         """Run until cancelled; a fault of our own ends it."""
         self.watches = tuple(watches)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._deps.prober.run())
+            tasks.create_task(self.prober.run())
             for watch in self.watches:
                 tasks.create_task(watch.run())
             tasks.create_task(self._tick_on())
@@ -254,47 +201,47 @@ class Feed:
             self._await(())
             if not self._awaited:
                 self._report_freshness()
-        self._deps.on_change()
+        self.on_change()
 
     def _act(self) -> None:
-        for effect in self._deps.take_effects():
+        for effect in self.take_effects():
             if isinstance(effect, Probe):
-                self._deps.prober.request(effect)
+                self.prober.request(effect)
             else:
-                self._deps.on_effect(effect)
+                self.on_effect(effect)
 
     async def _tick_on(self) -> None:
         while True:
             self.tick()
-            await self._deps.sleep(TICK_S)
+            await self.sleep(TICK_S)
 
     def tick(self) -> None:
         """Report how fresh the state is, and what time it is."""
         self._report_freshness()
-        self._deps.handle(TimePassed(self._deps.clock()))
+        self.handle(TimePassed(self.clock()))
         self._settle()
 
     def _report_freshness(self) -> None:
         heard = [watch.observed_at_s for watch in self.watches if watch.is_synced]
-        observed = [self._deps.clock.at(one) for one in heard if one is not None]
+        observed = [self.clock.at(one) for one in heard if one is not None]
         if len(observed) == len(self.watches) and not self.synced.is_set():
             self._see_listed()
         is_synced = self.synced.is_set() and not self._awaited
-        self._deps.handle(FreshnessSet(is_synced, min(observed, default=0.0)))
+        self.handle(FreshnessSet(is_synced, min(observed, default=0.0)))
 
     def _see_listed(self) -> None:
         """Everything was listed once: the state is complete when the first probes are read."""
         self._act()
-        self._await(() if self._is_listed else self._deps.prober.open)
+        self._await(() if self._is_listed else self.prober.open)
         self._is_listed = True
         if not self._awaited:
             self.synced.set()
-            n_refused = self._deps.prober.n_refused
-            self._deps.log.info(logkeys.READY, **{logkeys.N_REFUSED: n_refused})
+            n_refused = self.prober.n_refused
+            self.log.info(logkeys.READY, n_refused=n_refused)
 
     def _await(self, more: Collection[str]) -> None:
         """Of what was awaited and these, wait for what is open still."""
-        self._awaited = self._deps.prober.open & self._awaited.union(more)
+        self._awaited = self.prober.open & self._awaited.union(more)
         if self._awaited:
             self._read.clear()
         else:

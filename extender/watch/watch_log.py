@@ -32,19 +32,16 @@ class WatchLog:
 
     def listed(self, source: str, n_objects: int) -> None:
         """A collection was listed in full."""
-        fields = {logkeys.SOURCE: source, logkeys.N_OBJECTS: n_objects}
-        self._log.info(logkeys.WATCH_LISTED, **fields)
+        self._log.info(logkeys.WATCH_LISTED, source=source, n_objects=n_objects)
 
     def failed(self, fault: Fault) -> None:
         """A list or watch failed and will be tried again."""
         self._log.warning(
             logkeys.WATCH_ERROR,
-            **{
-                logkeys.SOURCE: fault.source,
-                logkeys.DETAIL: str(fault.error),
-                logkeys.DELAY_S: round(fault.delay_s, 3),
-                logkeys.WILL_LIST: fault.will_list,
-            },
+            source=fault.source,
+            detail=str(fault.error),
+            delay_s=round(fault.delay_s, 3),
+            will_list=fault.will_list,
         )
 
     def unread(self, source: str, key: ObjectKey, reason: str) -> None:
@@ -58,9 +55,7 @@ class WatchLog:
             self._logged.popitem(last=False)
         self._log.warning(
             logkeys.OBJECT_UNREADABLE,
-            **{
-                logkeys.SOURCE: source,
-                logkeys.OBJECT: f"{key.namespace}/{key.name}" if key.namespace else key.name,
-                logkeys.DETAIL: reason,
-            },
+            source=source,
+            object=f"{key.namespace}/{key.name}" if key.namespace else key.name,
+            detail=reason,
         )

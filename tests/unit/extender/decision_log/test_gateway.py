@@ -268,6 +268,18 @@ def test_a_log_with_older_names_of_pods_is_replayed(scene):
     assert replay([*old, json.dumps(line) + "\n"]).difference is not None
 
 
+def test_a_log_with_older_sentences_is_replayed(scene):
+    """A reworded reason is the same answer; another reason is not."""
+    body = args(pod(2, affinity="nvlnk"), ["n1"])
+    scene.gateway.handle(VerbCalled(Verb.FILTER, body, 2.0))
+    now = Reason.INVALID_REQUEST.value
+    old = [line.replace(now, "pod asks for something that cannot be meant") for line in scene.lines]
+    assert old != scene.lines
+    assert replay(old).difference is None
+    other = [line.replace(now, Reason.STALE.value) for line in scene.lines]
+    assert replay(other).difference is not None
+
+
 def busy() -> Scene:
     """A run with every kind of input and answer."""
     scene = Scene()
@@ -457,7 +469,7 @@ def test_a_wake_that_goes_otherwise_is_shown():
         ),
         pytest.param(
             lambda lines: at(lines, "see_pod", input={"uid": 5}),
-            "input of see_pod: uid is 5, expected a string",
+            "input of see_pod: pod.uid is 5, expected a string",
             id="an input of another form",
         ),
         pytest.param(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extender.engine.events import RequeueDropped, RequeueDue
-from extender.execution import RequeueDependencies, Requeuer
+from extender.execution import Requeuer
 from extender.unschedulable import Requeue
 from kube.errors import NotFound
 from tests.unit.extender.shells import DOWN, FORBIDDEN, FakeTime, Log, pod_object, run_until
@@ -39,9 +39,7 @@ class Stage:
         self.log = Log()
         values = count(1)
         gateway: Any = self
-        self.requeuer = Requeuer(
-            RequeueDependencies(gateway, self, FakeTime(5.0), lambda: f"v{next(values)}", self.log)
-        )
+        self.requeuer = Requeuer(gateway, self, FakeTime(5.0), lambda: f"v{next(values)}", self.log)
 
     @property
     def n_done(self) -> int:

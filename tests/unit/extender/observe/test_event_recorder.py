@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extender.observe import Reporter, ReporterTools, event_recorder
+from extender.observe import Reporter, event_recorder
 from extender.observe.event_recorder import MAX_QUEUED, PAUSE_S, REPEAT_AFTER_S
 from extender.observe.events import EventReason, Note
 from extender.state import Mismatch
@@ -39,10 +39,9 @@ class Stage:
         self.annotated: list[Any] = []
         self.time = FakeTime()
         self.log = Log()
-        tools = ReporterTools(
-            self, "host", lambda: NOON, self.time, self.log, backoff, self.time.sleep
+        self.reporter = Reporter(
+            self, "host", lambda: NOON, self.time, self.log, backoff, level, self.time.sleep
         )
-        self.reporter = Reporter(tools, level=level)
 
     async def create_event(self, event: ObjectEvent) -> None:
         self._meet()

@@ -18,7 +18,6 @@ from extender.state import (
     NodeProblem,
     PlanConflict,
     Probe,
-    Refused,
 )
 from extender.state import machine_types as kinds_module
 from kube.objects import ContainerDevices
@@ -774,7 +773,7 @@ class TestBindings:
         cluster.pods.see(facts("q", plan_of("n1", "n1-0")))
         before = cluster.snapshot
         refused = cluster.assume(wish("p"), plan, deadline_s=10.0)
-        assert refused == Refused(f"assume for pod p: {why_not}")
+        assert refused == f"assume for pod p: {why_not}"
         assert cluster.snapshot is before
 
     def test_a_bound_pod_gets_no_second_plan(self):
@@ -782,7 +781,7 @@ class TestBindings:
         cluster = live(node("n1"))
         assert bind(cluster, "p", "n1", 0)
         refused = cluster.assume(wish("p"), plan_of("n1", "n1-1"), deadline_s=10.0)
-        assert refused == Refused("assume for pod p: its binding is accepted already")
+        assert refused == "assume for pod p: its binding is accepted already"
 
     def test_an_assumption_may_be_planned_anew(self):
         """After a conflict the pod is planned again, with its own devices among the free ones."""
@@ -1011,7 +1010,7 @@ class TestNominations:
         assert free(cluster, "n1") == "0000"
         assert owners(cluster, "n1")["n1-0"] == ("claimed", "p")
         refused = cluster.assume(wish("q"), plan_of("n1", "n1-0"), deadline_s=10.0)
-        assert refused == Refused("assume for pod q: device n1-0 of node n1 is claimed")
+        assert refused == "assume for pod q: device n1-0 of node n1 is claimed"
         assert cluster.take_freed_nodes() == {"n1"}
 
     @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extender.engine.events import NodeGone, NodeSeen, NodesListed
-from extender.watch import NodeDependencies, NodeSink, WatchLog
+from extender.watch import NodeSink, WatchLog
 from kube.objects import NodeFacts, ObjectKey
 from kube.watch import Fault
 from tests.unit.extender.shells import DOWN, Log
@@ -40,9 +40,7 @@ class Stage:
         self.n_changes = 0
         self._turn = asyncio.Event()
         self.log = Log()
-        self.sink = NodeSink(
-            NodeDependencies(self._handle, self, self._build, self._change, WatchLog(self.log))
-        )
+        self.sink = NodeSink(self._handle, self, self._build, self._change, WatchLog(self.log))
 
     def unbuilt(self, facts: NodeFacts) -> Any:
         return facts.topology if facts.topology not in {None, *self.offered} else None

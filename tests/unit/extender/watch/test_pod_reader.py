@@ -9,7 +9,7 @@ import pytest
 
 from extender.engine.events import PodFetched, PodGone
 from extender.state import Probe
-from extender.watch import ProbeDependencies, Prober, WatchLog
+from extender.watch import Prober, WatchLog
 from extender.watch.pod_reader import FAULTS_OF_POD, N_READERS, REFUSED_AGAIN_S
 from kube.errors import KubeError, Malformed
 from tests.unit.extender.shells import (
@@ -42,9 +42,7 @@ class Stage:
         self.log = Log()
         self.time = FakeTime()
         self.prober = Prober(
-            ProbeDependencies(
-                self._handle, self, self._change, WatchLog(self.log), backoff, self.time.sleep
-            )
+            self._handle, self, self._change, WatchLog(self.log), backoff, self.time.sleep
         )
 
     async def get_pod(self, namespace: str, name: str) -> PodObject | None:

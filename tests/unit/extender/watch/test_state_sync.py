@@ -20,7 +20,7 @@ from extender.engine.events import (
     TimePassed,
 )
 from extender.state import NodeProblem, Probe
-from extender.watch import Feed, FeedDependencies, NominatedSink, PodSink, WatchLog, state_sync
+from extender.watch import Feed, PodSink, WatchLog, state_sync
 from extender.watch.state_sync import TICK_S
 from extender.watch.watch_log import MAX_KNOWN_FAULTS
 from kube.objects import ObjectKey, PodFacts
@@ -83,17 +83,15 @@ class Stage:
         self.prober = Prober()
         clock = SteadyClock(wall=lambda: WALL_S, monotonic=self.time)
         self.feed = Feed(
-            FeedDependencies(
-                handle=self._handle,
-                prober=self.prober,  # type: ignore[arg-type]  # of it only this is used
-                take_effects=self._take,
-                on_effect=self.heard.append,
-                on_change=self._change,
-                is_located=lambda uid: uid == "located",
-                clock=clock,
-                log=self.log,
-                sleep=self.time.sleep,
-            )
+            handle=self._handle,
+            prober=self.prober,  # type: ignore[arg-type]  # of it only this is used
+            take_effects=self._take,
+            on_effect=self.heard.append,
+            on_change=self._change,
+            is_located=lambda uid: uid == "located",
+            clock=clock,
+            log=self.log,
+            sleep=self.time.sleep,
         )
 
     def _handle(self, event: StateEvent) -> None:
@@ -265,6 +263,8 @@ def test_assigned_pods_reach_the_gateway():
     log = Log()
     lists: list[int] = []
     sink = PodSink(
+        "assigned_pods",
+        (PodsListed, PodSeen, PodGone),
         events.append,
         changed=lambda: changes.append(1),
         listed=lambda: lists.append(1),
@@ -285,7 +285,15 @@ def test_nominated_pods_reach_the_gateway():
     events: list[StateEvent] = []
     changes: list[int] = []
     log = Log()
-    sink = NominatedSink(events.append, changed=lambda: changes.append(1), log=WatchLog(log))
+    sink = PodSink(
+        "nominated_pods",
+        (NominationsListed, NominationSeen, NominationGone),
+        events.append,
+        changed=lambda: changes.append(1),
+        listed=lambda: changes.append(1),
+        log=WatchLog(log),
+        forgets_unread=True,
+    )
     pod = pod_object()
     asyncio.run(sink.replace([pod]))
     sink.seen(pod)
