@@ -11,13 +11,13 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from extender.bind.steps import WriteBinding
-from extender.protocol import Reason
+from extender.protocol import Answer, Reason, Verb
 from topology.annotations import encode_plan
 from topology.model import names
 
 if TYPE_CHECKING:
     from extender.bind.steps import PlannedFrom
-    from extender.protocol import PodRequest, messages
+    from extender.protocol import Outcome, PodRequest, messages
     from topology.annotations import Plan
 
 __all__ = ["BindAttempt", "BindPhase", "why_barred"]
@@ -93,6 +93,20 @@ class BindAttempt:
             self.node,
             self.annotations,
             planned_from,
+        )
+
+    def answer(self, outcome: Outcome, body: bytes, generation: int) -> Answer:
+        """The answer to the call, without what only a failure or a plan has."""
+        return Answer(
+            Verb.BIND,
+            outcome,
+            body,
+            generation,
+            pod=f"{self.namespace}/{self.name}",
+            pod_uid=self.uid,
+            node=self.node,
+            n_replans=self.n_replans,
+            warnings=self.request.warnings if self.request is not None else (),
         )
 
     def is_dead(self, pod: messages.WirePod) -> bool:

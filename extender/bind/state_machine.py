@@ -312,9 +312,9 @@ class Binds:
         """
         request, plan = bind.request, bind.plan
         if request is None or plan is None:
-            return self._answer(bind, Outcome.OK, _SUCCESS, self._generation)
+            return bind.answer(Outcome.OK, _SUCCESS, self._generation)
         return replace(
-            self._answer(bind, Outcome.OK, _SUCCESS, plan.generation),
+            bind.answer(Outcome.OK, _SUCCESS, plan.generation),
             placed_gbytes_per_s=plan.score_gbytes_per_s,
             machine=bind.machine,
             size_gpus=request.size_gpus,
@@ -324,7 +324,7 @@ class Binds:
         """The pod has a node already, whoever bound it."""
         if node == bind.node:
             self._end(bind)
-            answer = self._answer(bind, Outcome.OK, _SUCCESS, self._generation)
+            answer = bind.answer(Outcome.OK, _SUCCESS, self._generation)
             return replace(answer, detail="again")
         detail = f"bound to node {node}, expected {quote(bind.node)}"
         return self._error(bind, Reason.BOUND_ELSEWHERE, f"{bind.title}: {detail}")
@@ -361,21 +361,8 @@ class Binds:
     def _error(self, bind: BindAttempt, reason: Reason, text: str) -> Answer:
         self._end(bind)
         failed = failure(Verb.BIND, reason, text, self._generation)
-        answer = self._answer(bind, Outcome.FAILED, failed.body, failed.generation)
+        answer = bind.answer(Outcome.FAILED, failed.body, failed.generation)
         return replace(answer, reason=reason, detail=failed.detail)
-
-    def _answer(self, bind: BindAttempt, outcome: Outcome, body: bytes, generation: int) -> Answer:
-        return Answer(
-            Verb.BIND,
-            outcome,
-            body,
-            generation,
-            pod=f"{bind.namespace}/{bind.name}",
-            pod_uid=bind.uid,
-            node=bind.node,
-            n_replans=bind.n_replans,
-            warnings=bind.request.warnings if bind.request is not None else (),
-        )
 
     def _end(self, bind: BindAttempt) -> None:
         current = self._in_flight.get(bind.uid)
