@@ -136,7 +136,8 @@ class Gateway:
                 cluster.pods.lose(uid)
                 self.engine.pod_ended(uid)
             case events.PodsListed(pods):
-                cluster.pods.replace(pods)
+                for uid in cluster.pods.replace(pods):
+                    self.engine.pod_ended(uid)
                 for pod in pods:
                     self.engine.unschedulable.forget(pod.uid)
             case events.PodFetched(pod):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from extender.errors import PeerError
-from extender.protocol import Answer, Outcome, Reason, TimedAnswer, Verb, messages
+from extender.protocol import Answer, Outcome, Reason, TimedAnswer, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,8 +26,6 @@ __all__ = ["ForwardedCall", "LeaderRouter", "Peers"]
 HOLDER_WAIT_SHARE = 0.5
 """Share of the time there is in which a replica that may soon bind, or know who does, is waited
 for."""
-
-_BIND_SUCCESS = messages.encode_bind().replace(b" ", b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +104,6 @@ class LeaderRouter:
         except PeerError as error:
             detail = f"{Reason.NO_HOLDER.value}: {error}"
             return TimedAnswer(self._engine.failure(verb, Reason.NO_HOLDER, detail), 0.0)
-        return TimedAnswer(self._forwarded(verb, answer, holder), 0.0)
-
-    def _forwarded(self, verb: Verb, body: bytes, holder: str) -> Answer:
-        """The holder's answer; its details are in the holder's own log."""
-        is_refused = verb is Verb.BIND and body.replace(b" ", b"") != _BIND_SUCCESS
-        outcome = Outcome.FAILED if is_refused else Outcome.OK
         generation = self._engine.cluster.snapshot.generation
-        return Answer(verb, outcome, body, generation, detail=f"forwarded to {holder}")
+        detail = f"forwarded to {holder}"
+        return TimedAnswer(Answer(verb, Outcome.FORWARDED, answer, generation, detail=detail), None)

@@ -109,7 +109,7 @@ def _waiting(
             return _too_large(verb, deps)
         start_s = deps.timer()
         timed = await act(call.body, _hop(call))
-        if verb is Verb.BIND:
+        if verb is Verb.BIND and timed.own_s is not None:
             deps.metrics.observe_bind(timed.own_s)
         _tell(deps, timed.answer, deps.timer() - start_s, timed)
         return _reply(timed.answer)
@@ -178,6 +178,6 @@ def _log(deps: Dependencies, answer: Answer, seconds: float, timed: TimedAnswer 
     }
     shown = {key: value for key, value in fields.items() if value not in (None, "", 0, [])}
     shown |= {"generation": answer.generation, "ms": round(seconds * 1000, 3)}
-    if timed is not None:
+    if timed is not None and timed.own_s is not None:
         shown["own_ms"] = round(timed.own_s * 1000, 3)
     deps.log.info(logkeys.ANSWERED, **shown)

@@ -57,6 +57,8 @@ def _answers() -> Iterator[tuple[Verb, Outcome, Reason | None]]:
         yield verb, Outcome.OK, None
         for reason in faults:
             yield verb, Outcome.FAILED, reason
+    for verb in (Verb.BIND, Verb.PREEMPT):
+        yield verb, Outcome.FORWARDED, None
     for reason in _OF_NODES:
         yield Verb.FILTER, Outcome.REFUSED, reason
 
@@ -77,7 +79,8 @@ class ExtenderMetrics:
         )
         self._bind_own_seconds = Histogram(
             "coterie_extender_bind_own_duration_seconds",
-            "Time of binds without what the API server took: what Coterie itself adds.",
+            "Time of binds here that Coterie computed: without the API server, and without the "
+            "wait for earlier binds to a node with a Topology Manager policy.",
             buckets=_SECONDS,
             registry=self.registry,
         )

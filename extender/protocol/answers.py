@@ -33,12 +33,13 @@ class Outcome(Enum):
     """What became of a call.
 
     REFUSED: answered, but no node (or no set) for the pod. FAILED: the caller gets an
-    error.
+    error. FORWARDED: another replica answered, and knows what became of it.
     """
 
     OK = "ok"
     REFUSED = "refused"
     FAILED = "failed"
+    FORWARDED = "forwarded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +74,12 @@ class Answer:
 class TimedAnswer:
     """An answer, and the part of its time that was ours and not the API server's.
 
-    `plan_text` is the plan that was written with the binding, if one was.
+    `own_s` is None where another replica answered; `plan_text` is the plan that was written with
+    the binding, if one was.
     """
 
     answer: Answer
-    own_s: float
+    own_s: float | None
     plan_text: str | None = None
 
 

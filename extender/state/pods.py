@@ -161,8 +161,8 @@ class PodTracker:
             self._leave(pod, pod.node)
             self._mark_nomination_dirty(uid)
 
-    def replace(self, pods: Iterable[PodFacts]) -> None:
-        """A complete list of the assigned pods: one that was seen and is not in it is gone.
+    def replace(self, pods: Iterable[PodFacts]) -> list[str]:
+        """A complete list of the assigned pods; returns those that were seen and are gone.
 
         A pod whose binding was accepted, or is in flight, stays: the list may be older.
         """
@@ -176,6 +176,7 @@ class PodTracker:
             self.lose(uid)
         for facts in listed.values():
             self.see(facts)
+        return gone
 
     def read(self, pod: PodObject) -> None:
         """A pod read in full, as a `Probe` requested. Nothing for a pod that was lost since."""

@@ -218,7 +218,7 @@ def test_a_follower_hands_binds_to_the_holder(service):
         follower = next(one for one in service.replicas if one is not holder)
         service.balancer.turn = service.replicas.index(follower)
         detail = f"forwarded to {holder.url}"
-        n_handed_on = follower.count("answered", verb="bind", outcome="ok", detail=detail)
+        n_handed_on = follower.count("answered", verb="bind", outcome="forwarded", detail=detail)
         n_bound = holder.count("answered", verb="bind", outcome="ok")
         n_asked = holder.count("answered", verb="filter")
         async with service.play() as played:

@@ -138,6 +138,19 @@ def test_the_feed_reaches_the_cluster(scene):
     assert free(cluster, "n1") == "0000"
 
 
+@pytest.mark.parametrize("end", [PodGone("u1"), PodsListed(())], ids=["gone", "not listed"])
+def test_a_pod_that_ended_leaves_no_bind_unsettled(scene, end):
+    """However its end is noticed: its write can no longer succeed."""
+    gateway = scene.gateway
+    scene.filter(4, "u1")
+    step = gateway.handle(BindRequested(BindCall.decode(binding("u1", "n1")), 1.0))
+    gateway.handle(BindAbandoned(step, "out of time", 1.0))
+    assert gateway.engine.binds.n_unsettled == 1
+    gateway.handle(PodSeen(facts("u1", plan_of("n1", *ids("n1", 0, 1, 2, 3)))))
+    gateway.handle(end)
+    assert gateway.engine.binds.n_unsettled == 0
+
+
 def test_a_nomination_keeps_devices_for_its_pod(scene):
     """Its own filter call sees them free, another pod's does not."""
     gateway = scene.gateway

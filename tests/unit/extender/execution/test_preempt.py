@@ -97,6 +97,7 @@ def run(gateway: Gateway, api: Api, *, total_s: float = 10.0, at_most_s: float =
     async def call() -> Answer:
         executor = PreemptExecutor(dependencies(gateway, api), total_s=total_s)
         bound = await executor.preempt(b"body", at_most_s=at_most_s)
+        assert bound.own_s is not None
         assert 0 <= bound.own_s < 10
         return bound.answer
 
