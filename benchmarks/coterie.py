@@ -1,7 +1,7 @@
 """Coterie itself, behind the rivals' interface.
 
-What it answers: which set `topology.select.selection` chooses on one node. Sensitive jobs request
-`nvlink` (or for nothing, where `sensitive` says so), the others for `none`.
+Returns the set that `topology.select.selection` chooses on one node. Sensitive jobs request the
+affinity `nvlink` (or another one, where `sensitive` says so), the others `none`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A node as a networkx graph: what is joined to what by accelerator links.
 
-What it answers: whether a set of GPUs hangs together by NVLink or XGMI, independently of the
-product's tables of bit masks.
+Tells whether NVLink or XGMI connects a set of GPUs, independently of the product's tables of bit
+masks.
 
 Method: a direct link is an edge between two GPUs; an NVSwitch fabric that is up is a vertex of its
 own, joined to each member by its up links, so that no pair is counted twice.

@@ -1,7 +1,7 @@
 """Sets of GPUs as bit masks: bit i stands for GPU i of the node.
 
-What it answers: which sets of a size lie inside a free set, in order of their lowest ids. Results
-are cached, since the benchmarks use the same few hundred free sets repeatedly.
+Lists the sets of a size inside a free set, in order of their lowest ids. Results are cached, since
+the benchmarks use the same few hundred free sets repeatedly.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The measured nodes: every GPU set's all-reduce bandwidth, beside the node's link labels.
 
-What it answers: for three 8-GPU nodes (V100, A6000, H100) the topology that `nvidia-smi topo -m`
-printed, as a `NodeTopology`, and the NCCL bus bandwidth in GB/s that was measured on each of their
-247 sets of 2 to 8 GPUs. It never rates a set itself.
+Reads, for three 8-GPU nodes (V100, A6000, H100), the topology that `nvidia-smi topo -m` printed, as
+a `NodeTopology`, and the NCCL bus bandwidth in GB/s that was measured on each of their 247 sets of
+2 to 8 GPUs. It never rates a set itself.
 
 Source of the data: BandPilot (arXiv 2506.15595), SusCom-Lab/BandPilot at de4dd93, MIT; the file is
 not part of this project and is read from the place that `--shared` names.

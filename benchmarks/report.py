@@ -1,7 +1,6 @@
 """Results as tables: for a terminal, as Markdown and as JSON, with the machine they were made on.
 
-What it answers: how a benchmark's figures are shown and kept. It computes nothing; the date is
-an argument.
+It computes nothing; the date is an argument.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The exceptions of kube, and what an API server's refusal means.
 
-What it answers: why a request failed. The client's own errors and HTTP stay inside `kube`: a
-refusal is its status, the API's reason and a detail cut to `MAX_DETAIL` characters. An absent
-object is a value, not an error, where a reader may request one that does not exist
-(`kube.client.server`).
+The client's own errors and HTTP stay inside `kube`: a refusal is its status, the API's reason and a
+detail cut to `MAX_DETAIL` characters. An absent object is a value, not an error, where a reader may
+request one that does not exist (`kube.client.server`).
 
     KubeError                status, reason, detail, retry_after_s, fields
     ├── Unreachable          status 0: nothing was sent (refused, no route, no TLS, no credentials)

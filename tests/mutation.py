@@ -1,9 +1,9 @@
 """Which changes of the deciding code no test notices: a sampled mutation check.
 
-What it answers: of a seeded sample of small faults (a comparison turned round, `and` for `or`, a
-number off by one, a condition negated, a sum for a difference), how many the tests of that code
-find. Each fault is made in a copy of the checkout, which its tests then run in; the checkout is
-never changed. A fault whose tests run out of time counts as found.
+Counts, of a seeded sample of small faults (a comparison turned round, `and` for `or`, a number off
+by one, a condition negated, a sum for a difference), how many the tests of that code find. Each
+fault is made in a copy of the checkout, which its tests then run in; the checkout is never changed.
+A fault whose tests run out of time counts as found.
 
 Usage: python -m tests.mutation [--sample N] [--seed N] [--source CHECKOUT] [--floor PERCENT]
 Exit codes: 0 done, 1 the score is below the floor or the tests fail without a fault, 2 usage.

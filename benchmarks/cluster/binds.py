@@ -1,8 +1,8 @@
 """When pods were bound, as a watcher of the API server sees it.
 
-What it answers: the moments of the bindings of a namespace, from one watch that is open before the
-first of them. The figure that counts is pods per second from the first binding to the last one, so
-that start-up of the scheduler is in no figure.
+The moments of a namespace's bindings come from one watch that is open before the first of them. The
+figure that counts is pods per second from the first binding to the last one, so that start-up of
+the scheduler is in no figure.
 """
 
 from __future__ import annotations

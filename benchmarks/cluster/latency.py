@@ -1,7 +1,7 @@
 """How long the verbs took, from the extender's own histograms.
 
-What it answers: p50, p99 and the highest bucket reached, by verb, over all rounds together. A
-quantile lies inside a bucket and is interpolated in it, as Prometheus does (histogram_quantile).
+Computes p50, p99 and the highest bucket reached, by verb, over all rounds together. A quantile lies
+inside a bucket and is interpolated in it, as Prometheus does (histogram_quantile).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What pending pods cost: 500 unschedulable `required` pods beside a stream of pods that fit.
 
-What it answers: pods per second of the stream and the seconds from a pod's creation to its binding,
-with and without the pending pods, at two bounds of the scheduler's backoff
-(`podMaxBackoffSeconds`). Every event that may free something requeues every unschedulable pod
-in kube-scheduler, which calls filter again for each; the backoff bounds how often.
+Measures pods per second of the stream and the seconds from a pod's creation to its binding, with
+and without the pending pods, at two bounds of the scheduler's backoff (`podMaxBackoffSeconds`).
+Every event that may free something requeues every unschedulable pod in kube-scheduler, which calls
+filter again for each; the backoff bounds how often.
 
 Each node has one GPU taken for good, and the pending pods request all of a node's: they stay
 unschedulable.

@@ -1,7 +1,7 @@
 """What the pods get: predicted GB/s of the same pods, placed three ways by the real scheduler.
 
-What it answers: mean and harmonic mean of the sets' all-reduce bandwidth (and of their share of
-their own machine's best) for one seeded sequence of arrivals and departures: with Coterie; with the
+Reports the mean and harmonic mean of the sets' all-reduce bandwidth (and of their share of their
+own machine's best) for one seeded sequence of arrivals and departures: with Coterie; with the
 default scheduler and a kubelet that picks at random; with the default scheduler and NVIDIA's
 best-effort device plugin. The two latter share their nodes: one run of the scheduler, two ways to
 pick on each node (`benchmarks.rivals`). Sets are judged by the core's value, which Coterie also

@@ -1,8 +1,8 @@
 """Rounds of several arms, one after another, and what they come to.
 
-What it answers: median and spread of each arm's figures, and the median of the ratios to a base arm
-*within each round*: whatever else the machine does in a round hits all arms alike. The order of the
-arms turns from round to round, so that none always comes first.
+The summary is the median and spread of each arm's figures, and the median of the ratios to a base
+arm *within each round*: whatever else the machine does in a round affects all arms alike. The order
+of the arms turns from round to round, so that none always comes first.
 """
 
 from __future__ import annotations

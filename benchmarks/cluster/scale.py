@@ -1,8 +1,8 @@
 """What a large cluster costs the extender: memory, and the seconds until it is ready.
 
-What it answers: for a process that starts on a cluster of so many nodes and bound GPU pods, the
-seconds from its start until `/readyz` says so, its resident memory then and at its highest, and
-its processor seconds. The pods are created bound, with their plans; nothing is scheduled.
+For a process that starts on a cluster of so many nodes and bound GPU pods, measures the seconds
+from its start until `/readyz` succeeds, its resident memory then and at its highest, and its
+processor seconds. The pods are created bound, with their plans; nothing is scheduled.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The stage on which arms are compared: one API server, its nodes, and schedulers that come and go.
 
-What it answers: how an arm's scheduler is configured (the one of deploy/, without the extender or
-with another one), and how an arm's extender runs. All arms share every setting of the scheduler
-but the extender; `clientConnection` is raised for all, since kube-scheduler's own limit of 50
-requests a second would bind without an extender at 50 pods a second.
+Configures an arm's scheduler (the one of deploy/, without the extender or with another one) and
+runs its extender. All arms share every setting of the scheduler but the extender;
+`clientConnection` is raised for all, since kube-scheduler's own limit of 50 requests a second would
+bind without an extender at 50 pods a second.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What Coterie costs the real kube-scheduler, bind included.
 
-What it answers: pods per second with Coterie, with an extender that does nothing and with none, on
-the same nodes with the same pods and the same scheduler settings, and processor seconds per pod.
-Coterie is there twice: as it comes, and naming one node only, so that kube-scheduler scores none.
-All pods of a round are there before the scheduler starts; the rate is that between the first and
-the last binding. `python -m benchmarks.cluster throughput`.
+Measures pods per second with Coterie, with an extender that does nothing and with none, on the same
+nodes with the same pods and the same scheduler settings, and processor seconds per pod. Coterie is
+there twice: as it comes, and naming one node only, so that kube-scheduler scores none. All pods of
+a round are there before the scheduler starts; the rate is that between the first and the last
+binding. `python -m benchmarks.cluster throughput`.
 """
 
 from __future__ import annotations

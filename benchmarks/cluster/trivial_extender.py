@@ -1,7 +1,7 @@
 """An extender that does nothing: every node passes, every node scores 0.
 
-What it answers: what it costs kube-scheduler to call any extender at all, so that Coterie's own
-share can be separated. Served exactly as Coterie is; it binds nothing.
+Shows what it costs kube-scheduler to call any extender at all, so that Coterie's own share can be
+separated. Served exactly as Coterie is; it binds nothing.
 """
 
 from __future__ import annotations

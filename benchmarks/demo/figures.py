@@ -1,6 +1,6 @@
 """What the runs are worth: the figures of the table, and the pods that differ most.
 
-What it answers: per policy, how close the pods came to the best of their machines, who waited,
+Computes, per policy, how close the pods came to the best of their machines, how many waited and
 what was stranded; and for which pods two policies differ most. All policies are judged by the same
 tables (the value model of `topology.value.set_value`); nothing here is measured bandwidth.
 

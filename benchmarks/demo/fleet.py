@@ -1,7 +1,7 @@
 """The demo's fleet: which recorded machines stand in the cluster, and what their sets are worth.
 
-What it answers: the cluster in the extender's own words, and for every node the tables by which all
-policies are judged alike. It places nothing.
+Names the description of the cluster that the extender starts from, and builds for every node the
+tables by which all policies are judged alike. It places nothing.
 
 Every machine is one of `topology.recordings`; all offer `nvidia.com/gpu`, so AMD machines are left
 out. Node names and device ids are those of `extender.embedded.spec`, the same in every

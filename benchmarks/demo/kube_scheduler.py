@@ -1,9 +1,9 @@
 """kube-scheduler's part: which requests a pod's scheduling cycle sends, and what follows from them.
 
-What it answers: for a pod and the nodes that have enough GPUs free, the node that kube-scheduler
-would choose with this extender. It sends what kube-scheduler sends (`extender/v1`, Go's field
-names, `nodeCacheCapable: true`) and is as strict about the answers: a node outside the request is
-an error, a score is a whole number. It never reads a topology.
+Returns, for a pod and the nodes that have enough GPUs free, the node that kube-scheduler would
+choose with this extender. It sends what kube-scheduler sends (`extender/v1`, Go's field names,
+`nodeCacheCapable: true`) and is as strict about the answers: a node outside the request is an
+error, a score is a whole number. It never reads a topology.
 
 Method (kubernetes 1.36, pkg/scheduler/schedule_one.go): in-tree filters leave the nodes with enough
 free GPUs; filter; with one node left prioritize is not called; else the highest score wins, equal

@@ -1,7 +1,7 @@
 """The demo's pods: a mix drawn from a seed, each with its arrival, duration and wishes.
 
-What it answers: which pods arrive when, for how long, with how many GPUs and which annotations; the
-same for every policy. It places nothing.
+The mix says which pods arrive when, for how long, with how many GPUs and which annotations; it is
+the same for every policy. Nothing is placed here.
 
 The mix is ours, made so that every size and affinity occurs. Sizes lean to 1, 2, 4 and 8, the only
 ones in the openb trace; there most pods request one GPU, here fewer, since one GPU leaves no set to

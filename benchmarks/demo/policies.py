@@ -1,7 +1,7 @@
 """The demo's policies: who chooses the node, and who the GPUs on it.
 
-What it answers: for one pod at one moment, the node and the exact GPUs that a policy gives it.
-Every policy keeps its own account of what is free, as its pods really took it.
+A policy returns, for one pod at one moment, the node and the exact GPUs that the pod gets. Every
+policy keeps its own account of what is free, as its pods really took it.
 
 - Coterie: the extender process over HTTP; it chooses both.
 - NVIDIA's best-effort allocation on Coterie's node: the same filter and prioritize code in this

@@ -1,10 +1,10 @@
 """The extender as a process of its own, from its start to its end.
 
-What it answers: on which port it listens, once it is ready. It ends what it started, by its own
-handle, however the block ends; it never ends anything else.
+Starts the process, yields an HTTP client for it once it is ready, and ends it by its own handle,
+however the block ends. It never ends anything else.
 
-The extender takes a free port itself (port 0) and says in its log which one; `/readyz` reports
-when it is ready. It is put into a session of its own, so that ctrl-C reaches this program first.
+The extender takes a free port itself (port 0) and logs which one; `/readyz` reports when it is
+ready. It runs in a session of its own, so that ctrl-C reaches this program first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The demo's report: one HTML file that stands alone.
 
-What it answers: how the runs look to a reader, in figures and pictures. It refers to nothing
-outside itself, works in light and dark and on a phone, and computes no figure of its own
-(`benchmarks.demo.figures`); pictures of machines are `topology.draw.render`'s.
+Shows the runs in figures and pictures. The file refers to nothing outside itself and works in light
+and dark and on a phone. No figure is computed here (`benchmarks.demo.figures`); pictures of
+machines are `topology.draw.render`'s.
 """
 
 from __future__ import annotations

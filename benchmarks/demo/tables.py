@@ -1,6 +1,6 @@
 """The demo's tables for a terminal of 80 columns.
 
-What it answers: the figures of the report in a few lines. It computes none.
+Puts the figures of the report into a few lines. It computes none.
 """
 
 from __future__ import annotations

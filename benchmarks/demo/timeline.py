@@ -1,7 +1,7 @@
 """The demo's clock: pods arrive, wait, run and end, the same way for every policy.
 
-What it answers: where each pod ran and from when, and how the fleet stood after each arrival. It
-chooses nothing (`benchmarks.demo.policies` do) and judges nothing.
+Records where each pod ran and from when, and the state of the fleet after each arrival. It chooses
+nothing (`benchmarks.demo.policies` do) and judges nothing.
 
 Method: events in order of time, ends before arrivals. A pod that gets no place waits; whenever pods
 ended, the waiting ones are tried again in the order of their arrival, and one that still does not

@@ -1,7 +1,7 @@
 """Which node and set a pod gets: the pairs of choices that the fleet benchmark compares.
 
-What it answers: for a node state (machine, free GPUs) and a pod size, how good the state is to a
-policy (a sort key, least first), and which set the pod then gets there. States are rated once.
+For a node state (machine, free GPUs) and a pod size, a policy rates the state (a sort key, least
+first) and chooses the set that the pod then gets there. States are rated once.
 
 - Most-allocated node: kube-scheduler's NodeResourcesFit with `MostAllocated` on the GPU resource;
   equal scores are drawn at random, as kube-scheduler does (schedule_one.go, selectHost).

@@ -1,9 +1,9 @@
 """Fleet: a cluster trace on recorded machines, by choice of node and choice of set.
 
-What it answers: on the openb trace, how much of its machine's best bandwidth each multi-GPU pod
-gets (by the value model: these machines were not measured), and how many free GPUs are stranded for
-pods of each size. The choice of node and the choice of set are separated by pairing NVIDIA's
-allocation with either choice of node.
+Reports, on the openb trace, how much of its machine's best bandwidth each multi-GPU pod gets (by
+the value model: these machines were not measured), and how many free GPUs are stranded for pods of
+each size. The choice of node and the choice of set are separated by pairing NVIDIA's allocation
+with either choice of node.
 
 - Timed: the default trace; pods come and go at their recorded times, a pod that does not fit waits.
   Without its fractional pods it holds few GPUs at once, so the fleet is thinned to match.

@@ -1,7 +1,7 @@
 """The state of a fleet: nodes with free GPUs, CPU and memory, and what is stranded on them.
 
-What it answers: where a policy puts a pod, and how many free GPUs pods of each size cannot use.
-Nodes of one machine type with the same GPUs free are one state, which a policy rates once.
+Says where a policy puts a pod, and how many free GPUs pods of each size cannot use. Nodes of one
+machine type with the same GPUs free are one state, which a policy rates once.
 
 Stranded for size d: as `benchmarks.fleet.stranding` counts it, machine by machine; for size 1, free
 GPUs on nodes that lack the CPU or memory of the median one-GPU pod. Pods without GPUs go, alike

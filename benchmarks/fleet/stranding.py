@@ -1,8 +1,8 @@
 """Stranded GPUs: free ones that near-best sets of a size cannot use.
 
-What it answers: how many GPUs of one machine's free set stay over, however cleverly disjoint sets
-of a size are cut out of it, where every set must be within 10 % of the machine's best of that size.
-It knows no fleet and no pod.
+Counts the GPUs of one machine's free set that are left over, however disjoint sets of a size are
+cut out of it, where every set must be within 10 % of the machine's best of that size. It knows no
+fleet and no pod.
 
 Method: the most disjoint near-best sets inside a free set, by dynamic programming over free sets:
 the lowest free GPU is left over or lies in one of the near-best sets. O(2**n) free sets of C(n,

@@ -1,8 +1,8 @@
 """Streams of alike pods on fleets of two machine types: what comparing nodes by loss does.
 
-What it answers: which machines a stream of pods takes where nodes are compared by loss (how far a
-set is from its own machine's best) and where they are compared by GB/s (`prefer: fastest`). By the
-value model: these fleets were not measured.
+Shows which machines a stream of pods takes where nodes are compared by loss (how far a set is from
+its own machine's best) and where they are compared by GB/s (`prefer: fastest`). By the value model:
+these fleets were not measured.
 
 - Ties: 2-GPU pods on empty H100 and V100 machines. Every pair is its machine's best, so loss is 0
   everywhere, and what a pair costs the rest of its machine decides. Nothing here is for loss to

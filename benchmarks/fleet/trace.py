@@ -1,8 +1,8 @@
 """The openb trace of Alibaba's GPU cluster: pods, nodes, and which recording stands for a node.
 
-What it answers: which whole-GPU pods came and went, with their CPU and memory, and on what
-machines. It drops what Coterie does not place: pods that request a share of one GPU are left out
-and counted; pods without GPUs stay, since they take CPU and memory.
+Reads which whole-GPU pods came and went, with their CPU and memory, and on what machines. Pods that
+request a share of one GPU, which Coterie does not place, are left out and counted; pods without
+GPUs stay, since they take CPU and memory.
 
 The trace names GPU models (some of them masked) but no links, so which recorded machine stands for
 a node is our own choice (`RECORDINGS`): a node of n GPUs is the first n GPUs of that recording.

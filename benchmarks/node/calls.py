@@ -1,8 +1,8 @@
 """How long the kubelet waits for the plugin: its own calls, made as the kubelet makes them.
 
-What it answers: milliseconds from a call on the plugin's socket to its answer, for calls where the
-plugin must read from the kubelet which pod waits, and for those where it need not. The pods that
-the plugin then reads are those of the real kubelet.
+Measures milliseconds from a call on the plugin's socket to its answer, for calls where the plugin
+must read from the kubelet which pod waits, and for those where it need not. The pods that the
+plugin then reads are those of the real kubelet.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Efficiency: how near each policy's choice comes to the best that was measured.
 
-What it answers: measured(chosen) / best measured, over every free set with at least k GPUs: mean
-per k of 2..5, then over k; the mean of 20 random relabellings of the node, and the worst single
-case beside it. The measured bandwidth judges; a policy sees labels, or the node's measured pairs
-where its row says so.
+The figure is measured(chosen) / best measured over every free set with at least k GPUs, as the mean
+per k of 2..5, then over k. It is the mean of 20 random relabellings of the node, with the worst
+single case beside it. The measured bandwidth judges; a policy sees labels, or the node's measured
+pairs where its row says so.
 
 Conventions. A policy that refuses (MAPA's preserve) is averaged over what it accepts, and its
 refusals are counted; a row without the refusal stands beside it. "random" is the exact expectation,

@@ -1,6 +1,6 @@
 """Fidelity: how far the value of a set is from what was measured.
 
-What it answers, over all 247 sets of each measured node at the data's own message size: the rank
+Reports, over all 247 sets of each measured node at the data's own message size, the rank
 correlation (Spearman) of value and measurement, the median relative error, the same with the
 model's constants fitted on the other machines only, and the error by what limits a set, which is
 what `min-bandwidth` subtracts.

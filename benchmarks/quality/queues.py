@@ -1,7 +1,7 @@
 """Job queues on one node: first in, first out, the head blocks the rest.
 
-What it answers: in which order the jobs of a queue start on one node, which GPUs each gets from a
-policy, and when the last one ends. Loop as in MAPA's simulator (socal-ucr/MAPA 15e58ab3,
+Computes the order in which the jobs of a queue start on one node, which GPUs each gets from a
+policy, and when the last one ends. The loop is as in MAPA's simulator (socal-ucr/MAPA 15e58ab3,
 src/MapaSim.hh): every job is queued at t = 0; a job's duration does not depend on its placement.
 """
 

@@ -1,9 +1,9 @@
 """Replay: MAPA's job queues on one measured V100 node, judged by measured bandwidth.
 
-What it answers: what bandwidth the sensitive multi-GPU jobs of a queue get under each policy, and
-what that costs in makespan. Loop (facts of MAPA's simulator, MapaSim.hh): every job is queued at
-t = 0, order is strictly first in, first out, the head of the queue blocks the rest, and a job's
-duration does not depend on its placement.
+Reports what bandwidth the sensitive multi-GPU jobs of a queue get under each policy, and what that
+costs in makespan. The loop is that of MAPA's simulator (MapaSim.hh): every job is queued at t = 0,
+order is strictly first in, first out, the head of the queue blocks the rest, and a job's duration
+does not depend on its placement.
 
 Sensitive jobs carry `nvlink`, the others `none`. "With waiting" Coterie's sensitive jobs are
 `required`; a rival's sensitive job waits while the set that the rival chose for it is not connected

@@ -1,8 +1,8 @@
 """The one interface of every policy that chooses a GPU set on one node.
 
-What it answers: how a benchmark gets a set from a policy, and how a policy keeps what it computes
-once per node. A policy sees the node's labels (`NodeTopology`), the free GPUs and a size: never the
-measured bandwidth that judges it (the oracle of `benchmarks.rivals.bounds` excepted, by name).
+A benchmark gets a set from a policy by it, and a policy keeps what it computes once per node. A
+policy sees the node's labels (`NodeTopology`), the free GPUs and a size: never the measured
+bandwidth that judges it (the oracle of `benchmarks.rivals.bounds` excepted, by name).
 """
 
 from __future__ import annotations

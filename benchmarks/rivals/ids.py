@@ -1,6 +1,6 @@
 """Policies that use ids only: the plain kubelet, and the lowest ids first.
 
-What it answers: what a pod gets without any topology awareness. The kubelet without a preferred
+They choose what a pod gets without any topology awareness. The kubelet without a preferred
 allocation walks a Go map of device ids, whose order is random (kubernetes,
 pkg/kubelet/cm/devicemanager/manager.go, `devicesToAllocate`); a uniform draw stands in for it.
 """

@@ -1,7 +1,7 @@
 """Two textbook rules on link labels: the clique sum and the bottleneck ring.
 
-What it answers: which set has the largest sum of NVIDIA's pair scores, and which set has the ring
-whose slowest edge is the best (max-min Hamiltonian cycle). Links rank by NVLink count, then by PCIe
+They choose the set with the largest sum of NVIDIA's pair scores, and the set with the ring whose
+slowest edge is the best (max-min Hamiltonian cycle). Links rank by NVLink count, then by PCIe
 level, unknown last; ties go to the lowest ids. Cost: C(n,k) (k-1)! rings per size for the second,
 refused above `MAX_RINGS`.
 """

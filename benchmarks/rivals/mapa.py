@@ -1,7 +1,7 @@
 """MAPA (SC'21): its greedy and preserve policies, as its simulator codes them.
 
-What it answers: which GPUs `socal-ucr/MAPA` (15e58ab3, BSD-3-Clause) gives a ring job. Paper:
-arXiv 2110.03214.
+Returns the GPUs that `socal-ucr/MAPA` (15e58ab3, BSD-3-Clause) gives a ring job. Paper: arXiv
+2110.03214.
 
 Rules (src/MapaPolicies.hh, Props.hh, TopoUtils.hh): every order of every free set is a ring of k
 edges (k = 2 counts its edge twice). Aggregated bandwidth: sum of edge weights, PCIe 10, one NVLink

@@ -1,6 +1,7 @@
 """NVIDIA's best-effort allocation, as the device plugin ships it (go-gpuallocator 876e7b76).
 
-What it answers: which set `NewBestEffortPolicy().Allocate(available, required, size)` returns.
+Returns the set that `NewBestEffortPolicy().Allocate(available, required, size)` returns.
+
 Rules (gpuallocator/besteffort_policy.go): each pair scores its PCIe level plus 100 per NVLink
 between the two GPUs, up to 18; links that end at an NVSwitch are not seen and count 0. Every
 partition of the available GPUs into sets of `size` is scored, padded to a multiple of `size`, a set

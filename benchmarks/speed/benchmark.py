@@ -1,9 +1,9 @@
 """Speed: tables, selections, and the extender over HTTP.
 
-What it answers: how long a machine's tables take to build, how long a selection takes that is not
-cached, and how long filter and prioritize take over one keep-alive connection with 5,000
-and 1,000 node names, beside the resident memory of the process. Ratios are to work done in the same
-run: a fixed Python loop for the core, a FastAPI server that echoes its body for HTTP.
+Measures how long a machine's tables take to build, how long a selection takes that is not cached,
+and how long filter and prioritize take over one keep-alive connection with 5,000 and 1,000 node
+names, beside the resident memory of the process. Ratios are to work done in the same run: a fixed
+Python loop for the core, a FastAPI server that echoes its body for HTTP.
 """
 
 from __future__ import annotations

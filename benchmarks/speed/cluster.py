@@ -1,7 +1,7 @@
 """The cluster under test: which nodes an extender process holds, and how they are filled.
 
-What it answers: names of the nodes of the requests and of those that only hold pods, and a
-cluster with as many one-GPU pods as the load requires, bound over the extender's own HTTP API.
+Names the nodes of the requests and those that only hold pods, and fills a cluster with as many
+one-GPU pods as the load requires, bound over the extender's own HTTP API.
 
 As many nodes of 8 GPUs as the requests name, of four machine types, every second one partly taken
 at random, and as many full nodes as it takes to hold `n_pods` pods. It measures nothing.

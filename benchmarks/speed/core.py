@@ -1,9 +1,9 @@
 """Speed of the core: building a machine's tables, and answers that are not cached.
 
-What it answers: milliseconds, beside those of a fixed Python loop in the same run. Machines are
-recordings of 8 and 16 GPUs, and a 4 x 4 torus as the hard case: many unequal sets, many cuts.
-Pods of several containers are fitted to partly taken nodes of 16 GPUs, starting from fresh tables:
-what the first node leaves in memory for the next ones is in the figures, as it is in an extender.
+Times are milliseconds, beside those of a fixed Python loop in the same run. Machines are recordings
+of 8 and 16 GPUs, and a 4 x 4 torus as the hard case: many unequal sets, many cuts. Pods of several
+containers are fitted to partly taken nodes of 16 GPUs, starting from fresh tables: what the first
+node leaves in memory for the next ones is in the figures, as it is in an extender.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The least that an HTTP extender could do: read a body and send the same bytes back.
 
-What it answers: what uvicorn and the loopback cost alone, so that the extender's latency can be
-reported as a ratio within one run. Served exactly as the extender's verbs are.
+Shows what uvicorn and the loopback cost alone, so that the extender's latency can be reported as a
+ratio within one run. Served exactly as the extender's verbs are.
 """
 
 from __future__ import annotations

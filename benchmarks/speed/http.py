@@ -1,7 +1,7 @@
 """Speed over HTTP: filter and prioritize of the real extender process, over one connection.
 
-What it answers: milliseconds from the first byte sent to the last one read, beside a FastAPI server
-that echoes its body, the resident memory of the process, and where the time goes.
+Measures milliseconds from the first byte sent to the last one read, beside a FastAPI server that
+echoes its body, the resident memory of the process, and where the time goes.
 
 Requests are a seeded mix of pod shapes (sizes 1, 2, 3, 4 and 8 by the five affinities); each is a
 filter and a prioritize over all names of the request, and every second pod is bound and ended

@@ -1,6 +1,6 @@
 """How much the speed benchmark measures, and how it sums up what it measured.
 
-What it answers: the sizes of a full run and of a smoke run, and the percentiles of some times.
+Holds the sizes of a full run and of a smoke run, and computes the percentiles of some times.
 """
 
 from __future__ import annotations

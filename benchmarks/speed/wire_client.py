@@ -1,7 +1,7 @@
 """A kube-scheduler's side of the extender protocol over one keep-alive connection.
 
-What it answers: requests in the form that kube-scheduler sends them, and how long each answer took
-from the first byte sent to the last one read. It keeps nothing and retries nothing.
+Sends requests in the form in which kube-scheduler sends them, and measures how long each answer
+took from the first byte sent to the last one read. It keeps nothing and retries nothing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The HTTPS API of one node's kubelet.
 
-What it answers: the pods that this kubelet has now, the one that it is admitting among them, and
-how its Topology Manager is set. The caller needs `get` on `nodes/pods` and `nodes/configz`
+Reads the pods that this kubelet has now, the one that it is admitting among them, and how its
+Topology Manager is set. The caller needs `get` on `nodes/pods` and `nodes/configz`
 (pkg/kubelet/server/auth.go, 1.36.3). Those rights exist from Kubernetes 1.33 on (feature gate
-KubeletFineGrainedAuthz); an older kubelet requires `nodes/proxy` instead, which would allow
-running commands in every pod of every node, and which Coterie must never have.
+KubeletFineGrainedAuthz); an older kubelet requires `nodes/proxy` instead, which would allow running
+commands in every pod of every node, and which Coterie must never have.
 
 Every refusal is a `KubeError` that says what is missing. The certificate of a kubelet is signed by
 the cluster's authority only where the cluster is set up so (`serverTLSBootstrap`); else it is

@@ -1,8 +1,8 @@
 """Lines out of a stream of bytes that is cut anywhere.
 
-What it answers: the complete lines that a chunk ends. A watch sends one JSON object per line, and a
-Node with its topology is longer than what stream readers allow for a line, so that lines are cut
-here. Linear in the bytes, however they arrive.
+Returns the complete lines that a chunk ends. A watch sends one JSON object per line, and a Node
+with its topology is longer than what stream readers allow for a line, so that lines are cut here.
+Linear in the bytes, however they arrive.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The answers of list and watch, read piece by piece.
 
-What it answers: the items of a page of a list, one at a time, and the event in one line of a watch.
+Yields the items of a page of a list, one at a time, and reads the event in one line of a watch.
 Decoding a page of some hundred Nodes at once takes tens of milliseconds and would block the event
 loop for as long (the decoder holds the GIL, so that a thread would not help); here the reader can
 yield to the loop after each item.

@@ -1,9 +1,9 @@
 """Requests to the API server other than the watches.
 
-What it answers: one object as it is now, and whether a write was accepted. Values in, values out;
-every refusal is a `KubeError`. Each method is one request (lists: one per page); nothing is
-retried here, since only the caller knows whether that is safe. RBAC in `deploy/` is counted from
-these methods and from `kube.watch.watches`.
+Reads single objects and lists, and writes. Values in, values out; every refusal is a `KubeError`.
+Each method is one request (lists: one per page); nothing is retried here, since only the caller
+knows whether that is safe. RBAC in `deploy/` is counted from these methods and from
+`kube.watch.watches`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Bytes to and from the API server, or a kubelet.
 
-What it answers: the server's response to one request, and the lines of a stream that does not end.
-It uses the official client (`kubernetes.aio`) for kubeconfig with its exec plugins, in-cluster
-tokens that are re-read, authentication headers and TLS. The types and errors of the client and of
-aiohttp do not leave this module. It retries in one case only: after 401 the credentials are
-reloaded and the request is sent again, since the server did not act on the first one.
+Sends one request and returns the server's response, or the lines of a stream that does not end. It
+uses the official client (`kubernetes.aio`) for kubeconfig with its exec plugins, in-cluster tokens
+that are re-read, authentication headers and TLS. The types and errors of the client and of aiohttp
+do not leave this module. It retries in one case only: after 401 the credentials are reloaded and
+the request is sent again, since the server did not act on the first one.
 
-What it must never do: interpret a body, or repeat a credential in an error.
+It never interprets a body, and never repeats a credential in an error.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Says in one sentence what is wrong with a value that pydantic refused.
 
-What it answers: where the first fault is, the value there, and what is expected, in the words of
+The sentence names where the first fault is, the value there, and what is expected, in the words of
 JSON and YAML and not of Python classes. It decides nothing and raises nothing.
 """
 

@@ -1,7 +1,7 @@
 """Reads YAML and TOML that people write.
 
-What it answers: the content as plain values, or one sentence of what is wrong with the text. A key
-that is given twice is refused, since it is unclear which is meant (PyYAML takes the last). It never
+Returns the content as plain values, or says in one sentence what is wrong with the text. A key that
+is given twice is refused, since it is unclear which is meant (PyYAML takes the last). It never
 opens a file, and raises nothing but `DocumentError`, whatever the text: the parsers themselves also
 raise `RecursionError` for deep nesting and `TypeError`, `ValueError` or `OverflowError` for invalid
 dates and numbers.

@@ -1,7 +1,7 @@
 """The containers of a pod, as every reader of a pod's JSON needs them.
 
-What it answers: which containers a pod has, in which order and role, and what each names under
-`resources`. It never interprets a quantity and knows no resource of ours.
+Returns which containers a pod has, in which order and role, and what each names under `resources`.
+It never interprets a quantity and knows no resource of ours.
 """
 
 from __future__ import annotations

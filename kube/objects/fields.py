@@ -1,8 +1,8 @@
 """Fields of JSON objects, with their types checked.
 
-What it answers: the value under a key, or `Unreadable` with the key's path, the value there and
-what is expected. Absent and null are the same, as they are to the API server. Unknown keys are
-ignored, so that later versions of Kubernetes may add fields.
+Returns the value under a key, or raises `Unreadable` with the key's path, the value there and what
+is expected. Absent and null are the same, as they are to the API server. Unknown keys are ignored,
+so that later versions of Kubernetes may add fields.
 """
 
 from __future__ import annotations

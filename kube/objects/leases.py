@@ -1,8 +1,7 @@
 """The lease by which replicas elect the one that writes.
 
-What it answers: who holds a Lease (coordination.k8s.io/v1), until when, and how one is written.
-Times are the API's MicroTime: UTC with six digits after the second. It decides nothing about who
-should hold it.
+Reads who holds a Lease (coordination.k8s.io/v1) and until when, and writes one. Times are the API's
+MicroTime: UTC with six digits after the second. It decides nothing about who should hold it.
 """
 
 from __future__ import annotations

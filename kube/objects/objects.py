@@ -1,6 +1,6 @@
 """What we know of nodes and pods, as values, and how it is read from the API's JSON.
 
-What it answers: the few fields of a Node or Pod that placement needs. Readers are lenient to fields
+Only the few fields of a Node or Pod that placement needs are read. Readers are lenient to fields
 they do not know and strict about those they need: what cannot be read raises `Unreadable`, with the
 field named. Texts of annotations stay as they are: their own codecs check them.
 

@@ -1,9 +1,9 @@
 """Pod disruption budgets, as preemption counts them.
 
-What it answers: which pods a budget is for, and how many of them may go. The rules are
+Tells which pods a budget covers, and how many of them may be evicted. The rules are
 kube-scheduler's (1.36, plugins/defaultpreemption/default_preemption.go
-`filterPodsWithPDBViolation`): a budget without a selector, or with an empty one, covers no
-pod, and pods whose eviction is under way already do not count. It evicts no pod.
+`filterPodsWithPDBViolation`): a budget without a selector, or with an empty one, covers no pod, and
+pods whose eviction is under way already do not count. It evicts no pod.
 """
 
 from __future__ import annotations

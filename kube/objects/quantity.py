@@ -1,7 +1,7 @@
 """Kubernetes quantities, exactly: `4`, `"4k"`, `"500m"`, `"1e3"`, `".5k"`, `"1Gi"`.
 
-What it answers: the number that a quantity means, without rounding. The grammar is
-apimachinery's (v0.36.3, pkg/api/resource/quantity.go `parseQuantityString`, suffix.go).
+Returns the number that a quantity means, without rounding. The grammar is apimachinery's (v0.36.3,
+pkg/api/resource/quantity.go `parseQuantityString`, suffix.go).
 """
 
 from __future__ import annotations

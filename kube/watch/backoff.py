@@ -1,7 +1,7 @@
 """How long to wait before the next attempt.
 
-What it answers: a delay that doubles with each failure up to a cap, with jitter, so that many
-clients that lost the same server do not reconnect at the same time. It never waits itself.
+Returns a delay that doubles with each failure up to a cap, with jitter, so that many clients that
+lost the same server do not reconnect at the same time. It never waits itself.
 """
 
 from __future__ import annotations

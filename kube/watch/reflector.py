@@ -1,9 +1,9 @@
 """One collection of the API server, kept up to date.
 
-What it answers: all objects of a collection, then every change, in order and without a gap. The
-method is client-go's (tools/cache/reflector.go): list in pages at one consistent resourceVersion,
-deliver the whole list, then watch from that version on; keep the version over reconnects; relist
-when the server no longer has it (410).
+Delivers all objects of a collection, then every change, in order and without a gap. The method is
+client-go's (tools/cache/reflector.go): list in pages at one consistent resourceVersion, deliver the
+whole list, then watch from that version on; keep the version over reconnects; relist when the
+server no longer has it (410).
 
     list ──complete──▶ watch ──ended by the server──▶ watch from the last version
       ▲                  │ 410, malformed, versions going back, three refusals in a row
@@ -14,8 +14,8 @@ a duration of about 30 s, and the server sends a bookmark shortly before it ends
 it. So `observed_at_s` bounds the age of the collection, and a connection whose other end is gone
 without closing is noticed.
 
-What it must never do: deliver an incomplete list, drop a change silently, or block the event loop
-for more than some milliseconds.
+It never delivers an incomplete list, drops a change silently, or blocks the event loop for more
+than some milliseconds.
 """
 
 from __future__ import annotations

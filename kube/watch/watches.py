@@ -1,8 +1,8 @@
 """The collections that the extender keeps up to date.
 
-What it answers: what is listed and watched, in which form. The choice saves bytes: a pod's metadata
-are a fraction of the pod (docs/adr/0007-watches.md), and selectors act on the whole object at the
-server, so that a pod which ends leaves the collection without its status ever being sent.
+Says what is listed and watched, and in which form. The form saves bytes: a pod's metadata are a
+fraction of the pod (docs/adr/0007-watches.md), and selectors act on the whole object at the server,
+so that a pod which ends leaves the collection without its status ever being sent.
 """
 
 from __future__ import annotations

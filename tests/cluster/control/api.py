@@ -1,8 +1,8 @@
 """The tests' own way to the API server: asynchronous, raw JSON, nothing of Coterie in it.
 
-What it answers: one call is one HTTP request; a status of 400 and more is an `ApiError` with what
-the server said. `patiently` repeats a call while the server is down or overloaded, which tests
-bring about on purpose. It never hides any other answer.
+One call is one HTTP request; a status of 400 and more is an `ApiError` with what the server said.
+`patiently` repeats a call while the server is down or overloaded, which tests bring about on
+purpose. It never hides any other answer.
 """
 
 from __future__ import annotations

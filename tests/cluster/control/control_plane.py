@@ -1,8 +1,8 @@
 """A control plane of its own: etcd, kube-apiserver, and on demand the programs around them.
 
-What it answers: a running API server on a free loopback port, a kubeconfig for any user, and the
-handles to kill and restart each program. All state lies in temporary folders. It must end whatever
-it started, however the test ends.
+Runs an API server on a free loopback port, makes a kubeconfig for any user, and holds the handles
+to kill and restart each program. All state lies in temporary folders. It must end whatever it
+started, however the test ends.
 
 The API server stores JSON and nothing compacts etcd, so that a checker can read every revision of
 every object from etcd itself.

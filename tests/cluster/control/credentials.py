@@ -1,7 +1,7 @@
 """Who may speak to a test cluster: its certificate authorities, certificates and kubeconfigs.
 
-What it answers: a certificate for a user and its groups or for a server and its names, and the
-kubeconfig that holds it. Keys live in the cluster's temporary folder and die with it.
+Makes a certificate for a user and its groups or for a server and its names, and the kubeconfig that
+holds it. Keys lie in the cluster's temporary folder and are removed with it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the extender's own decision log must show of a run that etcd's history was checked of.
 
-What it answers: whether each plan that etcd has was decided as the log says, is the core's own best
-of the devices that were free at that moment, and whether the whole log is answered the same again.
+Checks that each plan in etcd was decided as the log says and is the core's own best of the devices
+that were free at that moment, and that a replay of the whole log gives the same answers.
 """
 
 from __future__ import annotations

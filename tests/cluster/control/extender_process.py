@@ -1,7 +1,7 @@
 """Coterie's extender as a process of its own, on the live API server.
 
-What it answers: where it listens, what it logged and what its metrics say. It keeps its port over a
-kill and a restart, as kube-scheduler's configuration names it.
+Tells where it listens, what it logged and what its metrics say. It keeps its port over a kill and a
+restart, as kube-scheduler's configuration names it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The manifests of deploy/ as the tests run them: nothing is copied, only addresses differ.
 
-What it answers: which kube-scheduler configuration a mode has, which objects a kustomization makes,
-and who the extender is once they are applied.
+Returns the kube-scheduler configuration of a mode, the objects of a kustomization, and the user as
+which the extender acts once they are applied.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Programs of a test cluster: started, awaited, paused, killed, restarted, ended.
 
-What it answers: whether a program is ready, and if not, what its log says. It ends what it started
-by its own handle and nothing else. A program never outlives this process: the kernel kills it when
-this process ends, be it by SIGKILL (see `tether`).
+Waits until a program is ready, and if it does not become so, reports what its log says. It ends
+what it started by its own handle and nothing else. A program never outlives this process: the
+kernel kills it when this process ends, be it by SIGKILL (see `tether`).
 """
 
 from __future__ import annotations

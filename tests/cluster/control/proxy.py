@@ -1,9 +1,10 @@
 """A proxy between one client and the API server that goes wrong on demand.
 
-What it answers: every request as the API server does, watches streamed line by line, until a test
-tells it to be slow, to answer 429 or 5xx, to cut connections in the middle, to hang, or to be gone.
-What it does to which request is drawn from a seed. It speaks plain HTTP to its client and is, for
-the API server, whoever the kubeconfig says: the client's rights are tested with it in between.
+Answers every request as the API server does, watches streamed line by line, until a test configures
+it to be slow, to answer 429 or 5xx, to cut connections in the middle, to hang, or to be
+unreachable. What it does to which request is drawn from a seed. It speaks plain HTTP to its client
+and is, for the API server, whoever the kubeconfig says: the client's rights are tested with it in
+between.
 
 It never makes up an object: what it passes on is the API server's word, and what it refuses never
 reached the API server, except where `Trouble.is_late` says that the answer alone is lost.

@@ -1,6 +1,6 @@
 """kube-scheduler as a program of a test cluster.
 
-What it answers: its command line and completed configuration, and what its metrics say.
+Writes its command line and its completed configuration, and reads its metrics.
 """
 
 from __future__ import annotations

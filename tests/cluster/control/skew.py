@@ -1,9 +1,9 @@
 """A wall clock of its own for one Python program, so that it alone can jump.
 
-What it answers: the environment under which a program's `time.time`, `time.time_ns` and
-`datetime.now` are off by as many seconds as a file says, from the moment on that the file changes.
-The monotonic clock goes on as it does on a machine whose clock is set. C code that asks the kernel
-itself (TLS, for the validity of certificates) is not deceived.
+Returns the environment under which a program's `time.time`, `time.time_ns` and `datetime.now` are
+off by as many seconds as a file says, from the moment on that the file changes. The monotonic clock
+goes on as it does on a machine whose clock is set. C code that asks the kernel itself (TLS, for the
+validity of certificates) is not deceived.
 """
 
 from __future__ import annotations

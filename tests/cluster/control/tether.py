@@ -1,8 +1,8 @@
 """Run a program that ends when its parent ends, however that ends: `tether.py PARENT COMMAND...`.
 
-What it answers: nothing; it becomes the command. The kernel then sends SIGKILL to the program as
-soon as the thread that started it is gone (prctl(2), PR_SET_PDEATHSIG), which execve(2) keeps. It
-must import the standard library only: it runs without site-packages.
+Replaces itself with the command. The kernel then sends SIGKILL to the program as soon as the thread
+that started it has ended (prctl(2), PR_SET_PDEATHSIG), which execve(2) keeps. It must import the
+standard library only: it runs without site-packages.
 """
 
 from __future__ import annotations

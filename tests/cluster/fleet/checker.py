@@ -1,9 +1,9 @@
 """The independent checker: what etcd's revisions say about plans, and nothing else.
 
-What it answers: whether the history of a cluster keeps Coterie's promises. It reads every revision
-of every Pod and Node from etcd's own JSON gateway (the API server stores JSON, see
-`--storage-media-type`) and imports nothing of Coterie: a fault in our code cannot hide itself here.
-It never asks the extender, and never changes anything.
+Checks whether the history of a cluster keeps Coterie's promises. It reads every revision of every
+Pod and Node from etcd's own JSON gateway (the API server stores JSON, see `--storage-media-type`)
+and imports nothing of Coterie: a fault in our code cannot hide itself here. It never asks the
+extender, and never changes anything.
 
 What it holds for true, at every revision:
 

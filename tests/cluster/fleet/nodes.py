@@ -1,9 +1,9 @@
 """Nodes of a test cluster: created through the API, from recordings of real machines.
 
-What it answers: how a described cluster (`extender.embedded.spec`) becomes Node objects that
-look as the node agent and the kubelet would have made them: allocatable devices, a zone, and the
-annotation `coterie.gpu/topology` with the device ids of that very node. The same description always
-makes the same nodes, ids included.
+Turns a described cluster (`extender.embedded.spec`) into Node objects that look as the node agent
+and the kubelet would have made them: allocatable devices, a zone, and the annotation
+`coterie.gpu/topology` with the device ids of that very node. The same description always makes the
+same nodes, ids included.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A cluster for people: nodes made from recordings, scheduler and extender, until it is left.
 
-What it answers: how to talk to it. It is put together from the same parts as the tests, with the
+Starts it and says how to use it. It is put together from the same parts as the tests, with the
 manifests of deploy/ and the rights that they give; pods run on stand-ins for kubelets.
 """
 

@@ -1,8 +1,8 @@
 """Simulated nodes beside real ones: made from recordings, played by a stand-in of their own.
 
-What it answers: nodes that are there while a block lasts. Each publishes its topology with a token
-of its own agent, as deploy/plugin demands. As a program it is the stand-in for the nodes that it is
-told; it never touches a pod on any other, where a real kubelet is.
+The nodes exist while a block lasts. Each publishes its topology with a token of its own agent, as
+deploy/plugin demands. As a program it is the stand-in for the nodes that its arguments name; it
+never touches a pod on any other, where a real kubelet is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A stage for scenarios: extender and scheduler as deploy/ runs them, and a cluster around them.
 
-What it answers: a running Coterie on the real control plane (`Cast`: programs, for as many tests as
-a module has), and a cluster of nodes with stand-ins, a checker that follows etcd and a judge
-(`play`: one test). A play that ends well has asserted that the checker found no fault, and has
-cleared its nodes and pods away, so that the next one starts on an empty cluster.
+Runs Coterie on the real control plane (`Cast`: programs, for as many tests as a module has), and a
+cluster of nodes with stand-ins, a checker that follows etcd and a judge (`play`: one test). A play
+that ends well has asserted that the checker found no fault, and has cleared its nodes and pods
+away, so that the next one starts on an empty cluster.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The stand-in for kubelets and node agents: pods that were bound run, end and go.
 
-What it answers: nothing; it plays. A bound pod becomes Running with the devices of its plan in
+A bound pod becomes Running with the devices of its plan in
 `status.containerStatuses[].allocatedResourcesStatus` (as the kubelet of Kubernetes 1.36 writes
 them), Succeeded after as many seconds as its annotation `stand-in/runs-s` says (for ever without
 one), and is then deleted as a Job controller would do. A pod under deletion is removed, since no
 kubelet is there to confirm it. It never chooses: what it reports is what was planned.
 
-It outlives a dead API server: it lists anew and goes on.
+While the API server is down it waits; then it lists again and goes on.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What users would submit: a seeded stream of pods, and a few pods by hand.
 
-What it answers: the same seed gives the same pods, arrivals and run times in every process. Sizes,
-affinities, policies, floors, container layouts and priorities are mixed so that most of what a pod
-can ask for occurs hundreds of times in 3,000 pods. It never asks for what no node of the fleet
-could ever give (such pods wait for ever and have tests of their own).
+The same seed gives the same pods, arrivals and run times in every process. Sizes, affinities,
+policies, floors, container layouts and priorities are mixed so that most of what a pod can ask for
+occurs hundreds of times in 3,000 pods. It never asks for what no node of the fleet could ever give
+(such pods wait for ever and have tests of their own).
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Jobs that really run on GPUs' behalf: a seeded stream for the tests that close the loop.
 
-What it answers: the same seed gives the same Jobs. Sizes, affinities and layouts are mixed: one
-container or two, init containers that hand their GPUs on, sidecars that keep them. An init
-container never asks for more than the first container after it: of what is handed on beyond that
-the kubelet keeps a part of its own choice, which no plan can name (design: facts 11.4). On a
-simulated node they take longer, as a stand-in starts containers in no time: so the real nodes, few
-and slow, get their share.
+The same seed gives the same Jobs. Sizes, affinities and layouts are mixed: one container or two,
+init containers that hand their GPUs on, sidecars that keep them. An init container never asks for
+more than the first container after it: of what is handed on beyond that the kubelet keeps a part of
+its own choice, which no plan can name. On a simulated node they take longer,
+as a stand-in starts containers in no time: so the real nodes, few and slow, get their share.
 """
 
 from __future__ import annotations

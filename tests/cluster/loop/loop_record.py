@@ -1,9 +1,9 @@
 """What became of every pod of a run on real kubelets: plan, what the kubelet gave, what was seen.
 
-What it answers: for each container that asked for GPUs three lists of ids, from three witnesses
-that do not know of each other: the plan on the pod (extender), PodResources (kubelet), and
-`NVIDIA_VISIBLE_DEVICES` as the container's own program found it. It also tells whether two
-containers ever held one GPU at a time, and how each pod that failed did. It judges nothing else.
+Records for each container that requested GPUs three lists of ids, from three independent sources:
+the plan on the pod (extender), PodResources (kubelet), and `NVIDIA_VISIBLE_DEVICES` as the
+container's own program found it. It also tells whether two containers ever held one GPU at a time,
+and how each pod that failed did. It judges nothing else.
 
 It must never have the kubelets do what they would not do without it: PodResources is asked for one
 pod at a time, never for a list (plugin/kubelet/admission_gate.py), and who has what at one moment

@@ -1,6 +1,6 @@
 """Runs Jobs on a stage with real kubelets: in bursts, until all are complete.
 
-What it answers: how long it took. What became of each pod is in the record (`loop_record`).
+Returns how long it took. What became of each pod is in the record (`loop_record`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A stage on which the loop is closed: real kubelets as nodes, extender, scheduler, agents, Jobs.
 
-What it answers: all programs of a scenario, started as on a real cluster, and a run of Jobs with
-the verdict on what each container got. Extender and agents are who deploy/ says, with no right
-more; simulated nodes may stand beside the real ones.
+Starts all programs of a scenario as on a real cluster, runs Jobs and judges what each container
+got. Extender and agents have the accounts and the rights of deploy/, and no others; simulated nodes
+may stand beside the real ones.
 """
 
 from __future__ import annotations

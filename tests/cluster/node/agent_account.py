@@ -1,8 +1,8 @@
 """Who the agents of a test are: deploy/plugin's account, with a token of a pod on the node.
 
-What it answers: a kubeconfig with such a token and nothing else. Rights, policies, the names of
-account and namespace are what deploy/ says. It takes the kubelet's place only where a kubelet would
-ask for the pod's token: the token lives longer than the tests, so that nobody has to renew it.
+Makes a kubeconfig with such a token and nothing else. Rights, policies, the names of account and
+namespace are what deploy/ says. It takes the kubelet's place only where a kubelet would ask for the
+pod's token: the token lives longer than the tests, so that nobody has to renew it.
 """
 
 from __future__ import annotations

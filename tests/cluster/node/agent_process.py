@@ -1,7 +1,7 @@
 """Coterie's agent as a process of its own, on a node with a real kubelet.
 
-What it answers: where its probes and metrics are and what it logged. It sees a machine that is a
-recording; everything else about it is as on a real node.
+Tells where its probes and metrics are and what it logged. It sees a machine that is a recording;
+everything else about it is as on a real node.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Run a program where a node's programs run: `enter.py NAMESPACES FOLDER CGROUPS COMMAND...`.
 
-What it answers: nothing; it becomes the command, in the control groups whose `cgroup.procs` files
-CGROUPS lists, in the namespaces of the files NAMESPACES (both separated by colons), in the working
-directory FOLDER. It must import the standard library only: it runs without site-packages.
-(nsenter(1) does less.)
+Replaces itself with the command, in the control groups whose `cgroup.procs` files CGROUPS lists, in
+the namespaces of the files NAMESPACES (both separated by colons), in the working directory FOLDER.
+It must import the standard library only: it runs without site-packages. (nsenter(1) does less.)
 """
 
 from __future__ import annotations

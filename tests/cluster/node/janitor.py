@@ -1,8 +1,8 @@
 """Remove what a node leaves on the machine: `janitor.py PATH...`.
 
-What it answers: nothing; when its standard input ends, which the kernel sees to however the process
-at the other end ends, it removes control groups (folders without files of their own, so they go one
-by one) and other folders. It must import the standard library only: it runs without site-packages.
+When its standard input ends, which the kernel ensures however the process at the other end ends, it
+removes control groups (folders without files of their own, so they go one by one) and other
+folders. It must import the standard library only: it runs without site-packages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A real kubelet with containerd, as a node of a test's control plane.
 
-What it answers: a node that is Ready, whose containers run; its kubelet killed, restarted, told
-something else; where its device plugins, PodResources and checkpoint are; what a container printed.
-Everything of it lives in a space of its own (see `node_space`) and ends with it.
+Starts a node that is Ready and whose containers run; kills, restarts and reconfigures its kubelet;
+tells where its device plugins, PodResources and checkpoint are, and what a container printed.
+Everything of it lies in a space of its own (see `node_space`) and ends with it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The first process of a node's own processes: `node_init.py PLAN`.
 
-What it answers: when the node's view of the machine is set up, by making the file that PLAN names.
-Then it collects processes that end there until it is killed, which ends all others in there with
-it. It runs in mount and process namespaces of its own (unshare(1)) and must import the standard
-library only: it runs without site-packages.
+Sets up the node's view of the machine and reports that by making the file that PLAN names. Then it
+collects processes that end there until it is killed, which ends all others in there with it. It
+runs in mount and process namespaces of its own (unshare(1)) and must import the standard library
+only: it runs without site-packages.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A node's own view of the machine it runs on: mounts, processes, control groups.
 
-What it answers: a place where a kubelet and its container runtime may believe that the machine is
-theirs. Paths that they insist on (`/var/lib/kubelet`, `/run`, the control groups) lead elsewhere,
-so that several nodes live side by side, and beside a kubelet or Docker of the machine's own. The
-network is the machine's: what listens there takes a free port of 127.0.0.1.
+Lets a kubelet and its container runtime run as if the machine were theirs. Paths that they insist
+on (`/var/lib/kubelet`, `/run`, the control groups) lead elsewhere, so that several nodes live side
+by side, and beside a kubelet or Docker of the machine's own. The network is the machine's: what
+listens there takes a free port of 127.0.0.1.
 
 Nothing is left behind, however the test ends: all processes are in a process namespace, whose first
 is tied to us (see `tether`) and takes all others with it; mounts end with the last process; control

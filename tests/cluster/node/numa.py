@@ -1,8 +1,8 @@
 """A machine with as many NUMA nodes as a test wants, for the kubelet to read.
 
-What it answers: a folder that, mounted over `/sys/devices/system/node`, makes the kubelet (cadvisor
-in it, utils/sysinfo/sysinfo.go) see that many NUMA nodes, with the machine's own processors dealt
-out over them. Containers and the kernel know nothing of it.
+Makes a folder that, mounted over `/sys/devices/system/node`, shows the kubelet (cadvisor in it,
+utils/sysinfo/sysinfo.go) that many NUMA nodes, with the machine's own processors dealt out over
+them. Containers and the kernel know nothing of it.
 """
 
 from __future__ import annotations

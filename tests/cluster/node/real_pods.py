@@ -1,7 +1,7 @@
 """Pods whose containers really run, on real kubelets, and what became of them.
 
-What it answers: the manifest of such a pod, made and awaited through the API server by watching, so
-that no test polls. How a container of it behaves is in its arguments (modules/workload).
+Writes the manifest of such a pod, creates the pod and awaits it through the API server by watching,
+so that no test polls. How a container of it behaves is in its arguments (modules/workload).
 """
 
 from __future__ import annotations

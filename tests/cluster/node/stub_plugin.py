@@ -1,7 +1,7 @@
 """The least device plugin there can be, and the kubelet's word on who has what.
 
-What it answers: what the kubelet asks, call by call, and what it does with an answer, be it wrong.
-It knows nothing of Coterie: it shows what a plugin stands on.
+Records what the kubelet requests, call by call, and what it does with an answer, right or wrong. It
+knows nothing of Coterie: it shows what a plugin depends on.
 """
 
 from __future__ import annotations

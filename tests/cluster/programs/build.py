@@ -1,8 +1,8 @@
 """The control plane's programs, built from their Go modules and kept in a cache.
 
-What it answers: where etcd, kube-apiserver, kube-scheduler and the others lie, building them when
-they are not there yet. The cache is outside the checkout, one folder per content: go.mod, go.sum,
-flags and Go's version (see `cache`).
+Returns the paths of etcd, kube-apiserver, kube-scheduler and the others, and builds what is not
+there yet. The cache is outside the checkout, one folder per content: go.mod, go.sum, flags and Go's
+version (see `cache`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Folders that are made once and kept outside the checkout: builds, a toolchain.
 
-What it answers: the folder, made if it is not there. It appears whole or not at all, and two runs
-never make the same one twice: the second waits for the first.
+Returns the folder, made if it is not there. It appears whole or not at all, and two runs never make
+the same one twice: the second waits for the first.
 """
 
 from __future__ import annotations

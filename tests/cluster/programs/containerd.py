@@ -1,9 +1,9 @@
 """containerd with runc, set up for one kubelet.
 
-What it answers: a running containerd in a node's space, with the image that the tests use, and the
-runc under it. containerd is built as the control plane is (see `build`). runc is C as well as Go:
-it is the machine's own, else fetched by apt-get and unpacked into the cache, so nothing is
-installed. The machine's own container runtime, if it has one, is never spoken to.
+Runs containerd in a node's space, with the image that the tests use and the runc under it.
+containerd is built as the control plane is (see `build`). runc is C as well as Go: it is the
+machine's own, else fetched by apt-get and unpacked into the cache, so nothing is installed. The
+machine's own container runtime, if it has one, is never spoken to.
 """
 
 from __future__ import annotations

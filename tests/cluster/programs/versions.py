@@ -1,8 +1,8 @@
 """Which versions of Kubernetes and etcd the test clusters have, and where their modules are pinned.
 
-What it answers: the pinned Go module of a Kubernetes minor, which programs it makes, and what its
-API server must be told so that both versions offer what Coterie's manifests use. The one place
-that says a patch release is the module's own go.mod.
+Returns the pinned Go module of a Kubernetes minor, which programs it makes, and which flags its API
+server needs so that both versions offer what Coterie's manifests use. The one place that says a
+patch release is the module's own go.mod.
 """
 
 from __future__ import annotations
