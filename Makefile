@@ -87,7 +87,7 @@ test-all: ## what CI runs: `make test`, coverage gates, ../shared where it is th
 
 test-nightly: build-cluster ## what takes longer: many more examples, tests of harness and Kubernetes that passed before
 	COTERIE_EXAMPLES=thorough $(MAKE) unit
-	$(BIN)/python -m tests.cluster lanes --again
+	$(BIN)/python -m tests.cluster test --again
 	$(MAKE) mutation
 
 mutation: $(STAMP) ## how many of a sample of faults in selection and accounting the tests find (half an hour)
@@ -101,10 +101,8 @@ build-cluster: $(STAMP) ## etcd and Kubernetes from their Go modules into a cach
 	$(BIN)/python -m tests.cluster build
 
 test-cluster: build-cluster ## the tests on a real API server and a real kube-scheduler
-	$(BIN)/python -m tests.cluster lanes
-	$(BIN)/pytest -m "cluster and alone" tests/cluster
-	$(BIN)/pytest -m kubelet $(CLUSTER_TESTS)
-	$(BIN)/pytest -m "cluster and not alone and not kubelet" -n $(WORKERS) --dist loadfile $(CLUSTER_TESTS)
+	$(BIN)/pytest -m "cluster and alone" $(CLUSTER_TESTS)
+	$(BIN)/python -m tests.cluster test $(if $(filter-out auto,$(WORKERS)),--workers $(WORKERS)) $(CLUSTER_TESTS)
 
 test-kubelet: build-cluster ## those of them with real kubelets and containers (Linux, root)
 	$(BIN)/pytest -m kubelet $(CLUSTER_TESTS)

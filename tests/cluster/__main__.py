@@ -1,7 +1,7 @@
-"""The test clusters' command line: `build` their programs, `run` a cluster, test the `lanes`.
+"""The test clusters' command line: `build` their programs, `run` a cluster, `test` on clusters.
 
-Exit codes: 0 done, or ended by ctrl-C; 1 something did not build, did not start or ended by itself;
-2 bad arguments; 143 ended by SIGTERM.
+Exit codes: 0 done, or ended by ctrl-C; 1 something did not build, did not start or ended by itself,
+or a test failed; 2 bad arguments; 143 ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _CHECK_EVERY_S = 1.0
+_WORKERS = min(2 * (os.cpu_count() or 1), 8)
+"""Most tests wait for kubelets and schedulers most of the time."""
 
 cli = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 
@@ -50,24 +52,32 @@ def build(*, kubernetes: Kubernetes = DEFAULT_MINOR) -> None:
         typer.echo(path)
 
 
-@cli.command()
-def lanes(
+@cli.command("test")
+def run_tests(
+    folders: Annotated[list[str] | None, typer.Argument(help="Tests to run in any case.")] = None,
     *,
-    again: Annotated[bool, typer.Option(help="Also those that passed unchanged.")] = False,
+    again: Annotated[bool, typer.Option(help="Lanes that passed unchanged, too.")] = False,
+    workers: Annotated[int, typer.Option(help="0: all in this process.")] = _WORKERS,
     kubernetes: Kubernetes = DEFAULT_MINOR,
 ) -> None:
-    """Run the tests of the harness, Kubernetes and the benchmarks where what they use changed."""
-    for lane in LANES:
-        stamp = stamp_of(lane, kubernetes)
-        if stamp.exists() and not again:
-            typer.echo(f"{lane}: passed with the same content, skipped (make test-nightly runs it)")
-            continue
-        command = [sys.executable, "-m", "pytest", "-m", "cluster", f"tests/cluster/{lane}"]
-        environment = os.environ | {VARIABLE: kubernetes}
-        if subprocess.run(command, check=False, env=environment).returncode:
-            _fail(f"{lane}: failed", 1)
-        stamp.parent.mkdir(parents=True, exist_ok=True)
-        stamp.touch()
+    """Run tests on the cluster side by side, with the lanes of which anything has changed."""
+    stamps = {lane: stamp_of(lane, kubernetes) for lane in LANES}
+    chosen = [lane for lane, stamp in stamps.items() if again or not stamp.exists()]
+    for lane in stamps.keys() - set(chosen):
+        typer.echo(f"{lane}: passed with the same content, skipped (make test-nightly runs it)")
+    paths = [*(folders or ()), *(f"tests/cluster/{lane}" for lane in chosen)]
+    if not paths:
+        return
+    command = [
+        *(sys.executable, "-m", "pytest", "-m", "cluster and not alone", "-n", str(workers)),
+        *("--dist", "loadgroup", "--no-loadscope-reorder", *paths),
+    ]
+    environment = os.environ | {VARIABLE: kubernetes}
+    if code := subprocess.run(command, check=False, env=environment).returncode:
+        sys.exit(code)
+    for lane in chosen:
+        stamps[lane].parent.mkdir(parents=True, exist_ok=True)
+        stamps[lane].touch()
 
 
 @cli.command()

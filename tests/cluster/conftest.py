@@ -26,19 +26,53 @@ if TYPE_CHECKING:
     from tests.cluster.programs.build import Binaries
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep each file in one worker unless its tests say otherwise, the longest files first."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=_is_short)
+
+
+def _is_short(item: pytest.Item) -> tuple[bool, bool]:
+    """Rank of a test: minutes of Jobs or benchmarks, then real kubelets, then the rest."""
+    is_long = item.path.stem.startswith(("test_loop_", "test_bench_"))
+    return not is_long, item.get_closest_marker("kubelet") is None
+
+
 @pytest.fixture(scope="session")
 def binaries() -> Binaries:
     """The programs of the chosen Kubernetes version, built when absent."""
     return built(chosen_minor())
 
 
-@pytest.fixture(scope="module")
-def control_plane(
+@pytest.fixture(scope="session")
+def shared_plane(
     binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
-    """A control plane for the tests of one module, without a scheduler."""
-    with ControlPlane(binaries, tmp_path_factory.mktemp("control-plane")) as running:
+    """A control plane for all files of this worker that leave it as they found it."""
+    with ControlPlane(binaries, tmp_path_factory.mktemp("shared-plane")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def control_plane(
+    request: pytest.FixtureRequest, binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """A control plane without a scheduler, with no pod, node or Event on it.
+
+    A file with the mark `own_plane` has one of its own: it kills it, or installs what others must
+    not meet.
+    """
+    if request.node.get_closest_marker("own_plane"):
+        with ControlPlane(binaries, tmp_path_factory.mktemp("control-plane")) as running:
+            yield running
+        return
+    shared: ControlPlane = request.getfixturevalue("shared_plane")
+    yield shared
+    for path in ("namespaces/default/pods", "namespaces/default/events", "nodes"):
+        query = {"gracePeriodSeconds": "0"}
+        shared.client.delete(f"/api/v1/{path}", params=query).raise_for_status()
 
 
 @pytest.fixture(scope="session")

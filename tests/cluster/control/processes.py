@@ -8,17 +8,20 @@ kernel kills it when this process ends, be it by SIGKILL (see `tether`).
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +35,7 @@ _STOP_DEADLINE_S = 10.0
 _POLL_S = 0.05
 _TAIL_BYTES = 4000
 _PORTS = range(20_000, 32_768)
+_given_ports: set[int] = set()
 _INHERITED = ("PATH", "LANG", "LC_ALL", "TMPDIR")
 
 # The kernel's death signal goes out when the *thread* that started a program ends. Tests start
@@ -96,6 +100,7 @@ class Program:
         try:
             while not self.is_ready():
                 self._pause(deadline)
+            self._check_running()
         except BaseException:
             self.kill()
             raise
@@ -151,11 +156,16 @@ class Program:
     def _pause(self, deadline: float) -> None:
         assert self._process is not None
         with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self._process.wait(_POLL_S)
-            msg = f"{self.name} ended with code {code} before it was ready\n{self._told()}"
-            raise ProgramFailed(msg)
+            self._process.wait(_POLL_S)
+        self._check_running()
         if time.monotonic() > deadline:
             msg = f"{self.name} was not ready within {self.start_within_s:g} s\n{self._told()}"
+            raise ProgramFailed(msg)
+
+    def _check_running(self) -> None:
+        assert self._process is not None
+        if (code := self._process.poll()) is not None:
+            msg = f"{self.name} ended with code {code} before it was ready\n{self._told()}"
             raise ProgramFailed(msg)
 
     def _told(self) -> str:
@@ -173,13 +183,26 @@ def tethered(command: Sequence[str], *, parent: int | None = None) -> list[str]:
 
 
 def free_port() -> int:
-    """Find a TCP port of 127.0.0.1 on which nobody listens.
+    """Find a TCP port of 127.0.0.1 on which nobody listens; no other process is given it.
 
     Below Linux' default range of ephemeral ports: a client that connects again and again to a
-    server that was killed could else be given that server's port as its own.
+    server that was killed could else be given that server's port as its own. It is this process'
+    until it ends, by a lock on the port's byte of a file: a program takes seconds to listen, and
+    meanwhile tests in other workers look for ports, too.
     """
     candidates = random.SystemRandom()
     while True:
         port = candidates.choice(_PORTS)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
+        if port in _given_ports:
+            continue
+        with contextlib.suppress(OSError):
+            fcntl.lockf(_port_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+            with socket.create_server(("127.0.0.1", port)):
+                _given_ports.add(port)
+                return port
+
+
+@cache
+def _port_locks() -> IO[bytes]:
+    path = Path(tempfile.gettempdir()) / f"coterie-ports-{os.geteuid()}"
+    return path.open("ab")

@@ -166,26 +166,34 @@ class LoopRecord:
 
     def _follow(self) -> None:
         """Keep every pod as it was last, over API servers that come and go."""
+        version: str | None = None
         while not self._ends.is_set():
             try:
-                listed = self.control_plane.client.get(PODS).raise_for_status()
-                for pod in listed.json()["items"]:
-                    self._take(pod)
-                version = listed.json()["metadata"]["resourceVersion"]
-                self._watch(version)
+                version = self._list() if version is None else self._watch(version)
             except httpx.HTTPError:
+                version = None
                 self._ends.wait(_RETRY_S)
 
-    def _watch(self, version: str) -> None:
+    def _list(self) -> str:
+        """Take all pods; the version of the list."""
+        listed = self.control_plane.client.get(PODS).raise_for_status().json()
+        for pod in listed["items"]:
+            self._take(pod)
+        return str(listed["metadata"]["resourceVersion"])
+
+    def _watch(self, version: str) -> str | None:
+        """Take what changes for a while; the last version seen, none where a list is needed."""
         # Short, so that the end of the block is noticed.
         query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "2"}
         with self.control_plane.client.stream("GET", PODS, params=query) as answer:
-            for line in answer.iter_lines():
+            for line in answer.raise_for_status().iter_lines():
                 event = json.loads(line)
+                if event["type"] == "ERROR":
+                    return None
                 if event["type"] in {"ADDED", "MODIFIED"}:
                     self._take(event["object"])
-                elif event["type"] == "ERROR":
-                    return
+                version = event["object"]["metadata"]["resourceVersion"]
+        return version
 
     def _take(self, pod: dict[str, Any]) -> None:
         meta = pod["metadata"]

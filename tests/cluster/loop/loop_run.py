@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["clear_jobs", "run_jobs", "start_job_controller"]
 
-_CHECK_EVERY_S = 0.5
+_CHECK_EVERY_S = 1.0
 _WITHIN_S = 900.0
 
 

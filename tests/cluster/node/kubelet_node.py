@@ -71,7 +71,9 @@ class KubeletNode:
         self.name = name
         self._plane = control_plane
         self._tools = tools
-        self.folder = control_plane.folder / name
+        self.port = free_port()
+        self.url = f"https://{_LOOPBACK}:{self.port}"
+        self.folder = control_plane.folder / f"{name}-{self.port}"
         """Logs and settings; they stay."""
         self.folder.mkdir()
         binds: dict[str, Path] = {}
@@ -80,8 +82,6 @@ class KubeletNode:
             write_numa_nodes(numa, numa_nodes)
             binds[str(SYSFS_NODES)] = numa
         self.space = NodeSpace(name, self.folder / "init.log", binds=binds)
-        self.port = free_port()
-        self.url = f"https://{_LOOPBACK}:{self.port}"
         self._config = self._base_config() | dict(config or {})
         self._client = self._admin_client()
         self.containerd: Program

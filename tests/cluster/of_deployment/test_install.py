@@ -25,7 +25,7 @@ from tests.cluster.control.manifests import (
 )
 from tests.docs.markdown import ROOT, blocks
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.own_plane]
 
 PAGE = ROOT / "docs" / "install.md"
 DRY_RUN = {"dryRun": "All"}

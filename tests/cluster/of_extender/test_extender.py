@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.cluster.control.extender_process import ExtenderProcess
     from tests.cluster.control.scheduler import Scheduler
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.own_plane]
 
 LOOPBACK = "127.0.0.1"
 LEASE = "coterie-system/coterie-extender"

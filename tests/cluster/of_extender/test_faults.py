@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.control.processes import Program
 
-pytestmark = [pytest.mark.cluster, pytest.mark.alone]
+pytestmark = [pytest.mark.cluster, pytest.mark.alone, pytest.mark.own_plane]
 
 N_PODS = int(os.environ.get("COTERIE_FLEET_PODS", "3000"))
 N_KILLS = int(os.environ.get("COTERIE_KILLS", "10"))

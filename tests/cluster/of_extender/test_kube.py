@@ -20,7 +20,7 @@ from kube.errors import Conflict, Gone, KubeError, NotFound
 from kube.objects import Lease, ObjectKey
 from kube.watch import Reflector, Timing, watches
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.own_plane]
 
 GPU = "nvidia.com/gpu"
 PLAN = "coterie.gpu/plan"

@@ -52,7 +52,8 @@ def test_pods_without_gpus_schedule_while_the_extender_is_dead(cast):
             await played.api.create(f"/api/v1/namespaces/{NAMESPACE}/pods", own)
             await played.bound("plain", "of-our-profile")
             key = f"/registry/pods/{NAMESPACE}/coterie-extender"
-            await played.until(lambda: played.checker.pods[key].node is not None)
+            pods = played.checker.pods
+            await played.until(lambda: key in pods and pods[key].node is not None)
 
     asyncio.run(main())
 

@@ -20,7 +20,7 @@ from tests.cluster.control.scheduler import plain_config
 from tests.cluster.programs.build import binaries as built
 from tests.cluster.programs.versions import chosen_minor
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.own_plane]
 
 ENDS_WITHIN_S = 30
 WARM_START_S = 10

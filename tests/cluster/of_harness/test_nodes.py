@@ -21,7 +21,7 @@ from topology.model import decode_topology
 from topology.recordings import load_recording
 from topology.value import topology_digest
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.own_plane]
 
 LONE = ClusterSpec(groups=[NodeGroup(count=1, machine="summit", name="lone")])
 MIX = Mix(n_pods=3000, pods_per_s=25, mean_run_s=30, seed=7)

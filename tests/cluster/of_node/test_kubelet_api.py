@@ -21,7 +21,7 @@ from tests.cluster.node.stub_plugin import StubPlugin, holders
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
 from topology.select import ContainerRole
 
-pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
+pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.own_plane]
 
 ACCOUNT = ("coterie-node", "coterie-plugin")
 ALIGNED = {"topologyManagerPolicy": "best-effort", "topologyManagerScope": "pod"}
@@ -64,7 +64,8 @@ def test_the_agents_rights_are_enough(node, agent, pods):
     ]
     annotations = {"coterie.gpu/plan": "{}"}
     main = real_container("main", 2)
-    with StubPlugin(node, {f"GPU-{i}": i // 4 for i in range(8)}):
+    with StubPlugin(node, {f"GPU-{i}": i // 4 for i in range(8)}) as plugin:
+        plugin.until_listed()
         pods.create(
             real_pod("asks", main, inits=inits, annotations=annotations, nodeName=node.name)
         )
@@ -86,7 +87,8 @@ def test_the_agents_rights_are_enough(node, agent, pods):
 
 def test_the_checkpoint_tells_what_pod_resources_does_not(node, agent, pods):
     """The same devices, and those of init containers besides."""
-    with StubPlugin(node, {f"GPU-{i}": i // 4 for i in range(8)}):
+    with StubPlugin(node, {f"GPU-{i}": i // 4 for i in range(8)}) as plugin:
+        plugin.until_listed()
         inits = [real_container("first", 3, runs_s=0.1)]
         pods.create(real_pod("holds", real_container("main", 2), inits=inits, nodeName=node.name))
         pods.until("holds", is_running)

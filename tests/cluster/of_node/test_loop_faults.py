@@ -25,7 +25,7 @@ from tests.cluster.node.stub_plugin import VARIABLE, holders
 from topology.annotations import ContainerPlan, Plan, decode_plan, encode_plan
 from topology.model import decode_topology, names
 
-pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
+pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.own_plane]
 
 EXTENDER = "coterie-extender"
 

@@ -20,7 +20,7 @@ from tests.cluster.loop.loop_stage import loop_stage
 from tests.cluster.node.stub_plugin import StubPlugin
 from topology.model import decode_topology, names
 
-pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
+pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.own_plane]
 
 N_JOBS = 300
 BURST = 80
@@ -47,6 +47,7 @@ def stage(control_plane, node_tools):
         yield running
 
 
+@pytest.mark.xdist_group("many Jobs")
 def test_every_container_gets_what_was_planned(stage):
     """The promise of it all: the set that was scored is the set that is allocated.
 

@@ -21,7 +21,7 @@ from tests.cluster.node.stub_plugin import VARIABLE, holders
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope, decode_plan
 from topology.model import names
 
-pytestmark = [pytest.mark.cluster, pytest.mark.kubelet]
+pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.own_plane]
 
 N_JOBS = 14
 FILLINGS = (
@@ -61,7 +61,15 @@ def stage(control_plane, node_tools):
 
 
 @pytest.mark.parametrize(
-    ("policy", "scope"), [pytest.param(*one, id="-".join(o.value for o in one)) for one in CONFIGS]
+    ("policy", "scope"),
+    [
+        pytest.param(
+            *one,
+            id="-".join(o.value for o in one),
+            marks=pytest.mark.xdist_group(f"topology manager, {one[1].value}"),
+        )
+        for one in CONFIGS
+    ],
 )
 def test_plans_stay_inside_what_the_kubelet_allows(stage, policy, scope):
     """The agent learns of the change by itself and tells; from then on plans fit.
@@ -89,6 +97,7 @@ def test_plans_stay_inside_what_the_kubelet_allows(stage, policy, scope):
     assert stage.untold(verdict.astray) == []
 
 
+@pytest.mark.xdist_group("topology manager, pod")
 def test_what_the_kubelet_gives_twice_is_refused_by_the_agent(stage):
     """Kubernetes 137534: a List of PodResources in the middle of an allocation loses count of it.
 
