@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-__all__ = ["Logger", "json_logger"]
+__all__ = ["Logger", "ProgramLogger", "json_logger"]
 
 
 class Logger(Protocol):
@@ -31,7 +31,15 @@ class Logger(Protocol):
         ...
 
 
-def json_logger(level: str) -> Logger:
+class ProgramLogger(Logger, Protocol):
+    """The log of a program's start and end."""
+
+    def critical(self, event: str, **fields: object) -> object:
+        """Log what ends the program."""
+        ...
+
+
+def json_logger(level: str) -> ProgramLogger:
     """The log from this level on."""
     structlog.configure(
         processors=[
@@ -43,5 +51,5 @@ def json_logger(level: str) -> Logger:
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    logger: Logger = structlog.get_logger()
+    logger: ProgramLogger = structlog.get_logger()
     return logger

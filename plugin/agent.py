@@ -333,7 +333,8 @@ class Agent:
         served = self._state.served
         reading, inventory = served.reading, served.inventory
         n_devices = {one.name: len(one.devices) for one in inventory.resources}
-        self._telemetry.machine_read(n_devices, [*reading.notes, *inventory.notes])
+        notes = [*reading.notes, *inventory.notes]
+        self._telemetry.machine_read(n_devices, notes, inventory.warnings)
 
     def _end(self, ending: StopReason) -> None:
         if self._ended is not None and not self._ended.done():

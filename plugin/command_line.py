@@ -104,14 +104,13 @@ def _at_least(least: N, read: Callable[[str], N]) -> Callable[[str], N]:
 
 
 def _serve(flags: Mapping[str, object], _: Namespace) -> None:
-    loaded = _load(flags)
-    log = json_logger(loaded.settings.log_level)
+    log = json_logger("info")
     try:
+        log = json_logger(load_settings(flags).settings.log_level)
         asyncio.run(_run(flags, log))
-    except SettingsError as error:
-        _fail(str(error), 2)
-    except PluginError as error:
-        _fail(str(error), 1)
+    except (SettingsError, PluginError) as error:
+        log.critical(logkeys.FATAL, reason=str(error))
+        raise SystemExit(2 if isinstance(error, SettingsError) else 1) from error
     log.info(logkeys.STOPPED)
 
 
@@ -185,6 +184,8 @@ def _read(loaded: LoadedSettings) -> MachineReading:
     try:
         with closing(open_reader(loaded.settings)) as reader:
             return reader.read()
+    except SettingsError as error:
+        _fail(str(error), 2)
     except ReadingError as error:
         _fail(str(error), 1)
 

@@ -11,6 +11,7 @@ __all__ = [
     "CDI_FAILED",
     "DEVICES_CHANGED",
     "EFFECTIVE_SETTINGS",
+    "FATAL",
     "GPU_EVENT",
     "KUBELET_UNREACHABLE",
     "LISTENING",
@@ -30,6 +31,7 @@ __all__ = [
 EFFECTIVE_SETTINGS = "effective_settings"
 LISTENING = "listening"
 STOPPED = "stopped"
+FATAL = "fatal"
 MACHINE_READ = "machine_read"
 DEVICES_CHANGED = "devices_changed"
 GPU_EVENT = "gpu_event"

@@ -66,15 +66,19 @@ class Running:
 def open_reader(settings: PluginSettings) -> MachineReader:
     """The machine that the settings name. Nothing is read yet.
 
-    Raises `ReadingError` for a recording that cannot be.
+    Raises `SettingsError` for a recording that cannot be.
     """
     if settings.simulate is not None:
-        return SimulatedMachine(
-            settings.simulate,
-            node_name=settings.node,
-            hardware=VENDOR.simulated,
-            faults=settings.simulate_faults,
-        )
+        try:
+            return SimulatedMachine(
+                settings.simulate,
+                node_name=settings.node,
+                hardware=VENDOR.simulated,
+                faults=settings.simulate_faults,
+            )
+        except ReadingError as error:
+            msg = f"setting simulate: {error}"
+            raise SettingsError(msg) from error
     return VENDOR.open_reader(settings, _sysfs(settings))
 
 
@@ -103,9 +107,15 @@ async def run_agents(load: Callable[[], LoadedSettings], *, running: Running, lo
     """
     while True:
         loaded = load()
-        log.info(logkeys.EFFECTIVE_SETTINGS, **loaded.settings.model_dump(mode="json"))
-        for note in loaded.notes:
-            log.warning(logkeys.EFFECTIVE_SETTINGS, notes=note)
+        sharing = {
+            "replicas": dict(loaded.sharing.replicas),
+            "suffix": loaded.sharing.suffix,
+            "is_one_only": loaded.sharing.is_one_only,
+        }
+        shown = loaded.settings.model_dump(mode="json")
+        log.info(logkeys.EFFECTIVE_SETTINGS, **shown, sharing=sharing)
+        if loaded.notes:
+            log.warning(logkeys.EFFECTIVE_SETTINGS, notes=list(loaded.notes))
         with contextlib.closing(open_reader(loaded.settings)) as reader:
             await _run_with(loaded, reader, running=running, log=log)
 
@@ -178,7 +188,16 @@ async def _transport(
             settings.kubeconfig, user_agent="coterie-plugin", endpoint=endpoint
         )
     except KubeError as error:
-        msg = f"setting kubeconfig: {error}"
+        if settings.kubeconfig is None:
+            msg = (
+                f"setting kubeconfig is missing and this is no pod of a cluster ({error}), "
+                "expected the kubeconfig of an API server"
+            )
+        else:
+            msg = (
+                f"setting kubeconfig {settings.kubeconfig} cannot be used ({error}), "
+                "expected the kubeconfig of an API server"
+            )
         raise SettingsError(msg) from error
     try:
         yield transport

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["first_fault"]
 
 _EXPECTED = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
     "dict_type": "an object",
     "extra_forbidden": "no such key",
     "list_type": "a list",
@@ -27,6 +29,7 @@ _EXPECTED = {
     "model_type": "an object",
     "string_pattern_mismatch": "text that matches {pattern}",
     "string_type": "a string",
+    "too_short": "at least {min_length} of them",
     "tuple_type": "a list",
     "union_tag_invalid": "{expected_tags} for {discriminator}",
     "union_tag_not_found": "a value for {discriminator}",
@@ -59,7 +62,8 @@ def first_fault(
     kind, message = first["type"], first["msg"]
     if kind == "missing":
         return f"{where} is missing, expected {kinds.get(parts[-1], 'a value')}"
-    found = f"{where} is {quote(first['input'])}"
+    is_none = kind == "too_short" and not first["input"]
+    found = f"{where} is {'empty' if is_none else quote(first['input'])}"
     if kind == "value_error":
         # A validator of ours, which names the expectation itself.
         own = message.removeprefix("Value error, ")

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FieldNames", "FileLayout", "OtherNames", "ProgramSettings", "is_list", "names_of"]
 
+_TRUTH = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+"""(Go's strconv.ParseBool.)"""
+
 
 @dataclass(frozen=True, slots=True)
 class OtherNames:
@@ -94,6 +100,8 @@ class ProgramSettings(BaseSettings):
     def _read_value(cls, value: object, info: ValidationInfo) -> object:
         declared = cls.model_fields[info.field_name or ""]
         parts = _parts(value)
+        if declared.annotation is bool and isinstance(value, str):
+            return _truth(value)
         # pydantic would take true for the number 1
         if declared.annotation is not bool and any(isinstance(part, bool) for part in parts):
             msg = "expected no truth value (YAML reads true, yes and on as one)"
@@ -103,6 +111,14 @@ class ProgramSettings(BaseSettings):
         split = (p.split(",") if isinstance(p, str) else [p] for p in parts)
         words = [w.strip() if isinstance(w, str) else w for part in split for w in part]
         return tuple(word for word in words if word != "")
+
+
+def _truth(text: str) -> bool:
+    """As Go's programs, NVIDIA's plugin among them, read flags and variables."""
+    if text not in _TRUTH:
+        msg = "expected true or false"
+        raise ValueError(msg)
+    return _TRUTH[text]
 
 
 def is_list(declared: FieldInfo) -> bool:

@@ -7,11 +7,11 @@ without effect. Values are not checked here (`kube.settings.load` does).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from kube.documents import read_yaml
 from kube.errors import DocumentError, SettingsError
-from topology.errors import ImportFormatError
+from topology.errors import ImportFormatError, quote
 from topology.model import Field
 
 if TYPE_CHECKING:
@@ -25,11 +25,12 @@ __all__ = ["FileContent", "read_file"]
 
 @dataclass(slots=True)
 class FileContent:
-    """Raw values by setting, raw sections by key, and `notes` of what has no effect."""
+    """Raw values by setting, raw sections by key, `notes` of what has no effect, and its path."""
 
     values: dict[str, object] = field(default_factory=dict[str, object])
     raw: dict[str, object] = field(default_factory=dict[str, object])
     notes: list[str] = field(default_factory=list[str])
+    path: Path | None = field(default=None, compare=False)
 
 
 def read_file(path: Path, names: Mapping[str, str], layout: FileLayout) -> FileContent:
@@ -37,7 +38,7 @@ def read_file(path: Path, names: Mapping[str, str], layout: FileLayout) -> FileC
 
     Raises `SettingsError`, naming the file, the place, the value and what was expected.
     """
-    found = FileContent()
+    found = FileContent(path=path)
     try:
         content = read_yaml(path.read_text(encoding="utf-8"))
         if content is not None:
@@ -67,12 +68,12 @@ class _Walk:
         for key in section.keys():  # noqa: SIM118 - a Field is no dictionary
             member = section.need(key)
             if "." in str(key):  # it would look like a member of another section
-                member.fail("no such key")
+                self._refuse(section, key)
             # Null says nothing in Go, and Helm writes such: a versioned file may hold it.
             if member.value is not None or self._layout.version is None:
-                self._member(member)
+                self._member(section, key, member)
 
-    def _member(self, member: Field) -> None:
+    def _member(self, section: Field, key: object, member: Field) -> None:
         where, layout = member.where, self._layout
         if where in self._names:
             self._found.values[self._names[where]] = member.value
@@ -86,4 +87,12 @@ class _Walk:
         elif where in self._sections:
             self.section(member)
         else:
-            member.fail("no such key")
+            self._refuse(section, key)
+
+    def _refuse(self, section: Field, key: object) -> NoReturn:
+        layout, place = self._layout, section.where
+        known = {*self._names, *layout.ignored, *layout.raw, *self._sections}
+        known |= set() if layout.version is None else {"version"}
+        here = sorted(one.rpartition(".")[2] for one in known if one.rpartition(".")[0] == place)
+        msg = f"{place or 'the text'} has unknown key {quote(key)}, expected one of: "
+        raise ImportFormatError(msg + ", ".join(here))

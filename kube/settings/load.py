@@ -55,7 +55,7 @@ def load_fields(
     variables = _variables(names, environ)
     values: dict[str, Any] = {
         **file.values,
-        **{name: environ[one] for name, one in variables.items()},
+        **{name: _variable(model, name, environ[one]) for name, one in variables.items()},
         **given,
     }
     origins = {name: f"file, {names[name].key}" for name in file.values}
@@ -67,6 +67,12 @@ def load_fields(
         msg = f"setting {first_fault(error, whole='values', origins=origins)}"
         raise SettingsError(msg) from error
     return LoadedFields(settings, frozenset({*variables, *given}), file)
+
+
+def _variable(model: type[ProgramSettings], name: str, text: str) -> str:
+    """A boolean's empty variable is false (urfave/cli v2.27.7, flag_bool.go, `Apply`)."""
+    is_empty_boolean = text == "" and model.model_fields[name].annotation is bool
+    return "false" if is_empty_boolean else text
 
 
 def _variables(names: Mapping[str, FieldNames], environ: Mapping[str, str]) -> dict[str, str]:

@@ -39,7 +39,11 @@ def load_settings(
     settings, file = loaded.settings, loaded.file
     _check_together(settings, loaded.by_hand)
     domain = settings.resource_name.partition("/")[0]
-    sharing = VENDOR.read_sharing(file.raw, domain)
+    try:
+        sharing = VENDOR.read_sharing(file.raw, domain)
+    except SettingsError as error:
+        msg = f"settings file {file.path}: {error}"
+        raise SettingsError(msg) from error
     from_file = file.values.keys() - loaded.by_hand
     notes = (*file.notes, *sharing.notes, *_notes(settings, from_file))
     return LoadedSettings(settings, sharing, notes)

@@ -104,7 +104,8 @@ class PluginSettings(VendorSettings):
     topology_manager_scope: TopologyManagerScope | None = None
     """Its scope; with a policy, by default the kubelet's own, `container`."""
     health_poll_s: float = Field(default=HealthTimes().poll_s, ge=0.1, le=3600)
-    """Seconds, 0.1 to 3600, between two checks of each GPU. NVIDIA's plugin checks every 5."""
+    """Seconds, 0.1 to 3600, between two polls of each GPU. One that is lost without an
+    event is offered for that long at most."""
     health_quiet_s: float = Field(default=QUIET_S, ge=0, le=3600)
     """Seconds, 0 to 3600, that a GPU must be healthy again before it is offered. 60: the program
     that met the error has ended by then (the kubelet's grace period is 30 s)."""

@@ -46,7 +46,7 @@ the reload of a driver may need. NVIDIA's plugin gives up at the first error, fo
 FIRST_DELAY_S = 1.0
 """Before a reader that failed is called again; doubled with each failure in a row."""
 MAX_DELAY_S = 5.0
-"""Longest such delay: NVIDIA's plugin polls every five seconds in any case."""
+"""Longest such delay: a driver that was loaded again is noticed that late at most."""
 GIVE_UP_S = 1.0
 """How long cancelling waits for a call that is under way."""
 
@@ -59,7 +59,8 @@ class HealthTimes:
     """When to look; all in seconds.
 
     - `wait_s` 0.8: cancelling takes less than a second.
-    - `poll_s` 5: the rhythm of NVIDIA's plugin (k8s-device-plugin v0.20.0, health.go:121).
+    - `poll_s` 5: a GPU that is lost without an event is offered for that long at most.
+      NVIDIA's plugin only waits for events.
     - `reread_s` 300: some 3,100 driver calls on 8 GPUs; new partitions and links that came back are
       seen that late.
     - `settle_s` 1: the links of a GPU that fails do not all go down in the same instant.

@@ -51,12 +51,14 @@ def whole_gpus(gpus: Sequence[GpuReading], base: str) -> Units:
 class Inventory:
     """What the machine offers. `topology` is None where none is to be published.
 
-    Resources without devices are left out. `notes` tell people what is not offered, and why.
+    Resources without devices are left out. `notes` tell people what is not offered, and why;
+    `warnings` what may be a mistake in the settings.
     """
 
     resources: tuple[Resource, ...]
     topology: NodeTopology | None
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def take_inventory(
@@ -79,14 +81,12 @@ def take_inventory(
         for name, own in named.items()
         if own
     )
-    notes = [
-        *units.notes,
-        *(
-            f"{name} is to be shared, but this machine has no such devices"
-            for name in sharing.replicas
-            if not named.get(name)
-        ),
-    ]
+    notes = list(units.notes)
+    warnings = tuple(
+        f"{name} is to be shared, but this machine has no such devices"
+        for name in sharing.replicas
+        if not named.get(name)
+    )
     topology = None
     if base in sharing.replicas:
         notes.append(
@@ -94,7 +94,7 @@ def take_inventory(
         )
     elif named.get(base):
         topology = topology_of(reading.topology, named[base])
-    return Inventory(resources, topology, tuple(notes))
+    return Inventory(resources, topology, tuple(notes), warnings)
 
 
 def _devices(

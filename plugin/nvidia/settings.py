@@ -35,7 +35,7 @@ _KUBELET_SOCKET = "/var/lib/kubelet/device-plugins/kubelet.sock"
 
 SAME = "same"
 _WITH_TOOL = "same, and needs `nvidia-ctk`"
-_ALSO_FLAG = "same, and also a flag and a key"
+_ALSO_FLAG = "also a flag and a key; `all` beside enabled XIDs differs, see below"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,12 @@ class NvidiaSettings(ProgramSettings):
     )
     """Whether MIG instances are offered, as GPUs or by profile."""
     fail_on_init_error: Annotated[
-        bool, NvidiaNames(("FAIL_ON_INIT_ERROR",), "flags.failOnInitError")
+        bool,
+        NvidiaNames(
+            ("FAIL_ON_INIT_ERROR",), "flags.failOnInitError", state="`false` differs, see below"
+        ),
     ] = True
-    """Whether to exit where NVML cannot be started; else wait for it, as on nodes without GPUs."""
+    """Whether to exit where NVML cannot be started; else try again every 30 s."""
     driver_root: Annotated[
         Path,
         NvidiaNames(("NVIDIA_DRIVER_ROOT",), "flags.nvidiaDriverRoot", ("nvidia-driver-root",)),

@@ -98,13 +98,17 @@ class Telemetry:
         """Show the metrics of these resources and of no others."""
         self._metrics.follow(resources, is_serving=is_serving)
 
-    def machine_read(self, n_devices: Mapping[str, int], notes: Sequence[str]) -> None:
+    def machine_read(
+        self, n_devices: Mapping[str, int], notes: Sequence[str], warnings: Sequence[str] = ()
+    ) -> None:
         """Log a machine that is served from now on."""
-        self.log.info(logkeys.MACHINE_READ, n_devices=n_devices, notes=notes)
+        level = self.log.warning if warnings else self.log.info
+        level(logkeys.MACHINE_READ, n_devices=n_devices, notes=[*warnings, *notes])
 
     def devices_changed(self, unhealthy: Mapping[str, str]) -> None:
         """Log which devices are unhealthy now."""
-        self.log.info(logkeys.DEVICES_CHANGED, unhealthy=dict(unhealthy))
+        level = self.log.warning if unhealthy else self.log.info
+        level(logkeys.DEVICES_CHANGED, unhealthy=dict(unhealthy))
 
     def devices_listed(self, resource: str, *, n_healthy: int, n_unhealthy: int) -> None:
         """Set the number of devices of a resource."""
@@ -145,7 +149,10 @@ class Telemetry:
                 self.kubelet_read(event.error)
             case ReportRejected():
                 self._metrics.node_write_failures.labels("report").inc()
-                self.log.warning(logkeys.NODE_WRITE_FAILED, detail=event.reason)
+                # Nothing retries it: the next report may fit.
+                self.log.warning(
+                    logkeys.NODE_WRITE_FAILED, reason="report", detail=event.reason, delay_s=None
+                )
             case PlanMismatches():
                 self._mismatches(event)
 

@@ -84,7 +84,7 @@ class AccessRules:
 
     @property
     def is_cdi_only(self) -> bool:
-        """Whether all do: NVIDIA's plugin then gives nothing in any other way."""
+        """Whether all do: NVIDIA's plugin then only adds the extras' variables."""
         return all(strategy.is_cdi for strategy in self.list_strategies)
 
 
@@ -110,7 +110,8 @@ def grant(
     )
     cdi_devices = cdi if ListStrategy.CDI_CRI in has else ()
     if rules.is_cdi_only:
-        return ContainerAccess(annotations=annotations, cdi_devices=cdi_devices)
+        env = _env(names, present, rules)
+        return ContainerAccess(env=env, annotations=annotations, cdi_devices=cdi_devices)
     nodes = _nodes(chosen, present, rules) if rules.passes_device_nodes else ()
     if isinstance(nodes, NoAccess):
         return nodes

@@ -111,7 +111,7 @@ def test_discover_says_why_there_is_no_machine():
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        pytest.param(("--simulate", "no-such"), 1, "no-such", id="recording"),
+        pytest.param(("--simulate", "no-such"), 2, "setting simulate: rec", id="recording"),
         pytest.param(("--health-poll-s", "0"), 2, "setting health_poll_s", id="value"),
         pytest.param(("--simulate-faults", "/x"), 2, "setting simulate_faults", id="together"),
         pytest.param(("--no-such-flag",), 2, "unrecognized arguments: --no-such-flag", id="flag"),
@@ -337,7 +337,7 @@ def _own_log():
         pytest.param({"health_poll_s": 0}, 2, "setting health_poll_s", id="value"),
         pytest.param({"kubeconfig": "/no-such"}, 2, "setting kubeconfig", id="kubeconfig"),
         pytest.param({"measurements": "/no-such"}, 2, "setting measurements", id="figures"),
-        pytest.param({"simulate": "no-such"}, 1, "no-such", id="recording"),
+        pytest.param({"simulate": "no-such"}, 2, "setting simulate: rec", id="recording"),
         pytest.param({"simulate": None}, 1, "libnvidia-ml.so.1 not found: install", id="no driver"),
     ],
 )
@@ -346,7 +346,9 @@ def test_a_start_that_fails_says_why(root, more, code, told):
     with installed(None):
         done = called("run", *node_flags(root, driver_root_ctr_path="/", **more))
     assert done.exit_code == code
-    assert told in done.stderr.splitlines()[-1]
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert (lines[-1]["event"], lines[-1]["level"]) == ("fatal", "critical")
+    assert told in lines[-1]["reason"]
 
 
 @pytest.mark.usefixtures("_own_log")

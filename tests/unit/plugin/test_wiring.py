@@ -16,7 +16,6 @@ import pytest
 from kube.errors import SettingsError
 from plugin import wiring
 from plugin.config import load_settings
-from plugin.errors import ReadingError
 from plugin.nvidia.nvml.errors import NvmlError
 from plugin.nvidia.nvml.reader import NvmlMachine
 from plugin.simulated.reader import SimulatedMachine
@@ -40,6 +39,15 @@ clusters: [{name: c, cluster: {server: "http://127.0.0.1:9"}}]
 users: [{name: u, user: {}}]
 """
 """Of an API server that nobody runs (port 9, discard)."""
+FILE = """\
+version: v1
+flags: {gfd: {oneshot: true}}
+sharing:
+  timeSlicing:
+    renameByDefault: true
+    failRequestsGreaterThanOne: true
+    resources: [{name: nvidia.com/gpu, replicas: 4}]
+"""
 NO_DRIVER = 9
 """NVML_ERROR_DRIVER_NOT_LOADED (nvml.h)."""
 
@@ -121,8 +129,8 @@ def test_the_settings_name_the_machine(root):
 
 
 def test_a_recording_that_is_none_is_said(root):
-    """Before anything is opened."""
-    with pytest.raises(ReadingError, match="no-such"):
+    """Before anything is opened, with the setting's name."""
+    with pytest.raises(SettingsError, match=r"^setting simulate: recording 'no-such'"):
         open_reader(Node(root, {"simulate": "no-such"}).load().settings)
 
 
@@ -231,13 +239,17 @@ def test_nobody_to_reload_is_no_fault():
 
 @pytest.mark.slow("waits for an agent to begin")
 def test_settings_without_effect_are_told(root):
-    """One line for each."""
+    """In one line, behind those that have one; sharing is a setting too."""
 
     async def go():
-        node = Node(root, {"mps_root": "/run/mps"})
+        file = root / "config.yaml"
+        file.write_text(FILE)
+        node = Node(root, {"mps_root": "/run/mps", "config_file": str(file)})
         async with node.started():
             await until(lambda: node.is_listing)
-        assert "mps_root" in node.of("effective_settings")[1]["notes"]
+        first, second = node.of("effective_settings")
+        assert first["sharing"] == {"replicas": {GPU: 4}, "suffix": ".shared", "is_one_only": True}
+        assert [note.partition(" ")[0] for note in second["notes"]] == ["flags.gfd", "mps_root"]
 
     asyncio.run(go())
 
@@ -288,7 +300,9 @@ def test_a_kubeconfig_that_is_none_stops_the_start(root, text):
     path = root / "other"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(SettingsError, match="setting kubeconfig: "):
+    with pytest.raises(
+        SettingsError, match=f"setting kubeconfig {path} cannot be used .*, expected the kubeconfig"
+    ):
         asyncio.run(Node(root, {"kubeconfig": str(path)}).work())
 
 

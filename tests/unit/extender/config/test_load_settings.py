@@ -190,12 +190,12 @@ def test_unknown_environment_names_stop_the_start(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("colour: red", "extender.yaml: colour is 'red', expected no such key"),
+        ("colour: red", "extender.yaml: the text has unknown key 'colour', expected one of: "),
         ("- a", "expected an object"),
         ("a: [", "cannot be read"),
         ("[" * 3000, "cannot be read: nested too deeply"),
         ("&a [*a]", "expected an object"),
-        ("2026-11-21: x", "expected no such key"),
+        ("2026-11-21: x", "the text has unknown key"),
         (
             "candidate_limit: true",
             "setting candidate_limit (file, candidate_limit) is True, expected no truth value",

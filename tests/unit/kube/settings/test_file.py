@@ -83,15 +83,21 @@ def test_null_says_nothing(parse):
     [
         ("version: v2", "version is 'v2', expected v1"),
         ("version: 1", "version is 1, expected v1"),
-        ("flags: {migStrategie: none}", "flags.migStrategie is 'none', expected no such key"),
-        ("flag: {}", "flag is {}, expected no such key"),
-        ("flags: {plugin: {migStrategy: none}}", "flags.plugin.migStrategy is 'none', expected no"),
-        ("flags.migStrategy: none", "expected no such key"),
+        (
+            "flags: {migStrategie: none}",
+            "flags has unknown key 'migStrategie', expected one of: ",
+        ),
+        ("flag: {}", "the text has unknown key 'flag', expected one of: coterie, flags"),
+        (
+            "flags: {plugin: {migStrategy: none}}",
+            "flags.plugin has unknown key 'migStrategy', expected one of: ",
+        ),
+        ("flags.migStrategy: none", "the text has unknown key "),
         ("flags: [migStrategy]", "flags is ['migStrategy'], expected an object"),
         ("[flags]", "the text is ['flags'], expected an object"),
         ("7", "the text is 7, expected an object"),
-        ("coterie: {colour: red}", "coterie.colour is 'red', expected no such key"),
-        ("1: 2", "expected no such key"),
+        ("coterie: {colour: red}", "coterie has unknown key 'colour', expected one of: "),
+        ("1: 2", "the text has unknown key "),
         ("flags: {migStrategy: none, migStrategy: mixed}", "key 'migStrategy' is given twice"),
         ("flags: {", "line 1, column 9: expected the node content"),
         ("a: !!python/object:os.system {}", "could not determine a constructor"),
@@ -119,5 +125,5 @@ def test_a_flat_file_has_neither_version_nor_sections(parse):
     layout = FileLayout(flag="config", variable="CONFIG")
     assert parse("mode: x", {"mode": "mode"}, layout).values == {"mode": "x"}
     for text in ("version: v1", "flags: {}", "sharing: {}"):
-        with pytest.raises(SettingsError, match="expected no such key"):
+        with pytest.raises(SettingsError, match="the text has unknown key "):
             parse(text, {"mode": "mode"}, layout)

@@ -95,7 +95,10 @@ def test_lists(value):
 
 @pytest.mark.parametrize(
     ("value", "meaning"),
-    [("true", True), ("1", True), ("T", True), ("false", False), ("0", False), ("F", False)],
+    [
+        *(("true", True), ("1", True), ("T", True)),
+        *(("false", False), ("0", False), ("F", False), ("", False)),
+    ],
 )
 def test_booleans_as_go_writes_them(value, meaning):
     """Manifests of NVIDIA's plugin hold such."""
@@ -134,8 +137,11 @@ def test_sharing(tmp_path):
             "setting device_id_strategy (flag, --device-id-strategy) is 'name', expected 'uuid' or",
         ),
         ({"device_list_strategy": "env"}, {}, "setting device_list_strategy"),
-        ({"device_list_strategy": ""}, {}, "setting device_list_strategy"),
-        ({}, {"FAIL_ON_INIT_ERROR": ""}, "fail_on_init_error (environment, FAIL_ON_INIT_ERROR)"),
+        ({"device_list_strategy": ""}, {}, "list-strategy) is empty, expected at least 1 of them"),
+        ({}, {"FAIL_ON_INIT_ERROR": "on"}, "FAIL_ON_INIT_ERROR) is 'on', expected true or false"),
+        ({"pass_device_specs": "maybe"}, {}, "specs) is 'maybe', expected true or false"),
+        ({"pass_device_specs": ""}, {}, "specs) is '', expected true or false"),
+        ({"pass_device_specs": 2}, {}, "specs) is 2, expected true or false"),
         ({"metrics_port": "many"}, {}, "setting metrics_port (flag, --metrics-port) is 'many'"),
         ({"metrics_port": "70000"}, {}, "expected less than or equal to 65535"),
         ({"imex_channel_ids": "1"}, {}, "expected nothing or 0"),
@@ -165,8 +171,9 @@ def test_invalid_and_unknown_settings_stop_the_start(flags, environ, message):
         ("flags: {migStrategy: yes}", "setting mig_strategy (file, flags.migStrategy) is True"),
         ("imex: {channelIDs: [no]}", "expected no truth value"),
         ("coterie: {metrics_port: true}", "setting metrics_port (file, coterie.metrics_port)"),
-        ("flags: {mig: none}", "config.yaml: flags.mig is 'none', expected no such key"),
-        ("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", "sharing.mps"),
+        ("flags: {mig: none}", "config.yaml: flags has unknown key 'mig', expected one of: "),
+        ("sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}", "config.yaml: sharing.mps"),
+        ("flags: {failOnInitError: 'on'}", "failOnInitError) is 'on', expected true or false"),
     ],
 )
 def test_faults_of_the_file(tmp_path, text, message):

@@ -224,7 +224,7 @@ def test_a_shared_mig_resource_leaves_the_gpus_as_they_are():
         "nvidia.com/mig-1g.5gb": ["MIG-0-0::0", "MIG-0-0::1"],
     }
     assert uuids(inventory.topology) == ["GPU-1"]
-    assert inventory.notes == (
+    assert inventory.warnings == (
         "nvidia.com/mig-7g.40gb is to be shared, but this machine has no such devices",
     )
 

@@ -161,7 +161,11 @@ CASES = [
     ),
     pytest.param(
         lambda t: t.report_event(ReportRejected("too long")),
-        ("warning", "node_write_failed", {"detail": "too long"}),
+        (
+            "warning",
+            "node_write_failed",
+            {"reason": "report", "detail": "too long", "delay_s": None},
+        ),
         'node_write_failures_total{reason="report"} 1.0',
         id="a report that no annotation can hold",
     ),
@@ -175,13 +179,25 @@ CASES = [
         lambda t: t.machine_read({GPU: 8}, ["a note"]),
         ("info", "machine_read", {"n_devices": {GPU: 8}, "notes": ["a note"]}),
         None,
-        id="a machine is served",
+        id="a machine that is served",
+    ),
+    pytest.param(
+        lambda t: t.machine_read({GPU: 8}, ["a note"], ["a mistake"]),
+        ("warning", "machine_read", {"n_devices": {GPU: 8}, "notes": ["a mistake", "a note"]}),
+        None,
+        id="a machine that does not suit the settings",
     ),
     pytest.param(
         lambda t: t.devices_changed({"x": "XID 79"}),
-        ("info", "devices_changed", {"unhealthy": {"x": "XID 79"}}),
+        ("warning", "devices_changed", {"unhealthy": {"x": "XID 79"}}),
         None,
         id="a device is unhealthy",
+    ),
+    pytest.param(
+        lambda t: t.devices_changed({}),
+        ("info", "devices_changed", {"unhealthy": {}}),
+        None,
+        id="all devices are healthy",
     ),
     pytest.param(
         lambda t: t.cdi_failed("no node"),

@@ -159,9 +159,12 @@ def test_control_nodes_that_do_not_exist_are_left_out():
 
 
 def test_cdi_alone_brings_its_own_device_nodes():
-    """NVIDIA's plugin then leaves the rest of the answer empty, whatever else is on."""
+    """Beside it NVIDIA's plugin gives the variables of the extras, and nothing else."""
     access = given(ListStrategy.CDI_CRI, passes_device_nodes=True, extras=frozenset(Extra))
-    assert (access.env, access.device_nodes) == ({}, ())
+    extras = ("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED")
+    assert access.env == dict.fromkeys(extras, "enabled")
+    assert (access.device_nodes, access.mounts) == ((), ())
+    assert given(ListStrategy.CDI_CRI).env == {}
 
 
 def test_extras():
