@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import re
 from enum import Enum
-from typing import TYPE_CHECKING, NoReturn, cast
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Literal, NoReturn, cast, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Parser", "add_options", "given_settings", "go_booleans"]
 
-_SENTENCE = re.compile(r"(?<=[^.])[.:;](?= |$)")
-"""The end of a description's first thought; the whole is in the documentation."""
+_SENTENCE = re.compile(r"(?<=[^.])\.(?= |$)")
+"""The end of a description's first sentence; the whole is in the documentation."""
+_KINDS = {bool: "BOOL", int: "NUMBER", float: "NUMBER", Path: "PATH"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -62,23 +65,38 @@ def add_options(
                 *names.flags,
                 dest=name,
                 default=argparse.SUPPRESS,
-                metavar="BOOL" if field.annotation is bool else "VALUE",
+                metavar=_metavar(field.annotation),
                 action="append" if is_list(field) else "store",
                 help=f"{first}{_default(field.default)}.".replace("%", "%%"),
             )
 
 
+def _metavar(annotation: object) -> str:
+    """What an option takes: its choices, where they are a closed set."""
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return "|".join(_text(one) for one in annotation)
+    if get_origin(annotation) is Literal:
+        return "|".join(map(_text, get_args(annotation)))
+    if get_origin(annotation) is tuple:
+        return f"{_metavar(get_args(annotation)[0])}[,...]"
+    inner = [one for one in get_args(annotation) if one is not NoneType]
+    if len(inner) == 1:  # X | None
+        return _metavar(inner[0])
+    return _KINDS.get(cast("type", annotation), "VALUE")
+
+
 def _default(value: object) -> str:
     """A setting's default in words, where it has one."""
-    if value in (None, PydanticUndefined, ()):
+    if value in (None, PydanticUndefined, (), ""):
         return ""
+    values = cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,)
+    return f" (default {','.join(map(_text, values))})"
+
+
+def _text(value: object) -> str:
     if isinstance(value, bool):
-        value = str(value).lower()
-    elif isinstance(value, tuple):
-        value = ",".join(map(str, cast("tuple[object, ...]", value)))
-    elif isinstance(value, Enum):
-        value = value.value
-    return f" (default {value})"
+        return str(value).lower()
+    return str(value.value if isinstance(value, Enum) else value)
 
 
 def given_settings(

@@ -66,11 +66,16 @@ def test_every_setting_has_its_option(name):
     assert given(f"--{name.replace('_', '-')}=1") in ({name: "1"}, {name: ["1"]})
 
 
-def test_the_first_thought_of_a_description_is_the_help():
+def test_an_option_says_what_it_takes_by_default_and_in_a_sentence():
     """The documentation has the rest."""
     parser = Parser()
-    add_options(parser, PluginSettings, only={"mode", "kubelet_port"})
+    add_options(parser, PluginSettings, only={"device_list_strategy", "kubelet_port", "mps_root"})
     text = " ".join(parser.format_help().split())
-    assert "--kubelet-port VALUE Its TCP port (default 10250)." in text
-    assert "`device-plugin` serves the GPUs to the kubelet (default device-plugin)." in text
+    assert "--kubelet-port NUMBER Its TCP port (default 10250)." in text
+    assert (
+        "--device-list-strategy envvar|volume-mounts|cdi-annotations|cdi-cri[,...] "
+        "How a container's devices are passed to its runtime; several ways are separated by "
+        "commas (default envvar)."
+    ) in text
+    assert "it without MPS too." in text
     assert "--node-name" not in text
