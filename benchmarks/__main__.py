@@ -34,7 +34,7 @@ LEAST_WIDTH = 140
 """Columns that the widest table needs."""
 QUICK_PODS = 600
 QUICK_STRIDE = 10
-"""Pods of a trace and every how manieth node in a smoke run."""
+"""A smoke run takes so many pods of a trace, and one node in so many."""
 
 
 class Name(Enum):

@@ -3,7 +3,8 @@
 BenchmarkError
 ├── MissingData    a data file that the benchmark reads is not there
 ├── BadData        a data file does not hold what the benchmark expects
-└── TooLarge       a rival's search would not end in bearable time
+├── ServerFailed   a server under test did not become ready, or did not answer with 200
+└── TooLarge       a rival's search has more cases than its documented limit
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class BadData(BenchmarkError):
 
 
 class ServerFailed(BenchmarkError):
-    """A server under test did not come up, or did not answer with 200."""
+    """A server under test did not become ready, or did not answer with 200."""
 
 
 class TooLarge(BenchmarkError):
-    """A rival's search would not end in bearable time."""
+    """A rival's search has more cases than its documented limit."""

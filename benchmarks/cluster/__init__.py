@@ -1,6 +1,6 @@
 """Benchmarks on the real control plane: etcd, API server and kube-scheduler from their sources.
 
-What they answer: what Coterie costs the real scheduler beside no extender and beside one that does
+They measure what Coterie costs the real scheduler beside no extender and beside one that does
 nothing (`throughput`), what pending pods cost (`pending`), what a large cluster costs the extender
 (`scale`), and what the pods get (`placement`). Figures are ratios within one run, since machines
 are shared; rounds of the arms are interleaved, median and spread are reported.

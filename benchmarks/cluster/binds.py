@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from tests.cluster.control.api import Api
 
-__all__ = ["BindWatch", "pods_per_second"]
+__all__ = ["BindWatch", "follow_binds", "pods_per_second"]
 
 
 class BindWatch:
@@ -63,6 +64,19 @@ class BindWatch:
             for name in names:
                 self.at_s.setdefault(name, now_s)
             self._changed.notify_all()
+
+
+@asynccontextmanager
+async def follow_binds(api: Api, namespace: str) -> AsyncIterator[BindWatch]:
+    """Follow a namespace's bindings while the block lasts."""
+    watch = BindWatch(api, namespace)
+    following = asyncio.create_task(watch.follow())
+    try:
+        yield watch
+    finally:
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
 
 
 def pods_per_second(moments_s: list[float]) -> float:

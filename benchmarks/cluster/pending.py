@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.cluster.binds import BindWatch, pods_per_second
+from benchmarks.cluster.binds import follow_binds, pods_per_second
 from benchmarks.cluster.rounds import spread, turned
 from benchmarks.cluster.stage import NAMESPACE, PODS, Arm, make_pod
 from benchmarks.errors import BenchmarkError
@@ -26,8 +25,9 @@ from benchmarks.report import ResultTable
 from topology.annotations import pod_keys
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
+    from benchmarks.cluster.binds import BindWatch
     from benchmarks.cluster.stage import Stage
     from benchmarks.report import Cell
 
@@ -82,7 +82,7 @@ async def _play(
     await stage.create(await _plugs(stage))
     async with (
         stage.play(Arm.COTERIE, percentage=100, backoff_s=backoff_s),
-        _followed(stage) as watch,
+        follow_binds(stage.api, NAMESPACE) as watch,
     ):
         n_nodes = len((await stage.api.get("/api/v1/nodes"))["items"])
         await _expect(watch, n_nodes)
@@ -142,15 +142,3 @@ async def _expect(watch: BindWatch, n_pods: int) -> None:
     if not await watch.until(n_pods, deadline_s=_DEADLINE_S):
         msg = f"{len(watch.at_s)} pods bound after {_DEADLINE_S:g} s, expected {n_pods}"
         raise BenchmarkError(msg)
-
-
-@asynccontextmanager
-async def _followed(stage: Stage) -> AsyncIterator[BindWatch]:
-    watch = BindWatch(stage.api, NAMESPACE)
-    following = asyncio.create_task(watch.follow())
-    try:
-        yield watch
-    finally:
-        following.cancel()
-        with suppress(asyncio.CancelledError):
-            await following

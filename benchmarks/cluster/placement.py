@@ -12,15 +12,13 @@ A pod that has not been bound a while after its creation is counted as left out 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
-from contextlib import suppress
 from dataclasses import dataclass
 from statistics import fmean, harmonic_mean
 from typing import TYPE_CHECKING
 
-from benchmarks.cluster.binds import BindWatch
+from benchmarks.cluster.binds import follow_binds
 from benchmarks.cluster.stage import NAMESPACE, PODS, Arm, make_pod
 from benchmarks.report import ResultTable
 from benchmarks.rivals import NvidiaBestEffort, PlainKubelet
@@ -131,27 +129,23 @@ async def _run(
     await stage.clear()
     placed: dict[str, str] = {}
     chosen: dict[str, tuple[str, ...]] = {}
-    watch = BindWatch(stage.api, NAMESPACE)
-    following = asyncio.create_task(watch.follow())
-    try:
-        async with stage.play(arm, percentage=100):
-            for step in steps:
-                if step.size == 0:
-                    await stage.api.delete(f"{PODS}/{step.pod}", grace_s=0)
-                    continue
-                await stage.create([make_pod(step.pod, step.size)])
-                if await watch.until_bound(step.pod, deadline_s=_WAIT_S):
-                    pod = await stage.api.get(f"{PODS}/{step.pod}")
-                    placed[step.pod] = pod["spec"]["nodeName"]
-                    plan = pod["metadata"].get("annotations", {}).get(names.PLAN)
-                    if plan is not None:
-                        containers = json.loads(plan)["containers"]
-                        chosen[step.pod] = tuple(one for c in containers for one in c["ids"])
-                advance()
-    finally:
-        following.cancel()
-        with suppress(asyncio.CancelledError):
-            await following
+    async with (
+        follow_binds(stage.api, NAMESPACE) as watch,
+        stage.play(arm, percentage=100),
+    ):
+        for step in steps:
+            if step.size == 0:
+                await stage.api.delete(f"{PODS}/{step.pod}", grace_s=0)
+                continue
+            await stage.create([make_pod(step.pod, step.size)])
+            if await watch.until_bound(step.pod, deadline_s=_WAIT_S):
+                pod = await stage.api.get(f"{PODS}/{step.pod}")
+                placed[step.pod] = pod["spec"]["nodeName"]
+                plan = pod["metadata"].get("annotations", {}).get(names.PLAN)
+                if plan is not None:
+                    containers = json.loads(plan)["containers"]
+                    chosen[step.pod] = tuple(one for c in containers for one in c["ids"])
+            advance()
     return placed, chosen
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.cluster.rounds import spread
 from benchmarks.cluster.stage import Arm, make_pod
+from benchmarks.process_usage import resident_mib
 from benchmarks.report import ResultTable
-from benchmarks.speed.wire_client import resident_mib
 from topology.annotations import ContainerPlan, Plan, encode_plan
 from topology.model import decode_topology, names
 

@@ -1,4 +1,4 @@
-"""The stage on which arms are compared: one API server, its nodes, and schedulers that come and go.
+"""Where arms are compared: one API server, its nodes, and a scheduler and an extender for each arm.
 
 Configures an arm's scheduler (the one of deploy/, without the extender or with another one) and
 runs its extender. All arms share every setting of the scheduler but the extender;
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from benchmarks import process_usage
 from tests.cluster.control.api import Api, open_api
 from tests.cluster.control.manifests import Mode, scheduler_config
 from tests.cluster.control.processes import free_port
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from tests.cluster.control.processes import Program
     from tests.cluster.control.scheduler import Scheduler
 
-__all__ = ["NAMESPACE", "Arm", "Running", "Stage", "make_pod"]
+__all__ = ["NAMESPACE", "PODS", "Arm", "Running", "Stage", "make_pod"]
 
 NAMESPACE = "default"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -193,9 +194,4 @@ def make_pod(name: str, size: int, annotations: dict[str, str] | None = None) ->
 
 
 def _used_s(program: Program | None) -> float:
-    """User and system seconds of a process; Linux only (proc(5), fields 14 and 15)."""
-    if program is None:
-        return 0.0
-    text = Path(f"/proc/{program.pid}/stat").read_text(encoding="utf-8")
-    fields = text.rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
+    return 0.0 if program is None else process_usage.cpu_s(program.pid)

@@ -9,12 +9,10 @@ binding. `python -m benchmarks.cluster throughput`.
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.cluster.binds import BindWatch, pods_per_second
+from benchmarks.cluster.binds import follow_binds, pods_per_second
 from benchmarks.cluster.rounds import ratio_to, spread, turned
 from benchmarks.cluster.stage import NAMESPACE, Arm, make_pod
 from benchmarks.errors import BenchmarkError
@@ -73,27 +71,23 @@ async def _play(stage: Stage, arm: Arm, setting: Setting, times: VerbTimes) -> _
     sizes = SIZES if setting.has_gpus else (0,)
     n_pods = setting.n_pods
     await stage.create([make_pod(f"pod-{i}", sizes[i % len(sizes)]) for i in range(n_pods)])
-    watch = BindWatch(stage.api, NAMESPACE)
-    following = asyncio.create_task(watch.follow())
-    try:
-        async with stage.play(arm, percentage=setting.percentage) as running:
-            await watch.until(1, deadline_s=_DEADLINE_S)
-            before = running.cpu_s()
-            n_before = len(watch.at_s)
-            if not await watch.until(n_pods, deadline_s=_DEADLINE_S):
-                msg = (
-                    f"{setting.title}, {arm.value}: {len(watch.at_s)} of {n_pods} pods bound after "
-                    f"{_DEADLINE_S:g} s, expected all"
-                )
-                raise BenchmarkError(msg)
-            after = running.cpu_s()
-            if arm is Arm.COTERIE:
-                times.add(await running.metrics())
-    finally:
-        following.cancel()
-        with suppress(asyncio.CancelledError):
-            await following
-    n_measured = max(1, n_pods - n_before)  # a smoke run's few pods may be bound at one blow
+    async with (
+        follow_binds(stage.api, NAMESPACE) as watch,
+        stage.play(arm, percentage=setting.percentage) as running,
+    ):
+        await watch.until(1, deadline_s=_DEADLINE_S)
+        before = running.cpu_s()
+        n_before = len(watch.at_s)
+        if not await watch.until(n_pods, deadline_s=_DEADLINE_S):
+            msg = (
+                f"{setting.title}, {arm.value}: {len(watch.at_s)} of {n_pods} pods bound after "
+                f"{_DEADLINE_S:g} s, expected all"
+            )
+            raise BenchmarkError(msg)
+        after = running.cpu_s()
+        if arm is Arm.COTERIE:
+            times.add(await running.metrics())
+    n_measured = max(1, n_pods - n_before)  # a smoke run's few pods may be bound at once
     used = [1000 * (late - early) / n_measured for late, early in zip(after, before, strict=True)]
     return _Round(pods_per_second(list(watch.at_s.values())), used[0], used[1])
 

@@ -198,7 +198,7 @@ def machine_types(nodes: Iterable[TraceNode]) -> dict[tuple[str, int], MachineTy
     return types
 
 
-def _single_wish(pods: Iterable[TracePod]) -> tuple[int, int]:
+def _median_single(pods: Iterable[TracePod]) -> tuple[int, int]:
     """CPU and memory of the median one-GPU pod."""
     singles = [pod for pod in pods if pod.n_gpus == 1]
     if not singles:
@@ -284,7 +284,7 @@ def run(
         chosen: Sequence[TraceNode], policy: FleetPolicy, pods: Sequence[TracePod], repeat: int
     ) -> Fleet:
         laid_out = ((types[n.model, n.n_gpus], n.cpu_milli, n.memory_mib) for n in chosen)
-        return Fleet(laid_out, policy, seed=seed + repeat, single=_single_wish(pods))
+        return Fleet(laid_out, policy, seed=seed + repeat, single=_median_single(pods))
 
     def play_thinned(policy: FleetPolicy, repeat: int) -> Outcome:
         return play(fleet_of(thin(nodes, n_gpus, repeat), policy, timed.pods, repeat), timed.pods)

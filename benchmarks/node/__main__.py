@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import tempfile
 import time
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks.node.calls import time_calls
+from benchmarks.process_usage import cpu_s, resident_mib
 from benchmarks.report import ResultTable, read_environment, to_rich, write_results
 from plugin.deviceplugin import DevicePluginMethod, endpoint_of
 from tests.cluster.control.control_plane import MASTERS, ControlPlane
@@ -35,12 +35,13 @@ from tests.cluster.node.real_pods import RealPods, is_running, real_container, r
 from tests.cluster.programs.build import binaries, node_programs
 from tests.cluster.programs.containerd import RuntimeMissing, find_runc
 from tests.cluster.programs.versions import chosen_minor
-from topology.model import DEFAULT_RESOURCE
+from topology.model import DEFAULT_RESOURCE, decode_topology, names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchmarks.report import Cell
+    from prometheus_client.samples import Sample
+
     from tests.cluster.node.agent_process import AgentProcess
 
 DEFAULT_OUT = Path(__file__).resolve().parents[1] / "results"
@@ -104,6 +105,36 @@ def main(
     console.print(f"node: written to {written[0]} and {written[1]}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Seconds of calls over the plugin's socket."""
+
+    preferred_s: list[float]
+    allocate_s: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookups:
+    """How the plugin identified the containers of real pods: number and mean milliseconds.
+
+    `n_quick` of the kubelet's `n_calls` GetPreferredAllocation calls took `_QUICK_S` at most.
+    """
+
+    known: tuple[int, float]
+    looked_up: tuple[int, float]
+    n_quick: int
+    n_calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    """What an idle plugin uses: share of a core, requests to the API server, memory."""
+
+    cpu_share: float
+    n_requests: int
+    memory_mib: tuple[float, float]
+
+
 def _measure(
     folder: Path, tools: NodeTools, load: Load, advance: Callable[[], None]
 ) -> tuple[ResultTable, ...]:
@@ -123,65 +154,86 @@ def _measure(
         for number in range(load.n_pods):
             pods.until(f"idle-{number}", is_running)
         socket = node.device_plugins / endpoint_of(DEFAULT_RESOURCE)
-        ids = [gpu["uuid"] for gpu in _topology(plane, node.name)["gpus"]]
-        preferred, allocate = time_calls(socket, ids, load.n_calls, advance)
-        before = _within(agent)
-        for number in range(load.n_real):
-            name = f"real-{number}"
-            containers = [real_container(f"c{i}", 2) for i in range(_CONTAINERS)]
-            pods.create(real_pod(name, *containers, nodeName=node.name))
-            pods.until(name, is_running)
-            pods.delete(name)
-            advance()
-        known = _seconds(agent, "known")
-        looked_up = _seconds(agent, "lookup")
-        n_quick, n_calls = (
-            late - early for late, early in zip(_within(agent), before, strict=True)
-        )
-        appeared = [_restart(node, agent) for _ in range(load.n_restarts)]
-        time.sleep(5)  # the reads that follow a registration are not idleness
-        n_before, busy_s = _n_requests(audit), _busy_s(pid)
-        time.sleep(load.idle_s)
-        n_idle = _n_requests(audit) - n_before
-        idle_share = (_busy_s(pid) - busy_s) / load.idle_s
-        rss = _status(pid, "VmRSS"), _status(pid, "VmHWM")
+        calls = _Calls(*time_calls(socket, _device_ids(plane, node.name), load.n_calls, advance))
+        lookups = _run_real_pods(pods, node.name, agent, load.n_real, advance)
+        registered_s = [_restart(node, agent) for _ in range(load.n_restarts)]
+        idle = _watch_idle(pid, audit, load.idle_s)
         pods.clear()
-    rows: list[tuple[Cell, ...]] = [
-        ("GetPreferredAllocation, with a request to the kubelet", *_quantiles(preferred), 30.0),
-        ("Allocate after it", *_quantiles(allocate), 10.0),
-    ]
-    calls = ResultTable(
+    return _call_table(calls, load), _lookup_table(lookups, load), _cost(registered_s, idle, load)
+
+
+def _run_real_pods(
+    pods: RealPods, node: str, agent: AgentProcess, n_real: int, advance: Callable[[], None]
+) -> _Lookups:
+    before = _within(agent)
+    for number in range(n_real):
+        name = f"real-{number}"
+        containers = [real_container(f"c{i}", 2) for i in range(_CONTAINERS)]
+        pods.create(real_pod(name, *containers, nodeName=node))
+        pods.until(name, is_running)
+        pods.delete(name)
+        advance()
+    known, looked_up = _lookup_ms(agent, "known"), _lookup_ms(agent, "lookup")
+    n_quick, n_calls = (late - early for late, early in zip(_within(agent), before, strict=True))
+    return _Lookups(known, looked_up, n_quick, n_calls)
+
+
+def _watch_idle(pid: int, audit: Path, idle_s: float) -> _Idle:
+    time.sleep(5)  # the reads that follow a registration are not idleness
+    n_before, before_s = _n_requests(audit), cpu_s(pid)
+    time.sleep(idle_s)
+    n_idle = _n_requests(audit) - n_before
+    return _Idle((cpu_s(pid) - before_s) / idle_s, n_idle, resident_mib(pid))
+
+
+def _call_table(calls: _Calls, load: Load) -> ResultTable:
+    preferred, allocate = _quantiles(calls.preferred_s), _quantiles(calls.allocate_s)
+    return ResultTable(
         "Calls of the kubelet's",
         ("call", "n", "p50 ms", "p99 ms", "max ms", "goal p99 ms"),
-        tuple(rows),
+        (
+            ("GetPreferredAllocation, with a request to the kubelet", *preferred, 30.0),
+            ("Allocate after it", *allocate, 10.0),
+        ),
         (
             f"{N_GPUS} GPUs ({RECORDING}), {load.n_pods} running pods on the node",
             "made over the plugin's socket, one after another",
         ),
         digits=2,
     )
-    finding = ResultTable(
+
+
+def _lookup_table(lookups: _Lookups, load: Load) -> ResultTable:
+    return ResultTable(
         "Identifying the container",
         ("how", "n", "mean ms"),
-        (("known without a request", *known), ("by a request to the kubelet", *looked_up)),
+        (
+            ("known without a request", *lookups.known),
+            ("by a request to the kubelet", *lookups.looked_up),
+        ),
         (
             f"{load.n_real} real pods of {_CONTAINERS} containers with 2 GPUs, beside the others",
             (
-                f"{n_quick} of the kubelet's {n_calls} GetPreferredAllocation calls for them were "
-                f"answered within {1000 * _QUICK_S:g} ms, the request to the kubelet included"
+                f"{lookups.n_quick} of the kubelet's {lookups.n_calls} GetPreferredAllocation "
+                f"calls for them were answered within {1000 * _QUICK_S:g} ms, the request to the "
+                "kubelet included"
             ),
         ),
         digits=2,
     )
-    cost = ResultTable(
+
+
+def _cost(registered_s: list[float], idle: _Idle, load: Load) -> ResultTable:
+    now_mb, highest_mb = (mib * 2**20 / 1e6 for mib in idle.memory_mib)
+    return ResultTable(
         "Cost",
         ("what", "value", "goal"),
         (
-            ("registered after the kubelet's socket appears, worst s", max(appeared), 1.0),
-            ("resident memory, MB", rss[0] * 1024 / 1e6, 100.0),
-            ("most resident memory, MB", rss[1] * 1024 / 1e6, 100.0),
-            ("idle CPU, % of a core", 100 * idle_share, 0.5),
-            ("requests to the API server an hour, idle", 3600 * n_idle / load.idle_s, 0.0),
+            ("registered after the kubelet's socket appears, worst s", max(registered_s), 1.0),
+            ("resident memory, MB", now_mb, 100.0),
+            ("most resident memory, MB", highest_mb, 100.0),
+            ("idle CPU, % of a core", 100 * idle.cpu_share, 0.5),
+            ("requests to the API server an hour, idle", 3600 * idle.n_requests / load.idle_s, 0.0),
         ),
         (
             f"{load.n_restarts} restarts of the kubelet",
@@ -190,7 +242,6 @@ def _measure(
         ),
         digits=2,
     )
-    return calls, finding, cost
 
 
 def _quantiles(seconds: list[float]) -> tuple[int, float, float, float]:
@@ -199,34 +250,35 @@ def _quantiles(seconds: list[float]) -> tuple[int, float, float, float]:
     return len(seconds), p50, p99, float(ordered[-1])
 
 
-def _topology(plane: ControlPlane, node: str) -> dict[str, list[dict[str, str]]]:
+def _device_ids(plane: ControlPlane, node: str) -> list[str]:
     annotations = plane.client.get(f"/api/v1/nodes/{node}").json()["metadata"]["annotations"]
-    found: dict[str, list[dict[str, str]]] = json.loads(annotations["coterie.gpu/topology"])
-    return found
+    return [str(gpu.uuid) for gpu in decode_topology(annotations[names.TOPOLOGY]).gpus]
 
 
-def _seconds(agent: AgentProcess, how: str) -> tuple[int, float]:
+def _samples(agent: AgentProcess, family: str) -> list[Sample]:
+    families = text_string_to_metric_families(agent.get("/metrics").text)
+    return [sample for one in families if one.name == family for sample in one.samples]
+
+
+def _lookup_ms(agent: AgentProcess, how: str) -> tuple[int, float]:
     """How often, and milliseconds on average, from the plugin's own histogram."""
-    values = dict.fromkeys(("count", "sum"), 0.0)
-    for line in agent.get("/metrics").text.splitlines():
-        for part in values:
-            if line.startswith(
-                f'coterie_plugin_identity_lookup_duration_seconds_{part}{{how="{how}"}}'
-            ):
-                values[part] = float(line.split()[-1])
-    return int(values["count"]), 1000 * values["sum"] / max(values["count"], 1)
+    family = "coterie_plugin_identity_lookup_duration_seconds"
+    values = {
+        one.name.removeprefix(f"{family}_"): one.value
+        for one in _samples(agent, family)
+        if one.labels["how"] == how and "le" not in one.labels
+    }
+    n_lookups = int(values.get("count", 0))
+    return n_lookups, 1000 * values.get("sum", 0.0) / max(n_lookups, 1)
 
 
 def _within(agent: AgentProcess) -> tuple[int, int]:
     """How many GetPreferredAllocation calls were answered within `_QUICK_S`, and of how many."""
-    samples = [
-        (float(one.labels["le"]), int(one.value))
-        for family in text_string_to_metric_families(agent.get("/metrics").text)
-        if family.name == "coterie_plugin_call_duration_seconds"
-        for one in family.samples
-        if one.name.endswith("_bucket") and one.labels["verb"] == DevicePluginMethod.PREFERRED.value
-    ]
-    counts = dict(samples)
+    counts = {
+        float(one.labels["le"]): int(one.value)
+        for one in _samples(agent, "coterie_plugin_call_duration_seconds")
+        if "le" in one.labels and one.labels["verb"] == DevicePluginMethod.PREFERRED.value
+    }
     return counts.get(_QUICK_S, 0), counts.get(math.inf, 0)
 
 
@@ -270,18 +322,6 @@ def _processes(module: str, node: str) -> list[int]:
             if words[1:4] == wanted and node.encode() in words:
                 found.append(int(entry.name))
     return found
-
-
-def _busy_s(pid: int) -> float:
-    """CPU seconds that a process has used (proc(5), stat: utime and stime are fields 14, 15)."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _status(pid: int, key: str) -> int:
-    """KiB of memory, by its name in /proc/PID/status."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def time_calls(
 ) -> tuple[list[float], list[float]]:
     """Seconds of GetPreferredAllocation, and of the Allocate of its answer.
 
-    Sizes in turn, from random halves of the devices: no answer is one of a memory.
+    Sizes in turn, from random halves of the devices: no answer comes from a cache.
     """
     chance = random.Random(1)
     preferred: list[float] = []
@@ -42,7 +42,7 @@ def time_calls(
             request_serializer=pb.PreferredAllocationRequest.SerializeToString,
             response_deserializer=pb.PreferredAllocationResponse.FromString,
         )
-        give = channel.unary_unary(
+        allocator = channel.unary_unary(
             _SERVICE + "Allocate",
             request_serializer=pb.AllocateRequest.SerializeToString,
             response_deserializer=pb.AllocateResponse.FromString,
@@ -50,20 +50,20 @@ def time_calls(
         for number in range(n_calls):
             size = _SIZES[number % len(_SIZES)]
             available = chance.sample(ids, chance.randint(max(size, len(ids) // 2), len(ids)))
-            question = pb.ContainerPreferredAllocationRequest(
+            wanted = pb.ContainerPreferredAllocationRequest(
                 available_deviceIDs=available, allocation_size=size
             )
             begun_s = time.perf_counter()
             answer = prefer(
-                pb.PreferredAllocationRequest(container_requests=[question]), timeout=_TIMEOUT_S
+                pb.PreferredAllocationRequest(container_requests=[wanted]), timeout=_TIMEOUT_S
             )
             preferred.append(time.perf_counter() - begun_s)
             chosen = answer.container_responses[0].deviceIDs
-            wish = pb.AllocateRequest(
+            request = pb.AllocateRequest(
                 container_requests=[pb.ContainerAllocateRequest(devices_ids=chosen)]
             )
             begun_s = time.perf_counter()
-            give(wish, timeout=_TIMEOUT_S)
+            allocator(request, timeout=_TIMEOUT_S)
             allocate.append(time.perf_counter() - begun_s)
             advance()
     return preferred, allocate

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from benchmarks.speed.load import Load
-    from benchmarks.speed.wire_client import Asker
+    from benchmarks.speed.wire_client import Sender
 
 __all__ = ["Cluster", "Filler", "fill_cluster", "lay_out_cluster"]
 
@@ -51,7 +51,7 @@ def lay_out_cluster(load: Load) -> Cluster:
 class Filler:
     """Binds one-GPU pods over the wire until as many are bound as the load requires."""
 
-    def __init__(self, connection: Asker, rng: random.Random) -> None:
+    def __init__(self, connection: Sender, rng: random.Random) -> None:
         self._connection = connection
         self._rng = rng
         self.n_pods = 0
@@ -75,7 +75,7 @@ class Filler:
 
 
 def fill_cluster(
-    connection: Asker, cluster: Cluster, load: Load, *, seed: int, advance: Callable[[], None]
+    connection: Sender, cluster: Cluster, load: Load, *, seed: int, advance: Callable[[], None]
 ) -> int:
     """Fill the nodes; returns the number of bound pods. `advance` is called after each node."""
     filler = Filler(connection, random.Random(seed))

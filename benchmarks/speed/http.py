@@ -7,7 +7,7 @@ Requests are a seeded mix of pod shapes (sizes 1, 2, 3, 4 and 8 by the five affi
 filter and a prioritize over all names of the request, and every second pod is bound and ended
 again, so that the state moves as a cluster's does. Each length of NodeNames is sent to a fresh
 extender process: the first pod of a shape has its sets chosen for every machine state, the later
-ones find them kept. The first calls stand in rows of their own and in the rows over all calls.
+ones find them kept. The first calls have rows of their own and in the rows over all calls.
 
 The cluster under test: `benchmarks.speed.cluster`.
 """
@@ -23,6 +23,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.errors import BenchmarkError
+from benchmarks.process_usage import resident_mib
 from benchmarks.report import ResultTable
 from benchmarks.speed.cluster import fill_cluster, lay_out_cluster
 from benchmarks.speed.load import MACHINES, percentiles
@@ -33,7 +34,6 @@ from benchmarks.speed.wire_client import (
     free_port,
     names_list,
     pod,
-    resident_mib,
     serve,
 )
 from extender.protocol import messages

@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 __all__ = [
-    "Asker",
     "Connection",
+    "Sender",
     "binding",
     "filter_args",
     "free_port",
     "names_list",
     "pod",
-    "resident_mib",
     "serve",
 ]
 
@@ -79,8 +78,8 @@ def binding(uid: str, node: str) -> bytes:
     return json.dumps(args).encode()
 
 
-class Asker(Protocol):
-    """Whatever requests can be sent to."""
+class Sender(Protocol):
+    """A connection to which requests can be sent."""
 
     def send(self, path: str, body: bytes, *, method: str = "POST") -> tuple[bytes, float]:
         """Send a request; returns the body of the answer and the seconds it took."""
@@ -155,10 +154,3 @@ def _await_ready(process: subprocess.Popen[bytes], module: str, port: int) -> No
         return
     msg = f"{module} is not ready after {DEADLINE_S:g} s"
     raise ServerFailed(msg)
-
-
-def resident_mib(process_id: int) -> tuple[float, float]:
-    """Resident memory of a process now and at its highest, MiB; Linux only."""
-    with open(f"/proc/{process_id}/status", encoding="utf-8") as file:  # noqa: PTH123 - not a file to keep
-        fields = dict(line.split(":", 1) for line in file)
-    return tuple(int(fields[key].split()[0]) / 1024 for key in ("VmRSS", "VmHWM"))  # type: ignore[return-value] # two keys
