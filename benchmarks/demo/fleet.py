@@ -1,4 +1,4 @@
-"""The demo's fleet: which recorded machines stand in the cluster, and what their sets are worth.
+"""The demo's fleet: which recorded machines are in the cluster, and what their sets are worth.
 
 Names the description of the cluster that the extender starts from, and builds for every node the
 tables by which all policies are judged alike. It places nothing.

@@ -89,7 +89,7 @@ def _await_ready(
             if client.get("/readyz").status_code == httpx.codes.OK:
                 return
         except httpx.TransportError:
-            pass  # it said that it listens, so an answer will come or the deadline will pass
+            pass  # it logged that it listens, so an answer will come or the deadline will pass
         _wait(process, log, deadline)
 
 

@@ -1,4 +1,4 @@
-"""The demo's report: one HTML file that stands alone.
+"""The demo's report: one self-contained HTML file.
 
 Shows the runs in figures and pictures. The file refers to nothing outside itself and works in light
 and dark and on a phone. No figure is computed here (`benchmarks.demo.figures`); pictures of
@@ -83,7 +83,7 @@ class _Legend:
 
 @dataclass(frozen=True, slots=True)
 class _Picture:
-    """One machine drawn, with what stands above and below it."""
+    """One machine drawn, with its heading and its caption."""
 
     policy: str
     svg: Markup
@@ -212,7 +212,7 @@ def _draw(node: DemoNode, held: Sequence[Placed]) -> Markup:
 
 
 def _showcased(duel: Duel, demo: Demo, advance: Callable[[], None]) -> dict[str, object]:
-    """One of the showcased pods: its wish, and where each policy put it."""
+    """One of the showcased pods: its request, and where each policy put it."""
     uid = duel.ours.pod.uid
     rows: list[dict[str, object]] = []
     for run in demo.runs:

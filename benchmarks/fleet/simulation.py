@@ -40,7 +40,6 @@ __all__ = [
     "Outcome",
     "Traces",
     "fill",
-    "fleet_policies",
     "machine_types",
     "peak_demand",
     "play",
@@ -53,7 +52,7 @@ HEADROOM = 1.1
 """GPUs of the thinned fleet over the timed trace's peak demand."""
 
 
-def fleet_policies() -> tuple[FleetPolicy, ...]:
+def _fleet_policies() -> tuple[FleetPolicy, ...]:
     """Fresh policies, in the order of the tables."""
     return (
         FleetPolicy("plain kubelet, most-allocated node", MostAllocated(), PlainKubelet()),
@@ -298,7 +297,7 @@ def run(
         title: str, runner: Callable[[FleetPolicy, int], Outcome], notes: tuple[str, ...]
     ) -> tuple[ResultTable, ResultTable]:
         outcomes: dict[str, list[Outcome]] = {}
-        for policy in fleet_policies():
+        for policy in _fleet_policies():
             outcomes[policy.name] = [runner(policy, i) for i in range(n_repeats)]
             advance()
         bandwidth = tuple(_bandwidth_row(name, each) for name, each in outcomes.items())

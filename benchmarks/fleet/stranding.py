@@ -18,7 +18,7 @@ from benchmarks.masks import subsets_of_size
 if TYPE_CHECKING:
     from topology.select import MachineTables
 
-__all__ = ["NEAR_BEST_LOSS", "Stranding"]
+__all__ = ["Stranding"]
 
 NEAR_BEST_LOSS = 0.10
 

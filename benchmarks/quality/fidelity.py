@@ -6,7 +6,7 @@ model's constants fitted on the other machines only, and the error by what limit
 what `min-bandwidth` subtracts.
 
 Rank. A value is a figure in classes, so sets often tie; ties are broken as the order of preference
-breaks them (`rank_key`), before the correlation is taken; what still ties shares its mean rank.
+breaks them (`_rank_key`), before the correlation is taken; what still ties shares its mean rank.
 
 Fit. Coordinate search over the constants, each scaled up and down in shrinking steps, for the least
 mean absolute log error, every machine weighing the same. It starts from `NEUTRAL`, which holds no
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from benchmarks.report import Cell
     from topology.select import MachineTables
 
-__all__ = ["NEUTRAL", "Fidelity", "compare", "fit_constants", "rank_key", "run", "spearman"]
+__all__ = ["NEUTRAL", "Fidelity", "compare", "fit_constants", "run", "spearman"]
 
 NEUTRAL = ModelConstants(
     relay_share=1.0,
@@ -106,7 +106,7 @@ def spearman(first: Sequence[tuple[float, ...]], second: Sequence[tuple[float, .
     return float(a @ b) / scale if scale else 0.0
 
 
-def rank_key(tables: MachineTables, mask: int) -> tuple[float, ...]:
+def _rank_key(tables: MachineTables, mask: int) -> tuple[float, ...]:
     """Order of preference across sizes: value, then the tie-breaks of `topology.select.tables`.
 
     These are accelerator bandwidth per GPU, then mean PCIe closeness of the set's pairs.
@@ -124,7 +124,7 @@ def compare(machine: MeasuredMachine, constants: ModelConstants = DEFAULT_CONSTA
     tables = _tables(machine, constants)
     value = tables.value[masks]
     errors = np.abs(value - measured) / measured
-    keys = [rank_key(tables, mask) for mask in masks]
+    keys = [_rank_key(tables, mask) for mask in masks]
     return Fidelity(
         spearman(keys, [(bandwidth,) for bandwidth in measured.tolist()]),
         float(np.median(errors)),

@@ -41,7 +41,6 @@ __all__ = [
     "MapaGreedy",
     "MapaNode",
     "MapaPreserve",
-    "RingScore",
     "effective_bandwidth",
     "mapa_weights",
 ]
