@@ -61,15 +61,19 @@ class Mutant:
 def mutants_of(source: str) -> Iterator[Mutant]:
     """Every fault of these kinds, one at a time, in the order of the text."""
     tree = ast.parse(source)
-    annotations = {  # `X | None` is no computation
+    declared = {  # `X | None` is no computation, nor are `frozen=True` and a cache's size
         id(inner)
         for node in ast.walk(tree)
-        for held in (getattr(node, "annotation", None), getattr(node, "returns", None))
+        for held in (
+            getattr(node, "annotation", None),
+            getattr(node, "returns", None),
+            *getattr(node, "decorator_list", ()),
+        )
         if isinstance(held, ast.AST)
         for inner in ast.walk(held)
     }
     for index, node in enumerate(ast.walk(tree)):
-        if id(node) in annotations:
+        if id(node) in declared:
             continue
         if _fault(node) is None:
             continue

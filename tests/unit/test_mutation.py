@@ -19,6 +19,7 @@ from tests.mutation import mutants_of
         pytest.param("x = True", ["x = False"], id="a truth value"),
         pytest.param("a if b else c", ["a if not b else c"], id="a choice"),
         pytest.param("def f(x: int | None) -> str | None: ...", [], id="no types"),
+        pytest.param("@cache(1 << 9, typed=True)\ndef f(): ...", [], id="no decorators"),
         pytest.param("f(a, 'text')", [], id="nothing to change"),
     ],
 )

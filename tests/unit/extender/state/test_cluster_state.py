@@ -996,6 +996,17 @@ class TestNominations:
         cluster.pods.end_nomination("p")
         assert free(cluster, "n1") == "1111"
 
+    def test_a_kubelet_that_aligns_sees_claimed_devices_free(self):
+        """It confines by what is free on the node, so the view says what is free but claimed."""
+        text = report(policy=TopologyManagerPolicy.RESTRICTED, scope=TopologyManagerScope.POD)
+        cluster = live(node("n1", devices=text))
+        view = cluster.snapshot.nodes["n1"]
+        assert (view.free, view.reserved) == (ALL, 0)
+        cluster.pods.nominate(wish("p", 2), "n1")
+        view = cluster.snapshot.nodes["n1"]
+        assert (view.free | view.reserved, view.reserved.bit_count()) == (ALL, 2)
+        assert view.free & view.reserved == 0
+
     def test_what_its_victims_leave_goes_to_the_nominated_pod(self):
         """Freed devices are claimed before anybody else sees them free."""
         cluster = live(node("n1"))
