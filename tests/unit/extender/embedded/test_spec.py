@@ -94,7 +94,7 @@ def test_a_line_that_means_no_cluster_is_refused(text, message):
     [
         ("groups: [", "cannot be read"),
         ("[]", "content is []"),
-        ("groups: []", "groups is []"),
+        ("groups: []", "groups is empty, expected at least 1"),
         ("groups: [{machine: 8x-l4, count: 1, colour: red}]", "groups.0.colour is 'red'"),
         ("groups: [{machine: 8x-l4, count: '1'}]", "groups.0.count is '1'"),
         ("groups: [{machine: 8x-l4, count: 1, count: 2}]", "key 'count' is given twice"),
