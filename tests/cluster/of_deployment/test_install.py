@@ -47,6 +47,15 @@ def copy(tmp_path):
     return tmp_path
 
 
+def own_folder(copy, name):
+    """The reader's own kustomization of that name, from the page."""
+    words = {"my-plugin": "- ../deploy/plugin", "my-scheduler": "- ../deploy/second-scheduler"}
+    (copy / name).mkdir()
+    text = block("yaml", words[name])
+    (copy / name / "kustomization.yaml").write_text(text, encoding="utf-8")
+    return copy / name
+
+
 @pytest.fixture
 def reader(control_plane, copy):
     """Run a block of the page in the reader's folder, with kubectl at hand."""
@@ -75,19 +84,25 @@ def reader(control_plane, copy):
     return run
 
 
-def test_own_kustomization_sets_the_images(binaries, copy):
-    """Both images come from where the reader says, in every container."""
-    (copy / "kustomization.yaml").write_text(block("yaml", "newName"), encoding="utf-8")
-    images = {
+@pytest.mark.parametrize(
+    ("folder", "images"),
+    [
+        ("my-plugin", {"registry.example/coterie/plugin:1.0"}),
+        (
+            "my-scheduler",
+            {"registry.example/coterie/extender:1.0", "registry.example/kube-scheduler:v1.36.3"},
+        ),
+    ],
+)
+def test_own_kustomization_sets_the_images(binaries, copy, folder, images):
+    """All images come from where the reader says, in every container."""
+    found = {
         container["image"]
-        for one in render(binaries.kubectl, copy)
-        if one["kind"] == "Deployment"
+        for one in render(binaries.kubectl, own_folder(copy, folder))
+        if one["kind"] in {"DaemonSet", "Deployment"}
         for container in one["spec"]["template"]["spec"]["containers"]
     }
-    assert images == {
-        "registry.example/coterie/extender:1.0",
-        "registry.example/kube-scheduler:v1.36.3",
-    }
+    assert found == images
 
 
 def test_one_command_changes_the_resource(copy):
@@ -159,12 +174,13 @@ def test_the_pod_to_try_with_is_one(control_plane):
     assert answer.status_code == 201, answer.text
 
 
-def test_what_is_removed_is_gone(binaries, tmp_path):
+def test_what_is_removed_is_gone(binaries, tmp_path, copy):
     """After removal nothing of Coterie stands in anybody's way."""
     *_, text = (one.text for one in blocks(PAGE) if "kubectl delete -k" in one.text)
     served = scheduler_name_folder(binaries.minor)
     text = text.replace("deploy/scheduler-name\n", f"deploy/{served}\n")
     commands = [line.split()[1:] for line in text.splitlines()]
+    own_folder(copy, "my-scheduler")
     forged = {
         "metadata": {"name": "p", "annotations": {"coterie.gpu/plan": "x", "coterie.gpu/y": "z"}},
         "spec": {"containers": [{"name": "main", "image": "none"}]},
@@ -174,7 +190,7 @@ def test_what_is_removed_is_gone(binaries, tmp_path):
         send_gpu_pods(plane)
         for command in commands:
             *options, folder = command
-            plane.kubectl(*options, str(ROOT / folder), "--ignore-not-found", "--wait=false")
+            plane.kubectl(*options, str(copy / folder), "--ignore-not-found", "--wait=false")
 
         def is_free():
             answer = plane.client.post(

@@ -227,7 +227,7 @@ def test_a_follower_hands_binds_to_the_holder(service):
                 await played.create(gpu_pod(pod, 4))
             await played.bound(*pods)
         assert follower.count("answered", verb="filter", outcome="ok") >= len(pods)
-        handed_on = follower.count("answered", verb="bind", outcome="ok", detail=detail)
+        handed_on = follower.count("answered", verb="bind", outcome="forwarded", detail=detail)
         assert handed_on == n_handed_on + len(pods)
         assert holder.count("answered", verb="bind", outcome="ok") == n_bound + len(pods)
         assert holder.count("answered", verb="filter") == n_asked

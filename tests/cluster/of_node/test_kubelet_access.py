@@ -45,6 +45,7 @@ FOLDER = "/var/run/nvidia-container-devices"
 CONTROL = ("nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools", "nvidiactl")
 CHANNEL = "nvidia-caps-imex-channels/channel0"
 EXTRAS = ("gdrdrv", "infiniband/rdma_cm", "infiniband/uverbs0", "nvidia-fs0")
+EXTRA_VARIABLES = {f"NVIDIA_{extra}": "enabled" for extra in ("GDRCOPY", "GDS", "MOFED")}
 CDI_ALONE = {VISIBLE: "void"}
 MAJOR = 120
 """Of no driver (Documentation/admin-guide/devices.txt: for local use): to open such a node is
@@ -80,8 +81,7 @@ WAYS = {
     "envvar by index, with device nodes and extras": way(
         "envvar",
         flags=(*BY_INDEX, *SPECS, *WITH_EXTRAS),
-        environment={VISIBLE: "{}", "NVIDIA_IMEX_CHANNELS": "0"}
-        | {f"NVIDIA_{extra}": "enabled" for extra in ("GDRCOPY", "GDS", "MOFED")},
+        environment={VISIBLE: "{}", "NVIDIA_IMEX_CHANNELS": "0", **EXTRA_VARIABLES},
         nodes=(*CONTROL, CHANNEL),
         is_by_index=True,
     ),
@@ -93,7 +93,10 @@ WAYS = {
         "cdi-cri", flags=BY_INDEX, environment=CDI_ALONE, nodes=CONTROL, is_by_index=True
     ),
     "cdi-cri with extras": way(
-        "cdi-cri", flags=WITH_EXTRAS, environment=CDI_ALONE, nodes=(*CONTROL, *EXTRAS, CHANNEL)
+        "cdi-cri",
+        flags=WITH_EXTRAS,
+        environment=CDI_ALONE | EXTRA_VARIABLES,
+        nodes=(*CONTROL, *EXTRAS, CHANNEL),
     ),
     "all ways at once": way(
         *("envvar", "volume-mounts", "cdi-annotations", "cdi-cri"),
