@@ -67,7 +67,8 @@ class NodeJson(Body):
     """A node: its devices by what may be done with them, and what is wrong.
 
     `topology` is the digest of the machine type. Pods in `unlocated` have that many devices, and
-    which ones is not known; `contested` counts devices of a pod's plan that others have.
+    which ones is not known; `contested` counts devices of a pod's plan that others have;
+    `lost` are devices of pods that the node no longer has.
     """
 
     zone: str | None
@@ -82,6 +83,7 @@ class NodeJson(Body):
     unhealthy: dict[str, str]
     unlocated: list[CountedDevices]
     contested: list[CountedDevices]
+    lost: list[OwnedDevices]
     topology_manager: ManagerJson
     problems: list[str]
 

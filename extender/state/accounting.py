@@ -14,7 +14,9 @@ The rules, each before the next:
 3. A pod whose devices are not known is *unlocated*: it has as many as it requests, any that are
    free; where they run out, none. A node with such a pod is count-only: the kubelet gave the pod
    devices, and it is not known which. Not so a pod without a plan of which the node's report shows
-   that it runs without devices: what it has is in that report too, mostly nothing.
+   that it runs without devices: what it has is in that report too, mostly nothing. Nor are devices
+   unlocated that a plan or the node's report names and the node's topology does not: they were the
+   node's when they were named, so they are *lost*, and no pod can have them.
 4. A nomination claims, of what is then free and healthy, the set that the core would choose: the
    highest priority first, then the pod seen first.
 """
@@ -88,8 +90,9 @@ class Account:
     far as the API server shows. `unhealthy` are the devices that the node reports as such, `free`
     the healthy ones without an owner. `unlocated` counts, by uid, the devices that are not known by
     name (0: nor is their number); it is empty where the node may be planned on. `contested` are the
-    devices of a pod's plan that others have. `given` is, by uid, what each container of a planned
-    pod got, where that is not as planned.
+    devices of a pod's plan that others have. `lost` are, by uid, ids of devices that the node no
+    longer has. `given` is, by uid, what each container of a planned pod got, where that is not as
+    planned.
     """
 
     assignments: dict[str, Assignment] = field(default_factory=dict[str, Assignment])
@@ -97,6 +100,7 @@ class Account:
     free: int = 0
     unlocated: dict[str, int] = field(default_factory=dict[str, int])
     contested: dict[str, int] = field(default_factory=dict[str, int])
+    lost: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     given: dict[str, tuple[ContainerPlan, ...]] = field(
         default_factory=dict[str, tuple[ContainerPlan, ...]]
     )
@@ -150,7 +154,7 @@ def make_account(
         _devices_of(node, pod, reported.pop(pod.uid, ()), is_lacking=pod.uid in lacking)
         for pod in sorted(pods, key=_NUMBER)
     ]
-    account = Account({}, node.unhealthy, unlocated={}, contested={}, given={})
+    account = Account({}, node.unhealthy, unlocated={}, contested={}, lost={}, given={})
     taken = _hold(account, node, known, reported)
     taken = _plan(account, known, taken)
     account.free = (1 << len(node.ids)) - 1 & ~taken & ~node.unhealthy
@@ -169,7 +173,8 @@ _Named: TypeAlias = "ContainerDevices | DeviceHold"
 class _PodDevices:
     """What one pod has by its own facts. Masks `held` and `planned` are disjoint.
 
-    `n_missing` devices are not known by name; `is_opaque`: nor is their number.
+    `n_missing` devices are not known by name; `is_opaque`: nor is their number. `lost` are ids that
+    the node no longer has.
     """
 
     pod: PodRecord
@@ -177,6 +182,7 @@ class _PodDevices:
     planned: int
     n_missing: int
     is_opaque: bool = False
+    lost: tuple[str, ...] = ()
     given: tuple[ContainerPlan, ...] = ()
 
     @property
@@ -192,27 +198,40 @@ def _devices_of(
 ) -> _PodDevices:
     plan, body = pod.node_plan, pod.body
     real = {} if body is None else _by_container(node, body.devices)
+    reported_ids: list[str] = []
     if reported:
-        real |= _by_container(node, reported)
+        by_report = _by_container(node, reported)
+        real |= by_report
+        reported_ids = [one for ids in by_report.values() for one in ids]
     is_opaque = body is not None and body.is_opaque
     if plan is not None and not real:
         planned = mask_of(plan.ids, node.positions)
-        return _PodDevices(pod, 0, planned, len(plan.ids) - planned.bit_count())
+        n_unknown = len(plan.ids) - planned.bit_count()
+        lost = _lost(node, plan.ids) if n_unknown else ()
+        return _PodDevices(pod, 0, planned, n_unknown - len(lost), lost=lost)
     real_ids = {one for ids in real.values() for one in ids}
     held = mask_of(real_ids, node.positions)
-    if plan is None and is_lacking:
-        return _PodDevices(pod, held, 0, 0)
     if plan is None:
-        size = 0 if body is None else body.size(node.resource)
-        return _PodDevices(pod, held, 0, max(0, size - held.bit_count()), is_opaque)
+        lost = _lost(node, reported_ids)
+        size = 0 if body is None or is_lacking else body.size(node.resource)
+        n_missing = max(0, size - held.bit_count() - len(lost))
+        return _PodDevices(pod, held, 0, n_missing, is_opaque and not is_lacking, lost)
     as_planned = {
         one for container in plan.containers if container.name not in real for one in container.ids
     }
     planned = mask_of(as_planned, node.positions) & ~held
-    n_known = (held | planned).bit_count()
-    return _PodDevices(
-        pod, held, planned, len(real_ids | as_planned) - n_known, given=_given(node, plan, real)
+    lost = tuple(
+        one for one in _lost(node, (*plan.ids, *reported_ids)) if one in real_ids | as_planned
     )
+    n_missing = len(real_ids | as_planned) - (held | planned).bit_count() - len(lost)
+    return _PodDevices(pod, held, planned, n_missing, lost=lost, given=_given(node, plan, real))
+
+
+def _lost(node: NodeRecord, ids: Iterable[str]) -> tuple[str, ...]:
+    """Which ids the node had and no longer has, each once; none where its devices have no names."""
+    if node.machine is None:
+        return ()
+    return tuple(one for one in dict.fromkeys(ids) if one not in node.positions)
 
 
 def _by_container(node: NodeRecord, named: Iterable[_Named]) -> dict[str, tuple[str, ...]]:
@@ -271,6 +290,8 @@ def _plan(account: Account, known: Sequence[_PodDevices], taken: int) -> int:
     for one in known:
         if one.planned:
             taken |= _assign(account, one, one.planned, taken)
+        if one.lost:
+            account.lost[one.pod.uid] = one.lost
         if one.given:
             account.given[one.pod.uid] = one.given
     return taken

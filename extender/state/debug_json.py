@@ -35,7 +35,7 @@ def node_json(
     """A node: devices by what may be done with them, and what is wrong.
 
     `unlocated` pods have as many devices as shown, it is not known which; `contested` are devices
-    of a pod's plan that others have.
+    of a pod's plan that others have; `lost` are devices of pods that the node no longer has.
     """
     reasons = {one.id: one.reason for one in node.report.unhealthy}
     policy, scope = node.report.policy, node.report.scope
@@ -63,6 +63,10 @@ def node_json(
         "contested": [
             {"pod": name_of(uid), "pod_uid": uid, "devices": mask.bit_count()}
             for uid, mask in account.contested.items()
+        ],
+        "lost": [
+            {"pod": name_of(uid), "pod_uid": uid, "ids": list(ids)}
+            for uid, ids in account.lost.items()
         ],
         "topology_manager": {
             "policy": None if policy is None else policy.value,

@@ -30,8 +30,12 @@ def add_effects(pods: PodTracker, node: NodeRecord, account: Account, pod: PodRe
 
 
 def _probe(pods: PodTracker, node: NodeRecord, account: Account, pod: PodRecord) -> None:
-    """Where the node's devices have no names, a reading could not name the pod's either."""
-    pod.is_unlocated = pod.uid in account.unlocated and node.machine is not None
+    """Where the node's devices have no names, a reading could not name the pod's either.
+
+    A pod with lost devices is read too: the kubelet may have given it others in their place.
+    """
+    is_in_doubt = pod.uid in account.unlocated or pod.uid in account.lost
+    pod.is_unlocated = is_in_doubt and node.machine is not None
     if not pod.is_unlocated:
         pod.was_probed = False
     elif not pod.was_probed and pod.stage is PodStage.SEEN:

@@ -98,9 +98,10 @@ class PodRecord:
     `is_doubted`: its binding was accepted, but no watch has shown it in time.
     `plan_hash` is that of the plan's text as a watch showed it, or else as the binding writes it.
     `deadline_s` is there until a watch has shown the pod. `is_unlocated`: its devices are not known
-    by name. `was_probed`: a reading in full was requested since they were last known. `reported` is
-    the hash of the last `coterie.gpu/allocated` text, `contested` the ids of the last conflict,
-    `missing` what it ran without: none of these is reported twice.
+    by name, or the node no longer has some. `was_probed`: a reading in full was requested since
+    they were last known. `reported` is the hash of the last `coterie.gpu/allocated` text,
+    `contested` the ids of the last conflict, `missing` what it ran without: none of these is
+    reported twice.
     """
 
     __slots__ = (

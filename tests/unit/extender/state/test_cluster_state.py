@@ -230,12 +230,13 @@ class TestNodes:
         cluster.lose_node("n1")
         assert "n1" not in cluster.snapshot.nodes
         cluster.see_node(node("n1", prefix="new-"))
-        assert cluster.snapshot.nodes["n1"].kind.machine is None
-        assert free(cluster, "n1") == "0011"
-        assert cluster.take_effects() == (probe("p"),)
-        cluster.pods.lose("p")
-        assert cluster.snapshot.nodes["n1"].kind.machine is not None
+        assert digest(cluster, "n1") is not None
         assert free(cluster, "n1") == "1111"
+        assert cluster.take_effects() == (probe("p"),)
+        lost = [{"pod": "default/pod-p", "pod_uid": "p", "ids": ["n1-0", "n1-1"]}]
+        assert shown(cluster, "n1")["lost"] == lost
+        cluster.pods.lose("p")
+        assert shown(cluster, "n1")["lost"] == []
 
     def test_a_node_that_comes_back_as_it_was_has_its_pods(self):
         """A deleted Node object does not stop containers."""
@@ -364,16 +365,63 @@ class TestPlannedPods:
         assert owners(cluster, "n1") == {"n1-1": ("bound", "q"), "n1-2": ("bound", "q")}
         assert shown(cluster, "n1")["contested"] == []
 
-    def test_ids_that_the_node_does_not_have_are_looked_for(self):
-        """A MIG layout may have changed; as long as nobody knows, the node counts."""
+    def test_a_planned_device_that_the_node_no_longer_has_is_lost(self):
+        """It conflicts with nothing; the pod is read, as the kubelet may have given it another."""
         cluster = live(node("n1"))
         cluster.pods.see(facts("p", plan_of("n1", "n1-0", "gone-1")))
-        assert (free(cluster, "n1"), cluster.take_effects()) == ("0011", (probe("p"),))
-        assert cluster.snapshot.nodes["n1"].kind.machine is None
+        assert (free(cluster, "n1"), cluster.take_effects()) == ("0111", (probe("p"),))
+        assert digest(cluster, "n1") is not None
+        lost = [{"pod": "default/pod-p", "pod_uid": "p", "ids": ["gone-1"]}]
+        assert (shown(cluster, "n1")["lost"], shown(cluster, "n1")["unlocated"]) == (lost, [])
         assert cluster.take_effects() == ()
         cluster.pods.read(whole("p", "n1", 2, "n1-0", "n1-3"))
-        assert free(cluster, "n1") == "0110"
-        assert cluster.snapshot.nodes["n1"].kind.machine is not None
+        assert (free(cluster, "n1"), shown(cluster, "n1")["lost"]) == ("0110", [])
+
+    def test_a_machine_whose_gpu_vanished_under_a_pod_is_planned_on(self):
+        """The pod keeps its other devices and its node; `required` pods may still go there."""
+        three = replace(
+            MACHINE,
+            gpus=MACHINE.gpus[:3],
+            links=tuple(row[:3] for row in MACHINE.links[:3]),
+            pcie=tuple(row[:3] for row in MACHINE.pcie[:3]),
+            nics=(),
+            fabrics=(),
+        )
+        cluster = live(node("n1"))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-2", "n1-3")))
+        text = topology_text("n1", machine=three)
+        cluster.see_node(node("n1", topology=text, allocatable={GPU: 3}))
+        assert owners(cluster, "n1") == {"n1-2": ("bound", "p")}
+        assert free(cluster, "n1") == "110"
+        plan = choose(cluster, wish("q", 2, policy="required", affinity="nvlink"), "n1", Rater())
+        assert plan.ids == ("n1-0", "n1-1")
+        cluster.see_node(node("n1"))
+        assert (free(cluster, "n1"), shown(cluster, "n1")["lost"]) == ("1100", [])
+
+    def test_a_held_device_that_the_node_no_longer_has_is_lost(self):
+        """What the agent says of a pod that has no plan, or other devices than planned."""
+        held = report(holds=(hold("p", "n1-0", "gone-1"), hold("q", "n1-2", "gone-2")))
+        cluster = live(node("n1", devices=held))
+        cluster.pods.see(facts("p"))
+        cluster.pods.read(whole("p", "n1", 2))
+        cluster.pods.see(facts("q", plan_of("n1", "n1-1", "n1-3")))
+        assert owners(cluster, "n1") == {"n1-0": ("held", "p"), "n1-2": ("held", "q")}
+        assert (free(cluster, "n1"), digest(cluster, "n1") is None) == ("0101", False)
+        assert [one["ids"] for one in shown(cluster, "n1")["lost"]] == [["gone-1"], ["gone-2"]]
+
+    def test_an_unknown_id_that_only_a_status_names_is_not_taken_for_lost(self):
+        """Another plugin may name devices otherwise than the topology: the node counts."""
+        cluster = live(node("n1"))
+        cluster.pods.see(facts("p"))
+        cluster.pods.read(whole("p", "n1", 2, "n1-0", "GPU-0::0"))
+        assert (free(cluster, "n1"), digest(cluster, "n1")) == ("0011", None)
+        assert shown(cluster, "n1")["lost"] == []
+
+    def test_where_devices_have_no_names_a_plan_is_a_count(self):
+        """Its ids are not lost: the node does not say what it has."""
+        cluster = live(bare("n1"))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
+        assert (free(cluster, "n1"), shown(cluster, "n1")["lost"]) == ("0011", [])
 
     def test_a_plan_for_another_node_is_no_plan(self):
         """Whoever wrote it, the pod is where its spec says."""
@@ -1258,6 +1306,7 @@ class TestReading:
             "unhealthy": {"n1-3": "XID 79"},
             "unlocated": [],
             "contested": [],
+            "lost": [],
             "topology_manager": {"policy": "restricted", "scope": "pod"},
             "problems": [],
         }

@@ -145,9 +145,9 @@ CLAIM = lambda cluster: cluster.pods.nominate(wish("p", 2), "n1")  # noqa: E731 
         pytest.param(
             (seen("p", 0),),
             lambda it: it.see_node(node("n1", prefix="b-")),
-            4,
-            "bound free free free",
-            id="other devices: by count",
+            2,
+            "free free free free",
+            id="other devices: the planned one is lost",
         ),
         pytest.param(
             (), lambda it: it.see_node(node("n1", zone="z2")), 1, "free free free free", id="zone"

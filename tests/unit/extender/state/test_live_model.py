@@ -355,7 +355,9 @@ class Hearsay(RuleBasedStateMachine):
                 if pod.node == name:
                     has = set(pod.devices or (pod.plan.ids if pod.plan else ()))
                     used |= has & named
-                    missing += pod.size - len(has & named)
+                    # What a plan or a report names and the node no longer has is lost.
+                    n_lost = len(has - named) if named and pod.plan is not None else 0
+                    missing += pod.size - n_lost - len(has & named)
             states = self.cluster.devices(name)
             offered = {one for one, state, _ in states if state.value in {"free", "claimed"}}
             if named:
