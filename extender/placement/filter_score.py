@@ -67,7 +67,7 @@ def filter_nodes(
     """Name the nodes that can take the pod, at most `candidate_limit` (0: all) of the best.
 
     The pod asks for GPUs. All feasible nodes are named, in request order, where kube-scheduler
-    scores nodes by something not visible here: preferred terms of the pod, PreferNoSchedule taints.
+    scores nodes by something not visible here: preferred terms of the pod.
     """
     positions, numbers = requested.positions, snapshot.state_ids[requested.positions]
     ratings = _rate(request, numbers, snapshot, rater)
@@ -80,9 +80,7 @@ def filter_nodes(
         is_fitting = fits[numbers]
         positions, numbers = positions[is_fitting], numbers[is_fitting]
     n_feasible = len(positions)
-    may_thin = candidate_limit > 0 and not (
-        request.has_soft_wishes or snapshot.node_index.has_soft_taints
-    )
+    may_thin = candidate_limit > 0 and not request.has_soft_wishes
     if may_thin and n_feasible > candidate_limit:
         places = _places(ranks, len(snapshot.state_numbers))
         positions = draw(

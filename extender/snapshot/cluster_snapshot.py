@@ -22,7 +22,7 @@ import numpy as np
 from extender.snapshot.node_index import make_node_index
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -215,13 +215,16 @@ class ClusterSnapshot:
 
 
 def make_snapshot(
-    views: Sequence[NodeView], *, generation: int = 0, has_soft_taints: bool = False
+    views: Sequence[NodeView], *, generation: int = 0, soft_tainted: Collection[str] = ()
 ) -> ClusterSnapshot:
-    """Make the first snapshot of a cluster; the views' names are different."""
+    """Make the first snapshot of a cluster; the views' names are different.
+
+    `soft_tainted` are the names of the nodes with a PreferNoSchedule taint.
+    """
     node_index = make_node_index(
         [view.name for view in views],
         [view.zone for view in views],
-        has_soft_taints=has_soft_taints,
+        soft_tainted=soft_tainted,
     )
     numbers, samples, state_ids = _number_states(views)
     return ClusterSnapshot(node_index, tuple(views), state_ids, numbers, samples, generation)

@@ -18,7 +18,7 @@ import numpy as np
 from extender.protocol import score_head
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -36,7 +36,8 @@ class NodeIndex:
     `positions` by name; `names_json` are the names as JSON strings, `json_positions` is by the same
     without quotes, of names that need no escapes; `score_heads` are the nodes' parts of a
     prioritize answer, `sort_keys` int64[n] those of a draw (`extender.placement.candidates`).
-    `n_zones` counts zones; `has_soft_taints`: some node carries a PreferNoSchedule taint.
+    `n_zones` counts zones. `is_soft_tainted` bool[n]: which nodes carry a PreferNoSchedule taint;
+    `has_soft_taints`: some do.
     """
 
     names: Sequence[str]
@@ -46,6 +47,7 @@ class NodeIndex:
     score_heads: Sequence[str]
     sort_keys: NDArray[np.int64]
     n_zones: int
+    is_soft_tainted: NDArray[np.bool_]
     has_soft_taints: bool
 
     def locate(self, names: Sequence[str]) -> NDArray[np.int64]:
@@ -63,9 +65,12 @@ class NodeIndex:
 
 
 def make_node_index(
-    names: Sequence[str], zones: Sequence[str], *, has_soft_taints: bool = False
+    names: Sequence[str], zones: Sequence[str], *, soft_tainted: Collection[str] = ()
 ) -> NodeIndex:
-    """Make the index of nodes with different names and a zone each."""
+    """Make the index of nodes with different names and a zone each.
+
+    `soft_tainted` are the names of those with a PreferNoSchedule taint.
+    """
     numbers = {zone: i for i, zone in enumerate(sorted(set(zones)))}
     names_json = tuple(json.dumps(name) for name in names)
     plain = (
@@ -81,7 +86,8 @@ def make_node_index(
         score_heads=tuple(score_head(name) for name in names),
         sort_keys=sort_keys([numbers[zone] for zone in zones], [_hash(name) for name in names]),
         n_zones=len(numbers),
-        has_soft_taints=has_soft_taints,
+        is_soft_tainted=np.array([name in soft_tainted for name in names], dtype=np.bool_),
+        has_soft_taints=bool(soft_tainted),
     )
 
 

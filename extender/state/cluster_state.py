@@ -289,7 +289,7 @@ class LiveCluster:
             self._snapshot = make_snapshot(
                 [views.get(name) or old.nodes[name] for name in self._nodes],
                 generation=generation,
-                has_soft_taints=any(node.index_key[1] for node in self._nodes.values()),
+                soft_tainted={name for name, node in self._nodes.items() if node.index_key[1]},
             )
         elif changed or generation != old.generation:
             self._snapshot = old.with_views(changed, generation)

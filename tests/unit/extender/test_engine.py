@@ -173,20 +173,39 @@ SOFT_SPREAD = {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyw
 
 
 @pytest.mark.parametrize(
-    ("group", "limit", "more"),
+    ("limit", "more"),
     [
-        pytest.param({}, 0, {}, id="no limit set"),
-        pytest.param({}, 1, SOFT_SPREAD, id="a pod with soft spread"),
-        pytest.param({"prefer_no_schedule": True}, 1, {}, id="PreferNoSchedule taints about"),
+        pytest.param(0, {}, id="no limit set"),
+        pytest.param(1, SOFT_SPREAD, id="a pod with soft spread"),
     ],
 )
-def test_filter_leaves_nobody_out_where_the_scheduler_weighs_nodes_itself(group, limit, more):
+def test_filter_leaves_nobody_out_where_the_scheduler_weighs_nodes_itself(limit, more):
     """A node that it would prefer must not be hidden from it; names come as they were asked."""
-    one = engine({"count": 4, "machine": "8x-l4"} | group, candidate_limit=limit)
+    one = engine({"count": 4, "machine": "8x-l4"}, candidate_limit=limit)
     content = pod(1)
     content["spec"] |= more
     asked = sorted(names(one), reverse=True)
     assert ask(one, Verb.FILTER, args(content, asked))["NodeNames"] == asked
+
+
+@pytest.mark.parametrize(
+    ("n_untainted", "n_tainted_named"),
+    [
+        pytest.param(9, 0, id="the others suffice"),
+        pytest.param(3, 0, id="they just suffice"),
+        pytest.param(2, 1, id="they do not suffice"),
+        pytest.param(0, 3, id="there are none"),
+    ],
+)
+def test_soft_tainted_nodes_are_named_where_the_others_do_not_suffice(n_untainted, n_tainted_named):
+    """The cluster autoscaler sets such taints as routine; one must not end the thinning for all."""
+    tainted = {"count": 4, "machine": "dgx-1-v100", "name": "tainted", "prefer_no_schedule": True}
+    untainted = {"count": n_untainted, "machine": "8x-l4"}
+    one = engine(tainted, *([untainted] if n_untainted else ()), candidate_limit=3)
+    body = args(pod(2, affinity="nvlink"), names(one))
+    named = ask(one, Verb.FILTER, body)["NodeNames"]
+    is_tainted = [name.startswith("tainted") for name in named]
+    assert is_tainted == [False] * (3 - n_tainted_named) + [True] * n_tainted_named
 
 
 def test_prioritize_names_every_node_in_integers():

@@ -21,10 +21,12 @@ def view(name: str, zone: str, free: int) -> NodeView:
     return make_view(name, zone=zone, kind=KIND, ids=("a", "b", "c", "d"), free=free)
 
 
-def drawn(views: list[NodeView], *, limit: int, pod: int = 7) -> list[NodeView]:
+def drawn(
+    views: list[NodeView], *, limit: int, pod: int = 7, soft_tainted: frozenset[str] = frozenset()
+) -> list[NodeView]:
     """What is drawn from all of these nodes, in order."""
     costs = sorted(set(COSTS.values()))
-    snapshot = make_snapshot(views)
+    snapshot = make_snapshot(views, soft_tainted=soft_tainted)
     places = np.zeros(len(snapshot.state_numbers), dtype=np.int64)
     for one in views:
         places[snapshot.state_numbers[one.state]] = costs.index(COSTS[one.free])
@@ -86,3 +88,15 @@ def test_a_draw_is_the_best_of_each_zone(views, limit, pod):
         assert sorted(COSTS[one.free] for one in found if one.zone == zone) == costs[:n_drawn]
     for zone, n_available in available.items():
         assert zones[zone] >= min(n_available, limit // len(available))
+
+
+@given(VIEWS, st.data(), st.integers(1, 12), st.integers(0, 2**64 - 1))
+def test_soft_tainted_nodes_fill_what_the_others_leave(views, data, limit, pod):
+    """Each kind is drawn as if the other kind were not there."""
+    tainted = data.draw(st.frozensets(st.sampled_from([one.name for one in views])))
+    others = [one for one in views if one.name not in tainted]
+    rest = [one for one in views if one.name in tainted]
+    first = drawn(others, limit=limit, pod=pod) if others else []
+    n_left = limit - len(first)
+    then = drawn(rest, limit=n_left, pod=pod) if rest and n_left else []
+    assert drawn(views, limit=limit, pod=pod, soft_tainted=tainted) == first + then

@@ -255,11 +255,12 @@ class TestNodes:
         assert cluster.snapshot.nodes["n2"].zone == "z9"
 
     def test_soft_taints_count_where_gpus_are_served(self):
-        """A taint on a node that no GPU pod can use must not switch the candidate limit off."""
+        """No GPU pod is drawn to other nodes, so theirs do not concern the candidate limit."""
         cluster = live(node("n1"), node("n2", allocatable={}, has_soft_taint=True))
         assert not cluster.snapshot.node_index.has_soft_taints
         cluster.see_node(node("n1", has_soft_taint=True))
-        assert cluster.snapshot.node_index.has_soft_taints
+        index = cluster.snapshot.node_index
+        assert (index.has_soft_taints, index.is_soft_tainted.tolist()) == (True, [True, False])
 
 
 class TestHealth:
