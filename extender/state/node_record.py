@@ -10,11 +10,17 @@ What the state of an annotation means (both annotations):
 - a newer minor version: read, its new fields ignored;
 - broken, or of another major version: as if absent, and a problem that is reported to operators;
 - a topology whose GPUs have no UUID, or of fewer devices than are allocatable: it does not name
-  what the kubelet gives away, so no plan can; count-only, and reported.
+  what the kubelet gives away, so no plan can; count-only, and reported;
+- a topology of more devices than the node's capacity, beyond those of `FALLEN_GPUS`: the kubelet
+  cannot give away what it names, and rating its sets could take seconds; count-only, reported, and
+  no tables are built for it. A report needs no such check: ids that the node lacks are left out.
+
+A node that serves nothing now has no tables built either: what its topology must name is unknown.
 
 The node's resource is the first of the configured ones of which more than 0 are allocatable. A node
 without any serves nothing: one whose plugin has not registered looks like that, and so does one
-that serves the resource through DRA.
+that serves the resource through DRA. Capacity counts what the resource counts, and so does the
+topology: GPUs, or partitions where these are offered under that name.
 """
 
 from __future__ import annotations
@@ -27,7 +33,7 @@ from typing import TYPE_CHECKING
 
 from topology.annotations import DevicesReport, decode_devices
 from topology.errors import CodecError
-from topology.model import MAX_GPUS, decode_topology
+from topology.model import MAX_GPUS, decode_gpus, decode_topology, names
 from topology.value import topology_digest
 
 if TYPE_CHECKING:
@@ -36,13 +42,23 @@ if TYPE_CHECKING:
     from extender.snapshot import MachineType
     from extender.state.machine_types import Kinds
     from kube.objects import NodeFacts
-    from topology.model import NodeTopology
+    from topology.model import Gpu, NodeTopology
 
 __all__ = ["BY_COUNT", "NodeReader", "NodeRecord", "fingerprint", "mask_of"]
 
 _SERVES_NOTHING = "serves no GPU resource"
 BY_COUNT = "by count"
 """Label of nodes whose devices are known by number alone."""
+FALLEN_GPUS = 2
+"""GPUs that a topology may name beyond the node's capacity, each with its partitions.
+
+A GPU that fell off the bus leaves the capacity when the device plugin starts again, and stays in
+the topology until the agent, which may be another program, reads the machine again. They fall one
+by one, or in pairs where two are behind one PCIe switch or on one module. Where more are missing,
+plans would name devices that the kubelet does not have, so that counting serves better."""
+MAX_PARTITIONS = 8
+"""Partitions of one GPU in that count, so that a topology cannot put all its devices on one GPU.
+MIG makes up to 7 (MIG User Guide, Supported MIG Profiles), AMD's CPX mode of an MI300X makes 8."""
 MAX_AHEAD = 8192
 """Topologies remembered between `unbuilt` and `read` (1 KB each, and the text, which the caller has
 anyway): a whole list of nodes. Forgotten ones are read again."""
@@ -79,13 +95,22 @@ class NodeRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class _Named:
+    """How many devices a topology has and names; `n_spare`: those of `FALLEN_GPUS` of its GPUs."""
+
+    n_gpus: int
+    n_named: int
+    n_spare: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Reading:
     """What a topology's text comes to; the text itself is read again where more is wanted."""
 
     digest: str
     label: str
     ids: tuple[str, ...]
-    n_gpus: int
+    named: _Named
     is_measured: bool
 
 
@@ -99,21 +124,21 @@ class NodeReader:
 
     def unbuilt(self, facts: NodeFacts) -> NodeTopology | None:
         """The topology whose machine type `read` would have to build, None if there is none."""
-        text = facts.topology
-        if text is None:
+        text, resource = facts.topology, self._resource(facts)
+        if text is None or not resource:
             return None
-        reading = self._ahead.get(text)
-        if reading is not None and self._kinds.has(reading.digest):
+        reading, topology = self._ahead.get(text), None
+        if reading is None:
+            topology, _ = _decode(text, facts, resource)
+            if topology is None:
+                return None
+            reading = _read_topology(topology)
+            if len(self._ahead) >= MAX_AHEAD:
+                self._ahead.clear()
+            self._ahead[text] = reading
+        if self._kinds.has(reading.digest) or _misfit(reading.named, facts, resource):
             return None
-        try:
-            topology = decode_topology(text)
-        except CodecError:
-            return None
-        reading = _read_topology(topology)
-        if len(self._ahead) >= MAX_AHEAD:
-            self._ahead.clear()
-        self._ahead[text] = reading
-        return None if self._kinds.has(reading.digest) else topology
+        return decode_topology(text) if topology is None else topology
 
     def offer_machine(self, machine: MachineType) -> None:
         """Take a machine type built elsewhere (`build_machine_type`), for the same demand."""
@@ -122,14 +147,13 @@ class NodeReader:
     def read(self, facts: NodeFacts) -> NodeRecord:
         """Read a node; never raises."""
         problems: list[str] = []
-        resource = next((one for one in self._resources if facts.allocatable.get(one, 0) > 0), "")
+        resource = self._resource(facts)
         ids: tuple[str, ...] = ()
         machine, label, report = None, _SERVES_NOTHING, _EMPTY_REPORT
         if resource:
-            n_devices = facts.allocatable[resource]
-            ids, label = _placeholders(min(n_devices, MAX_GPUS)), BY_COUNT
+            ids, label = _placeholders(min(facts.allocatable[resource], MAX_GPUS)), BY_COUNT
             if facts.topology is not None:
-                reading, machine = self._machine(facts.topology, n_devices, problems)
+                reading, machine = self._machine(facts, facts.topology, resource, problems)
                 if reading is not None:
                     ids, label = reading.ids, reading.label
             report, is_readable = _read_report(facts.devices, problems)
@@ -152,31 +176,67 @@ class NodeReader:
             positions=positions,
         )
 
+    def _resource(self, facts: NodeFacts) -> str:
+        """The resource that the node serves, empty if none."""
+        return next((one for one in self._resources if facts.allocatable.get(one, 0) > 0), "")
+
     def _machine(
-        self, text: str, n_devices: int, problems: list[str]
+        self, facts: NodeFacts, text: str, resource: str, problems: list[str]
     ) -> tuple[_Reading, MachineType] | tuple[None, None]:
-        """The machine type, if the topology names each device that the kubelet gives away."""
+        """The machine type, if the topology names the devices that the kubelet gives away."""
         reading, topology = self._ahead.pop(text, None), None
-        if reading is None or reading.is_measured or not self._kinds.has(reading.digest):
-            try:
-                topology = decode_topology(text)
-            except CodecError as error:
-                problems.append(str(error))
-                return None, None
-            reading = _read_topology(topology)
-        n_named = len(reading.ids)
-        if n_named < reading.n_gpus:
-            problems.append(
-                f"topology: {n_named} of {reading.n_gpus} GPUs have a uuid, expected all"
-            )
-        elif n_devices > n_named:
-            problems.append(
-                f"topology: {n_named} GPUs, but {n_devices} devices are allocatable: expected "
-                "every device to be named"
-            )
+        if reading is None:
+            topology, problem = _decode(text, facts, resource)
+            reading = None if topology is None else _read_topology(topology)
         else:
-            return reading, self._kinds.machine(reading.digest, topology)
-        return None, None
+            problem = _misfit(reading.named, facts, resource)
+        if reading is None or problem:
+            problems.append(problem)
+            return None, None
+        if topology is None and (reading.is_measured or not self._kinds.has(reading.digest)):
+            topology = decode_topology(text)
+        return reading, self._kinds.machine(reading.digest, topology)
+
+
+def _decode(
+    text: str, facts: NodeFacts, resource: str
+) -> tuple[NodeTopology, str] | tuple[None, str]:
+    """The topology, or why it is not used. The pairs of one that is not used are not read."""
+    try:
+        problem = _misfit(_named(decode_gpus(text)), facts, resource)
+        return (None, problem) if problem else (decode_topology(text), "")
+    except CodecError as error:
+        return None, str(error)
+
+
+def _named(gpus: Sequence[Gpu]) -> _Named:
+    partitions = Counter(gpu.parent for gpu in gpus if gpu.parent is not None)
+    per_gpu = min(max(partitions.values(), default=1), MAX_PARTITIONS)
+    n_named = sum(gpu.uuid is not None for gpu in gpus)
+    return _Named(len(gpus), n_named, FALLEN_GPUS * per_gpu)
+
+
+def _misfit(named: _Named, facts: NodeFacts, resource: str) -> str:
+    """Why a topology does not name what the kubelet gives away; empty if it does."""
+    n_named, n_devices = named.n_named, facts.allocatable[resource]
+    if n_named < named.n_gpus:
+        return f"topology: {n_named} of {named.n_gpus} GPUs have a uuid, expected all"
+    if n_devices > n_named:
+        return (
+            f"topology: {n_named} GPUs, but {n_devices} devices are allocatable: expected "
+            "every device to be named"
+        )
+    # A kubelet's capacity includes what is allocatable; a status without capacity says that much.
+    capacity = max(facts.capacity.get(resource, 0), n_devices)
+    if n_named > capacity + named.n_spare:
+        return (
+            f"topology: {n_named} devices are named, but the capacity of node {facts.name} is "
+            f"{capacity} of {resource}, expected at most {capacity + named.n_spare} names (of "
+            f"{FALLEN_GPUS} GPUs more, which may have fallen off): restart the node plugin there, "
+            "which reads the machine again; where another program wrote the annotation "
+            f"{names.TOPOLOGY}, correct or remove it"
+        )
+    return ""
 
 
 def _read_topology(topology: NodeTopology) -> _Reading:
@@ -185,16 +245,16 @@ def _read_topology(topology: NodeTopology) -> _Reading:
         digest=digest,
         label=_label(tuple(gpu.model for gpu in topology.gpus), digest[:8]),
         ids=tuple(sys.intern(gpu.uuid) for gpu in topology.gpus if gpu.uuid is not None),
-        n_gpus=topology.n_gpus,
+        named=_named(topology.gpus),
         is_measured=topology.measurement is not None,
     )
 
 
 def fingerprint(facts: NodeFacts) -> int:
     """A number that is equal for equal facts, so that their texts need not be kept."""
-    allocatable = tuple(sorted(facts.allocatable.items()))
+    counts = (tuple(sorted(one.items())) for one in (facts.allocatable, facts.capacity))
     texts = (facts.topology, facts.devices)
-    return hash((facts.zone, facts.has_soft_taint, allocatable, texts))
+    return hash((facts.zone, facts.has_soft_taint, *counts, texts))
 
 
 def mask_of(ids: Iterable[str], positions: Mapping[str, int]) -> int:

@@ -65,9 +65,10 @@ class ObjectKey:
 class NodeFacts:
     """The fields of a node that placement uses.
 
-    `allocatable` holds the extended resources only, in devices. `topology` and `devices` are the
-    texts of `coterie.gpu/topology` and `coterie.gpu/devices`, None where absent. `has_soft_taint`:
-    some taint has the effect PreferNoSchedule.
+    `allocatable` and `capacity` hold the extended resources only, in devices; unhealthy devices
+    count in `capacity` alone. `topology` and `devices` are the texts of `coterie.gpu/topology` and
+    `coterie.gpu/devices`, None where absent. `has_soft_taint`: some taint has the effect
+    PreferNoSchedule.
     """
 
     name: str
@@ -77,6 +78,7 @@ class NodeFacts:
     topology: str | None
     devices: str | None
     has_soft_taint: bool
+    capacity: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +179,13 @@ def read_node(content: Mapping[str, object]) -> NodeFacts:
     meta = object_at(content, "metadata")
     annotations = texts_at(meta, "annotations")
     taints = objects_at(object_at(content, "spec"), "taints")
+    status = object_at(content, "status")
     return NodeFacts(
         name=needed_at(meta, "name", where="metadata."),
         uid=needed_at(meta, "uid", where="metadata."),
         zone=texts_at(meta, "labels").get(_ZONE_LABEL, ""),
-        allocatable=devices_at(object_at(content, "status"), "allocatable"),
+        allocatable=devices_at(status, "allocatable"),
+        capacity=devices_at(status, "capacity"),
         topology=annotations.get(names.TOPOLOGY),
         devices=annotations.get(names.DEVICES),
         has_soft_taint=any(text_at(one, "effect") == "PreferNoSchedule" for one in taints),

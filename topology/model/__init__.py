@@ -3,7 +3,13 @@
 Knows machines; knows no pod and no bandwidth of a set.
 """
 
-from topology.model.codec import decode_topology, encode_topology, levels_text, links_text
+from topology.model.codec import (
+    decode_gpus,
+    decode_topology,
+    encode_topology,
+    levels_text,
+    links_text,
+)
 from topology.model.fields import Field
 from topology.model.gpu_models import GA102_GENERATION, GpuModel, find_gpu_model
 from topology.model.json_text import check_version, read_text, write_text
@@ -59,6 +65,7 @@ __all__ = [
     "PcieLevel",
     "SwitchFabric",
     "check_version",
+    "decode_gpus",
     "decode_topology",
     "encode_topology",
     "find_gpu_model",

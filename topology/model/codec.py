@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from topology.model.fields import Field
 
-__all__ = ["decode_topology", "encode_topology", "levels_text", "links_text"]
+__all__ = ["decode_gpus", "decode_topology", "encode_topology", "levels_text", "links_text"]
 
 _TITLE = "topology text"
 _LINK_RUN = re.compile(r"(?:([nxcm])([1-9][0-9]?)?|([-?]))(?:\*([1-9][0-9]{0,2}))?")
@@ -116,6 +116,17 @@ def decode_topology(text: str) -> NodeTopology:
     topology.errors.CodecError: topology text: v is '2.0', expected major version 1
     """
     return read_text(text, _TITLE, _read_topology)
+
+
+def decode_gpus(text: str) -> tuple[Gpu, ...]:
+    """Read the GPUs of annotation text alone, for a check before their pairs are read.
+
+    O(text); what else the text holds may be anything. Raises `CodecError`, and nothing else.
+
+    >>> decode_gpus('{"v":"1.0","gpus":[{"uuid":"GPU-1"}]}')[0].uuid
+    'GPU-1'
+    """
+    return read_text(text, _TITLE, _read_gpus)
 
 
 # --- writing ---
@@ -185,14 +196,18 @@ def levels_text(row: Iterable[PcieLevel]) -> str:
 # --- reading ---
 
 
-def _read_topology(root: Field) -> NodeTopology:
+def _read_gpus(root: Field) -> tuple[Gpu, ...]:
     check_version(root.need("v"))
-    models = root.items_at("models")
-    gpus = tuple(_read_gpu(gpu, models) for gpu in root.need("gpus").items())
-    n = len(gpus)
-    if not 1 <= n <= MAX_GPUS:
-        msg = f"gpus has {n} members, expected 1..{MAX_GPUS}"
+    models, gpus = root.items_at("models"), root.need("gpus").items()
+    if not 1 <= len(gpus) <= MAX_GPUS:
+        msg = f"gpus has {len(gpus)} members, expected 1..{MAX_GPUS}"
         raise CodecError(msg)
+    return tuple(_read_gpu(gpu, models) for gpu in gpus)
+
+
+def _read_topology(root: Field) -> NodeTopology:
+    gpus = _read_gpus(root)
+    n = len(gpus)
     p2p, cpu, measured = root.get("p2p"), root.get("cpu"), root.get("measured")
     link_rows = [_read_links(row, i + 1) for i, row in enumerate(_rows(root, "links", n))]
     pcie_rows = [_read_levels(row, i + 1) for i, row in enumerate(_rows(root, "pcie", n))]

@@ -20,7 +20,7 @@ from topology.annotations import (
     encode_devices,
     encode_plan,
 )
-from topology.model import encode_topology
+from topology.model import NO_LINK, Gpu, NodeTopology, PcieLevel, encode_topology
 from topology.recordings import load_recording
 from topology.value import DEFAULT_DEMAND
 
@@ -50,6 +50,19 @@ def topology_text(node: str, prefix: str = "", machine: Any = MACHINE) -> str:
     return encode_topology(replace(machine, gpus=gpus))
 
 
+def wide(n_devices: int, *, per_gpu: int | None = None) -> NodeTopology:
+    """A machine of so many GPUs without NVLink, or of partitions of GPUs, `per_gpu` on each."""
+    parents = [None if per_gpu is None else f"gpu-{i // per_gpu}" for i in range(n_devices)]
+    places = range(n_devices)
+    return NodeTopology(
+        gpus=tuple(Gpu(model="NVIDIA A100", parent=parent) for parent in parents),
+        links=tuple(tuple(NO_LINK for _ in places) for _ in places),
+        pcie=tuple(
+            tuple(PcieLevel.SELF if i == j else PcieLevel.SYS for j in places) for i in places
+        ),
+    )
+
+
 def node(name: str, *, prefix: str = "", **changes: Any) -> NodeFacts:
     """A node of four A100s that serves them all."""
     facts = NodeFacts(
@@ -60,6 +73,7 @@ def node(name: str, *, prefix: str = "", **changes: Any) -> NodeFacts:
         topology=topology_text(name, prefix),
         devices=None,
         has_soft_taint=False,
+        capacity={GPU: 4},
     )
     return replace(facts, **changes)
 

@@ -58,7 +58,9 @@ def node_facts(name: str, machine: str | None = "dgx-1-v100", *, zone: str = "a"
     gpus = tuple(replace(gpu, uuid=f"{name}-{i}") for i, gpu in enumerate(topology.gpus))
     text = encode_topology(replace(topology, gpus=gpus))
     count = {GPU: len(gpus)}
-    return NodeFacts(name, f"uid-{name}", zone, count, text, None, has_soft_taint=False)
+    return NodeFacts(
+        name, f"uid-{name}", zone, count, text, None, has_soft_taint=False, capacity=count
+    )
 
 
 @dataclass

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from extender.embedded import lay_out
-from extender.engine import NEEDS_NAMES
+from extender.engine import NEEDS_NAMES, Engine
 from extender.protocol import Outcome, Reason, Verb, messages, parse_pod
-from extender.state import DeviceState
-from tests.unit.extender.engines import ask, bind, engine, names, owned, spec
-from tests.unit.extender.feeds import plan_of
+from extender.state import DeviceState, machine_types
+from tests.unit.extender.engines import RULES, ask, bind, engine, names, owned, spec
+from tests.unit.extender.feeds import live, node, plan_of, topology_text, wide
 from tests.unit.extender.pods import GPU, args, binding, container, pod
 from topology.model import names as keys
 
@@ -44,6 +44,24 @@ def test_filter_gives_every_node_its_reason_where_none_fits():
         L4: Reason.AFFINITY_NEVER.value,
         "ghost": Reason.UNKNOWN_NODE.value,
     }
+
+
+def test_a_node_that_names_far_more_gpus_than_it_has_is_not_rated_by_them(monkeypatch):
+    """Filter took 5 s for the sets of 256 GPUs, and that node had the best score."""
+    cluster = live(node("n1"))
+    monkeypatch.setattr(machine_types, "build_machine", None)
+    text = topology_text("n2", machine=wide(256))
+    cluster.see_node(node("n2", topology=text, allocatable={GPU: 8}, capacity={GPU: 8}))
+    one = Engine(cluster, RULES)
+    anything, strict = pod(4), pod(4, affinity="nvlink", policy="required")
+    answer = json.loads(one.answer(Verb.FILTER, args(anything, ["n1", "n2"]), 0.0).body)
+    assert set(answer["NodeNames"]) == {"n1", "n2"}, "pods may still go there by count"
+    scores = json.loads(one.answer(Verb.PRIORITIZE, args(anything, ["n1", "n2"]), 0.0).body)
+    assert max(scores, key=lambda each: each["Score"])["Host"] == "n1"
+    answer = json.loads(one.answer(Verb.FILTER, args(strict, ["n2"]), 0.0).body)
+    assert answer["FailedAndUnresolvableNodes"] == {"n2": Reason.NO_TOPOLOGY.value}
+    view = cluster.snapshot.nodes["n2"]
+    assert (view.kind.machine, len(view.ids)) == (None, 8)
 
 
 def test_the_own_nominated_node_fails_resolvably():

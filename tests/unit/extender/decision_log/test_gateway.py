@@ -281,6 +281,17 @@ def test_a_log_with_older_names_of_pods_is_replayed(scene):
     assert replay([*old, json.dumps(line) + "\n"]).difference is not None
 
 
+def test_a_log_of_nodes_without_capacity_is_replayed(scene):
+    """Older logs do not hold it: a node then has what is allocatable."""
+    scene.gateway.handle(VerbCalled(Verb.FILTER, args(pod(2), NODES), 5.0))
+    old = []
+    for line in map(json.loads, scene.lines):
+        for one in line["input"] if line.get("what") == "replace_nodes" else ():
+            assert one.pop("capacity") == {GPU: 4}
+        old.append(json.dumps(line) + "\n")
+    assert replay(old).difference is None
+
+
 def test_a_log_with_older_sentences_is_replayed(scene):
     """A reworded reason is the same answer; another reason is not."""
     body = args(pod(2, affinity="nvlnk"), ["n1"])

@@ -12,6 +12,8 @@ from extender.protocol import Answer, Outcome, Reason, Verb
 from extender.state import Mismatch, Missing, NodeProblem, PlanConflict, Probe
 from kube.client.server import MAX_EVENT_MESSAGE
 from kube.objects import ObjectKey
+from tests.unit.extender.feeds import live, node, topology_text, wide
+from tests.unit.extender.pods import GPU
 from topology.annotations import ContainerPlan, MissingDevices, Plan, encode_plan
 
 POD = ObjectKey("ns", "p", "u1")
@@ -155,6 +157,20 @@ def test_a_plan_that_cannot_be_read_is_no_fault():
 def test_effects_have_events(effect, note):
     """On whom they concern."""
     assert list(notes_of_effect(effect)) == ([] if note is None else [note])
+
+
+def test_a_topology_beyond_the_capacity_is_told_on_the_node():
+    """The whole sentence, what to do included, is read under the longest name of a node."""
+    name = "n" * 253
+    text = topology_text("n1", machine=wide(256))
+    facts = node("n1", topology=text, allocatable={GPU: 7}, capacity={GPU: 8})
+    cluster = live(replace(facts, name=name))
+    (effect,) = cluster.take_effects()
+    (note,) = notes_of_effect(effect)
+    assert (note.about, note.reason) == (ObjectKey("", name, name), EventReason.NODE_PROBLEM)
+    for part in ("256 devices", f"the capacity of node {name} is 8 of {GPU}", "restart the node"):
+        assert part in note.message
+    assert len(note.message) <= MAX_EVENT_MESSAGE
 
 
 def test_what_to_do_is_read_however_many_containers_there_are():

@@ -132,6 +132,19 @@ class TestNodes:
         assert len(problems) == (problem is not None)
         assert all(problem in one for one in problems)
 
+    def test_gpus_that_fall_off_and_come_back_take_the_plans_with_them(self):
+        """A node counts only while its capacity and its topology disagree."""
+        cluster = live(node("n1"))
+        cluster.pods.see(facts("p", plan_of("n1", "n1-1")))
+        cluster.see_node(node("n1", allocatable={GPU: 1}, capacity={GPU: 1}))
+        assert digest(cluster, "n1") is None
+        assert [type(one) for one in cluster.take_effects()] == [NodeProblem]
+        cluster.see_node(node("n1", allocatable={GPU: 0}, capacity={GPU: 0}))
+        cluster.see_node(node("n1", allocatable={GPU: 2}, capacity={GPU: 4}))
+        assert digest(cluster, "n1") is not None
+        assert free(cluster, "n1") == "1011"
+        assert cluster.take_effects() == ()
+
     def test_a_newer_minor_version_is_read(self):
         """During a rollout the plugin may be ahead of the extender."""
         newer = json.loads(topology_text("n1")) | {"v": "1.9", "cooling": "liquid"}

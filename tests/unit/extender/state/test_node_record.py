@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from extender.state import Kinds, node_record
 from extender.state.node_record import BY_COUNT, NodeReader, fingerprint, mask_of
-from tests.unit.extender.feeds import bare, ids, node, report, topology_text
+from tests.unit.extender.feeds import MIG, bare, ids, node, report, topology_text, wide
 from tests.unit.extender.pods import GPU
 from topology.value import DEFAULT_DEMAND
 
@@ -52,11 +52,12 @@ def test_equal_facts_have_one_fingerprint():
         node("n1", zone="z2"),
         node("n1", has_soft_taint=True),
         node("n1", allocatable={GPU: 3}),
+        node("n1", capacity={GPU: 3}),
         node("n1", prefix="x"),
         node("n1", devices=report()),
         bare("n1"),
     )
-    assert len({fingerprint(one) for one in (node("n1"), *others)}) == 7
+    assert len({fingerprint(one) for one in (node("n1"), *others)}) == 8
 
 
 def test_ids_of_other_nodes_have_no_bit():
@@ -83,6 +84,87 @@ def test_a_topology_of_fewer_devices_than_are_allocatable_names_too_little(reade
     assert one.problems == (
         "topology: 4 GPUs, but 8 devices are allocatable: expected every device to be named",
     )
+
+
+def of(machine, allocatable, capacity, resource=GPU):
+    """A node of a machine that says how many devices it has and gives away."""
+    return node(
+        "n1",
+        topology=topology_text("n1", machine=machine),
+        allocatable={resource: allocatable},
+        capacity={resource: capacity},
+    )
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param(of(wide(8), 8, 8), id="all are served"),
+        pytest.param(of(wide(8), 1, 8), id="unhealthy devices stay in the capacity"),
+        pytest.param(of(wide(8), 6, 6), id="two GPUs fell off"),
+        pytest.param(of(wide(8), 6, 0), id="a status without capacity says what is allocatable"),
+        pytest.param(of(wide(8, per_gpu=4), 8, 8), id="MIG instances"),
+        pytest.param(of(wide(56, per_gpu=7), 42, 42), id="two GPUs fell off with all instances"),
+        pytest.param(of(wide(8), 8, 8, MIG), id="a resource of another name"),
+    ],
+)
+def test_a_topology_of_a_capacity_like_the_nodes_is_used(facts):
+    """Devices that are unhealthy, or fell off the bus, must not cost a node its plans."""
+    one = NodeReader((GPU, MIG), Kinds(DEFAULT_DEMAND)).read(facts)
+    assert one.machine is not None
+    assert one.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("facts", "n_named", "capacity", "most"),
+    [
+        pytest.param(of(wide(256), 8, 8), 256, 8, 10, id="another machine's"),
+        pytest.param(of(wide(8), 5, 5), 8, 5, 7, id="three GPUs fell off"),
+        pytest.param(of(wide(8), 5, 0), 8, 5, 7, id="no capacity is told"),
+        pytest.param(of(wide(56, per_gpu=7), 8, 8), 56, 8, 22, id="instances, of whole GPUs"),
+        pytest.param(of(wide(40, per_gpu=40), 8, 8), 40, 8, 24, id="all on one GPU"),
+    ],
+)
+def test_a_topology_far_beyond_the_capacity_is_not_used(facts, n_named, capacity, most):
+    """It names what the kubelet cannot give; the node serves by count and says what to do."""
+    reader = NodeReader((GPU,), Kinds(DEFAULT_DEMAND))
+    assert reader.unbuilt(facts) is None, "no tables are built for it"
+    n_devices = facts.allocatable[GPU]
+    for _ in range(2):
+        one = reader.read(facts)
+        assert (one.machine, one.label, len(one.ids)) == (None, BY_COUNT, n_devices)
+        (problem,) = one.problems
+        assert problem == (
+            f"topology: {n_named} devices are named, but the capacity of node n1 is {capacity} of "
+            f"nvidia.com/gpu, expected at most {most} names (of 2 GPUs more, which may have fallen "
+            "off): restart the node plugin there, which reads the machine again; where another "
+            "program wrote the annotation coterie.gpu/topology, correct or remove it"
+        )
+
+
+def test_a_node_that_serves_nothing_yet_has_nothing_built_and_no_problem(reader):
+    """A kubelet that restarts has a capacity of 0 until the plugin has registered again."""
+    starting, serving = of(wide(8), 0, 0), of(wide(8), 8, 8)
+    assert (reader.unbuilt(starting), reader.read(starting).problems) == (None, ())
+    topology = reader.unbuilt(serving)
+    assert topology is not None
+    assert topology.n_gpus == 8
+    assert reader.read(serving).machine is not None
+
+
+def test_a_capacity_that_falls_after_the_topology_was_read_ahead_counts(reader):
+    """Nodes are looked at for their machine type before they are shown."""
+    assert reader.unbuilt(of(wide(8), 8, 8)) is not None
+    assert reader.unbuilt(of(wide(8), 3, 3)) is None
+    assert reader.read(of(wide(8), 3, 3)).machine is None
+
+
+def test_the_pairs_of_what_is_not_used_are_not_read(reader, monkeypatch):
+    """A quarter of a million of 512 GPUs take most of a second, in which filter waits."""
+    liar = of(wide(256), 8, 8)
+    monkeypatch.setattr(node_record, "decode_topology", None)
+    assert reader.unbuilt(liar) is None
+    assert reader.read(liar).machine is None
 
 
 def test_a_topology_text_is_kept_by_nobody(reader):

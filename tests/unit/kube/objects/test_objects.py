@@ -42,7 +42,8 @@ NODE = {
             "requests.kubernetes.io/x": "x",
             GPU: "8",
             "nvidia.com/mig-1g.10gb": "4k",
-        }
+        },
+        "capacity": {"cpu": "128", "pods": "110", GPU: "9", "nvidia.com/mig-1g.10gb": 0},
     },
 }
 
@@ -100,6 +101,7 @@ def test_a_node_is_what_placement_asks_of_it():
         topology="{t}",
         devices="{d}",
         has_soft_taint=False,
+        capacity={GPU: 9, "nvidia.com/mig-1g.10gb": 0},
     )
 
 
@@ -124,6 +126,8 @@ def test_a_soft_taint_is_seen_among_others():
         ("status.allocatable", {GPU: "500m"}, "allocatable['nvidia.com/gpu'] is '500m'"),
         ("status.allocatable", {GPU: "many"}, "allocatable['nvidia.com/gpu'] is 'many'"),
         ("status.allocatable", {GPU: []}, "allocatable['nvidia.com/gpu'] is []"),
+        ("status.capacity", {GPU: "500m"}, "capacity['nvidia.com/gpu'] is '500m'"),
+        ("status.capacity", 7, "capacity is 7"),
         ("spec.taints", [7], "taints[] is 7"),
     ],
 )
@@ -255,7 +259,10 @@ def test_a_pod_ends_in_two_ways(phase, has_ended):
             st.lists(inner, max_size=2)
             | st.dictionaries(
                 st.sampled_from(
-                    ["metadata", "name", "uid", "spec", "status", "allocatable", "taints"]
+                    [
+                        *("metadata", "name", "uid", "spec", "taints"),
+                        *("status", "allocatable", "capacity"),
+                    ]
                 ),
                 inner,
             )

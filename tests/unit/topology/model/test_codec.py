@@ -27,6 +27,7 @@ from topology.model import (
     P2pAccess,
     PcieLevel,
     SwitchFabric,
+    decode_gpus,
     decode_topology,
     encode_topology,
 )
@@ -140,6 +141,7 @@ def _full_node(*, shared: bool) -> NodeTopology:
 def test_any_topology_reads_back_as_itself(topology: NodeTopology) -> None:
     """The plugin writes, the extender reads: not one fact may change on the way."""
     assert decode_topology(encode_topology(topology)) == topology
+    assert decode_gpus(encode_topology(topology)) == topology.gpus
 
 
 def test_the_text_is_the_documented_one() -> None:
@@ -355,8 +357,9 @@ def test_hostile_text_is_refused_in_bounded_time(text: str) -> None:
 )
 def test_only_codec_errors_come_out_of_any_text(text: str) -> None:
     """Foreign exceptions stop at this door."""
-    with pytest.raises(CodecError):
-        decode_topology(text)
+    for decode in (decode_topology, decode_gpus):
+        with pytest.raises(CodecError):
+            decode(text)
 
 
 @settings(max_examples=up_to(150))
