@@ -120,8 +120,11 @@ async def create_nodes(api: Api, spec: ClusterSpec) -> tuple[EmbeddedNode, ...]:
 
 
 async def set_node_gpus(api: Api, name: str, resource: str, count: int) -> None:
-    """Change how many devices the node's kubelet reports, as when its plugin comes or goes."""
-    status = {"capacity": {resource: str(count)}, "allocatable": {resource: str(count)}}
+    """Change how many devices the node can give away, as when its plugin comes or goes.
+
+    A kubelet's capacity counts unhealthy devices too, and stays for minutes after the plugin left.
+    """
+    status = {"allocatable": {resource: str(count)}}
     await api.patch(node_path(name) + "/status", {"status": status})
 
 
