@@ -19,7 +19,7 @@ import time
 from argparse import SUPPRESS, Namespace
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote as url_quote
 
 import uvloop
@@ -32,25 +32,28 @@ from extender.errors import ExtenderError
 from extender.http.client import get_json
 from extender.protocol import Outcome, Verb
 from kube.documents import as_json, read_yaml
-from kube.errors import DocumentError, SettingsError
+from kube.errors import DocumentError, SettingsError, Unreadable
 from kube.log import json_logger
+from kube.objects import pod_of
 from kube.settings import Parser, add_options, given_settings
 from topology.cli.program import version
-from topology.errors import quote
+from topology.errors import file_fault, quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kube.log import Logger
 
 __all__ = ["main"]
 
+_POD = "YAML or JSON file of a pod, or of a Job, Deployment and so on, or NAMESPACE/NAME."
 _EXPLAIN = """\
 Without --url the pod is a file, and the cluster an embedded one that is empty. An https URL
 needs --ca, --cert and --key, or the settings tls_cert, tls_key and tls_client_ca, as they are in
 the extender's own pod.
 
 Exit codes: 0 the pod fits on some node, or has one; 1 it fits on none; 2 bad settings, files or
-arguments."""
+arguments, or a pod that requests no GPU of the extender's."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -79,7 +82,7 @@ def _parser() -> Parser:
 
     about = "show how a pod would be placed, as JSON"
     explain = commands.add_parser("explain", help=about, description=f"{about}.\n\n{_EXPLAIN}")
-    explain.add_argument("pod", metavar="POD", help="YAML or JSON file, or NAMESPACE/NAME.")
+    explain.add_argument("pod", metavar="POD", help=_POD)
     explain.add_argument("--url", help="Address of a running extender.")
     for flag, name, about in (
         ("--ca", "tls_client_ca", "For https: CA of its certificate."),
@@ -98,7 +101,7 @@ def _replay(given: Namespace) -> None:
         with given.file.open(encoding="utf-8") as lines:
             found = replay(lines)
     except (ExtenderError, OSError, UnicodeDecodeError) as error:
-        _fail(f"{given.file}: {error}")
+        _fail(f"{given.file}: {file_fault(error)}")
     for line in found.cut:
         print(f"line {line} is cut off, as by a crash: its run ends there")
     if found.difference is None:
@@ -112,18 +115,21 @@ def _replay(given: Namespace) -> None:
 
 
 def _explain(given: Namespace) -> None:
-    flags = given_settings(ExtenderSettings, given)
+    settings = _settings(given_settings(ExtenderSettings, given))
     if given.url is None:
-        answer = _explain_file(Path(given.pod), _settings(flags))
+        what, resources = f"pod file {given.pod}", " or ".join(settings.resources)
+        answer = _explain_file(Path(given.pod), settings)
     else:
-        answer = _fetch(given.url, given.pod, _settings(flags))
+        what, resources = given.pod, "a resource of the extender's setting `resources`"
+        answer = _fetch(given.url, given.pod, settings)
+    if answer.get("request") is None:
+        _fail(f"{what}: no container requests {resources}: Coterie does not place this pod")
     try:
         print(json.dumps(answer, indent=2), flush=True)
     except BrokenPipeError:
         # The reader left, as `head` does; the interpreter would flush again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    nodes = answer.get("nodes")
-    if nodes and not any(node["fits"] for node in nodes):
+    if "bound" not in answer and not any(node["fits"] for node in answer.get("nodes", ())):
         raise SystemExit(1)
 
 
@@ -136,32 +142,19 @@ def _settings(flags: Mapping[str, object]) -> ExtenderSettings:
 
 def _explain_file(file: Path, settings: ExtenderSettings) -> dict[str, Any]:
     try:
-        body = as_json(_pod(read_yaml(file.read_text(encoding="utf-8")))).encode()
-    except (OSError, ValueError, DocumentError) as error:
-        _fail(f"pod file {file} cannot be read: {error}")
+        body = as_json(pod_of(read_yaml(file.read_text(encoding="utf-8")))).encode()
+    except (OSError, ValueError, DocumentError, Unreadable) as error:
+        hint = "" if file.suffix else "; for a pod of the cluster, NAMESPACE/NAME, give --url"
+        _fail(f"pod file {file} cannot be read: {file_fault(error)}{hint}")
     try:
         engine = make_engine(settings.cluster_spec(), settings.rules)
     except (ExtenderError, SettingsError) as error:
         _fail(str(error))
     answer = engine.answer(Verb.EXPLAIN, body, time.time())
     if answer.outcome is Outcome.FAILED:
-        _fail(answer.detail)
+        _fail(f"pod file {file}: {answer.detail}")
     explanation: dict[str, Any] = json.loads(answer.body)
     return explanation
-
-
-def _pod(manifest: object) -> object:
-    """The manifest of a pod; without a namespace it is in `default`, as for kubectl."""
-    if not isinstance(manifest, dict):
-        return manifest
-    content = cast("dict[str, object]", manifest)
-    kind, metadata = content.get("kind", "Pod"), content.get("metadata")
-    if kind != "Pod":
-        msg = f"kind is {quote(kind)}, expected 'Pod' (of a controller: its pod template)"
-        raise DocumentError(msg)
-    if isinstance(metadata, dict):
-        cast("dict[str, object]", metadata).setdefault("namespace", "default")
-    return content
 
 
 def _fetch(url: str, pod: str, settings: ExtenderSettings) -> dict[str, Any]:
@@ -182,26 +175,28 @@ def _fetch(url: str, pod: str, settings: ExtenderSettings) -> dict[str, Any]:
 
 
 def _serve(given: Namespace) -> None:
-    settings = _settings(given_settings(ExtenderSettings, given))
-    with ExitStack() as stack:
-        _serve_until_signal(settings, stack)
-
-
-def _serve_until_signal(settings: ExtenderSettings, stack: ExitStack) -> None:
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    log = json_logger(settings.log_level)
-    log.info(logkeys.EFFECTIVE_SETTINGS, **settings.model_dump(mode="json"))
+    log = json_logger("info")
     try:
-        sockets = wiring.open_sockets(settings)
-        stack.callback(sockets.close)
-        file = None
-        if settings.decision_log is not None:
-            file = stack.enter_context(_open_log(settings.decision_log))
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(wiring.serve(settings, sockets, file, log))
+        settings = load_settings(given_settings(ExtenderSettings, given))
+        log = json_logger(settings.log_level)
+        with ExitStack() as stack:
+            _serve_until_signal(settings, stack, log)
     except (ExtenderError, SettingsError) as error:
-        _fail(str(error))
+        log.critical(logkeys.FATAL, reason=str(error))
+        raise SystemExit(2) from error
     log.info(logkeys.STOPPED)
+
+
+def _serve_until_signal(settings: ExtenderSettings, stack: ExitStack, log: Logger) -> None:
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    log.info(logkeys.EFFECTIVE_SETTINGS, **settings.model_dump(mode="json"))
+    sockets = wiring.open_sockets(settings)
+    stack.callback(sockets.close)
+    file = None
+    if settings.decision_log is not None:
+        file = stack.enter_context(_open_log(settings.decision_log))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(wiring.serve(settings, sockets, file, log))
 
 
 def _open_log(path: Path) -> IO[str]:
@@ -211,7 +206,7 @@ def _open_log(path: Path) -> IO[str]:
         # It holds the names and annotations of everybody's pods.
         file = open(path, "a", encoding="utf-8", opener=_open_private)  # noqa: SIM115 - Path.open has no opener
     except OSError as error:
-        msg = f"setting decision_log {path}: cannot be written: {error}"
+        msg = f"setting decision_log {path}: cannot be written: {file_fault(error)}"
         raise SettingsError(msg) from error
     if is_cut:
         file.write("\n")

@@ -1,7 +1,7 @@
 """The exceptions of the extender.
 
-The errors that a caller may see. Ordinary outcomes ("no node fits", "the set is
-taken") are values, never exceptions. HTTP codes are not known here (`extender.http.routes`).
+The errors that a caller may see. Ordinary outcomes ("no node fits", "the set is taken") are values,
+never exceptions. HTTP codes are not known here (`extender.http.routes`).
 
     ExtenderError
     ├── WireError         a request body that is not the verb's JSON

@@ -14,6 +14,7 @@ __all__ = [
     "DISCREPANCY",
     "EFFECTIVE_SETTINGS",
     "EVENT_FAILED",
+    "FATAL",
     "LEASE_ACQUIRED",
     "LEASE_ERROR",
     "LEASE_LOST",
@@ -31,6 +32,7 @@ EFFECTIVE_SETTINGS = "effective_settings"
 LISTENING = "listening"
 READY = "ready"
 STOPPED = "stopped"
+FATAL = "fatal"
 ANSWERED = "answered"
 DECISION_LOG_ENDED = "decision_log_ended"
 WATCH_LISTED = "watch_listed"

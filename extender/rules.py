@@ -1,18 +1,19 @@
 """The settings that decisions depend on.
 
-They open the decision log, so that a replay
-decides under the same ones; everything else that is configurable changes no answer.
+They open the decision log, so that a replay decides under the same ones; everything else that is
+configurable changes no answer.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 from kube.errors import SettingsError
 from topology.value import Demand  # noqa: TC001 - pydantic reads Rules from the decision log
 
-__all__ = ["Rules"]
+__all__ = ["Rules", "is_pattern"]
 
 _A_TIME = "a finite number above 0"
 
@@ -20,6 +21,10 @@ _A_TIME = "a finite number above 0"
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The rules of one run. `wake_after_s`: how long a pod that fits again may be left alone.
+
+    Pods that name one of the `scheduler_names` are bound, with no such names all pods.
+    `gpu_worth` are patterns of GPU models and what these are worth (`topology.model`).
+    `preempts_for_topology`: evictions may be attempted where only the topology falls short.
 
     Raises `SettingsError` for values that no settings could have had.
     """
@@ -31,19 +36,33 @@ class Rules:
     staleness_bound_s: float
     assume_s: float
     wake_after_s: float = 0.5
+    scheduler_names: tuple[str, ...] = ()
+    gpu_worth: tuple[tuple[str, float], ...] = ()
+    preempts_for_topology: bool = False
 
     def __post_init__(self) -> None:
         bounds = self.loss_bounds
         is_ascending = list(bounds) == sorted(set(bounds)) and all(0 < one < 1 for one in bounds)
         is_named = len(set(self.resources)) == len(self.resources) > 0
+        is_worth = all(is_pattern(one) and 0 < worth < math.inf for one, worth in self.gpu_worth)
         for name, is_meant, expected in (
             ("resources", is_named, "different names, at least one"),
             ("candidate_limit", self.candidate_limit >= 0, "0 or more"),
             ("loss_bounds", is_ascending and bounds, "ascending bounds in 0..1, at least one"),
             ("staleness_bound_s", 0 < self.staleness_bound_s < math.inf, _A_TIME),
             ("assume_s", 0 < self.assume_s < math.inf, _A_TIME),
+            ("gpu_worth", is_worth, "regular expressions, each with a finite number above 0"),
             ("wake_after_s", 0 < self.wake_after_s < math.inf, _A_TIME),
         ):
             if not is_meant:
                 msg = f"rule {name} is {getattr(self, name)}, expected {expected}"
                 raise SettingsError(msg)
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a text is a regular expression, and not empty."""
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return text != ""

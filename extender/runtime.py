@@ -25,6 +25,7 @@ from extender.execution import (
     PreemptDependencies,
     PreemptExecutor,
     Requeuer,
+    rate_deferred,
 )
 from extender.ha import Election, LeaderRouter, Peer, Peers, Replicas, ReplicaTools, identity_of
 from extender.http.server import freeze
@@ -38,6 +39,7 @@ from extender.observe import (
 from extender.state import Agreement, Mismatch, build_machine_type
 from extender.watch import (
     Feed,
+    InjectedRequests,
     NodeSink,
     PodSink,
     Prober,
@@ -48,7 +50,8 @@ from kube.errors import KubeError, SettingsError
 from kube.watch import Backoff, Reflector, watches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
     from ssl import SSLContext
 
     from extender.config import ExtenderSettings
@@ -106,6 +109,14 @@ class LiveExtender:
         self.clock = SteadyClock()
         self._prober = Prober(
             gateway.handle, self._api, self._changed, self._watch_log, _patient_backoff
+        )
+        self._injected = InjectedRequests(
+            gateway.handle,
+            gateway.engine.rules.resources,
+            self._api,
+            self._changed,
+            self._watch_log,
+            _patient_backoff,
         )
         self._requeuer = Requeuer(gateway, self._api, self.clock, _retry_value, log)
         self._reporter = Reporter(
@@ -173,6 +184,13 @@ class LiveExtender:
         return self._gateway.engine.is_ready(self.clock())
 
     @property
+    def is_healthy(self) -> bool:
+        """Whether another extender could do no better: ready, or the API server is away."""
+        watches_ = (self._nodes, self._pods, self._nominated)
+        faults = [one.fault for one in watches_ if one.fault is not None]
+        return self.is_ready or any(fault.is_outage for fault in faults)
+
+    @property
     def unready_because(self) -> str:
         """Why it is not."""
         return self._feed.missing or STALE
@@ -183,13 +201,22 @@ class LiveExtender:
         return LiveMetrics(
             feed=self._feed,
             prober=self._prober,
+            injected=self._injected,
             requeuer=self._requeuer,
             reporter=self._reporter,
             effects=self._effects,
             timer=time.monotonic,
             unix_time=time.time,
             replicas=None if self._peers is None else self._peers.replicas,
+            certificates=self._certificates,
         )
+
+    def _certificates(self) -> Mapping[str, Path]:
+        files = {
+            "serving": self._settings.tls_cert,
+            "api_server": self._transport.client_certificate,
+        }
+        return {name: path for name, path in files.items() if path is not None}
 
     def on_answer(self, answer: Answer, plan_text: str | None) -> None:
         """Report an answer to users, where that is worth an Event."""
@@ -202,7 +229,9 @@ class LiveExtender:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._feed.run((self._nodes, self._pods, self._nominated)))
             tasks.create_task(self._node_sink.run())
+            tasks.create_task(self._injected.run())
             tasks.create_task(self._requeuer.run())
+            tasks.create_task(rate_deferred(self._gateway))
             tasks.create_task(self._reporter.run())
             tasks.create_task(self._freeze_when_synced())
             if self._peers is not None:
@@ -253,7 +282,7 @@ class LiveExtender:
         pods = PodSink(
             "assigned_pods",
             (events.PodsListed, events.PodSeen, events.PodGone),
-            gateway.handle,
+            self._injected.take,
             changed=self._changed,
             listed=self._feed.listed,
             log=log,
@@ -299,7 +328,7 @@ def _now() -> datetime:
 
 
 def _retry_value() -> str:
-    """The time, to the microsecond: what no earlier wake-up of the pod has written."""
+    """The time, to the microsecond: what no earlier requeue of the pod has written."""
     return _now().isoformat(timespec="microseconds")
 
 

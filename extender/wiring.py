@@ -15,7 +15,8 @@ from extender import logkeys
 from extender.clocks import SteadyClock
 from extender.decision_log import DecisionLog
 from extender.embedded import make_engine
-from extender.engine import Engine, Gateway
+from extender.engine import Engine, Gateway, RatingLimit
+from extender.execution import rate_deferred
 from extender.http.routes import create_app, create_health_app
 from extender.http.server import Door, freeze, listen, run_until_signal
 from extender.http.tls import Certificates, TlsFiles
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Sockets", "make_certificates", "open_sockets", "serve"]
 
-HEALTH_ADDRESS = "0.0.0.0"  # noqa: S104 - the kubelet and Prometheus come from elsewhere
-"""Where the plain health routes are: on all addresses, which is what a probe of a pod needs."""
 _WITH_ANSWERS = frozenset({"debug", "info"})
 """Levels at which answers are logged; they are INFO."""
 
@@ -60,7 +59,9 @@ def open_sockets(settings: ExtenderSettings) -> Sockets:
     """Listen, so that a wrong address ends the start. Raises `SettingsError`."""
     health = None
     if settings.health_port is not None:
-        health = listen(HEALTH_ADDRESS, settings.health_port, setting="health_port")
+        health = listen(
+            settings.health_address, settings.health_port, setting="health_address, health_port"
+        )
     where = "listen_address, listen_port"
     return Sockets(listen(settings.listen_address, settings.listen_port, setting=where), health)
 
@@ -85,7 +86,8 @@ async def _serve_embedded(
 ) -> None:
     spec = settings.cluster_spec()
     engine = make_engine(spec, settings.rules)
-    gateway = Gateway(engine, record=_recorder(file, spec, engine, log))
+    limit = RatingLimit(settings.rating_budget_s, time.thread_time)
+    gateway = Gateway(engine, record=_recorder(file, spec, engine, log), limit=limit)
     clock = SteadyClock()
     deps = Dependencies(
         gateway=gateway,
@@ -101,7 +103,12 @@ async def _serve_embedded(
     _tell_listening(sockets, log)
     log.info(logkeys.READY)
     doors = _doors(deps, sockets, certificates)
-    await run_until_signal(doors, keep_alive_s=settings.keep_alive_s, log=log)
+    await run_until_signal(
+        doors,
+        keep_alive_s=settings.keep_alive_s,
+        log=log,
+        background=lambda: rate_deferred(gateway),
+    )
 
 
 async def _serve_live(
@@ -113,9 +120,10 @@ async def _serve_live(
 ) -> None:
     transport = await connect(settings)
     rules = settings.rules
-    cluster = LiveCluster(rules.resources, demand=rules.demand)
+    cluster = LiveCluster(rules.resources, demand=rules.demand, gpu_worth=rules.gpu_worth)
     engine = Engine(cluster, rules)
-    gateway = Gateway(engine, record=_recorder(file, None, engine, log))
+    limit = RatingLimit(settings.rating_budget_s, time.thread_time)
+    gateway = Gateway(engine, record=_recorder(file, None, engine, log), limit=limit)
     live = LiveExtender(
         settings,
         gateway,
@@ -133,6 +141,7 @@ async def _serve_live(
         timer=time.perf_counter,
         body_limit_bytes=settings.body_limit_bytes,
         is_ready=lambda: live.is_ready,
+        is_healthy=lambda: live.is_healthy,
         unready_because=lambda: live.unready_because,
         verbs=live.verbs,
         on_answer=live.on_answer,

@@ -49,6 +49,11 @@ _TRANSIENT = frozenset({0, 408, 429, 500, 502, 503, 504})
 """Statuses that the same request may not meet again a little later."""
 
 
+_AWAY = frozenset({"ConnectionLost", "ShortWatch", "Timeout", "Unreachable"})
+"""Reasons of errors without a status where the server is away. Others without one are of our own
+configuration, or of an answer that is not what the API promises."""
+
+
 class KubeError(Exception):
     """The API server did not do what was requested; `str()` says so in one line.
 
@@ -81,6 +86,11 @@ class KubeError(Exception):
     def is_transient(self) -> bool:
         """Whether the same request can succeed a little later."""
         return self.status in _TRANSIENT
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether the server is away or overloaded: no fault of ours, and alike for all clients."""
+        return self.is_transient and (self.status != 0 or self.reason in _AWAY)
 
 
 class Unreachable(KubeError):

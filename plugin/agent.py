@@ -19,7 +19,7 @@ import asyncio
 import time
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from plugin.allocation import NodeState
 from plugin.allocator import AllocatorTools, ResourceAllocator
@@ -34,17 +34,23 @@ from plugin.deviceplugin import (
     ResourceServer,
 )
 from plugin.errors import first_plugin_error
-from plugin.health import HealthState, HealthTimes, HealthWatch
+from plugin.health import (
+    HealthState,
+    HealthTimes,
+    HealthWatch,
+    KnownFaults,
+    still_lasting,
+    with_lasting_faults,
+)
 from plugin.kubelet import TopologyManagerPoller
 from plugin.machine import serve_machine
 from plugin.memory import give_back
-from plugin.publish import Publisher, ReportLoop
+from plugin.publish import AccessCheck, AnnotationApi, EventApi, Publisher, ReportLoop
 from plugin.rediscovery import Rediscovery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from kube.client import TopologyManagerSettings
     from plugin.config import PluginSettings
     from plugin.deviceplugin import RegistrationChange
     from plugin.kubelet import KubeletView, TopologyManagerSource
@@ -54,19 +60,20 @@ if TYPE_CHECKING:
         FaultRules,
         MachineReader,
         MachineReading,
+        ReaderCondition,
         ServedMachine,
         ServingRules,
     )
     from plugin.observe import Telemetry
-    from plugin.publish import AnnotationApi
     from topology.annotations import DevicesReport
+    from topology.topology_manager import TopologyManager
 
-__all__ = ["Agent", "AgentTools", "StopReason"]
+__all__ = ["Agent", "AgentTools", "OwnNodeApi", "StopReason"]
 
 BEAT_S = 1.0
 """Between two heartbeats of the event loop."""
 MAX_SILENCE_S = 10.0
-"""A loop without a heartbeat for so long hangs: each call of the kubelet has a deadline of 1 s."""
+"""A loop without a heartbeat for so long hangs: each call of the kubelet has a deadline of 2 s."""
 
 
 class StopReason(Enum):
@@ -78,21 +85,26 @@ class StopReason(Enum):
     """The machine offers other resources now: each needs its own server."""
 
 
+class OwnNodeApi(AnnotationApi, EventApi, Protocol):
+    """What is needed of the API server."""
+
+
 @dataclass(frozen=True, slots=True)
 class AgentTools:
     """Dependencies of an agent, all of which outlive it; the first three are the vendor's.
 
     `open_access` prepares the node for containers that get devices of a served machine
-    (`Vendor.open_access`).
+    (`Vendor.open_access`). `boot_id` is of this boot of the node; None where it is unknown.
     """
 
     reader: MachineReader
     open_access: Callable[[ServedMachine], DeviceAccess]
     fault_rules: FaultRules
-    node_api: AnnotationApi
+    node_api: OwnNodeApi
     kubelet: KubeletView
     kubelet_settings: TopologyManagerSource
     telemetry: Telemetry
+    boot_id: str | None = None
 
 
 class Agent:
@@ -105,14 +117,15 @@ class Agent:
         reading: MachineReading,
         *,
         tools: AgentTools,
-        health: HealthState | None = None,
+        known: KnownFaults | None = None,
     ) -> None:
-        """`health` are the faults that the last agent of this process knew.
+        """`known` are the faults that the last agent of this process knew.
 
         Raises `PluginError` where settings and machine do not suit each other.
         """
         self._settings = settings
         self._tools = tools
+        self._was_restored = known is not None and known.is_restored
         served = serve_machine(reading, rules)
         self._state = NodeState(
             settings.node,
@@ -122,29 +135,35 @@ class Agent:
         )
         self._state.topology_manager = settings.topology_manager
         telemetry = self._telemetry = tools.telemetry
-        self._publisher = Publisher(tools.node_api, settings.node, emit=telemetry.write_event)
+        self._publisher = Publisher(
+            tools.node_api,
+            settings.node,
+            emit=telemetry.write_event,
+            on_found=(lambda _: None) if self._was_restored else self._restore,
+        )
         self._report_loop = ReportLoop(
             self._state, tools.kubelet, publish=self._publish, emit=telemetry.report_event
         )
-        # What the reading itself says is wrong is listed so from the beginning.
-        known = replace(
-            health or HealthState(tools.fault_rules),
+        state = replace(
+            HealthState(tools.fault_rules) if known is None else known.state,
             rules=tools.fault_rules,
             quiet_s=settings.health_quiet_s,
         ).after_poll(reading.faults, time.monotonic())
-        self._state.set_unhealthy(known.unhealthy(self._state.devices))
         self._watch = HealthWatch(
             tools.reader,
             self,
             log=telemetry,
             reading=reading,
-            state=known,
+            state=state,
             times=HealthTimes(poll_s=settings.health_poll_s),
         )
         self._device_lists = {one.name: DeviceList() for one in served.inventory.resources}
         self._registration = self._make_registration()
         self._ended: asyncio.Future[StopReason] | None = None
         self._beat_s = time.monotonic()
+        self._access_check = AccessCheck(
+            tools.node_api, settings.node, pod_uid=settings.pod_uid, emit=telemetry.access_event
+        )
         self._rediscovery = Rediscovery(
             reading, rules, prepare=self._open_access, serve=self._serve, telemetry=telemetry
         )
@@ -158,23 +177,33 @@ class Agent:
         return self._settings.mode is Mode.DEVICE_PLUGIN
 
     def live(self) -> str:
-        """What is wrong with the event loop; empty: nothing. For any thread."""
-        silent_s = time.monotonic() - self._beat_s
-        return f"no heartbeat for {silent_s:.0f} s" if silent_s > MAX_SILENCE_S else ""
+        """Why a restart of the process is due; empty: it is not. For any thread.
+
+        The event loop hangs, or a call of the driver does, for minutes.
+        """
+        now_s = time.monotonic()
+        silent_s = now_s - self._beat_s
+        if silent_s > MAX_SILENCE_S:
+            return f"no heartbeat for {silent_s:.0f} s"
+        return self._watch.restart_due(now_s)
 
     def ready(self) -> str:
         """Why the agent is not ready; empty: it is. For any thread."""
-        if self._state.pods is None:
+        if self._state.is_blind:
             return f"pods unknown: {self._state.kubelet_error or 'kubelet not read yet'}"
         if not self.is_serving:
             return "" if self._publisher.is_published else "nothing published yet"
         missing = self._registration.missing
-        return f"not registered: {', '.join(missing)}" if missing else ""
+        if missing:
+            return f"not registered: {', '.join(missing)}"
+        problems = self._access_check.problems if self._settings.access_check else ()
+        return f"containers may get no usable GPU: {'; '.join(problems)}" if problems else ""
 
     @property
-    def health(self) -> HealthState:
+    def known(self) -> KnownFaults:
         """The known faults of the machine."""
-        return self._watch.state
+        is_restored = self._was_restored or self._publisher.was_found
+        return KnownFaults(self._watch.state, is_restored)
 
     def reload(self) -> None:
         """End, so that settings and machine are read again."""
@@ -183,24 +212,17 @@ class Agent:
     async def run(self) -> StopReason:
         """Run until there is a reason to stop, or until cancelled."""
         self._ended = asyncio.get_running_loop().create_future()
-        give_back()
-        self._telemetry.agent_begins(list(self._device_lists), is_serving=self.is_serving)
-        self._describe()
-        await self._poller.poll()
-        await self._report_loop.refresh()  # the pods that were there before the registration
-        self._state.begin_registration()
-        self._relist()
-        await self._open_access(self._state.served)
-        work = [
-            self._beat(),
-            self._watch.run(),
-            self._publisher.run(),
-            self._report_loop.run(),
-            self._registration.run() if self.is_serving else self._follow_kubelet(),
-        ]
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(one) for one in work]
+                tasks = [group.create_task(self._beat())]
+                await self._prepare()
+                work = (
+                    self._watch.run(),
+                    self._publisher.run(),
+                    self._report_loop.run(),
+                    self._keep_registered() if self.is_serving else self._follow_kubelet(),
+                )
+                tasks += [group.create_task(one) for one in work]
                 ending = await self._ended
                 for task in tasks:
                     task.cancel()
@@ -209,7 +231,20 @@ class Agent:
         finally:
             self._rediscovery.stop()
             self._poller.stop()
+            self._access_check.stop()
         return ending
+
+    async def _prepare(self) -> None:
+        """Do all that comes before the first registration; that may take minutes."""
+        give_back()
+        self._telemetry.agent_begins(list(self._device_lists), is_serving=self.is_serving)
+        self._describe()
+        self._watch.report()  # what the reading itself says is wrong is never listed as healthy
+        await self._publisher.look()
+        await self._poller.poll()
+        await self._report_loop.refresh()
+        self._relist()
+        await self._open_access(self._state.served)
 
     # --- HealthView ---
 
@@ -227,6 +262,11 @@ class Agent:
     def see_reading(self, reading: MachineReading) -> None:
         """Serve the machine as it was read last, once that is prepared."""
         self._rediscovery.see(reading)
+
+    def see_condition(self, condition: ReaderCondition) -> None:
+        """Report which GPUs are polled only; log and count what is wrong with the reader."""
+        self._telemetry.reader_condition(condition)
+        self._report_loop.trigger()
 
     # --- parts ---
 
@@ -254,11 +294,19 @@ class Agent:
             for reason in access.left_out:
                 self._telemetry.cdi_failed(reason)
             self._state.grant = access.grant
+            self._access_check.see_access(access)
 
     async def _beat(self) -> None:
         while True:
             self._beat_s = time.monotonic()
             await asyncio.sleep(BEAT_S)
+
+    async def _keep_registered(self) -> None:
+        """Register once the kubelet's pods were read: without them plans would be ignored."""
+        if not self._settings.register_blind:
+            await self._report_loop.has_pods.wait()
+        self._state.begin_registration()  # the pods that are known now were there before
+        await self._registration.run()
 
     async def _follow_kubelet(self) -> None:
         """In place of registrations: detect a restarted kubelet by its socket."""
@@ -286,7 +334,7 @@ class Agent:
         self._watch.report()
         self._report_loop.trigger()
 
-    def _align(self, found: TopologyManagerSettings) -> None:
+    def _align(self, found: TopologyManager) -> None:
         if found == self._state.topology_manager:
             return
         self._state.topology_manager = found
@@ -307,7 +355,16 @@ class Agent:
         self._publisher.refetch()
         self._report_loop.trigger()
 
+    def _restore(self, found: DevicesReport) -> None:
+        """Mark the faults that an earlier process published, unless they are over."""
+        reading = self._state.served.reading
+        faults = still_lasting(found, reading, self._tools.boot_id)
+        self._watch.restore(faults, time.monotonic())
+
     def _publish(self, report: DevicesReport, *, keeps_holds: bool) -> None:
+        self._access_check.see_pods(self._state.pods or ())
+        report = replace(report, polled_only=tuple(sorted(self._watch.condition.without_events)))
+        report = with_lasting_faults(report, self._watch.state, self._tools.boot_id)
         topology = self._state.served.topology_text
         self._publisher.publish(topology, report, keeps_holds=keeps_holds)
 

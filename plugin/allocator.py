@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from plugin.allocation import (
     AllocationRefusal,
@@ -28,15 +28,14 @@ from plugin.allocation import (
 )
 from plugin.container import NoAccess
 from plugin.deviceplugin import CallRefused, DevicePluginMethod
-from plugin.errors import KubeletError
 from plugin.kubelet import KubeletRead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from plugin.allocation import Allocation, NodeState, Requester
     from plugin.container import ContainerAccess
-    from plugin.kubelet import AdmissionGate, KubeletSnapshot
+    from plugin.kubelet import HoldingsReader, StillHeld
     from plugin.machine import Resource
     from plugin.pods import HeldDevices
 
@@ -46,9 +45,13 @@ __all__ = [
     "AllocatorTools",
     "Identification",
     "IdentifiedBy",
-    "KubeletReader",
     "ResourceAllocator",
 ]
+
+
+_LAST_HOLDER_S = 0.5
+"""The part of an Allocate's time that is kept for the question whether the last holder of a device
+still has it: a pod must not fail because finding out whose it is took all of it."""
 
 
 class IdentifiedBy(Enum):
@@ -69,24 +72,6 @@ class IdentifiedBy(Enum):
     def is_fresh(self) -> bool:
         """Whether the kubelet was read for this request."""
         return self not in {IdentifiedBy.KNOWN, IdentifiedBy.UNREACHABLE}
-
-
-class KubeletReader(Protocol):
-    """What is needed of `plugin.kubelet.view`."""
-
-    gate: AdmissionGate
-
-    async def snapshot(self, *, with_devices: bool | None = None) -> KubeletSnapshot:
-        """Read the kubelet. Raises `KubeletError`."""
-        ...
-
-
-class HoldingsReader(KubeletReader, Protocol):
-    """What the allocator needs beside that."""
-
-    async def still_held(self, holdings: Iterable[HeldDevices]) -> tuple[HeldDevices, ...]:
-        """Those of the holdings that the kubelet still counts as their pods'."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +117,21 @@ class ResourceAllocator:
         self._tools = tools
 
     async def preferred(
-        self, available: tuple[str, ...], *, must_include: tuple[str, ...], size: int
+        self,
+        available: tuple[str, ...],
+        *,
+        must_include: tuple[str, ...],
+        size: int,
+        until_s: float,
     ) -> tuple[str, ...] | CallRefused:
         """`size` of the available ids, with all of `must_include`."""
         state = self._tools.state
         request = DeviceRequest(self._resource, frozenset(available), frozenset(must_include), size)
-        async with self._tools.kubelet.gate.call():
+        async with self._tools.kubelet.gate.call(until_s):
             # The kubelet has reserved aligned devices before it makes this call.
-            requester, how = await self._identify(request, with_devices=not state.lists_numa_nodes)
+            requester, how = await self._identify(
+                request, with_devices=not state.lists_numa_nodes, until_s=until_s
+            )
             found = self._choose(request, requester, is_fresh=how.is_fresh)
             self._tools.emit(
                 AllocationAnswer(DevicePluginMethod.PREFERRED, request, requester, found)
@@ -151,25 +143,29 @@ class ResourceAllocator:
             return found.ids
 
     async def allocate(
-        self, containers: tuple[tuple[str, ...], ...]
+        self, containers: tuple[tuple[str, ...], ...], *, until_s: float
     ) -> tuple[ContainerAccess, ...] | CallRefused:
         """What each container gets with the ids that it was given."""
         answers: list[ContainerAccess] = []
-        async with self._tools.kubelet.gate.call():
+        async with self._tools.kubelet.gate.call(until_s):
             for ids in containers:
-                answer = await self._allocate(ids)
+                answer = await self._allocate(ids, until_s)
                 if isinstance(answer, CallRefused):
                     return answer
                 answers.append(answer)
         return tuple(answers)
 
-    async def _allocate(self, ids: tuple[str, ...]) -> ContainerAccess | CallRefused:
+    async def _allocate(
+        self, ids: tuple[str, ...], until_s: float
+    ) -> ContainerAccess | CallRefused:
         tools, state = self._tools, self._tools.state
         request = DeviceRequest.fixed(self._resource, ids)
         requester = state.expected(self._resource, ids)
         if requester is None:
-            requester, _ = await self._identify(request, with_devices=False)
-        granted = await self._grant(request, requester, ids)
+            requester, _ = await self._identify(
+                request, with_devices=False, until_s=until_s - _LAST_HOLDER_S
+            )
+        granted = await self._grant(request, requester, ids, until_s=until_s)
         result = granted if isinstance(granted, CallRefused) else granted[0]
         tools.emit(AllocationAnswer(DevicePluginMethod.ALLOCATE, request, requester, result))
         if isinstance(granted, CallRefused):
@@ -180,15 +176,22 @@ class ResourceAllocator:
         return granted[1]
 
     async def _grant(
-        self, request: DeviceRequest, requester: Requester, ids: tuple[str, ...]
+        self,
+        request: DeviceRequest,
+        requester: Requester,
+        ids: tuple[str, ...],
+        *,
+        until_s: float,
     ) -> tuple[Allocation, ContainerAccess] | CallRefused:
         tools = self._tools
         found = self._choose(request, requester)
         if isinstance(found, CallRefused):
             return found
         others = tools.state.held_by_others(self._resource, ids, requester)
-        if others and (taken := await tools.kubelet.still_held(others)):
-            return CallRefused(_taken(taken))
+        if others:
+            found_held = await tools.kubelet.still_held(others, until_s=until_s)
+            if refusal := _refusal(found_held):
+                return CallRefused(refusal)
         access = self._access(ids)
         return access if isinstance(access, CallRefused) else (found, access)
 
@@ -205,31 +208,28 @@ class ResourceAllocator:
         return CallRefused(access.reason) if isinstance(access, NoAccess) else access
 
     async def _identify(
-        self, request: DeviceRequest, *, with_devices: bool
+        self, request: DeviceRequest, *, with_devices: bool, until_s: float
     ) -> tuple[Requester, IdentifiedBy]:
         """Find the requester: from what is known where that is certain, else from the kubelet."""
         clock = asyncio.get_running_loop().time
         begun_s = clock()
-        found, how = await self._find(request, with_devices=with_devices)
+        found, how = await self._find(request, with_devices=with_devices, until_s=until_s)
         self._tools.emit(Identification(how, clock() - begun_s))
         return found, how
 
     async def _find(
-        self, request: DeviceRequest, *, with_devices: bool
+        self, request: DeviceRequest, *, with_devices: bool, until_s: float
     ) -> tuple[Requester, IdentifiedBy]:
         tools, state = self._tools, self._tools.state
         known = identify(request, state.view(is_fresh=False))
         if isinstance(known, Identified):
             return known, IdentifiedBy.KNOWN
         since = state.grants
-        try:
-            snapshot = await tools.kubelet.snapshot(with_devices=with_devices)
-        except KubeletError as error:
-            state.kubelet_failed(str(error))
-            tools.emit(KubeletRead(str(error)))
-            return UnknownRequester(str(error)), IdentifiedBy.UNREACHABLE
+        snapshot = await tools.kubelet.snapshot(with_devices=with_devices, until_s=until_s)
         state.see(snapshot, since=since)
         tools.emit(KubeletRead(snapshot.error))
+        if snapshot.pods is None:
+            return UnknownRequester(snapshot.error), IdentifiedBy.UNREACHABLE
         found = identify(request, state.view(is_fresh=True))
         return found, _HOW[type(found)]
 
@@ -238,12 +238,20 @@ class ResourceAllocator:
         return next(one for one in resources if one.name == self._resource)
 
 
-def _taken(holdings: Iterable[HeldDevices]) -> str:
-    had = (
-        f"{', '.join(one.ids)} belongs to container {one.container} of {one.namespace}/{one.name}"
-        for one in holdings
-    )
-    return f"the kubelet allocated devices twice (Kubernetes 137534): {'; '.join(had)}"
+def _refusal(found: StillHeld) -> str:
+    """Why devices that others had are not given away; empty where nothing speaks against it."""
+    if found.confirmed:
+        had = "; ".join(map(_owned, found.confirmed))
+        return f"the kubelet allocated devices twice (Kubernetes 137534): {had}"
+    if found.unanswered:
+        had = "; ".join(map(_owned, found.unanswered))
+        return f"the kubelet did not answer in time whether others still have devices: {had}"
+    return ""
+
+
+def _owned(one: HeldDevices) -> str:
+    ids, pod = ", ".join(one.ids), f"{one.namespace}/{one.name}"
+    return f"{ids} belongs to container {one.container} of {pod}"
 
 
 _HOW = {

@@ -2,7 +2,7 @@
 
 `run` serves this machine's GPUs to the kubelet and publishes them, until SIGTERM; SIGHUP has it
 start over. `discover` shows what it reads of this machine. `measure` runs a benchmark for each pair
-of GPUs and writes the file that the setting `measurements` names.
+of GPUs and writes the file that the setting `measurements` names. `record` writes a support bundle.
 
 Exit codes: 0 done; 1 the machine cannot be read, or the plugin failed; 2 bad settings, files or
 arguments.
@@ -89,6 +89,14 @@ def _parser() -> Parser:
         help="That one run may take.",
     )
     measuring.add_argument("--whole", action="store_true", help="Measure all GPUs together too.")
+    about = "record what the driver and the kernel report of this machine, as a support bundle"
+    recording = command("record", _record, about)
+    recording.add_argument("out", metavar="OUT", help="A .tar.gz file to write; - for stdout.")
+    recording.add_argument(
+        "--keep-ids",
+        action="store_true",
+        help="Keep UUIDs, serial numbers, host and process names, which are replaced otherwise.",
+    )
     return parser
 
 
@@ -119,7 +127,10 @@ def _discover(flags: Mapping[str, object], given: Namespace) -> None:
     from plugin.observe.reading_json import reading_json  # noqa: PLC0415 - as above
 
     reading = _read(_load_here(flags))
-    print(reading_json(reading, VENDOR.facts_of) if given.json else reading_text(reading))
+    if given.json:
+        print(reading_json(reading, VENDOR.facts_of))
+    else:
+        print(reading_text(reading, VENDOR.partitions))
 
 
 def _measure(flags: Mapping[str, object], given: Namespace) -> None:
@@ -156,6 +167,15 @@ def _measure(flags: Mapping[str, object], given: Namespace) -> None:
     print(f"{len(found.pairs)} pairs measured, written to {given.out}")
 
 
+def _record(flags: Mapping[str, object], given: Namespace) -> None:
+    from plugin.record import record_to  # noqa: PLC0415 - only here, the agent's memory is counted
+
+    try:
+        record_to(given.out, _load_here(flags), keeps_ids=given.keep_ids, say=_say)
+    except SettingsError as error:
+        _fail(str(error), 2)
+
+
 async def _run(flags: Mapping[str, object], log: Logger) -> None:
     running = Running()
     loop = asyncio.get_running_loop()
@@ -188,6 +208,11 @@ def _read(loaded: LoadedSettings) -> MachineReading:
         _fail(str(error), 2)
     except ReadingError as error:
         _fail(str(error), 1)
+
+
+def _say(text: str) -> None:
+    """Say something beside what a program may read from standard output."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -7,7 +7,10 @@ Each is a `PluginError`, and none derives from another here.
 
 from __future__ import annotations
 
+from topology.errors import TopologyError
+
 __all__ = [
+    "READER_ERRORS",
     "CdiError",
     "CheckpointError",
     "KubeletError",
@@ -28,12 +31,23 @@ class ReadingError(PluginError):
     """The machine could not be read at all."""
 
 
+READER_ERRORS = (PluginError, TopologyError, OSError)
+"""Errors of a machine's reader where the machine cannot be read; any other is a bug."""
+
+
 class RegistrationError(PluginError):
     """The kubelet did not take the registration."""
 
 
 class KubeletError(PluginError):
-    """The kubelet did not answer (pods, configuration, PodResources)."""
+    """The kubelet did not answer (pods, configuration, PodResources).
+
+    `is_late`: it gave no answer in time, so that what was asked is open.
+    """
+
+    def __init__(self, message: str, *, is_late: bool = False) -> None:
+        super().__init__(message)
+        self.is_late = is_late
 
 
 class CheckpointError(PluginError):
@@ -41,7 +55,11 @@ class CheckpointError(PluginError):
 
 
 class ProgramError(PluginError):
-    """A program that cannot be run, or says that it failed."""
+    """A program that cannot be run, or says that it failed. `output` is what it had printed."""
+
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
 
 
 class CdiError(PluginError):

@@ -27,7 +27,7 @@ from topology.importers.xml.nics import MAX_NICS, FoundNic
 from topology.importers.xml.pcie_tree import PciPlace
 from topology.model import CpuPlatform, normalise_pci_bus_id
 
-__all__ = ["Sysfs"]
+__all__ = ["Sysfs", "read_text"]
 
 _ROOT_BUS = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 _PCI_ID = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -58,7 +58,11 @@ class Sysfs:
 
     def pci_class(self, bus_id: str) -> str | None:
         """The class of a PCI device as `0x068000`; None where sysfs does not show the device."""
-        return _text(self.sys / "bus/pci/devices" / _kernel_id(bus_id) / "class")
+        return read_text(self.sys / "bus/pci/devices" / _kernel_id(bus_id) / "class")
+
+    def boot_id(self) -> str | None:
+        """What tells this boot of the kernel from any other (random(4)); None where unreadable."""
+        return read_text(self.proc / "sys/kernel/random/boot_id") or None
 
     def nics(self) -> tuple[FoundNic, ...]:
         """Network ports: RDMA devices by name (digits as numbers), then the others likewise.
@@ -80,14 +84,14 @@ class Sysfs:
         rows: list[tuple[int, tuple[int, ...]]] = []
         for folder in _entries(self.sys / "devices/system/node"):
             match = re.fullmatch(r"node([0-9]{1,4})", folder.name)
-            words = (_text(folder / "distance") or "").split()
+            words = (read_text(folder / "distance") or "").split()
             if match and words and all(re.fullmatch(r"[0-9]{1,3}", word) for word in words):
                 rows.append((int(match[1]), tuple(map(int, words))))
         return tuple(sorted(rows))
 
     def cpu(self) -> CpuPlatform:
         """The class of the first processor in /proc/cpuinfo."""
-        text = _text(self.proc / "cpuinfo") or ""
+        text = read_text(self.proc / "cpuinfo") or ""
         found = re.findall(r"^([^:\n]+):(.*)$", text, re.MULTILINE)
         fields = {key.strip(): value.strip() for key, value in reversed(found)}
         if "CPU implementer" in fields:
@@ -123,7 +127,7 @@ class Sysfs:
 
     def _is_emulated(self, bridge: str) -> bool:
         device = self.sys / "bus/pci/devices" / bridge
-        return (_text(device / "vendor"), _text(device / "device")) == _EMULATED_ROOT_PORT
+        return (read_text(device / "vendor"), read_text(device / "device")) == _EMULATED_ROOT_PORT
 
     def _ports(self, folder: Path, *, is_rdma: bool | None) -> list[FoundNic]:
         nics: list[FoundNic] = []
@@ -153,7 +157,8 @@ def _resolve(path: Path) -> Path | None:
         return None
 
 
-def _text(path: Path) -> str | None:
+def read_text(path: Path) -> str | None:
+    """The stripped text of a file, the first 64 KiB of it; None where it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(_MAX_TEXT_BYTES).decode("utf-8", errors="replace").strip()
@@ -162,7 +167,7 @@ def _text(path: Path) -> str | None:
 
 
 def _node(device: Path) -> int | None:
-    text = _text(device / "numa_node") or ""
+    text = read_text(device / "numa_node") or ""
     return int(text) if re.fullmatch(r"[0-9]{1,4}", text) else None
 
 

@@ -16,13 +16,14 @@ from kube.errors import KubeError, SettingsError
 from plugin import logkeys
 from plugin.agent import Agent, AgentTools, StopReason
 from plugin.errors import ReadingError
+from plugin.health import HealthTimes
 from plugin.kubelet import KubeletView, PodResources
 from plugin.machine import ServingRules
 from plugin.observe import PluginMetrics, StatusEndpoint, Telemetry, serving
 from plugin.simulated.reader import SimulatedMachine
 from plugin.sysfs import Sysfs
 from plugin.vendor import VENDOR
-from topology.errors import TopologyError
+from topology.errors import TopologyError, file_fault
 from topology.model import parse_measurement
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from kube.client import Endpoint
     from kube.log import Logger
     from plugin.config import LoadedSettings, PluginSettings
-    from plugin.health import HealthState
+    from plugin.health import KnownFaults
     from plugin.machine import MachineReader, MachineReading
 
 __all__ = ["Running", "open_reader", "run_agents", "serving_rules"]
@@ -40,13 +41,16 @@ READ_AGAIN_S = 30.0
 """Between attempts to read a machine, where a failure is no reason to end: a driver may be
 installed meanwhile."""
 
+RESTART_S = HealthTimes().restart_s
+"""How long it is tried where only a new process, in a new container, may read the machine."""
+
 
 @dataclass(slots=True)
 class Running:
     """The agent that runs now, for probes and signals; None between two."""
 
     agent: Agent | None = None
-    health: HealthState | None = None
+    known: KnownFaults | None = None
     """The faults that the last agent knew: they hold for the next one too."""
 
     def reload(self) -> None:
@@ -94,7 +98,7 @@ def serving_rules(loaded: LoadedSettings) -> ServingRules:
         try:
             measurement = parse_measurement(settings.measurements.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, TopologyError) as error:
-            msg = f"setting measurements: file {settings.measurements}: {error}"
+            msg = f"setting measurements: file {settings.measurements}: {file_fault(error)}"
             raise SettingsError(msg) from error
     units_of = partial(VENDOR.units_of, settings)
     return ServingRules(units_of, loaded.sharing, settings.resource_name, measurement)
@@ -147,33 +151,40 @@ async def _run_with(
                 view,
                 kubelet,
                 telemetry,
+                _sysfs(settings).boot_id(),
             )
             ending = None
             while ending is not StopReason.RELOAD:
                 reading = await _read(reader, settings, telemetry)
-                agent = Agent(settings, rules, reading, tools=tools, health=running.health)
+                agent = Agent(settings, rules, reading, tools=tools, known=running.known)
                 try:
                     running.agent = agent
                     ending = await agent.run()
                 finally:
-                    running.agent, running.health = None, agent.health
+                    running.agent, running.known = None, agent.known
 
 
 async def _read(
     reader: MachineReader, settings: PluginSettings, telemetry: Telemetry
 ) -> MachineReading:
+    """The first reading. Raises `ReadingError` where there is none, and no later try may help."""
     n_failures = 0
+    unusable_s = 0.0
     while True:
         try:
             reading = await asyncio.to_thread(reader.read)
         except ReadingError as error:
-            if settings.fail_on_init_error:
+            condition = reader.condition()
+            unusable_s = unusable_s + READ_AGAIN_S if condition.restart_reason else 0.0
+            if settings.fail_on_init_error or unusable_s > RESTART_S:
                 raise
             n_failures += 1
             telemetry.reader_failed("read", str(error), n_failures=n_failures)
+            telemetry.reader_condition(condition)
         else:
             if n_failures:
                 telemetry.reader_works("read")
+                telemetry.reader_condition(reader.condition())
             return reading
         await asyncio.sleep(READ_AGAIN_S)
 

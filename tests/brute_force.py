@@ -132,7 +132,7 @@ class BruteForce:
         if nx.is_connected(self._links.subgraph(gpus)):
             levels.add(Affinity.NVLINK)
         if len(gpus) == 1 or any(members <= part for part in self._switches):
-            levels.add(Affinity.SWITCH)
+            levels.add(Affinity.PCIE_SWITCH)
         if len(gpus) == 1 or any(members <= part for part in self._sockets):
             levels.add(Affinity.NUMA)
         density = sum(self._capacities.units[i][j] for i, j in pairs)
@@ -191,10 +191,10 @@ class BruteForce:
                 asked.append(f"PCIe between {i} and {j}")
         every = [find_gpu_model(gpu.model) for gpu in topology.gpus]
         for i in gpus:
-            model, told = every[i], topology.gpus[i].link_generation
+            model, stated = every[i], topology.gpus[i].link_generation
             if limit >= Limit.PORT and model is None:
                 asked.append(f"PCIe generation of {i}")
-            if limit < Limit.PORT and told is None and not (model and model.link_generation):
+            if limit < Limit.PORT and stated is None and not (model and model.link_generation):
                 asked.append(f"link generation of {i}")
         if limit >= Limit.PORT and topology.p2p is P2pAccess.UNKNOWN and None in every:
             asked.append("P2P")

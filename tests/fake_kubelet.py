@@ -1,7 +1,7 @@
 """A kubelet as device plugins know it, as Kubernetes 1.36.3 has it, over real gRPC on unix sockets.
 
 The registration dials back before it answers; a kubelet knows its plugins by the resource's name
-alone (pkg/kubelet/cm/devicemanager/plugin/v1beta1); PodResources tells what pods got, and refuses
+alone (pkg/kubelet/cm/devicemanager/plugin/v1beta1); PodResources reports what pods got, and refuses
 who asks too often. Which devices a pod gets that arrives is in `tests.device_manager`. The
 checkpoint is memory that outlives `kill`. It is no authority: tests/cluster holds the plugin
 against the real kubelet.
@@ -332,7 +332,7 @@ class FakeKubelet(DeviceManager):
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
         self.collect()
         return pr.ListPodResourcesResponse(
-            pod_resources=[self._told(pod) for pod in self.pods.values()]
+            pod_resources=[self._pod_resources(pod) for pod in self.pods.values()]
         )
 
     async def _get(self, request: pr.GetPodResourcesRequest, context) -> pr.GetPodResourcesResponse:
@@ -342,11 +342,11 @@ class FakeKubelet(DeviceManager):
         wanted = (request.pod_namespace, request.pod_name)
         found = [pod for pod in self.pods.values() if (pod.namespace, pod.name) == wanted]
         if not found:
-            told = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
-            await context.abort(grpc.StatusCode.UNKNOWN, told)
-        return pr.GetPodResourcesResponse(pod_resources=self._told(found[0]))
+            detail = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
+            await context.abort(grpc.StatusCode.UNKNOWN, detail)
+        return pr.GetPodResourcesResponse(pod_resources=self._pod_resources(found[0]))
 
-    def _told(self, pod: NodePod) -> pr.PodResources:
+    def _pod_resources(self, pod: NodePod) -> pr.PodResources:
         return pr.PodResources(
             name=pod.name,
             namespace=pod.namespace,

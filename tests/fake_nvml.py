@@ -85,7 +85,7 @@ class FakeLink:
 
 @dataclass
 class FakeFabric:
-    """What nvmlDeviceGetGpuFabricInfoV tells."""
+    """What nvmlDeviceGetGpuFabricInfoV returns."""
 
     state: int = 3
     status: int = 0
@@ -111,7 +111,8 @@ class FakeGpu:
     """A GPU; a change counts from the next call on.
 
     `error` answers every call about the GPU but `known_by_heart`; `handle_error` the call for its
-    handle. `errors` are codes of single symbols.
+    handle. `errors` are codes of single symbols. Calls of a GPU that `hangs` (only those of
+    `hanging`, if any) return once that is set.
     """
 
     uuid: str
@@ -131,10 +132,21 @@ class FakeGpu:
     memory_nodes: tuple[int, ...] = ()
     mig: dict[int, FakeMig] | None = None
     supported_events: int = _SUPPORTED_EVENTS
+    refused_events: int = 0
+    """Kinds that it calls supported and does not register."""
+    event_address: int | None = None
+    """Of its handle in events, where that is another than the registered one."""
     error: int | None = None
     handle_error: int | None = None
     errors: dict[str, int] = field(default_factory=dict)
     known_by_heart: frozenset[str] = frozenset()
+    hangs: threading.Event | None = None
+    hanging: frozenset[str] = frozenset()
+
+    def answer(self, symbol: str) -> None:
+        """Return when a call of this symbol is answered."""
+        if self.hangs is not None and symbol in (self.hanging or {symbol}):
+            self.hangs.wait(60)
 
 
 @dataclass
@@ -167,13 +179,15 @@ class FakeNvml:
         self.sets: dict[int, _Set] = {}
         self._addresses: dict[str, int] = {}
         self.changed = threading.Condition()
+        self._counting = threading.Lock()
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         if name in self.__dict__.get("missing", ()) or name not in _SYMBOLS:
             raise AttributeError(name)
 
         def symbol(*arguments: Any) -> int:
-            self.calls[name] += 1
+            with self._counting:
+                self.calls[name] += 1
             if name != "nvmlInitWithFlags" and not (self.n_opened and self.is_loaded):
                 return UNINITIALIZED
             if name in self.errors:
@@ -205,10 +219,11 @@ class FakeNvml:
     ) -> None:
         """Let an event of a GPU happen; who has not registered does not hear of it."""
         address = self.address(self.gpus[index].uuid)
+        told = self.gpus[index].event_address
         with self.changed:
             for event_set in self.sets.values():
                 if event_set.registered.get(address, 0) & kind:
-                    event_set.events.append((address, kind, data, gi, ci))
+                    event_set.events.append((address if told is None else told, kind, data, gi, ci))
             self.changed.notify_all()
 
     def fail_waits(self, code: int | None) -> None:
@@ -231,7 +246,8 @@ class FakeNvml:
     def gpu_at(self, handle: Any, symbol: str) -> FakeGpu:
         address = _address_of(handle)
         for gpu in self.gpus:
-            if self.address(gpu.uuid) == address:
+            if address in {self.address(gpu.uuid), gpu.event_address}:
+                gpu.answer(symbol)
                 if symbol in gpu.errors:
                     raise _NvmlFailure(gpu.errors[symbol])
                 if gpu.error is not None and symbol not in gpu.known_by_heart:
@@ -314,6 +330,7 @@ def _count(nvml: FakeNvml, count: Any) -> None:
 @_symbol("nvmlDeviceGetHandleByIndex_v2")
 def _by_index(nvml: FakeNvml, index: Any, handle: Any) -> None:
     gpu = nvml.gpus[_number(index)]
+    gpu.answer("nvmlDeviceGetHandleByIndex_v2")
     if gpu.handle_error is not None:
         raise _NvmlFailure(gpu.handle_error)
     _put_handle(handle, nvml.address(gpu.uuid))
@@ -323,10 +340,15 @@ def _by_index(nvml: FakeNvml, index: Any, handle: Any) -> None:
 def _by_uuid(nvml: FakeNvml, uuid: Any, handle: Any) -> None:
     for gpu in nvml.gpus:
         if gpu.uuid.encode() == uuid.value:
+            gpu.answer("nvmlDeviceGetHandleByUUID")
             if gpu.handle_error is not None:
                 raise _NvmlFailure(gpu.handle_error)
             _put_handle(handle, nvml.address(gpu.uuid))
             return
+        for mig in (gpu.mig or {}).values():
+            if mig.uuid.encode() == uuid.value:
+                _put_handle(handle, nvml.address(mig.uuid))
+                return
     raise _NvmlFailure(NOT_FOUND)
 
 
@@ -397,8 +419,8 @@ def _fields(nvml: FakeNvml, handle: Any, count: Any, values: Any) -> None:
 
 def _field(gpu: FakeGpu, wanted: int, scope: int) -> int | None:
     if wanted == _pynvml.NVML_FI_DEV_NVLINK_GET_STATE:
-        is_told = gpu.has_state_fields and scope < len(gpu.links)
-        return gpu.links[scope].state if is_told else None
+        has_state = gpu.has_state_fields and scope < len(gpu.links)
+        return gpu.links[scope].state if has_state else None
     return {
         _pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT: gpu.n_links_field,
         _pynvml.NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT: gpu.n_switch_links,
@@ -407,19 +429,31 @@ def _field(gpu: FakeGpu, wanted: int, scope: int) -> int | None:
     }.get(wanted)
 
 
+@_symbol("nvmlDeviceGetGpuFabricInfo")
+def _old_fabric(nvml: FakeNvml, handle: Any, info: Any) -> None:
+    fabric = nvml.gpu_at(handle, "nvmlDeviceGetGpuFabricInfo").fabric
+    if fabric is None:
+        raise _NvmlFailure(NOT_SUPPORTED)
+    _fill_fabric(fabric, _target(info))
+
+
+def _fill_fabric(fabric: FakeFabric, filled: Any) -> None:
+    filled.state, filled.status, filled.cliqueId = fabric.state, fabric.status, fabric.clique_id
+    for i, byte in enumerate(fabric.cluster_uuid):
+        filled.clusterUuid[i] = byte
+
+
 @_symbol("nvmlDeviceGetGpuFabricInfoV")
 def _fabric(nvml: FakeNvml, handle: Any, info: Any) -> None:
     fabric = nvml.gpu_at(handle, "nvmlDeviceGetGpuFabricInfoV").fabric
-    told = _target(info)
-    if told.version >> 24 not in nvml.fabric_versions:
+    filled = _target(info)
+    if filled.version >> 24 not in nvml.fabric_versions:
         raise _NvmlFailure(VERSION_MISMATCH)
     if fabric is None:
         raise _NvmlFailure(NOT_SUPPORTED)
-    told.state, told.status, told.cliqueId = fabric.state, fabric.status, fabric.clique_id
-    for i, byte in enumerate(fabric.cluster_uuid):
-        told.clusterUuid[i] = byte
-    if hasattr(told, "healthSummary"):
-        told.healthSummary = fabric.health
+    _fill_fabric(fabric, filled)
+    if hasattr(filled, "healthSummary"):
+        filled.healthSummary = fabric.health
 
 
 # --- NVLink ---
@@ -436,10 +470,10 @@ def _link(nvml: FakeNvml, handle: Any, link: Any, symbol: str) -> tuple[FakeGpu,
 
 @_symbol("nvmlDeviceGetNvLinkState")
 def _state(nvml: FakeNvml, handle: Any, link: Any, state: Any) -> None:
-    told = _link(nvml, handle, link, "nvmlDeviceGetNvLinkState")[1].state
-    if told < 0:
+    number = _link(nvml, handle, link, "nvmlDeviceGetNvLinkState")[1].state
+    if number < 0:
         raise _NvmlFailure(NOT_SUPPORTED)
-    _put(state, int(told in {1, 2}))
+    _put(state, int(number in {1, 2}))
 
 
 @_symbol("nvmlDeviceGetNvLinkVersion")
@@ -455,8 +489,8 @@ def _far_type(nvml: FakeNvml, handle: Any, link: Any, far_type: Any) -> None:
 
 @_symbol("nvmlDeviceGetNvLinkRemotePciInfo_v2")
 def _far_pci(nvml: FakeNvml, handle: Any, link: Any, info: Any) -> None:
-    told = _link(nvml, handle, link, "nvmlDeviceGetNvLinkRemotePciInfo_v2")[1].bus_id
-    _target(info).busId = told.encode("latin-1")
+    bus_id = _link(nvml, handle, link, "nvmlDeviceGetNvLinkRemotePciInfo_v2")[1].bus_id
+    _target(info).busId = bus_id.encode("latin-1")
 
 
 # --- pairs ---
@@ -522,10 +556,11 @@ def _ci(nvml: FakeNvml, handle: Any, number: Any) -> None:
 
 
 @_symbol("nvmlDeviceGetAttributes_v2")
-def _attributes(nvml: FakeNvml, handle: Any, told: Any) -> None:
+def _attributes(nvml: FakeNvml, handle: Any, attributes: Any) -> None:
     shape = nvml.mig_at(handle).shape
-    _target(told).gpuInstanceSliceCount, _target(told).computeInstanceSliceCount = shape[:2]
-    _target(told).memorySizeMB = shape[2]
+    found = _target(attributes)
+    found.gpuInstanceSliceCount, found.computeInstanceSliceCount = shape[:2]
+    found.memorySizeMB = shape[2]
 
 
 # --- events ---
@@ -546,7 +581,7 @@ def _kinds(nvml: FakeNvml, handle: Any, kinds: Any) -> None:
 @_symbol("nvmlDeviceRegisterEvents")
 def _register(nvml: FakeNvml, handle: Any, kinds: Any, event_set: Any) -> None:
     gpu = nvml.gpu_at(handle, "nvmlDeviceRegisterEvents")
-    if _number(kinds) & ~gpu.supported_events:
+    if _number(kinds) & (~gpu.supported_events | gpu.refused_events):
         raise _NvmlFailure(NOT_SUPPORTED)
     nvml.sets[_address_of(event_set)].registered[_address_of(handle)] = _number(kinds)
 
@@ -564,14 +599,14 @@ def _wait(nvml: FakeNvml, event_set: Any, data: Any, timeout_ms: Any) -> None:
         if not waited.events:
             raise _NvmlFailure(TIMEOUT)
         address, kind, number, gi, ci = waited.events.popleft()
-    told = _target(data)
-    told.eventType, told.eventData, told.gpuInstanceId, told.computeInstanceId = (
+    filled = _target(data)
+    filled.eventType, filled.eventData, filled.gpuInstanceId, filled.computeInstanceId = (
         kind,
         number,
         gi,
         ci,
     )
-    ctypes.c_void_p.from_address(ctypes.addressof(told)).value = address
+    ctypes.c_void_p.from_address(ctypes.addressof(filled)).value = address
 
 
 @_symbol("nvmlEventSetFree")
@@ -628,7 +663,7 @@ def _gpu_of(topology: NodeTopology, index: int) -> FakeGpu:
     gpu = topology.gpus[index]
     name = gpu.model or ""
     model = find_gpu_model(name)
-    capability = next(told for pattern, told in CAPABILITIES if re.search(pattern, name))
+    capability = next(version for pattern, version in CAPABILITIES if re.search(pattern, name))
     fake = FakeGpu(
         uuid=uuid_of(index),
         bus_id=_printed(bus_id_of(index)),
@@ -650,7 +685,7 @@ def _gpu_of(topology: NodeTopology, index: int) -> FakeGpu:
 
 
 @contextmanager
-def installed(fake: FakeNvml | None) -> Iterator[None]:
+def installed(fake: object | None) -> Iterator[None]:
     """Let pynvml find this library; None: none at all."""
     cache = _pynvml._nvmlGetFunctionPointer_cache  # noqa: SLF001 - pynvml cannot be reset otherwise
     before = _pynvml.nvmlLib, _pynvml.CDLL

@@ -154,7 +154,7 @@ def build_machine_by_hand(
 
 
 def policies(*, affinities: Sequence[Affinity] = tuple(Affinity)) -> st.SearchStrategy:
-    """Every policy that a selection can tell apart."""
+    """Every policy that a selection can distinguish."""
     return st.builds(
         PlacementPolicy,
         affinity=st.sampled_from(affinities),

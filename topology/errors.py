@@ -24,6 +24,7 @@ __all__ = [
     "PolicyError",
     "TopologyError",
     "UnknownDevice",
+    "file_fault",
     "quote",
 ]
 
@@ -67,3 +68,17 @@ def quote(value: object) -> str:
     """
     text = repr(value)
     return text if len(text) <= MAX_QUOTED else text[: MAX_QUOTED - 1] + "…"
+
+
+def file_fault(error: Exception) -> str:
+    """Why a file cannot be used, for a message that names the file already.
+
+    An `OSError` says what the system says, without its number and the path.
+
+    >>> file_fault(FileNotFoundError(2, "No such file or directory", "a.yaml"))
+    'no such file or directory'
+    >>> file_fault(ValueError("embedded null byte"))
+    'embedded null byte'
+    """
+    said = error.strerror if isinstance(error, OSError) else None
+    return f"{said[0].lower()}{said[1:]}" if said else str(error)

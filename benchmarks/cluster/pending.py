@@ -135,7 +135,7 @@ async def _stream(stage: Stage, watch: BindWatch, n_stream: int) -> dict[str, fl
 async def _end(stage: Stage, watch: BindWatch, name: str) -> None:
     await watch.until_bound(name, deadline_s=_DEADLINE_S)
     await asyncio.sleep(_RUN_S)
-    await stage.api.delete(f"{PODS}/{name}", grace_s=0)
+    await stage.api.end(f"{PODS}/{name}")
 
 
 async def _expect(watch: BindWatch, n_pods: int) -> None:

@@ -135,7 +135,7 @@ async def _run(
     ):
         for step in steps:
             if step.size == 0:
-                await stage.api.delete(f"{PODS}/{step.pod}", grace_s=0)
+                await stage.api.end(f"{PODS}/{step.pod}")
                 continue
             await stage.create([make_pod(step.pod, step.size)])
             if await watch.until_bound(step.pod, deadline_s=_WAIT_S):

@@ -6,7 +6,7 @@ tables (the value model of `topology.value.set_value`); nothing here is measured
 
 - Judged pods: two or more GPUs and not affinity `none` (their owners said bandwidth does not
   matter). Relative: GB/s of the set over GB/s of the best set of that size on the empty machine.
-- Affinity missed: the pod named a level (nvlink, switch, numa) and its set does not have it.
+- Affinity missed: the pod named a level (nvlink, pcie-switch, numa) and its set does not have it.
 - Stranded: free GPUs that cannot be put together into pairs (fours) within 10 % of their machine's
   best: the mean over the moments right after each arrival of the second half of the mix, when
   the fleet is full. Machines with fewer GPUs than that count none.

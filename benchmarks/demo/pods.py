@@ -26,14 +26,14 @@ AFFINITY_WEIGHTS: dict[str | None, int] = {
     None: 35,
     "nvlink": 33,
     "numa": 10,
-    "switch": 8,
+    "pcie-switch": 8,
     "none": 14,
 }
 """For pods of 2 and more GPUs; None is the absent annotation."""
 SINGLE_AFFINITY_WEIGHTS: dict[str | None, int] = {None: 70, "none": 30}
 REQUIRED_SHARE = 0.4
 """Share of `required` among the pods that name a level."""
-MOST_REQUIRED = {"nvlink": 8, "numa": 4, "switch": 4}
+MOST_REQUIRED = {"nvlink": 8, "numa": 4, "pcie-switch": 4}
 """Largest set that some machine of the fleet has at that level; a larger wish is `preferred`."""
 DURATION_MINUTES = (45, 105)
 GAP_MINUTES = (0, 1, 2)

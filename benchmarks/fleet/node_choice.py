@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from extender.placement import rank_fit
 from extender.protocol import Shape
 from topology.annotations import DEFAULT_POLICY
-from topology.model import DEFAULT_RESOURCE
+from topology.model import DEFAULT_RESOURCE, node_worth
 from topology.select import ContainerRequest, ContainerRole, PodFit, fit_pod
 
 if TYPE_CHECKING:
@@ -40,6 +40,11 @@ class MachineType:
     name: str
     topology: NodeTopology
     tables: MachineTables
+
+    @property
+    def worth(self) -> float:
+        """What a GPU of it is worth."""
+        return node_worth(self.topology.gpus).per_device
 
 
 class NodeOrder(Protocol):
@@ -94,7 +99,8 @@ class CoterieNodes:
         fit = self.fit(machine, free, size)
         if fit is None:
             return None
-        return rank_fit(fit, self._shape(size), n_free=free.bit_count()).key
+        shape, n_free = self._shape(size), free.bit_count()
+        return rank_fit(fit, shape, n_free=n_free, worth=machine.worth).key
 
 
 class FleetPolicy:

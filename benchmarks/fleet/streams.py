@@ -1,12 +1,15 @@
-"""Streams of alike pods on fleets of two machine types: what comparing nodes by loss does.
+"""Streams of alike pods on fleets of several machine types: what the order of nodes does.
 
 Shows which machines a stream of pods takes where nodes are compared by loss (how far a set is from
 its own machine's best) and where they are compared by GB/s (`prefer: fastest`). By the value model:
 these fleets were not measured.
 
 - Ties: 2-GPU pods on empty H100 and V100 machines. Every pair is its machine's best, so loss is 0
-  everywhere, and what a pair costs the rest of its machine decides. Nothing here is for loss to
-  decide; the stream is there to say so.
+  everywhere, and what a pair costs the rest of its machine, times what a GPU of it is worth,
+  decides. Nothing here is for loss to decide; the stream is there to say so.
+- Mixed: 1- and 2-GPU pods on empty H100, V100 and T4 machines, then 8-GPU jobs that want the
+  fastest machines (`prefer: fastest`). The scenario is made to show whether small pods leave these
+  whole.
 - Broken quads: 4-GPU pods, then 3-GPU pods, on A6000 machines and on V100 machines on which one GPU
   of each quad is taken, so that no four GPUs left form a quad. Four of them are still a little
   faster than four A6000s at their best: GB/s and loss disagree. The scenario is made to show that
@@ -32,20 +35,21 @@ if TYPE_CHECKING:
 
     from benchmarks.report import Cell
 
-__all__ = ["BY_LOSS", "BY_SPEED", "broken_quads", "run", "ties"]
+__all__ = ["BY_LOSS", "BY_SPEED", "broken_quads", "mixed", "run", "ties"]
 
 FAST, SLOW = "dgx-h100", "dgx-1-v100"
+MIXED = (FAST, SLOW, "8x-t4")
 BROKEN, WHOLE = "dgx-1-v100", "8x-a6000-bridged"
 TAKEN = (0, 4)
 """One GPU of each quad of a DGX-1 (0-3 and 4-7)."""
 BY_LOSS, BY_SPEED = "Coterie, nodes by loss", "Coterie, nodes by GB/s (prefer: fastest)"
+FASTEST = PlacementPolicy(prefer=Prefer.FASTEST)
 
 
 def _contestants() -> tuple[FleetPolicy, ...]:
-    fastest = PlacementPolicy(prefer=Prefer.FASTEST)
     return (
         FleetPolicy("NVIDIA best-effort, most-allocated node", MostAllocated(), NvidiaBestEffort()),
-        FleetPolicy(BY_SPEED, CoterieNodes(fastest)),
+        FleetPolicy(BY_SPEED, CoterieNodes(FASTEST)),
         FleetPolicy(BY_LOSS, CoterieNodes()),
     )
 
@@ -68,6 +72,16 @@ def _place(fleet: Fleet, size: int, n_pods: int) -> list[tuple[int, int]]:
     return [each for each in placed if each is not None]
 
 
+def _n_taken(fleet: Fleet, machine: MachineType) -> int:
+    """GPUs in use on all machines of a type."""
+    return sum(machine.topology.n_gpus - n_free for n_free in fleet.free_gpus_of(machine))
+
+
+def _n_whole(fleet: Fleet, machine: MachineType) -> int:
+    """Machines of a type with no GPU in use."""
+    return fleet.free_gpus_of(machine).count(machine.topology.n_gpus)
+
+
 def _mean(figures: Sequence[float]) -> float | None:
     return fmean(figures) if figures else None
 
@@ -83,7 +97,8 @@ def _best_of(machine: MachineType, taken: Sequence[int], size: int) -> str:
     worst = fit.worst
     return (
         f"{machine.name} {worst.value_gbytes_per_s:.1f} GB/s, loss {worst.loss:.2f}, "
-        f"remainder cost {fit.remainder_cost_gpus:.2f} GPU-equivalents"
+        f"remainder cost {fit.remainder_cost_gpus:.2f} GPU-equivalents, a GPU's worth "
+        f"{machine.worth:.2f}"
     )
 
 
@@ -97,10 +112,8 @@ def ties(*, n_each: int, n_pods: int, seed: int) -> ResultTable:
     for policy in _contestants():
         fleet = _fleet(machines, policy, n_each=n_each, seed=seed)
         shares = [fleet.relative(*each) for each in _place(fleet, 2, n_pods)]
-        free = [fleet.free_gpus_of(machine) for machine in machines]
-        sizes = [machine.topology.n_gpus for machine in machines]
-        taken = [sum(size - n for n in left) for size, left in zip(sizes, free, strict=True)]
-        whole = [left.count(size) for size, left in zip(sizes, free, strict=True)]
+        taken = [_n_taken(fleet, machine) for machine in machines]
+        whole = [_n_whole(fleet, machine) for machine in machines]
         rows.append((policy.name, fmean(shares), min(shares), *taken, *whole))
     columns = (
         "policy",
@@ -114,10 +127,55 @@ def ties(*, n_each: int, n_pods: int, seed: int) -> ResultTable:
     notes = (
         f"{n_pods} pods of 2 GPUs on {n_each} {FAST} and {n_each} {SLOW}, all empty",
         f"2 GPUs: {'; '.join(_best_of(m, (), 2) for m in machines)}",
-        "equal loss leaves the choice to the remainder: the lesser cost goes first",
+        "equal loss leaves the choice to remainder cost times worth (not with prefer: fastest)",
         _OWN,
     )
     title = "A stream of 2-GPU pods on H100 and V100 machines: loss ties"
+    return ResultTable(title, columns, tuple(rows), notes)
+
+
+def mixed(*, n_each: int, n_pods: int, seed: int) -> ResultTable:
+    """Send `n_pods` pods of 1 and of 2 GPUs in turn, then as many 8-GPU jobs as H100 machines.
+
+    Rows show what the small pods took, and how many of the jobs got H100s.
+    """
+    machines = [_machine(name) for name in MIXED]
+    fast = machines[0]
+    rows: list[tuple[Cell, ...]] = []
+    for policy in _contestants():
+        fleet = _fleet(machines, policy, n_each=n_each, seed=seed)
+        shares = [
+            fleet.relative(*each)
+            for _ in range(n_pods)
+            for size in (1, 2)
+            for each in _place(fleet, size, 1)
+            if size > 1
+        ]
+        taken = [_n_taken(fleet, machine) for machine in machines]
+        n_whole = _n_whole(fleet, fast)
+        if isinstance(policy.nodes, CoterieNodes):
+            fleet.policy = FleetPolicy(policy.name, CoterieNodes(FASTEST))
+        jobs = _place(fleet, fast.topology.n_gpus, n_each)
+        n_fast = sum(fleet.nodes[index].machine is fast for index, _ in jobs)
+        rows.append((policy.name, fmean(shares), *taken, n_whole, n_fast, n_each - len(jobs)))
+    columns = (
+        "policy",
+        "pairs: mean of best",
+        "H100s taken",
+        "V100s taken",
+        "T4s taken",
+        "whole H100 machines",
+        "8-GPU jobs on H100",
+        "8-GPU jobs: no fit",
+    )
+    notes = (
+        f"{n_pods} pods of 1 GPU and {n_pods} of 2 in turn, then {n_each} jobs of 8 GPUs",
+        f"{n_each} each of {', '.join(MIXED)}, all empty",
+        *(f"2 GPUs: {_best_of(machine, (), 2)}" for machine in machines),
+        "Coterie's 8-GPU jobs say prefer: fastest",
+        _OWN,
+    )
+    title = "Small pods, then 8-GPU jobs on H100, V100 and T4 machines: what is left whole"
     return ResultTable(title, columns, tuple(rows), notes)
 
 
@@ -165,6 +223,10 @@ def broken_quads(*, n_each: int, n_pods: int, seed: int) -> ResultTable:
 _OWN = "GB/s and mean of best are by Coterie's own value model: these fleets were not measured"
 
 
-def run(*, seed: int = 0) -> tuple[ResultTable, ResultTable]:
-    """Run both streams."""
-    return ties(n_each=10, n_pods=40, seed=seed), broken_quads(n_each=10, n_pods=12, seed=seed)
+def run(*, seed: int = 0) -> tuple[ResultTable, ...]:
+    """Run all streams."""
+    return (
+        ties(n_each=10, n_pods=40, seed=seed),
+        mixed(n_each=4, n_pods=16, seed=seed),
+        broken_quads(n_each=10, n_pods=12, seed=seed),
+    )

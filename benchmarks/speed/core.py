@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.masks import mask_of
 from benchmarks.report import ResultTable
-from benchmarks.speed.load import MACHINES, percentiles
+from benchmarks.speed.load import MACHINES, percentiles, reference_loop
 from topology.annotations import Affinity, PlacementPolicy
 from topology.model import NO_LINK, AcceleratorLink, Gpu, LinkKind, NodeTopology, PcieLevel
 from topology.recordings import load_recording
@@ -51,18 +51,9 @@ def torus(width: int, n_links: int) -> NodeTopology:
     )
 
 
-def _reference_loop() -> float:
-    """Seconds for 100,000 additions in Python: what this machine does at this moment."""
-    start = time.perf_counter()
-    total = 0
-    for i in range(100_000):
-        total += i
-    return time.perf_counter() - start
-
-
 def measure_core(load: Load, seed: int) -> ResultTable:
     """Measure tables and selections."""
-    loop_ms = 1000 * median(_reference_loop() for _ in range(20))
+    loop_ms = 1000 * median(reference_loop() for _ in range(20))
     rows: list[tuple[Cell, ...]] = []
     machines = [load_recording(name) for name in (*MACHINES, SIXTEEN)] + [torus(4, 2)]
     for topology in machines:

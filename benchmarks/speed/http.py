@@ -49,7 +49,7 @@ __all__ = ["N_SHAPES", "CallTimes", "draw_pods", "measure_http", "table_rows", "
 
 SIZES = (1, 1, 2, 2, 3, 4, 4, 8)
 """Sizes are drawn evenly from here: small ones are more frequent."""
-AFFINITIES = (None, "nvlink", "switch", "numa", "none")
+AFFINITIES = (None, "nvlink", "pcie-switch", "numa", "none")
 N_SHAPES = len(set(SIZES)) * len(AFFINITIES)
 
 

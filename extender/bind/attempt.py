@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 from extender.bind.steps import WriteBinding
 from extender.protocol import Answer, Reason, Verb
 from topology.annotations import encode_plan
+from topology.errors import quote
 from topology.model import names
 
 if TYPE_CHECKING:
     from extender.bind.steps import PlannedFrom
     from extender.protocol import Outcome, PodRequest, messages
+    from extender.rules import Rules
     from topology.annotations import Plan
 
-__all__ = ["BindAttempt", "BindPhase", "why_barred"]
+__all__ = ["BindAttempt", "BindPhase", "why_barred", "why_not_ours"]
 
 
 class BindPhase(Enum):
@@ -39,7 +41,8 @@ class BindAttempt:
 
     `version` is the pod's in the latest write; `plan` is None for a pod without GPUs, `machine` the
     kind of the plan's node. From `ends_s` on another call may take over if this one has not
-    ended.
+    ended. Until `repeats_until_s` an earlier call's write of the same plan and version may still
+    succeed, whatever becomes of this one's; None where there is no such write.
     """
 
     bind_id: int
@@ -55,6 +58,7 @@ class BindAttempt:
     version: str = ""
     n_writes: int = 0
     n_replans: int = 0
+    repeats_until_s: float | None = None
 
     @property
     def title(self) -> str:
@@ -69,7 +73,12 @@ class BindAttempt:
         return {names.PLAN: encode_plan(self.plan)}
 
     def writing(
-        self, request: PodRequest | None, plan: Plan | None, *, machine: str, version: str
+        self,
+        request: PodRequest | None,
+        plan: Plan | None,
+        *,
+        machine: str,
+        version: str,
     ) -> BindAttempt:
         """This call, about to write a plan, for the first time or once more."""
         return replace(
@@ -80,7 +89,15 @@ class BindAttempt:
             machine=machine,
             version=version,
             n_writes=self.n_writes + 1,
+            repeats_until_s=None,
         )
+
+    def repeating(self, earlier: BindAttempt) -> BindAttempt:
+        """This call, about to write what an earlier one wrote."""
+        same = self.writing(
+            earlier.request, earlier.plan, machine=earlier.machine, version=earlier.version
+        )
+        return replace(same, repeats_until_s=earlier.ends_s)
 
     def write_step(self, planned_from: PlannedFrom | None) -> WriteBinding:
         """The step that writes it."""
@@ -119,3 +136,17 @@ def why_barred(pod: messages.WirePod) -> Reason | None:
     if pod.metadata.deletion_timestamp is not None:
         return Reason.POD_DELETED
     return Reason.POD_GATED if pod.spec.scheduling_gates else None
+
+
+def why_not_ours(request: PodRequest, rules: Rules) -> tuple[Reason, str] | None:
+    """Why this extender may not bind the pod, with detail, if so.
+
+    Else any caller of bind could have any pod bound to any node.
+    """
+    if not request.is_managed:
+        return Reason.NO_RESOURCE, f"expected one of: {', '.join(rules.resources)}"
+    if rules.scheduler_names and request.scheduler_name not in rules.scheduler_names:
+        expected = ", ".join(rules.scheduler_names)
+        found = quote(request.scheduler_name)
+        return Reason.OTHER_SCHEDULER, f"schedulerName is {found}, expected one of: {expected}"
+    return None

@@ -6,9 +6,9 @@ clock and never reports success unless the API server accepted the binding.
 A bind call assumes its plan the moment it comes, then writes. The rules:
 
 1. Read first (`ReadPod`) where the pod was not seen in a filter call, or where an earlier write of
-   it may still come true.
-2. ACCEPTED confirms the plan. GONE and REJECTED are certain: nothing was written, the plan is
-   forgotten.
+   it may still come true. A pod that names none of our resources, or another scheduler, is refused.
+2. ACCEPTED confirms the plan. GONE, REJECTED and UNSENT are certain: nothing was written, the plan
+   is forgotten.
 3. After CONFLICT the pod shows which one it was. Bound to this node under this uid: success
    (another call was quicker, or our own write whose answer was lost). Gone, re-created, being
    deleted, gated, bound elsewhere: an error, the plan is forgotten. Merely changed: read again,
@@ -17,8 +17,10 @@ A bind call assumes its plan the moment it comes, then writes. The rules:
    yet be bound by the write in flight, unless its version has moved on: a write carries the version
    as its precondition, so one with an older version cannot come true any more. Until then the plan
    stays assumed, the caller gets an error, and the pod's next bind call reads it first: the
-   same plan is written again, or, where it cannot come true any more, forgotten. No request is
-   in flight for longer than an assumption is kept.
+   same plan is written again, or, where it cannot come true any more, forgotten. REJECTED and
+   UNSENT are certain for that repeat alone: the first write may still be applied, and the plan
+   stays assumed. No request is in flight for longer than an assumption is kept: after that time
+   the next call plans again.
 5. A second call while the first is in flight is refused; it plans nothing.
 
 A plan that was lost meanwhile (its node is gone, a device of it is unhealthy or taken) is
@@ -30,7 +32,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from extender.bind.attempt import BindAttempt, BindPhase, why_barred
+from extender.bind.attempt import BindAttempt, BindPhase, why_barred, why_not_ours
 from extender.bind.steps import PlannedFrom, ReadPod, WriteBinding, WriteResult
 from extender.errors import MalformedPod, UserError, WireError
 from extender.placement import Refusal, plan_bind
@@ -58,6 +60,10 @@ MAX_UNSETTLED = 10_000
 """Binds without a known outcome that are remembered; beyond it only their assumptions are left,
 and those end by the clock."""
 _SUCCESS = messages.encode_bind()
+_NOT_WRITTEN = {
+    WriteResult.REJECTED: Reason.WRITE_REFUSED,
+    WriteResult.UNSENT: Reason.WRITE_UNSENT,
+}
 _GONE = frozenset({Reason.POD_GONE, Reason.POD_RECREATED, Reason.POD_DELETED})
 
 
@@ -148,8 +154,12 @@ class Binds:
             return self._accepted(bind)
         if written.result is WriteResult.GONE:
             return self._undo(bind, Reason.POD_GONE, written.detail)
-        if written.result is WriteResult.REJECTED:
-            return self._undo(bind, Reason.WRITE_REFUSED, written.detail)
+        refused = _NOT_WRITTEN.get(written.result)
+        if refused is not None and bind.repeats_until_s is not None:
+            earlier = replace(bind, ends_s=bind.repeats_until_s)
+            return self._leave(earlier, Reason.OUTCOME_UNKNOWN, written.detail)
+        if refused is not None:
+            return self._undo(bind, refused, written.detail)
         is_conflict = written.result is WriteResult.CONFLICT
         return self._read(bind, BindPhase.CONFLICT if is_conflict else BindPhase.UNKNOWN)
 
@@ -173,11 +183,17 @@ class Binds:
     # Planning and writing.
 
     def _place(self, bind: BindAttempt, request: PodRequest, now_s: float) -> Answer | Step:
-        """Plan from what is free now, assume, write."""
-        version = request.resource_version
+        """Plan and write, if the pod is one of ours."""
+        refused = why_not_ours(request, self._rules)
+        if refused is not None:
+            return self._fail(bind, *refused)
         if request.shape is None:
-            bare = bind.writing(request, None, machine="", version=version)
+            bare = bind.writing(request, None, machine="", version=request.resource_version)
             return self._write(bare, None, now_s)
+        return self._plan(bind, request, now_s)
+
+    def _plan(self, bind: BindAttempt, request: PodRequest, now_s: float) -> Answer | Step:
+        """Plan from what is free now, assume, write."""
         if not self._cluster.snapshot.is_fresh(now_s, self._rules.staleness_bound_s):
             return self._fail(bind, Reason.STALE)
         snapshot = self._cluster.snapshot_for(request)
@@ -192,7 +208,7 @@ class Binds:
             return self._fail(bind, Reason.DEVICES_UNAVAILABLE, refused)
         free = tuple([one for i, one in enumerate(view.ids) if view.free >> i & 1])
         machine = view.kind.name
-        planned = bind.writing(request, plan, machine=machine, version=version)
+        planned = bind.writing(request, plan, machine=machine, version=request.resource_version)
         return self._write(planned, PlannedFrom(snapshot.generation, free), now_s)
 
     def _write(
@@ -256,10 +272,7 @@ class Binds:
         is_intact = earlier.plan is None or self._is_intact(bind.uid, earlier.plan)
         if earlier.node != bind.node or not is_intact:
             return self._leave(bind, Reason.OUTCOME_UNKNOWN)
-        same = bind.writing(
-            earlier.request, earlier.plan, machine=earlier.machine, version=earlier.version
-        )
-        return self._write(same, None, now_s)
+        return self._write(bind.repeating(earlier), None, now_s)
 
     def _found_bound(
         self, bind: BindAttempt, pod: messages.WirePod, node: str, now_s: float

@@ -42,13 +42,15 @@ class WriteResult(Enum):
 
     ACCEPTED: 201. CONFLICT: 409, for one of many reasons that only the pod shows. GONE: 404,
     no such pod. REJECTED: any other answer after which certainly nothing was written (the other
-    4xx, 429 among them). UNKNOWN: a timeout, a transport fault or a 5xx; it may have been written.
+    4xx, 429 among them). UNSENT: no connection, or no time left to make one. UNKNOWN: a timeout, a
+    transport fault or a 5xx; it may have been written.
     """
 
     ACCEPTED = "accepted"
     CONFLICT = "conflict"
     GONE = "gone"
     REJECTED = "rejected"
+    UNSENT = "unsent"
     UNKNOWN = "unknown"
 
 

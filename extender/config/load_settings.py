@@ -23,6 +23,8 @@ _LONGEST_SILENCE_S = 1.1 * _TIMING.watch_s + _TIMING.margin_s
 reports, and the margin before a silent one counts as lost."""
 _ASSUME_BINDS = 2
 """Binds that a plan outlives at least: the scheduler may retry for as long as one lasts."""
+_FREE_PORT = 0
+"""The operating system takes a free port for it (ip(7)), another one each time."""
 
 
 def load_settings(
@@ -50,6 +52,10 @@ def _check_together(settings: ExtenderSettings) -> None:
         (
             beside_cluster,
             f"setting {', '.join(beside_cluster)} is for a live extender, expected no `cluster`",
+        ),
+        (
+            s.health_port == s.listen_port != _FREE_PORT,
+            f"settings listen_port, health_port are both {s.listen_port}, expected two ports",
         ),
         (
             (s.lease is None) != (s.replica_url is None),

@@ -9,15 +9,15 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from extender.embedded import RESOURCE_NAME, parse_cluster, read_cluster
 from extender.errors import ClusterSpecError
-from extender.rules import Rules
+from extender.rules import Rules, is_pattern
 from kube.settings import FileLayout, ProgramSettings
 from topology.errors import TopologyError
-from topology.model import DEFAULT_RESOURCE
+from topology.model import DEFAULT_RESOURCE, WORTH_EXPECTED, parse_worth
 from topology.value import Demand
 
 if TYPE_CHECKING:
@@ -28,7 +28,14 @@ __all__ = ["ENV_PREFIX", "ExtenderSettings"]
 ENV_PREFIX = "COTERIE_EXTENDER_"
 
 _FILE_SUFFIXES = (".yaml", ".yml", ".toml")
+_BARE_IPV6 = re.compile(r"(https?)://((?:[0-9A-Fa-f]*:){2,}[0-9A-Fa-f.]*):([0-9]{1,5})")
 _DEMAND = re.compile(r"[0-9]{1,3}(?::[0-9]{1,9}(?:\.[0-9]{1,9})?)?")
+
+
+def _bracketed(url: str | None) -> str | None:
+    """An IPv6 address as a URL has it (RFC 3986, section 3.2.2)."""
+    found = None if url is None else _BARE_IPV6.fullmatch(url)
+    return url if found is None else "{}://[{}]:{}".format(*found.groups())
 
 
 class ExtenderSettings(ProgramSettings):
@@ -56,8 +63,9 @@ class ExtenderSettings(ProgramSettings):
     listen_address: Annotated[
         str,
         Field(
-            description="Address to listen on. Local by default: plain HTTP has no "
-            "authentication, and kube-scheduler runs beside the extender."
+            description="Address to listen on; `0.0.0.0` or `::` are all addresses, of IPv4 and "
+            "IPv6. Local by default: plain HTTP has no authentication, and kube-scheduler runs "
+            "beside the extender."
         ),
     ] = "127.0.0.1"
     listen_port: Annotated[
@@ -74,10 +82,22 @@ class ExtenderSettings(ProgramSettings):
         Field(
             min_length=1,
             description="Extended resources that Coterie places, comma-separated; the same as "
-            "`managedResources` in the scheduler's configuration. By default what NVIDIA's device "
-            "plugin registers.",
+            "`managedResources` in the scheduler's configuration. A node may serve several, such "
+            "as whole GPUs and MIG profiles: whole GPUs come first, since a node's topology is "
+            "that of the first resource that it has; the others are placed by count. By default "
+            "what NVIDIA's device plugin registers.",
         ),
     ] = (DEFAULT_RESOURCE,)
+    scheduler_names: Annotated[
+        tuple[str, ...],
+        Field(
+            min_length=1,
+            description="Schedulers whose pods are bound, comma-separated: the profiles that call "
+            "this extender, by their `schedulerName`. A bind of another scheduler's pod is "
+            "refused. A pod that was filtered is taken as that call described it: whoever may call "
+            "both is trusted. By default that of `deploy/`. An embedded cluster takes every pod.",
+        ),
+    ] = ("coterie-scheduler",)
     candidate_limit: Annotated[
         int,
         Field(
@@ -109,6 +129,16 @@ class ExtenderSettings(ProgramSettings):
             "above 30 % a set crosses to a slower kind of link.",
         ),
     ] = (0.02, 0.10, 0.30)
+    gpu_worth: Annotated[
+        tuple[str, ...],
+        Field(
+            description="What GPUs are worth beside others, as `pattern=number`, comma-separated: "
+            "a regular expression found in the model's name, case ignored, and a number above 0, "
+            "such as `h100=12,l4=0.4`; the first that is found counts. By default the built-in "
+            "table, in which a V100 is worth 1; the label `coterie.gpu/worth` of a Node counts "
+            "before both.",
+        ),
+    ] = ()
     staleness_bound_s: Annotated[
         float,
         Field(
@@ -120,6 +150,15 @@ class ExtenderSettings(ProgramSettings):
             "cluster is never stale. 60: 19 s more than that minimum.",
         ),
     ] = 60.0
+    preempts_for_topology: Annotated[
+        bool,
+        Field(
+            description="Whether a pod may preempt where enough GPUs are free and no set of them "
+            "satisfies it. Such nodes are then refused as ones that evictions may help, and "
+            "kube-scheduler 1.38 and later calls preempt for them. Before 1.38 it does not, and "
+            "attempts a preemption in vain for each such pod: leave it false there."
+        ),
+    ] = False
     http_timeout_s: Annotated[
         float,
         Field(
@@ -130,6 +169,17 @@ class ExtenderSettings(ProgramSettings):
             "the API server. 5 is kube-scheduler's default.",
         ),
     ] = 5.0
+    rating_budget_s: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=60,
+            description="Processor seconds, above 0 to 60, that filter and prioritize may each "
+            "take for rating sets on kinds of nodes that they meet for the first time. What is "
+            "left is ranked by count for this call and rated beside, so that the next call knows "
+            "it. 0.1: kube-scheduler places no other pod meanwhile.",
+        ),
+    ] = 0.1
     wake_after_s: Annotated[
         float,
         Field(
@@ -197,12 +247,20 @@ class ExtenderSettings(ProgramSettings):
         Field(
             ge=0,
             le=65535,
-            description="TCP port for `/livez`, `/readyz` and `/metrics` in plain HTTP on all "
-            "addresses, for the kubelet and Prometheus, which bring no certificate and do not "
-            "reach a sidecar that listens on 127.0.0.1; 0 takes a free one. By default those "
-            "routes are on `listen_port` alone.",
+            description="TCP port for `/livez`, `/readyz`, `/healthz` and `/metrics` in plain HTTP "
+            "on `health_address`, for the kubelet and Prometheus, which bring no certificate and "
+            "do not reach a sidecar that listens on 127.0.0.1; 0 takes a free one. By default "
+            "those routes are on `listen_port` alone.",
         ),
     ] = None
+    health_address: Annotated[
+        str,
+        Field(
+            description="Address of `health_port`. All addresses, since the kubelet and Prometheus "
+            "come from elsewhere; 127.0.0.1 in a pod on the host's network that only its kubelet "
+            "is to reach."
+        ),
+    ] = "0.0.0.0"  # noqa: S104 - probes of a pod come to its own address
     lease: Annotated[
         str | None,
         Field(
@@ -225,8 +283,10 @@ class ExtenderSettings(ProgramSettings):
         Field(
             pattern=r"^https?://[^\s/#]{1,253}$",
             description="Where the other replicas reach this one, such as "
-            "`https://10.0.0.7:8888`; needed with `lease`, and different for each replica.",
+            "`https://10.0.0.7:8888`; needed with `lease`, and different for each replica. An "
+            "IPv6 address may come without brackets, as `https://$(POD_IP):8888` gives it.",
         ),
+        AfterValidator(_bracketed),
     ] = None
     peer_name: Annotated[
         str | None,
@@ -268,6 +328,19 @@ class ExtenderSettings(ProgramSettings):
             raise ValueError(msg)
         return value
 
+    @field_validator("gpu_worth")
+    @classmethod
+    def _are_worths(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            pattern, _, worth = one.rpartition("=")
+            if not is_pattern(pattern) or parse_worth(worth) is None:
+                msg = (
+                    "expected pattern=number, comma-separated: regular expressions, each with "
+                    f"{WORTH_EXPECTED}"
+                )
+                raise ValueError(msg)
+        return value
+
     @field_validator("demand")
     @classmethod
     def _is_demand(cls, value: str) -> str:
@@ -291,6 +364,9 @@ class ExtenderSettings(ProgramSettings):
             staleness_bound_s=self.staleness_bound_s,
             assume_s=self.assume_s,
             wake_after_s=self.wake_after_s,
+            scheduler_names=self.scheduler_names if self.cluster is None else (),
+            gpu_worth=tuple(_worth(one) for one in self.gpu_worth),
+            preempts_for_topology=self.preempts_for_topology,
         )
 
     @property
@@ -301,7 +377,10 @@ class ExtenderSettings(ProgramSettings):
     def cluster_spec(self) -> ClusterSpec:
         """The description of the embedded cluster. Raises `ClusterSpecError`."""
         if self.cluster is None:
-            msg = "setting cluster is missing, expected an embedded cluster"
+            msg = (
+                'setting cluster is missing, expected an embedded cluster such as "1x dgx-h100" '
+                "(--cluster), or a running extender (--url)"
+            )
             raise ClusterSpecError(msg)
         if self.cluster.endswith(_FILE_SUFFIXES):
             return read_cluster(Path(self.cluster))
@@ -311,3 +390,8 @@ class ExtenderSettings(ProgramSettings):
 def _demand(text: str) -> Demand:
     parts = [part.partition(":") for part in text.split(",")]
     return Demand(tuple((int(size), float(weight or 1)) for size, _, weight in parts))
+
+
+def _worth(text: str) -> tuple[str, float]:
+    pattern, _, worth = text.rpartition("=")
+    return pattern, float(worth)

@@ -154,8 +154,13 @@ _FORMS: Mapping[type[events.Event], _Form] = {
     events.VerbCalled: _Form(
         "call",
         "",
-        lambda event: {"verb": event.verb.value, "at_s": event.at_s, **to_text(event.body)},
-        lambda line, _: events.VerbCalled(line.verb, line.body, line.at_s),
+        lambda event: {
+            "verb": event.verb.value,
+            "at_s": event.at_s,
+            **to_text(event.body),
+            **({} if event.n_rated is None else {"n_rated": event.n_rated}),
+        },
+        lambda line, _: events.VerbCalled(line.verb, line.body, line.at_s, line.n_rated),
     ),
     events.RequeueDue: _Form(
         "wakes",
@@ -176,6 +181,7 @@ _FORMS: Mapping[type[events.Event], _Form] = {
     events.FreshnessSet: _feed("set_freshness", events.FreshnessSet),
     events.TimePassed: _feed("expire", events.TimePassed),
     events.RequeueDropped: _feed("sleep_on", events.RequeueDropped),
+    events.RatingsResumed: _feed("rate_deferred", events.RatingsResumed),
     events.BindRequested: _step(
         "begin_bind",
         lambda event: to_text(event.call.body),

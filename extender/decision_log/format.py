@@ -105,11 +105,12 @@ class _Bytes(_Line):
 
 
 class CallLine(_Bytes):
-    """One call of a verb."""
+    """One call of a verb. `n_rated`: how many node states it had time to rate, where not all."""
 
     kind: Literal["call"] = "call"
     verb: Verb
     at_s: float
+    n_rated: Annotated[int, Field(ge=0)] | None = None
     outcome: str
     generation: int
     answer: str
@@ -153,7 +154,7 @@ class StepLine(_Bytes):
 
 
 class RequeueLine(_Line):
-    """The pods to wake at one moment, by uid."""
+    """The pods to requeue at one moment, by uid."""
 
     kind: Literal["wakes"] = "wakes"
     at_s: float

@@ -48,8 +48,8 @@ class Difference:
 class Replayed:
     """What a replay found: the number of answers compared, and the first difference.
 
-    Answers are those to calls, steps of binds, and wakes. `cut` are the lines that a crash cut off,
-    as far as the replay came.
+    Answers are those to calls, steps of binds, and requeues. `cut` are the lines that a crash cut
+    off, as far as the replay came.
     """
 
     n_calls: int
@@ -128,8 +128,9 @@ def _handle(run: _Run | None, line: EventLine) -> Json:
 def _start(header: HeaderLine) -> _Run:
     """Raises `ClusterSpecError`."""
     if header.cluster is None:
-        cluster = LiveCluster(header.rules.resources, demand=header.rules.demand)
-        engine = Engine(cluster, header.rules)
+        rules = header.rules
+        cluster = LiveCluster(rules.resources, demand=rules.demand, gpu_worth=rules.gpu_worth)
+        engine = Engine(cluster, rules)
         return _Run(Gateway(engine, reconciles_each=True), {}, is_live=True)
     embedded = make_engine(header.cluster, header.rules)
     return _Run(Gateway(embedded), machine_digests(embedded), is_live=False)

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 from extender.decision_log.codec import line_of
 from extender.decision_log.format import VERSION
 from extender.errors import DecisionLogError
+from topology.errors import file_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,5 +77,5 @@ def _write(file: IO[str], line: Json) -> None:
         file.write(json.dumps(line, separators=(",", ":")) + "\n")
         file.flush()
     except OSError as error:
-        msg = f"decision log cannot be written and ends here: {error}"
+        msg = f"decision log cannot be written and ends here: {file_fault(error)}"
         raise DecisionLogError(msg) from error

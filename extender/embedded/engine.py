@@ -20,6 +20,7 @@ from topology.errors import quote
 
 if TYPE_CHECKING:
     from extender.embedded.spec import ClusterSpec
+    from extender.placement import RatingBudget
     from extender.rules import Rules
 
 __all__ = ["EmbeddedEngine", "make_engine"]
@@ -37,7 +38,9 @@ class EmbeddedEngine(Engine):
         """The state that is decided from, and changed."""
         return self._embedded
 
-    def answer(self, verb: Verb, body: bytes, now_s: float) -> Answer:
+    def answer(
+        self, verb: Verb, body: bytes, now_s: float, budget: RatingBudget | None = None
+    ) -> Answer:
         """Answer one call; `body` is the request as it came (for END, the pod's uid)."""
         if verb is Verb.BIND:
             return self._bind(body, now_s)
@@ -45,7 +48,7 @@ class EmbeddedEngine(Engine):
             return self._preempt(body, now_s)
         if verb is Verb.END:
             return self._end_pod(body)
-        return super().answer(verb, body, now_s)
+        return super().answer(verb, body, now_s, budget)
 
     def _bind(self, body: bytes, now_s: float) -> Answer:
         step = self.binds.begin(BindCall.decode(body), now_s)
@@ -83,4 +86,5 @@ class EmbeddedEngine(Engine):
 
 def make_engine(spec: ClusterSpec, rules: Rules) -> EmbeddedEngine:
     """An engine over the described cluster, nothing placed. Raises `ClusterSpecError`."""
-    return EmbeddedEngine(EmbeddedCluster(lay_out(spec), demand=rules.demand), rules)
+    cluster = EmbeddedCluster(lay_out(spec), demand=rules.demand, gpu_worth=rules.gpu_worth)
+    return EmbeddedEngine(cluster, rules)

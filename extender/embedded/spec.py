@@ -22,7 +22,7 @@ from extender.errors import ClusterSpecError
 from kube.documents import first_fault, read_toml, read_yaml
 from kube.errors import DocumentError
 from topology.annotations import DevicesReport, TopologyManagerPolicy, TopologyManagerScope
-from topology.errors import TopologyError, quote
+from topology.errors import TopologyError, file_fault, quote
 from topology.model import DEFAULT_RESOURCE
 from topology.recordings import load_recording, recording_names
 from topology.topology_manager import manager_of
@@ -167,7 +167,7 @@ def read_cluster(path: Path) -> ClusterSpec:
         text = path.read_text(encoding="utf-8")
         content = read_toml(text) if path.suffix == ".toml" else read_yaml(text)
     except (OSError, ValueError, DocumentError) as error:
-        msg = f"cluster file {path} cannot be read: {error}"
+        msg = f"cluster file {path} cannot be read: {file_fault(error)}"
         raise ClusterSpecError(msg) from error
     return _check(content, f"cluster file {path}")
 

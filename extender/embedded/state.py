@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from extender.bind import WriteResult, Written
-from extender.state import BoundPod, LiveCluster, NodeRecord, mask_of
+from extender.state import BoundPod, LiveCluster, NodeRecord, NodeResource
 from topology.annotations import DevicesReport, UnhealthyDevice
 from topology.errors import quote
-from topology.model import names
+from topology.model import UNKNOWN_WORTH, names, node_worth
 from topology.value import topology_digest
 
 if TYPE_CHECKING:
@@ -31,8 +31,16 @@ _UNHEALTHY = "the description says so"
 class EmbeddedCluster(LiveCluster):
     """Nodes and pods in memory. One writer at a time, on the event loop."""
 
-    def __init__(self, nodes: Sequence[EmbeddedNode], *, demand: Demand) -> None:
-        super().__init__(tuple({node.resource: None for node in nodes}), demand=demand)
+    def __init__(
+        self,
+        nodes: Sequence[EmbeddedNode],
+        *,
+        demand: Demand,
+        gpu_worth: Sequence[tuple[str, float]] = (),
+    ) -> None:
+        resources = tuple({node.resource: None for node in nodes})
+        super().__init__(resources, demand=demand, gpu_worth=gpu_worth)
+        self._gpu_worth = gpu_worth
         self._bound: dict[str, BoundPod] = {}
         for node in nodes:
             self.put_node(self._read(node))
@@ -87,25 +95,24 @@ class EmbeddedCluster(LiveCluster):
 
     def _read(self, node: EmbeddedNode) -> NodeRecord:
         topology, manager = node.topology, node.manager
-        machine = None
+        machine, worth = None, UNKNOWN_WORTH
         if topology is not None:
             machine = self._kinds.machine(topology_digest(topology), topology)
-        positions = {one: i for i, one in enumerate(node.ids)}
+            worth = node_worth(topology.gpus, self._gpu_worth).per_device
+        report = DevicesReport(
+            unhealthy=tuple(UnhealthyDevice(one, _UNHEALTHY) for one in node.unhealthy),
+            policy=None if manager is None else manager.policy,
+            scope=None if manager is None else manager.scope,
+        )
+        served = NodeResource.of(
+            node.resource, node.ids, machine=machine, label=node.group, worth=worth, report=report
+        )
         return NodeRecord(
             name=node.name,
             zone=node.zone,
-            resource=node.resource,
-            ids=node.ids,
-            machine=machine,
-            label=node.group,
+            resources=(served,),
             has_soft_taint=node.prefer_no_schedule,
-            report=DevicesReport(
-                unhealthy=tuple(UnhealthyDevice(one, _UNHEALTHY) for one in node.unhealthy),
-                policy=None if manager is None else manager.policy,
-                scope=None if manager is None else manager.scope,
-            ),
-            unhealthy=mask_of(node.unhealthy, positions),
+            report=report,
             problems=(),
             fingerprint=0,
-            positions=positions,
         )

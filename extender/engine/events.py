@@ -39,6 +39,7 @@ __all__ = [
     "PreemptEvent",
     "PreemptNodesRead",
     "PreemptRequested",
+    "RatingsResumed",
     "RequeueDropped",
     "RequeueDue",
     "StateEvent",
@@ -49,11 +50,23 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class VerbCalled:
-    """A call that is answered at once; `body` is the request as it came."""
+    """A call that is answered at once; `body` is the request as it came.
+
+    `n_rated` is how many node states it had time to rate, None where it had for all: what a
+    clock decided in the first run is repeated by the count.
+    """
 
     verb: Verb
     body: bytes
     at_s: float
+    n_rated: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RatingsResumed:
+    """There is time to rate so many of the node states that calls left out."""
+
+    n_states: int
 
 
 # What the watches report. None of these has an output.
@@ -242,6 +255,7 @@ StateEvent: TypeAlias = (
     | FreshnessSet
     | TimePassed
     | RequeueDropped
+    | RatingsResumed
 )
 BindEvent: TypeAlias = BindRequested | BindPodRead | BindingWritten | BindAbandoned
 PreemptEvent: TypeAlias = PreemptRequested | PreemptNodesRead | PreemptAbandoned

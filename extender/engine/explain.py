@@ -1,9 +1,9 @@
 """Why this node, why this set, why not that one.
 
-For a pod without a node: every node of the cluster in the order of preference: the
-best set there with its GB/s and loss, what would be left behind, or why not; and since when filter
-has rejected the pod. It uses the verbs' own ratings, so it shows what filter and prioritize would
-have answered at that moment. For a pod that has a node: its plan, its devices, what those are
+For a pod without a node: every node of the cluster in the order of preference, with the best set
+there, its GB/s and loss and what would be left behind, or why not; and since when filter has
+rejected the pod. It uses the verbs' own ratings, so it shows what filter and prioritize would have
+answered at that moment. For a pod that has a node: its plan, its devices, what those are
 worth, and what the node would offer it if it were placed there now. It changes nothing.
 
 The order is total: rank, then node name. Nodes that cannot take the pod come last, by name.
@@ -51,12 +51,12 @@ def explain_pod(
     """
     explanation = _head(request, snapshot)
     if unschedulable is not None:
-        explanation["parked"] = {
+        explanation["unschedulable"] = {
             "reason": unschedulable.reason.value,
             "reason_label": unschedulable.reason.label,
             "since_s": unschedulable.since_s,
-            "last_asked_s": unschedulable.seen_s,
-            "n_wakes": unschedulable.n_wakes,
+            "last_filtered_s": unschedulable.seen_s,
+            "n_requeues": unschedulable.n_requeues,
         }
     explanation["nodes"] = () if request.shape is None else _nodes(request, snapshot, rater)
     return explanation
@@ -64,13 +64,13 @@ def explain_pod(
 
 def explain_bound(request: PodRequest, pod: WirePod, cluster: LiveCluster, *, rater: Rater) -> Json:
     """Explain a pod that has a node, by the snapshot that any other pod would get."""
-    snapshot = cluster.snapshot
+    snapshot = cluster.snapshot_of(request.resource)
     explanation = _head(request, snapshot)
     node = pod.spec.node_name or ""
     text = (pod.metadata.annotations or {}).get(names.PLAN)
     plan, problem = _plan(text)
     view = snapshot.nodes.get(node)
-    states = cluster.devices(node)
+    states = () if view is None else cluster.devices(node, view.kind.resource)
     own = sum(1 << i for i, (_, _, owner) in enumerate(states) if owner == request.uid)
     ids = [one for one, _, owner in states if owner == request.uid]
     explanation["bound"] = {
@@ -161,7 +161,16 @@ def _nodes(request: PodRequest, snapshot: ClusterSnapshot, rater: Rater) -> list
     by_state = {view.state: view for view in snapshot.views}
     ratings = dict(zip(by_state, rater.rate(request, by_state.values()), strict=True))
     ranks = {state: one.rank for state, one in ratings.items() if isinstance(one, Rating)}
-    score = scores(ranks, request.size_gpus)
+    taints: list[bool] = snapshot.node_index.is_soft_tainted.tolist()
+    is_tainted = dict(zip((view.name for view in snapshot.views), taints, strict=True))
+    keys = {(view.state, is_tainted[view.name]) for view in snapshot.views}
+    score = scores(
+        {key: ranks[key[0]] for key in keys if key[0] in ranks},
+        request.size_gpus,
+        loss_bounds=rater.loss_bounds,
+        has_soft_wishes=request.has_soft_wishes,
+        avoided={key for key in keys if key[1]},
+    )
     left = {
         state: _left_behind(by_state[state], one)
         for state, one in ratings.items()
@@ -179,6 +188,7 @@ def _nodes(request: PodRequest, snapshot: ClusterSnapshot, rater: Rater) -> list
             "zone": view.zone,
             "machine": view.kind.name,
             "free_gpus": view.free.bit_count(),
+            "gpu_worth": round(view.kind.worth, 4),
         }
         manager = view.kind.manager
         if manager is not None:
@@ -188,7 +198,8 @@ def _nodes(request: PodRequest, snapshot: ClusterSnapshot, rater: Rater) -> list
             }
         rating = ratings[view.state]
         if isinstance(rating, Rating):
-            explanation |= {"fits": True, "place": position, "score": score[view.state]}
+            level = score[view.state, is_tainted[view.name]]
+            explanation |= {"fits": True, "place": position, "score": level}
             explanation["containers"] = _containers(request, view, rating.fit)
             explanation["left_behind"] = left[view.state]
         else:

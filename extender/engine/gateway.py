@@ -7,10 +7,12 @@ no answer: machine types built elsewhere, effects taken.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, overload
 
 from extender.engine import events
 from extender.errors import MalformedPod, UserError, WireError
+from extender.placement import RatingBudget
 from extender.protocol import Answer, Outcome, Verb, messages, parse_pod
 
 if TYPE_CHECKING:
@@ -27,7 +29,30 @@ if TYPE_CHECKING:
 
     Record: TypeAlias = Callable[[events.Event, Output], None]
 
-__all__ = ["Gateway"]
+__all__ = ["Gateway", "RatingLimit"]
+
+
+@dataclass(frozen=True, slots=True)
+class RatingLimit:
+    """Seconds that a call may take for rating, by a timer of this thread's processor time.
+
+    Not of wall time: on a busy machine a call that waits for a processor would rate nothing.
+    """
+
+    seconds: float
+    timer: Callable[[], float]
+
+    def budget(self) -> RatingBudget:
+        """The budget of one call, which runs from its first rating on."""
+        began_s: list[float] = []
+
+        def is_spent() -> bool:
+            now_s = self.timer()
+            if not began_s:
+                began_s.append(now_s)
+            return now_s - began_s[0] >= self.seconds
+
+        return RatingBudget(is_spent)
 
 
 class Gateway:
@@ -38,6 +63,9 @@ class Gateway:
     A cluster reconciles when its state is read, many inputs at once. The first reader may be a
     metrics scrape, which is no decision and not in the log; so a run that is recorded reconciles
     after each event, as its replay does (`reconciles_each`).
+
+    `limit` bounds the time that filter and prioritize may take for rating; without one they rate
+    all, or as many states as the event says.
     """
 
     def __init__(
@@ -46,8 +74,10 @@ class Gateway:
         *,
         record: Record | None = None,
         reconciles_each: bool = False,
+        limit: RatingLimit | None = None,
     ) -> None:
         self.engine = engine
+        self._limit = limit
         self._record = record
         self._reconciles_each = reconciles_each or record is not None
 
@@ -78,8 +108,8 @@ class Gateway:
         match event:
             case events.VerbCalled(Verb.EXPLAIN, body, at_s):
                 return self.engine.answer(Verb.EXPLAIN, body, at_s)  # decides nothing
-            case events.VerbCalled(verb, body, at_s):
-                output = self.engine.answer(verb, body, at_s)
+            case events.VerbCalled():
+                event, output = self._call(event)
             case (
                 events.BindRequested()
                 | events.BindPodRead()
@@ -104,6 +134,18 @@ class Gateway:
         if self._record is not None:
             self._record(event, output)
         return output
+
+    def _call(self, event: events.VerbCalled) -> tuple[events.VerbCalled, Answer]:
+        """The answer, and the event with what its time was enough for."""
+        budget: RatingBudget | None = None
+        if event.n_rated is not None:
+            budget = RatingBudget.of_states(event.n_rated)
+        elif self._limit is not None:
+            budget = self._limit.budget()
+        answer = self.engine.answer(event.verb, event.body, event.at_s, budget)
+        if budget is not None and budget.n_deferred:
+            event = replace(event, n_rated=budget.n_rated)
+        return event, answer
 
     def _bind(self, event: events.BindEvent) -> Answer | Step:
         binds = self.engine.binds
@@ -165,6 +207,8 @@ class Gateway:
                 cluster.expire(at_s, in_flight=self.engine.binds.in_flight)
             case events.RequeueDropped(uid):
                 self.engine.unschedulable.forget(uid)
+            case events.RatingsResumed(n_states):
+                self.engine.rate_deferred(n_states)
 
     def _nomination(self, pod: PodObject) -> tuple[PodRequest, str] | None:
         """What is claimed for a pod, and where; None where it requests no GPU or is not waiting."""

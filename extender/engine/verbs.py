@@ -12,6 +12,7 @@ must never know HTTP (`extender.http.routes`), read a clock, or log.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.bind import Binds
@@ -41,7 +42,7 @@ from extender.unschedulable import UnschedulablePod, UnschedulablePool
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from extender.placement import RequestedNodes
+    from extender.placement import RatingBudget, RequestedNodes
     from extender.protocol import PodRequest
     from extender.rules import Rules
     from extender.state import LiveCluster
@@ -61,6 +62,8 @@ class Engine:
         self._cluster = cluster
         self.rules = rules
         self._rater = Rater(loss_bounds=rules.loss_bounds)
+        # Its own: what explain has rated must not save time in calls, which a replay repeats.
+        self._explain_rater = Rater(loss_bounds=rules.loss_bounds)
         self._reader = RequestReader(rules.resources)
         self._recent_pods = RecentPods()
         self.unschedulable = UnschedulablePool(self._rater, wake_after_s=rules.wake_after_s)
@@ -81,21 +84,33 @@ class Engine:
         """Whether the state is fresh enough to answer from."""
         return self.cluster.snapshot.is_fresh(now_s, self.rules.staleness_bound_s)
 
-    def answer(self, verb: Verb, body: bytes, now_s: float) -> Answer:
+    @property
+    def n_deferred(self) -> int:
+        """Node states that are still to be rated for some shape."""
+        return self._rater.n_deferred
+
+    def rate_deferred(self, n_states: int) -> None:
+        """Rate so many of them."""
+        self._rater.rate_deferred(n_states)
+
+    def answer(
+        self, verb: Verb, body: bytes, now_s: float, budget: RatingBudget | None = None
+    ) -> Answer:
         """Answer a call that needs no I/O; `body` is the request as it came.
 
-        Raises `ValueError` for BIND, PREEMPT and END, which do.
+        `budget` bounds what filter and prioritize rate. Raises `ValueError` for BIND, PREEMPT and
+        END, which need I/O.
         """
-        handlers = {
-            Verb.FILTER: self._filter,
-            Verb.PRIORITIZE: self._prioritize,
-            Verb.EXPLAIN: self._explain,
-        }
-        handler = handlers.get(verb)
-        if handler is None:
-            msg = f"{verb.value} is not answered at once"
-            raise ValueError(msg)
-        return handler(body, now_s)
+        match verb:
+            case Verb.FILTER:
+                return self._filter(body, now_s, budget)
+            case Verb.PRIORITIZE:
+                return self._prioritize(body, now_s, budget)
+            case Verb.EXPLAIN:
+                return self._explain(body)
+            case _:
+                msg = f"{verb.value} is not answered at once"
+                raise ValueError(msg)
 
     def failure(self, verb: Verb, reason: Reason, detail: str) -> Answer:
         """Report to the caller what is wrong, in-band where the verb has a field for it."""
@@ -107,7 +122,7 @@ class Engine:
         self.unschedulable.forget(uid)
         self.binds.ended(uid)
 
-    def _filter(self, body: bytes, now_s: float) -> Answer:
+    def _filter(self, body: bytes, now_s: float, budget: RatingBudget | None) -> Answer:
         read = self._read(Verb.FILTER, body, now_s)
         if isinstance(read, Answer):
             return read
@@ -126,9 +141,18 @@ class Engine:
             requested,
             snapshot,
             rater=self._rater,
-            candidate_limit=self.rules.candidate_limit,
+            rules=self.rules,
+            budget=budget,
         )
-        self._park(request, requested, filtered.main_reason, now_s)
+        n_deferred = 0 if budget is None else budget.n_deferred
+        if n_deferred and not filtered.n_feasible:
+            # A refusal might be wrong, and the pod would wait for minutes.
+            detail = f"{Reason.NOT_RATED.value}: {n_deferred} kinds of nodes left"
+            answer = self.failure(Verb.FILTER, Reason.NOT_RATED, detail)
+            return replace(
+                answer, pod=request.full_name, pod_uid=request.uid, n_deferred=n_deferred
+            )
+        self._note_rejection(request, requested, filtered.main_reason, now_s)
         self._reader.expect(request, filtered.names_json, filtered.positions, snapshot.node_index)
         body = messages.encode_filter(
             filtered.names_json,
@@ -143,9 +167,10 @@ class Engine:
             reason=filtered.main_reason,
             n_nodes=len(requested),
             n_named=len(filtered.names_json),
+            n_deferred=n_deferred,
         )
 
-    def _park(
+    def _note_rejection(
         self, request: PodRequest, requested: RequestedNodes, reason: Reason | None, now_s: float
     ) -> None:
         """Remember a pod for which filter named no node, and why; None: it may be bound now."""
@@ -165,9 +190,9 @@ class Engine:
         )
         node_index = self.cluster.snapshot.node_index
         names = requested.names(node_index)
-        self.unschedulable.park(pod, request, requested=names, known=node_index.positions)
+        self.unschedulable.add(pod, request, requested=names, known=node_index.positions)
 
-    def _prioritize(self, body: bytes, now_s: float) -> Answer:
+    def _prioritize(self, body: bytes, now_s: float, budget: RatingBudget | None) -> Answer:
         read = self._read(Verb.PRIORITIZE, body, now_s)
         if isinstance(read, Answer):
             return read
@@ -177,10 +202,15 @@ class Engine:
             entries = [messages.score_head(name) + messages.score_tail(0) for name in names]
         else:
             snapshot = self.cluster.snapshot_for(request)
-            entries = prioritize_nodes(request, requested, snapshot, rater=self._rater)
+            entries = prioritize_nodes(
+                request, requested, snapshot, rater=self._rater, budget=budget
+            )
         body = messages.encode_prioritize(entries)
         n_nodes, n_named = len(requested), len(entries)
-        return self._answer(Verb.PRIORITIZE, request, body, n_nodes=n_nodes, n_named=n_named)
+        n_deferred = 0 if budget is None else budget.n_deferred
+        return self._answer(
+            Verb.PRIORITIZE, request, body, n_nodes=n_nodes, n_named=n_named, n_deferred=n_deferred
+        )
 
     def _read(self, verb: Verb, body: bytes, now_s: float) -> NodesRequest | Answer:
         """Read a filter or prioritize request, or answer at once what is wrong with it."""
@@ -215,13 +245,13 @@ class Engine:
                 return self._refuse_pod(pod.metadata, names, str(error), now_s)
             return self.failure(verb, _reason(error), str(error))
 
-    def _explain(self, body: bytes, _now_s: float) -> Answer:
+    def _explain(self, body: bytes) -> Answer:
         try:
             pod = _bare_pod(body)
             request = parse_pod(pod, self.rules.resources)
         except (WireError, MalformedPod, UserError) as error:
             return self.failure(Verb.EXPLAIN, _reason(error), str(error))
-        cluster, rater = self.cluster, self._rater
+        cluster, rater = self.cluster, self._explain_rater
         if pod.spec.node_name:
             explanation = explain_bound(request, pod, cluster, rater=rater)
         else:
@@ -237,7 +267,7 @@ class Engine:
         tail = messages.reason_tail(f"{Reason.INVALID_REQUEST.value}: {message}")
         reason = Reason.INVALID_REQUEST
         pod = UnschedulablePod(meta.uid, meta.namespace, meta.name, reason, now_s, now_s, None)
-        self.unschedulable.park(pod, None)
+        self.unschedulable.add(pod, None)
         return Answer(
             Verb.FILTER,
             Outcome.REFUSED,
@@ -267,6 +297,7 @@ class Engine:
         reason: Reason | None = None,
         n_nodes: int = 0,
         n_named: int = 0,
+        n_deferred: int = 0,
     ) -> Answer:
         return Answer(
             verb,
@@ -279,6 +310,7 @@ class Engine:
             n_nodes=n_nodes,
             n_named=n_named,
             warnings=request.warnings,
+            n_deferred=n_deferred,
         )
 
 

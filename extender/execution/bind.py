@@ -212,7 +212,7 @@ class _Bind:
         while True:
             left_s = self._left_s * WRITE_SHARE
             if left_s < LEAST_S:
-                return partial(BindAbandoned, step, _OUT_OF_TIME)
+                return partial(BindingWritten, step, Written(WriteResult.UNSENT, _OUT_OF_TIME))
             try:
                 await self._deps.api.bind(binding, timeout_s=left_s)
             except KubeError as error:
@@ -244,7 +244,9 @@ def _written(error: KubeError) -> Written:
         result = WriteResult.CONFLICT
     elif isinstance(error, NotFound):
         result = WriteResult.GONE
-    elif isinstance(error, Unreachable) or 400 <= error.status < 500:  # noqa: PLR2004 - HTTP's
+    elif isinstance(error, Unreachable):
+        result = WriteResult.UNSENT
+    elif 400 <= error.status < 500:  # noqa: PLR2004 - HTTP's
         result = WriteResult.REJECTED
     else:
         result = WriteResult.UNKNOWN

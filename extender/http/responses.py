@@ -1,8 +1,8 @@
 """What the routes for people and tools respond, as types of the API description.
 
-Bodies that come from the state or from
-`extender.engine.explain` are JSON values already: these types describe them (a test holds each to
-its type), so that a large body is not built a second time on the event loop.
+Bodies that come from the state or from `extender.engine.explain` are JSON values already: these
+types describe them (a test holds each to its type), so that a large body is not built a second time
+on the event loop.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Problem(Body):
 
 
 class State(Body):
-    """Generation, readiness and counts; `devices` by state, `parked` pods by reason."""
+    """Generation, readiness and counts; `devices` by state, `unschedulable` pods by reason."""
 
     generation: int
     is_ready: bool
     n_nodes: int
     n_pods: int
     devices: dict[str, int]
-    parked: dict[str, int]
+    unschedulable: dict[str, int]
 
 
 class OwnedDevices(Body):
@@ -63,15 +63,14 @@ class ManagerJson(Body):
     scope: str | None
 
 
-class NodeJson(Body):
-    """A node: its devices by what may be done with them, and what is wrong.
+class ResourceJson(Body):
+    """A resource of a node: its devices by what may be done with them, and what is wrong.
 
     `topology` is the digest of the machine type. Pods in `unlocated` have that many devices, and
     which ones is not known; `contested` counts devices of a pod's plan that others have;
     `lost` are devices of pods that the node no longer has.
     """
 
-    zone: str | None
     machine: str
     resource: str
     topology: str | None
@@ -84,6 +83,13 @@ class NodeJson(Body):
     unlocated: list[CountedDevices]
     contested: list[CountedDevices]
     lost: list[OwnedDevices]
+
+
+class NodeJson(ResourceJson):
+    """A node: its first resource, and the others that it serves beside it."""
+
+    zone: str | None
+    other_resources: list[ResourceJson]
     topology_manager: ManagerJson
     problems: list[str]
 
@@ -203,20 +209,24 @@ class NodeOffer(SetOffer):
     zone: str | None
     machine: str
     free_gpus: int
+    gpu_worth: float
     topology_manager: ManagerJson | None = None
     place: int | None = None
     score: int | None = None
     left_behind: LeftBehind | None = None
 
 
-class ParkedState(Body):
-    """Why and since when filter has rejected the pod; times are the engine's, in seconds."""
+class UnschedulableState(Body):
+    """Why and since when filter has rejected the pod; times are the engine's, in seconds.
+
+    `n_requeues` begins again at 1 when the pod is requeued for a node for which it was not before.
+    """
 
     reason: str
     reason_label: str
     since_s: float
-    last_asked_s: float
-    n_wakes: int
+    last_filtered_s: float
+    n_requeues: int
 
 
 class DeviceOfPod(Body):
@@ -246,6 +256,6 @@ class Explanation(Body):
     generation: int
     warnings: list[str]
     request: RequestSummary | None
-    parked: ParkedState | None = None
+    unschedulable: UnschedulableState | None = None
     nodes: list[NodeOffer] | None = None
     bound: BoundState | None = None

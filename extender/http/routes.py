@@ -1,9 +1,8 @@
 """The extender's HTTP applications: the scheduler's verbs, and the routes for people and tools.
 
-kube-scheduler's verbs are a plain ASGI
-application (`extender.http.asgi`); what people, probes and Prometheus read are FastAPI routes,
-described at /openapi.json and /docs. Errors there are problem details. Nothing here changes state,
-except the end of a pod on the embedded cluster.
+kube-scheduler's verbs are a plain ASGI application (`extender.http.asgi`); what people, probes and
+Prometheus read are FastAPI routes, described at /openapi.json and /docs. Errors there are problem
+details. Nothing here changes state, except the end of a pod on the embedded cluster.
 """
 
 from __future__ import annotations
@@ -112,11 +111,21 @@ def _add_health_routes(app: FastAPI, deps: Dependencies) -> None:
             return PlainTextResponse("ok")
         return PlainTextResponse(deps.unready_because(), status_code=503)
 
+    @app.head("/healthz", include_in_schema=False)
+    @app.get("/healthz", response_class=PlainTextResponse)
+    async def healthz() -> PlainTextResponse:
+        """`ok` while ready, or not while the API server is away; else 503: let another serve."""
+        if deps.is_healthy():
+            return PlainTextResponse("ok")
+        return PlainTextResponse(deps.unready_because(), status_code=503)
+
     @app.head("/metrics", include_in_schema=False)
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Metrics as Prometheus text."""
-        return Response(deps.metrics.render(), media_type="text/plain; version=0.0.4")
+        return Response(
+            deps.metrics.render(is_ready=deps.is_ready()), media_type="text/plain; version=0.0.4"
+        )
 
 
 def _add_state_routes(app: FastAPI, deps: Dependencies) -> None:
@@ -132,7 +141,7 @@ def _add_state_routes(app: FastAPI, deps: Dependencies) -> None:
             n_nodes=len(cluster.snapshot.nodes),
             n_pods=cluster.n_pods,
             devices={state.value: n for state, n in cluster.counts().items()},
-            parked={reason.label: n for reason, n in engine.unschedulable.counts().items()},
+            unschedulable={reason.label: n for reason, n in engine.unschedulable.counts().items()},
         )
 
     if deps.verbs is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import signal
 import socket
@@ -19,6 +20,7 @@ import uvicorn
 
 from extender import logkeys
 from kube.errors import SettingsError
+from topology.errors import file_fault
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -39,6 +41,11 @@ GRACE_S = 5
 CERTIFICATES_EVERY_S = 10.0
 """How often the certificate files are checked; the kubelet updates mounted Secrets about once a
 minute."""
+_IPV4_UNSPECIFIED = "0.0.0.0"  # noqa: S104 - listened on only where a setting says so
+_UNSPECIFIED = (_IPV4_UNSPECIFIED, "::")
+_NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""What binding `::` ends in where the kernel has IPv6 and the host has it disabled."""
+_BACKLOG = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +58,33 @@ class Door:
 
 
 def listen(address: str, port: int, *, setting: str) -> socket.socket:
-    """Open a listening socket. Raises `SettingsError`, which names `setting`."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    """Open a listening socket. Raises `SettingsError`, which names `setting`.
+
+    The unspecified address, `0.0.0.0` or `::`, means all addresses of both families, as with
+    `--bind-address` of Kubernetes' components: a pod of an IPv6-only cluster has no other.
+    """
     try:
-        return socket.create_server((address, port), family=family, backlog=128)
+        if address in _UNSPECIFIED:
+            return _listen_everywhere(port)
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        return socket.create_server((address, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        msg = f"setting {setting} ({address}, port {port}): cannot listen there: {error}"
+        msg = (
+            f"setting {setting} ({address}, port {port}): cannot listen there: {file_fault(error)}"
+        )
         raise SettingsError(msg) from error
+
+
+def _listen_everywhere(port: int) -> socket.socket:
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(
+                ("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG
+            )
+        except OSError as error:
+            if error.errno not in _NO_IPV6:
+                raise
+    return socket.create_server((_IPV4_UNSPECIFIED, port), backlog=_BACKLOG)
 
 
 def freeze() -> None:

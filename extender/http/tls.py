@@ -14,6 +14,7 @@ from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
 from kube.errors import SettingsError
+from topology.errors import file_fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,7 +73,8 @@ class Certificates:
         except (OSError, ValueError) as error:
             # ssl.SSLError is an OSError; its text names no content.
             shown = ", ".join(map(str, self._files.paths))
-            msg = f"settings tls_cert, tls_key, tls_client_ca ({shown}): cannot be used: {error}"
+            why = file_fault(error)
+            msg = f"settings tls_cert, tls_key, tls_client_ca ({shown}): cannot be used: {why}"
             raise SettingsError(msg) from error
         self._stamp = stamp
         return contexts

@@ -61,8 +61,9 @@ class Dependencies:
     """What the routes need. `clock` gives the engine's time, `timer` monotonic seconds.
 
     `verbs` is None over an embedded cluster, which answers bind at once. `is_ready` returns
-    whether requests should come at all, `unready_because` why not. `on_answer` is called with each
-    answer and the plan that a bind wrote. `logs_answers` is False where the log drops INFO.
+    whether requests should come at all, `unready_because` why not; `is_healthy` whether another
+    extender could do no better. `on_answer` is called with each answer and the plan that a bind
+    wrote. `logs_answers` is False where the log drops INFO.
     """
 
     gateway: Gateway
@@ -73,6 +74,7 @@ class Dependencies:
     body_limit_bytes: int
     is_ready: Callable[[], bool]
     unready_because: Callable[[], str] = lambda: "state is not fresh"
+    is_healthy: Callable[[], bool] = lambda: True
     verbs: Verbs | None = None
     on_answer: Callable[[Answer, str | None], None] | None = None
     logs_answers: bool = True

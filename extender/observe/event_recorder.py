@@ -1,21 +1,22 @@
 """Writes reports for users: Events, and the annotation of what was really allocated.
 
 It writes in the background and blocks no caller. The same sentence about the same object is written
-once in `REPEAT_AFTER_S`; the rate of Events is limited, and those that do not fit into the queue
-are dropped and counted. Annotations are not dropped: the latest of each pod is retried until it is
-written or the pod is gone.
+once in `REPEAT_AFTER_S`, also by several replicas: its Event has the same name for all. The rate of
+Events is limited, and those that do not fit into the queue are dropped and counted. Annotations are
+not dropped: the latest of each pod is retried until it is written or the pod is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from extender import logkeys
 from kube.client import ObjectEvent
-from kube.errors import KubeError, NotFound
+from kube.errors import Conflict, KubeError, NotFound
 from topology.model import names
 
 if TYPE_CHECKING:
@@ -123,9 +124,12 @@ class Reporter:
                 at=self.now(),
                 component=COMPONENT,
                 instance=self.instance,
+                key=self._key(note),
             )
             try:
                 await self.api.create_event(event)
+            except Conflict:
+                pass  # another replica wrote it, or this one before it restarted
             except KubeError as error:
                 # Not retried: the next note of the same kind is written.
                 self._reported.pop(note, None)
@@ -133,6 +137,12 @@ class Reporter:
             else:
                 self.n_written += 1
             await self.sleep(PAUSE_S)
+
+    def _key(self, note: Note) -> str:
+        """The same for every replica that reports the same in this period."""
+        period = self.now().timestamp() // REPEAT_AFTER_S
+        said = "\n".join((note.about.uid, note.reason.value, note.message, str(period)))
+        return hashlib.sha256(said.encode()).hexdigest()[:16]
 
     async def _write_annotations(self) -> None:
         backoff = self.backoff()

@@ -1,7 +1,7 @@
 """Metrics of a live extender: watches, probes, requeues, Events and the Lease.
 
-The counts are their owners', read when scraped. A metric's help says what it is good
-for; docs/operations.md is generated from it.
+The counts are their owners', read when scraped. A metric's help says what it is good for;
+docs/operations.md is generated from it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from extender.state import Agreement, Mismatch, Missing, NodeProblem, PlanConflict
+from kube.client import certificate_end_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     from prometheus_client.core import Metric
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from extender.ha import Replicas
     from extender.observe.event_recorder import Reporter
     from extender.state import Effect
-    from extender.watch import Feed, Prober
+    from extender.watch import Feed, InjectedRequests, Prober
     from kube.watch import Counts
 
 __all__ = ["EffectCounts", "LiveMetrics"]
@@ -71,16 +73,21 @@ class EffectCounts:
 
 @dataclass(frozen=True, slots=True)
 class LiveMetrics:
-    """The owners of the counts; `timer` is monotonic seconds, `unix_time` those since 1970."""
+    """The owners of the counts; `timer` is monotonic seconds, `unix_time` those since 1970.
+
+    `certificates` are the files of the certificates that this extender shows, by whom to.
+    """
 
     feed: Feed
     prober: Prober
+    injected: InjectedRequests
     requeuer: Requeuer
     reporter: Reporter
     effects: EffectCounts
     timer: Callable[[], float]
     unix_time: Callable[[], float]
     replicas: Replicas | None
+    certificates: Callable[[], Mapping[str, Path]]
 
     def collect(self) -> Iterable[Metric]:
         """The metrics now."""
@@ -102,6 +109,13 @@ class LiveMetrics:
             "others: alert above 0. The log event object_unreadable names each and says why; they "
             "are retried each minute.",
             self.prober.n_refused,
+        )
+        yield _gauge(
+            "unchecked_pods",
+            "Pods without a plan whose metadata show no request for GPUs, and that are still to be "
+            "read, since a webhook, a policy or a LimitRange may have added one. It falls to 0 "
+            "minutes after the start; above, such pods are not counted yet.",
+            self.injected.n_open,
         )
         yield _counter(
             "requeues",
@@ -130,7 +144,8 @@ class LiveMetrics:
             "discrepancies",
             "Differences between plan and reality: a pod that got other devices than planned (or "
             "has its plan again), plans that overlap, a pod that runs without the GPUs it "
-            "requests, a node whose annotations cannot be used.",
+            "requests, a node whose annotations or label cannot be used, or whose GPU model has no "
+            "known worth.",
             "kind",
             {kind: self.effects.by_kind[kind] for kind in _KINDS.values()},
         )
@@ -145,19 +160,36 @@ class LiveMetrics:
                 "lease_acquisitions", "Times this replica took the Lease.", self.replicas.n_taken
             )
             yield _count("lease_faults", "Reads of the Lease that failed.", self.replicas.n_faults)
+        yield self._certificate_ends()
+
+    def _certificate_ends(self) -> Metric:
+        ends = GaugeMetricFamily(
+            _name("certificate_not_after_timestamp_seconds"),
+            "End of the certificates that this extender shows, in seconds since 1970, as their "
+            "files are now; 0 for one that cannot be read. Alert weeks before: from then on no pod "
+            "with GPUs is placed.",
+            labels=["certificate"],
+        )
+        for name, path in self.certificates().items():
+            try:
+                end_s = certificate_end_s(path.read_text(encoding="utf-8"))
+            except (OSError, UnicodeDecodeError):
+                end_s = None
+            ends.add_metric([name], end_s or 0.0)
+        return ends
 
     def _watches(self) -> Iterable[Metric]:
         start_s = self.unix_time() - self.timer()
         received = GaugeMetricFamily(
             _name("watch_last_heard_timestamp_seconds"),
-            "Time of the last contact on a watch, in seconds since 1970. Alert where it is older "
-            "than staleness_bound_s: filter then answers with errors until the API server answers "
-            "again.",
+            "Time of the last contact on a watch, in seconds since 1970; 0 until its first list is "
+            "complete. Alert where it is older than staleness_bound_s: filter then answers with "
+            "errors until the API server answers again.",
             labels=["source"],
         )
         for watch in self.feed.watches:
-            if watch.observed_at_s is not None:
-                received.add_metric([watch.name], start_s + watch.observed_at_s)
+            heard_s = watch.observed_at_s
+            received.add_metric([watch.name], 0.0 if heard_s is None else start_s + heard_s)
         yield received
         for name, text, count in _WATCH_COUNTS:
             by_name = {one.name: count(one.counts) for one in self.feed.watches}

@@ -1,8 +1,7 @@
 """Metrics of every extender: latencies, outcomes, device states, bandwidth placed.
 
-Labels are closed sets, made at the start so that a first
-event shows as a rise, or bounded by the kinds of machine in the cluster: never a pod, a node or a
-device.
+Labels are closed sets, made at the start so that a first event shows as a rise, or bounded by the
+kinds of machine in the cluster: never a pod, a node or a device.
 
 A metric's help says what it is good for; docs/operations.md is generated from it.
 """
@@ -104,6 +103,16 @@ class ExtenderMetrics:
             "Plans that binds made beyond their first. A rise means that pods, nodes or devices "
             "change while pods are bound.",
         )
+        self._ready = self._gauge(
+            "ready",
+            "1 while /readyz answers ok, else 0. Alert where the max over replicas is 0: every pod "
+            "with GPUs then waits.",
+        )
+        self._deferred = self._counter(
+            "deferred_ratings",
+            "Node states that filter and prioritize ranked by count for lack of time. A rise means "
+            "many new kinds of nodes or of pods; where it lasts, `rating_budget_s` is too short.",
+        )
         self._devices = self._gauge(
             "devices",
             "Devices by state. A rise of the unhealthy states is capacity that is lost or will be.",
@@ -137,6 +146,8 @@ class ExtenderMetrics:
         times, n_answers = self._series_of(answer.verb, answer.outcome, answer.reason)
         times.observe(seconds)
         n_answers.inc()
+        if answer.n_deferred:
+            self._deferred.inc(answer.n_deferred)
         if answer.n_replans:
             self._replans.inc(answer.n_replans)
         if answer.placed_gbytes_per_s and answer.outcome is Outcome.OK:
@@ -151,8 +162,9 @@ class ExtenderMetrics:
         """Add a source: what `collect` returns is scraped too."""
         self.registry.register(_Source(collect))
 
-    def render(self) -> bytes:
-        """The exposition text (format 0.0.4)."""
+    def render(self, *, is_ready: bool) -> bytes:
+        """The exposition text (format 0.0.4); `is_ready` as the probes are answered."""
+        self._ready.set(is_ready)
         cluster = self._engine.cluster
         counts = cluster.counts()
         for state in DeviceState:

@@ -5,13 +5,14 @@ A function of a snapshot and a pod; changes nothing and knows no HTTP.
 
 from extender.placement.filter_score import filter_nodes, plan_bind, prioritize_nodes
 from extender.placement.node_order import rank_fit, scores
-from extender.placement.rating import Rater, Rating, Refusal
+from extender.placement.rating import Rater, Rating, RatingBudget, Refusal
 from extender.placement.request_reader import NodesRequest, RequestedNodes, RequestReader, locate
 
 __all__ = [
     "NodesRequest",
     "Rater",
     "Rating",
+    "RatingBudget",
     "Refusal",
     "RequestReader",
     "RequestedNodes",

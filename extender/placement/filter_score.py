@@ -20,7 +20,7 @@ from zlib import crc32
 import numpy as np
 
 from extender.placement.candidates import draw
-from extender.placement.node_order import Rank, scores
+from extender.placement.node_order import TOP_SCORE, Rank, scores
 from extender.placement.rating import Rating, Refusal
 from extender.protocol import Reason, reason_tail, score_head, score_tail
 from topology.annotations import ContainerPlan, Plan
@@ -30,13 +30,25 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extender.placement.rating import Rater
+    from extender.placement.rating import Rater, RatingBudget
     from extender.placement.request_reader import RequestedNodes
     from extender.protocol import PodRequest
+    from extender.rules import Rules
     from extender.snapshot import ClusterSnapshot, NodeView
     from topology.select import PodFit
 
 __all__ = ["Filtered", "filter_nodes", "plan_bind", "prioritize_nodes"]
+
+TAKEN = frozenset(
+    {
+        Reason.CONTAINERS_TAKEN,
+        Reason.AFFINITY_TAKEN,
+        Reason.NIC_TAKEN,
+        Reason.BANDWIDTH_TAKEN,
+        Reason.ALIGNMENT_TAKEN,
+    }
+)
+"""Refusals for want of a set where enough GPUs are free: pods of lower priority may hold one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,39 +68,42 @@ class Filtered:
     main_reason: Reason | None = None
 
 
-def filter_nodes(
+def filter_nodes(  # noqa: PLR0913 - what a choice depends on
     request: PodRequest,
     requested: RequestedNodes,
     snapshot: ClusterSnapshot,
     *,
     rater: Rater,
-    candidate_limit: int,
+    rules: Rules,
+    budget: RatingBudget | None = None,
 ) -> Filtered:
-    """Name the nodes that can take the pod, at most `candidate_limit` (0: all) of the best.
+    """Name the nodes that can take the pod, at most `rules.candidate_limit` (0: all) of the best.
 
     The pod asks for GPUs. All feasible nodes are named, in request order, where kube-scheduler
-    scores nodes by something not visible here: preferred terms of the pod.
+    scores nodes by something not visible here: preferred terms of the pod. Without a `budget` every
+    state is rated.
     """
     positions, numbers = requested.positions, snapshot.state_ids[requested.positions]
-    ratings = _rate(request, numbers, snapshot, rater)
+    ratings = _rate(request, numbers, snapshot, rater, budget)
     ranks = _ranks(ratings)
     if not ranks:
-        return _refuse_all(request, requested, numbers, snapshot, ratings)
+        curable = TAKEN if rules.preempts_for_topology else frozenset[Reason]()
+        return _refuse_all(request, requested, snapshot, ratings, curable=curable)
     if len(ranks) < len(ratings):
         fits = np.zeros(len(snapshot.state_numbers), dtype=np.bool_)
         fits[list(ranks)] = True
         is_fitting = fits[numbers]
         positions, numbers = positions[is_fitting], numbers[is_fitting]
     n_feasible = len(positions)
-    may_thin = candidate_limit > 0 and not request.has_soft_wishes
-    if may_thin and n_feasible > candidate_limit:
+    may_thin = rules.candidate_limit > 0 and not request.has_soft_wishes
+    if may_thin and n_feasible > rules.candidate_limit:
         places = _places(ranks, len(snapshot.state_numbers))
         positions = draw(
             snapshot.node_index,
             positions,
             numbers,
             places,
-            limit=candidate_limit,
+            limit=rules.candidate_limit,
             pod_hash=_pod_hash(request),
         )
     named: list[int] = positions.tolist()
@@ -97,21 +112,33 @@ def filter_nodes(
 
 
 def prioritize_nodes(
-    request: PodRequest, requested: RequestedNodes, snapshot: ClusterSnapshot, *, rater: Rater
+    request: PodRequest,
+    requested: RequestedNodes,
+    snapshot: ClusterSnapshot,
+    *,
+    rater: Rater,
+    budget: RatingBudget | None = None,
 ) -> list[str]:
     """Score every requested node, 0..10, as JSON entries; the pod asks for GPUs.
 
     Nodes that cannot take the pod (any more) and unknown nodes score 0; the latter come last.
     """
     positions, numbers = requested.positions, snapshot.state_ids[requested.positions]
-    ratings = _rate(request, numbers, snapshot, rater)
-    tails = [score_tail(0)] * len(snapshot.state_numbers)
-    for number, score in scores(_ranks(ratings), request.size_gpus).items():
-        tails[number] = score_tail(score)
+    ranks = _ranks(_rate(request, numbers, snapshot, rater, budget))
+    # Nodes that share a state may differ in their taint: twice the state's number, plus the taint.
+    taints = snapshot.node_index.is_soft_tainted[positions]
+    keys: list[int] = (2 * numbers + taints).tolist()
+    by_key = scores(
+        {key: ranks[key >> 1] for key in set(keys) if key >> 1 in ranks},
+        request.size_gpus,
+        loss_bounds=rater.loss_bounds,
+        has_soft_wishes=request.has_soft_wishes,
+        avoided={key for key in keys if key & 1},
+    )
     heads = snapshot.node_index.score_heads
     where: list[int] = positions.tolist()
-    states: list[int] = numbers.tolist()
-    entries = [heads[i] + tails[number] for i, number in zip(where, states, strict=True)]
+    tails = [score_tail(score) for score in range(TOP_SCORE + 1)]
+    entries = [heads[i] + tails[by_key.get(key, 0)] for i, key in zip(where, keys, strict=True)]
     return entries + [score_head(name) + score_tail(0) for _, name in requested.unknown]
 
 
@@ -146,12 +173,16 @@ def _plan(request: PodRequest, view: NodeView, fit: PodFit, generation: int) -> 
 
 
 def _rate(
-    request: PodRequest, numbers: NDArray[np.int64], snapshot: ClusterSnapshot, rater: Rater
+    request: PodRequest,
+    numbers: NDArray[np.int64],
+    snapshot: ClusterSnapshot,
+    rater: Rater,
+    budget: RatingBudget | None,
 ) -> dict[int, Rating | Refusal]:
     """Rate each state that occurs once, by its number."""
     occurring: list[int] = np.bincount(numbers).nonzero()[0].tolist()
     samples = [snapshot.samples[number] for number in occurring]
-    return dict(zip(occurring, rater.rate(request, samples), strict=True))
+    return dict(zip(occurring, rater.rate(request, samples, budget), strict=True))
 
 
 def _ranks(ratings: Mapping[int, Rating | Refusal]) -> dict[int, Rank]:
@@ -171,16 +202,18 @@ def _places(ranks: Mapping[int, Rank], n_numbers: int) -> NDArray[np.int64]:
 def _refuse_all(
     request: PodRequest,
     requested: RequestedNodes,
-    numbers: NDArray[np.int64],
     snapshot: ClusterSnapshot,
     ratings: Mapping[int, Rating | Refusal],
+    *,
+    curable: frozenset[Reason],
 ) -> Filtered:
-    """Give every node its reason.
+    """Give every node its reason; evictions may end those that are `curable`.
 
-    Topology-only refusals are unresolvable, so that no preemption is attempted in vain. On the
-    pod's own nominated node they are not, else the pod preempted again while its victims still
-    leave (default_preemption.go of 1.36, podEligibleToPreemptOthers).
+    All others are unresolvable, so that no preemption is attempted in vain. On the pod's own
+    nominated node they are not, else the pod preempted again while its victims still leave
+    (default_preemption.go of 1.36, podEligibleToPreemptOthers).
     """
+    numbers = snapshot.state_ids[requested.positions]
     reasons = {n: one.reason for n, one in ratings.items() if isinstance(one, Refusal)}
     tails = {number: reason_tail(reason.value) for number, reason in reasons.items()}
     own = snapshot.positions.get(request.nominated_node or "", -1)
@@ -189,7 +222,8 @@ def _refuse_all(
     unresolvable = [json.dumps(name) + tail for _, name in requested.unknown]
     positions: list[int] = requested.positions.tolist()
     for position, number in zip(positions, numbers.tolist(), strict=True):
-        entries = failed if position == own else unresolvable
+        is_resolvable = position == own or reasons[number] in curable
+        entries = failed if is_resolvable else unresolvable
         entries.append(snapshot.node_index.names_json[position] + tails[number])
     counts = Counter([Reason.UNKNOWN_NODE] * len(requested.unknown))
     for number, n_nodes in enumerate(np.bincount(numbers).tolist()):

@@ -1,7 +1,7 @@
 """The order of nodes for a pod, and their scores.
 
-Gives the order of nodes, as one sort key per node state, and that order mapped onto the
-extender's integer scale 0..10. Pure arithmetic on what the core found; it never looks for a set.
+Gives the order of nodes, as one sort key per node state, and the extender's integer scale 0..10.
+Pure arithmetic on what the core found; it never looks for a set.
 
 Order (first difference decides):
 
@@ -11,20 +11,31 @@ Order (first difference decides):
 2. loss class: how far the set is from its own machine's best, in classes, so that a fast machine is
    not preferred for being fast; with `prefer: fastest` instead the GB/s of the worst container, in
    classes of 2 %
-3. remainder lost, in GPU-equivalents: among equally close nodes the one with the least future
-   placement cost. Switched machines have the least, so small pods do go to them while they are
-   empty (a pair costs an empty dgx-h100 node 3.2, an empty dgx-1-v100 node 3.6)
-4. fewest free GPUs
-5. at the caller: a hash of pod and node (candidates), or the node's name (explain)
+3. economy: the remainder lost, in GPU-equivalents times what a GPU of the node is worth (but for
+   `prefer: fastest`), so that among equally close nodes the one with the least future placement
+   cost comes first, and cheap GPUs before scarce ones; then the fewest free GPUs
+4. at the caller: a hash of pod and node (candidates), or the node's name (explain)
 
 Pods for which the core puts the remainder first (affinity `none`, one GPU per container,
 `min-bandwidth` without an affinity) skip 1 and 2. Nodes
 without a usable topology come behind all others.
 
-Score: the steps (1 and 2) that occur in a request are fixed steps of equal height between 10 and
-1; inside a step the first of (GB/s, remainder, free GPUs) that distinguishes the nodes decides
-proportionally, where differences under 2 % are none. 0 is reserved for nodes without usable
-topology and for unknown nodes.
+Scores are absolute: a level means the same in every request (ADR 0018), and one level outweighs
+all score plugins of kube-scheduler together, with the weight of deploy/.
+
+| levels | nodes |
+|---|---|
+| 10, 9 | every stated wish holds, first loss class |
+| 8, 7 and 6, 5 | the same, second and third loss class |
+| 4, 3 | the same, all further classes |
+| 2, 1 | a stated wish is missed |
+| 0 | no usable topology; unknown nodes |
+
+With `prefer: fastest` loss is that against the fastest node of the request. Of the two levels the
+higher one is for the nodes that are best by the rest of the order, where differences under 2 % are
+none; the lower one for all others. Economy decides between these two only, and not at all for a pod
+with soft wishes of its own (preferred affinity and anti-affinity, ScheduleAnyway spreading), which
+kube-scheduler scores; nor does it prefer a node with a PreferNoSchedule taint to one without.
 """
 
 from __future__ import annotations
@@ -32,24 +43,30 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from extender.protocol import is_packed
 from topology.annotations import NicRule, Prefer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Hashable, Mapping, Sequence
 
     from extender.protocol import Shape
     from topology.select import PodFit
 
 __all__ = ["DEFAULT_LOSS_BOUNDS", "TOP_SCORE", "Rank", "rank_fit", "scores", "unranked"]
 
+K = TypeVar("K", bound="Hashable")
+
 TOP_SCORE = 10
 """MaxExtenderPriority (kube-scheduler/extender/v1/types.go)."""
 
 DEFAULT_LOSS_BOUNDS = (0.02, 0.10, 0.30)
 """Upper bounds of the loss classes; above the last one is a class of its own."""
+
+_LEVELS_PER_BAND = 2
+_MISSED = len(DEFAULT_LOSS_BOUNDS) + 1
+"""Number of the last band, where a stated wish is missed; those before it are the loss classes."""
 
 EQUAL = 0.02
 """Differences under this share are none: of GB/s relatively, of a pod's own size for remainders."""
@@ -64,13 +81,14 @@ class Rank:
 
     `step` is (wishes missed, loss class), a missed affinity counting 2 and a missed NIC 1; empty
     for a node without usable topology. `speed_gbytes_per_s` is 0 for a pod that does not compare
-    nodes by speed.
+    nodes by speed. `worth` is that of a GPU, 1 for a pod that does not weigh nodes by it.
     """
 
     step: tuple[int, int] | tuple[()]
     speed_gbytes_per_s: float
     remainder_cost_gpus: float
     n_free: int
+    worth: float = 1.0
     key: tuple[bool, tuple[int, int] | tuple[()], int, float, int] = field(
         init=False, repr=False, compare=False
     )
@@ -79,9 +97,14 @@ class Rank:
     def __post_init__(self) -> None:
         speed = self.speed_gbytes_per_s
         speed_class = math.floor(math.log(speed) / math.log1p(EQUAL)) if speed > 0 else 0
-        remainder = round(self.remainder_cost_gpus, _ROUNDING)
-        key = (not self.step, self.step, -speed_class, remainder, self.n_free)
+        cost = round(self.cost, _ROUNDING)
+        key = (not self.step, self.step, -speed_class, cost, self.n_free)
         object.__setattr__(self, "key", key)
+
+    @property
+    def cost(self) -> float:
+        """The remainder lost, weighed by what a GPU is worth."""
+        return self.worth * self.remainder_cost_gpus
 
 
 def unranked(n_free: int) -> Rank:
@@ -94,65 +117,91 @@ def rank_fit(
     shape: Shape,
     *,
     n_free: int,
+    worth: float = 1.0,
     loss_bounds: Sequence[float] = DEFAULT_LOSS_BOUNDS,
 ) -> Rank:
-    """Rank the best sets of one node state; `n_free` counts its free GPUs before the pod."""
+    """Rank the best sets of one node state; `n_free` counts its free GPUs before the pod.
+
+    `worth` is that of one of its GPUs.
+    """
     remainder_cost_gpus = fit.remainder_cost_gpus
     missed = 0
     if shape.policy.nic is NicRule.PREFERRED:
         missed += not all(one.has_near_nic for _, one in fit.containers)
     if is_packed(shape):
-        return Rank((missed, 0), 0.0, remainder_cost_gpus, n_free)
+        return Rank((missed, 0), 0.0, remainder_cost_gpus, n_free, worth)
     sets = [selected for _, selected in fit.containers if len(selected.gpus) > 1]
     missed += 0 if all(one.satisfies_affinity for one in sets) else 2
     if shape.policy.prefer is Prefer.FASTEST:
         speed = min(one.value_gbytes_per_s for one in sets)
         return Rank((missed, 0), speed, remainder_cost_gpus, n_free)
     loss_class = bisect_left(loss_bounds, round(fit.worst.loss, _ROUNDING))
-    return Rank((missed, loss_class), 0.0, remainder_cost_gpus, n_free)
+    return Rank((missed, loss_class), 0.0, remainder_cost_gpus, n_free, worth)
 
 
-def scores(ranks: Mapping[int, Rank], size_gpus: int) -> dict[int, int]:
-    """Map ranks, by any key, onto 0..10; `size_gpus` is the pod's size. O(n log n).
+def scores(
+    ranks: Mapping[K, Rank],
+    size_gpus: int,
+    *,
+    loss_bounds: Sequence[float],
+    has_soft_wishes: bool,
+    avoided: Collection[K] = (),
+) -> dict[K, int]:
+    """Map ranks, by any key, onto 0..10; `size_gpus` is the pod's size. O(n).
+
+    `has_soft_wishes`: the pod has preferences that kube-scheduler scores. `avoided` are the keys of
+    nodes with a PreferNoSchedule taint.
 
     >>> near, far = Rank((0, 0), 0.0, 1.0, 8), Rank((0, 3), 0.0, 1.0, 8)
-    >>> scores({1: near, 2: far, 3: unranked(8)}, 4)
-    {3: 0, 1: 10, 2: 5}
+    >>> costly = Rank((0, 0), 0.0, 3.0, 8)
+    >>> ranks = {1: near, 2: far, 3: costly, 4: unranked(8)}
+    >>> scores(ranks, 4, loss_bounds=DEFAULT_LOSS_BOUNDS, has_soft_wishes=False)
+    {4: 0, 1: 10, 3: 9, 2: 4}
     """
     result = {key: 0 for key, rank in ranks.items() if not rank.step}
-    steps = sorted({rank.step for rank in ranks.values() if rank.step})
-    for i, step in enumerate(steps):
-        members = {key: rank for key, rank in ranks.items() if rank.step == step}
-        top = TOP_SCORE - TOP_SCORE * i // len(steps)
-        bottom = min(TOP_SCORE - TOP_SCORE * (i + 1) // len(steps) + 1, top)
-        for key, fraction in _fractions(members, size_gpus).items():
-            below = min(int(fraction * (top - bottom + 1)), top - bottom)
-            result[key] = top - below
+    fastest = max((rank.speed_gbytes_per_s for rank in ranks.values()), default=0.0)
+    bands: dict[int, dict[K, Rank]] = {}
+    for key, rank in ranks.items():
+        if rank.step:
+            bands.setdefault(_band(rank.step, rank, fastest, loss_bounds), {})[key] = rank
+    for band, members in bands.items():
+        best = _closest(members)
+        if not has_soft_wishes:
+            best = _cheapest(best, size_gpus, avoided)
+        top = TOP_SCORE - _LEVELS_PER_BAND * band
+        result |= {key: top if key in best else top - 1 for key in members}
     return result
 
 
-def _fractions(members: Mapping[int, Rank], size_gpus: int) -> dict[int, float]:
-    """0 (best) .. 1 (worst) within one step, by the first criterion that distinguishes any two."""
-    fastest = max(rank.speed_gbytes_per_s for rank in members.values())
-    criteria = (
-        ({key: -rank.speed_gbytes_per_s for key, rank in members.items()}, EQUAL * fastest),
-        ({key: rank.remainder_cost_gpus for key, rank in members.items()}, EQUAL * size_gpus),
-        ({key: float(rank.n_free) for key, rank in members.items()}, 0.0),
-    )
-    for costs, tolerance in criteria:
-        leaders = _leaders(sorted(set(costs.values())), tolerance)
-        low, high = min(leaders.values()), max(leaders.values())
-        if high > low:
-            return {key: (leaders[cost] - low) / (high - low) for key, cost in costs.items()}
-    return dict.fromkeys(members, 0.0)
+def _band(step: tuple[int, int], rank: Rank, fastest: float, loss_bounds: Sequence[float]) -> int:
+    missed, loss_class = step
+    if missed:
+        return _MISSED
+    if fastest > 0:
+        loss_class = bisect_left(
+            loss_bounds, round(1 - rank.speed_gbytes_per_s / fastest, _ROUNDING)
+        )
+    return min(loss_class, _MISSED - 1)
 
 
-def _leaders(ascending: Iterable[float], tolerance: float) -> dict[float, float]:
-    """Each value's leader: the first of its run, at most `tolerance` (and rounding) below it."""
-    leaders: dict[float, float] = {}
-    leader = -math.inf
-    for value in ascending:
-        if value - leader > tolerance + 10**-_ROUNDING:
-            leader = value
-        leaders[value] = leader
-    return leaders
+def _closest(members: Mapping[K, Rank]) -> Mapping[K, Rank]:
+    """The nodes of a band that miss and lose least, by class; of these the fastest."""
+    least = min(rank.step for rank in members.values())
+    members = {key: rank for key, rank in members.items() if rank.step == least}
+    bound = (1 - EQUAL) * max(rank.speed_gbytes_per_s for rank in members.values())
+    return {key: rank for key, rank in members.items() if rank.speed_gbytes_per_s >= bound}
+
+
+def _cheapest(
+    members: Mapping[K, Rank], size_gpus: int, avoided: Collection[K]
+) -> Mapping[K, Rank]:
+    """Of these the nodes without a taint, of the least cost, then with the fewest free GPUs.
+
+    Costs are equal up to 2 % of what the pod takes of the cheapest node.
+    """
+    members = {key: rank for key, rank in members.items() if key not in avoided} or members
+    least = min(members.values(), key=lambda rank: rank.cost)
+    bound = least.cost + EQUAL * size_gpus * least.worth + 10**-_ROUNDING
+    members = {key: rank for key, rank in members.items() if rank.cost <= bound}
+    fewest = min(rank.n_free for rank in members.values())
+    return {key: rank for key, rank in members.items() if rank.n_free == fewest}

@@ -63,7 +63,7 @@ class WhatIfNodes:
             return None
         places = {one: i for i, one in enumerate(view.ids)}
         held: dict[str, int] = {}
-        for one, state, owner in self._cluster.devices(name):
+        for one, state, owner in self._cluster.devices(name, shape.resource):
             if owner is not None and owner != self._request.uid and state in _FREED:
                 held[owner] = held.get(owner, 0) | _FREED[state] << places[one]
         return WhatIfNode(view, view.free, held, self._rater, self._request)

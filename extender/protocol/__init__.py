@@ -1,4 +1,4 @@
-"""What kube-scheduler and the extender say to each other, and the pod in it as one checked value.
+"""The JSON that kube-scheduler and the extender exchange, and its pod as one checked value.
 
 Knows the wire; knows no cluster and decides nothing.
 """

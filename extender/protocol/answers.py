@@ -49,7 +49,7 @@ class Answer:
     `n_nodes` counts the requested nodes, `n_named` those named in the answer. Of a set that was
     bound: `placed_gbytes_per_s` the predicted bandwidth (0: nothing to reduce), `machine` the kind
     of its node, `size_gpus` the pod's GPUs. `n_replans` counts the plans that a bind made beyond
-    its first.
+    its first, `n_deferred` the node states that there was no time to rate.
     """
 
     verb: Verb
@@ -68,6 +68,7 @@ class Answer:
     size_gpus: int = 0
     n_replans: int = 0
     warnings: tuple[str, ...] = ()
+    n_deferred: int = 0
 
 
 @dataclass(frozen=True, slots=True)

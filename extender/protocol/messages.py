@@ -1,4 +1,4 @@
-"""What kube-scheduler and an extender say to each other: the `extender/v1` JSON.
+"""The `extender/v1` JSON that kube-scheduler and an extender exchange.
 
 Which fields are read from a request, and how an answer is written. Go's field names exactly
 (`k8s.io/kube-scheduler/extender/v1/types.go`, Kubernetes 1.36: no json tags, so UpperCamel on the
@@ -8,7 +8,7 @@ is interpreted elsewhere (`extender.protocol.pod_request`).
 
 Traps that shape the answers (schedule_one.go, extender.go of 1.36): an answer without `NodeNames`
 rejects every node; a score that is not an integer silently disables prioritize; only a body with
-Content-Length and nothing behind the JSON value lets the connection live on.
+Content-Length and nothing behind the JSON value keeps the connection open.
 """
 
 from __future__ import annotations
@@ -111,6 +111,7 @@ class PodSpec(_Wire):
     """The part of v1.PodSpec that placement reads."""
 
     node_name: str | None = Field(default=None, alias="nodeName")
+    scheduler_name: str | None = Field(default=None, alias="schedulerName")
     priority: int | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = Field(default=None, alias="initContainers")

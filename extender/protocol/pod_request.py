@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING
 
 from extender.errors import MalformedPod, UserError
 from kube.objects import init_role, parse_whole
-from topology.annotations import PlacementPolicy, is_remainder_first, parse_policy, pod_keys
+from topology.annotations import (
+    Affinity,
+    PlacementPolicy,
+    Strength,
+    is_remainder_first,
+    parse_policy,
+    pod_keys,
+)
 from topology.errors import PolicyError, quote
 from topology.model import names
 from topology.select import ContainerRequest, ContainerRole, pod_size
@@ -56,6 +63,8 @@ class Shape:
 class PodRequest:
     """A pod's request. `shape` is None for a pod without GPUs; `containers` names those with GPUs.
 
+    `is_managed`: a container names one of our resources, as kube-scheduler's `managedResources`
+    counts it: also with 0 devices. `scheduler_name` is the pod's `spec.schedulerName`, or empty.
     `size_gpus` is what a node must have free (`topology.select.fit.pod_size`). `priority` is the
     pod's `spec.priority` (absent: 0); `resource_version` that of the pod as it was read, or empty;
     `retry` its annotation `coterie.gpu/retry`, or empty.
@@ -73,6 +82,13 @@ class PodRequest:
     priority: int = 0
     resource_version: str = ""
     retry: str = ""
+    is_managed: bool = False
+    scheduler_name: str = ""
+
+    @property
+    def resource(self) -> str:
+        """The GPU resource that it requests; empty for a pod without GPUs."""
+        return "" if self.shape is None else self.shape.resource
 
     @property
     def full_name(self) -> str:
@@ -87,12 +103,13 @@ def parse_pod(pod: WirePod, resources: Sequence[str]) -> PodRequest:
     two of the resources in one pod and for invalid annotations.
     """
     meta = pod.metadata
-    requested = [
+    named = [
         (resource, one.name, size, role)
         for one, role in _containers(pod)
         for resource in resources
-        if (size := _size(one, resource)) > 0
+        if (size := _size(one, resource)) is not None
     ]
+    requested = [row for row in named if row[2] > 0]
     found = sorted({resource for resource, _, _, _ in requested})
     if len(found) > 1:
         msg = f"pod {_title(pod)} asks for {' and '.join(found)}, expected one GPU resource"
@@ -100,6 +117,7 @@ def parse_pod(pod: WirePod, resources: Sequence[str]) -> PodRequest:
     has_soft_wishes = pod.spec.has_soft_wishes
     nominated = pod.status.nominated_node_name if pod.status is not None else None
     priority, version = pod.spec.priority or 0, meta.resource_version or ""
+    scheduler_name = pod.spec.scheduler_name or ""
     if not requested:
         return PodRequest(
             meta.uid,
@@ -109,25 +127,30 @@ def parse_pod(pod: WirePod, resources: Sequence[str]) -> PodRequest:
             has_soft_wishes=has_soft_wishes,
             priority=priority,
             resource_version=version,
+            is_managed=bool(named),
+            scheduler_name=scheduler_name,
         )
     requests = tuple(
         ContainerRequest(name=str(i), size=size, role=role)
         for i, (_, _, size, role) in enumerate(requested)
     )
     containers = tuple(name for _, name, _, _ in requested)
+    policy = _policy(pod, requests, containers)
     return PodRequest(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
-        shape=Shape(found[0], requests, _policy(pod, requests, containers)),
+        shape=Shape(found[0], requests, policy),
         containers=containers,
         size_gpus=pod_size(requests),
         nominated_node=nominated or None,
         has_soft_wishes=has_soft_wishes,
-        warnings=_warnings(pod),
+        warnings=_warnings(pod, policy),
         priority=priority,
         resource_version=version,
         retry=(meta.annotations or {}).get(names.RETRY, ""),
+        is_managed=True,
+        scheduler_name=scheduler_name,
     )
 
 
@@ -143,9 +166,10 @@ def _containers(pod: WirePod) -> Iterator[tuple[Container, ContainerRole]]:
         yield one, ContainerRole.APP
 
 
-def _size(container: Container, resource: str) -> int:
+def _size(container: Container, resource: str) -> int | None:
+    """Devices that a container requests; None where it does not name the resource."""
     if container.resources is None:
-        return 0
+        return None
     limit = (container.resources.limits or {}).get(resource)
     request = (container.resources.requests or {}).get(resource)
     sizes = [_count(container.name, resource, one) for one in (limit, request) if one is not None]
@@ -155,7 +179,7 @@ def _size(container: Container, resource: str) -> int:
             f"is {quote(request)}, expected equal (an extended resource cannot be overcommitted)"
         )
         raise MalformedPod(msg)
-    return sizes[0] if sizes else 0
+    return sizes[0] if sizes else None
 
 
 def _count(container: str, resource: str, quantity: str | float) -> int:
@@ -191,11 +215,18 @@ def _policy(
     return policy
 
 
-def _warnings(pod: WirePod) -> tuple[str, ...]:
+def _warnings(pod: WirePod, policy: PlacementPolicy) -> tuple[str, ...]:
+    warnings: list[str] = []
     group = (pod.metadata.annotations or {}).get(pod_keys.GROUP)
-    if group is None:
-        return ()
-    return (f"annotation {pod_keys.GROUP} is {quote(group)}: not implemented, ignored",)
+    if group is not None:
+        warnings.append(f"annotation {pod_keys.GROUP} is {quote(group)}: not implemented, ignored")
+    if policy.strength is Strength.REQUIRED and policy.affinity in {Affinity.ANY, Affinity.NONE}:
+        warnings.append(
+            f"annotation {pod_keys.POLICY} is 'required' without an affinity that a set can miss, "
+            f"so it has no effect: expected {pod_keys.AFFINITY} nvlink, pcie-switch or numa beside "
+            "it"
+        )
+    return tuple(warnings)
 
 
 def is_packed(shape: Shape) -> bool:

@@ -105,7 +105,7 @@ class Reason(Enum):
     # What only the extender knows about a node.
     NO_TOPOLOGY = (
         "GPU topology of the node is unknown and the pod requires one",
-        "publish the node's topology",
+        "install the node plugin there; where it runs, read its log",
     )
     OTHER_RESOURCE = (
         "node does not serve the pod's GPU resource",
@@ -132,9 +132,24 @@ class Reason(Enum):
         "state is not fresh",
         "check the API server: no watch event for longer than `staleness_bound_s`",
     )
+    NOT_RATED = (
+        "sets of the node are not rated yet",
+        "harmless once: the scheduler retries in seconds; if it goes on, raise `rating_budget_s`",
+    )
     UNKNOWN_POD = (
         "pod was never seen in a filter call, or has ended",
         "harmless once: the scheduler filters again",
+    )
+    NO_RESOURCE = (
+        "pod requests none of the extender's resources",
+        (
+            "check who calls bind: kube-scheduler does not for such a pod, where its "
+            "`managedResources` are the setting `resources`"
+        ),
+    )
+    OTHER_SCHEDULER = (
+        "pod names a scheduler that is none of the extender's",
+        "check who calls bind; name all profiles of the scheduler in `scheduler_names`",
     )
     BOUND_ELSEWHERE = (
         "pod is bound to another node",
@@ -173,6 +188,10 @@ class Reason(Enum):
             "read the detail in the log: the role may lack `create` on `pods/binding`, or an "
             "admission policy objects"
         ),
+    )
+    WRITE_UNSENT = (
+        "binding was not sent to the API server",
+        "check that the API server can be reached, and its latency; kube-scheduler retries the pod",
     )
     OUTCOME_UNKNOWN = (
         "API server did not answer whether the pod is bound",

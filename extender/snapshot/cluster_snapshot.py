@@ -57,11 +57,12 @@ class MachineType:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeKind:
-    """What nodes share: the resource they serve, their machine type, how their kubelets align.
+    """What nodes share: resource, machine type, how their kubelets align, what a GPU is worth.
 
     `machine` is None where the node has no usable topology; `manager` is None where the Topology
-    Manager confines no pod, or is not known. `index` is unique among all kinds ever
-    made in this process: caches are keyed by it.
+    Manager confines no pod, or is not known. `worth` is that of a device (`topology.model`,
+    `node_worth`). `index` is unique among all kinds ever made in this process: caches are keyed by
+    it.
     """
 
     index: int
@@ -69,6 +70,7 @@ class NodeKind:
     resource: str
     machine: MachineType | None
     manager: TopologyManager | None = None
+    worth: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from extender.state.effects import (
     Probe,
 )
 from extender.state.machine_types import Kinds, build_machine_type
-from extender.state.node_record import NodeRecord, mask_of
+from extender.state.node_record import NodeRecord, NodeResource
 from extender.state.pod_record import BoundPod
 
 __all__ = [
@@ -29,8 +29,8 @@ __all__ = [
     "Missing",
     "NodeProblem",
     "NodeRecord",
+    "NodeResource",
     "PlanConflict",
     "Probe",
     "build_machine_type",
-    "mask_of",
 ]

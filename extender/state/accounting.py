@@ -1,9 +1,13 @@
-"""Which pod has which devices of one node: the account, derived from the facts by rule.
+"""Which pod has which devices of one resource of a node: the account, derived from the facts.
 
-For a node, its pods and its nominations: which devices each of them has, how sure that is, and what
-cannot be accounted for. A function of its arguments, so that the same devices are free in whatever
-order the facts became known, and after a restart. Each rule gives a pod only what the rules before
-left, so no device ever has two owners.
+For a resource that a node serves, its pods and its nominations: which devices each of them has, how
+sure that is, and what cannot be accounted for. A function of its arguments, so that the same
+devices are free in whatever order the facts became known, and after a restart. Each rule gives a
+pod only what the rules before left, so no device ever has two owners.
+
+A node that serves several resources has an account of each. They have no device in common: the
+kubelet gives each device under one resource, and a GPU that is partitioned is not given whole. A
+pod's plan belongs to the account of its resource, or of the resource whose devices it names.
 
 The rules, each before the next:
 
@@ -12,18 +16,20 @@ The rules, each before the next:
 2. A plan has its devices, bound or in flight, where no pod holds them. Of two plans that name one
    device the pod seen first has it; the other one is *contested* and keeps the rest.
 3. A pod whose devices are not known is *unlocated*: it has as many as it requests, any that are
-   free; where they run out, none. A node with such a pod is count-only: the kubelet gave the pod
-   devices, and it is not known which. Not so a pod without a plan of which the node's report shows
-   that it runs without devices: what it has is in that report too, mostly nothing. Nor are devices
-   unlocated that a plan or the node's report names and the node's topology does not: they were the
-   node's when they were named, so they are *lost*, and no pod can have them.
+   free; where they run out, none. A resource with such a pod is count-only: the kubelet gave the
+   pod devices, and it is not known which. Not so a pod without a plan of which the node's report
+   shows that it runs without devices: what it has is in that report too, mostly nothing. Nor are
+   devices unlocated that a plan or the node's report names and the node's topology does not: they
+   were the node's when they were named, so they are *lost*, and no pod can have them.
 4. A nomination claims, of what is then free and healthy, the set that the core would choose: the
-   highest priority first, then the pod seen first.
+   highest priority first, then the pod seen first. Where there is none, the set is chosen with what
+   pods under deletion still have, and the free part of it is claimed: victims end one by one, and
+   what the first one left would else be given away before the last one has ended.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
@@ -36,12 +42,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from extender.protocol import PodRequest
-    from extender.state.node_record import NodeRecord
+    from extender.state.node_record import NodeRecord, NodeResource
     from extender.state.pod_record import PodRecord
     from kube.objects import ContainerDevices
     from topology.annotations import DeviceHold, Plan
 
-__all__ = ["Account", "Assignment", "AssignmentState", "Nomination", "make_account"]
+__all__ = [
+    "Account",
+    "Assignment",
+    "AssignmentState",
+    "Nomination",
+    "make_account",
+    "open_accounts",
+]
 
 
 class AssignmentState(Enum):
@@ -84,12 +97,12 @@ class Nomination:
 
 @dataclass(slots=True)
 class Account:
-    """The account of one node.
+    """The account of one resource of a node.
 
     `assignments` by owner: a pod's uid, or uid@node for a hold of a pod that is not on this node as
     far as the API server shows. `unhealthy` are the devices that the node reports as such, `free`
     the healthy ones without an owner. `unlocated` counts, by uid, the devices that are not known by
-    name (0: nor is their number); it is empty where the node may be planned on. `contested` are the
+    name (0: nor is their number); it is empty where devices may be planned. `contested` are the
     devices of a pod's plan that others have. `lost` are, by uid, ids of devices that the node no
     longer has. `given` is, by uid, what each container of a planned pod got, where that is not as
     planned.
@@ -137,11 +150,12 @@ class Account:
 
 def make_account(
     node: NodeRecord,
+    served: NodeResource,
     pods: Iterable[PodRecord],
     nominations: Iterable[Nomination],
     choose: Callable[[Account, PodRequest], int],
 ) -> Account:
-    """Make the account of a node from the pods on it; O(devices + pods + holds).
+    """Make the account of a resource of a node from the pods there; O(devices + pods + holds).
 
     `choose` gives the mask of the set that a nominated pod would get of what is `free` in the
     account so far, 0 for none. No nominated pod is among `pods`.
@@ -149,18 +163,36 @@ def make_account(
     reported: dict[str, list[_Named]] = {}
     for hold in node.report.holds:
         reported.setdefault(hold.uid, []).append(hold)
-    lacking = {one.uid for one in node.report.missing if one.resource == node.resource}
+    lacking = {one.uid for one in node.report.missing if one.resource == served.name}
     known = [
-        _devices_of(node, pod, reported.pop(pod.uid, ()), is_lacking=pod.uid in lacking)
+        _devices_of(served, pod, reported.pop(pod.uid, ()), is_lacking=pod.uid in lacking)
         for pod in sorted(pods, key=_NUMBER)
     ]
-    account = Account({}, node.unhealthy, unlocated={}, contested={}, lost={}, given={})
-    taken = _hold(account, node, known, reported)
+    account = Account({}, served.unhealthy, unlocated={}, contested={}, lost={}, given={})
+    taken = _hold(account, served, known, reported, node.name)
     taken = _plan(account, known, taken)
-    account.free = (1 << len(node.ids)) - 1 & ~taken & ~node.unhealthy
+    account.free = (1 << len(served.ids)) - 1 & ~taken & ~served.unhealthy
     _count(account, known)
-    _claim(account, nominations, choose)
+    _claim(account, nominations, choose, leaving=_leaving(account, known))
     return account
+
+
+def open_accounts(
+    before: Sequence[NodeResource],
+    accounts: Sequence[Account],
+    resources: Sequence[NodeResource],
+) -> tuple[Sequence[Account], int]:
+    """The accounts of a node's resources until they are made, and how many end or begin.
+
+    Those of resources with the same devices as before are kept; elsewhere all devices are free.
+    """
+    kept = {
+        old.name: account
+        for old, account in zip(before, accounts, strict=True)
+        if any(one.name == old.name and one.ids == old.ids for one in resources)
+    }
+    opened = [kept.get(one.name) or Account(free=(1 << len(one.ids)) - 1) for one in resources]
+    return opened, len(before) + len(resources) - 2 * len(kept)
 
 
 _NUMBER: Callable[[PodRecord], int] = attrgetter("number")
@@ -194,72 +226,75 @@ class _PodDevices:
 
 
 def _devices_of(
-    node: NodeRecord, pod: PodRecord, reported: Sequence[_Named], *, is_lacking: bool
+    served: NodeResource, pod: PodRecord, reported: Sequence[_Named], *, is_lacking: bool
 ) -> _PodDevices:
     plan, body = pod.node_plan, pod.body
-    real = {} if body is None else _by_container(node, body.devices)
+    # A pod requests one resource, so its first container shows which.
+    if plan is not None and plan.containers and plan.containers[0].resource != served.name:
+        plan = None if served.positions.keys().isdisjoint(plan.ids) else plan
+    real = {} if body is None else _by_container(served, body.devices)
     reported_ids: list[str] = []
     if reported:
-        by_report = _by_container(node, reported)
+        by_report = _by_container(served, reported)
         real |= by_report
         reported_ids = [one for ids in by_report.values() for one in ids]
     is_opaque = body is not None and body.is_opaque
     if plan is not None and not real:
-        planned = mask_of(plan.ids, node.positions)
+        planned = mask_of(plan.ids, served.positions)
         n_unknown = len(plan.ids) - planned.bit_count()
-        lost = _lost(node, plan.ids) if n_unknown else ()
+        lost = _lost(served, plan.ids) if n_unknown else ()
         return _PodDevices(pod, 0, planned, n_unknown - len(lost), lost=lost)
     real_ids = {one for ids in real.values() for one in ids}
-    held = mask_of(real_ids, node.positions)
+    held = mask_of(real_ids, served.positions)
     if plan is None:
-        lost = _lost(node, reported_ids)
-        size = 0 if body is None or is_lacking else body.size(node.resource)
+        lost = _lost(served, reported_ids)
+        size = 0 if body is None or is_lacking else body.size(served.name)
         n_missing = max(0, size - held.bit_count() - len(lost))
         return _PodDevices(pod, held, 0, n_missing, is_opaque and not is_lacking, lost)
     as_planned = {
         one for container in plan.containers if container.name not in real for one in container.ids
     }
-    planned = mask_of(as_planned, node.positions) & ~held
+    planned = mask_of(as_planned, served.positions) & ~held
     lost = tuple(
-        one for one in _lost(node, (*plan.ids, *reported_ids)) if one in real_ids | as_planned
+        one for one in _lost(served, (*plan.ids, *reported_ids)) if one in real_ids | as_planned
     )
     n_missing = len(real_ids | as_planned) - (held | planned).bit_count() - len(lost)
-    return _PodDevices(pod, held, planned, n_missing, lost=lost, given=_given(node, plan, real))
+    return _PodDevices(pod, held, planned, n_missing, lost=lost, given=_given(served, plan, real))
 
 
-def _lost(node: NodeRecord, ids: Iterable[str]) -> tuple[str, ...]:
-    """Which ids the node had and no longer has, each once; none where its devices have no names."""
-    if node.machine is None:
+def _lost(served: NodeResource, ids: Iterable[str]) -> tuple[str, ...]:
+    """Which ids the node had and no longer has, each once; none where devices have no names."""
+    if served.machine is None:
         return ()
-    return tuple(one for one in dict.fromkeys(ids) if one not in node.positions)
+    return tuple(one for one in dict.fromkeys(ids) if one not in served.positions)
 
 
-def _by_container(node: NodeRecord, named: Iterable[_Named]) -> dict[str, tuple[str, ...]]:
-    """Ids by container, of the node's resource or known as its devices; device order first."""
+def _by_container(served: NodeResource, named: Iterable[_Named]) -> dict[str, tuple[str, ...]]:
+    """Ids by container, of this resource or known as its devices; device order first."""
     found: dict[str, tuple[str, ...]] = {}
     for one in named:
-        if one.resource == node.resource or not node.positions.keys().isdisjoint(one.ids):
+        if one.resource == served.name or not served.positions.keys().isdisjoint(one.ids):
             found[one.container] = found.get(one.container, ()) + one.ids
     return found
 
 
 def _given(
-    node: NodeRecord, plan: Plan, real: Mapping[str, tuple[str, ...]]
+    served: NodeResource, plan: Plan, real: Mapping[str, tuple[str, ...]]
 ) -> tuple[ContainerPlan, ...]:
     """What each container got, if that is not as planned; else nothing."""
     planned = {one.name: one for one in plan.containers}
     if all(name in planned and set(planned[name].ids) == set(ids) for name, ids in real.items()):
         return ()
-    last = len(node.ids)
+    last = len(served.ids)
     got = {
-        name: tuple(sorted(ids, key=lambda one: node.positions.get(one, last)))
+        name: tuple(sorted(ids, key=lambda one: served.positions.get(one, last)))
         for name, ids in real.items()
     }
     names = dict.fromkeys((*planned, *got))
     return tuple(
         ContainerPlan(
             name,
-            planned[name].resource if name in planned else node.resource,
+            planned[name].resource if name in planned else served.name,
             got[name] if name in got else planned[name].ids,
         )
         for name in names
@@ -268,9 +303,10 @@ def _given(
 
 def _hold(
     account: Account,
-    node: NodeRecord,
+    served: NodeResource,
     known: Sequence[_PodDevices],
     strays: Mapping[str, Sequence[_Named]],
+    node: str,
 ) -> int:
     """Rule 1; returns the mask of what is taken."""
     taken = 0
@@ -278,9 +314,9 @@ def _hold(
         if one.held:
             taken |= _assign(account, one, one.held, taken)
     for uid, named in strays.items():
-        mask = mask_of((one for hold in named for one in hold.ids), node.positions) & ~taken
+        mask = mask_of((one for hold in named for one in hold.ids), served.positions) & ~taken
         if mask:
-            account.assignments[f"{uid}@{node.name}"] = Assignment(mask, AssignmentState.HELD)
+            account.assignments[f"{uid}@{node}"] = Assignment(mask, AssignmentState.HELD)
             taken |= mask
     return taken
 
@@ -311,17 +347,31 @@ def _claim(
     account: Account,
     nominations: Iterable[Nomination],
     choose: Callable[[Account, PodRequest], int],
+    *,
+    leaving: int,
 ) -> None:
-    """Rule 4."""
+    """Rule 4; `leaving` is the mask of what pods under deletion have."""
     claims: list[Claim] = []
     for one in sorted(nominations, key=lambda one: (-one.request.priority, one.number)):
         uid = one.request.uid
         mask = choose(account, one.request)
+        if not mask and leaving:
+            whole = choose(replace(account, free=account.free | leaving), one.request)
+            mask, leaving = whole & account.free, leaving & ~whole
         if mask:
             account.assignments[uid] = Assignment(mask, AssignmentState.CLAIMED)
             account.free &= ~mask
             claims.append(Claim(uid, one.request.priority, mask))
     account.claims = tuple(claims)
+
+
+def _leaving(account: Account, known: Iterable[_PodDevices]) -> int:
+    """The mask of the healthy devices of pods under deletion."""
+    mask = 0
+    for one in known:
+        if one.pod.deletion_grace_s is not None and one.pod.uid in account.assignments:
+            mask |= account.assignments[one.pod.uid].mask
+    return mask & ~account.unhealthy
 
 
 def _assign(account: Account, devices: _PodDevices, mask: int, taken: int) -> int:

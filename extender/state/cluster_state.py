@@ -17,21 +17,23 @@ Sources (nodes, assigned pods, nominated pods, bindings) may interleave; each on
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from extender.placement import Rater, Refusal, plan_bind
-from extender.snapshot import make_snapshot, make_view, with_masks
-from extender.state.accounting import Account, make_account
+from extender.snapshot import make_view, with_masks
+from extender.state.accounting import make_account, open_accounts
 from extender.state.debug_json import node_json
 from extender.state.device_states import count_changes, count_states, device_rows
 from extender.state.effect_rules import add_effects
 from extender.state.effects import NodeProblem
 from extender.state.machine_types import Kinds
-from extender.state.node_record import BY_COUNT, NodeReader, fingerprint, mask_of
+from extender.state.node_reader import NodeReader
+from extender.state.node_record import BY_COUNT, fingerprint, mask_of
 from extender.state.pod_record import PodStage
 from extender.state.pods import PodTracker
+from extender.state.resource_snapshots import ResourceSnapshots
+from topology.errors import quote
 from topology.topology_manager import manager_of
 
 if TYPE_CHECKING:
@@ -39,9 +41,10 @@ if TYPE_CHECKING:
 
     from extender.protocol import PodRequest
     from extender.snapshot import ClusterSnapshot, NodeView
+    from extender.state.accounting import Account
     from extender.state.device_states import DeviceRow, DeviceState
     from extender.state.effects import Effect
-    from extender.state.node_record import NodeRecord
+    from extender.state.node_record import NodeRecord, NodeResource
     from extender.state.pod_record import BoundPod
     from kube.objects import NodeFacts
     from topology.annotations import Plan
@@ -57,17 +60,24 @@ class LiveCluster:
     (one may take a second: `extender.watch` does so off the event loop).
     """
 
-    def __init__(self, resources: Sequence[str], *, demand: Demand) -> None:
+    def __init__(
+        self,
+        resources: Sequence[str],
+        *,
+        demand: Demand,
+        gpu_worth: Sequence[tuple[str, float]] = (),
+    ) -> None:
         self._kinds = Kinds(demand)
-        self.reader = NodeReader(resources, self._kinds)
+        self.reader = NodeReader(resources, self._kinds, gpu_worth)
         self._rater = Rater()
         self._nodes: dict[str, NodeRecord] = {}
         self.pods = PodTracker(resources, self._nodes)
-        self._accounts: dict[str, Account] = {}
+        # Of each node, the accounts of its resources.
+        self._accounts: dict[str, Sequence[Account]] = {}
         self._generation = 0
         # Nodes on which devices are claimed.
         self._claimed: dict[str, None] = {}
-        self._snapshot = make_snapshot(())
+        self._snapshots = ResourceSnapshots()
         self._is_restructured = False
         self._is_synced = False
         self._observed_at_s: float | None = None
@@ -88,10 +98,13 @@ class LiveCluster:
         for problem in node.problems:
             if problem not in reported:
                 self.pods.effects[NodeProblem(node.name, problem)] = None
-        if old is None or old.ids != node.ids:
-            # Its account is made again: one change for the end of the old one, one for the new.
-            self._generation += 1 if old is None else 2
-            self._accounts[node.name] = Account(free=(1 << len(node.ids)) - 1)
+        before = () if old is None else old.resources
+        accounts = self._accounts.get(node.name, ())
+        opened, n_changes = open_accounts(before, accounts, node.resources)
+        self._accounts[node.name] = opened
+        self._generation += n_changes
+        if old is not None and old.report.generation != node.report.generation:
+            self.pods.node_reported(node.name)
         self._is_restructured |= old is None or old.index_key != node.index_key
         self._nodes[node.name] = node
         self.pods.dirty_nodes[node.name] = None
@@ -99,8 +112,7 @@ class LiveCluster:
     def lose_node(self, name: str) -> None:
         """A node is gone. Its pods stay known: it may come back."""
         if self._nodes.pop(name, None) is not None:
-            self._generation += 1
-            del self._accounts[name]
+            self._generation += len(self._accounts.pop(name))
             self._claimed.pop(name, None)
             del self.pods.n_ended[name]
             self._is_restructured = True
@@ -135,15 +147,15 @@ class LiveCluster:
 
     @property
     def snapshot(self) -> ClusterSnapshot:
-        """The cluster now; the same object until something changes."""
+        """The cluster now, each node by its first resource; the same object until it changes."""
+        return self.snapshot_of("")
+
+    def snapshot_of(self, resource: str) -> ClusterSnapshot:
+        """The same, nodes that serve this resource shown by it; by their first one if empty."""
         self.reconcile()
-        snapshot = self._snapshot
-        freshness = self._is_synced, self._observed_at_s
-        if (snapshot.is_synced, snapshot.observed_at_s) != freshness:
-            self._snapshot = snapshot = replace(
-                snapshot, is_synced=self._is_synced, observed_at_s=self._observed_at_s
-            )
-        return snapshot
+        return self._snapshots.of(
+            resource, is_synced=self._is_synced, observed_at_s=self._observed_at_s
+        )
 
     @property
     def n_pods(self) -> int:
@@ -151,18 +163,23 @@ class LiveCluster:
         return self.pods.n_bound
 
     def snapshot_for(self, request: PodRequest) -> ClusterSnapshot:
-        """The cluster as this pod may use it; the same object as `snapshot` where that is no more.
+        """The cluster as this pod may use it; the same object until something changes for it.
 
-        Counted as free beside what is free: what the pod itself has claimed or assumed, and what
+        A node that serves several resources is shown by the one that the pod requests. Counted as
+        free beside what is free: what the pod itself has claimed or assumed, and what
         pods of lower priority have claimed (not what they have assumed).
         """
-        snapshot = self.snapshot
+        snapshot = self.snapshot_of(request.resource)
         own = self.pods.node_of(request.uid)
         names = dict(self._claimed)
         if own is not None and own in self._accounts:
             names[own] = None
         masks = {name: self._free_for(request, name) for name in names}
-        changed = {name: mask for name, mask in masks.items() if mask != snapshot.nodes[name].free}
+        changed = {
+            name: mask
+            for name, mask in masks.items()
+            if mask is not None and mask != snapshot.nodes[name].free
+        }
         return snapshot.with_free(changed, snapshot.generation) if changed else snapshot
 
     def bound(self, uid: str) -> BoundPod | None:
@@ -172,34 +189,52 @@ class LiveCluster:
     def aligns(self, name: str) -> bool:
         """Whether the node's kubelet confines what is planned there; reconciles nothing."""
         node = self._nodes.get(name)
-        return node is not None and node.machine is not None and manager_of(node.report) is not None
+        if node is None or manager_of(node.report) is None:
+            return False
+        return any(one.machine is not None for one in node.resources)
 
     def counts(self) -> Mapping[DeviceState, int]:
         """Number of devices in each state. O(pods)."""
         self.reconcile()
-        return count_states(self._accounts.values())
+        return count_states(one for accounts in self._accounts.values() for one in accounts)
 
     @property
     def n_owners(self) -> int:
-        """Number of pods that have devices or a claim. O(nodes)."""
+        """Number of pods that have devices or a claim; one on a node once. O(pods)."""
         self.reconcile()
-        return sum(len(account.assignments) for account in self._accounts.values())
+        return sum(
+            len({uid for account in accounts for uid in account.assignments})
+            for accounts in self._accounts.values()
+        )
 
-    def devices(self, name: str) -> tuple[DeviceRow, ...]:
-        """Id, state and owner of each device of a node, in device order; () if it is unknown."""
+    def devices(self, name: str, resource: str | None = None) -> tuple[DeviceRow, ...]:
+        """Id, state and owner of each device of a node, in device order; () if it is unknown.
+
+        Of all its resources, one after the other, or of one. Devices without a name of their own
+        may have the same id in several resources.
+        """
         self.reconcile()
         node = self._nodes.get(name)
-        return () if node is None else device_rows(node.ids, self._accounts[name])
+        if node is None:
+            return ()
+        return tuple(
+            row
+            for served, account in zip(node.resources, self._accounts[name], strict=True)
+            if resource is None or served.name == resource
+            for row in device_rows(served.ids, account)
+        )
 
     def as_json(self) -> dict[str, object]:
         """Everything, for people."""
-        snapshot, name_of = self.snapshot, self.pods.name_of
+        generation, name_of = self.snapshot.generation, self.pods.name_of
         return {
-            "generation": snapshot.generation,
+            "generation": generation,
             "is_synced": self._is_synced,
             "nodes": {
-                name: node_json(self._nodes[name], snapshot.nodes[name], account, name_of)
-                for name, account in self._accounts.items()
+                name: node_json(
+                    node, self._snapshots.all_shown(node), self._accounts[name], name_of
+                )
+                for name, node in self._nodes.items()
             },
         }
 
@@ -214,8 +249,7 @@ class LiveCluster:
         why_not = self._why_not(request, plan)
         if why_not is not None:
             return f"assume for pod {request.uid}: {why_not}"
-        resource = self._nodes[plan.node].resource
-        self.pods.assume(request, plan, resource=resource, deadline_s=deadline_s)
+        self.pods.assume(request, plan, resource=request.resource, deadline_s=deadline_s)
         return None
 
     # Outputs.
@@ -242,7 +276,7 @@ class LiveCluster:
         if not (self.pods.dirty_nodes or self._is_restructured):
             return
         dirty_nodes, self.pods.dirty_nodes = self.pods.dirty_nodes, {}
-        views: dict[str, NodeView] = {}
+        views: dict[str, Sequence[NodeView]] = {}
         for name in dirty_nodes:
             node = self._nodes.get(name)
             if node is not None:
@@ -251,77 +285,97 @@ class LiveCluster:
                 self.pods.probe_plans_for(name)
         self._publish(views)
         if self._kinds.is_crowded:
-            machines = (node.machine for node in self._nodes.values())
-            self._kinds.keep(one for one in machines if one is not None)
+            nodes, shown = self._nodes.values(), self._snapshots.all_shown
+            machines = (one.machine for node in nodes for one in node.resources)
+            kinds = (view.kind for node in nodes for view in shown(node))
+            self._kinds.keep((one for one in machines if one is not None), kinds)
 
-    def _reconcile_node(self, node: NodeRecord) -> NodeView:
-        name, pods = node.name, self.pods.on_node(node.name)
-        nominations = self.pods.nominated_to(name)
-        account = make_account(node, pods, nominations, partial(self._choose, node))
-        before, self._accounts[name] = self._accounts[name], account
-        self._generation += count_changes(before, account)
-        old, view = self._shown(name), self._view(node, account)
-        if old is None or old.kind is not view.kind or old.ids != view.ids:
-            if view.free or account.claims:
-                self._freed.add(name)
-        elif account.has_gained(before, old.free):
-            self._freed.add(name)
-        elif view.kind.manager is not None and view.state != old.state:
-            # With less free the kubelet may turn to other NUMA nodes, where a pod is better off.
-            self._freed.add(name)
-        if account.claims:
+    def _reconcile_node(self, node: NodeRecord) -> Sequence[NodeView]:
+        """Make the accounts and the views of a node's resources, and what follows for its pods."""
+        name = node.name
+        accounts: list[Account] = []
+        views: list[NodeView] = []
+        has_claims = False
+        for served, before in zip(node.resources, self._accounts[name], strict=True):
+            account = make_account(
+                node,
+                served,
+                self.pods.on_node(name),
+                self.pods.nominated_to(name),
+                partial(self._choose, node, served),
+            )
+            accounts.append(account)
+            views.append(self._reconcile_resource(node, served, before, account))
+            has_claims = has_claims or bool(account.claims)
+        self._accounts[name] = accounts
+        if has_claims:
             self._claimed[name] = None
         else:
             self._claimed.pop(name, None)
-        for pod in pods:
-            add_effects(self.pods, node, account, pod)
+        add_effects(self.pods, node, accounts)
+        return views
+
+    def _reconcile_resource(
+        self, node: NodeRecord, served: NodeResource, before: Account, account: Account
+    ) -> NodeView:
+        self._generation += count_changes(before, account)
+        old, view = self._snapshots.shown(node.name, served.name), self._view(node, served, account)
+        if old is None or old.kind is not view.kind or old.ids != view.ids:
+            is_freed = bool(view.free or account.claims)
+        else:
+            # With less free the kubelet may turn to other NUMA nodes, where a pod is better off.
+            is_freed = account.has_gained(before, old.free) or (
+                view.kind.manager is not None and view.state != old.state
+            )
+        if is_freed:
+            self._freed.add(node.name)
         return view
 
-    def _publish(self, views: Mapping[str, NodeView]) -> None:
-        old = self._snapshot
-        changed = [view for name, view in views.items() if not _is_same(view, self._shown(name))]
-        if (changed or self._is_restructured) and self._generation == old.generation:
+    def _publish(self, views: Mapping[str, Sequence[NodeView]]) -> None:
+        snapshots = self._snapshots
+        changes: Mapping[str, Sequence[NodeView]] = {}
+        if not self._is_restructured:
+            changes = snapshots.changes(views)
+        is_changed = self._is_restructured or any(changes.values())
+        if is_changed and self._generation == snapshots.generation:
             # A kind or a zone changed, and no device.
             self._generation += 1
-        generation = self._generation
         if self._is_restructured:
             self._is_restructured = False
-            self._snapshot = make_snapshot(
-                [views.get(name) or old.nodes[name] for name in self._nodes],
-                generation=generation,
-                soft_tainted={name for name, node in self._nodes.items() if node.index_key[1]},
-            )
-        elif changed or generation != old.generation:
-            self._snapshot = old.with_views(changed, generation)
+            snapshots.rebuild(self._nodes, views, self._generation)
+        elif self._generation != snapshots.generation:
+            snapshots.publish(changes, self._generation)
 
-    def _choose(self, node: NodeRecord, account: Account, request: PodRequest) -> int:
+    def _choose(
+        self, node: NodeRecord, served: NodeResource, account: Account, request: PodRequest
+    ) -> int:
         """The set that a nominated pod would get now, as a mask; 0 for none."""
-        plan = plan_bind(request, self._view(node, account), rater=self._rater, generation=0)
-        return 0 if isinstance(plan, Refusal) else mask_of(plan.ids, node.positions)
+        view = self._view(node, served, account)
+        plan = plan_bind(request, view, rater=self._rater, generation=0)
+        return 0 if isinstance(plan, Refusal) else mask_of(plan.ids, served.positions)
 
-    def _view(self, node: NodeRecord, account: Account) -> NodeView:
-        label, machine = node.label, node.machine
+    def _view(self, node: NodeRecord, served: NodeResource, account: Account) -> NodeView:
+        label, machine, ids = served.label, served.machine, served.ids
         if account.unlocated and machine is not None:
             label, machine = BY_COUNT, None
-        kind = self._kinds.kind(label, node.resource, machine, manager_of(node.report))
+        manager = manager_of(node.report)
+        kind = self._kinds.kind(label, served.name, machine, manager, served.worth)
         free, reserved = account.free, account.claimed
-        old = self._shown(node.name)
-        if old is not None and old.kind is kind and old.ids == node.ids and old.zone == node.zone:
+        old = self._snapshots.shown(node.name, served.name)
+        if old is not None and old.kind is kind and old.ids == ids and old.zone == node.zone:
             return with_masks(old, free=free, reserved=reserved)
         return make_view(
-            node.name, zone=node.zone, kind=kind, ids=node.ids, free=free, reserved=reserved
+            node.name, zone=node.zone, kind=kind, ids=ids, free=free, reserved=reserved
         )
 
-    def _shown(self, name: str) -> NodeView | None:
-        """The node as the snapshot has it, None where it is new."""
-        position = self._snapshot.positions.get(name)
-        return None if position is None else self._snapshot.views[position]
-
-    def _free_for(self, request: PodRequest, name: str) -> int:
-        """The mask of what a pod may have on a node."""
+    def _free_for(self, request: PodRequest, name: str) -> int | None:
+        """The mask of what a pod may have on a node; None where that serves no such resource."""
+        index = self._nodes[name].index(request.resource)
+        if index is None:
+            return None
         pod = self.pods.get(request.uid)
         is_assumed = pod is not None and pod.stage is PodStage.ASSUMED
-        return self._accounts[name].free_for(request, is_assumed=is_assumed)
+        return self._accounts[name][index].free_for(request, is_assumed=is_assumed)
 
     def _why_not(self, request: PodRequest, plan: Plan) -> str | None:
         """Why the plan's devices cannot be assumed, None where they can."""
@@ -331,14 +385,12 @@ class LiveCluster:
             return f"its binding is {pod.stage.value} already"
         if node is None:
             return f"node {plan.node} is not known"
-        free = self._free_for(request, plan.node)
+        index, free = node.index(request.resource), self._free_for(request, node.name)
+        if index is None or free is None:
+            return f"node {node.name} does not serve {quote(request.resource)}"
         for one in plan.ids:
-            if not mask_of((one,), node.positions) & free:
-                states = {id_: state.value for id_, state, _ in self.devices(node.name)}
+            if not mask_of((one,), node.resources[index].positions) & free:
+                rows = self.devices(node.name, request.resource)
+                states = {id_: state.value for id_, state, _ in rows}
                 return f"device {one} of node {node.name} is {states.get(one, 'unknown')}"
         return None
-
-
-def _is_same(view: NodeView, old: NodeView | None) -> bool:
-    """Whether nothing of a node changed but its zone or taint."""
-    return old is not None and view.state == old.state and view.ids == old.ids

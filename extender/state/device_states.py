@@ -1,17 +1,17 @@
 """Derives each device's state and owner from the nodes' accounts.
 
-Derived, never kept: an account (`extender.state.accounting`) and the health that the node reports
-say it all. It changes nothing.
+Derived, never kept: it follows from the account (`extender.state.accounting`) and the health that
+the node reports. It changes nothing.
 
 It also counts the changes from one account of a node to the next, of which the generation of the
 state is the sum. Plans, answers and decision logs name a generation, so the rule must stay:
 
 - one for each pod that has something else than before, or in another way, and had something:
   what it had is released first; only an assumption that becomes a binding is kept
-- one for each pod that is given something (two where its binding was accepted before anybody read
-  the assumption), and one for each assumption that becomes a binding
-- one where devices fall ill, and one where they recover; a device that a pod is given counts as
-  recovered before and as fallen ill after
+- one for each pod that is given something (two where its binding was accepted before the
+  assumption was read), and one for each assumption that becomes a binding
+- one where devices become unhealthy, and one where they recover; a device that a pod is given
+  counts as recovered before and as having become unhealthy after
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def count_changes(before: Account, after: Account) -> int:
             n_changes += 1 + is_bound + (old is not None)
     n_changes += len(before.assignments.keys() - after.assignments.keys())
     recovered = before.unhealthy & (given | ~after.unhealthy)
-    fallen_ill = after.unhealthy & (recovered | ~before.unhealthy)
-    return n_changes + (recovered != 0) + (fallen_ill != 0)
+    failed = after.unhealthy & (recovered | ~before.unhealthy)
+    return n_changes + (recovered != 0) + (failed != 0)
 
 
 def _is_confirmed(old: Assignment, new: Assignment) -> bool:

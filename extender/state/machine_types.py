@@ -2,8 +2,8 @@
 
 It gives each node its `NodeKind`, so that nodes that are alike to every pod share tables, ratings
 and states. What no node uses any more is dropped now and then (`Kinds.keep`), since nodes come and
-go, and every new measurement or dead link makes another type. An index is never used again: caches
-are keyed by it.
+go, and every new measurement, dead link or worth makes another type or kind. An index is never used
+again: caches are keyed by it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from topology.topology_manager import TopologyManager
     from topology.value import Demand
 
-    _KindKey: TypeAlias = tuple[str, str, MachineType | None, TopologyManager | None]
+    _KindKey: TypeAlias = tuple[str, str, MachineType | None, TopologyManager | None, float]
 
     _Raw: TypeAlias = tuple[str, tuple[MeasuredPair, ...], tuple[MeasuredSet, ...]]
 
@@ -63,18 +63,14 @@ class Kinds:
         """Whether `keep` is due."""
         return len(self._machines) + len(self._raw) + len(self._kinds) > self._room
 
-    def keep(self, machines: Iterable[MachineType]) -> None:
-        """Drop what belongs to none of these, nor to a node to come. O(types and kinds)."""
-        used = frozenset(machines)
+    def keep(self, machines: Iterable[MachineType], kinds: Iterable[NodeKind]) -> None:
+        """Drop what is none of these, nor of a node to come. O(types and kinds)."""
+        used, used_kinds = frozenset(machines), frozenset(kinds)
         digests = {one.digest for one in used} | self._offered.keys()
         self._machines = {key: one for key, one in self._machines.items() if key in digests}
         self._raw = {key: one for key, one in self._raw.items() if one in used}
         self._raw_bytes = sum(_raw_bytes(one.selector.n_gpus) for one in self._raw.values())
-        self._kinds = {
-            key: one
-            for key, one in self._kinds.items()
-            if one.machine is None or one.machine in used
-        }
+        self._kinds = {key: one for key, one in self._kinds.items() if one in used_kinds}
         self._room = 2 * (len(self._machines) + len(self._raw) + len(self._kinds)) + SPARE
 
     def offer(self, machine: MachineType) -> None:
@@ -118,14 +114,15 @@ class Kinds:
         name: str,
         resource: str,
         machine: MachineType | None,
-        manager: TopologyManager | None = None,
+        manager: TopologyManager | None,
+        worth: float,
     ) -> NodeKind:
         """The kind of nodes with this name, resource and machine type (None: by count).
 
         `manager` is their kubelets' Topology Manager where it applies; nodes by count have none,
-        since it is not known which of their devices is where.
+        since it is not known which of their devices is where. `worth` is that of a device.
         """
-        key = (name, resource, machine, None if machine is None else manager)
+        key = (name, resource, machine, None if machine is None else manager, worth)
         if key not in self._kinds:
             self._kinds[key] = NodeKind(self._n_kinds, *key)
             self._n_kinds += 1

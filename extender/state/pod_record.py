@@ -65,12 +65,14 @@ class PodStage(Enum):
     """How sure the pod's binding is.
 
     ASSUMED: in flight, or its outcome is unknown. ACCEPTED: the API server accepted it, no watch
-    has shown it yet. SEEN: a watch has.
+    has shown it yet. SEEN: a watch has. REMOVED: the API server removed the pod without waiting for
+    its kubelet, which may not have stopped its containers yet.
     """
 
     ASSUMED = "assumed"
     ACCEPTED = "accepted"
     SEEN = "seen"
+    REMOVED = "removed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +99,19 @@ class PodRecord:
     `is_unconfirmed`: its body is where a binding by count would put it, not confirmed yet.
     `is_doubted`: its binding was accepted, but no watch has shown it in time.
     `plan_hash` is that of the plan's text as a watch showed it, or else as the binding writes it.
-    `deadline_s` is there until a watch has shown the pod. `is_unlocated`: its devices are not known
-    by name, or the node no longer has some. `was_probed`: a reading in full was requested since
-    they were last known. `reported` is the hash of the last `coterie.gpu/allocated` text,
-    `contested` the ids of the last conflict, `missing` what it ran without: none of these is
-    reported twice.
+    `deadline_s` is there until a watch has shown the pod, and again once it is removed.
+    `deletion_grace_s` is that of its deletion as first seen, None before. `is_unlocated`: its
+    devices are not known by name, or the node no longer has some. `was_probed`: a reading in full
+    was requested since they were last known. `reported` is the hash of the last
+    `coterie.gpu/allocated` text, `contested` the ids of the last conflict, `missing` what it ran
+    without: none of these is reported twice.
     """
 
     __slots__ = (
         "body",
         "contested",
         "deadline_s",
+        "deletion_grace_s",
         "is_doubted",
         "is_unconfirmed",
         "is_unlocated",
@@ -133,6 +137,7 @@ class PodRecord:
         self.plan_hash: int | None = None
         self.body: PodBody | None = None
         self.deadline_s: float | None = None
+        self.deletion_grace_s: int | None = None
         self.is_unconfirmed = False
         self.is_doubted = False
         self.is_unlocated = False

@@ -16,6 +16,10 @@ The rules:
 - A pod that may request devices and has no plan that can be read is read in full, and again at each
   sign of change as long as its devices are not known.
 - A nomination counts as long as nothing else is known of its pod.
+- A pod leaves when its containers have stopped, or after its kubelet had time to stop them. Not so
+  where the first that is seen of its deletion is a grace period of 0: the API server removes it at
+  once. It keeps its devices for `REMOVED_S`; without a plan until its node's next report at most,
+  which names what such pods hold.
 """
 
 from __future__ import annotations
@@ -49,13 +53,17 @@ __all__ = ["PodTracker"]
 
 LOOK_AGAIN_S = 10.0
 """How long after it was probed a pod that no watch has shown is probed again."""
+REMOVED_S = 10.0
+"""How long a pod that was removed by force keeps its devices. Its kubelet gives its containers 1 s
+(Kubernetes 1.36, kubelet/pod_workers.go, calculateEffectiveGracePeriod); the rest is for the watch
+to reach a busy node and for the driver to release the GPUs. Chosen, not measured."""
 
 
 class PodTracker:
     """The pods. `dirty_nodes` are the nodes that inputs concerned, `effects` what is to be done.
 
-    `n_ended` counts by node the pods that ended there since it was last known. `nodes` are the
-    known ones, kept up to date by the caller.
+    `n_ended` counts by known node the pods that ended there since it became known. `nodes` are
+    those, kept up to date by the caller.
     """
 
     def __init__(self, resources: Sequence[str], nodes: Mapping[str, object]) -> None:
@@ -64,6 +72,7 @@ class PodTracker:
         self._numbers = count(1)
         self._pods: dict[str, PodRecord] = {}
         self._unseen: dict[str, PodRecord] = {}
+        self._removed: dict[str, PodRecord] = {}
         self._by_node: dict[str, dict[str, PodRecord]] = {}
         self._nominations: dict[str, Nomination] = {}
         self._nominated: dict[str, dict[str, Nomination]] = {}
@@ -114,7 +123,7 @@ class PodTracker:
     def bound(self, uid: str) -> BoundPod | None:
         """The pod with its node, if the API server accepted or showed it and the node is known."""
         pod = self._pods.get(uid)
-        if pod is None or pod.stage is PodStage.ASSUMED or pod.is_unconfirmed or pod.node is None:
+        if pod is None or pod.stage in _UNBOUND or pod.is_unconfirmed or pod.node is None:
             return None
         plan = pod.node_plan
         text = None if plan is None else encode_plan(plan)
@@ -129,9 +138,11 @@ class PodTracker:
         if facts.plan is None and not facts.may_request and (pod is None or pod.body is None):
             self.lose(facts.uid)
             return
+        is_new = pod is None
         if pod is None:
             pod = self._add(PodRecord(facts.uid, facts.namespace, facts.name, next(self._numbers)))
-        elif pod.stage is PodStage.SEEN and pod.plan_hash == plan_hash:
+        self._see_deletion(pod, facts.deletion_grace_s)
+        if pod.stage is PodStage.SEEN and pod.plan_hash == plan_hash and not is_new:
             pod.reported = pod.reported if facts.allocated is None else hash(facts.allocated)
             if pod.is_unlocated or pod.is_unconfirmed:
                 self.probe(pod)
@@ -143,6 +154,7 @@ class PodTracker:
         pod.was_probed = pod.is_doubted = False
         pod.stage, pod.deadline_s = PodStage.SEEN, None
         self._unseen.pop(pod.uid, None)
+        self._removed.pop(pod.uid, None)
         if is_expected:
             return
         if pod.is_unconfirmed and pod.plan is not None:
@@ -152,14 +164,25 @@ class PodTracker:
             self.probe(pod)
 
     def lose(self, uid: str) -> None:
-        """A pod ended, was deleted, or was never there: its devices are free."""
-        pod = self._pods.pop(uid, None)
-        if pod is not None:
-            self._unseen.pop(uid, None)
-            if pod.stage is not PodStage.ASSUMED and pod.node is not None:
-                self.n_ended[pod.node] += 1
-            self._leave(pod, pod.node)
-            self._mark_nomination_dirty(uid)
+        """A pod ended, was deleted, or was never there: its devices are free.
+
+        Those of a pod that was removed by force stay with it for a while.
+        """
+        pod = self._pods.get(uid)
+        if pod is not None and pod.deletion_grace_s == 0 and pod.stage is PodStage.SEEN:
+            pod.stage, pod.deadline_s = PodStage.REMOVED, None
+            self._removed[uid] = pod
+        elif pod is not None and pod.stage is not PodStage.REMOVED:
+            self._drop(uid)
+
+    def node_reported(self, node: str) -> None:
+        """A new report of the node's agent names what pods without a plan hold.
+
+        O(pods removed by force).
+        """
+        for uid, pod in tuple(self._removed.items()):
+            if pod.node == node and pod.node_plan is None:
+                self._drop(uid)
 
     def replace(self, pods: Iterable[PodFacts]) -> list[str]:
         """A complete list of the assigned pods; returns those that were seen and are gone.
@@ -185,10 +208,10 @@ class PodTracker:
             return
         if pod.node_name is None:
             if known.is_doubted:
-                self.lose(pod.uid)
+                self._drop(pod.uid)
             return
         if pod.has_ended:
-            self.lose(pod.uid)
+            self._drop(pod.uid)
             return
         node = known.node
         if known.stage is PodStage.ASSUMED:
@@ -238,7 +261,7 @@ class PodTracker:
         """
         old = self._pods.get(request.uid)
         number = next(self._numbers) if old is None else old.number
-        self.lose(request.uid)
+        self._drop(request.uid)
         pod = PodRecord(request.uid, request.namespace, request.name, number)
         pod.stage, pod.deadline_s = PodStage.ASSUMED, deadline_s
         if plan.containers:
@@ -271,7 +294,7 @@ class PodTracker:
         if pod is None:
             return
         if pod.stage is PodStage.ASSUMED:
-            self.lose(uid)
+            self._drop(uid)
         elif pod.is_unconfirmed:
             node = pod.node
             pod.body, pod.is_unconfirmed = None, False
@@ -290,7 +313,12 @@ class PodTracker:
                 self.probe(pod)
                 pod.deadline_s = now_s + LOOK_AGAIN_S
             elif pod.uid not in in_flight:
-                self.lose(pod.uid)
+                self._drop(pod.uid)
+        for pod in tuple(self._removed.values()):
+            if pod.deadline_s is None:
+                pod.deadline_s = now_s + REMOVED_S
+            elif pod.deadline_s <= now_s:
+                self._drop(pod.uid)
 
     def probe(self, pod: PodRecord) -> None:
         """Request a reading in full."""
@@ -319,6 +347,24 @@ class PodTracker:
             and pod.reported is None
             and facts.allocated is None
         )
+
+    def _see_deletion(self, pod: PodRecord, grace_s: int | None) -> None:
+        """The pod may be under deletion now: a nominated pod may wait for its devices."""
+        if pod.deletion_grace_s is None and grace_s is not None:
+            pod.deletion_grace_s = grace_s
+            if pod.node in self._nominated:
+                self.dirty_nodes[pod.node] = None
+
+    def _drop(self, uid: str) -> None:
+        pod = self._pods.pop(uid, None)
+        if pod is not None:
+            self._unseen.pop(uid, None)
+            self._removed.pop(uid, None)
+            node = pod.node
+            if pod.stage is not PodStage.ASSUMED and node is not None and node in self._nodes:
+                self.n_ended[node] += 1
+            self._leave(pod, node)
+            self._mark_nomination_dirty(uid)
 
     def _add(self, pod: PodRecord) -> PodRecord:
         self._pods[pod.uid] = pod
@@ -349,5 +395,6 @@ class PodTracker:
             self.dirty_nodes[one.node] = None
 
 
+_UNBOUND = (PodStage.ASSUMED, PodStage.REMOVED)
 _NO_PODS: Mapping[str, PodRecord] = {}
 _NO_NOMINATIONS: Mapping[str, Nomination] = {}

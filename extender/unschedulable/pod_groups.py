@@ -29,11 +29,11 @@ __all__ = [
 ]
 
 MAX_CANDIDATES = 32
-"""Candidate nodes kept for each group, the latest. One that fits is enough to wake a pod."""
+"""Candidate nodes kept for each group, the latest. One that fits is enough to requeue a pod."""
 FIRST_PAUSE_S = 1.0
 LAST_PAUSE_S = 300.0
-"""Between two wakes of one pod. The last is the interval at which kube-scheduler flushes parked
-pods anyway (scheduling_queue.go, DefaultPodMaxInUnschedulablePodsDuration)."""
+"""Between two requeues of one pod. The last is the interval at which kube-scheduler tries pods
+again anyway (scheduling_queue.go, DefaultPodMaxInUnschedulablePodsDuration)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Requeue:
     """A pod to touch (`coterie.gpu/retry`), so that kube-scheduler tries it again.
 
     `retry` is what the annotation was when the pod was last rejected; None where the
-    annotation now may be from an earlier wake.
+    annotation now may be from an earlier requeue.
     """
 
     namespace: str
@@ -55,9 +55,10 @@ class UnschedulablePod:
     """A rejected pod. `since_s` is its first rejection in a row, `seen_s` its last.
 
     `shape` is None for an invalid request: no change of the cluster helps it.
-    `n_wakes` counts those since it was last woken for a node for which it had not been woken
-    before; `woken_for` masks all these nodes, by number. `retry` is the pod's annotation
-    `coterie.gpu/retry` in its last filter request.
+    `n_requeues` counts those since it was last requeued for a node for which it had not been
+    before; `requeued_for` masks all these nodes, by number. `retry` is the pod's annotation
+    `coterie.gpu/retry` in its last filter request. `n_samples` is how many filter requests like
+    the last one it takes until all nodes were in one.
     """
 
     uid: str
@@ -68,15 +69,17 @@ class UnschedulablePod:
     seen_s: float
     shape: Shape | None
     priority: int = 0
-    n_wakes: int = 0
-    woken_s: float = -math.inf
-    woken_for: int = 0
+    n_requeues: int = 0
+    requeued_s: float = -math.inf
+    requeued_for: int = 0
     retry: str = ""
+    n_samples: int = 1
 
     @property
     def quiet_until_s(self) -> float:
-        """When it may be woken again for the same nodes."""
-        return self.woken_s + min(FIRST_PAUSE_S * 2.0 ** min(self.n_wakes - 1, 9), LAST_PAUSE_S)
+        """When it may be requeued for the same nodes: later each time, once all were looked at."""
+        n_doublings = min(max(self.n_requeues - self.n_samples, 0), 9)
+        return self.requeued_s + min(FIRST_PAUSE_S * 2.0**n_doublings, LAST_PAUSE_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +99,14 @@ class CandidateGroup:
     """Pods with the same candidate nodes, and these nodes, the latest last.
 
     `viewpoint` selects the snapshot for them: any pod of their priority, or the one pod that has a
-    claim, with its uid. `left_out` masks nodes that were not in the filter request, by number.
+    claim, with its uid. `left_out` masks nodes that were not in the filter request, by number; none
+    where that was a sample. `is_sampled`: one of them was rejected on a sample, and the other nodes
+    were not looked at since.
     """
 
     viewpoint: PodRequest
     left_out: int
+    is_sampled: bool = False
     uids: dict[str, None] = field(default_factory=dict[str, None])
     candidates: dict[str, CandidateNode] = field(default_factory=dict[str, CandidateNode])
 
@@ -113,6 +119,11 @@ class CandidateGroup:
             )
         while len(self.candidates) > MAX_CANDIDATES:
             del self.candidates[next(iter(self.candidates))]
+
+    def take_over(self, before: CandidateGroup) -> None:
+        """A pod of another group has joined: what that one had to look at is looked at here."""
+        self.candidates |= before.candidates
+        self.is_sampled = self.is_sampled or before.is_sampled
 
 
 @dataclass(slots=True, eq=False)
@@ -130,11 +141,11 @@ class SnapshotCache:
 
     def __init__(self, cluster: LiveCluster) -> None:
         self._cluster = cluster
-        self._snapshots: dict[tuple[int, str], ClusterSnapshot] = {}
+        self._snapshots: dict[tuple[str, int, str], ClusterSnapshot] = {}
 
     def of(self, viewpoint: PodRequest) -> ClusterSnapshot:
         """The snapshot of a viewpoint; the same object where nothing differs."""
-        key = viewpoint.priority, viewpoint.uid
+        key = viewpoint.resource, viewpoint.priority, viewpoint.uid
         if key not in self._snapshots:
             self._snapshots[key] = self._cluster.snapshot_for(viewpoint)
         return self._snapshots[key]

@@ -1,17 +1,19 @@
 """Pods that filter rejected: why, since when, and which of them to requeue when devices come free.
 
-kube-scheduler parks a rejected pod until an event that may help, or for five minutes. The events
-that free devices wake it as well, so normally it comes back by itself; but it may have consumed the
-event before we saw it (we then reject from the older state), and some changes are no event to it (a
-device that recovered, a hold that a node reports ended). The annotation of such a pod is changed,
-which wakes it.
+kube-scheduler does not try a rejected pod again before an event that may help, or five minutes. The
+events that free devices are such events, so normally it comes back by itself; but it may have
+consumed the event before we saw it (we then reject from the older state), and some changes are no
+event to it (a device that recovered, a hold that a node reports ended). Such a pod is requeued: a
+change of its annotation makes the scheduler try it.
 
-A pod is to be woken once a node became a candidate after its last rejection, still fits, and the
+A pod is to be requeued once a node became a candidate after its last rejection, still fits, and the
 pod was not filtered for `wake_after_s`. A node counts as the pod itself may use it: with what pods
 of lower priority have claimed, and with its own claim. The pod's selectors and tolerations are the
 scheduler's: a node that was known and missing in the pod's last filter request is no candidate for
-it (the scheduler must look at all nodes: percentageOfNodesToScore 100). A wake may still be in
-vain, and the same pod is woken for the same nodes at growing intervals (1 s to 5 minutes).
+it. Not so where that request may have been a sample of the nodes (`extender.unschedulable
+.sampling`): then every node that fits is a candidate at once, since the pod was rejected without
+them. A requeue may still not help, and the same pod is requeued for the same nodes at growing
+intervals (1 s to 5 minutes), which begin to grow when the samples had time to show all nodes.
 
 Pods of one shape form a group, and in it those of one priority with the same requested nodes. A
 change costs one rating for each shape and distinct node state, as often as claims make them differ,
@@ -25,7 +27,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from extender.placement import Rating
+import numpy as np
+
+from extender.placement import Rating, RatingBudget
 from extender.unschedulable.node_bitmap import NodeNumbers
 from extender.unschedulable.pod_groups import (
     FIRST_PAUSE_S,
@@ -35,6 +39,7 @@ from extender.unschedulable.pod_groups import (
     ShapeGroup,
     SnapshotCache,
 )
+from extender.unschedulable.sampling import is_sample_size, n_samples
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -52,8 +57,11 @@ MAX_PODS = 20_000
 for each node of the cluster where no other pod has the same requested nodes."""
 SPARE_NUMBERS = 1024
 """Node numbers that may go out of use before nodes are renumbered."""
-MAX_WAKES = 20
-"""Pods woken in one call; each costs a patch."""
+MAX_REQUEUES = 20
+"""Pods requeued in one call; each costs a patch."""
+MAX_RATED = 16
+"""Node states rated in one look at all nodes: about what filter has time for in one call. The
+others are rated between requests, and looked at the next time."""
 KEEP_S = 900.0
 """A pod that was not filtered in this time is gone: three times the scheduler's interval.
 Pending pods are not watched, so their end is not seen."""
@@ -73,7 +81,7 @@ class UnschedulablePool:
 
     # From filter.
 
-    def park(
+    def add(
         self,
         pod: UnschedulablePod,
         request: PodRequest | None,
@@ -92,16 +100,23 @@ class UnschedulablePool:
             pod = replace(
                 pod,
                 since_s=before.since_s,
-                n_wakes=before.n_wakes,
-                woken_s=before.woken_s,
-                woken_for=before.woken_for,
+                n_requeues=before.n_requeues,
+                requeued_s=before.requeued_s,
+                requeued_for=before.requeued_for,
             )
         self._pods[pod.uid] = pod
         if request is not None and pod.shape is not None:
             self._trim_numbers(len(known))
-            names = set(requested)
-            left_out = self._numbers.mask(name for name in known if name not in names)
-            self._join(pod.uid, pod.shape, replace(request, uid=""), left_out)
+            viewpoint = replace(request, uid="")
+            if is_sample_size(len(requested), len(known)):
+                rounds = n_samples(len(requested), len(known))
+                self._pods[pod.uid] = replace(pod, n_samples=rounds)
+                self._join(pod.uid, pod.shape, viewpoint, 0).is_sampled = True
+                self._groups[pod.shape].next_s = pod.seen_s
+            else:
+                names = set(requested)
+                left_out = self._numbers.mask(name for name in known if name not in names)
+                self._join(pod.uid, pod.shape, viewpoint, left_out)
         if len(self._pods) > self._max_pods:
             self.forget(next(iter(self._pods)))
 
@@ -135,34 +150,34 @@ class UnschedulablePool:
                     group.next_s = min(group.next_s, now_s + self._wake_after_s)
 
     def due(self, cluster: LiveCluster, now_s: float) -> tuple[Requeue, ...]:
-        """Take the pods to wake now: by priority, then by waiting time.
+        """Take the pods to requeue now: by priority, then by waiting time.
 
         Of one shape only as many as fit on the candidate nodes: where devices for
-        one pod came free, waking all would only have the scheduler reject the others again.
+        one pod came free, requeuing all would only have the scheduler reject the others again.
         """
         self._drop_old(now_s)
-        snapshots = SnapshotCache(cluster)
-        woken = [
+        snapshots, budget = SnapshotCache(cluster), RatingBudget.of_states(MAX_RATED)
+        requeued = [
             pod
             for group in self._groups.values()
             if group.next_s <= now_s
-            for pod in self._due_of(group, snapshots, now_s)
+            for pod in self._due_of(group, snapshots, budget, now_s)
         ]
-        return tuple(map(self._wake, sorted(woken, key=_order)[:MAX_WAKES]))
+        return tuple(map(self._requeue, sorted(requeued, key=_order)[:MAX_REQUEUES]))
 
     # Reading.
 
     @property
     def n_pods(self) -> int:
-        """Number of pods that are parked."""
+        """Number of pods in the pool."""
         return len(self._pods)
 
     def pod(self, uid: str) -> UnschedulablePod | None:
-        """A parked pod, or None."""
+        """A pod of the pool, or None."""
         return self._pods.get(uid)
 
     def counts(self) -> Mapping[Reason, int]:
-        """Number of parked pods by the reason of their last rejection."""
+        """Number of pods in the pool by the reason of their last rejection."""
         return Counter(pod.reason for pod in self._pods.values())
 
     def _fitting(
@@ -175,14 +190,39 @@ class UnschedulablePool:
         fits = {s for s, one in zip(by_state, rated, strict=True) if isinstance(one, Rating)}
         return self._numbers.mask(view.name for view in views if view.state in fits)
 
+    def _all_fitting(
+        self, viewpoint: PodRequest, snapshot: ClusterSnapshot, budget: RatingBudget
+    ) -> list[str] | None:
+        """The nodes that can take the pod, at most `MAX_CANDIDATES`: the last by position.
+
+        None where some are not rated yet.
+        """
+        occurring: list[int] = np.unique(snapshot.state_ids).tolist()
+        n_deferred = budget.n_deferred
+        samples = [snapshot.samples[number] for number in occurring]
+        rated = self._rater.rate(viewpoint, samples, budget)
+        if budget.n_deferred > n_deferred:
+            return None
+        fits = [n for n, one in zip(occurring, rated, strict=True) if isinstance(one, Rating)]
+        where = np.isin(snapshot.state_ids, fits).nonzero()[0][-MAX_CANDIDATES:]
+        positions: list[int] = where.tolist()
+        return [snapshot.node_index.names[position] for position in positions]
+
     def _due_of(
-        self, group: ShapeGroup, snapshots: SnapshotCache, now_s: float
+        self, group: ShapeGroup, snapshots: SnapshotCache, budget: RatingBudget, now_s: float
     ) -> list[UnschedulablePod]:
-        """The pods of one shape to wake, as woken; and when to look again."""
+        """The pods of one shape to requeue, as they are then; and when to look again."""
         group.next_s = math.inf
         due: list[tuple[UnschedulablePod, Mapping[str, int]]] = []
         used: Counter[str] = Counter()
         for pods in group.candidate_groups.values():
+            if pods.is_sampled:
+                fitting = self._all_fitting(pods.viewpoint, snapshots.of(pods.viewpoint), budget)
+                if fitting is None:
+                    group.next_s = now_s
+                else:
+                    pods.is_sampled = False
+                    pods.add_candidates(fitting, now_s)
             n_fitting = self._n_fitting(pods, snapshots.of(pods.viewpoint))
             last_s = max((pods.candidates[name].last_s for name in n_fitting), default=-math.inf)
             for pod in map(self._pods.__getitem__, pods.uids):
@@ -193,16 +233,16 @@ class UnschedulablePool:
                     for name, candidate in pods.candidates.items()
                     if candidate.last_s >= pod.seen_s
                 }
-                if pod.seen_s <= pod.woken_s and now_s - pod.woken_s < FIRST_PAUSE_S:
-                    _reserve_slot(used, n_fitting)  # woken just now, not yet filtered again
-                woken = self._woken(pod, candidates, now_s)
+                if pod.seen_s <= pod.requeued_s and now_s - pod.requeued_s < FIRST_PAUSE_S:
+                    _reserve_slot(used, n_fitting)  # requeued just now, not yet filtered again
+                requeued = self._requeued(pod, candidates, now_s)
                 pause_ends_s = (
-                    pod.quiet_until_s if woken.n_wakes > 1 else pod.woken_s + FIRST_PAUSE_S
+                    pod.quiet_until_s if requeued.n_requeues > 1 else pod.requeued_s + FIRST_PAUSE_S
                 )
                 first_s = min(candidate.first_s for candidate in candidates.values())
                 due_s = max(max(first_s, pod.seen_s) + self._wake_after_s, pause_ends_s)
                 if due_s <= now_s:
-                    due.append((woken, {name: n_fitting[name] for name in candidates}))
+                    due.append((requeued, {name: n_fitting[name] for name in candidates}))
                 else:
                     group.next_s = min(group.next_s, due_s)
         if due:
@@ -210,17 +250,19 @@ class UnschedulablePool:
         due.sort(key=lambda one: _order(one[0]))
         return [pod for pod, n_fitting in due if _reserve_slot(used, n_fitting)]
 
-    def _wake(self, pod: UnschedulablePod) -> Requeue:
+    def _requeue(self, pod: UnschedulablePod) -> Requeue:
         before, self._pods[pod.uid] = self._pods[pod.uid], pod
-        is_first = before.woken_s < before.seen_s
+        is_first = before.requeued_s < before.seen_s
         return Requeue(pod.namespace, pod.name, pod.uid, pod.retry if is_first else None)
 
-    def _woken(self, pod: UnschedulablePod, names: Iterable[str], now_s: float) -> UnschedulablePod:
-        """The pod as it is once it is woken for these nodes."""
+    def _requeued(
+        self, pod: UnschedulablePod, names: Iterable[str], now_s: float
+    ) -> UnschedulablePod:
+        """The pod as it is once it is requeued for these nodes."""
         reasons = self._numbers.mask(names)
-        n_wakes = 1 if reasons & ~pod.woken_for else pod.n_wakes + 1
-        woken_for = pod.woken_for | reasons
-        return replace(pod, n_wakes=n_wakes, woken_s=now_s, woken_for=woken_for)
+        n_requeues = 1 if reasons & ~pod.requeued_for else pod.n_requeues + 1
+        requeued_for = pod.requeued_for | reasons
+        return replace(pod, n_requeues=n_requeues, requeued_s=now_s, requeued_for=requeued_for)
 
     def _n_fitting(self, pods: CandidateGroup, snapshot: ClusterSnapshot) -> dict[str, int]:
         """Drop the nodes that do not fit any more; return how many pods fit on each other."""
@@ -239,7 +281,7 @@ class UnschedulablePool:
             if not pods.viewpoint.uid:
                 self._leave(uid)
                 viewpoint = replace(pods.viewpoint, uid=uid)
-                self._join(uid, shape, viewpoint, pods.left_out).candidates |= pods.candidates
+                self._join(uid, shape, viewpoint, pods.left_out).take_over(pods)
 
     def _join(self, uid: str, shape: Shape, viewpoint: PodRequest, left_out: int) -> CandidateGroup:
         key = viewpoint.priority, left_out, viewpoint.uid
@@ -270,12 +312,12 @@ class UnschedulablePool:
         if len(self._numbers) <= 2 * n_nodes + SPARE_NUMBERS:
             return
         self._numbers = NodeNumbers()
-        self._pods = {uid: replace(pod, woken_for=0) for uid, pod in self._pods.items()}
+        self._pods = {uid: replace(pod, requeued_for=0) for uid, pod in self._pods.items()}
         for shape, group in self._groups.items():
             candidate_groups, group.candidate_groups = group.candidate_groups, {}
             for pods in candidate_groups.values():
                 for uid in pods.uids:
-                    self._join(uid, shape, pods.viewpoint, 0).candidates |= pods.candidates
+                    self._join(uid, shape, pods.viewpoint, 0).take_over(pods)
 
     def _drop_old(self, now_s: float) -> None:
         """The pods are in the order of their last rejection."""

@@ -3,6 +3,7 @@
 Knows watches and their order; decides nothing about pods or devices.
 """
 
+from extender.watch.injected_requests import InjectedRequests
 from extender.watch.node_sync import NodeSink
 from extender.watch.pod_reader import Prober
 from extender.watch.state_sync import Feed, PodSink
@@ -10,6 +11,7 @@ from extender.watch.watch_log import WatchLog
 
 __all__ = [
     "Feed",
+    "InjectedRequests",
     "NodeSink",
     "PodSink",
     "Prober",

@@ -44,9 +44,9 @@ cannot decode fails so, and always will."""
 
 @dataclass(eq=False)
 class Prober:
-    """Takes probes with `request`, reads them in `run`, a few at a time.
+    """Takes probes with `request`, reads them in `run`, at most `n_readers` at a time.
 
-    `handle` is the gateway's; `changed` is called after each event.
+    `handle` takes `PodFetched` or `PodGone` for each; `changed` is called after each event.
     """
 
     handle: Callable[[StateEvent], None]
@@ -55,6 +55,7 @@ class Prober:
     log: WatchLog
     backoff: Callable[[], Backoff]
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    n_readers: int = N_READERS
 
     def __post_init__(self) -> None:
         self._queue: asyncio.Queue[Probe] = asyncio.Queue()
@@ -95,7 +96,7 @@ class Prober:
     async def run(self) -> None:
         """Read until cancelled."""
         async with asyncio.TaskGroup() as readers:
-            for _ in range(N_READERS):
+            for _ in range(self.n_readers):
                 readers.create_task(self._read_all())
             readers.create_task(self._retry_refused())
 

@@ -3,10 +3,10 @@
 The only package that sees the client library; knows no watch.
 """
 
+from kube.client.certificates import certificate_end_s
 from kube.client.kubelet import (
     KUBELET_PORT,
     KubeletClient,
-    TopologyManagerSettings,
     kubelet_endpoint,
 )
 from kube.client.pages import Page, WatchEvent, read_event
@@ -35,9 +35,9 @@ __all__ = [
     "PodReader",
     "Request",
     "Requester",
-    "TopologyManagerSettings",
     "Transport",
     "WatchEvent",
+    "certificate_end_s",
     "kubelet_endpoint",
     "read_event",
 ]

@@ -13,7 +13,6 @@ self-signed and names the host, never its address (cmd/kubelet/app/server.go, `I
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -21,13 +20,14 @@ from kube.client.transport import NOT_TRUSTED, Endpoint, Request
 from kube.errors import KubeError, Malformed, Unreachable, Unreadable, cut
 from kube.objects import choice_at, object_at, parse_object
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
+from topology.topology_manager import TopologyManager
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kube.client.transport import Requester
 
-__all__ = ["KUBELET_PORT", "KubeletClient", "TopologyManagerSettings", "kubelet_endpoint"]
+__all__ = ["KUBELET_PORT", "KubeletClient", "kubelet_endpoint"]
 
 KUBELET_PORT = 10250
 """(pkg/cluster/ports/ports.go, KubeletPort)."""
@@ -37,14 +37,6 @@ _RIGHTS = {_PODS: "nodes/pods", _CONFIGZ: "nodes/configz"}
 _CONFIGURATION = "kubeletconfig"
 """The name under which the kubelet puts its configuration (cmd/kubelet/app/server.go,
 `initConfigz`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopologyManagerSettings:
-    """What the kubelet's Topology Manager aligns, and how strictly."""
-
-    policy: TopologyManagerPolicy
-    scope: TopologyManagerScope
 
 
 def kubelet_endpoint(
@@ -82,12 +74,12 @@ class KubeletClient:
         """
         return await self._get(_PODS, timeout_s)
 
-    async def topology_manager(self, *, timeout_s: float | None = None) -> TopologyManagerSettings:
+    async def topology_manager(self, *, timeout_s: float | None = None) -> TopologyManager:
         """Read how the Topology Manager is set; it is fixed until the kubelet restarts."""
         body = await self._get(_CONFIGZ, timeout_s)
         try:
             found = object_at(parse_object(body), _CONFIGURATION)
-            return TopologyManagerSettings(
+            return TopologyManager(
                 choice_at(found, "topologyManagerPolicy", TopologyManagerPolicy),
                 choice_at(found, "topologyManagerScope", TopologyManagerScope),
             )

@@ -44,6 +44,8 @@ T = TypeVar("T")
 
 MAX_EVENT_MESSAGE = 1024
 """(pkg/apis/core/validation/events.go, NoteLengthLimit.)"""
+_MAX_NAME = 253
+"""(apimachinery, pkg/util/validation, DNS1123SubdomainMaxLength.)"""
 _PAGE_SIZE = 250
 _OTHER_UID = "metadata.uid"
 
@@ -66,7 +68,9 @@ class ObjectEvent:
     """An Event about a pod, or about a node where `about` has no namespace.
 
     `is_warning`: type Warning, else Normal. `component` and `instance` say who reports; `reason` is
-    one word in CamelCase, `message` a sentence for people, cut to `MAX_EVENT_MESSAGE`.
+    one word in CamelCase, `message` a sentence for people, cut to `MAX_EVENT_MESSAGE`. `key`, of
+    lower-case letters and digits, tells the Events about one object apart; by default the API
+    server draws one.
     """
 
     about: ObjectKey
@@ -76,6 +80,7 @@ class ObjectEvent:
     at: datetime
     component: str
     instance: str
+    key: str = ""
 
 
 class PodReader(Protocol):
@@ -171,7 +176,10 @@ class ApiServer:
         return _read(await self._patch(_node_path(name), meta, timeout_s=timeout_s), _annotations)
 
     async def create_event(self, event: ObjectEvent) -> None:
-        """Write an Event, which `kubectl describe` shows."""
+        """Write an Event, which `kubectl describe` shows.
+
+        Raises `Conflict` where there is one of that key about an object of that name.
+        """
         about = event.about
         # What belongs to no namespace has its Events in this one (client-go, tools/record).
         namespace = about.namespace or "default"
@@ -185,7 +193,7 @@ class ApiServer:
             {
                 "apiVersion": "v1",
                 "kind": "Event",
-                "metadata": {"namespace": namespace, "generateName": f"{about.name}."},
+                "metadata": {"namespace": namespace, **_event_name(about.name, event.key)},
                 "involvedObject": {
                     "apiVersion": "v1",
                     "kind": "Pod" if about.namespace else "Node",
@@ -273,6 +281,13 @@ class ApiServer:
             if not page.continue_token:
                 return tuple(found)
             page_query = {**page_query, "continue": page.continue_token}
+
+
+def _event_name(about: str, key: str) -> dict[str, str]:
+    """As client-go names Events, after their object; within the length of a DNS subdomain."""
+    if not key:
+        return {"generateName": f"{about}."}
+    return {"name": f"{about[: _MAX_NAME - len(key) - 1].rstrip('-.')}.{key}"}
 
 
 def _version(content: Mapping[str, object]) -> str:

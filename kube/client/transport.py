@@ -17,6 +17,7 @@ import time
 import urllib.request
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -29,7 +30,6 @@ from kube.errors import Unanswered, Unreachable, cut, refusal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-    from pathlib import Path
 
     from kube.errors import KubeError
 
@@ -155,6 +155,12 @@ class Transport:
         # the API server's.
         url = None if endpoint is None else endpoint.url
         return cls(load, await load(), user_agent=user_agent, url=url)
+
+    @property
+    def client_certificate(self) -> Path | None:
+        """The file with the certificate that is shown to the server; None: there is none."""
+        name: str | None = self._client.configuration.cert_file
+        return Path(name) if name else None
 
     async def close(self) -> None:
         """End all connections; open streams end with an error."""

@@ -6,6 +6,7 @@ JSON and YAML and not of Python classes. It decides nothing and raises nothing.
 
 from __future__ import annotations
 
+import json
 import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -23,7 +24,6 @@ _EXPECTED = {
     "bool_parsing": "true or false",
     "bool_type": "true or false",
     "dict_type": "an object",
-    "extra_forbidden": "no such key",
     "list_type": "a list",
     "model_attributes_type": "an object",
     "model_type": "an object",
@@ -62,12 +62,16 @@ def first_fault(
     kind, message = first["type"], first["msg"]
     if kind == "missing":
         return f"{where} is missing, expected {kinds.get(parts[-1], 'a value')}"
+    if kind == "extra_forbidden":
+        return f"{where} is not a known key, its value is {quote(first['input'])}"
     is_none = kind == "too_short" and not first["input"]
     found = f"{where} is {'empty' if is_none else quote(first['input'])}"
     if kind == "value_error":
         # A validator of ours, which names the expectation itself.
         own = message.removeprefix("Value error, ")
         return f"{found}, {own}" if own.startswith("expected") else f"{found}: {own}"
+    if kind == "string_type" and isinstance(first["input"], bool | int | float):
+        return f'{found}, expected a string, so in quotes: "{json.dumps(first["input"])}"'
     if kind in _EXPECTED:
         return f"{found}, expected {_EXPECTED[kind].format(**first.get('ctx', {}))}"
     return f"{found}, expected {_PREFIX.sub('', message)}"

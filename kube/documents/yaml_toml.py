@@ -39,7 +39,9 @@ def read_yaml(text: str) -> object:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
-        msg = f"{where}{error.problem}"
+        # Only with its context is "but found another document" a sentence.
+        before = f"{error.context}, " if str(error.problem).startswith("but ") else ""
+        msg = f"{where}{before}{error.problem}"
         raise DocumentError(msg) from error
     except yaml.YAMLError as error:
         msg = str(error).partition("\n")[0]

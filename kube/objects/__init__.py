@@ -23,6 +23,7 @@ from kube.objects.fields import (
     whole_at,
 )
 from kube.objects.leases import Lease, read_lease, write_lease
+from kube.objects.manifests import TEMPLATES, pod_of
 from kube.objects.objects import (
     ContainerDevices,
     NodeFacts,
@@ -41,6 +42,7 @@ from kube.objects.policies import DisruptionBudget, read_budget
 from kube.objects.quantity import parse_whole
 
 __all__ = [
+    "TEMPLATES",
     "ContainerDevices",
     "ContainerSpec",
     "DisruptionBudget",
@@ -62,6 +64,7 @@ __all__ = [
     "parse_whole",
     "pod_facts_reader",
     "pod_fields",
+    "pod_of",
     "quantities_at",
     "read_allocatable",
     "read_budget",

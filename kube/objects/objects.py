@@ -6,8 +6,8 @@ field named. Texts of annotations stay as they are: their own codecs check them.
 
 `PodFacts` comes from a pod's metadata alone (`PartialObjectMetadata`), `Pod` and its subclasses
 from the whole pod. Whether a pod requests GPUs is in its spec, which metadata does not carry; but
-`managedFields` name every field that was set, so that metadata alone proves of most pods that they
-request none.
+`managedFields` name every field that a pod was created with, so that metadata alone shows of most
+pods that they were created without a request. What mutating admission added is not in them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class NodeFacts:
     `allocatable` and `capacity` hold the extended resources only, in devices; unhealthy devices
     count in `capacity` alone. `topology` and `devices` are the texts of `coterie.gpu/topology` and
     `coterie.gpu/devices`, None where absent. `has_soft_taint`: some taint has the effect
-    PreferNoSchedule.
+    PreferNoSchedule. `worth` is the label `coterie.gpu/worth`, None where absent.
     """
 
     name: str
@@ -79,14 +79,17 @@ class NodeFacts:
     devices: str | None
     has_soft_taint: bool
     capacity: Mapping[str, int] = field(default_factory=dict[str, int])
+    worth: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
     """The metadata of a pod. `plan` and `allocated` are annotation texts, None where absent.
 
-    `may_request` is False only where `managedFields` prove that no container names one of our
-    resources; without a plan such a pod's spec need not be read.
+    `may_request` is False only where `managedFields` prove that no container was created with one
+    of our resources; admission may have added a request all the same. `deletion_grace_s` is what
+    its deletion leaves its containers, in seconds: None where it is not being deleted, 0 where the
+    API server removes it without waiting for its kubelet (`kubectl delete --force`).
     """
 
     uid: str
@@ -96,6 +99,7 @@ class PodFacts:
     plan: str | None
     allocated: str | None
     may_request: bool
+    deletion_grace_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,15 +184,17 @@ def read_node(content: Mapping[str, object]) -> NodeFacts:
     annotations = texts_at(meta, "annotations")
     taints = objects_at(object_at(content, "spec"), "taints")
     status = object_at(content, "status")
+    labels = texts_at(meta, "labels")
     return NodeFacts(
         name=needed_at(meta, "name", where="metadata."),
         uid=needed_at(meta, "uid", where="metadata."),
-        zone=texts_at(meta, "labels").get(_ZONE_LABEL, ""),
+        zone=labels.get(_ZONE_LABEL, ""),
         allocatable=devices_at(status, "allocatable"),
         capacity=devices_at(status, "capacity"),
         topology=annotations.get(names.TOPOLOGY),
         devices=annotations.get(names.DEVICES),
         has_soft_taint=any(text_at(one, "effect") == "PreferNoSchedule" for one in taints),
+        worth=labels.get(names.WORTH),
     )
 
 
@@ -214,6 +220,7 @@ def pod_facts_reader(
             plan=annotations.get(names.PLAN),
             allocated=annotations.get(names.ALLOCATED),
             may_request=_may_request(meta, wanted),
+            deletion_grace_s=_deletion_grace_s(meta),
         )
 
     return read
@@ -249,6 +256,12 @@ def read_pod(content: Mapping[str, object]) -> PodObject:
         devices=tuple(_devices(status)),
         body=json.dumps(content, separators=(",", ":")).encode(),
     )
+
+
+def _deletion_grace_s(meta: Mapping[str, object]) -> int | None:
+    if meta.get("deletionTimestamp") is None:
+        return None
+    return whole_at(meta, "deletionGracePeriodSeconds")
 
 
 def _may_request(meta: Mapping[str, object], wanted: frozenset[str]) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from kube.documents import read_yaml
 from kube.errors import DocumentError, SettingsError
-from topology.errors import ImportFormatError, quote
+from topology.errors import ImportFormatError, file_fault, quote
 from topology.model import Field
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def read_file(path: Path, names: Mapping[str, str], layout: FileLayout) -> FileC
         if content is not None:
             _Walk(names, layout, found).section(Field(content, "", ImportFormatError))
     except (OSError, UnicodeDecodeError, DocumentError) as error:
-        msg = f"settings file {path} cannot be read: {error}"
+        msg = f"settings file {path} cannot be read: {file_fault(error)}"
         raise SettingsError(msg) from error
     except ImportFormatError as error:
         msg = f"settings file {path}: {error}"

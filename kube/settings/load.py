@@ -7,6 +7,7 @@ setting must not be silently without effect.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -20,12 +21,20 @@ from kube.settings.file import FileContent, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from kube.settings.fields import FieldNames
 
 __all__ = ["LoadedFields", "load_fields"]
 
 S = TypeVar("S", bound=ProgramSettings)
+
+_SERVICE_HOST = "_SERVICE_HOST"
+_SERVICE_LINK = re.compile(
+    "_SERVICE_(?:HOST|PORT(?:_.+)?)|_PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?"
+)
+_SERVICE_URL = "_PORT"
+_END_OF_SERVICE = re.compile("_(?=SERVICE_|PORT)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +54,7 @@ def load_fields(
     Among them may be the file's path, under `FileLayout.flag`. Raises `SettingsError`, naming the
     setting, where its value comes from, the value and what was expected.
     """
-    environ = os.environ if environ is None else environ
+    environ = _without_service_links(os.environ if environ is None else environ)
     names, layout = names_of(model), model.layout
     _check_environment(model, names, environ)
     path = flags.get(layout.flag, environ.get(layout.variable)) or None
@@ -67,6 +76,27 @@ def load_fields(
         msg = f"setting {first_fault(error, whole='values', origins=origins)}"
         raise SettingsError(msg) from error
     return LoadedFields(settings, frozenset({*variables, *given}), file)
+
+
+def _without_service_links(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The variables but those that the kubelet adds for the Services of the pod's namespace.
+
+    A Service `coterie-extender` is `COTERIE_EXTENDER_SERVICE_HOST`, `COTERIE_EXTENDER_PORT` and so
+    on (Kubernetes 1.36, pkg/kubelet/envvars/envvars.go); `PORT` alone has a URL as its value.
+    """
+    hosts = [name for name in environ if name.endswith(_SERVICE_HOST)]
+    services = {name.removesuffix(_SERVICE_HOST) for name in hosts}
+    return {
+        name: text for name, text in environ.items() if not _is_service_link(name, text, services)
+    }
+
+
+def _is_service_link(name: str, text: str, services: AbstractSet[str]) -> bool:
+    ends = (found.start() for found in _END_OF_SERVICE.finditer(name))
+    links = [name[end:] for end in ends if name[:end] in services]
+    return any(
+        _SERVICE_LINK.fullmatch(link) or (link == _SERVICE_URL and "://" in text) for link in links
+    )
 
 
 def _variable(model: type[ProgramSettings], name: str, text: str) -> str:

@@ -150,7 +150,8 @@ class Reflector(Generic[T]):
 
     `observed_at_s` is the time (of `clock.monotonic`) at which the collection was last known to be
     complete: the start of a list that was completed, an event, a bookmark, a watch that the server
-    ended in order. None before the first list is complete.
+    ended in order. None before the first list is complete. `fault` is the last failure, None once
+    something was heard again.
     """
 
     def __init__(
@@ -179,6 +180,7 @@ class Reflector(Generic[T]):
         self._slice_start_s = 0.0
         self.is_synced = False
         self.observed_at_s: float | None = None
+        self.fault: KubeError | None = None
         self.counts = Counts()
 
     @property
@@ -229,6 +231,7 @@ class Reflector(Generic[T]):
             retry_after_s = 0.0
         delay_s = self._backoff.next_s(retry_after_s=retry_after_s)
         self._must_check = True
+        self.fault = error
         self.counts.n_faults += 1
         self._sink.failed(Fault(self.name, error, delay_s, will_list=self._must_list))
         await self._clock.sleep(delay_s)
@@ -247,6 +250,7 @@ class Reflector(Generic[T]):
         self._must_list = False
         self._must_check = False
         self.is_synced = True
+        self.fault = None
         # The server's answer is at least as new as the request for the first page.
         self.observed_at_s = began_s
         self.counts.n_lists += 1
@@ -363,6 +367,7 @@ class Reflector(Generic[T]):
 
     def _mark_fresh(self) -> None:
         self.observed_at_s = self._clock.monotonic()
+        self.fault = None
         self._backoff.reset()
 
     def _must_follow(self, version: str) -> None:

@@ -13,18 +13,18 @@ from plugin.allocation.pod_matching import AdmissionView, Identified, reserved_f
 from plugin.allocation.preferred_allocation import Supply
 from plugin.container import NoAccess
 from plugin.machine import SharedPolicy
-from plugin.pods import HeldDevices
+from plugin.pods import HeldDevices, unlisted_pod
 from topology.annotations import TopologyManagerPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from kube.client import TopologyManagerSettings
     from plugin.allocation.pod_matching import DeviceRequest, Requester
     from plugin.container import ContainerAccess
     from plugin.kubelet import KubeletSnapshot
     from plugin.machine import Device, Resource, ServedMachine
     from plugin.pods import NodePod
+    from topology.topology_manager import TopologyManager
 
 __all__ = ["NodeState"]
 
@@ -51,10 +51,13 @@ class NodeState:
         """Why devices must not be allocated: reason by id."""
         self.grant: Callable[[Sequence[Device]], ContainerAccess | NoAccess] = _not_prepared
         """What one container gets with these devices."""
-        self.topology_manager: TopologyManagerSettings | None = None
+        self.topology_manager: TopologyManager | None = None
         """The settings of the kubelet's Topology Manager; None where unknown."""
         self.pods: tuple[NodePod, ...] | None = None
-        """The kubelet's last list; None until there is one."""
+        """The kubelet's last list; None until there is one. Where it cannot be read any more, those
+        of it that are still there, and others that hold devices."""
+        self.is_blind = True
+        """Whether the last read of the kubelet brought no pod list."""
         self.holdings: tuple[HeldDevices, ...] = ()
         """The last from PodResources and the checkpoint, of pods that are there."""
         self.knows_holdings = False
@@ -84,9 +87,13 @@ class NodeState:
 
     @property
     def lists_numa_nodes(self) -> bool:
-        """Whether devices are listed with their NUMA node: only where the kubelet aligns by it."""
+        """Whether devices are listed with their NUMA node: where the kubelet aligns by it, or may.
+
+        With policy `none` it does not look at them (devicemanager/manager.go, `filterByAffinity`),
+        and it is certain that it takes no device without a request.
+        """
         manager = self.topology_manager
-        return manager is not None and manager.policy is not TopologyManagerPolicy.NONE
+        return manager is None or manager.policy is not TopologyManagerPolicy.NONE
 
     # --- what the shells record ---
 
@@ -112,18 +119,30 @@ class NodeState:
             return  # a later one was recorded first
         self._n_seen = snapshot.number
         self.kubelet_error = snapshot.error
-        self.pods = snapshot.pods
         self.active = None
-        present = {pod.uid for pod in snapshot.pods}
-        self._refused &= present
+        self.is_blind = snapshot.pods is None
         self.knows_holdings = snapshot.has_holdings
+        before = self._grants if since is None else since
+        if snapshot.pods is None:
+            self._see_unlisted(snapshot, before)
+        else:
+            self._see_pods(snapshot, snapshot.pods, before)
+
+    def _see_pods(
+        self,
+        snapshot: KubeletSnapshot,
+        pods: tuple[NodePod, ...],
+        before: tuple[HeldDevices, ...],
+    ) -> None:
+        self.pods = pods
+        present = {pod.uid for pod in pods}
+        self._refused &= present
         if not snapshot.has_holdings:
             # Keep what was known of pods that are still there.
             self.holdings = tuple(h for h in self.holdings if h.uid in present)
             return
-        self._take_holdings(snapshot)
+        self._take_holdings(snapshot, pods)
         held = {one for holding in self.holdings for one in holding.ids}
-        before = self._grants if since is None else since
         self._grants = tuple(
             grant
             for grant in self._grants
@@ -131,15 +150,31 @@ class NodeState:
             or (grant.uid in present if grant.uid else not held.issuperset(grant.ids))
         )
 
-    def kubelet_failed(self, error: str) -> None:
-        """Record that the kubelet could not be read; what was known stays."""
-        self.kubelet_error = error
+    def _see_unlisted(self, snapshot: KubeletSnapshot, before: tuple[HeldDevices, ...]) -> None:
+        """Record who holds what, where the pod list could not be read; what is not known stays."""
+        if snapshot.recorded is None or snapshot.devices is None:
+            return
+        self.holdings = snapshot.recorded
+        known = {pod.uid for pod in self.pods or ()}
+        new = {
+            one.uid: unlisted_pod(one.uid, one.namespace, one.name)
+            for one in self.holdings
+            if one.uid is not None and one.uid not in known
+        }
+        # A pod that has another one's name is there in its place.
+        there = snapshot.devices.pods - {(pod.namespace, pod.name) for pod in new.values()}
+        still = (pod for pod in self.pods or () if (pod.namespace, pod.name) in there)
+        self.pods = (*still, *new.values())
+        held = {one for holding in self.holdings for one in holding.ids}
+        self._grants = tuple(
+            grant for grant in self._grants if grant not in before or not held.issuperset(grant.ids)
+        )
 
-    def _take_holdings(self, snapshot: KubeletSnapshot) -> None:
-        uids = {(pod.namespace, pod.name): pod.uid for pod in snapshot.pods if not pod.has_ended}
+    def _take_holdings(self, snapshot: KubeletSnapshot, pods: tuple[NodePod, ...]) -> None:
+        uids = {(pod.namespace, pod.name): pod.uid for pod in pods if not pod.has_ended}
         reported: list[HeldDevices] = []
         if snapshot.devices is not None:
-            ended = {(pod.namespace, pod.name) for pod in snapshot.pods if pod.has_ended}
+            ended = {(pod.namespace, pod.name) for pod in pods if pod.has_ended}
             if ended.isdisjoint(snapshot.devices.pods):
                 self.active = snapshot.devices.pods
             reported = [

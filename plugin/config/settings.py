@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from kube.client import KUBELET_PORT, TopologyManagerSettings, kubelet_endpoint
+from kube.client import KUBELET_PORT, kubelet_endpoint
 from kube.errors import SettingsError
 from kube.settings import FileLayout, OtherNames
 from plugin.health import QUIET_S, HealthTimes
 from plugin.machine import check_resource_name
 from plugin.vendor import VENDOR, VendorSettings
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
+from topology.topology_manager import TopologyManager
 
 if TYPE_CHECKING:
     from kube.client import Endpoint
@@ -60,6 +61,9 @@ class PluginSettings(VendorSettings):
         raw=VendorSettings.RAW_KEYS,
     )
 
+    SERVING_ONLY: ClassVar = VendorSettings.SERVING_ONLY | {"access_check", "register_blind"}
+    """Settings that have no effect where no device is served."""
+
     mode: Mode = Mode.DEVICE_PLUGIN
     """`device-plugin` serves the GPUs to the kubelet; `reporter` runs beside NVIDIA's plugin and
     only publishes the topology and which pod really has which GPU."""
@@ -68,6 +72,9 @@ class PluginSettings(VendorSettings):
     )
     """Name of the Node that the plugin runs on and writes to; required. From the downward API:
     `spec.nodeName`."""
+    pod_uid: Annotated[str | None, OtherNames((f"{ENV_PREFIX}POD_UID", "POD_UID"))] = None
+    """uid of the pod that the plugin runs in, by which it knows its own RuntimeClass. From the
+    downward API: `metadata.uid`."""
     kubeconfig: Path | None = None
     """Kubeconfig file of the API server, its current context. Without it the service account of the
     pod that the plugin runs in."""
@@ -98,11 +105,18 @@ class PluginSettings(VendorSettings):
     pod_resources_socket: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
     """The kubelet's PodResources socket, which reports which pod really has which device. The
     kubelet's default path."""
+    register_blind: bool = False
+    """Whether to register with a kubelet whose pods could not be read yet. Pods then get GPUs, but
+    not those of their plans, and what `required` pods require is not kept."""
     topology_manager_policy: TopologyManagerPolicy | None = None
     """The kubelet's Topology Manager policy, where the kubelet does not report it (`/configz`); by
-    default unknown."""
+    default unknown: devices are then listed with their NUMA nodes, as for all policies but `none`.
+    """
     topology_manager_scope: TopologyManagerScope | None = None
     """Its scope; with a policy, by default the kubelet's own, `container`."""
+    access_check: bool = True
+    """Whether `/readyz` answers 503 while containers may not be able to use the GPUs that they get;
+    log and Node have it in any case. `false`, where all pods with GPUs name the RuntimeClass."""
     health_poll_s: float = Field(default=HealthTimes().poll_s, ge=0.1, le=3600)
     """Seconds, 0.1 to 3600, between two polls of each GPU. One that is lost without an
     event is offered for that long at most."""
@@ -165,9 +179,9 @@ class PluginSettings(VendorSettings):
         )
 
     @property
-    def topology_manager(self) -> TopologyManagerSettings | None:
+    def topology_manager(self) -> TopologyManager | None:
         """What to take the Topology Manager for where the kubelet does not tell."""
         if self.topology_manager_policy is None:
             return None
         scope = self.topology_manager_scope or TopologyManagerScope.CONTAINER
-        return TopologyManagerSettings(self.topology_manager_policy, scope)
+        return TopologyManager(self.topology_manager_policy, scope)

@@ -19,8 +19,7 @@ __all__ = ["DeviceList", "ListedDevice"]
 class ListedDevice:
     """A device as it is sent to the kubelet.
 
-    `numa_node` is None where it is unknown or withheld: a kubelet whose Topology Manager has the
-    policy `none` calls GetPreferredAllocation only for devices without NUMA nodes.
+    `numa_node` is None where it is unknown, or of no use to the kubelet.
     """
 
     id: str

@@ -22,18 +22,24 @@ class CallRefused:
 class Allocator(Protocol):
     """Decides for one resource. Raises `PluginError` where it cannot.
 
-    A call that takes longer than `plugin.deviceplugin.service.DEADLINE_S` is cancelled and fails
-    the pod, so an allocator that makes requests of its own falls back to what it knows before that.
+    Whatever an allocator waits for ends at `until_s`, by the event loop's clock: it then answers
+    from what it knows. A call without an answer is cancelled soon after that, and fails the pod
+    (`plugin.deviceplugin.service`).
     """
 
     async def preferred(
-        self, available: tuple[str, ...], *, must_include: tuple[str, ...], size: int
+        self,
+        available: tuple[str, ...],
+        *,
+        must_include: tuple[str, ...],
+        size: int,
+        until_s: float,
     ) -> tuple[str, ...] | CallRefused:
         """`size` of the available ids, with all of `must_include`; these come in random order."""
         ...
 
     async def allocate(
-        self, containers: tuple[tuple[str, ...], ...]
+        self, containers: tuple[tuple[str, ...], ...], *, until_s: float
     ) -> tuple[ContainerAccess, ...] | CallRefused:
         """What each container gets with the ids that it was given, in the same order."""
         ...

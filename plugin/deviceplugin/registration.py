@@ -38,6 +38,7 @@ from kube.watch import Backoff
 from plugin.deviceplugin.kubelet_socket import CHECK_EVERY_S, KubeletSocket
 from plugin.deviceplugin.messages import OPTIONS
 from plugin.errors import RegistrationError
+from plugin.kubelet_channel import kubelet_channel
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 
 if TYPE_CHECKING:
@@ -54,11 +55,6 @@ _VERSION = "v1beta1"
 _ENDED = "the kubelet ended its watch"
 _REPLACED = "the kubelet's socket was replaced"
 _REGISTER = "/v1beta1.Registration/Register"
-_CHANNEL_OPTIONS = (
-    # Channels to one address share their connection, and how long it waits after a refusal. A
-    # kubelet that has just come back must not be waited for as one that is gone.
-    ("grpc.use_local_subchannel_pool", 1),
-)
 
 
 class RegistrationPhase(Enum):
@@ -230,7 +226,7 @@ class Registration:
             resource_name=server.offer.resource,
             options=OPTIONS,
         )
-        async with grpc.aio.insecure_channel(f"unix:{path}", options=_CHANNEL_OPTIONS) as channel:
+        async with kubelet_channel(path) as channel:
             register = channel.unary_unary(
                 _REGISTER,
                 request_serializer=pb.RegisterRequest.SerializeToString,

@@ -11,7 +11,8 @@ UnexpectedAdmissionError), so few things are one:
 
 The kubelet sets no deadline for GetPreferredAllocation and Allocate, and makes both calls in the
 loop that starts every pod of the node (devicemanager/endpoint.go): the deadline here keeps a plugin
-that hangs from halting the node.
+that hangs from halting the node. All that an allocator waits for ends `SPARE_S` before it, counted
+from the arrival of the call, so that a kubelet which is slow to answer fails no pod.
 """
 
 from __future__ import annotations
@@ -40,14 +41,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEADLINE_S",
+    "SPARE_S",
     "CallOutcome",
     "DevicePluginCall",
     "DevicePluginMethod",
     "DevicePluginService",
 ]
 
-DEADLINE_S = 1.0
-"""For a whole GetPreferredAllocation or Allocate: both hold up every pod of the node."""
+DEADLINE_S = 2.0
+"""For a whole GetPreferredAllocation or Allocate: both hold up every pod of the node (ADR 0026)."""
+SPARE_S = 0.5
+"""The part of it that no wait may use: choosing and answering take some 10 ms, more on a machine
+that is short of processor time."""
 _FOLLOWS_WITHIN_S = 0.2
 """Allocate follows GetPreferredAllocation, and one container the other, with nothing in between: a
 millisecond, or far more on a machine that is busy."""
@@ -193,7 +198,7 @@ class DevicePluginService:
     def _answering(
         self,
         verb: DevicePluginMethod,
-        answer: Callable[[Request], Coroutine[object, object, Response]],
+        answer: Callable[[Request, float], Coroutine[object, object, Response]],
     ) -> Callable[[Request, ServicerContext[Request, Response]], Awaitable[Response]]:
         """Make a gRPC method of a function that may raise `_Unanswerable`."""
 
@@ -203,7 +208,8 @@ class DevicePluginService:
             with self._under_way():
                 response, outcome, detail = None, CallOutcome.OK, ""
                 try:
-                    response = await self._in_time(verb, answer(request))
+                    until_s = began_s + self._deadline_s - SPARE_S
+                    response = await self._in_time(verb, answer(request, until_s))
                 except _Unanswerable as error:
                     outcome, detail = error.outcome, cut(f"{verb.value}: {error}")
                 self._on_call(
@@ -245,7 +251,7 @@ class DevicePluginService:
                 task.add_done_callback(_forget)
 
     async def _preferred(
-        self, request: pb.PreferredAllocationRequest
+        self, request: pb.PreferredAllocationRequest, until_s: float
     ) -> pb.PreferredAllocationResponse:
         responses: list[pb.ContainerPreferredAllocationResponse] = []
         for one in request.container_requests:
@@ -253,15 +259,17 @@ class DevicePluginService:
             size = one.allocation_size
             self._must_list(must_include)
             _must_be_possible(available, must_include, size)
-            found = await self._allocator.preferred(available, must_include=must_include, size=size)
+            found = await self._allocator.preferred(
+                available, must_include=must_include, size=size, until_s=until_s
+            )
             responses.append(pb.ContainerPreferredAllocationResponse(deviceIDs=_granted(found)))
         return pb.PreferredAllocationResponse(container_responses=responses)
 
-    async def _allocate(self, request: pb.AllocateRequest) -> pb.AllocateResponse:
+    async def _allocate(self, request: pb.AllocateRequest, until_s: float) -> pb.AllocateResponse:
         containers = tuple(tuple(one.devices_ids) for one in request.container_requests)
         for ids in containers:
             self._must_list(ids)
-        found = _granted(await self._allocator.allocate(containers))
+        found = _granted(await self._allocator.allocate(containers, until_s=until_s))
         return pb.AllocateResponse(container_responses=[access_message(one) for one in found])
 
     def _available(self, one: pb.ContainerPreferredAllocationRequest) -> tuple[str, ...]:

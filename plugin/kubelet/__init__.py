@@ -6,14 +6,24 @@ Reads only; chooses no device.
 from plugin.kubelet.admission_gate import AdmissionGate
 from plugin.kubelet.pod_resources import PodResources
 from plugin.kubelet.topology_manager import TopologyManagerPoller, TopologyManagerSource
-from plugin.kubelet.view import KubeletRead, KubeletSnapshot, KubeletView
+from plugin.kubelet.view import (
+    HoldingsReader,
+    KubeletRead,
+    KubeletReader,
+    KubeletSnapshot,
+    KubeletView,
+    StillHeld,
+)
 
 __all__ = [
     "AdmissionGate",
+    "HoldingsReader",
     "KubeletRead",
+    "KubeletReader",
     "KubeletSnapshot",
     "KubeletView",
     "PodResources",
+    "StillHeld",
     "TopologyManagerPoller",
     "TopologyManagerSource",
 ]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ QUIET_S = 0.3
 """After the last call. The kubelet records an allocation at once when it has our answer, and makes
 the call for a pod's next container within a few milliseconds."""
 _TURN_S = 0.3
-"""Longest that a call waits for a request: both share the second that the kubelet may wait."""
+"""Longest that a call waits for a request; it is part of the call's own time (`DEADLINE_S` of
+`plugin.deviceplugin.service`)."""
 
 
 class AdmissionGate:
@@ -50,12 +52,13 @@ class AdmissionGate:
         return self._n_calls > 0 or now_s < self._quiet_from_s
 
     @contextlib.asynccontextmanager
-    async def call(self) -> AsyncGenerator[None]:
-        """A call of the kubelet, from its arrival to its answer."""
+    async def call(self, until_s: float = math.inf) -> AsyncGenerator[None]:
+        """A call of the kubelet, from its arrival to its answer; waits no longer than `until_s`."""
         self._n_calls += 1
+        turn_s = asyncio.get_running_loop().time() + _TURN_S
         try:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_TURN_S):
+                async with asyncio.timeout_at(min(turn_s, until_s)):
                     while self._n_requests:
                         await self._moved.wait()
             yield

@@ -26,6 +26,7 @@ import grpc.aio
 from kube.errors import cut
 from kube.watch import Backoff
 from plugin.errors import KubeletError
+from plugin.kubelet_channel import kubelet_channel
 from plugin.pb import podresources_v1_pb2 as pb
 from plugin.pods import HeldDevices
 
@@ -40,10 +41,9 @@ __all__ = ["PodDevices", "PodResources", "PodResourcesTiming"]
 _LIST = "/v1.PodResourcesLister/List"
 _GET = "/v1.PodResourcesLister/Get"
 Response = TypeVar("Response")
-_CHANNEL_OPTIONS = (
-    # Else a new channel inherits how long an older one to the same address waits after a refusal.
-    ("grpc.use_local_subchannel_pool", 1),
-)
+_NO_ANSWER = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED})
+"""Codes of a request that was not answered before its deadline, or refused by the rate limit until
+then. A kubelet that knows no such pod, or does not serve Get, answers UNKNOWN (server_v1.go)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class PodResourcesTiming:
     (apis/podresources/constants.go), so a refused request is retried soon.
     """
 
-    deadline_s: float = 0.8
+    deadline_s: float = 1.5
     """For everything. Below the deadline of a call of the kubelet's, which may wait for this."""
     first_delay_s: float = 0.02
     cap_delay_s: float = 0.1
@@ -106,7 +106,8 @@ class PodResources:
         """The devices that the kubelet counts as one pod's. Allowed at any time.
 
         Raises `KubeletError` as `read` does, where there is no such pod, and on a kubelet that does
-        not answer this (before 1.34 unless its feature gate KubeletPodResourcesGet is set).
+        not answer this (before 1.34 unless its feature gate KubeletPodResourcesGet is set); the
+        error's `is_late` sets the kubelet that gave no answer apart from these.
         """
         request = pb.GetPodResourcesRequest(pod_name=name, pod_namespace=namespace)
         response = await self._request(
@@ -117,8 +118,7 @@ class PodResources:
     async def _request(
         self, method: str, request: bytes, read: Callable[[bytes], Response]
     ) -> Response:
-        target = f"unix:{self._path}"
-        async with grpc.aio.insecure_channel(target, options=_CHANNEL_OPTIONS) as channel:
+        async with kubelet_channel(self._path) as channel:
             call: UnaryUnaryMultiCallable[bytes, Response] = channel.unary_unary(
                 method, response_deserializer=read
             )
@@ -130,7 +130,7 @@ class PodResources:
                     f"{cut(f'{error.code().name}: {error.details()}')}, "
                     f"expected the pods' devices within {self._timing.deadline_s:g} s"
                 )
-                raise KubeletError(msg) from error
+                raise KubeletError(msg, is_late=error.code() in _NO_ANSWER) from error
 
     async def _answer(self, call: Callable[..., Awaitable[Response]]) -> Response:
         """Request until the rate limit allows it, or the time is up."""

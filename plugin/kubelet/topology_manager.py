@@ -17,7 +17,7 @@ from kube.watch import Backoff
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kube.client import TopologyManagerSettings
+    from topology.topology_manager import TopologyManager
 
 __all__ = ["PollerTiming", "TopologyManagerPoller", "TopologyManagerSource"]
 
@@ -25,7 +25,7 @@ __all__ = ["PollerTiming", "TopologyManagerPoller", "TopologyManagerSource"]
 class TopologyManagerSource(Protocol):
     """What is needed of `kube.client.kubelet` beside the pods."""
 
-    async def topology_manager(self, *, timeout_s: float | None = None) -> TopologyManagerSettings:
+    async def topology_manager(self, *, timeout_s: float | None = None) -> TopologyManager:
         """The settings of the Topology Manager. Raises `KubeError`."""
         ...
 
@@ -49,7 +49,7 @@ class TopologyManagerPoller:
         self,
         source: TopologyManagerSource,
         *,
-        on_settings: Callable[[TopologyManagerSettings], None],
+        on_settings: Callable[[TopologyManager], None],
         on_error: Callable[[str], None],
         timing: PollerTiming = _TIMING,
         draw: Callable[[], float] = random.random,

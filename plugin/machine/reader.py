@@ -15,7 +15,20 @@ if TYPE_CHECKING:
     from plugin.machine.faults import FaultCode
     from topology.model import Gpu, NodeTopology
 
-__all__ = ["EventKind", "GpuEvent", "GpuReading", "MachineReader", "MachineReading", "Partition"]
+__all__ = [
+    "NO_ANSWER",
+    "EventKind",
+    "GpuEvent",
+    "GpuReading",
+    "MachineReader",
+    "MachineReading",
+    "Partition",
+    "ReaderCondition",
+]
+
+
+NO_ANSWER = "the driver does not answer"
+"""The fault of a GPU of which a call is late: it may work, and was not reset when it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +55,7 @@ class GpuReading:
     `gpu` is the GPU as the topology has it, with its uuid; `index` is the driver's. `nodes` are the
     paths of its device nodes; () where they are unknown. `fault` says why the GPU cannot be used
     now, for people; None where nothing is wrong. `n_c2c_links` counts the links to a CPU on the
-    same board.
+    same board. `asks_recovery` says whether the driver asks for a reset or a restart of the node.
     """
 
     index: int
@@ -52,6 +65,7 @@ class GpuReading:
     partitions: tuple[Partition, ...] = ()
     fault: str | None = None
     n_c2c_links: int | None = None
+    asks_recovery: bool | None = None
 
     @property
     def uuid(self) -> str:
@@ -106,8 +120,26 @@ class GpuEvent:
     partition: tuple[int, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ReaderCondition:
+    """What is wrong with the reader itself.
+
+    `without_events` are the uuids of GPUs whose faults only polls find. `restart_reason` says why
+    only a new process may read the machine, or a GPU of it, again; empty: nothing is known that a
+    restart would mend.
+    """
+
+    without_events: frozenset[str] = frozenset()
+    restart_reason: str = ""
+
+
 class MachineReader(Protocol):
-    """One machine, real or simulated. Methods block; call them off the event loop."""
+    """One machine, real or simulated. Methods block; call them off the event loop.
+
+    `wait` is called by one thread and may run beside the others; `read` and `faults` are called one
+    after the other. A GPU that does not answer is at fault (`NO_ANSWER`), and none of them waits
+    for it for more than a minute or two.
+    """
 
     def read(self) -> MachineReading:
         """Read everything. Raises `ReadingError` where there is nothing to be read at all."""
@@ -125,6 +157,10 @@ class MachineReader(Protocol):
 
         Where the machine reports no events this only waits.
         """
+        ...
+
+    def condition(self) -> ReaderCondition:
+        """The condition of the reader at this moment; does not block."""
         ...
 
     def close(self) -> None:

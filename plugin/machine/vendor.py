@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from plugin.container import ContainerAccess, NoAccess
     from plugin.machine.devices import Device
+    from plugin.machine.evidence import Evidence
     from plugin.machine.faults import FaultRules
     from plugin.machine.inventory import Units
     from plugin.machine.reader import GpuReading, MachineReader, Partition
@@ -30,11 +31,15 @@ class DeviceAccess:
     """How containers reach the devices of a served machine, once that is prepared on the node.
 
     `grant` says what one container gets with its devices, at least one. `left_out` says
-    which devices could not be described to container runtimes, and why.
+    which devices could not be described to container runtimes, and why. `lacks` says what will be
+    missing in containers. `needs_runtime` names the settings, where a container gets nothing unless
+    the vendor's own runtime starts it.
     """
 
     grant: Callable[[Sequence[Device]], ContainerAccess | NoAccess]
     left_out: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    needs_runtime: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +64,7 @@ class SimulatedHardware:
 class Vendor(Generic[S]):
     """A vendor of GPUs; `S` is its section of the settings.
 
+    - `partitions` is what its partitions are called in a heading.
     - `open_reader` gives this machine's reader; nothing is read yet.
     - `units_of` says what its GPUs and partitions are offered as, for the name of the base
       resource. Raises `SettingsError` where the settings do not suit the machine.
@@ -69,9 +75,11 @@ class Vendor(Generic[S]):
     - `read_sharing` reads from the file's sections `RAW_KEYS` how devices are shared; the domain is
       that of the resource names. Raises `SettingsError`.
     - `facts_of` gives what else is known of a GPU, for the JSON of `discover`.
+    - `evidence` says what a support bundle holds beside a reading.
     """
 
     default_resource: str
+    partitions: str
     open_reader: Callable[[S, Sysfs], MachineReader]
     units_of: Callable[[S, Sequence[GpuReading], str], Units]
     open_access: Callable[[S, Sysfs, ServedMachine], DeviceAccess]
@@ -79,3 +87,4 @@ class Vendor(Generic[S]):
     read_sharing: Callable[[Mapping[str, object], str], TimeSlicing]
     facts_of: Callable[[GpuReading], Mapping[str, object]]
     simulated: SimulatedHardware
+    evidence: Evidence[S]

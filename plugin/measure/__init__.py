@@ -10,7 +10,6 @@ from plugin.measure.pairs import (
     all_pairs,
     measure,
 )
-from plugin.measure.programs import run_program
 
 __all__ = [
     "DEFAULT_COMMAND",
@@ -18,5 +17,4 @@ __all__ = [
     "Benchmark",
     "all_pairs",
     "measure",
-    "run_program",
 ]

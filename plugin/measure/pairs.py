@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from plugin.errors import MeasurementError, ProgramError
 from plugin.measure.nccl_output import read_all_reduce
-from plugin.measure.programs import run_program
+from plugin.programs import run_program
 from topology.errors import quote
 from topology.model.measurement import MeasuredPair, MeasuredSet, Measurement
 

@@ -10,25 +10,28 @@ and rm.go):
   for each profile, `<domain>/mig-<profile>` with `.` for `+`. A compute instance that is smaller
   than its GPU instance (`1c.2g.10gb`) has no resource.
 
-Anything else is an error, as there: MIG enabled without instances, `single` on a machine that is
-not uniform. But a GPU that no longer answers (`GpuReading.fault`) never causes one: where its
-instances are unknown it is left out, with a note, so that one bad GPU does not block the rest.
+Anything else is an error to NVIDIA's plugin. Here the GPU or instance that does not suit is left
+out with a note, and the others are offered: a GPU with MIG enabled and no instance; with `single` a
+GPU that is not as most are (of equally many, as the first of them is); with `mixed` an instance
+without a resource. Only a machine of which nothing remains is an error. A GPU that is at fault
+itself (`GpuReading.fault`) does not count among the most.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from kube.errors import SettingsError
-from plugin.machine import Partition, Unit, Units, check_resource_name, whole_gpus
+from plugin.machine import Unit, Units, check_resource_name, whole_gpus
 from topology.errors import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from plugin.machine import GpuReading
+    from plugin.machine import GpuReading, Partition
 
 __all__ = ["MIG", "MigStrategy", "mig_units", "profile_of"]
 
@@ -48,68 +51,71 @@ class MigStrategy(Enum):
 
 
 def mig_units(gpus: Sequence[GpuReading], base: str, strategy: MigStrategy) -> Units:
-    """The units of each resource under a strategy; the base resource first."""
+    """The units of each resource under a strategy; the base resource first.
+
+    Raises `SettingsError` where no unit remains.
+    """
     if strategy is MigStrategy.NONE:
         return whole_gpus(gpus, base)
     notes: list[str] = []
-    for gpu in gpus:
-        _check_instances(gpu, notes)
-    whole = [Unit(place) for place, gpu in enumerate(gpus) if not gpu.is_partitioned]
-    instances = [
-        (place, one)
-        for place, gpu in enumerate(gpus)
-        if gpu.is_partitioned
-        for one in sorted(gpu.partitions, key=lambda one: one.index)
-    ]
-    units = [Unit(place, one) for place, one in instances]
-    if strategy is MigStrategy.SINGLE:
-        if not units:
-            return Units({base: whole}, tuple(notes))
-        _check_uniform([gpus[unit.gpu] for unit in whole], [one for _, one in instances], notes)
-        return Units({base: units}, tuple(notes))
-    named: dict[str, list[Unit]] = {base: whole}
-    for unit, name in zip(units, _resources((one for _, one in instances), base), strict=True):
-        named.setdefault(name, []).append(unit)
+    units = _units_of_one_kind(gpus, notes) if strategy is MigStrategy.SINGLE else _units(gpus)
+    named: dict[str, list[Unit]] = {base: []}
+    for unit in units:
+        gpu = gpus[unit.gpu]
+        if unit.partition is None and gpu.is_partitioned:
+            notes.append(_left_out(gpu, "MIG is enabled and there is no instance"))
+        elif unit.partition is None or strategy is MigStrategy.SINGLE:
+            named[base].append(unit)
+        elif _COMPUTE_PART.match(profile := profile_of(unit.partition)):
+            what = f"MIG profile {quote(profile)} has no resource under MIG strategy mixed"
+            notes.append(f"{what}; {quote(unit.partition.id)} is left out")
+        else:
+            domain = base.split("/", 1)[0]
+            name = check_resource_name(f"{domain}/mig-{profile.replace('+', '.')}")
+            named.setdefault(name, []).append(unit)
+    if gpus and not any(named.values()):
+        msg = f"MIG strategy {strategy.value} suits no GPU of this machine: {'; '.join(notes)}"
+        raise SettingsError(msg)
     return Units(named, tuple(notes))
 
 
-def _check_instances(gpu: GpuReading, notes: list[str]) -> None:
-    if gpu.is_partitioned and not gpu.partitions:
-        what = f"GPU {quote(gpu.uuid)}: MIG is enabled and there is no instance"
-        if gpu.fault is None:
-            msg = f"{what}, expected at least one, or MIG strategy none"
-            raise SettingsError(msg)
-        notes.append(f"{what}; it is left out: {gpu.fault}")
+def _units(gpus: Iterable[GpuReading]) -> list[Unit]:
+    """Whole GPUs before instances; one with MIG and without an instance stands for itself."""
+    units = [Unit(place, None) for place, gpu in enumerate(gpus) if not gpu.partitions]
+    return units + [
+        Unit(place, one)
+        for place, gpu in enumerate(gpus)
+        for one in sorted(gpu.partitions, key=lambda one: one.index)
+    ]
 
 
-def _check_uniform(
-    whole: Iterable[GpuReading], instances: Iterable[Partition], notes: list[str]
-) -> None:
-    """Strategy `single`: MIG on all GPUs, instances all of one kind."""
-    for gpu in whole:
-        what = f"GPU {quote(gpu.uuid)}: MIG is not enabled, as it is on others"
-        if gpu.fault is None:
-            msg = f"{what}; MIG strategy single expects it on all GPUs or on none"
-            raise SettingsError(msg)
-        notes.append(f"{what}; it is left out: {gpu.fault}")
-    kinds = {f"{profile_of(one)} ({one.memory_mib} MiB)" for one in instances}
-    if len(kinds) > 1:
-        found = ", ".join(sorted(kinds))
-        msg = f"MIG instances are {quote(found)}; MIG strategy single expects all of one kind"
-        raise SettingsError(msg)
+def _units_of_one_kind(gpus: Sequence[GpuReading], notes: list[str]) -> list[Unit]:
+    """The units of the GPUs that are as most are, and of those without any."""
+    kinds = [_kinds(gpu) for gpu in gpus]
+    uniform = [place for place, found in enumerate(kinds) if len(found) == 1]
+    voters = [place for place in uniform if gpus[place].fault is None] or uniform
+    most = Counter(kinds[place][0] for place in voters).most_common(1)
+    chosen = most[0][0] if most else ""
+    suits = [found in {(chosen,), ()} for found in kinds]
+    for gpu, found, is_suited in zip(gpus, kinds, suits, strict=True):
+        if len(found) > 1:
+            named = ", ".join(found)
+            notes.append(_left_out(gpu, f"its instances are {named}, expected all of one kind"))
+        elif not is_suited:
+            notes.append(_left_out(gpu, f"it is {''.join(found)}, and most GPUs are {chosen}"))
+    return [unit for unit in _units(gpus) if suits[unit.gpu]]
 
 
-def _resources(instances: Iterable[Partition], base: str) -> Iterable[str]:
-    domain = base.split("/", 1)[0]
-    for one in instances:
-        profile = profile_of(one)
-        if _COMPUTE_PART.match(profile):
-            msg = (
-                f"MIG profile {quote(profile)} has no resource: MIG strategy mixed expects compute "
-                "instances as large as their GPU instance"
-            )
-            raise SettingsError(msg)
-        yield check_resource_name(f"{domain}/mig-{profile.replace('+', '.')}")
+def _kinds(gpu: GpuReading) -> tuple[str, ...]:
+    """What a GPU is under `single`: without MIG, or the kinds of its instances, ascending."""
+    if not gpu.is_partitioned:
+        return ("without MIG",)
+    return tuple(sorted({f"{profile_of(one)} ({one.memory_mib} MiB)" for one in gpu.partitions}))
+
+
+def _left_out(gpu: GpuReading, what: str) -> str:
+    reason = "" if gpu.fault is None else f": {gpu.fault}"
+    return f"GPU {quote(gpu.uuid)}: {what}; it is left out{reason}"
 
 
 def profile_of(instance: Partition) -> str:

@@ -21,8 +21,14 @@ from kube.settings import OtherNames, ProgramSettings
 from plugin.machine import SharedPolicy
 from plugin.nvidia.container.allocate_response import AccessRules, ListStrategy
 from plugin.nvidia.container.cdi import CDI_ANNOTATION_PREFIX
-from plugin.nvidia.container.cdi_files import DEFAULT_FOLDER, CdiGenerator, CdiRules
+from plugin.nvidia.container.cdi_files import (
+    DEFAULT_FOLDER,
+    DEFAULT_TOOLKIT,
+    CdiGenerator,
+    CdiRules,
+)
 from plugin.nvidia.container.device_nodes import Extra, IdStrategy
+from plugin.nvidia.container.nvidia_ctk import CtkOptions
 from plugin.nvidia.mig_strategy import MigStrategy
 from plugin.nvidia.sharing import SHARING
 from plugin.nvidia.xids import XidRules, read_xid_rules
@@ -63,7 +69,7 @@ class NvidiaSettings(ProgramSettings):
             *("device_list_strategy", "device_id_strategy", "pass_device_specs"),
             *("gdrcopy_enabled", "gds_enabled", "mofed_enabled", "imex_channel_ids"),
             *("imex_required", "cdi_annotation_prefix", "cdi_feature_flags", "cdi_disable_hooks"),
-            *("cdi_generator", "cdi_folder", "nvidia_cdi_hook_path"),
+            *("cdi_generator", "cdi_folder", "toolkit_folder", "nvidia_cdi_hook_path"),
             "shared_devices_allocation_policy",
         }
     )
@@ -187,9 +193,12 @@ class NvidiaSettings(ProgramSettings):
     """`all`, or XIDs that count whatever the other settings, comma-separated."""
     cdi_generator: CdiGenerator = CdiGenerator.AUTO
     """Who makes CDI specifications: `nvidia-ctk`, the plugin itself (`own`: device nodes only), or
-    `nvidia-ctk` where it is in PATH (`auto`)."""
+    `nvidia-ctk` where it is in PATH or `toolkit_folder` (`auto`)."""
     cdi_folder: Path = DEFAULT_FOLDER
     """Folder of CDI specifications. The one that NVIDIA's plugin writes to."""
+    toolkit_folder: Path = DEFAULT_TOOLKIT
+    """Where the plugin's container sees the host's NVIDIA Container Toolkit: `nvidia-ctk` is run
+    from there where it is not in PATH. The GPU operator installs it in the default folder."""
 
     @field_validator("dev_root", mode="before")
     @classmethod
@@ -247,13 +256,16 @@ class NvidiaSettings(ProgramSettings):
         return CdiRules(
             folder=self.cdi_folder,
             generator=self.cdi_generator,
-            strategy=self.device_id_strategy,
-            hook_path=self.nvidia_cdi_hook_path,
-            feature_flags=self.cdi_feature_flags,
-            disabled_hooks=self.cdi_disable_hooks,
+            options=CtkOptions(
+                hook_path=self.nvidia_cdi_hook_path,
+                strategy=self.device_id_strategy,
+                feature_flags=self.cdi_feature_flags,
+                disabled_hooks=self.cdi_disable_hooks,
+            ),
             driver_root=self.driver_root,
             dev_root=self.host_dev_root,
             seen_driver_root=self.driver_root_ctr_path,
+            toolkit=self.toolkit_folder,
         )
 
     @property

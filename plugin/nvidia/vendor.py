@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from plugin.machine import DeviceAccess, Vendor
 from plugin.nvidia.container.allocate_response import grant
-from plugin.nvidia.container.cdi import cdi_documents
-from plugin.nvidia.container.cdi_files import open_cdi_files
+from plugin.nvidia.container.cdi import GPU_CLASS, cdi_documents, incomplete
+from plugin.nvidia.container.cdi_files import CdiGenerator, open_cdi_files
 from plugin.nvidia.container.dev_files import find_dev_root, find_nodes, find_nvml
+from plugin.nvidia.evidence import EVIDENCE
 from plugin.nvidia.gpu_node import minor_of
 from plugin.nvidia.mig_strategy import mig_units, profile_of
 from plugin.nvidia.nvml.reader import NvmlMachine
@@ -43,15 +44,20 @@ def _open_access(settings: NvidiaSettings, sysfs: Sysfs, served: ServedMachine) 
         is_imex_required=settings.imex_required,
     )
     rules = settings.access_rules
-    left_out: tuple[str, ...] = ()
-    if rules.has_cdi:
-        # A container that gets a name which its runtime does not find would not start.
-        made = cdi_documents(
-            served.devices, present, strategy=rules.id_strategy, dev_root=rules.dev_root
-        )
-        left_out = made.left_out
-        open_cdi_files(settings.cdi_rules).write(made.documents)
-    return DeviceAccess(partial(grant, present=present, rules=rules), left_out)
+    give = partial(grant, present=present, rules=rules)
+    if not rules.has_cdi:
+        ways = ", ".join(sorted(one.value for one in rules.list_strategies))
+        return DeviceAccess(give, needs_runtime=f"device_list_strategy {ways}")
+    # A container that gets a name which its runtime does not find would not start.
+    made = cdi_documents(
+        served.devices, present, strategy=rules.id_strategy, dev_root=rules.dev_root
+    )
+    texts = open_cdi_files(settings.cdi_rules).write(made.documents)
+    gpus = next((one for one in made.documents if one.cdi_class == GPU_CLASS), None)
+    names = () if gpus is None else (device.name for device in gpus.devices)
+    has_driver = settings.cdi_generator is not CdiGenerator.OWN
+    lacks = incomplete(texts[GPU_CLASS], names, has_driver=has_driver) if gpus else ()
+    return DeviceAccess(give, made.left_out, lacks)
 
 
 def _facts_of(gpu: GpuReading) -> Mapping[str, object]:
@@ -74,6 +80,7 @@ def _facts_of(gpu: GpuReading) -> Mapping[str, object]:
 
 VENDOR: Vendor[NvidiaSettings] = Vendor(
     default_resource=DEFAULT_RESOURCE,
+    partitions="MIG instances",
     open_reader=_open_reader,
     units_of=lambda settings, gpus, base: mig_units(gpus, base, settings.mig_strategy),
     open_access=_open_access,
@@ -81,4 +88,5 @@ VENDOR: Vendor[NvidiaSettings] = Vendor(
     read_sharing=lambda raw, domain: read_sharing(raw.get(SHARING), domain=domain),
     facts_of=_facts_of,
     simulated=SIMULATED,
+    evidence=EVIDENCE,
 )

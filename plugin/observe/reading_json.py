@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from plugin.machine import GpuReading, MachineReading
     from topology.report.listing import Block
 
-__all__ = ["SCHEMA_VERSION", "reading_json", "reading_text"]
+__all__ = ["SCHEMA_VERSION", "reading_document", "reading_json", "reading_text"]
 
 SCHEMA_VERSION = 1
 """Version of the JSON; a field that is taken away or changes its meaning raises it."""
@@ -46,11 +46,18 @@ SCHEMA_VERSION = 1
 def reading_json(
     reading: MachineReading, facts_of: Callable[[GpuReading], Mapping[str, object]]
 ) -> str:
-    """The reading as JSON, indented, without a newline at its end.
+    """The reading as JSON, indented, without a newline at its end; arguments as below."""
+    return json.dumps(reading_document(reading, facts_of), indent=2)
+
+
+def reading_document(
+    reading: MachineReading, facts_of: Callable[[GpuReading], Mapping[str, object]]
+) -> dict[str, object]:
+    """The reading as a value for JSON.
 
     `facts_of` gives what the vendor adds of each GPU (`Vendor.facts_of`).
     """
-    body = {
+    return {
         "schema_version": SCHEMA_VERSION,
         "driver_version": reading.driver_version,
         "gpus": [_gpu_json(gpu, facts_of(gpu)) for gpu in reading.gpus],
@@ -58,7 +65,6 @@ def reading_json(
         "topology": asdict(report_show(reading.topology)),
         "notes": reading.notes,
     }
-    return json.dumps(body, indent=2)
 
 
 def _gpu_json(reading: GpuReading, facts: Mapping[str, object]) -> dict[str, object]:
@@ -76,12 +82,12 @@ def _gpu_json(reading: GpuReading, facts: Mapping[str, object]) -> dict[str, obj
     }
 
 
-def _list_reading(reading: MachineReading) -> list[Block]:
+def _list_reading(reading: MachineReading, partitions: str) -> list[Block]:
     """The reading as tables: the GPUs as the driver reports them, the topology, notes."""
     blocks: list[Block] = [
         NoteLine("Devices", is_heading=True),
         Grid(("", ""), (("driver", printable(reading.driver_version or "?")),)),
-        _device_grid(reading.gpus),
+        _device_grid(reading.gpus, partitions),
         *list_show(report_show(reading.topology)),
     ]
     if reading.notes:
@@ -90,10 +96,13 @@ def _list_reading(reading: MachineReading) -> list[Block]:
     return blocks
 
 
-def reading_text(reading: MachineReading) -> str:
-    """The tables as plain text, columns two blanks apart, without a newline at its end."""
+def reading_text(reading: MachineReading, partitions: str) -> str:
+    """The tables as plain text, columns two blanks apart, without a newline at its end.
+
+    `partitions` heads their column (`Vendor.partitions`).
+    """
     lines: list[str] = []
-    for block in _list_reading(reading):
+    for block in _list_reading(reading, partitions):
         if isinstance(block, NoteLine):
             lines += ["", block.text] if block.is_heading and lines else [block.text]
         else:
@@ -101,14 +110,14 @@ def reading_text(reading: MachineReading) -> str:
     return "\n".join(lines)
 
 
-def _device_grid(gpus: Sequence[GpuReading]) -> Grid:
+def _device_grid(gpus: Sequence[GpuReading], partitions: str) -> Grid:
     rows: list[tuple[str, ...]] = []
     for gpu in gpus:
         nodes = ", ".join(gpu.nodes) or "?"
         split = "on" if gpu.is_partitioned else "off"
         rows.append((str(gpu.index), nodes, split, printable(gpu.uuid), printable(gpu.fault or "")))
         rows.extend(("", "", one.kind, printable(one.id), "") for one in gpu.partitions)
-    columns = ("GPU", "device nodes", "partitions", "uuid", "fault")
+    columns = ("GPU", "device nodes", partitions, "uuid", "fault")
     return Grid(columns, tuple(rows), frozenset({0}))
 
 

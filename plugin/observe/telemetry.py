@@ -13,7 +13,8 @@ from plugin.allocation import Ambiguous, Identified
 from plugin.allocator import AllocationAnswer, Identification
 from plugin.deviceplugin import CallOutcome, CallRefused, DevicePluginMethod, RegistrationPhase
 from plugin.kubelet import KubeletRead
-from plugin.publish import NodeWritten, PlanMismatches, ReportRejected
+from plugin.machine import ReaderCondition
+from plugin.publish import AccessChecked, NodeWritten, PlanMismatches, ReportRejected
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from plugin.deviceplugin import DevicePluginCall, RegistrationChange
     from plugin.machine import GpuEvent
     from plugin.observe.metrics import PluginMetrics
-    from plugin.publish import ReportEvent, WriteEvent
+    from plugin.publish import AccessEvent, ReportEvent, WriteEvent
 
 __all__ = ["Telemetry"]
 
@@ -36,6 +37,7 @@ class Telemetry:
         self.log = log
         self._metrics = metrics
         self._kubelet_error = ""
+        self._condition = ReaderCondition()
 
     # --- the kubelet's calls ---
 
@@ -119,6 +121,14 @@ class Telemetry:
         """Log a device without a CDI specification."""
         self.log.warning(logkeys.CDI_FAILED, reason=reason)
 
+    def access_event(self, event: AccessEvent) -> None:
+        """Log whether containers can use their devices, or an Event that could not be written."""
+        if isinstance(event, AccessChecked):
+            level = self.log.warning if event.problems else self.log.info
+            level(logkeys.ACCESS_CHECKED, problems=list(event.problems))
+        else:
+            self.log.warning(logkeys.EVENT_FAILED, detail=event.detail)
+
     def gpu_event(self, event: GpuEvent, *, counts: bool) -> None:
         """Log and count an event of a GPU."""
         self._metrics.gpu_events.labels(event.kind.value, str(counts).lower()).inc()
@@ -139,6 +149,18 @@ class Telemetry:
     def reader_works(self, what: str) -> None:
         """Log that a request which had failed works again."""
         self.log.info(logkeys.READER_RECOVERED, what=what)
+
+    def reader_condition(self, condition: ReaderCondition) -> None:
+        """Show which GPUs report no events, and whether a restart of the plugin may be needed."""
+        before, self._condition = self._condition, condition
+        without_events, reason = condition.without_events, condition.restart_reason
+        self._metrics.gpus_without_events.set(len(without_events))
+        self._metrics.restart_needed.set(bool(reason))
+        if without_events != before.without_events:
+            level = self.log.warning if without_events else self.log.info
+            level(logkeys.GPUS_WITHOUT_EVENTS, uuids=sorted(without_events))
+        if reason and reason != before.restart_reason:
+            self.log.warning(logkeys.RESTART_NEEDED, reason=reason)
 
     # --- the Node ---
 

@@ -9,7 +9,12 @@ from plugin.pods.admission_order import (
     pending_restarts,
     reserved_ids,
 )
-from plugin.pods.checkpoint import as_holdings, read_checkpoint
+from plugin.pods.checkpoint import (
+    CheckpointEntry,
+    as_holdings,
+    match_holdings,
+    read_checkpoint,
+)
 from plugin.pods.holdings import (
     HeldDevices,
     HoldingsByPod,
@@ -18,10 +23,11 @@ from plugin.pods.holdings import (
     device_report,
     mismatches,
 )
-from plugin.pods.node_pods import NodePod, PodContainer, read_node_pods
+from plugin.pods.node_pods import NodePod, PodContainer, read_node_pods, unlisted_pod
 from plugin.pods.plans import planned_ids
 
 __all__ = [
+    "CheckpointEntry",
     "HeldDevices",
     "HoldingsByPod",
     "MismatchKind",
@@ -31,6 +37,7 @@ __all__ = [
     "PodContainer",
     "as_holdings",
     "device_report",
+    "match_holdings",
     "mismatches",
     "next_pending",
     "pending_restarts",
@@ -38,4 +45,5 @@ __all__ = [
     "read_checkpoint",
     "read_node_pods",
     "reserved_ids",
+    "unlisted_pod",
 ]

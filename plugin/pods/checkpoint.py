@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from plugin.pods.node_pods import NodePod
 
-__all__ = ["CheckpointEntry", "as_holdings", "read_checkpoint"]
+__all__ = ["CheckpointEntry", "as_holdings", "match_holdings", "read_checkpoint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,35 @@ def as_holdings(
         HeldDevices(pod.namespace, pod.name, one.container, one.resource, one.ids, one.uid)
         for one in entries
         if (pod := known.get(one.uid)) is not None
+    )
+
+
+def match_holdings(
+    entries: Iterable[CheckpointEntry], listed: Iterable[HeldDevices]
+) -> tuple[HeldDevices, ...]:
+    """Name the pods of the entries by holdings without uids, as PodResources lists them.
+
+    A device is one pod's at a time, so an entry and a holding with the same container, resource and
+    ids are of the same pod; that names the entries of its init containers too. Entries of pods with
+    no such holding are left out: either it is over, or plain init containers alone hold them.
+
+    >>> entry = CheckpointEntry("u1", "main", "nvidia.com/gpu", ("GPU-0",))
+    >>> match_holdings([entry], [HeldDevices("ns", "a", "main", "nvidia.com/gpu", ("GPU-0",))])[
+    ...     0
+    ... ].uid
+    'u1'
+    """
+    every = tuple(entries)
+    owners = {(one.container, one.resource, one.ids): (one.namespace, one.name) for one in listed}
+    names = {
+        one.uid: owner
+        for one in every
+        if (owner := owners.get((one.container, one.resource, one.ids))) is not None
+    }
+    return tuple(
+        HeldDevices(*names[one.uid], one.container, one.resource, one.ids, one.uid)
+        for one in every
+        if one.uid in names
     )
 
 

@@ -4,7 +4,8 @@ The differences (`mismatches`) are logged, and make the report for the node's an
 (`device_report`). It never repeats what a plan says: the normal life of a pod changes nothing
 there, and costs no write.
 
-A hold is reported where its pod has no plan for the container, or where the devices differ. A plain
+A hold is reported where its pod has no plan for the container, where the devices differ, or where
+the plan is unknown since the kubelet's pods cannot be read. A plain
 init container is the exception: the kubelet serves it from what earlier ones left, in random order
 (devicemanager/manager.go, `devicesToAllocate`, 1.36.3), and what it has stays with its pod anyway;
 so its hold is as planned as long as it lies within its pod's plan (design of Coterie, section 3).
@@ -106,6 +107,9 @@ class MismatchKind(Enum):
     """A container has other devices than planned."""
     NO_PLAN = "no-plan"
     """A container has devices and no plan for them: another scheduler bound its pod."""
+    UNKNOWN_PLAN = "unknown-plan"
+    """A container has devices, and its pod's plan cannot be read from the kubelet. The report names
+    all such containers: the extender knows the plans."""
     BAD_PLAN = "bad-plan"
     """A pod's plan cannot be used."""
     NO_DEVICES = "no-devices"
@@ -134,6 +138,7 @@ class PlanMismatch:
         what = {
             MismatchKind.OTHER_DEVICES: f"has {held}, planned were {planned}",
             MismatchKind.NO_PLAN: f"has {held} without a plan",
+            MismatchKind.UNKNOWN_PLAN: f"has {held}, and its plan cannot be read from the kubelet",
             MismatchKind.BAD_PLAN: f"carries a plan that cannot be used: {self.detail}",
             MismatchKind.NO_DEVICES: f"runs without the {self.resource} it requests: {_HAZARD}",
         }
@@ -220,7 +225,10 @@ def _unplanned(
         is_ours = resource in resources and ids
         if is_ours and not _is_as_planned(pod, container, resource=resource, ids=ids, node=node):
             planned = planned_ids(pod, container, resource=resource, node=node)
-            kind = MismatchKind.OTHER_DEVICES if planned else MismatchKind.NO_PLAN
+            if not pod.is_listed:
+                kind = MismatchKind.UNKNOWN_PLAN
+            else:
+                kind = MismatchKind.OTHER_DEVICES if planned else MismatchKind.NO_PLAN
             yield PlanMismatch(kind, pod, container, resource, planned, tuple(sorted(ids)))
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kube.objects import ContainerSpec
     from topology.select import ContainerRole
 
-__all__ = ["NodePod", "PodContainer", "read_node_pods"]
+__all__ = ["NodePod", "PodContainer", "read_node_pods", "unlisted_pod"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,30 @@ class NodePod(Pod):
 
     `containers` in the kubelet's order: init containers and sidecars as they stand, then the
     others. `is_started`: status.startTime is set, so the kubelet has taken it in and the API server
-    knows. `annotations` as they are.
+    knows. `annotations` as they are. `is_listed`: not `unlisted_pod`. `runtime_class` is the name
+    of its RuntimeClass; empty: the node's default runtime.
     """
 
     is_started: bool
     annotations: Mapping[str, str]
     containers: tuple[PodContainer, ...]
+    is_listed: bool = True
+    runtime_class: str = ""
+
+
+def unlisted_pod(uid: str, namespace: str, name: str) -> NodePod:
+    """A pod that is known from its devices alone, since the kubelet's list cannot be read."""
+    return NodePod(
+        uid=uid,
+        namespace=namespace,
+        name=name,
+        phase="",
+        is_deleting=False,
+        is_started=True,
+        annotations={},
+        containers=(),
+        is_listed=False,
+    )
 
 
 def read_node_pods(body: bytes) -> tuple[NodePod, ...]:
@@ -81,15 +99,15 @@ def _check_kind(content: Mapping[str, object]) -> None:
 
 def _read_pod(content: Mapping[str, object]) -> NodePod:
     meta, status = object_at(content, "metadata"), object_at(content, "status")
+    spec = object_at(content, "spec")
     try:
         claimed = _claimed(object_at(status, "extendedResourceClaimStatus"))
         return NodePod(
             **pod_fields(content),
             is_started=status.get("startTime") is not None,
             annotations=texts_at(meta, "annotations"),
-            containers=tuple(
-                _read_container(one, claimed) for one in read_containers(object_at(content, "spec"))
-            ),
+            containers=tuple(_read_container(one, claimed) for one in read_containers(spec)),
+            runtime_class=text_at(spec, "runtimeClassName"),
         )
     except Unreadable as error:
         title = f"{meta.get('namespace')}/{meta.get('name')}"

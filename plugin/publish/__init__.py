@@ -1,8 +1,15 @@
-"""Writes the annotations of our own Node, and only when they change.
+"""Writes the annotations of our own Node, only when they change, and Events about it.
 
 Knows the Node's annotations; decides nothing about devices.
 """
 
+from plugin.publish.access_check import (
+    AccessCheck,
+    AccessChecked,
+    AccessEvent,
+    EventApi,
+    EventFailed,
+)
 from plugin.publish.node_annotator import (
     AnnotationApi,
     NodeWritten,
@@ -14,7 +21,12 @@ from plugin.publish.node_annotator import (
 from plugin.publish.report_loop import PlanMismatches, ReportEvent, ReportLoop, ReportRejected
 
 __all__ = [
+    "AccessCheck",
+    "AccessChecked",
+    "AccessEvent",
     "AnnotationApi",
+    "EventApi",
+    "EventFailed",
     "NodeWritten",
     "PlanMismatches",
     "Publisher",

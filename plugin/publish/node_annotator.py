@@ -78,6 +78,8 @@ class WriteTiming:
     refused_cap_s: float = 300.0
     """The same where a person has to change something first (rights, a policy, a quota). The first
     is short: at installation rights may come a moment after the pods."""
+    look_s: float = 2.0
+    """For the first fetch, before devices are offered: the Node has the faults of before."""
     max_retry_after_s: float = 300.0
     """Longest Retry-After that is respected."""
 
@@ -132,7 +134,8 @@ _PACE = WriteTiming()
 class Publisher:
     """The annotations of our Node, whose name is `node`. `run` until cancelled.
 
-    `emit` reports what happens, for logs and metrics; `draw` gives numbers in [0, 1).
+    `emit` reports what happens, for logs and metrics; `draw` gives numbers in [0, 1). `on_found`
+    gets the report that the Node carries when it is first seen, if it has one.
     """
 
     def __init__(  # noqa: PLR0913 - the Node, and what tests replace
@@ -141,6 +144,7 @@ class Publisher:
         node: str,
         *,
         emit: Callable[[WriteEvent], None],
+        on_found: Callable[[DevicesReport], None] = lambda _: None,
         pace: WriteTiming = _PACE,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         draw: Callable[[], float] = random.random,
@@ -148,12 +152,15 @@ class Publisher:
         self._api = api
         self._node = node
         self._emit = emit
+        self._on_found = on_found
         self._sleep = sleep
         self._pace = pace
         self._backoff = Backoff(first_s=pace.first_delay_s, cap_s=pace.cap_delay_s, draw=draw)
         self._refusals = Backoff(first_s=pace.refused_first_s, cap_s=pace.refused_cap_s, draw=draw)
         self._wanted: _Wanted | None = None
         self._shown: Mapping[str, str] | None = None
+        self.was_found = False
+        """Whether the Node was seen."""
         self._generation = 0
         self._changed = asyncio.Event()
         self._is_urgent = asyncio.Event()
@@ -182,6 +189,16 @@ class Publisher:
             self._is_urgent.set()
         self._wanted = wanted
         self._changed.set()
+
+    async def look(self) -> None:
+        """Fetch what the Node carries, within `look_s`; where that fails, `run` tries again."""
+        try:
+            async with asyncio.timeout(self._pace.look_s):
+                await self._annotate({})
+        except KubeError as error:
+            self._emit(WriteFailure(_failure_reason(error), error, 0.0))
+        except TimeoutError:
+            return
 
     def refetch(self) -> None:
         """Fetch what the Node carries, and write what differs."""
@@ -234,6 +251,9 @@ class Publisher:
         report = _report(self._shown)
         if report is not None:
             self._generation = max(self._generation, report.generation)
+        if report is not None and not self.was_found:
+            self._on_found(report)
+        self.was_found = True
 
     def _due(self) -> dict[str, str | None] | None:
         """What has to be written; None where that is unknown."""

@@ -3,9 +3,10 @@
 `run` reads soon after each Allocate and each change of the machine, a second time when the kubelet
 has settled, and periodically. A mismatch with a plan is emitted once, when it begins.
 
-Where the kubelet cannot be read, or holdings are unknown, what is published of containers (holds,
-and those that run without devices) stays, and the rest is published all the same: an unhealthy GPU
-must not wait for it.
+Where the kubelet's pods cannot be read, every container that has devices is a hold, unless its plan
+was read before: the extender knows the plans. Where holdings are unknown, what is published of
+containers (holds, and those that run without devices) stays, and the rest is published all the
+same: an unhealthy GPU must not wait for it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from plugin.errors import KubeletError
 from plugin.kubelet import KubeletRead
 from plugin.pods import MismatchKind, device_report, mismatches
 from topology.errors import TopologyError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from plugin.allocation import NodeState
-    from plugin.allocator import KubeletReader
+    from plugin.kubelet import KubeletReader
     from plugin.pods import NodePod, PlanMismatch
     from topology.annotations import DevicesReport
 
@@ -98,6 +98,8 @@ class ReportLoop:
         self._emit = emit
         self._pace = pace
         self._wanted = asyncio.Event()
+        self.has_pods = asyncio.Event()
+        """Set once the kubelet's pods were read."""
         self._reported: frozenset[tuple[str, ...]] = frozenset()
         self._bare: set[tuple[str, ...]] = set()
 
@@ -108,13 +110,10 @@ class ReportLoop:
     async def refresh(self) -> bool:
         """Read now, without waiting for quiet, and record it; False: it is incomplete."""
         since = self._state.grants
-        try:
-            snapshot = await self._kubelet.snapshot()
-        except KubeletError as error:
-            self._state.kubelet_failed(str(error))
-            self._emit(KubeletRead(str(error)))
-            return False
+        snapshot = await self._kubelet.snapshot()
         self._state.see(snapshot, since=since)
+        if snapshot.pods is not None:
+            self.has_pods.set()
         self._emit(KubeletRead(snapshot.error))
         return not snapshot.error
 

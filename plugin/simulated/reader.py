@@ -28,10 +28,17 @@ from typing import TYPE_CHECKING
 from uuid import NAMESPACE_DNS, uuid5
 
 from plugin.errors import ReadingError
-from plugin.machine import EventKind, FaultCode, GpuEvent, GpuReading, MachineReading
+from plugin.machine import (
+    EventKind,
+    FaultCode,
+    GpuEvent,
+    GpuReading,
+    MachineReading,
+    ReaderCondition,
+)
 from plugin.simulated.broken_links import without_links
 from plugin.simulated.fault_file import FaultPlan, parse_faults
-from topology.errors import TopologyError, quote
+from topology.errors import TopologyError, file_fault, quote
 from topology.recordings import load_recording, parse_recording, recording_names
 
 if TYPE_CHECKING:
@@ -113,6 +120,10 @@ class SimulatedMachine:
             left_s = deadline_s - time.monotonic()
             if events or left_s <= 0 or self._closed.wait(min(STEP_S, left_s)):
                 return events
+
+    def condition(self) -> ReaderCondition:
+        """Every GPU reports events, and nothing needs a restart."""
+        return ReaderCondition()
 
     def close(self) -> None:
         """End a `wait` that is under way."""
@@ -202,7 +213,10 @@ def _load(recording: str) -> NodeTopology:
         return parse_recording(Path(recording).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         known = ", ".join(recording_names())
-        msg = f"recording {quote(recording)} cannot be read ({error}); expected a path or: {known}"
+        msg = (
+            f"recording {quote(recording)} cannot be read ({file_fault(error)}), expected a path "
+            f"or one of: {known}"
+        )
         raise ReadingError(msg) from error
     except TopologyError as error:
         msg = f"recording {quote(recording)}: {error}"

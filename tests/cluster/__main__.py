@@ -45,7 +45,7 @@ Kubernetes = Annotated[
 
 @cli.command()
 def build(*, kubernetes: Kubernetes = DEFAULT_MINOR) -> None:
-    """Build etcd and Kubernetes into the cache, if they are not there; tells where."""
+    """Build etcd and Kubernetes into the cache, if they are not there; prints where."""
     built = _made(lambda: binaries(kubernetes, _say))
     around = _made(lambda: node_programs(_say))
     for path in (built.etcd, built.kube_apiserver, built.kubectl, around.containerd):
@@ -95,7 +95,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="coterie-cluster-") as folder:
         try:
             with play(built, spec, Path(folder), _say) as playground:
-                typer.echo(playground.told())
+                typer.echo(playground.instructions())
                 wait = threading.Event()
                 while not wait.wait(_CHECK_EVERY_S):
                     for program in playground.programs():

@@ -1,8 +1,8 @@
 """Tests that run when what they test has changed: of the harness, of Kubernetes, of benchmarks.
 
-Tells whether a lane has passed with the same content. That is the lane's tests, all of this project
-that they import, the versions that are built and the locked packages; a stamp in the cache is named
-by its hash. Nothing else may decide: neither dates nor the history of git.
+Decides whether a lane has passed with the same content. That is the lane's tests, all of this
+project that they import, the versions that are built and the locked packages; a stamp in the cache
+is named by its hash. Nothing else may decide: neither dates nor the history of git.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from typing import TYPE_CHECKING
 
 from tests.docs.markdown import ROOT, section
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 PAGE = ROOT / "docs" / "architecture.md"
 PROGRAMS = ("topology", "kube", "extender", "plugin")
+LONGEST_CELL = 200
+"""Two or three short sentences; a module's opening has room for the rest."""
 
 
 def described(folder: Path) -> tuple[str, str]:
@@ -53,7 +56,13 @@ def test_every_package_says_what_it_is_and_what_it_must_not_know():
     lacking = [
         str(path) for root in PROGRAMS for path in packages(root) if not all(described(path))
     ]
-    assert lacking == []
+    long = [
+        str(path)
+        for root in PROGRAMS
+        for path in packages(root)
+        if any(len(cell) > LONGEST_CELL for cell in described(path))
+    ]
+    assert (lacking, long) == ([], [])
 
 
 def test_the_page_names_tests_and_modules_that_exist():
@@ -66,3 +75,21 @@ def test_the_page_names_tests_and_modules_that_exist():
     files = re.findall(r"`((?:topology|kube|extender|plugin|tests|deploy|docs)/[\w/.-]+)`", page)
     assert names - defined == set()
     assert [one for one in files if not (ROOT / one).exists()] == []
+
+
+def test_whoever_imports_aiohttp_is_named():
+    """Those whom the import contracts permit it, and no other."""
+    (sentence,) = re.findall(r"^Only .*\baiohttp\b.*$", PAGE.read_text("utf-8"), re.MULTILINE)
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    permitted = {
+        module.replace(".", "/") + ".py"
+        for contract in contracts["tool"]["importlinter"]["contracts"]
+        for module, _, library in (
+            one.partition(" -> ") for one in contract.get("ignore_imports", ())
+        )
+        if library == "aiohttp"
+    }
+    named = re.findall(r"`([\w/.]+/[\w/.]+)`", sentence)
+    covered = {name: {one for one in permitted if one.startswith(name)} for name in named}
+    assert all(covered.values())
+    assert set().union(*covered.values()) == permitted

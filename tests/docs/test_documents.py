@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.markdown import ROOT, Block, anchors, blocks, document_id, documents, links, prose
+from topology.value import STATED_ERROR
 
 DOCUMENTS = documents()
 COMMANDS = [
@@ -30,6 +32,9 @@ TARGETS = set(
     re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 )
 LONGEST_README = 150
+PACKAGES = ("benchmarks", "extender", "kube", "plugin", "topology")
+TEMPLATE = ROOT / "docs" / "adr" / "0000-template.md"
+RECORDS = sorted(set((ROOT / "docs" / "adr").glob("[0-9]*.md")) - {TEMPLATE})
 
 
 def sessions(text: str) -> list[tuple[str, str]]:
@@ -67,7 +72,12 @@ def run(command: str, folder: Path) -> str:
 @pytest.mark.slow("runs what the documentation shows")
 @pytest.mark.parametrize(("path", "text"), COMMANDS)
 def test_commands_print_what_is_shown(path, text, tmp_path, request):
-    """What a reader copies must do what the page shows; `...` stands for anything."""
+    """What a reader copies must do what the page shows; `...` stands for anything.
+
+    `pod.yaml` is the page's first Pod.
+    """
+    pods = [one.text for one in blocks(path) if "kind: Pod\n" in one.text]
+    (tmp_path / "pod.yaml").write_text("".join(pods[:1]), encoding="utf-8")
     shown = ""
     for command, expected in sessions(text):
         printed = "".join(f"{line.rstrip()}\n" for line in run(command, tmp_path).splitlines())
@@ -127,7 +137,7 @@ def test_documents_that_code_names_exist():
     """A docstring that sends a reader to a page must send him to one that is there."""
     missing = [
         f"{path.relative_to(ROOT)}: {name}"
-        for folder in ("topology", "extender", "benchmarks", "tests")
+        for folder in ("topology", "kube", "extender", "plugin", "benchmarks", "tests")
         for path in sorted((ROOT / folder).rglob("*.py"))
         for name in re.findall(r"\bdocs/[\w/.-]+\.md\b", path.read_text(encoding="utf-8"))
         if not (ROOT / name).exists()
@@ -142,10 +152,40 @@ def test_every_decision_is_listed():
     assert {target for target in links(folder / "README.md") if "/" not in target} == records
 
 
+@pytest.mark.parametrize("path", RECORDS, ids=document_id)
+def test_a_record_has_one_number_and_one_title(path):
+    """Others refer to a record by its number: file, heading and index must agree."""
+    heading = path.read_text(encoding="utf-8").partition("\n")[0]
+    number, _, title = heading.removeprefix("# ").partition(": ")
+    index = (path.parent / "README.md").read_text(encoding="utf-8")
+    assert number == path.name[:4]
+    assert f"| [{number}]({path.name}) | {title} |" in index
+
+
 def test_readme_is_short():
     """The first page is read whole only while it is short (style: below 150 lines)."""
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) < LONGEST_README
+
+
+def test_results_of_uncommitted_changes_are_named():
+    """They cannot be reproduced; a reader of the figures must know."""
+    results = (ROOT / "benchmarks" / "results").glob("*.json")
+    commits = {one.stem: json.loads(one.read_text("utf-8"))["environment"] for one in results}
+    dirty = {name for name, made in commits.items() if made["commit"].endswith("-dirty")}
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"uncommitted changes \(`-dirty` in the file\): (.*)\.", text)
+    assert set(said.split(", ")) == dirty
+
+
+def test_stated_errors_are_those_of_the_model():
+    """A pod's owner reckons with them when choosing a bound."""
+    guide = (ROOT / "docs" / "user-guide.md").read_text(encoding="utf-8")
+    (sentence,) = re.findall(r"^The model's stated error is subtracted .*$", guide, re.MULTILINE)
+    shares = {round(100 * share) for share in STATED_ERROR.values()} - {0}
+    assert {int(one) for one in re.findall(r"(\d+) %", sentence)} == shares
+    limits = {limit.name.lower() for limit, share in STATED_ERROR.items() if share}
+    assert {one for one in limits if one not in sentence} == set()
 
 
 def test_no_machine_paths_in_documents():
@@ -155,6 +195,18 @@ def test_no_machine_paths_in_documents():
         for path in DOCUMENTS
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.search(r"(?<![\w.])/(work|home|root|tmp)/", line)
+    ]
+    assert found == []
+
+
+def test_nothing_tells_to_install_the_project_by_its_name():
+    """The project is on no package index, so whoever takes its name there would be installed."""
+    sources = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
+    found = [
+        f"{path.relative_to(ROOT)}: {line}"
+        for path in (*DOCUMENTS, *sources)
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"\bpip3? install [^.]*\bcoterie\b", line)
     ]
     assert found == []
 

@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections import defaultdict
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from extender.clocks import SteadyClock
 from extender.config import ExtenderSettings
 from extender.embedded import make_engine, parse_cluster
 from extender.engine import Gateway
 from extender.http.routes import read_routes
 from extender.http.verbs import Dependencies
-from extender.observe import ExtenderMetrics, LiveMetrics
+from extender.observe import ExtenderMetrics
 from extender.observe.events import EventReason
 from extender.protocol import Answer, Outcome, Reason, Verb
+from extender.runtime import STALE
 from extender.state import DeviceState
+from extender.watch import Feed
 from tests.docs.markdown import ROOT, section
-from tests.docs.metrics_table import metrics_section
+from tests.docs.metrics_table import metrics_section, own_metrics, unknown_parts
 from tests.docs.settings_table import table
+from tests.live_metrics import idle_metrics
 
 if TYPE_CHECKING:
     from enum import Enum
 
+    from prometheus_client.core import Metric
+
     from extender.http.verbs import Verbs
+    from extender.watch.state_sync import Watch
 
 PATH = ROOT / "docs" / "operations.md"
 PAGE = PATH.read_text(encoding="utf-8")
 
 
-def test_metrics_are_generated(check_golden):
-    """A metric without a page is a number without a meaning."""
+def common_metrics() -> list[Metric]:
+    """The metrics of every extender, of one that has bound a pod."""
     cluster = "1x dgx-1-v100"
     engine = make_engine(parse_cluster(cluster), ExtenderSettings(cluster=cluster).rules)
     metrics = ExtenderMetrics(engine)
@@ -40,11 +47,16 @@ def test_metrics_are_generated(check_golden):
         Verb.BIND, Outcome.OK, b"", 0, placed_gbytes_per_s=1.0, machine="8x-l4", size_gpus=2
     )
     metrics.observe(bound, 0.0)  # only machines on which pods were placed have a series
-    metrics.render()
+    metrics.render(is_ready=True)
+    return own_metrics(metrics.registry.collect())
+
+
+def test_metrics_are_generated(check_golden):
+    """A metric without a page is a number without a meaning."""
     before, _, after = section(PATH.read_text(encoding="utf-8"), "metrics")
-    check_golden(PATH, before + metrics_section(metrics.registry.collect()) + after)
+    check_golden(PATH, before + metrics_section(common_metrics()) + after)
     before, _, after = section(PATH.read_text(encoding="utf-8"), "live metrics")
-    check_golden(PATH, before + metrics_section(live_metrics().collect()) + after)
+    check_golden(PATH, before + metrics_section(idle_metrics().collect()) + after)
 
 
 def test_routes_are_generated(check_golden):
@@ -73,26 +85,76 @@ def test_routes_are_generated(check_golden):
     check_golden(PATH, f"{before}\n{table(('route', 'response'), rows)}\n{after}")
 
 
-def live_metrics() -> LiveMetrics:
-    """The metrics of a live extender whose parts have done nothing yet."""
-    nothing: Any = defaultdict(int)
-    counts = SimpleNamespace(n_lists=0, n_events=0, n_faults=0, n_unread=0)
-    idle: Any = SimpleNamespace(
-        n_read=0,
-        n_failed=0,
-        n_open=0,
-        n_refused=0,
-        n_requeued=0,
-        n_skipped=0,
-        n_written=0,
-        n_dropped=0,
-        n_taken=0,
-        n_faults=0,
-        may_bind=False,
-        watches=[SimpleNamespace(name="nodes", observed_at_s=0.0, counts=counts)],
-        by_kind=nothing,
+def test_what_is_said_of_metrics_holds():
+    """A query on a name, a label or a value that is gone finds nothing: its alert never fires."""
+    families = [*common_metrics(), *own_metrics(idle_metrics().collect())]
+    assert unknown_parts(PAGE, "coterie_extender_", families) == []
+
+
+def alerts() -> list[str]:
+    """The expressions of the extender's alerts."""
+    table_ = PAGE.partition("\n## Alerts\n")[2].partition("\n## ")[0]
+    rows = table_.partition("|---|---|---|\n")[2].splitlines()
+    return [row.split("`")[1] for row in rows if row.startswith("| ")]
+
+
+def test_alerts_are_expressions_of_promql():
+    """As far as they use it: a vector, perhaps its increase, aggregated, against a number."""
+    matchers = r'\{\w+!?="\w*"(?:, \w+!?="\w*")*\}'
+    vector = rf"[a-z]\w*(?:{matchers})?"
+    rate = rf"increase\({vector}\[\d+[smh]\]\)"
+    whole = rf"(?:sum|max)(?: by \(\w+(?:, \w+)*\) )?\((?:{rate}|{vector})\)"
+    compared = rf"(?:time\(\) - )?(?:{whole}|{vector})(?: - time\(\))? (?:==|>|<) \d+"
+    wrong = [one for one in alerts() if not re.fullmatch(rf"{compared}|absent\({vector}\)", one)]
+    assert (len(alerts()), wrong) == (12, [])
+
+
+def test_gauges_of_the_cluster_are_aggregated_by_max():
+    """Each replica exports them: a sum would count every pod as often as there are replicas."""
+    families = [*common_metrics(), *own_metrics(idle_metrics().collect())]
+    gauges = [one.name for one in families if one.type == "gauge"]
+    summed = [one for one in alerts() for name in gauges if name in one and "sum" in one]
+    assert summed == []
+
+
+@pytest.mark.parametrize(
+    ("is_synced", "opened", "shown"),
+    [
+        pytest.param(False, (), "not listed yet: nodes, assigned_pods", id="not listed"),
+        pytest.param(
+            True,
+            ("uid",),
+            "N pods that may have GPUs and have no plan are still to be read from the API server",
+            id="pods to read",
+        ),
+        pytest.param(True, (), "not synced yet", id="not synced"),
+    ],
+)
+def test_every_answer_of_readyz_is_explained(is_synced, opened, shown):
+    """Whoever reads a 503 looks it up here, word for word but for its figures and names."""
+    nothing: Any = None
+    prober: Any = SimpleNamespace(open=frozenset(opened))
+    feed = Feed(nothing, prober, lambda: (), nothing, nothing, lambda _: False, nothing, nothing)
+    feed.handle = lambda _: None
+    feed.clock = SteadyClock()
+    feed.watches = tuple(
+        cast("Watch", SimpleNamespace(name=name, is_synced=is_synced, observed_at_s=None))
+        for name in ("nodes", "assigned_pods")
     )
-    return LiveMetrics(idle, idle, idle, idle, idle, lambda: 0.0, lambda: 0.0, idle)
+
+    async def said() -> str | None:
+        feed.listed()
+        return feed.missing
+
+    sentence = asyncio.run(said())
+    assert sentence is not None
+    assert sentence.replace("1 pods", "N pods") == shown
+    assert f"| `{shown}`" in PAGE
+
+
+def test_staleness_is_explained():
+    """What `/readyz` says of a state that was complete."""
+    assert f"| `{STALE}` |" in PAGE
 
 
 @pytest.mark.parametrize("reason", EventReason)

@@ -49,7 +49,7 @@ def test_the_core_is_measured_from_tables_to_pods(speed_tables):
 
 def test_first_calls_are_among_all_calls(speed_tables):
     """Each length of NodeNames has its own fresh process, so each has first calls."""
-    _, http, parts = speed_tables
+    _, _, http, parts = speed_tables
     rows = {row[0]: row[1:] for row in http["rows"]}
     for n_names in TINY.n_names:
         for verb in ("filter", "prioritize"):

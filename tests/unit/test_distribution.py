@@ -123,7 +123,7 @@ def test_benchmarks_import_exactly_what_is_declared():
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
 def test_locks_pin_and_hash_everything(lock):
-    """`make setup` must bring the same bytes everywhere, whichever index pip is told to use."""
+    """`make setup` must bring the same bytes everywhere, whichever index pip uses."""
     pins = pinned(lock)
     assert [name for name in pins if not re.match(r"[a-z0-9._-]+==\S+( ;.*)?$", name)] == []
     assert [name for name, hashes in pins.items() if not hashes] == []

@@ -6,6 +6,7 @@ Reads and writes texts; values no set.
 from topology.annotations.devices_report import (
     DeviceHold,
     DevicesReport,
+    LastingFault,
     MissingDevices,
     TopologyManagerPolicy,
     TopologyManagerScope,
@@ -39,6 +40,7 @@ __all__ = [
     "ContainerPlan",
     "DeviceHold",
     "DevicesReport",
+    "LastingFault",
     "MissingDevices",
     "NicRule",
     "PlacementPolicy",

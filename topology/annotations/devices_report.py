@@ -1,18 +1,24 @@
 """The text of the node annotation `coterie.gpu/devices`: what the plans on pods do not show.
 
-What it answers: how a node's agent says which devices are bad, who holds devices without a plan or
-other than planned, who runs without the devices it requests, and what the kubelet's Topology
-Manager would allow; and how a reader gets the very same value back. It never says what a plan says
-already, so that the normal life of a pod changes nothing here. It must never guess: text that is no
-report of major version 1 raises `CodecError`, and nothing else does.
+What it answers: how a node's agent says which devices are bad, which faults outlive it, who holds
+devices without a plan or other than planned, who runs without the devices it requests, and what the
+kubelet's Topology Manager would allow; and how a reader gets the very same value back. It never
+says what a plan says already, so that the normal life of a pod changes nothing here. It must never
+guess: text that is no report of major version 1 raises `CodecError`, and nothing else does.
 
 The text is compact JSON. Unknown keys are ignored (a later minor version may add some).
 
-    v            major.minor: "1.1" with `missing`, else "1.0": what it says alone changes a text
+    v            major.minor, the lowest that has all keys of the text, so that it stays as it was
     generation   grows with every report of this agent
     unhealthy    [{id, reason}]; a device that is not here is healthy
     holds        [{uid, namespace, name, container, resource, ids}]
-    missing      [{uid, namespace, name, container, resource}] of containers that run without any
+    missing      [{uid, namespace, name, container, resource}] of containers that run without any;
+                 from 1.1 on
+    faults       [{gpu, kind, number, partition}] that end with a reset of the GPU (its uuid) or a
+                 restart of the node; partition, a list of numbers, only where it is about one; from
+                 1.2 on, as is the rest
+    boot         id of the node's boot in which `faults` happened
+    polled_only  [uuid] of GPUs whose driver reports no faults as events
     policy       none, best-effort, restricted or single-numa-node; absent where it is unknown
     scope        container or pod; absent where it is unknown
 
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DeviceHold",
     "DevicesReport",
+    "LastingFault",
     "MissingDevices",
     "TopologyManagerPolicy",
     "TopologyManagerScope",
@@ -48,6 +55,8 @@ __all__ = [
 _TITLE = "devices text"
 _MINOR_OF_MISSING = 1
 """The minor version that brought `missing`."""
+_MINOR_OF_FAULTS = 2
+"""The minor version that brought `faults`, `boot` and `polled_only`."""
 
 
 class TopologyManagerPolicy(Enum):
@@ -113,11 +122,26 @@ class MissingDevices(_ContainerResource):
 
 
 @dataclass(frozen=True, slots=True)
+class LastingFault:
+    """A fault that an agent which starts later must know: a reset or a restart of the node ends it.
+
+    `gpu` is a uuid, `kind` and `number` are the driver's code; `partition` is the address of the
+    partition that it is about, () where it is about the whole GPU.
+    """
+
+    gpu: str
+    kind: str
+    number: int
+    partition: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DevicesReport:
     """What a node's agent reports; holds of no plan, or of other devices than planned.
 
     `policy` and `scope` are None where the agent could not learn them. Containers of one pod may
-    hold the same id (an init container hands its own on).
+    hold the same id (an init container hands its own on). `boot` identifies the node's boot in
+    which `faults` happened; `polled_only` are uuids of GPUs without health events.
     """
 
     generation: int = 0
@@ -126,6 +150,9 @@ class DevicesReport:
     policy: TopologyManagerPolicy | None = None
     scope: TopologyManagerScope | None = None
     missing: tuple[MissingDevices, ...] = ()
+    faults: tuple[LastingFault, ...] = ()
+    boot: str | None = None
+    polled_only: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_once((one.id for one in self.unhealthy), "unhealthy device")
@@ -148,21 +175,26 @@ def encode_devices(report: DevicesReport) -> str:
     >>> encode_devices(DevicesReport(3, (UnhealthyDevice("GPU-1", "XID 79"),)))
     '{"v":"1.0","generation":3,"unhealthy":[{"id":"GPU-1","reason":"XID 79"}]}'
     """
-    minor = _MINOR_OF_MISSING if report.missing else names.SCHEMA_MINOR
+    minor = names.SCHEMA_MINOR
+    if report.missing:
+        minor = _MINOR_OF_MISSING
+    if report.faults or report.boot is not None or report.polled_only:
+        minor = _MINOR_OF_FAULTS
+    members: dict[str, object] = {
+        "unhealthy": [{"id": one.id, "reason": one.reason} for one in report.unhealthy],
+        "holds": [_container_body(one) | {"ids": list(one.ids)} for one in report.holds],
+        "missing": [_container_body(one) for one in report.missing],
+        "policy": None if report.policy is None else report.policy.value,
+        "scope": None if report.scope is None else report.scope.value,
+        "faults": [_fault_body(one) for one in report.faults],
+        "boot": report.boot,
+        "polled_only": list(report.polled_only),
+    }
     body: dict[str, object] = {
         "v": f"{names.SCHEMA_MAJOR}.{minor}",
         "generation": report.generation,
     }
-    if report.unhealthy:
-        body["unhealthy"] = [{"id": one.id, "reason": one.reason} for one in report.unhealthy]
-    if report.holds:
-        body["holds"] = [_container_body(one) | {"ids": list(one.ids)} for one in report.holds]
-    if report.missing:
-        body["missing"] = [_container_body(one) for one in report.missing]
-    if report.policy is not None:
-        body["policy"] = report.policy.value
-    if report.scope is not None:
-        body["scope"] = report.scope.value
+    body |= {key: value for key, value in members.items() if value is not None and value != []}
     return write_text(body, _TITLE)
 
 
@@ -188,9 +220,14 @@ def _container_body(one: _ContainerResource) -> dict[str, object]:
     }
 
 
+def _fault_body(one: LastingFault) -> dict[str, object]:
+    body: dict[str, object] = {"gpu": one.gpu, "kind": one.kind, "number": one.number}
+    return body | ({"partition": list(one.partition)} if one.partition else {})
+
+
 def _read_report(root: Field) -> DevicesReport:
     check_version(root.need("v"))
-    policy, scope = root.get("policy"), root.get("scope")
+    policy, scope, boot = root.get("policy"), root.get("scope"), root.get("boot")
     return DevicesReport(
         generation=root.need("generation").integer(),
         unhealthy=tuple(_read_unhealthy(one) for one in root.items_at("unhealthy")),
@@ -198,11 +235,23 @@ def _read_report(root: Field) -> DevicesReport:
         policy=None if policy is None else policy.choice(TopologyManagerPolicy),
         scope=None if scope is None else scope.choice(TopologyManagerScope),
         missing=tuple(MissingDevices(*_read_container(one)) for one in root.items_at("missing")),
+        faults=tuple(_read_fault(one) for one in root.items_at("faults")),
+        boot=None if boot is None else boot.text(),
+        polled_only=tuple(one.text() for one in root.items_at("polled_only")),
     )
 
 
 def _read_unhealthy(field: Field) -> UnhealthyDevice:
     return UnhealthyDevice(field.need("id").text(), field.need("reason").text())
+
+
+def _read_fault(field: Field) -> LastingFault:
+    return LastingFault(
+        gpu=field.need("gpu").text(),
+        kind=field.need("kind").text(),
+        number=field.need("number").integer(),
+        partition=tuple(one.integer() for one in field.items_at("partition")),
+    )
 
 
 def _read_hold(field: Field) -> DeviceHold:

@@ -51,7 +51,7 @@ class Affinity(Enum):
 
     ANY = "any"
     NVLINK = "nvlink"
-    SWITCH = "switch"
+    PCIE_SWITCH = "pcie-switch"
     NUMA = "numa"
     NONE = "none"
 
@@ -143,14 +143,15 @@ POD_KEYS = (
     PodKey(
         AFFINITY,
         field="affinity",
-        choices=(Affinity.NVLINK, Affinity.SWITCH, Affinity.NUMA, Affinity.NONE),
+        choices=(Affinity.NVLINK, Affinity.PCIE_SWITCH, Affinity.NUMA, Affinity.NONE),
         default="absent: the best set for two or more GPUs, packing for one",
         summary="How close to each other the GPUs of one container should be.",
         explanation="""\
 - `nvlink`: the NVLink graph that the set induces is connected over links that are up, or all \
 GPUs are attached to one NVSwitch fabric.
   XGMI counts as NVLink for AMD GPUs.
-- `switch`: all GPUs are attached to one PCIe switch tree (`PIX` or `PXB` to each other).
+- `pcie-switch`: all GPUs are attached to one PCIe switch tree (`PIX` or `PXB` to each other).
+  GPUs on an NVSwitch have `nvlink`, whatever their PCIe switches.
 - `numa`: all GPUs belong to one NUMA node.
 - `none`: no requirement: the pod gets the set with the lowest future placement cost.
 
@@ -170,6 +171,12 @@ GPUs of different models are never mixed in one set, unless the affinity is `non
 - `required`: such a node fails the filter, and the pod waits.
   An unknown level never satisfies.
   Where even the empty machine has no such set of that size, the reason says "never on this node".
+
+The policy is about `coterie.gpu/affinity` alone: `coterie.gpu/min-bandwidth` and a required NIC \
+are conditions whatever it says.
+Without an affinity, or with `none`, `required` keeps the pod off nodes of unknown topology and \
+nothing else, so that it may get the slowest set: to wait for a good one name an affinity or a \
+minimum bandwidth.
 """,
         example="required",
     ),
@@ -184,6 +191,8 @@ GPUs of different models are never mixed in one set, unless the affinity is `non
         default="no lower bound",
         summary="A lower bound on the set's predicted all-reduce bus bandwidth, in GB/s.",
         explanation="""\
+Write the number in quotes: Kubernetes takes strings only as values of annotations.
+A node without such a set fails the filter, also with `coterie.gpu/policy: preferred`.
 The bound is compared after subtracting the model's stated error, so a set that qualifies really \
 should reach it.
 Among qualifying sets a pod without an affinity gets the one with the lowest future placement cost.
@@ -202,9 +211,9 @@ one GPU: there is nothing to reduce.
         summary="How nodes compare with each other.",
         explanation="""\
 - `balanced`: by how close the set comes to the best of its size on that same machine.
-  A fast machine is not preferred for being fast, nor spared for it: among nodes that come \
-equally close the pod goes where the future placement cost is lowest, and that is often a machine \
-whose GPUs are all linked through switches.
+  A fast machine is not preferred for being fast: among nodes that come equally close the pod \
+goes where the future placement cost is lowest, weighed by what the GPUs are worth, so that \
+scarce GPUs are left to pods that need them.
 - `fastest`: by absolute GB/s.
 """,
         example="fastest",

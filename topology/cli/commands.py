@@ -9,6 +9,7 @@ docs/cli.md.
 
 from __future__ import annotations
 
+import math
 import sys
 from enum import Enum
 from pathlib import Path
@@ -178,6 +179,9 @@ def best(  # noqa: PLR0913 - a parameter for each option
     as_json: JsonOption = False,
 ) -> None:
     """Choose the best free set; exits 1 where none fits."""
+    if min_bandwidth is not None and not 0 < min_bandwidth < math.inf:
+        msg = f"--min-bandwidth is {min_bandwidth:g}, expected a number of GB/s above 0"
+        raise InvalidRequest(msg)
     question = BestQuery(
         size=size,
         free=None if free is None else read_gpus(free, "--free"),

@@ -28,7 +28,7 @@ def needs_extra(program: str, extra: str) -> Generator[None]:
             raise
         sys.exit(
             f"{program} needs its dependencies ({error.name} is not installed): "
-            f"pip install 'coterie[{extra}]'"
+            f"in a checkout, pip install '.[{extra}]'"
         )
 
 

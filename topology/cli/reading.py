@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from topology.errors import ImportFormatError, InvalidRequest, InvalidTopology, quote
+from topology.errors import ImportFormatError, InvalidRequest, InvalidTopology, file_fault, quote
 from topology.importers import import_text
 from topology.model import parse_measurement
 from topology.printable import printable
@@ -37,15 +38,18 @@ def read_machine(
     measured: str | None = None,
 ) -> NodeTopology:
     """Read FILE: standard input, an existing file, or a shipped machine; in this order."""
-    if file != "-" and not Path(file).exists() and file in recording_names():
-        if gpu_model is not None or file_format is not None:
-            msg = f"{file} is a shipped machine, expected no --gpu-model and no --format with it"
-            raise InvalidRequest(msg)
-        topology = load_recording(file)
-    else:
+    is_file = file == "-" or Path(file).exists()
+    if is_file:
         topology = import_text(_read(file), gpu_model=gpu_model, file_format=file_format)
         if topology.name is None and file != "-":
             topology = replace(topology, name=printable(Path(file).stem) or None)
+    elif file not in recording_names():
+        raise ImportFormatError(_unknown_machine(file))
+    elif gpu_model is not None or file_format is not None:
+        msg = f"{file} is a shipped machine, expected no --gpu-model and no --format with it"
+        raise InvalidRequest(msg)
+    else:
+        topology = load_recording(file)
     if measured is None:
         return topology
     if topology.n_gpus > MAX_TABLE_GPUS:
@@ -61,6 +65,12 @@ def read_machine(
         raise ImportFormatError(msg) from error
 
 
+def _unknown_machine(file: str) -> str:
+    near = get_close_matches(file.lower(), recording_names(), cutoff=0.5)
+    hint = f"; near names: {', '.join(near)}" if near else ""
+    return f"{quote(file)} is neither a file nor a shipped machine (see `recordings`){hint}"
+
+
 def _read(file: str) -> str:
     try:
         if file == "-":
@@ -68,11 +78,8 @@ def _read(file: str) -> str:
         else:
             with Path(file).open("rb") as source:
                 raw = source.read(MAX_BYTES + 1)
-    except FileNotFoundError as error:
-        msg = f"{quote(file)} is neither a file nor a shipped machine (see `recordings`)"
-        raise ImportFormatError(msg) from error
     except (OSError, ValueError) as error:
-        msg = f"{quote(file)} cannot be read: {error}"
+        msg = f"{quote(file)} cannot be read: {file_fault(error)}"
         raise ImportFormatError(msg) from error
     if len(raw) > MAX_BYTES:
         msg = f"{quote(file)} has more than {MAX_BYTES} bytes, expected a recording"
@@ -81,7 +88,7 @@ def _read(file: str) -> str:
 
 
 def read_gpus(text: str, option: str) -> tuple[int, ...]:
-    """Read `0,3,5` or `0-3,6`; the node checks which GPUs it has.
+    """Read `0,3,5` or `0-3,6`, each GPU once; the node checks which GPUs it has.
 
     >>> read_gpus("6,0-2", "--gpus")
     (0, 1, 2, 6)
@@ -96,5 +103,9 @@ def read_gpus(text: str, option: str) -> tuple[int, ...]:
         if low > high:
             msg = f"{option} has {quote(part)}, expected the lower index first"
             raise InvalidRequest(msg)
-        found.update(range(low, high + 1))
+        gpus = range(low, high + 1)
+        if twice := found.intersection(gpus):
+            msg = f"{option} is {quote(text)}, which names GPU {min(twice)} twice, expected it once"
+            raise InvalidRequest(msg)
+        found.update(gpus)
     return tuple(sorted(found))

@@ -29,7 +29,9 @@ try:
     from matplotlib.path import Path as Curve
     from matplotlib.text import Text as Label
 except ModuleNotFoundError as error:
-    _MESSAGE = "drawing needs matplotlib: install the extra `draw` (pip install 'coterie[draw]')"
+    _MESSAGE = (
+        "drawing needs matplotlib: install the extra `draw` (in a checkout, pip install '.[draw]')"
+    )
     raise ImportError(_MESSAGE, name="matplotlib") from error
 
 from topology.draw.scene import compose_scene

@@ -93,8 +93,9 @@ def detect_format(text: str) -> FileFormat:
     if looks_like_matrix(body):
         return FileFormat.MATRIX_CSV
     first = next((line for line in body.splitlines() if line.strip()), "")
+    found = f"it starts with {quote(first)}" if first else "it is empty"
     msg = (
-        f"no recording that can be read: it starts with {quote(first)}, expected an nvidia-smi or "
+        f"no recording that can be read: {found}, expected an nvidia-smi or "
         "rocm-smi matrix, NCCL XML (<system>), hwloc XML (<topology>), a topology annotation "
         "({...}), a recording (TOML) or a plain matrix of labels"
     )

@@ -12,6 +12,14 @@ from topology.model.codec import (
 )
 from topology.model.fields import Field
 from topology.model.gpu_models import GA102_GENERATION, GpuModel, find_gpu_model
+from topology.model.gpu_worth import (
+    UNKNOWN_WORTH,
+    WORTH_EXPECTED,
+    NodeWorth,
+    find_gpu_worth,
+    node_worth,
+    parse_worth,
+)
 from topology.model.json_text import check_version, read_text, write_text
 from topology.model.links import (
     DEFAULT_CONSTANTS,
@@ -52,6 +60,8 @@ __all__ = [
     "NO_LINK",
     "REFERENCE_MESSAGE_BYTES",
     "UNKNOWN_LINK",
+    "UNKNOWN_WORTH",
+    "WORTH_EXPECTED",
     "AcceleratorLink",
     "CpuPlatform",
     "Field",
@@ -61,6 +71,7 @@ __all__ = [
     "ModelConstants",
     "Nic",
     "NodeTopology",
+    "NodeWorth",
     "P2pAccess",
     "PcieLevel",
     "SwitchFabric",
@@ -69,11 +80,14 @@ __all__ = [
     "decode_topology",
     "encode_topology",
     "find_gpu_model",
+    "find_gpu_worth",
     "levels_text",
     "link_rate",
     "links_text",
+    "node_worth",
     "normalise_pci_bus_id",
     "parse_measurement",
+    "parse_worth",
     "pcie_rate",
     "read_text",
     "socket_rate",

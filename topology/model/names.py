@@ -17,6 +17,7 @@ __all__ = [
     "SCHEMA_MAJOR",
     "SCHEMA_MINOR",
     "TOPOLOGY",
+    "WORTH",
 ]
 
 PREFIX = "coterie.gpu/"
@@ -28,6 +29,9 @@ PLAN = PREFIX + "plan"
 ALLOCATED = PREFIX + "allocated"
 RETRY = PREFIX + "retry"
 OWN_KEYS = (TOPOLOGY, DEVICES, PLAN, ALLOCATED, RETRY)
+
+WORTH = PREFIX + "worth"
+"""The label by which administrators say what a GPU of a Node is worth."""
 
 SCHEMA_MAJOR = 1
 """Major version of the topology annotation; a reader refuses any other."""

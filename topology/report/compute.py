@@ -139,7 +139,7 @@ def report_value(topology: NodeTopology, gpus: Collection[int]) -> ValueReport:
             machine, mask, PlacementPolicy(min_bandwidth_gbytes_per_s=_LEAST_GBYTES_PER_S)
         ),
         has_nvlink=_holds(machine, mask, _required(Affinity.NVLINK)),
-        has_switch=_holds(machine, mask, _required(Affinity.SWITCH)),
+        has_switch=_holds(machine, mask, _required(Affinity.PCIE_SWITCH)),
         has_numa=_holds(machine, mask, _required(Affinity.NUMA)),
         has_nic=_holds(machine, mask, PlacementPolicy(nic=NicRule.REQUIRED)),
     )

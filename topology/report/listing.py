@@ -126,7 +126,7 @@ def list_value(report: ValueReport) -> list[Block]:
         ("measured", _yes(is_true=report.is_measured)),
         ("rests on unknowns", _yes(is_true=not report.is_known)),
         ("affinity nvlink", _yes(is_true=report.has_nvlink)),
-        ("affinity switch", _yes(is_true=report.has_switch)),
+        ("affinity pcie-switch", _yes(is_true=report.has_switch)),
         ("affinity numa", _yes(is_true=report.has_numa)),
         ("RDMA NIC within PXB", _yes(is_true=report.has_nic)),
     ]

@@ -194,7 +194,7 @@ class ValueReport:
     has_nvlink: bool
     """Whether the set satisfies affinity nvlink."""
     has_switch: bool
-    """Whether the set satisfies affinity switch."""
+    """Whether the set satisfies affinity pcie-switch."""
     has_numa: bool
     """Whether the set satisfies affinity numa."""
     has_nic: bool
@@ -212,7 +212,7 @@ class RequestReport:
     must_include: tuple[int, ...]
     """GPUs that the set must hold, ascending."""
     affinity: str
-    """any, nvlink, switch, numa or none."""
+    """any, nvlink, pcie-switch, numa or none."""
     policy: str
     """preferred or required."""
     min_bandwidth_gbytes_per_s: float | None

@@ -303,21 +303,21 @@ def _unions(
     What is free does not enter: a union can be divided or not, whoever holds the other GPUs. So
     nodes of one machine type share the table, whatever is taken on them.
 
-    Pairs of sets are counted by their union, all unions at once (zeta and Moebius transform over
-    subsets); a union as large as its parts together is one of disjoint parts.
+    The unions of all containers but the first are those of a pod without it, which is asked for
+    when a union is divided: each is made once. Pairs of sets are counted by their union, all unions
+    at once (zeta and Moebius transform over subsets); a union as large as its parts together is one
+    of disjoint parts.
     """
     n = tables.n_gpus
-    reached = np.zeros(1 << n, dtype=np.int64)
-    reached[0], total = 1, 0
-    for size in sizes:
-        sets, short = _rated_sets(tables, size, policy)
-        own = np.zeros(1 << n, dtype=np.int64)
-        own[sets[short <= bound]] = 1
-        total += size
-        pairs = _sum_over_subsets(own, n, 1) * _sum_over_subsets(reached, n, 1)
-        unions = _sum_over_subsets(pairs, n, -1)
-        reached = ((unions > 0) & (mask_index(n).size == total)).astype(np.int64)
-    return np.flatnonzero(reached)
+    if not sizes:
+        return np.zeros(1, dtype=np.int64)
+    sets, short = _rated_sets(tables, sizes[0], policy)
+    own, rests = np.zeros((2, 1 << n), dtype=np.int64)
+    own[sets[short <= bound]] = 1
+    rests[_unions(tables, sizes[1:], policy, bound)] = 1
+    pairs = _sum_over_subsets(own, n, 1) * _sum_over_subsets(rests, n, 1)
+    unions = _sum_over_subsets(pairs, n, -1)
+    return np.flatnonzero((unions > 0) & (mask_index(n).size == sum(sizes)))
 
 
 def _sum_over_subsets(table: NDArray[np.int64], n: int, sign: int) -> NDArray[np.int64]:

@@ -15,8 +15,8 @@ Method.
   wishes one, then those with the most accelerator bandwidth) a set that grows by the device with
   the most accelerator bandwidth into it (ties: nearest on PCIe, lowest id). The set that serves the
   policy best (conditions, wishes, then value; of equal ones the packing's own) is improved by
-  single swaps. At most `MAX_WORK / size**3` sets are rated. What is left behind is counted as on
-  an even machine.
+  single swaps. At most `most_sets` sets are rated, shared by the parts that are searched.
+  What is left behind is counted as on an even machine.
 
 Both are done for every part of the machine in which the affinity level can hold; of equal sets the
 one from the part with the fewest free devices is taken.
@@ -42,7 +42,7 @@ from topology.select.large_machine import (
     unmet_condition,
     value_of,
 )
-from topology.select.large_search import choose_set
+from topology.select.large_search import SearchRequest, choose_set
 from topology.select.levels import possible_neighbours
 from topology.select.outcome import Selected, Unfit, UnfitReason
 from topology.select.tables import VALUE_CLASS_GAP
@@ -80,9 +80,9 @@ def select_large(
     ]
     if not able:
         return Unfit(UnfitReason.MIXED_MODELS, f"{size} devices of one model")
+    request = SearchRequest(must_include, size, policy, len(able))
     found = [
-        _rate(machine, choose_set(machine, domain, must_include, size, policy), available, policy)
-        for domain in able
+        _rate(machine, choose_set(machine, domain, request), available, policy) for domain in able
     ]
     fitting = [
         (_rank(machine, entry, policy), domain.bit_count(), entry.gpus, entry)
@@ -142,7 +142,7 @@ def _near(machine: LargeMachine, area: int, size: int, policy: PlacementPolicy) 
     if size == 1:
         return []
     sockets, trees, *_ = machine.levels
-    if policy.affinity is Affinity.SWITCH:
+    if policy.affinity is Affinity.PCIE_SWITCH:
         return list(trees)
     if policy.affinity is Affinity.NUMA:
         return list(sockets)
@@ -177,9 +177,9 @@ def _rate(machine: LargeMachine, mask: int, available: int, policy: PlacementPol
 def _best_value_of(machine: LargeMachine, size: int) -> float:
     """The best value that the search finds on the empty machine."""
     areas = [model for model in machine.models if model.bit_count() >= size]
-    sets = [
-        choose_set(machine, area, 0, size, DEFAULT_POLICY) for area in areas or [machine.all_gpus]
-    ]
+    areas = areas or [machine.all_gpus]
+    request = SearchRequest(0, size, DEFAULT_POLICY, len(areas))
+    sets = [choose_set(machine, area, request) for area in areas]
     return max(value_of(machine, mask)[0] for mask in sets)
 
 

@@ -7,7 +7,7 @@ conditions of a policy it meets. It chooses nothing (`topology.select.large_sear
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,12 @@ from topology.value import (
     gpus_of,
     is_known_set,
     islands_of,
+    mask_of,
     masks_by,
     node_capacities,
     start_up_cost,
 )
-from topology.value.set_value import set_value
+from topology.value.set_value import load_graph_library, set_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LargeMachine",
     "large_machine",
+    "one_of_each",
     "satisfies_level",
     "unmet_condition",
     "value_of",
@@ -50,6 +52,8 @@ class LargeMachine:
     `levels` are partitions of the devices into groups, coarsest first: sockets, PCIe switch trees,
     innermost PCIe switches, parent GPUs. `models` are the masks of one GPU model each. `near_rdma`
     are the devices with an RDMA NIC within PXB. `is_even`: a set's value depends on its size alone.
+    `twins` are partitions of one GPU with equal links, as masks of two or more: sets that differ
+    in which of them they hold are alike.
     """
 
     topology: NodeTopology
@@ -59,6 +63,7 @@ class LargeMachine:
     models: tuple[int, ...]
     near_rdma: int
     is_even: bool
+    twins: tuple[int, ...]
 
     @property
     def n_gpus(self) -> int:
@@ -74,6 +79,9 @@ class LargeMachine:
 def large_machine(topology: NodeTopology, demand: Demand = DEFAULT_DEMAND) -> LargeMachine:
     """Prepare a machine type of any size for `select_large`. O(n^2)."""
     capacities = node_capacities(topology)
+    is_even = _is_even(topology, capacities)
+    if not is_even:
+        load_graph_library()
     n = topology.n_gpus
     everything = (1 << n) - 1
     sockets = tuple(group for group, _ in capacities.socket_groups)
@@ -93,7 +101,8 @@ def large_machine(topology: NodeTopology, demand: Demand = DEFAULT_DEMAND) -> La
         levels=(sockets, trees, switches, parents),
         models=tuple(masks_by(gpu.model or "" for gpu in topology.gpus).values()),
         near_rdma=gpus_near_rdma(topology),
-        is_even=_is_even(topology, capacities),
+        is_even=is_even,
+        twins=_twins(topology, parents),
     )
 
 
@@ -121,6 +130,42 @@ def _joined(coarse: tuple[int, ...], fine: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(groups, key=lambda group: group & -group))
 
 
+def _twins(topology: NodeTopology, parents: Iterable[int]) -> tuple[int, ...]:
+    """The partitions of one GPU that are linked to every other device alike. O(n^2)."""
+    twins: list[int] = []
+    for group in parents:
+        first, *others = gpus_of(group)
+        if others and all(_are_alike(topology, first, other) for other in others):
+            twins.append(group)
+    return tuple(twins)
+
+
+def _are_alike(topology: NodeTopology, one: int, other: int) -> bool:
+    if replace(topology.gpus[one], uuid=None) != replace(topology.gpus[other], uuid=None):
+        return False
+    rest = [i for i in range(topology.n_gpus) if i not in {one, other}]
+    return all(
+        row[one][i] == row[other][i] for row in (topology.links, topology.pcie) for i in rest
+    ) and all(nic.levels[one] == nic.levels[other] for nic in topology.nics)
+
+
+def one_of_each(machine: LargeMachine, mask: int) -> int:
+    """Of each twins in a set the one with the lowest id, and what has no twin."""
+    for group in machine.twins:
+        held = mask & group
+        mask = mask & ~group | held & -held
+    return mask
+
+
+def _representative(machine: LargeMachine, mask: int) -> int:
+    """The alike set whose devices have the lowest ids among their twins."""
+    for group in machine.twins:
+        held = mask & group
+        if held and held != group:
+            mask = mask & ~group | mask_of(gpus_of(group)[: held.bit_count()])
+    return mask
+
+
 def _is_even(topology: NodeTopology, capacities: Capacities) -> bool:
     everything = (1 << topology.n_gpus) - 1
     for fabric in capacities.fabrics:
@@ -132,9 +177,13 @@ def _is_even(topology: NodeTopology, capacities: Capacities) -> bool:
     return len(levels) == 1 and len(capacities.socket_groups) in {1, topology.n_gpus}
 
 
-@lru_cache(maxsize=1 << 16)
 def value_of(machine: LargeMachine, mask: int) -> tuple[float, Limit]:
     """GB/s of one set at the reference message size, and what limits it."""
+    return _value_of(machine, _representative(machine, mask))
+
+
+@lru_cache(maxsize=1 << 16)
+def _value_of(machine: LargeMachine, mask: int) -> tuple[float, Limit]:
     rated = set_value(machine.capacities, mask)
     scale = start_up_cost(rated.limit) * FITTED_MESSAGE_BYTES / REFERENCE_MESSAGE_BYTES
     b_inf = rated.value_gbytes_per_s
@@ -146,7 +195,7 @@ def satisfies_level(machine: LargeMachine, mask: int, affinity: Affinity) -> boo
     if mask.bit_count() == 1:
         return True
     sockets, trees, *_ = machine.levels
-    if affinity is Affinity.SWITCH:
+    if affinity is Affinity.PCIE_SWITCH:
         return any(mask & ~group == 0 for group in trees)
     if affinity is Affinity.NUMA:
         return any(mask & ~group == 0 for group in sockets)

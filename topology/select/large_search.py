@@ -6,34 +6,62 @@ devices. The method stands in `topology.select.large`, which decides between dom
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 from topology.annotations import NicRule, PlacementPolicy
-from topology.select.large_machine import LargeMachine, satisfies_level, unmet_condition, value_of
+from topology.select.large_machine import (
+    LargeMachine,
+    one_of_each,
+    satisfies_level,
+    unmet_condition,
+    value_of,
+)
 from topology.value import gpus_of, mask_of
 
-__all__ = ["MAX_WORK", "choose_set"]
+__all__ = ["SearchRequest", "choose_set", "most_sets"]
 
-MAX_WORK = 100_000
-"""Bound of one search, in size**3 a rated set: some 195 sets of 8 devices, 24 of 16 (and
-as many as the size has devices, above that). The size cubed is what a minimum cut costs."""
+MAX_WORK = 20_000
+"""Bound of a request's searches on one machine (`most_sets`)."""
+_SET_WORK = 200
+"""Work of a rated set beside the cube of its size, which is what a minimum cut costs."""
+_LEAST_SETS = 8
+"""Sets that each search rates, however large."""
+
+
+def most_sets(size: int, n_searches: int = 1) -> int:
+    """How many sets of a size each of so many searches rates.
+
+    >>> most_sets(2), most_sets(8), most_sets(16)
+    (96, 28, 8)
+    """
+    return max(_LEAST_SETS, MAX_WORK // (size**3 + _SET_WORK) // n_searches)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """What is looked for: `size` devices, with all of `must_include`, under `policy`.
+
+    The search is one of `n_searches` with equal parts of `MAX_WORK`.
+    """
+
+    must_include: int
+    size: int
+    policy: PlacementPolicy
+    n_searches: int = 1
 
 
 @lru_cache(maxsize=1 << 14)
-def choose_set(
-    machine: LargeMachine, domain: int, must_include: int, size: int, policy: PlacementPolicy
-) -> int:
+def choose_set(machine: LargeMachine, domain: int, request: SearchRequest) -> int:
     """A set of a domain: packed on an even machine, else the best that the search finds."""
-    near = domain & machine.near_rdma if policy.nic is not NicRule.UNSET else 0
-    held = must_include
+    near = domain & machine.near_rdma if request.policy.nic is not NicRule.UNSET else 0
+    held, size = request.must_include, request.size
     if near and not held & machine.near_rdma and held.bit_count() < size:
         held |= _pack(machine.levels, near, 1, held)
     packed = held | _pack(machine.levels, domain & ~held, size - held.bit_count(), held)
     if machine.is_even or size == 1:
         return packed
-    return _Search(machine, domain, must_include, policy).best(
-        packed, _seeds(machine, domain, near)
-    )
+    return _Search(machine, domain, request).best(packed, _seeds(machine, domain, near))
 
 
 def _seeds(machine: LargeMachine, domain: int, near: int) -> list[int]:
@@ -45,7 +73,8 @@ def _seeds(machine: LargeMachine, domain: int, near: int) -> list[int]:
         ports = sum(fabric.port_gbytes_per_s[gpu] for fabric in fabrics)
         return ports + unit * sum(capacities.units[gpu][other] for other in gpus_of(domain))
 
-    return sorted(gpus_of(domain), key=lambda gpu: (not near >> gpu & 1, -bandwidth(gpu), gpu))
+    alike = one_of_each(machine, domain)
+    return sorted(gpus_of(alike), key=lambda gpu: (not near >> gpu & 1, -bandwidth(gpu), gpu))
 
 
 def _pack(levels: tuple[tuple[int, ...], ...], free: int, wanted: int, taken: int) -> int:
@@ -70,25 +99,22 @@ def _pack(levels: tuple[tuple[int, ...], ...], free: int, wanted: int, taken: in
 class _Search:
     """Grow and swap under a work bound; deterministic."""
 
-    def __init__(
-        self, machine: LargeMachine, domain: int, must_include: int, policy: PlacementPolicy
-    ) -> None:
+    def __init__(self, machine: LargeMachine, domain: int, request: SearchRequest) -> None:
         self._machine = machine
         self._domain = domain
-        self._must = must_include
-        self._policy = policy
-        self._left = 0
+        self._must = request.must_include
+        self._size = request.size
+        self._policy = request.policy
+        self._left = most_sets(request.size, request.n_searches)
         self._rated: dict[int, tuple[bool, bool, bool, float]] = {}
 
     def best(self, packed: int, seeds: list[int]) -> int:
-        """The best set found of the size of `packed`, which is one of them."""
-        size = packed.bit_count()
-        self._left = max(size, MAX_WORK // size**3)
+        """The best set found; `packed` is one of them."""
         found = packed
         for seed in seeds[: self._left // 2]:
-            grown = self._grown(self._must | 1 << seed, size)
+            grown = self._grown(self._must | 1 << seed)
             # Of equal sets the packing's own stands, then the one found first.
-            if grown.bit_count() == size and self._quality(grown) > self._quality(found):
+            if grown.bit_count() == self._size and self._quality(grown) > self._quality(found):
                 found = grown
         return self._swapped(found)
 
@@ -114,12 +140,13 @@ class _Search:
         joined = 0
         for gpu in gpus_of(mask):
             joined |= self._machine.capacities.adjacency[gpu]
-        return [mask | 1 << gpu for gpu in gpus_of(joined & outside or outside)]
+        alike = one_of_each(self._machine, joined & outside or outside)
+        return [mask | 1 << gpu for gpu in gpus_of(alike)]
 
-    def _grown(self, mask: int, size: int) -> int:
-        while mask.bit_count() < size:
+    def _grown(self, mask: int) -> int:
+        while mask.bit_count() < self._size:
             members = gpus_of(mask)
-            outside = gpus_of(self._domain & ~mask)
+            outside = gpus_of(one_of_each(self._machine, self._domain & ~mask))
             mask |= 1 << max(outside, key=lambda gpu: self._nearness(gpu, members))
         return mask
 
@@ -135,8 +162,8 @@ class _Search:
         improved = True
         while improved:
             improved = False
-            for out in gpus_of(mask & ~self._must):
-                options = self._wider(mask & ~(1 << out))[: self._left]
+            for out in gpus_of(one_of_each(self._machine, mask & ~self._must)):
+                options = self._wider(mask & ~(1 << out))[: max(0, self._left)]
                 better = max(options, key=self._order, default=mask)
                 if self._quality(better) > self._quality(mask):
                     mask, improved = better, True

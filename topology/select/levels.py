@@ -1,6 +1,6 @@
 """Which sets of a machine have an affinity level, and which might.
 
-What it answers: for every mask of up to 16 GPUs whether `nvlink`, `switch` or `numa` holds
+What it answers: for every mask of up to 16 GPUs whether `nvlink`, `pcie-switch` or `numa` holds
 (`affinity_level`), and whether it would if all unknowns were favourable (`possible_level`);
 the difference is what separates "never on this node" from "unknown". It chooses nothing.
 
@@ -33,14 +33,14 @@ def affinity_level(tables: MachineTables, affinity: Affinity) -> NDArray[np.bool
     """Which masks have an affinity level; None for `any` and `none`, which ask for no level."""
     return {
         Affinity.NVLINK: tables.is_linked,
-        Affinity.SWITCH: tables.is_switch,
+        Affinity.PCIE_SWITCH: tables.is_switch,
         Affinity.NUMA: tables.is_numa,
     }.get(affinity)
 
 
 @lru_cache(maxsize=256)
 def possible_level(tables: MachineTables, affinity: Affinity) -> NDArray[np.bool_]:
-    """Which masks have `nvlink`, `switch` or `numa`, or would if the unknowns were favourable."""
+    """Which masks have a level, or would if the unknowns were favourable."""
     n = tables.n_gpus
     rows = possible_neighbours(tables.topology, affinity)
     if affinity is Affinity.NVLINK:
@@ -51,14 +51,14 @@ def possible_level(tables: MachineTables, affinity: Affinity) -> NDArray[np.bool
     is_apart = np.zeros(1 << n, dtype=np.bool_)
     for i, row in enumerate(rows):
         is_apart |= (masks >> i & 1 == 1) & (masks & ~(row | 1 << i) != 0)
-    return (tables.is_switch if affinity is Affinity.SWITCH else tables.is_numa) | ~is_apart
+    return (tables.is_switch if affinity is Affinity.PCIE_SWITCH else tables.is_numa) | ~is_apart
 
 
 def possible_neighbours(topology: NodeTopology, affinity: Affinity) -> list[int]:
-    """For each GPU the mask of those that have `nvlink`, `switch` or `numa` with it, or might."""
+    """For each GPU the mask of those that have the level with it, or might."""
     is_possible = {
         Affinity.NVLINK: _may_be_linked,
-        Affinity.SWITCH: _may_share_switch,
+        Affinity.PCIE_SWITCH: _may_share_switch,
         Affinity.NUMA: _may_share_socket,
     }[affinity]
     every = range(topology.n_gpus)

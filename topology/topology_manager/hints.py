@@ -54,7 +54,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TopologyManager:
-    """How the kubelet of a node is configured; never with policy `none`."""
+    """How strictly the kubelet of a node aligns, and what together.
+
+    `manager_of` has none for policy `none`, which aligns nothing.
+    """
 
     policy: TopologyManagerPolicy
     scope: TopologyManagerScope

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,6 +58,7 @@ __all__ = [
     "Limit",
     "SetValue",
     "at_message_size",
+    "load_graph_library",
     "set_value",
     "socket_peers",
     "start_up_cost",
@@ -159,6 +161,8 @@ def set_value(
     found = _linked_value(capacities, mask, constants)
     if found is None:
         found = _least(_tree_cuts(capacities, constants, mask))
+    if not capacities.fabrics and not any(capacities.adjacency[i] for i in gpus_of(mask)):
+        return found
     alone = _least(_tree_cuts(without_links(capacities), constants, mask))
     if alone.value_gbytes_per_s > found.value_gbytes_per_s:
         return SetValue(alone.value_gbytes_per_s, alone.limit, found.rings, found.cut)
@@ -190,12 +194,14 @@ def _linked_value(capacities: Capacities, mask: int, constants: ModelConstants) 
             gain = switch_gain(constants, len(members), reduces=fabric.reduces)
             slowest = min(fabric.port_gbytes_per_s[i] for i in members)
             return SetValue(slowest * gain, Limit.SWITCH, 0, 0)
+    if len(islands_of(capacities.adjacency, mask)) > 1:
+        return None
     units = [[capacities.units[i][j] for j in members] for i in members]
     cut = _cut_of(units)
     if not cut:
         return None
     # On a large node a search rates many sets: each gets a part of the steps.
-    steps = MAX_PACKING_STEPS // (1 if capacities.n <= MAX_TABLE_GPUS else 20)
+    steps = MAX_PACKING_STEPS // (1 if capacities.n <= MAX_TABLE_GPUS else 100)
     packed = pack_rings(units, cut // 2, max_steps=steps)
     rings = cut if len(members) == 2 else 2 * packed  # noqa: PLR2004
     relayed = constants.relay_share * (cut - (rings > 0))
@@ -203,10 +209,17 @@ def _linked_value(capacities: Capacities, mask: int, constants: ModelConstants) 
     return SetValue(capacities.unit_gbytes_per_s * max(rings, relayed), kind, rings, cut)
 
 
+def load_graph_library() -> None:
+    """Import what `set_value` needs and this module does not import, so that no set waits for it.
+
+    A node's agent rates no set here, and the library would be a tenth of its memory.
+    """
+    import_module("networkx")
+
+
 def _cut_of(units: list[list[int]]) -> int:
     """Minimum cut of a multigraph of any size; 0 where it is not connected."""
-    # A node's agent rates no set here, and the library would be a tenth of its memory.
-    import networkx as nx  # noqa: PLC0415 - see above
+    import networkx as nx  # noqa: PLC0415 - `load_graph_library`
 
     graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(range(len(units)))
@@ -226,9 +239,12 @@ def _tree_cuts(
     for i in gpus_of(mask):
         yield ports[i] + _crossing(capacities, 1 << i, mask), Limit.PORT
     islands = islands_of(capacities.adjacency, mask)
-    for island in islands if len(islands) > 1 else ():
-        yield sum(ports[i] for i in gpus_of(island)), Limit.PORT
-        yield from _island_cuts(capacities, constants, mask, island)
+    if len(islands) > 1:
+        peers = socket_peers(capacities)
+        for island in islands:
+            yield sum(ports[i] for i in gpus_of(island)), Limit.PORT
+            is_alone = not any(peers[i] & mask & ~island for i in gpus_of(island))
+            yield from _island_cuts(capacities, constants, island, is_alone=is_alone)
     for group, uplink in capacities.switch_groups:
         if capacities.is_p2p:
             if mask & group and mask & ~group:
@@ -241,11 +257,13 @@ def _tree_cuts(
 
 
 def _island_cuts(
-    capacities: Capacities, constants: ModelConstants, mask: int, island: int
+    capacities: Capacities, constants: ModelConstants, island: int, *, is_alone: bool
 ) -> Iterator[tuple[float, Limit]]:
-    """The socket link that an island's PCIe leads over, and what its links carry inside."""
-    peers = socket_peers(capacities)
-    if not any(peers[i] & mask & ~island for i in gpus_of(island)):
+    """The socket link that an island's PCIe leads over, and what its links carry inside.
+
+    `is_alone`: the set has no GPU outside of the island on the island's sockets.
+    """
+    if is_alone:
         yield min((rate for _, rate in capacities.socket_groups), default=np.inf), Limit.SOCKET
     inside = _linked_value(capacities, island, constants)
     if inside is not None:

@@ -6,15 +6,18 @@ v1.1.1, pkg/cdi/annotations.go).
 Such a document holds device nodes and one variable, nothing else. NVIDIA's own tool (`nvidia-ctk
 cdi generate`) also mounts the driver's libraries and programs, and runs hooks that make the linker
 find them; with this one a container sees its GPUs, but brings the driver's libraries itself or gets
-them from elsewhere.
+them from elsewhere. `incomplete` says what a specification lacks, whoever made it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kube.errors import Unreadable
+from kube.objects import object_at, objects_at, parse_object, text_at
 from plugin.container import CdiDevice, CdiDocument, NoAccess, is_cdi_device
 from plugin.nvidia.container.device_nodes import (
     IdStrategy,
@@ -39,6 +42,7 @@ __all__ = [
     "cdi_annotation",
     "cdi_documents",
     "cdi_name",
+    "incomplete",
 ]
 
 CDI_VENDOR = "k8s.device-plugin.nvidia.com"
@@ -58,6 +62,8 @@ _ANNOTATED_BY = "nvidia-device-plugin"
 _KEY_LENGTH = 32
 """Characters of a digest: with the plugin's name and `_` that makes 53 of the 63 that a key may
 have (pkg/cdi/annotations.go, `AnnotationKey`)."""
+_LIBCUDA = "libcuda.so"
+"""The driver's part of CUDA: libcuda.so.<version>, which programs load as libcuda.so.1."""
 _NOTHING_MORE = "NVIDIA_VISIBLE_DEVICES=void"
 """Keeps NVIDIA's own runtime from adding what the image or the pod request by this variable: often
 `all` (toolkit v1.20.1, pkg/nvcdi/wrapper.go, `GetCommonEdits`)."""
@@ -88,6 +94,28 @@ def cdi_annotation(prefix: str, ids: Iterable[str], names: Iterable[str]) -> dic
     """
     digest = hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()[:_KEY_LENGTH]
     return {f"{prefix}{_ANNOTATED_BY}_{digest}": ",".join(names)}
+
+
+def incomplete(text: str, devices: Iterable[str], *, has_driver: bool) -> tuple[str, ...]:
+    """What a specification of GPUs lacks for containers that get these devices, for people.
+
+    `has_driver`: it is to mount the driver's `libcuda.so`, without which no CUDA program starts.
+    """
+    try:
+        body = parse_object(text)
+        described = tuple(objects_at(body, "devices"))
+        edits = [object_at(one, "containerEdits") for one in (body, *described)]
+        mounts = [one for edit in edits for one in objects_at(edit, "mounts")]
+        names = {text_at(one, "name") for one in described}
+        paths = [text_at(one, "containerPath") for one in mounts]
+    except Unreadable as error:
+        return (f"CDI specification of GPUs cannot be read: {error}",)
+    missing = ", ".join(name for name in devices if name not in names)
+    has_libcuda = any(posixpath.basename(path).startswith(_LIBCUDA) for path in paths)
+    return (
+        *((f"CDI specification of GPUs lacks {missing}",) if missing else ()),
+        *((f"CDI specification of GPUs mounts no {_LIBCUDA}",) if has_driver > has_libcuda else ()),
+    )
 
 
 def cdi_documents(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,20 +22,29 @@ from plugin.container import cdi_body
 from plugin.errors import CdiError
 from plugin.nvidia.container.cdi import CDI_VENDOR, IMEX_CLASS
 from plugin.nvidia.container.dev_files import find_dev_root
-from plugin.nvidia.container.device_nodes import IdStrategy
-from plugin.nvidia.container.nvidia_ctk import DriverRoots, NvidiaCtk, find_nvidia_ctk
+from plugin.nvidia.container.nvidia_ctk import CtkOptions, DriverRoots, NvidiaCtk, find_nvidia_ctk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from plugin.container import CdiDocument
 
-__all__ = ["DEFAULT_FOLDER", "CdiFiles", "CdiGenerator", "CdiRules", "open_cdi_files"]
+__all__ = [
+    "DEFAULT_FOLDER",
+    "DEFAULT_TOOLKIT",
+    "CdiFiles",
+    "CdiGenerator",
+    "CdiRules",
+    "open_cdi_files",
+]
 
 DEFAULT_FOLDER = Path("/var/run/cdi")
 """Where NVIDIA's plugin writes (k8s-device-plugin v0.20.0, internal/cdi/cdi.go:41), one of the two
 folders that CDI's library reads (pkg/cdi/spec-dirs.go); emptied when the machine starts."""
 
+DEFAULT_TOOLKIT = Path("/usr/local/nvidia/toolkit")
+"""Where the GPU operator installs the toolkit on the host (gpu-operator v26.7,
+controllers/object_controls.go, `toolkit.installDir`)."""
 _HERE = Path("/")
 _MODE = 0o644
 """As NVIDIA's (nvidia-container-toolkit v1.20.1, pkg/nvcdi/spec/builder.go)."""
@@ -52,17 +61,18 @@ class CdiGenerator(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CdiRules:
-    """The settings of CDI. Roots are those of the host; `seen_driver_root` is where we see it."""
+    """The settings of CDI. Roots are those of the host.
+
+    `seen_driver_root` and `toolkit` are where we see the driver's root and the host's toolkit.
+    """
 
     folder: Path = DEFAULT_FOLDER
     generator: CdiGenerator = CdiGenerator.AUTO
-    strategy: IdStrategy = IdStrategy.UUID
-    hook_path: str = "/usr/bin/nvidia-ctk"
-    feature_flags: tuple[str, ...] = ()
-    disabled_hooks: tuple[str, ...] = ()
+    options: CtkOptions = field(default_factory=CtkOptions)
     driver_root: Path = _HERE
     dev_root: Path = _HERE
     seen_driver_root: Path = _HERE
+    toolkit: Path = DEFAULT_TOOLKIT
 
 
 class CdiFiles:
@@ -72,22 +82,24 @@ class CdiFiles:
         self._folder = folder
         self._tool = tool
 
-    def write(self, documents: Iterable[CdiDocument]) -> None:
-        """Have exactly these documents in the folder, of ours.
+    def write(self, documents: Iterable[CdiDocument]) -> dict[str, str]:
+        """Have exactly these documents in the folder, of ours; their texts by class.
 
         Raises `CdiError`; then files that were there before are there still.
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            texts = {document.file_name: self._text(document) for document in documents}
-            for name, text in texts.items():
-                self._replace(self._folder / name, text)
+            texts = {document: self._text(document) for document in documents}
+            for document, text in texts.items():
+                self._replace(self._folder / document.file_name, text)
+            names = {document.file_name for document in texts}
             for path in self._folder.glob(_OURS):
-                if path.name not in texts:
+                if path.name not in names:
                     path.unlink(missing_ok=True)
         except OSError as error:
             msg = f"CDI specifications in {self._folder} cannot be written: {error}"
             raise CdiError(msg) from error
+        return {document.cdi_class: text for document, text in texts.items()}
 
     def _text(self, document: CdiDocument) -> str:
         """NVIDIA's plugin too describes IMEX channels itself (internal/cdi/imex.go)."""
@@ -111,16 +123,17 @@ def open_cdi_files(rules: CdiRules) -> CdiFiles:
 
     Raises `CdiError` where it is not there and nothing else will do.
     """
-    program = None if rules.generator is CdiGenerator.OWN else find_nvidia_ctk()
+    is_own = rules.generator is CdiGenerator.OWN
+    program = None if is_own else find_nvidia_ctk(rules.toolkit)
     if program is None:
         if (
             rules.generator is CdiGenerator.NVIDIA_CTK
-            or rules.feature_flags
-            or rules.disabled_hooks
+            or rules.options.feature_flags
+            or rules.options.disabled_hooks
         ):
             msg = (
                 "settings cdi_generator, cdi_feature_flags, cdi_disable_hooks request nvidia-ctk, "
-                "expected it on the path of programs"
+                f"expected it on the path of programs or in {rules.toolkit}"
             )
             raise CdiError(msg)
         return CdiFiles(rules.folder)
@@ -128,9 +141,6 @@ def open_cdi_files(rules: CdiRules) -> CdiFiles:
     tool = NvidiaCtk(
         program,
         DriverRoots(rules.driver_root, rules.dev_root, seen, find_dev_root(seen, _HERE)),
-        hook_path=rules.hook_path,
-        strategy=rules.strategy,
-        feature_flags=rules.feature_flags,
-        disabled_hooks=rules.disabled_hooks,
+        rules.options,
     )
     return CdiFiles(rules.folder, tool=tool)

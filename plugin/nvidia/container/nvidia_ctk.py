@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plugin.errors import CdiError, ProgramError
-from plugin.measure import run_program
 from plugin.nvidia.container.cdi import CDI_VENDOR, GPU_CLASS
 from plugin.nvidia.container.device_nodes import IdStrategy
+from plugin.programs import run_program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["DriverRoots", "NvidiaCtk", "find_nvidia_ctk"]
+__all__ = ["CtkOptions", "DriverRoots", "NvidiaCtk", "find_nvidia_ctk"]
 
 PROGRAM = "nvidia-ctk"
 TIMEOUT_S = 60.0
@@ -51,15 +51,31 @@ class DriverRoots:
 
 
 @dataclass(frozen=True, slots=True)
-class NvidiaCtk:
-    """The tool and how it is run. `hook_path` is that of NVIDIA's CDI hook on the host."""
+class CtkOptions:
+    """What a specification is to hold. `hook_path` is that of NVIDIA's CDI hook on the host."""
 
-    program: Path
-    roots: DriverRoots = field(default_factory=DriverRoots)
     hook_path: str = "/usr/bin/nvidia-ctk"
     strategy: IdStrategy = IdStrategy.UUID
     feature_flags: tuple[str, ...] = ()
     disabled_hooks: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The flags that do not depend on the machine."""
+        return (
+            f"--nvidia-cdi-hook-path={self.hook_path}",
+            *(f"--feature-flag={flag}" for flag in self.feature_flags),
+            *(f"--disable-hook={hook}" for hook in self.disabled_hooks),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NvidiaCtk:
+    """The tool and how it is run."""
+
+    program: Path
+    roots: DriverRoots = field(default_factory=DriverRoots)
+    options: CtkOptions = field(default_factory=CtkOptions)
     timeout_s: float = TIMEOUT_S
 
     def specification(self, cdi_class: str, folder: Path) -> str:
@@ -88,11 +104,9 @@ class NvidiaCtk:
         return (
             *("cdi", "generate", f"--output={output}", "--format=json", *mode),
             *(f"--vendor={CDI_VENDOR}", f"--class={cdi_class}"),
-            f"--device-name-strategy={self.strategy.value}",
+            f"--device-name-strategy={self.options.strategy.value}",
             *(f"--driver-root={self.roots.seen_driver}", f"--dev-root={self.roots.seen_dev}"),
-            f"--nvidia-cdi-hook-path={self.hook_path}",
-            *(f"--feature-flag={flag}" for flag in self.feature_flags),
-            *(f"--disable-hook={hook}" for hook in self.disabled_hooks),
+            *self.options.words,
         )
 
     def _run(self, arguments: Sequence[str]) -> None:
@@ -103,7 +117,15 @@ class NvidiaCtk:
             raise CdiError(msg) from error
 
 
-def find_nvidia_ctk() -> Path | None:
-    """The tool, where it is on the path of programs."""
+def find_nvidia_ctk(toolkit: Path) -> Path | None:
+    """The tool: on the path of programs, else in this folder.
+
+    What the GPU operator installs there as `nvidia-ctk` is a shell script that calls
+    `nvidia-ctk.real` (toolkit v1.20.1, cmd/nvidia-ctk-installer/toolkit/installer/executables.go);
+    an image without a shell runs that at once.
+    """
     found = shutil.which(PROGRAM)
-    return None if found is None else Path(found)
+    if found is not None:
+        return Path(found)
+    places = (toolkit / f"{PROGRAM}.real", toolkit / PROGRAM)
+    return next((place for place in places if place.is_file()), None)

@@ -5,6 +5,7 @@ Method:
 - Three calls show whether a GPU works: its uuid, its memory (which NVML reads from the driver,
   where NVML may cache name and PCI id) and the recovery action that the driver requests. Any error
   there but that of a missing value (`NO_VALUE_CODES`) is a fault of this GPU.
+- A GPU on NVSwitch that the fabric manager has not registered yet is at fault, too.
 - Other errors are a fault only where NVML reports that the GPU is gone; else the value stays
   unknown. A call that the driver lacks is noted once, and so is every unexpected error.
 - Link states: from Hopper on by field, all in one call, as NCCL does (NVIDIA/nccl 5067397c,
@@ -19,10 +20,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from plugin.machine import Partition
+from plugin.nvidia.mig_profile import mig_profile
 from plugin.nvidia.mig_strategy import MIG
 from plugin.nvidia.nvml.errors import NvmlError
 from plugin.nvidia.nvml.library import FieldId, NvmlCode, fault_text
-from plugin.nvidia.nvml.mig_profile import mig_profile
+from plugin.nvidia.nvml.nvlinks import is_awaiting_fabric
 from plugin.nvidia.nvml.raw_machine import FarType, RawGpu, RawLink
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from plugin.nvidia.nvml.library import Handle, Nvml
     from plugin.sysfs import Sysfs
 
-__all__ = ["LIBRARY_GONE_CODES", "QUIET_CODES", "FarEnds", "GpuReader"]
+__all__ = ["FABRIC_NOT_READY", "LIBRARY_GONE_CODES", "QUIET_CODES", "FarEnds", "GpuReader"]
 
 T = TypeVar("T")
 FarEnds = dict[tuple[str, int], RawLink]
@@ -62,6 +64,9 @@ LIBRARY_GONE_CODES = frozenset(
     {NvmlCode.UNINITIALIZED, NvmlCode.DRIVER_NOT_LOADED, NvmlCode.LIB_RM_VERSION_MISMATCH}
 )
 """Codes about the driver, not a GPU: handles are invalid."""
+
+FABRIC_NOT_READY = "the fabric manager has not registered it"
+"""The fault of a GPU on NVSwitch while nvmlGpuFabricInfo says not started, or in progress."""
 
 _HOPPER = 9
 """Major compute capability from which NCCL reads link states by field."""
@@ -118,8 +123,8 @@ class GpuReader:
         """What could not be read, and why."""
         return tuple(self._notes)
 
-    def fault_of(self, handle: Handle) -> str | None:
-        """Why a GPU cannot be used now: two calls.
+    def fault_of(self, handle: Handle, gpu: RawGpu) -> str | None:
+        """Why a GPU, as it was read last, cannot be used now: two calls, three with a fabric.
 
         Raises `NvmlError` where the library lost its driver; so does `read`.
         """
@@ -127,9 +132,11 @@ class GpuReader:
             self._vital(lambda: self._nvml.memory_bytes(handle))
             wanted = ((FieldId.GPU_RECOVERY_ACTION, 0),)
             values = self._vital(lambda: self._nvml.fields(handle, wanted))
+            fabric = None if gpu.fabric is None else self._try(lambda: self._nvml.fabric(handle))
         except NvmlError as error:
             return _fault(error)
-        return None if values is None else _recovery_fault(values[0])
+        fault = None if values is None else _recovery_fault(values[0])
+        return fault or (FABRIC_NOT_READY if is_awaiting_fabric(gpu, fabric) else None)
 
     def read(self, index: int, handle: Handle, uuid: str) -> RawGpu:
         """All values; where the GPU fails on the way, those read until then and its fault."""
@@ -139,6 +146,8 @@ class GpuReader:
                 gpu = part(handle, gpu)
         except NvmlError as error:
             return replace(gpu, fault=_fault(error))
+        if gpu.fault is None and is_awaiting_fabric(gpu, gpu.fabric):
+            return replace(gpu, fault=FABRIC_NOT_READY)
         return gpu
 
     def note_error(self, error: NvmlError) -> None:
@@ -178,6 +187,7 @@ class GpuReader:
             memory_bytes=memory,
             n_c2c_links=fields.n_c2c_links,
             fabric=self._try(lambda: self._nvml.fabric(handle)),
+            asks_recovery=None if fields.recovery_action is None else fields.recovery_action > 0,
             fault=_recovery_fault(fields.recovery_action),
         )
         states = self._link_states(handle, fields)

@@ -15,8 +15,8 @@ from uuid import UUID
 
 import pynvml as _untyped  # type: ignore[import-untyped]  # nvidia-ml-py ships no types
 
+from plugin.nvidia.mig_profile import MigShape
 from plugin.nvidia.nvml.errors import NvmlError
-from plugin.nvidia.nvml.mig_profile import MigShape
 from plugin.nvidia.nvml.raw_machine import RawFabric
 from topology.errors import InvalidTopology
 from topology.model import normalise_pci_bus_id
@@ -72,6 +72,7 @@ class NvmlCode:
     DEPRECATED = 26
     NOT_READY = 27
     GPU_NOT_FOUND = 28
+    UNKNOWN = 999
 
 
 class EventBit:
@@ -99,10 +100,11 @@ class FieldId:
 class NvmlEvent:
     """nvmlEventData: `kind` is one bit of nvmlEventType*, `data` the XID where it is about one.
 
-    `device` is the address behind the handle of the GPU (`Nvml.address`).
+    `device` is the GPU's handle; it may have another address (`Nvml.address`) than the one that was
+    registered.
     """
 
-    device: int
+    device: Handle
     kind: int
     data: int
     gpu_instance: int
@@ -190,13 +192,17 @@ class Nvml:
         return tuple(node for node in range(64 * _NODE_WORDS) if bits >> node & 1)
 
     def fabric(self, handle: Handle) -> RawFabric:
-        """What the GPU knows of its NVLink fabric, by version 3 of the structure, else 2."""
+        """What the GPU knows of its NVLink fabric, by version 3 of the structure, else 2.
+
+        Drivers before R545 have one call without versions.
+        """
         try:
-            info = self._call_fabric(handle, _nvml.c_nvmlGpuFabricInfo_v3_t())
+            info = self._versioned_fabric(handle)
         except NvmlError as error:
-            if error.code not in {NvmlCode.ARGUMENT_VERSION_MISMATCH, NvmlCode.INVALID_ARGUMENT}:
+            if error.code != NvmlCode.FUNCTION_NOT_FOUND:
                 raise
-            info = self._call_fabric(handle, _nvml.c_nvmlGpuFabricInfo_v2_t())
+            info = _nvml.c_nvmlGpuFabricInfo_t()
+            self._call("nvmlDeviceGetGpuFabricInfo", handle, ctypes.byref(info))
         return RawFabric(
             state=int(info.state),
             status=int(info.status),
@@ -205,8 +211,15 @@ class Nvml:
             health=int(info.healthSummary) if hasattr(info, "healthSummary") else None,
         )
 
-    def _call_fabric(self, handle: Handle, info: Any) -> Any:  # noqa: ANN401 - pynvml is untyped
-        self._call("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info))
+    def _versioned_fabric(self, handle: Handle) -> Any:  # noqa: ANN401 - pynvml is untyped
+        info = _nvml.c_nvmlGpuFabricInfo_v3_t()
+        try:
+            self._call("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info))
+        except NvmlError as error:
+            if error.code not in {NvmlCode.ARGUMENT_VERSION_MISMATCH, NvmlCode.INVALID_ARGUMENT}:
+                raise
+            info = _nvml.c_nvmlGpuFabricInfo_v2_t()
+            self._call("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info))
         return info
 
     # --- NVLink ---
@@ -291,7 +304,7 @@ class Nvml:
                 raise
             return None
         return NvmlEvent(
-            device=self.address(Handle(data.device)),
+            device=Handle(data.device),
             kind=int(data.eventType),
             data=int(data.eventData),
             gpu_instance=int(data.gpuInstanceId),

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from plugin.nvidia.nvml.raw_machine import RawFabric, RawGpu, RawLink
 
-__all__ = ["GENERATIONS", "clique_of", "fabric_fault", "nvlink_matrix"]
+__all__ = ["GENERATIONS", "clique_of", "fabric_fault", "is_awaiting_fabric", "nvlink_matrix"]
 
 GENERATIONS = {1: 1, 2: 2, 3: 2, 4: 3, 5: GA102_GENERATION, 6: 4, 7: 5, 8: 6}
 """NVML_NVLINK_VERSION_* to NVLink generation (nvml.h; nvidia-ml-py 13.615.71): 1.0, 2.0, 2.2, 3.0,
@@ -90,6 +90,20 @@ def fabric_fault(fabric: RawFabric | None) -> str | None:
     if fabric.state == _FABRIC_COMPLETED:
         return f"registration failed with status {fabric.status}" if fabric.status else None
     return f"registration {_FABRIC_STATES.get(fabric.state, f'in state {fabric.state}')}"
+
+
+def is_awaiting_fabric(gpu: RawGpu, fabric: RawFabric | None) -> bool:
+    """Whether a GPU cannot be used until the fabric manager has registered it.
+
+    CUDA cannot start on it then (cudaErrorSystemNotReady, 802). So it is with GPUs on NVSwitch; one
+    with none of its NVLinks up is taken to be on one, as the fabric manager brings them up. MIG
+    devices use no NVLink.
+    """
+    if fabric is None or fabric.state not in _FABRIC_STATES or gpu.is_mig_enabled:
+        return False
+    if not gpu.links:
+        return gpu.n_links > 0
+    return any(link.far_type == FarType.SWITCH or _looks_like_a_switch(link) for link in gpu.links)
 
 
 def nvlink_matrix(gpus: Sequence[RawGpu]) -> tuple[LinkMatrix, tuple[SwitchFabric, ...]]:

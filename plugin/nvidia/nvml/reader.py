@@ -1,55 +1,65 @@
 """Reads the machine through NVML and the kernel: a `plugin.machine.reader.MachineReader`.
 
-A GPU that is lost, or a call that the driver lacks, costs what it concerns and nothing else: the
-rest is read, and the GPU stays listed with the values of its last good reading.
+A GPU that is lost or hangs, or a call that the driver lacks, costs what it concerns and nothing
+else: the rest is read, and the GPU stays listed with the values of its last good reading.
 
 Method:
 
+- Each GPU is asked in a thread of its own, all at once (`plugin.nvidia.nvml.gpu_calls`). One that
+  does not answer within `POLL_S` or `READ_S` is at fault until a later poll is answered, and is not
+  asked while its call is outstanding. Calls about no GPU have threads of their own, too.
 - What lies between two GPUs (PCIe ancestor, P2P) and where a NVLink ends does not change while the
   driver runs, so it is read once and kept by uuid; all else is read again by each `read`.
-- `faults` makes two calls for each GPU. One that failed before is looked up by its uuid, so a
-  GPU that comes back is seen without a `read`.
-- Where the library lost the driver (unloaded, reloaded) it is opened again, once for a call.
-  A driver of another version cannot be opened by this process; the error says so.
-- NVML's wait cannot be woken. `wait` therefore waits in slices of `SLICE_S`, which is also how long
-  `close` may take. A waiter never holds the lock that readers take, only that of the event set.
-- The event set is made again when other GPUs respond than before, and after an error; since events
-  may be lost between, the first result then is LOST_EVENTS.
+- `faults` makes two calls for each GPU, three with a fabric, and one for each MIG device, as some
+  drivers report no change of MIG; one that is gone counts as lost events. A GPU that failed before
+  is looked up by its uuid, so one that comes back is seen without a `read`.
+- Where the library lost the driver (unloaded, reloaded) it is opened again, once for a call, unless
+  a call is outstanding, under which it cannot be closed. A driver of another version cannot be
+  opened by this process; the error says so.
+- Events come by `plugin.nvidia.nvml.event_source`, which waits for none of this.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
-import time
+from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, TypeVar
 
 from plugin.errors import ReadingError
-from plugin.machine import EventKind, GpuEvent, MachineReading
+from plugin.machine import NO_ANSWER, MachineReading, ReaderCondition
 from plugin.nvidia.nvml.discovery import NOT_LISTED, describe, unlinked_pairs, with_remembered
 from plugin.nvidia.nvml.errors import NvmlError
-from plugin.nvidia.nvml.events import EventWatch
-from plugin.nvidia.nvml.gpu import LIBRARY_GONE_CODES, QUIET_CODES, GpuReader
+from plugin.nvidia.nvml.event_source import EventSource
+from plugin.nvidia.nvml.gpu import (
+    FABRIC_NOT_READY,
+    LIBRARY_GONE_CODES,
+    QUIET_CODES,
+    GpuReader,
+)
+from plugin.nvidia.nvml.gpu_calls import GpuCalls
 from plugin.nvidia.nvml.library import Nvml, NvmlCode, fault_text, preload
 from plugin.nvidia.nvml.raw_machine import RawGpu, RawMachine, UnreadGpu, pair_key
 from plugin.sysfs import Sysfs
 from topology.errors import InvalidTopology
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from plugin.machine import GpuEvent, Partition
     from plugin.nvidia.nvml.gpu import FarEnds
     from plugin.nvidia.nvml.library import Handle
 
-__all__ = ["SLICE_S", "NvmlMachine"]
+__all__ = ["NvmlMachine"]
 
-SLICE_S = 1.0
-"""Longest wait inside NVML: the end of the plugin's pod waits no longer."""
-PAUSE_S = 1.0
-MAX_PAUSE_S = 60.0
-"""Pause after a wait that failed, doubled while it goes on failing: each failure makes the
-caller read everything again. Faults are polled meanwhile."""
+POLL_S = 5.0
+"""How long the two calls of a poll may take, or opening a handle. On the slowest machine that is
+known 40 calls took 0.6 s (k8s-device-plugin issue 774)."""
+READ_S = 30.0
+"""How long reading one GPU may take, all GPUs at once: that machine needed as long for 56 pairs."""
 CLOSE_S = 5.0
 """How long `close` waits for a reading: one takes less than a second where nothing hangs."""
 
@@ -57,6 +67,25 @@ T = TypeVar("T")
 
 PairValues = dict[tuple[str, str], "int | None"]
 """By pair of uuids; None where NVML has no value."""
+
+_CONTAINER_CODES = frozenset({NvmlCode.LIB_RM_VERSION_MISMATCH, NvmlCode.UNKNOWN})
+"""Codes of opening the library that the same container meets for ever: the driver was replaced
+while its library is mounted here, or the container's control group has lost the device nodes (after
+`systemctl daemon-reload`; nvidia-container-toolkit issue 48)."""
+_UNKNOWN_ERROR = fault_text(NvmlError("", NvmlCode.UNKNOWN))
+"""The fault of every GPU where the control group has lost all device nodes."""
+
+_LIBRARY, _PAIRS = "library", "pairs"
+"""Keys of the calls that are about no single GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Poll:
+    """A GPU's fault, its handle where that is another than before, and whether MIG devices went."""
+
+    fault: str | None = None
+    handle: Handle | None = None
+    lacks_instances: bool = False
 
 
 class NvmlMachine:
@@ -69,28 +98,26 @@ class NvmlMachine:
         self._sysfs = sysfs or Sysfs()
         self._find_library = find_library
         self._nvml = Nvml()
+        self._calls = GpuCalls()
+        self._events = EventSource(self._nvml)
         self._lock = threading.RLock()  # the library, and all that was read from it
-        self._waiting = threading.Lock()  # the event set; taken after `_lock`, or alone
         self._closed = threading.Event()
         self._is_open = False
+        self._library_fault = ""  # where only a new container may mend it
         self._gpus: tuple[RawGpu, ...] = ()
         self._handles: dict[str, Handle] = {}
+        self._answered: set[str] = set()
         self._ancestors: PairValues = {}
         self._p2p: PairValues = {}
         self._far_ends: FarEnds = {}
-        self._watch: EventWatch | None = None
-        self._is_watch_due = True
-        self._was_watched = False
-        self._pause_s = PAUSE_S
-        self._resume_at_s = 0.0
 
     # --- reading ---
 
     def read(self) -> MachineReading:
         """Read everything.
 
-        Raises `NvmlError` where there is no driver, `ReadingError` where no GPU's uuid can
-        be read and none could before, or the values contradict each other.
+        Raises `NvmlError` where there is no driver, or it does not answer; `ReadingError` where no
+        GPU's uuid can be read and none could before, or the values contradict each other.
         """
         with self._lock:
             return self._retried(self._read)
@@ -105,42 +132,66 @@ class NvmlMachine:
             except NvmlError as error:
                 return dict.fromkeys((gpu.uuid for gpu in self._gpus), fault_text(error))
 
+    def condition(self) -> ReaderCondition:
+        """GPUs without events; and what a new process, in a new container, may mend.
+
+        That is a GPU that answered and hangs now, and a library that only a new container has: of
+        the driver's version, or with the device nodes that its control group has lost.
+        """
+        can_answer = {_LIBRARY, *self._answered}
+        hanging = sorted(self._calls.outstanding() & can_answer)
+        reason = f"{NO_ANSWER} ({hanging[0]})" if hanging else self._library_fault
+        return ReaderCondition(self._events.without_events, reason)
+
     def _retried(self, call: Callable[[], T]) -> T:
         """A call's value; where the library lost its driver, it is opened again first."""
         try:
-            self._open()
-            return call()
+            return self._with_library(call)
         except NvmlError as error:
-            if error.code not in LIBRARY_GONE_CODES:
+            if error.code not in LIBRARY_GONE_CODES or not self._drop():
                 raise
-            self._drop()
+            return self._with_library(call)
+
+    def _with_library(self, call: Callable[[], T]) -> T:
+        try:
             self._open()
-            return call()
+        except NvmlError as error:
+            self._library_fault = fault_text(error) if error.code in _CONTAINER_CODES else ""
+            raise
+        self._library_fault = ""
+        return call()
 
     def _read(self) -> MachineReading:
-        gpu_reader = GpuReader(self._nvml, self._sysfs, self._far_ends)
+        known_at = {gpu.index: gpu.uuid for gpu in self._gpus}
+        count = self._ask_library(self._nvml.count, POLL_S)
+        keys = [known_at.get(index, f"GPU {index}") for index in range(count)]
+        answers = self._calls.ask(
+            {key: partial(self._read_gpu, index) for index, key in enumerate(keys)}, READ_S
+        )
         found: list[RawGpu] = []
         unread: list[UnreadGpu] = []
         handles: dict[str, Handle] = {}
-        for index in range(self._nvml.count()):
-            try:
-                handle = self._nvml.handle(index)
-                uuid = self._nvml.uuid(handle)
-            except NvmlError as error:
-                _check_library(error)
-                unread.append(UnreadGpu(index, fault_text(error)))
-                continue
-            handles[uuid] = handle
-            found.append(gpu_reader.read(index, handle, uuid))
+        gpu_notes: dict[str, None] = {}
+        for index, key in enumerate(keys):
+            answer = answers.get(key)
+            if answer is None:
+                unread.append(UnreadGpu(index, NO_ANSWER))
+            elif isinstance(answer, UnreadGpu):
+                unread.append(answer)
+            else:
+                gpu, handles[gpu.uuid], notes = answer
+                found.append(gpu)
+                gpu_notes |= dict.fromkeys(notes)
         gpus, notes = with_remembered(found, unread, self._gpus)
         if not gpus:
             reason = "; ".join(gpu.reason for gpu in unread) or "NVML counts none"
             msg = f"no GPU can be read, expected at least one: {reason}"
             raise ReadingError(msg)
         if handles.keys() != self._handles.keys():
-            self._is_watch_due = True
+            self._events.follow(handles)
         self._gpus, self._handles = gpus, handles
-        self._read_pairs(found, gpu_reader)
+        self._answered |= handles.keys()
+        gpu_notes |= dict.fromkeys(self._read_pairs(found))
         raw = RawMachine(
             gpus=gpus,
             ancestors=_known(self._ancestors),
@@ -149,7 +200,7 @@ class NvmlMachine:
             cpu=self._sysfs.cpu(),
             numa_distances=self._sysfs.numa_distances(),
             driver_version=self._driver_version(),
-            notes=(*notes, *gpu_reader.notes),
+            notes=(*notes, *gpu_notes),
         )
         try:
             return describe(raw)
@@ -157,121 +208,109 @@ class NvmlMachine:
             msg = f"NVML and sysfs contradict each other: {error}"
             raise ReadingError(msg) from error
 
+    def _read_gpu(self, index: int) -> tuple[RawGpu, Handle, tuple[str, ...]] | UnreadGpu:
+        """The GPU of an index, its handle, and notes."""
+        try:
+            handle = self._nvml.handle(index)
+            uuid = self._nvml.uuid(handle)
+        except NvmlError as error:
+            _check_library(error)
+            return UnreadGpu(index, fault_text(error))
+        gpu_reader = GpuReader(self._nvml, self._sysfs, self._far_ends)
+        gpu = gpu_reader.read(index, handle, uuid)
+        return gpu, handle, gpu_reader.notes
+
     def _driver_version(self) -> str | None:
         try:
-            return self._nvml.driver_version()
+            return self._ask_library(self._nvml.driver_version, POLL_S)
         except NvmlError:
             return None
 
-    def _read_pairs(self, found: Iterable[RawGpu], gpu_reader: GpuReader) -> None:
-        healthy = [gpu for gpu in found if gpu.fault is None]
+    def _read_pairs(self, found: Sequence[RawGpu]) -> tuple[str, ...]:
+        """Read what lies between the GPUs and is not known yet; notes of what could not be."""
+        healthy = [gpu for gpu in found if gpu.fault in {None, FABRIC_NOT_READY}]
+        gpu_reader = GpuReader(self._nvml, self._sysfs, self._far_ends)
         for pairs, known, call in (
             (combinations(healthy, 2), self._ancestors, self._nvml.common_ancestor),
             (unlinked_pairs(healthy), self._p2p, self._nvml.p2p_read_status),
         ):
-            for a, b in pairs:
-                key = pair_key(a.uuid, b.uuid)
-                if key in known:
-                    continue
-                try:
-                    known[key] = call(self._handles[a.uuid], self._handles[b.uuid])
-                except NvmlError as error:
-                    gpu_reader.note_error(error)
-                    if error.code == NvmlCode.FUNCTION_NOT_FOUND:
-                        break  # this driver does not have the call
-                    if error.code in QUIET_CODES:
-                        known[key] = None
+            wanted = {
+                pair_key(a.uuid, b.uuid): (self._handles[a.uuid], self._handles[b.uuid])
+                for a, b in pairs
+                if pair_key(a.uuid, b.uuid) not in known
+            }
+            if wanted:
+                reading = partial(_pair_values, wanted, call, gpu_reader)
+                known.update(self._calls.ask({_PAIRS: reading}, READ_S).get(_PAIRS, {}))
+        return gpu_reader.notes
 
     def _faults(self) -> Mapping[str, str]:
-        gpu_reader = GpuReader(self._nvml, self._sysfs, self._far_ends)
-        found = ((gpu.uuid, self._fault_of(gpu.uuid, gpu_reader)) for gpu in self._gpus)
-        return {uuid: fault for uuid, fault in found if fault is not None}
+        answers = self._calls.ask(
+            {gpu.uuid: partial(self._poll, gpu) for gpu in self._gpus}, POLL_S
+        )
+        polls = {gpu.uuid: answers.get(gpu.uuid, _Poll(NO_ANSWER)) for gpu in self._gpus}
+        new_handles = {uuid: one.handle for uuid, one in polls.items() if one.handle is not None}
+        if new_handles:
+            self._handles |= new_handles
+            self._events.follow(self._handles)
+        if any(one.lacks_instances for one in polls.values()):
+            self._events.note_change()
+        faults = {uuid: one.fault for uuid, one in polls.items() if one.fault is not None}
+        if all(one.fault == _UNKNOWN_ERROR for one in polls.values()):
+            self._library_fault = _UNKNOWN_ERROR
+        return faults
 
-    def _fault_of(self, uuid: str, gpu_reader: GpuReader) -> str | None:
-        """The fault of a GPU; one at fault is looked for, as it may have a new handle by now."""
-        known = self._handles.get(uuid)
-        if known is not None and gpu_reader.fault_of(known) is None:
-            return None
+    def _poll(self, gpu: RawGpu) -> _Poll:
+        """Poll a GPU; one at fault is looked for, as it may have a new handle by now."""
+        gpu_reader = GpuReader(self._nvml, self._sysfs, self._far_ends)
+        known = self._handles.get(gpu.uuid)
+        if known is not None and gpu_reader.fault_of(known, gpu) is None:
+            return _Poll(lacks_instances=any(map(self._is_gone, gpu.instances)))
         try:
-            handle = self._nvml.handle_of(uuid)
+            handle = self._nvml.handle_of(gpu.uuid)
         except NvmlError as error:
             _check_library(error)
-            return NOT_LISTED if error.code == NvmlCode.NOT_FOUND else fault_text(error)
-        if known is None or self._nvml.address(known) != self._nvml.address(handle):
-            self._handles[uuid] = handle
-            self._is_watch_due = True
-        return gpu_reader.fault_of(handle)
+            is_gone = error.code == NvmlCode.NOT_FOUND
+            return _Poll(NOT_LISTED if is_gone else fault_text(error))
+        is_new = known is None or self._nvml.address(known) != self._nvml.address(handle)
+        return _Poll(gpu_reader.fault_of(handle, gpu), handle if is_new else None)
+
+    def _is_gone(self, instance: Partition) -> bool:
+        """Whether NVML does not know a MIG device any more; other errors do not say so."""
+        try:
+            self._nvml.handle_of(instance.id)
+        except NvmlError as error:
+            _check_library(error)
+            return error.code == NvmlCode.NOT_FOUND
+        return False
 
     # --- events ---
 
     def wait(self, timeout_s: float) -> tuple[GpuEvent, ...]:
         """What happened; where NVML reports no events, or is missing, this only waits."""
-        deadline_s = time.monotonic() + timeout_s
-        while not self._closed.is_set():
-            watch, is_new = self._current_watch()
-            if is_new:
-                return (GpuEvent(EventKind.LOST_EVENTS),)
-            left_s = max(0.0, deadline_s - time.monotonic())
-            if watch is None:
-                self._closed.wait(left_s)
-                return ()
-            events = self._wait_slice(watch, min(SLICE_S, left_s))
-            if events or left_s <= SLICE_S:
-                return events
-        return ()
-
-    def _wait_slice(self, watch: EventWatch, slice_s: float) -> tuple[GpuEvent, ...]:
-        try:
-            with self._waiting:
-                events = watch.wait(slice_s) if watch is self._watch else ()
-        except NvmlError:
-            with self._lock:
-                self._is_watch_due = True
-                self._resume_at_s = time.monotonic() + self._pause_s
-            self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
-            return ()
-        self._pause_s = PAUSE_S
-        return events
-
-    def _current_watch(self) -> tuple[EventWatch | None, bool]:
-        """The watch of the GPUs that respond, and whether events may be lost since the last one."""
-        with self._lock:
-            if not self._is_watch_due or self._closed.is_set():
-                return self._watch, False
-            if not self._handles or time.monotonic() < self._resume_at_s:
-                return None, False
-            self._is_watch_due = False
-            self._end_watch()
-            try:
-                watch = EventWatch(self._nvml, self._handles)
-            except NvmlError:
-                watch = None
-            if watch is not None and watch.is_empty:
-                watch.close()
-                watch = None
-            self._watch = watch
-            is_new, self._was_watched = self._was_watched, True
-            return watch, is_new
-
-    def _end_watch(self) -> None:
-        with self._waiting:
-            watch, self._watch = self._watch, None
-            if watch is not None:
-                _quietly(watch.close)
+        return self._events.wait(timeout_s)
 
     # --- the library ---
 
     def close(self) -> None:
-        """End a `wait` under way and shut the library down; takes up to `SLICE_S`.
+        """End a `wait` under way and shut the library down; takes seconds at most.
 
-        The library stays open while another thread's call hangs in it for `CLOSE_S`.
+        The library stays open while a call hangs in it.
         """
         self._closed.set()
+        self._events.close()
         if self._lock.acquire(timeout=CLOSE_S):
             try:
                 self._drop()
             finally:
                 self._lock.release()
+
+    def _ask_library(self, call: Callable[[], T], limit_s: float) -> T:
+        """The value of a call about no single GPU. Raises `NvmlError` where none comes in time."""
+        answers = self._calls.ask({_LIBRARY: call}, limit_s)
+        if _LIBRARY not in answers:
+            raise NvmlError(NO_ANSWER)
+        return answers[_LIBRARY]
 
     def _open(self) -> None:
         if self._closed.is_set():
@@ -281,20 +320,49 @@ class NvmlMachine:
             library = self._find_library()  # a driver may be installed while we wait for it
             if library is not None:
                 preload(library)
+            self._ask_library(self._open_once, READ_S)
+
+    def _open_once(self) -> None:
+        """Open the library, which counts how often that is done; also where we wait no longer."""
+        if not self._is_open:
             self._nvml.open()
             self._is_open = True
 
-    def _drop(self) -> None:
-        """Close the library, and forget what holds only while it is open."""
-        self._end_watch()
+    def _drop(self) -> bool:
+        """Close the library, and forget what holds only while it is open.
+
+        False where a call is outstanding: nothing is done then.
+        """
+        if self._calls.outstanding() or not self._events.release():
+            return False
         self._handles = {}
         self._ancestors = {}
         self._p2p = {}
         self._far_ends = {}
-        self._is_watch_due = True
         if self._is_open:
             self._is_open = False
-            _quietly(self._nvml.close)
+            with contextlib.suppress(NvmlError):  # the driver may be gone already
+                self._ask_library(self._nvml.close, POLL_S)
+        return True
+
+
+def _pair_values(
+    wanted: Mapping[tuple[str, str], tuple[Handle, Handle]],
+    call: Callable[[Handle, Handle], int],
+    gpu_reader: GpuReader,
+) -> PairValues:
+    """The values of these pairs; one that failed unexpectedly is left out, to be read again."""
+    values: PairValues = {}
+    for key, (a, b) in wanted.items():
+        try:
+            values[key] = call(a, b)
+        except NvmlError as error:
+            gpu_reader.note_error(error)
+            if error.code == NvmlCode.FUNCTION_NOT_FOUND:
+                break  # this driver does not have the call
+            if error.code in QUIET_CODES:
+                values[key] = None
+    return values
 
 
 def _known(values: PairValues) -> dict[tuple[str, str], int]:
@@ -305,11 +373,3 @@ def _check_library(error: NvmlError) -> None:
     """Raise an error that is not about one GPU."""
     if error.code in LIBRARY_GONE_CODES:
         raise error
-
-
-def _quietly(release: Callable[[], None]) -> None:
-    """Release something whose owner may be gone already."""
-    try:
-        release()
-    except NvmlError:
-        return

@@ -116,6 +116,11 @@ class Api:
             if error.status != 404 and not (error.status == 409 and uid is not None):
                 raise
 
+    async def end(self, path: str) -> None:
+        """End a pod as users and kubelets do: asked to stop, then removed; it may be gone."""
+        await self.delete(path, grace_s=30)
+        await self.delete(path, grace_s=0)
+
     async def watch(self, path: str, **query: str) -> AsyncGenerator[tuple[str, Any], None]:
         """Follow a collection from `resourceVersion`: pairs of type and object, until it ends."""
         query["watch"] = "true"

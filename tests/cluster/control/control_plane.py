@@ -163,7 +163,7 @@ class ControlPlane:
     ) -> Scheduler:
         """Start kube-scheduler with a KubeSchedulerConfiguration, as text or as values.
 
-        `name` tells several of them apart; it names files. Leader election is off unless `flags`
+        `name` distinguishes several of them; it names files. Leader election is off unless `flags`
         turn it on. Returns when its caches are synced.
         """
         user = self.kubeconfig("system:kube-scheduler")
@@ -307,7 +307,7 @@ class ControlPlane:
             "--etcd-compaction-interval=0",
             *("--bind-address", _LOOPBACK, "--secure-port", str(self._api_server_port)),
             # Loopback is no address to advertise, and a machine may have no other: this one is
-            # from RFC 5737, and nobody is told.
+            # from RFC 5737, and no event reports it.
             *("--advertise-address", "192.0.2.1", "--endpoint-reconciler-type", "none"),
             *("--tls-cert-file", str(files / "server.crt")),
             *("--tls-private-key-file", str(files / "server.key")),

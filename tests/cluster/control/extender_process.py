@@ -1,6 +1,6 @@
 """Coterie's extender as a process of its own, on the live API server.
 
-Tells where it listens, what it logged and what its metrics say. It keeps its port over a kill and a
+Says where it listens, what it logged and what its metrics are. It keeps its port over a kill and a
 restart, as kube-scheduler's configuration names it.
 """
 
@@ -36,8 +36,8 @@ class ExtenderProcess(Program):
     def events(self, name: str | None = None) -> list[dict[str, Any]]:
         """What it logged, one object per line; only the events of that name, if given."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        told = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
-        return told if name is None else [one for one in told if one.get("event") == name]
+        parsed = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        return parsed if name is None else [one for one in parsed if one.get("event") == name]
 
 
 def extender_command(kubeconfig: Path, port: int, flags: Sequence[str]) -> list[str]:

@@ -32,6 +32,7 @@ __all__ = [
     "await_so",
     "documents",
     "extender_settings",
+    "extender_user",
     "install",
     "pod_spec",
     "render",
@@ -84,7 +85,8 @@ def scheduler_config(
 
     Everything else is what deploy/ says. Without `kubeconfig` the file names none, as inside a
     cluster. Leader election can be had or left out by kube-scheduler's flag `--leader-elect`, which
-    is above the file. `client_files` belongs to `Mode.SERVICE` alone.
+    is above the file. `client_files` belong to an https URL; with http there is no TLS, for tests
+    of anything else.
     """
     text = (DEPLOY / mode.value / "scheduler-config.yaml").read_text(encoding="utf-8")
     config: dict[str, Any] = yaml.safe_load(text)
@@ -93,6 +95,8 @@ def scheduler_config(
         config["clientConnection"] = {"kubeconfig": str(kubeconfig)}
     (extender,) = config["extenders"]
     extender["urlPrefix"] = extender_url
+    if extender_url.startswith("http:"):
+        extender.pop("tlsConfig", None)
     if client_files is not None:
         extender["tlsConfig"] |= {
             "caFile": str(client_files.ca),
@@ -143,9 +147,20 @@ def install(plane: ControlPlane, mode: Mode) -> Path:
         lambda: _dry_run(plane, {"coterie.gpu/affinity": "no-such"}).status_code == 422, "user keys"
     )
     await_so(lambda: _dry_run(plane, {"coterie.gpu/plan": "forged"}).status_code == 403, "own keys")
+    await_so(
+        lambda: _dry_run(plane, {}, user=extender_user(mode)).status_code == 403,
+        "extender's rights",
+    )
     if mode is Mode.KUBEADM:
         return plane.kubeconfig("coterie-extender")
     return plane.service_account(NAMESPACE, "coterie-extender")
+
+
+def extender_user(mode: Mode) -> str:
+    """Who the extender is to the API server."""
+    if mode is Mode.KUBEADM:
+        return "coterie-extender"
+    return f"system:serviceaccount:{NAMESPACE}:coterie-extender"
 
 
 def scheduler_name_folder(minor: str) -> str:
@@ -170,10 +185,18 @@ def await_so(is_so: Callable[[], bool], what: str) -> None:
         time.sleep(_POLL_S)
 
 
-def _dry_run(plane: ControlPlane, annotations: dict[str, str]) -> httpx.Response:
+def _dry_run(
+    plane: ControlPlane, annotations: dict[str, str], *, user: str = "root"
+) -> httpx.Response:
+    """What creating a pod would meet, were that user allowed by RBAC to do everything."""
     limits = {"limits": {"nvidia.com/gpu": "1"}}
     pod = {
         "metadata": {"name": "dry-run", "annotations": annotations},
         "spec": {"containers": [{"name": "main", "image": "none", "resources": limits}]},
     }
-    return plane.client.post("/api/v1/namespaces/default/pods", json=pod, params=_DRY_RUN)
+    return plane.client.post(
+        "/api/v1/namespaces/default/pods",
+        json=pod,
+        params=_DRY_RUN,
+        headers={"Impersonate-User": user, "Impersonate-Group": "system:masters"},
+    )

@@ -159,16 +159,16 @@ class Program:
             self._process.wait(_POLL_S)
         self._check_running()
         if time.monotonic() > deadline:
-            msg = f"{self.name} was not ready within {self.start_within_s:g} s\n{self._told()}"
+            msg = f"{self.name} was not ready within {self.start_within_s:g} s\n{self._log_end()}"
             raise ProgramFailed(msg)
 
     def _check_running(self) -> None:
         assert self._process is not None
         if (code := self._process.poll()) is not None:
-            msg = f"{self.name} ended with code {code} before it was ready\n{self._told()}"
+            msg = f"{self.name} ended with code {code} before it was ready\n{self._log_end()}"
             raise ProgramFailed(msg)
 
-    def _told(self) -> str:
+    def _log_end(self) -> str:
         return f"command: {' '.join(self.command)}\nthe end of {self.log}:\n{self.log_tail()}"
 
 

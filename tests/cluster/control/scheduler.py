@@ -24,7 +24,7 @@ __all__ = ["Scheduler", "completed_config", "plain_config"]
 
 @dataclass(kw_only=True)
 class Scheduler(Program):
-    """A kube-scheduler; `url` is where it tells its health and its metrics."""
+    """A kube-scheduler; `url` is where it serves its health and its metrics."""
 
     url: str
     client: httpx.Client

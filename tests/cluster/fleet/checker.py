@@ -20,7 +20,7 @@ What it holds for true, at every revision:
 Waiting. A pod *waits while a node fits* over a stretch of time in which it was unbound, ungated and
 not deleted, its last attempt had not ended in an error of the scheduler (`SchedulerError`, which
 backs off), and at each moment some node fitted. Whether a set of free ids fits is for the caller to
-say (`Fits`), since only the core knows which sets satisfy a pod. `Checker.longest_waits` tells the
+say (`Fits`), since only the core knows which sets satisfy a pod. `Checker.longest_waits` has the
 longest such stretch of each pod, less what falls into excused windows.
 """
 
@@ -549,7 +549,7 @@ async def read_changes(
     """Every change from a revision on, in batches, for ever; other objects without their value.
 
     Raises `ValueError` where history was compacted away or is not stored as JSON: then nothing
-    could be told from it.
+    could be seen from it.
     """
     watch = {
         "create_request": {

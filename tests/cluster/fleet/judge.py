@@ -1,6 +1,6 @@
 """What the core says of a pod on a node: whether it fits, and which set is its best there.
 
-Tells the checker whether a waiting pod could have been placed, and a test whether a plan is the
+Says to the checker whether a waiting pod could have been placed, and a test whether a plan is the
 core's own best. It takes pods as the checker read them from etcd and nodes as they were laid out,
 and calls `topology.select.fit` or, where a kubelet aligns to NUMA nodes,
 `topology.topology_manager.admission` directly: nothing of the extender is between.

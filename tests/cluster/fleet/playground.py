@@ -59,7 +59,7 @@ class Playground:
         plane = self.control_plane
         return (plane.etcd, plane.api_server, self.extender, self.scheduler, self.stand_in)
 
-    def told(self) -> str:
+    def instructions(self) -> str:
         """What a person needs to know to use it."""
         plane = self.control_plane
         pod = plane.folder / "pod.json"

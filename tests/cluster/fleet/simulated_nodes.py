@@ -76,7 +76,7 @@ async def _remove(admin: Path, nodes: Sequence[EmbeddedNode]) -> None:
             for pod in listed["items"]:
                 meta = pod["metadata"]
                 path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
-                await api.delete(path, grace_s=0)
+                await api.end(path)
             await api.delete(node_path(node.name))
 
 
@@ -101,5 +101,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("nodes", nargs="+")
-    told = parser.parse_args()
-    asyncio.run(_main(told.kubeconfig, told.nodes))
+    arguments = parser.parse_args()
+    asyncio.run(_main(arguments.kubeconfig, arguments.nodes))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from extender.embedded import lay_out
 from tests.cluster.control.api import open_api
-from tests.cluster.control.manifests import DEPLOY, Mode, scheduler_config
+from tests.cluster.control.manifests import DEPLOY, Mode, extender_settings, scheduler_config
 from tests.cluster.control.processes import free_port
 from tests.cluster.fleet.checker import Checker, FaultKind, Follower, current_revision
 from tests.cluster.fleet.judge import Judge
@@ -118,9 +118,9 @@ class Play:
         await self.until(lambda: not any(self.has(name) for name in names), within_s=within_s)
 
     async def delete(self, *names: str) -> None:
-        """Delete pods and wait until they are no more."""
+        """End pods and wait until they are no more."""
         for name in names:
-            await self.api.delete(pod_path(name), grace_s=0)
+            await self.api.end(pod_path(name))
         await self.gone(*names)
 
     async def known(self, names: Collection[str]) -> None:
@@ -142,7 +142,7 @@ def _key(name: str) -> str:
 
 
 def prepare(control_plane: ControlPlane) -> None:
-    """Apply what deploy/kubeadm tells the API server: RBAC and admission policies."""
+    """Apply what deploy/kubeadm adds to the API server: RBAC and admission policies."""
     control_plane.kubectl("apply", "--kustomize", str(DEPLOY / Mode.KUBEADM.value))
 
 
@@ -161,6 +161,7 @@ def start_cast(
     """
     prepare(control_plane)
     port = free_port()
+    flags = ("--scheduler-names", extender_settings(Mode.KUBEADM)["scheduler_names"], *flags)
     if decision_log is not None:
         flags = (*flags, "--decision-log", str(decision_log))
     extender = control_plane.start_extender(
@@ -218,9 +219,13 @@ async def play(
 
 
 async def _clear(api: Api) -> None:
-    """Remove all pods and nodes, be they of this play or of one that failed."""
+    """Remove all pods and nodes, be they of this play or of one that failed.
+
+    Not by force: the devices of pods that were removed so are held for a while, and the next play
+    has nodes of the same names.
+    """
     pods = [pod["metadata"] for pod in (await api.get("/api/v1/pods"))["items"]]
     paths = [f"/api/v1/namespaces/{pod['namespace']}/pods/{pod['name']}" for pod in pods]
-    await asyncio.gather(*(api.delete(path, grace_s=0) for path in paths))
+    await asyncio.gather(*(api.end(path) for path in paths))
     nodes = [node["metadata"]["name"] for node in (await api.get("/api/v1/nodes"))["items"]]
     await asyncio.gather(*(api.delete(node_path(name)) for name in nodes))

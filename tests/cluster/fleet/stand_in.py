@@ -42,13 +42,13 @@ _WATCH_S = "60"
 class StandIn:
     """Plays all nodes of a cluster while it is entered.
 
-    `tells_devices`: whether pod.status names the ids (off: a kubelet before 1.36). `keeps`: whether
-    ended pods stay, as those of a finished Job do.
+    `reports_devices`: whether pod.status names the ids (off: a kubelet before 1.36). `keeps`:
+    whether ended pods stay, as those of a finished Job do.
     """
 
-    def __init__(self, api: Api, *, tells_devices: bool = True, keeps: bool = False) -> None:
+    def __init__(self, api: Api, *, reports_devices: bool = True, keeps: bool = False) -> None:
         self._api = api
-        self._tells_devices = tells_devices
+        self._reports_devices = reports_devices
         self._keeps = keeps
         self._lives: dict[str, asyncio.Task[None]] = {}
         self._removals: dict[str, asyncio.Task[None]] = {}
@@ -111,7 +111,7 @@ class StandIn:
         """Run the pod from where it stands to its end."""
         phase = pod["status"].get("phase", "Pending")
         if phase == "Pending":
-            await self._say(pod, _running(pod, tells_devices=self._tells_devices))
+            await self._say(pod, _running(pod, reports_devices=self._reports_devices))
         runs_s = (pod["metadata"].get("annotations") or {}).get(RUNS_S)
         if runs_s is None:
             return
@@ -149,8 +149,8 @@ def _path(pod: Mapping[str, Any]) -> str:
     return f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
 
 
-def _running(pod: Mapping[str, Any], *, tells_devices: bool) -> dict[str, object]:
-    planned = _planned(pod) if tells_devices else {}
+def _running(pod: Mapping[str, Any], *, reports_devices: bool) -> dict[str, object]:
+    planned = _planned(pod) if reports_devices else {}
     inits = pod["spec"].get("initContainers", [])
     return {
         "phase": "Running",

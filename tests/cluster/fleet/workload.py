@@ -39,7 +39,7 @@ SCHEDULER = "coterie-scheduler"
 """The profile of deploy/ for GPU pods."""
 PODS = "/api/v1/namespaces/default/pods"
 _SIZES = {1: 40, 2: 25, 4: 20, 8: 15}
-_AFFINITIES = {None: 40, "nvlink": 25, "switch": 8, "numa": 15, "none": 12}
+_AFFINITIES = {None: 40, "nvlink": 25, "pcie-switch": 8, "numa": 15, "none": 12}
 _LAYOUTS = {"one": 70, "two": 10, "init": 7, "sidecar": 7, "plain": 6}
 """Of a pod with two GPUs or more: one container, two apps, an init or a sidecar beside the app, or
 a second container without GPUs."""
@@ -186,7 +186,7 @@ def _wishes(mix: Mix, size: int, *, is_single: bool, chance: random.Random) -> d
         wishes["coterie.gpu/affinity"] = affinity
     if affinity in {"nvlink", None} and size > 1 and is_single and chance.random() < mix.floored:
         wishes["coterie.gpu/min-bandwidth"] = str(chance.choice((20, 60, 120)))
-    may_insist = affinity == "nvlink" or (affinity in {"switch", "numa"} and size <= 2)
+    may_insist = affinity == "nvlink" or (affinity in {"pcie-switch", "numa"} and size <= 2)
     if may_insist and chance.random() < 2 * mix.required:
         wishes["coterie.gpu/policy"] = "required"
     return wishes

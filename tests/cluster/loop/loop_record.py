@@ -2,8 +2,8 @@
 
 Records for each container that requested GPUs three lists of ids, from three independent sources:
 the plan on the pod (extender), PodResources (kubelet), and `NVIDIA_VISIBLE_DEVICES` as the
-container's own program found it. It also tells whether two containers ever held one GPU at a time,
-and how each pod that failed did. It judges nothing else.
+container's own program found it. It also reports whether two containers ever held one GPU at a
+time, and how each pod that failed did. It judges nothing else.
 
 It must never have the kubelets do what they would not do without it: PodResources is asked for one
 pod at a time, never for a list (plugin/kubelet/admission_gate.py), and who has what at one moment
@@ -46,9 +46,9 @@ _RETRY_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class ContainerRecord:
-    """One container with GPUs. What a witness did not tell is empty; ids are sorted.
+    """One container with GPUs. What a source did not report is empty; ids are sorted.
 
-    `held` is None for init containers, of which PodResources does not tell.
+    `held` is None for init containers, which PodResources leaves out.
     """
 
     node: str
@@ -62,7 +62,7 @@ class ContainerRecord:
 
     @property
     def is_as_planned(self) -> bool:
-        """Whether all who can tell, tell the same."""
+        """Whether all sources that report it agree."""
         return self.planned == self.seen and self.held in {None, self.seen}
 
 
@@ -76,6 +76,8 @@ class Verdict:
     """Those of pods that succeeded on other nodes, where the plan is all that there is."""
     failures: Mapping[str, int]
     """Pods that did not, by the reason that the pod gives, else its container."""
+    messages: tuple[str, ...]
+    """What the status of each pod that failed says, with its name and node."""
     shared: tuple[str, ...]
     """GPUs that two containers held at one time, in words."""
 
@@ -89,14 +91,15 @@ class Verdict:
         """Those that had a plan and got something else."""
         return tuple(one for one in self.planned if not one.is_as_planned)
 
-    def told(self) -> str:
-        """One line for people."""
+    def summary(self) -> str:
+        """One line for people, and one for each pod that failed."""
         n_planned, n_astray = len(self.planned), len(self.astray)
         kept = f"{n_planned - n_astray} of {n_planned} planned containers got their plan"
         unplanned = len(self.containers) - n_planned
         failed = f"pods failed: {dict(self.failures) or 'none'}"
         ran = Counter(one.node for one in (*self.containers, *self.simulated))
-        return f"{kept}; {unplanned} without a plan; {failed}; containers: {dict(ran)}"
+        line = f"{kept}; {unplanned} without a plan; {failed}; containers: {dict(ran)}"
+        return "\n  ".join((line, *self.messages))
 
 
 @dataclass
@@ -130,11 +133,15 @@ class LoopRecord:
     def verdict(self) -> Verdict:
         """Judge what was seen so far; logs are read as pods end, so nothing is missed."""
         failures: Counter[str] = Counter()
+        messages: list[str] = []
         containers: list[ContainerRecord] = []
         for pod in self.pods.values():
             status = pod["status"]
             if status.get("phase") == "Failed":
                 failures[_why(status)] += 1
+                message = status.get("message", "")
+                where = f"{pod['metadata']['name']} on {pod['spec'].get('nodeName')}"
+                messages.append(f"{where}: {message}")
             if status.get("phase") == "Succeeded":
                 containers += self._containers(pod)
         real = {node.name for node in self.nodes}
@@ -142,6 +149,7 @@ class LoopRecord:
             containers=tuple(one for one in containers if one.node in real),
             simulated=tuple(one for one in containers if one.node not in real),
             failures=failures,
+            messages=tuple(messages),
             shared=tuple(self.shared),
         )
 
@@ -205,8 +213,8 @@ class LoopRecord:
             return
         for container, _, _ in _asking(pod):
             if (meta["uid"], container) not in self._seen:
-                told = node.given(pod, container)["environment"].get(VARIABLE, "")
-                ids = tuple(sorted(filter(None, told.split(","))))
+                visible = node.given(pod, container)["environment"].get(VARIABLE, "")
+                ids = tuple(sorted(filter(None, visible.split(","))))
                 self._seen[meta["uid"], container] = ids
 
     def _sample(self, node: KubeletNode) -> None:
@@ -253,8 +261,8 @@ class LoopRecord:
 def _why(status: Mapping[str, Any]) -> str:
     if "reason" in status:
         return str(status["reason"])
-    told = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
-    ends = [one["state"]["terminated"] for one in told if "terminated" in one.get("state", {})]
+    statuses = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+    ends = [one["state"]["terminated"] for one in statuses if "terminated" in one.get("state", {})]
     return ", ".join(one.get("reason", "?") for one in ends if one["exitCode"]) or "?"
 
 

@@ -125,23 +125,23 @@ class LoopStage:
 
         Of a substitute for one of several pods that might be asking it names all.
         """
-        told = [event for agent in self.agents.values() for event in agent.events()]
-        different = [one for one in told if one.get("event") == "plan_mismatch"]
+        logged = [event for agent in self.agents.values() for event in agent.events()]
+        different = [one for one in logged if one.get("event") == "plan_mismatch"]
         if kinds:
             different = [one for one in different if one["kind"] in kinds]
-        replaced = [one for one in told if one.get("basis") == "substitute"]
+        replaced = [one for one in logged if one.get("basis") == "substitute"]
         named = [str(one["pod"]) for one in (*different, *replaced) if "pod" in one]
         named += [str(name) for one in replaced for name in one.get("pods", ())]
         return {name.rpartition("/")[2] for name in named}
 
-    def untold(self, containers: Iterable[ContainerRecord]) -> list[ContainerRecord]:
+    def unreported(self, containers: Iterable[ContainerRecord]) -> list[ContainerRecord]:
         """Those of which no agent has said anything: neither their pod is named, nor their devices.
 
-        Where the kubelet was too slow to say who asks, what was given is all that can be told.
+        Where the kubelet was too slow to say who asks, only what was given can be reported.
         """
         named = self.reported()
-        told = [event for agent in self.agents.values() for event in agent.events("allocated")]
-        to_somebody = [tuple(sorted(one["ids"])) for one in told if "pod" not in one]
+        logged = [event for agent in self.agents.values() for event in agent.events("allocated")]
+        to_somebody = [tuple(sorted(one["ids"])) for one in logged if "pod" not in one]
         return [one for one in containers if one.pod not in named and one.seen not in to_somebody]
 
     def until(self, is_so: Callable[[], bool], *, within_s: float = _SOON_S) -> float:
@@ -159,7 +159,7 @@ class LoopStage:
         with LoopRecord(self.plane, self.nodes) as record:
             took_s = run_jobs(self.plane, job_manifests(mix), burst=burst)
             verdict = record.verdict()
-        print(f"{mix.prefix}: {mix.n_jobs} Jobs in {took_s:.0f} s: {verdict.told()}")  # noqa: T201 - the figures
+        print(f"{mix.prefix}: {mix.n_jobs} Jobs in {took_s:.0f} s: {verdict.summary()}")  # noqa: T201 - the figures
         clear_jobs(self.plane)
         return verdict
 

@@ -1,6 +1,6 @@
 """Coterie's agent as a process of its own, on a node with a real kubelet.
 
-Tells where its probes and metrics are and what it logged. It sees a machine that is a recording;
+Says where its probes and metrics are and what it logged. It sees a machine that is a recording;
 everything else about it is as on a real node.
 """
 
@@ -41,14 +41,19 @@ class AgentProcess:
     def events(self, name: str | None = None) -> list[dict[str, Any]]:
         """What it logged, one object per line; only the events of that name, if given."""
         lines = self.program.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        told = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
-        return told if name is None else [one for one in told if one.get("event") == name]
+        parsed = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        return parsed if name is None else [one for one in parsed if one.get("event") == name]
 
 
 def start_agent(
-    node: KubeletNode, kubeconfig: Path, recording: str, *flags: str, name: str = "agent"
+    node: KubeletNode,
+    kubeconfig: Path,
+    recording: str,
+    *flags: str,
+    name: str = "agent",
+    status: int = httpx.codes.OK,
 ) -> AgentProcess:
-    """Start `python -m plugin run` there; returns when `/readyz` says so."""
+    """Start `python -m plugin run` there; returns when `/readyz` answers with this status."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     faults = node.folder / f"{name}-faults.json"
@@ -60,13 +65,13 @@ def start_agent(
         *("--metrics-address", "127.0.0.1", "--metrics-port", str(port)),
         *flags,
     ]
-    program = node.start_program(name, command, is_ready=partial(_answers, f"{url}/readyz"))
+    program = node.start_program(name, command, is_ready=partial(_answers, f"{url}/readyz", status))
     return AgentProcess(program, url, faults)
 
 
-def _answers(url: str) -> bool:
+def _answers(url: str, status: int) -> bool:
     try:
         answer = httpx.get(url, timeout=_TIMEOUT_S, trust_env=False)
     except httpx.HTTPError:
         return False
-    return answer.status_code == httpx.codes.OK
+    return answer.status_code == status

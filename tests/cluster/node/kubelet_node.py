@@ -1,7 +1,7 @@
 """A real kubelet with containerd, as a node of a test's control plane.
 
 Starts a node that is Ready and whose containers run; kills, restarts and reconfigures its kubelet;
-tells where its device plugins, PodResources and checkpoint are, and what a container printed.
+says where its device plugins, PodResources and checkpoint are, and what a container printed.
 Everything of it lies in a space of its own (see `node_space`) and ends with it.
 """
 
@@ -34,7 +34,7 @@ __all__ = ["KubeletNode", "NodeTools"]
 _LOOPBACK = "127.0.0.1"
 _STARTS_WITHIN_S = 120.0
 _TIMEOUT_S = 5.0
-_TELLS_WITHIN_S = 30.0
+_PRINTS_WITHIN_S = 30.0
 _POLL_S = 0.02
 _CDI = Path("/var/run/cdi")
 _STATES = {
@@ -174,7 +174,7 @@ class KubeletNode:
 
     @property
     def pod_resources_socket(self) -> Path:
-        """Where the kubelet tells who has which device."""
+        """Where the kubelet reports who has which device."""
         return self.space.kubelet / "pod-resources" / "kubelet.sock"
 
     @property
@@ -184,7 +184,7 @@ class KubeletNode:
         return Path(f"/proc/{self.containerd.pid}/root") / seen.relative_to("/")
 
     @property
-    def tells_devices(self) -> bool:
+    def reports_devices(self) -> bool:
         """Whether pod.status names devices: ResourceHealthStatus is on from 1.36."""
         return self._plane.binaries.minor != "1.35"
 
@@ -214,14 +214,13 @@ class KubeletNode:
     def given(self, pod: Mapping[str, Any], container: str) -> dict[str, Any]:
         """What the container's program found that it was given, when it started last.
 
-        It may run a moment before it has told: a log is no event, so this looks again and again.
+        It may run a moment before it prints: a log sends no event, so this polls.
         """
-        deadline = time.monotonic() + _TELLS_WITHIN_S
+        deadline = time.monotonic() + _PRINTS_WITHIN_S
         while not (lines := self.output(pod, container)):
             if time.monotonic() > deadline:
-                msg = (
-                    f"{container} of {pod['metadata']['name']} told nothing in {_TELLS_WITHIN_S} s"
-                )
+                name = pod["metadata"]["name"]
+                msg = f"{container} of {name} printed nothing in {_PRINTS_WITHIN_S} s"
                 raise TimeoutError(msg)
             time.sleep(_POLL_S)
         return dict(json.loads(lines[-1]))

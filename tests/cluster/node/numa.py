@@ -15,7 +15,7 @@ __all__ = ["SYSFS_NODES", "write_numa_nodes"]
 SYSFS_NODES = Path("/sys/devices/system/node")
 _PROCESSORS = Path("/sys/devices/system/cpu")
 _NEAR, _FAR = 10, 21
-"""Distances as firmware tells them of a machine with two sockets."""
+"""Distances as firmware reports them for a machine with two sockets."""
 
 
 def write_numa_nodes(folder: Path, count: int) -> None:

@@ -36,7 +36,7 @@ _SOON_S = 60.0
 def real_container(
     name: str, gpus: int = 0, *, runs_s: float | None = None, code: int = 0, **fields: object
 ) -> dict[str, Any]:
-    """A container that tells what it was given and runs; without `runs_s` until it is stopped."""
+    """A container that prints what it was given and runs; without `runs_s` until it is stopped."""
     arguments = ["-run", f"-code={code}"]
     if runs_s is not None:
         arguments.append(f"-for={runs_s}s")

@@ -244,7 +244,7 @@ def register(kubelet_socket: Path, endpoint: str, resource: str) -> None:
 
 
 def holders(node: KubeletNode, resource: str = RESOURCE) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Who has which devices, as PodResources tells: by pod and container, ids sorted.
+    """Who has which devices, as PodResources reports it: by pod and container, ids sorted.
 
     That question has the kubelet count anew: asked in the middle of an allocation, it may have a
     device given away twice (plugin/kubelet/admission_gate.py).
@@ -259,7 +259,7 @@ def holders(node: KubeletNode, resource: str = RESOURCE) -> dict[tuple[str, str]
 
 
 def held_by(node: KubeletNode, pod: str, resource: str = RESOURCE) -> dict[str, tuple[str, ...]]:
-    """What one pod's containers have, as PodResources tells; changes nothing in the kubelet."""
+    """What one pod's containers have, by PodResources; changes nothing in the kubelet."""
     request = resources_pb.GetPodResourcesRequest(pod_name=pod, pod_namespace="default")
     answer = _pod_resources(node, "Get", request, resources_pb.GetPodResourcesResponse)
     return _devices(answer.pod_resources, resource)

@@ -416,7 +416,7 @@ def test_a_status_in_an_update_is_not_stored(cluster, agent):
 
 
 @pytest.mark.parametrize(
-    ("on", "is_bound", "told"),
+    ("on", "is_bound", "message"),
     [
         pytest.param(OTHER, True, "is of node node-1", id="of a pod on another node"),
         pytest.param(None, True, "is of no node", id="of a pod that is on none yet"),
@@ -424,7 +424,7 @@ def test_a_status_in_an_update_is_not_stored(cluster, agent):
     ],
 )
 @pytest.mark.parametrize("key", KEYS)
-def test_only_the_token_of_the_nodes_own_pod_counts(cluster, on, is_bound, told, key):
+def test_only_the_token_of_the_nodes_own_pod_counts(cluster, on, is_bound, message, key):
     """Which node a pod is on stands in the token, signed."""
     before = cluster.stored(OWN)
     with cluster.agent(on, is_bound=is_bound) as agent:
@@ -434,7 +434,7 @@ def test_only_the_token_of_the_nodes_own_pod_counts(cluster, on, is_bound, told,
         # Both policies refuse that, and the message is of either; this one the agent's alone does.
         answer = cluster.send("PATCH", SELF, {}, client=agent)
     assert answer.status_code == BAD_RIGHTS, answer.text
-    assert told in answer.json()["message"]
+    assert message in answer.json()["message"]
     assert cluster.stored(OWN) == before
 
 
@@ -679,8 +679,9 @@ def test_the_agents_rights_are_these(cluster):
     """By the API server's own answer; a stolen token must not be worth more than its work."""
     user = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 
-    def is_allowed(verb, resource, subresource=""):
+    def is_allowed(verb, resource, subresource="", **where):
         asked = {"verb": verb, "resource": resource, "subresource": subresource, "name": OWN}
+        asked |= where
         answer = cluster.post(
             "/apis/authorization.k8s.io/v1/subjectaccessreviews",
             {"spec": {"user": user, "resourceAttributes": asked}},
@@ -690,6 +691,7 @@ def test_the_agents_rights_are_these(cluster):
     assert is_allowed("patch", "nodes")
     assert is_allowed("get", "nodes", "pods")
     assert is_allowed("get", "nodes", "configz")
+    assert is_allowed("create", "events", namespace="default", name="")
     if cluster.is_wide:
         return
     for verb in ("get", "list", "watch", "create", "update", "delete", "deletecollection"):
@@ -713,13 +715,13 @@ def test_policies_type_check(cluster):
     path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
     manager = cluster.plane.start_controller_manager("validatingadmissionpolicy-status-controller")
 
-    def told():
+    def type_checks():
         policies = cluster.plane.client.get(path).json()["items"]
         return {one["metadata"]["name"]: one["status"].get("typeChecking") for one in policies}
 
     try:
-        await_so(lambda: None not in told().values(), "type check")
-        found = told()
+        await_so(lambda: None not in type_checks().values(), "type check")
+        found = type_checks()
         assert {name: found[name] for name in ("coterie-agent-rights", "coterie-node-keys")} == {
             "coterie-agent-rights": {},
             "coterie-node-keys": {},
@@ -731,8 +733,8 @@ def test_policies_type_check(cluster):
 @pytest.mark.parametrize("folder", ["plugin", "plugin-simulated", "plugin-reporter"])
 def test_each_way_of_running_it_is_taken(cluster, folder):
     """Overlays are whole: the API server takes them, and the pods that come of them."""
-    told = cluster.plane.kubectl("apply", "--dry-run=server", "-k", str(DEPLOY / folder))
-    assert "daemonset.apps/coterie-plugin" in told
+    output = cluster.plane.kubectl("apply", "--dry-run=server", "-k", str(DEPLOY / folder))
+    assert "daemonset.apps/coterie-plugin" in output
     objects = render(cluster.plane.binaries.kubectl, DEPLOY / folder)
     (daemonset,) = (one for one in objects if one["kind"] == "DaemonSet")
     template = daemonset["spec"]["template"]
@@ -743,16 +745,30 @@ def test_each_way_of_running_it_is_taken(cluster, folder):
     assert answer.status_code == 201, answer.text
 
 
-def test_cdi_is_a_component(cluster, tmp_path):
+@pytest.mark.parametrize(
+    ("component", "mounted"),
+    [
+        ("plugin-cdi", "/var/run/cdi"),
+        ("plugin-gpu-operator", "/usr/local/nvidia"),
+        ("plugin-gpu-operator-client", "/host/sys"),
+        ("plugin-gpu-operator-host-driver", "/driver-root/usr"),
+        ("plugin-labelled-nodes", "/host/sys"),
+        ("plugin-volume-mounts", "/var/run/nvidia-container-devices/all"),
+    ],
+)
+def test_components_are_taken(cluster, tmp_path, component, mounted):
     """What a reader adds to a kustomization of his own."""
     (tmp_path / "deploy").symlink_to(DEPLOY)
     (tmp_path / "kustomization.yaml").write_text(
-        "resources: [deploy/plugin]\ncomponents: [deploy/plugin-cdi]\n", encoding="utf-8"
+        f"resources: [deploy/plugin]\ncomponents: [deploy/{component}]\n", encoding="utf-8"
     )
-    told = cluster.plane.kubectl(*("apply", "--dry-run=server", "-k", str(tmp_path), "-o", "json"))
-    (daemonset,) = (one for one in json.loads(told)["items"] if one["kind"] == "DaemonSet")
+    output = cluster.plane.kubectl(
+        *("apply", "--dry-run=server", "-k", str(tmp_path), "-o", "json")
+    )
+    (daemonset,) = (one for one in json.loads(output)["items"] if one["kind"] == "DaemonSet")
     spec = daemonset["spec"]["template"]["spec"]
     assert [one["name"] for one in spec["containers"]] == ["plugin"]
-    mounted = {one["name"]: one["mountPath"] for one in spec["containers"][0]["volumeMounts"]}
-    assert mounted["cdi"] == "/var/run/cdi"
-    assert mounted.keys() == {one["name"] for one in spec["volumes"]}
+    assert mounted in {one["mountPath"] for one in spec["containers"][0]["volumeMounts"]}
+    containers = (*spec.get("initContainers", ()), *spec["containers"])
+    used = {mount["name"] for one in containers for mount in one["volumeMounts"]}
+    assert used == {one["name"] for one in spec["volumes"]}

@@ -25,6 +25,7 @@ from tests.cluster.control.manifests import (
     ClientFiles,
     Mode,
     await_so,
+    extender_user,
     install,
     render,
     scheduler_config,
@@ -154,14 +155,14 @@ def test_configuration_in_the_cluster_is_the_tests(binaries, mode):
 
 
 def test_applying_again_changes_nothing(installed):
-    """Who applies twice, or after an upgrade, must not be told of conflicts."""
+    """Who applies twice, or after an upgrade, must see no conflicts."""
     folder = str(DEPLOY / installed.mode.value)
 
     def versions():
-        told = json.loads(installed.plane.kubectl("get", "-k", folder, "-o", "json"))
+        applied = json.loads(installed.plane.kubectl("get", "-k", folder, "-o", "json"))
         return {
             f"{one['kind']} {one['metadata']['name']}": one["metadata"]["resourceVersion"]
-            for one in told["items"]
+            for one in applied["items"]
         }
 
     before = versions()
@@ -191,13 +192,14 @@ def test_policies_type_check(installed):
         "validatingadmissionpolicy-status-controller"
     )
 
-    def told():
+    def type_checks():
         policies = installed.plane.client.get(path).json()["items"]
         return {one["metadata"]["name"]: one["status"].get("typeChecking") for one in policies}
 
     try:
-        await_so(lambda: None not in told().values(), "type check")
-        assert told() == {"coterie-own-keys": {}, "coterie-user-keys": {}}
+        await_so(lambda: None not in type_checks().values(), "type check")
+        names_ = ("coterie-extender-rights", "coterie-own-keys", "coterie-user-keys")
+        assert type_checks() == {name: {} for name in names_}
     finally:
         manager.stop()
 
@@ -313,10 +315,16 @@ def test_lookalikes_cannot_forge(installed, user):
 
 
 def set_by_extender(installed, path, annotations):
-    """Write annotations with the extender's own credentials."""
+    """Write annotations with the extender's own credentials: the plan by binding the pod."""
     namespace, _, name = path.removeprefix("/api/v1/namespaces/").partition("/pods/")
-    uid = installed.plane.client.get(path).json()["metadata"]["uid"]
-    call(installed.extender, lambda server: server.annotate_pod(namespace, name, uid, annotations))
+    key = ObjectKey(namespace, name, installed.plane.client.get(path).json()["metadata"]["uid"])
+    others = dict(annotations)
+    plan = {names.PLAN: others.pop(names.PLAN)}
+    call(
+        installed.extender,
+        lambda server: server.bind(Binding(key, "", NODE, plan)),
+        lambda server: server.annotate_pod(namespace, name, key.uid, others),
+    )
 
 
 def call(kubeconfig, *calls):
@@ -336,7 +344,6 @@ def test_a_kubelets_status_passes(installed):
     """Kubelets patch the status of pods with plans all the time: they must never be stopped."""
     path = installed.pod()
     set_by_extender(installed, path, {names.PLAN: "genuine"})
-    installed.bind(path)
     running = {
         "metadata": {"uid": installed.plane.client.get(path).json()["metadata"]["uid"]},
         "status": {
@@ -365,7 +372,6 @@ def test_what_others_do_to_planned_pods_passes(installed):
     """Labels, other annotations, conditions, debugging, deletion: none of our business."""
     path = installed.pod(affinity="nvlink")
     set_by_extender(installed, path, {names.PLAN: "genuine"})
-    installed.bind(path)
     ephemeral = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "none"}]}}
     condition = {"status": {"conditions": [{"type": "Own", "status": "True"}]}}
     labels = {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}
@@ -388,7 +394,7 @@ def test_what_others_do_to_planned_pods_passes(installed):
 VALUES = [
     *(
         (pod_keys.AFFINITY, value)
-        for value in ("nvlink", "switch", "numa", "none", "any", "NVLink")
+        for value in ("nvlink", "pcie-switch", "numa", "none", "any", "NVLink")
     ),
     *((pod_keys.POLICY, value) for value in ("preferred", "required", "", "Required")),
     *((pod_keys.PREFER, value) for value in ("balanced", "fastest", "slowest")),
@@ -505,6 +511,7 @@ def test_the_extender_may_do_what_it_does(installed):
         at=now,
         component="coterie",
         instance="test",
+        key="4f",
     )
     call(
         installed.extender,
@@ -537,14 +544,10 @@ def test_only_replicas_have_a_lease(installed):
         with pytest.raises(KubeError) as refused:
             call(installed.extender, lambda server: renew(server, "kube-scheduler"))
         assert refused.value.status == 403
-    elif installed.mode is Mode.KUBEADM:
+    else:
         with pytest.raises(KubeError) as refused:
             call(installed.extender, lambda server: server.create_lease(lease("any")))
         assert refused.value.status == 403
-
-
-SCHEDULERS = (("delete", "", "pods", ""), ("update", "", "pods", "status"))
-"""What kube-scheduler may do, and the extender need not."""
 
 
 @pytest.mark.parametrize(
@@ -561,24 +564,20 @@ SCHEDULERS = (("delete", "", "pods", ""), ("update", "", "pods", "status"))
         ("create", "", "serviceaccounts", "token"),
         ("escalate", "rbac.authorization.k8s.io", "clusterroles", ""),
         ("update", "admissionregistration.k8s.io", "validatingadmissionpolicies", ""),
-        *SCHEDULERS,
+        ("delete", "", "pods", ""),
+        ("update", "", "pods", "status"),
     ],
     ids=str,
 )
 def test_the_extender_may_do_no_more(installed, verb, group, resource, subresource):
     """A stolen token must not be worth more than the work of who has it."""
-    account = f"system:serviceaccount:{NAMESPACE}:coterie-extender"
-    user = "coterie-extender" if installed.mode is Mode.KUBEADM else account
+    user = extender_user(installed.mode)
     asked = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
     answer = installed.plane.client.post(
         "/apis/authorization.k8s.io/v1/subjectaccessreviews",
         json={"spec": {"user": user, "resourceAttributes": asked}},
     )
-    # Beside kube-scheduler, in one pod, the two have one account.
-    is_schedulers = installed.mode is Mode.SECOND_SCHEDULER and (
-        (verb, group, resource, subresource) in SCHEDULERS
-    )
-    assert answer.json()["status"]["allowed"] == is_schedulers
+    assert answer.json()["status"]["allowed"] is False
 
 
 # What the scheduler makes of it
@@ -600,15 +599,15 @@ def test_a_dead_extender_holds_up_gpu_pods_only(installed, client_files):
     plane, mode = installed.plane, installed.mode
     user = {
         Mode.KUBEADM: lambda: plane.kubeconfig("system:kube-scheduler"),
-        Mode.SECOND_SCHEDULER: lambda: installed.extender,
+        Mode.SECOND_SCHEDULER: lambda: plane.service_account(NAMESPACE, "coterie-scheduler"),
         Mode.SERVICE: lambda: plane.service_account(NAMESPACE, "coterie-scheduler"),
     }[mode]()
-    scheme = "https" if mode is Mode.SERVICE else "http"
+    is_plain = mode is Mode.SECOND_SCHEDULER
     config = scheduler_config(
         mode,
-        f"{scheme}://127.0.0.1:9",
+        f"{'http' if is_plain else 'https'}://127.0.0.1:9",
         kubeconfig=user,
-        client_files=client_files if mode is Mode.SERVICE else None,
+        client_files=None if is_plain else client_files,
     )
     own = ("--authentication-kubeconfig", str(user), "--authorization-kubeconfig", str(user))
     scheduler = plane.start_scheduler(config, flags=("--leader-elect=true", *own))
@@ -630,17 +629,18 @@ def test_a_dead_extender_holds_up_gpu_pods_only(installed, client_files):
 
 
 def test_kubeadms_pod_takes_the_patches(installed, tmp_path):
-    """The static pod of a kubeadm control plane with both patches is a pod the API server takes."""
+    """The static pod of a kubeadm control plane with all patches is a pod the API server takes."""
     whole = KUBEADM_POD
     for kind, file in (
-        ("json", "kube-scheduler0+json"),
-        ("strategic", "kube-scheduler1+strategic"),
+        ("json", "patches/kube-scheduler0+json"),
+        ("strategic", "patches/kube-scheduler1+strategic"),
+        ("strategic", "patches-leader-health/kube-scheduler2+strategic"),
     ):
         patched = installed.plane.kubectl(
             *("patch", "--local", "-o", "yaml", "-f", str(whole), "--type", kind),
-            *("--patch-file", str(DEPLOY / "kubeadm" / "patches" / f"{file}.yaml")),
+            *("--patch-file", str(DEPLOY / "kubeadm" / f"{file}.yaml")),
         )
-        whole = tmp_path / f"{kind}.yaml"
+        whole = tmp_path / f"{file.rpartition('/')[2]}.yaml"
         whole.write_text(patched, encoding="utf-8")
     pod = yaml.safe_load(whole.read_text(encoding="utf-8"))
     del pod["status"]
@@ -649,11 +649,14 @@ def test_kubeadms_pod_takes_the_patches(installed, tmp_path):
     scheduler, extender = answer.json()["spec"]["containers"]
     assert scheduler["command"][-1] == "--config=/etc/kubernetes/coterie/scheduler-config.yaml"
     assert "--leader-elect=true" in scheduler["command"]
-    assert [one["mountPath"] for one in scheduler["volumeMounts"]] == [
+    assert {one["mountPath"] for one in scheduler["volumeMounts"]} == {
         "/etc/kubernetes/coterie/scheduler-config.yaml",
+        "/etc/kubernetes/coterie/scheduler-tls",
         "/etc/kubernetes/scheduler.conf",
-    ]
+    }
     assert extender["name"] == "coterie-extender"
+    assert scheduler["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert scheduler["startupProbe"]["httpGet"]["scheme"] == "HTTPS"
 
 
 @pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.value)
@@ -671,11 +674,10 @@ def test_kube_scheduler_reads_each_configuration(binaries, mode, client_files, t
             }
         )
     )
-    files = client_files if mode is Mode.SERVICE else None
+    files = None if mode is Mode.SECOND_SCHEDULER else client_files
+    url = f"{'https' if files else 'http'}://127.0.0.1:9"
     config = tmp_path / "config.yaml"
-    config.write_text(
-        scheduler_config(mode, "http://127.0.0.1:9", kubeconfig=kubeconfig, client_files=files)
-    )
+    config.write_text(scheduler_config(mode, url, kubeconfig=kubeconfig, client_files=files))
     read = tmp_path / "read.yaml"
     done = subprocess.run(
         [
@@ -690,5 +692,5 @@ def test_kube_scheduler_reads_each_configuration(binaries, mode, client_files, t
     assert done.returncode == 0, done.stderr
     understood = yaml.safe_load(read.read_text(encoding="utf-8"))
     (extender,) = understood["extenders"]
-    assert (extender["weight"], extender["httpTimeout"]) == (20, "5s")
+    assert (extender["weight"], extender["httpTimeout"]) == (150, "5s")
     assert understood["profiles"][-1]["percentageOfNodesToScore"] == 100

@@ -127,7 +127,7 @@ def naming(folder, resource):
 
 def test_certificates_are_what_both_sides_need(reader, copy, control_plane):
     """Secrets that the two Deployments mount, of certificates with which each trusts the other."""
-    reader(block("bash", "openssl"))
+    reader(block("bash", "create secret generic"))
     folders = {}
     for name in ("extender", "scheduler"):
         secret = control_plane.client.get(
@@ -140,16 +140,40 @@ def test_certificates_are_what_both_sides_need(reader, copy, control_plane):
     files = folders["extender"]
     server = Certificates(TlsFiles(files / "tls.crt", files / "tls.key", files / "ca.crt")).server
     for name, folder in folders.items():
-        client = ssl.create_default_context(cafile=folder / "ca.crt")
-        client.load_cert_chain(folder / "tls.crt", folder / "tls.key")
-        assert shake_hands(client, server) == ((("commonName", f"coterie-{name}"),),)
+        shown = shake_hands(client_context(folder), server, SERVICE)
+        assert shown == ((("commonName", f"coterie-{name}"),),)
 
 
-def shake_hands(client, server):
+def test_certificates_of_a_control_plane_host_are_for_its_two_programs(reader, copy):
+    """kube-scheduler calls the loopback address; nobody can make a third certificate."""
+    stub = copy / "bin" / "chown"
+    stub.write_text("#!/bin/sh\n")
+    stub.chmod(0o755)
+    root = copy / "etc" / "kubernetes" / "coterie"
+    text = block("bash", "chown -R 65532:65532")
+    reader(text.replace("/etc/kubernetes/coterie", str(root)))
+    own = root / "extender-tls"
+    server = Certificates(TlsFiles(own / "tls.crt", own / "tls.key", own / "ca.crt")).server
+    shown = shake_hands(client_context(root / "scheduler-tls"), server, "127.0.0.1")
+    assert shown == ((("commonName", "coterie-scheduler"),),)
+    with pytest.raises(ssl.SSLError):
+        shake_hands(ssl.create_default_context(cafile=own / "ca.crt"), server, "127.0.0.1")
+    left = {one.name for one in copy.rglob("*") if one.suffix in {".key", ".crt", ".csr", ".srl"}}
+    assert left == {"ca.crt", "tls.crt", "tls.key"}
+
+
+def client_context(folder):
+    """A client with the certificate of a folder."""
+    client = ssl.create_default_context(cafile=folder / "ca.crt")
+    client.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    return client
+
+
+def shake_hands(client, server, name):
     """Let two TLS contexts shake hands in memory; whose certificate the client showed."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
-        client.wrap_bio(to_client, to_server, server_hostname=SERVICE),
+        client.wrap_bio(to_client, to_server, server_hostname=name),
         server.wrap_bio(to_server, to_client, server_side=True),
     ]
     waiting = list(ends)
@@ -180,7 +204,8 @@ def test_what_is_removed_is_gone(binaries, tmp_path, copy):
     served = scheduler_name_folder(binaries.minor)
     text = text.replace("deploy/scheduler-name\n", f"deploy/{served}\n")
     commands = [line.split()[1:] for line in text.splitlines()]
-    own_folder(copy, "my-scheduler")
+    for name in ("my-scheduler", "my-plugin"):
+        own_folder(copy, name)
     forged = {
         "metadata": {"name": "p", "annotations": {"coterie.gpu/plan": "x", "coterie.gpu/y": "z"}},
         "spec": {"containers": [{"name": "main", "image": "none"}]},
@@ -188,6 +213,7 @@ def test_what_is_removed_is_gone(binaries, tmp_path, copy):
     with ControlPlane(binaries, tmp_path) as plane:
         install(plane, Mode.SECOND_SCHEDULER)
         send_gpu_pods(plane)
+        plane.kubectl("apply", "-k", str(copy / "my-plugin"))
         for command in commands:
             *options, folder = command
             plane.kubectl(*options, str(copy / folder), "--ignore-not-found", "--wait=false")
@@ -199,5 +225,5 @@ def test_what_is_removed_is_gone(binaries, tmp_path, copy):
             return answer.status_code == 201
 
         await_so(is_free, "policies are gone")
-        roles = plane.kubectl("get", "clusterroles,clusterrolebindings", "-o", "name")
-        assert "coterie" not in roles
+        kinds = ("clusterroles", "clusterrolebindings", "validatingadmissionpolicybindings")
+        assert "coterie" not in plane.kubectl("get", ",".join(kinds), "-o", "name")

@@ -90,12 +90,13 @@ def test_a_gpu_pod_runs_with_its_plan(binaries, tmp_path, mode):
         send_gpu_pods(plane)
         schedulers = {
             Mode.KUBEADM: lambda: plane.kubeconfig("system:kube-scheduler"),
-            Mode.SECOND_SCHEDULER: lambda: account,
+            Mode.SECOND_SCHEDULER: lambda: plane.service_account(NAMESPACE, "coterie-scheduler"),
             Mode.SERVICE: lambda: plane.service_account(NAMESPACE, "coterie-scheduler"),
         }[mode]()
         (node,) = lay_out(parse_cluster("1x dgx-h100"))
         plane.client.post("/api/v1/nodes", json=node_manifest(node)).raise_for_status()
-        tls, client_files = certificates(tmp_path / "tls") if mode is Mode.SERVICE else ({}, None)
+        is_plain = mode is Mode.SECOND_SCHEDULER
+        tls, client_files = ({}, None) if is_plain else certificates(tmp_path / "tls")
         extender = start_extender(plane, mode, account, tls)
         scheduler = start_scheduler(plane, mode, extender, schedulers, client_files)
 

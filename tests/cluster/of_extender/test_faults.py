@@ -228,7 +228,7 @@ async def run(played, faults):
     assert checker.n_bound_gpu > 0.85 * checker.n_bound
     assert max(n_given) > min(0.75 * 2400, n_late / 2)
     waits = checker.longest_waits(excused=[(begun_s, calm_s)])
-    print(told(played, faults, faults.proxy))  # noqa: T201 - `pytest -s` shows it
+    print(summary(played, faults, faults.proxy))  # noqa: T201 - `pytest -s` shows it
     assert {name: wait for name, wait in waits.items() if wait > LONGEST_WAIT_S} == {}
 
 
@@ -236,14 +236,14 @@ async def heard_again(extender):
     """Wait until no watch of the extender hangs: each is heard of when it ends at the latest."""
     ages_s = [WATCH_S]
     while len(ages_s) < N_WATCHES or max(ages_s) >= WATCH_S:
-        told = (await asyncio.to_thread(extender.get, "/metrics")).text
+        metrics = (await asyncio.to_thread(extender.get, "/metrics")).text
         name = r"\w+_watch_last_heard_timestamp_seconds"
-        found = re.findall(rf"^{name}{{.*}} (.+)$", told, re.MULTILINE)
+        found = re.findall(rf"^{name}{{.*}} (.+)$", metrics, re.MULTILINE)
         ages_s = [time.time() - float(heard) for heard in found]
         await asyncio.sleep(0.5)
 
 
-def told(played, faults, proxy):
+def summary(played, faults, proxy):
     """What the run was worth."""
     checker = played.checker
     return (

@@ -33,8 +33,8 @@ BACK_S = 5.0
 """After the API server is ready again, the picture is fresh within this time."""
 
 
-class Told:
-    """A sink that keeps what it was told and lets a test wait for it."""
+class Received:
+    """A sink that keeps what it received and lets a test wait for it."""
 
     def __init__(self):
         self.objects = {}
@@ -105,13 +105,13 @@ async def opened(plane, kubeconfig=None):
 @asynccontextmanager
 async def reflected(door, source, timing=Timing()):  # noqa: B008 - it is frozen
     """A running reflector, synced, and its sink."""
-    told = Told()
-    reflector = Reflector(door, source, told, timing=timing)
+    received = Received()
+    reflector = Reflector(door, source, received, timing=timing)
     running = asyncio.create_task(reflector.run())
     try:
         async with asyncio.timeout(SOON_S):
             await reflector.relist()
-        yield reflector, told
+        yield reflector, received
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -156,7 +156,7 @@ async def set_status(door, path, status):
     await door.request(request)
 
 
-def test_nodes_are_told_as_they_come_change_and_go(control_plane):
+def test_nodes_are_reported_as_they_come_change_and_go(control_plane):
     """List, then watch, with allocatable devices and annotations."""
 
     async def run():
@@ -164,38 +164,38 @@ def test_nodes_are_told_as_they_come_change_and_go(control_plane):
             meta = {"name": "n1", "labels": {"topology.kubernetes.io/zone": "z"}}
             node = {"apiVersion": "v1", "kind": "Node", "metadata": meta}
             await create(door, "/api/v1/nodes", node)
-            async with reflected(door, watches.nodes()) as (reflector, told):
-                assert told.objects["n1"].zone == "z"
+            async with reflected(door, watches.nodes()) as (reflector, received):
+                assert received.objects["n1"].zone == "z"
                 room = {GPU: "8", "cpu": "4", "other.com/dust": "4000"}
                 await set_status(door, "/api/v1/nodes/n1", {"allocatable": room, "capacity": room})
-                await told.until(lambda it: it.objects["n1"].allocatable)
-                assert told.objects["n1"].allocatable == {GPU: 8, "other.com/dust": 4000}
+                await received.until(lambda it: it.objects["n1"].allocatable)
+                assert received.objects["n1"].allocatable == {GPU: 8, "other.com/dust": 4000}
                 await door.request(Request("DELETE", "/api/v1/nodes/n1", SOON_S))
-                await told.until(lambda it: "n1" not in it.objects)
-                assert (reflector.counts.n_lists - 1, told.faults) == (0, [])
+                await received.until(lambda it: "n1" not in it.objects)
+                assert (reflector.counts.n_lists - 1, received.faults) == (0, [])
 
     played(run())
 
 
-def test_pods_are_told_by_their_metadata_from_binding_to_end(control_plane):
+def test_pods_are_reported_by_their_metadata_from_binding_to_end(control_plane):
     """A pod comes with its plan in one event, and leaves when it ends, though no status is sent."""
 
     async def run():
         async with opened(control_plane) as door:
             api = ApiServer(door)
             source = watches.assigned_pods([GPU])
-            async with reflected(door, source) as (reflector, told):
+            async with reflected(door, source) as (reflector, received):
                 for name, n_gpus in (("with", 2), ("without", 0)):
                     pod, version = await create_pod(door, name, n_gpus)
-                    await api.bind(Binding(pod, version, "n-told", {PLAN: f"plan of {name}"}))
-                    await told.until(lambda it, name=name: name in it.objects)
-                assert told.objects["with"].plan == "plan of with"
-                assert told.objects["with"].may_request
-                assert not told.objects["without"].may_request
+                    await api.bind(Binding(pod, version, "n-reported", {PLAN: f"plan of {name}"}))
+                    await received.until(lambda it, name=name: name in it.objects)
+                assert received.objects["with"].plan == "plan of with"
+                assert received.objects["with"].may_request
+                assert not received.objects["without"].may_request
                 await set_status(door, f"{PODS}/with", {"phase": "Succeeded"})
-                await told.until(lambda it: "with" not in it.objects)
-                assert (reflector.counts.n_lists - 1, told.faults) == (0, [])
-            on_node = await api.list_pods_on("n-told")
+                await received.until(lambda it: "with" not in it.objects)
+                assert (reflector.counts.n_lists - 1, received.faults) == (0, [])
+            on_node = await api.list_pods_on("n-reported")
             assert {pod.name: pod.has_ended for pod in on_node} == {
                 "with": True,
                 "without": False,
@@ -204,18 +204,63 @@ def test_pods_are_told_by_their_metadata_from_binding_to_end(control_plane):
     played(run())
 
 
-def test_nominated_pods_are_told_whole(control_plane):
+class Noting(Received):
+    """Notes in which order the deletion of a pod shows."""
+
+    def __init__(self):
+        super().__init__()
+        self.grace_s = []
+
+    def seen(self, one):
+        """One more."""
+        self.grace_s.append(one.deletion_grace_s)
+        super().seen(one)
+
+
+@pytest.mark.parametrize(
+    ("grace_s", "shown"),
+    [
+        pytest.param(30, [None, 30], id="its kubelet stops it first"),
+        pytest.param(0, [None, 0], id="removed by force"),
+    ],
+)
+def test_a_deletion_shows_what_it_leaves_the_containers(control_plane, grace_s, shown):
+    """Also where the pod goes at once: the last event before its end has a grace period of 0."""
+    name = f"deleted-{grace_s}"
+
+    async def run():
+        async with opened(control_plane) as door:
+            received = Noting()
+            reflector = Reflector(door, watches.assigned_pods([GPU]), received)
+            running = asyncio.create_task(reflector.run())
+            await reflector.relist()
+            pod, version = await create_pod(door, name, 2)
+            await ApiServer(door).bind(Binding(pod, version, "n-told", {PLAN: "plan"}))
+            await received.until(lambda it: name in it.objects)
+            query = {"gracePeriodSeconds": str(grace_s)}
+            await door.request(Request("DELETE", f"{PODS}/{name}", SOON_S, query=query))
+            await received.until(lambda it: len(it.grace_s) == len(shown))
+            if not grace_s:
+                await received.until(lambda it: name not in it.objects)
+            assert received.grace_s == shown
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    played(run())
+
+
+def test_nominated_pods_are_reported_whole(control_plane):
     """They claim GPUs before they are bound."""
 
     async def run():
         async with (
             opened(control_plane) as door,
-            reflected(door, watches.nominated_pods()) as (_, told),
+            reflected(door, watches.nominated_pods()) as (_, received),
         ):
             await create_pod(door, "nominee", 2)
             await set_status(door, f"{PODS}/nominee", {"nominatedNodeName": "n7"})
-            await told.until(lambda it: "nominee" in it.objects)
-            pod = told.objects["nominee"]
+            await received.until(lambda it: "nominee" in it.objects)
+            pod = received.objects["nominee"]
             assert (pod.nominated_node, pod.node_name) == ("n7", None)
             limits = json.loads(pod.body)["spec"]["containers"][0]["resources"]["limits"]
             assert limits == {GPU: "2"}
@@ -224,7 +269,7 @@ def test_nominated_pods_are_told_whole(control_plane):
 
 
 def test_something_is_heard_where_nothing_changes(control_plane):
-    """A picture that may be old must be told from one in which nothing has happened.
+    """A picture that may be old must be distinguished from one in which nothing has happened.
 
     Watches after the first begin where nothing has changed since: they end without any bookmark,
     and must not count as failed. Shorter ones show that in the same time.
@@ -232,14 +277,14 @@ def test_something_is_heard_where_nothing_changes(control_plane):
 
     async def hear(door, n_times, timing):
         source = watches.nominated_pods()
-        async with reflected(door, source, timing) as (reflector, told):
+        async with reflected(door, source, timing) as (reflector, received):
             for _ in range(n_times):
                 before_s = reflector.observed_at_s
                 async with asyncio.timeout(QUIET_S):
-                    while reflector.observed_at_s == before_s:  # noqa: ASYNC110 - no event tells
+                    while reflector.observed_at_s == before_s:  # noqa: ASYNC110 - no event reports it
                         await asyncio.sleep(0.05)
             assert (reflector.counts.n_lists, reflector.counts.n_events) == (1, 0)
-            assert told.faults == []
+            assert received.faults == []
 
     async def run():
         async with opened(control_plane) as door:
@@ -276,14 +321,14 @@ def test_a_version_that_the_server_has_forgotten_leads_to_a_list(control_plane):
     async def run():
         async with (
             opened(control_plane) as door,
-            reflected(OldWatch(door), watches.nominated_pods()) as (reflector, told),
+            reflected(OldWatch(door), watches.nominated_pods()) as (reflector, received),
         ):
-            await told.until(lambda it: it.faults)
-            assert isinstance(told.faults[0].error, Gone)
+            await received.until(lambda it: it.faults)
+            assert isinstance(received.faults[0].error, Gone)
             await create_pod(door, "late", 2)
             await set_status(door, f"{PODS}/late", {"nominatedNodeName": "n7"})
-            await told.until(lambda it: "late" in it.objects)
-            assert (reflector.counts.n_lists - 1, len(told.faults)) == (1, 1)
+            await received.until(lambda it: "late" in it.objects)
+            assert (reflector.counts.n_lists - 1, len(received.faults)) == (1, 1)
 
     played(run())
 
@@ -294,16 +339,16 @@ def test_a_killed_api_server_is_found_again(control_plane):
     async def run():
         async with opened(control_plane) as door:
             api = ApiServer(door)
-            async with reflected(door, watches.assigned_pods([GPU])) as (reflector, told):
+            async with reflected(door, watches.assigned_pods([GPU])) as (reflector, received):
                 control_plane.kill_api_server()
-                await told.until(lambda it: len(it.faults) >= 3)
-                assert all(fault.error.is_transient for fault in told.faults)
+                await received.until(lambda it: len(it.faults) >= 3)
+                assert all(fault.error.is_transient for fault in received.faults)
                 assert reflector.is_synced
                 await asyncio.to_thread(control_plane.start_api_server)
                 ready_s = time.monotonic()
                 pod, version = await create_pod(door, "after", 2)
                 await api.bind(Binding(pod, version, "n1", {PLAN: "p"}))
-                await told.until(lambda it: "after" in it.objects, within_s=BACK_S)
+                await received.until(lambda it: "after" in it.objects, within_s=BACK_S)
                 assert time.monotonic() - ready_s <= BACK_S
                 assert reflector.observed_at_s is not None
                 assert reflector.observed_at_s > ready_s
@@ -323,19 +368,19 @@ def test_a_list_on_request_holds_all_that_was_written_before(control_plane):
     async def run():
         async with opened(control_plane) as door:
             api = ApiServer(door)
-            async with reflected(door, watches.assigned_pods([GPU])) as (reflector, told):
+            async with reflected(door, watches.assigned_pods([GPU])) as (reflector, received):
                 pod, version = await create_pod(door, "handed-over", 2)
                 await api.bind(Binding(pod, version, "n1", {PLAN: "p"}))
                 now = await current_resource_version(door)
                 await reflector.relist()
                 assert int(reflector.resource_version) >= int(now)
-                assert told.objects["handed-over"].plan == "p"
+                assert received.objects["handed-over"].plan == "p"
 
     played(run())
 
 
 def test_a_binding_writes_the_plan_and_binds_once(control_plane):
-    """One transaction; whatever forbids it is a conflict, and the pod itself tells which."""
+    """One transaction; whatever forbids it is a conflict, and the pod itself shows which."""
 
     async def run():
         async with opened(control_plane) as door:
@@ -422,26 +467,28 @@ def test_events_are_shown_by_kubectl(control_plane):
 
     async def run():
         async with opened(control_plane) as door:
-            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "told"}}
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "subject"}}
             made = await create(door, "/api/v1/nodes", node)
-            pod, _ = await create_pod(door, "told")
-            for about in (pod, ObjectKey("", "told", made["metadata"]["uid"])):
-                now = datetime.now(UTC)
-                await ApiServer(door).create_event(
-                    ObjectEvent(
-                        about,
-                        is_warning=True,
-                        reason="NoSet",
-                        message="no set of 4",
-                        at=now,
-                        component="coterie",
-                        instance="host",
-                    )
+            pod, _ = await create_pod(door, "subject")
+            node_key = ObjectKey("", "subject", made["metadata"]["uid"])
+            for key, about in (("a1", pod), ("b2", node_key)):
+                event = ObjectEvent(
+                    about,
+                    is_warning=True,
+                    reason="NoSet",
+                    message="no set of 4",
+                    at=datetime.now(UTC),
+                    component="coterie",
+                    instance="host",
+                    key=key,
                 )
+                await ApiServer(door).create_event(event)
+                with pytest.raises(Conflict):  # of another replica
+                    await ApiServer(door).create_event(event)
 
     played(run())
     for kind in ("pod", "node"):
-        described = control_plane.kubectl("describe", kind, "told")
+        described = control_plane.kubectl("describe", kind, "subject")
         assert "Warning NoSet" in " ".join(described.split())
         assert "coterie no set of 4" in " ".join(described.split())
 
@@ -501,12 +548,12 @@ def test_a_reflector_that_is_not_allowed_waits_until_it_is(control_plane):
 
     async def run():
         async with opened(control_plane, kubeconfig) as door:
-            told = Told()
-            reflector = Reflector(door, watches.nodes(), told)
+            received = Received()
+            reflector = Reflector(door, watches.nodes(), received)
             running = asyncio.create_task(reflector.run())
             try:
-                await told.until(lambda it: it.faults)
-                assert (told.faults[0].error.status, reflector.is_synced) == (403, False)
+                await received.until(lambda it: it.faults)
+                assert (received.faults[0].error.status, reflector.is_synced) == (403, False)
                 await asyncio.to_thread(
                     control_plane.kubectl,
                     "create",

@@ -203,7 +203,7 @@ def test_the_place_is_kept_until_the_last_victim_has_left(cast):
                 for name in smalls:
                     await played.refused(name)
                 extra = seats.names[min(seats.left)]
-                await played.api.delete(pod_path(extra), grace_s=0)
+                await played.api.delete(pod_path(extra), grace_s=30)
                 await let_go(played, extra)
                 await played.gone(extra)
                 for number, name in enumerate(leaving, 1):

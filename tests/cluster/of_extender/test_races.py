@@ -23,12 +23,13 @@ SMALL = parse_cluster("6x dgx-a100, 4x dgx-1-v100, 2x summit")
 ONE = parse_cluster("1x dgx-a100")
 TWO = parse_cluster("2x dgx-a100")
 WITHIN_S = 60
+OTHER_SCHEDULER = "second-scheduler"
 
 
 @pytest.fixture(scope="module")
 def cast(control_plane):
-    """Extender and scheduler."""
-    made = start_cast(control_plane)
+    """Extender and scheduler; the extender takes pods of two other schedulers too."""
+    made = start_cast(control_plane, "--scheduler-names", f"{OTHER_SCHEDULER},nobody")
     yield made
     made.stop()
 
@@ -52,7 +53,7 @@ async def bind(cast, name, uid, node):
     "profile",
     [
         pytest.param(SCHEDULER, id="both think that every pod is theirs"),
-        pytest.param("second-scheduler", id="each has its own pods, neither sees the other's"),
+        pytest.param(OTHER_SCHEDULER, id="each has its own pods, neither sees the other's"),
     ],
 )
 def test_two_schedulers_bind_through_one_extender(cast, profile):

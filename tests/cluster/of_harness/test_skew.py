@@ -22,11 +22,11 @@ print(time.monotonic())
 
 @pytest.mark.parametrize("offset_s", [0.0, 3600.0, -3600.0])
 def test_every_wall_clock_of_the_program_is_off_by_as_much(tmp_path, offset_s):
-    """Whatever the program asks, it is told the same time; the monotonic clock is the machine's."""
+    """Whatever the program asks, it gets the same time; the monotonic clock is the machine's."""
     environment = skewed(tmp_path / "clock")
     set_offset(tmp_path / "clock", offset_s)
     before_s, begun_s = time.time(), time.monotonic()
-    told = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", TELL],
         env=dict(os.environ) | environment,
         capture_output=True,
@@ -34,7 +34,7 @@ def test_every_wall_clock_of_the_program_is_off_by_as_much(tmp_path, offset_s):
         check=True,
         timeout=30,
     ).stdout
-    walls, monotonic = (list(map(float, line.split())) for line in told.splitlines())
+    walls, monotonic = (list(map(float, line.split())) for line in printed.splitlines())
     assert len(walls) == 3
     for wall in walls:
         assert before_s <= wall - offset_s <= time.time()

@@ -189,23 +189,25 @@ def test_sidecars_keep_their_devices(node, devices, pods):
 
 def test_the_pod_tells_its_devices_itself(node, devices, pods):
     """Facts 5.3: from 1.36 on, status names them, and their health."""
-    if not node.tells_devices:
+    if not node.reports_devices:
         pytest.skip("ResourceHealthStatus is off before Kubernetes 1.36")
     with StubPlugin(node, NO_NUMA, prefer=first) as plugin:
         devices.until(8, 8)
-        run(pods, "tells", real_container("main", 2))
-        pod = pods.until("tells", lambda pod: told(pod) == {"GPU-0": "Healthy", "GPU-1": "Healthy"})
+        run(pods, "reports", real_container("main", 2))
+        pod = pods.until(
+            "reports", lambda pod: health(pod) == {"GPU-0": "Healthy", "GPU-1": "Healthy"}
+        )
         plugin.set_ill("GPU-1")
-        pods.until("tells", lambda pod: told(pod) == {"GPU-0": "Healthy", "GPU-1": "Unhealthy"})
+        pods.until("reports", lambda pod: health(pod) == {"GPU-0": "Healthy", "GPU-1": "Unhealthy"})
         (status,) = pod["status"]["containerStatuses"]
         assert status["allocatedResourcesStatus"][0]["name"] == RESOURCE
 
 
 def until_held(node, expected):
-    """Wait until PodResources tells just that; how long it took.
+    """Wait until PodResources reports just that; how long it took.
 
-    It tells of active pods only, and a kubelet that starts knows none before the API server has
-    told it, which takes a second: until then it looks as if nobody had any device.
+    It lists active pods only, and a kubelet that starts knows none before the API server has
+    sent them, which takes a second: until then it looks as if nobody had any device.
     """
     began = time.monotonic()
     while (held := holders(node)) != expected:
@@ -215,7 +217,7 @@ def until_held(node, expected):
     return time.monotonic() - began
 
 
-def told(pod):
+def health(pod):
     """Devices and their health, from the status of the first container."""
     (status,) = pod["status"]["containerStatuses"]
     resources = status.get("allocatedResourcesStatus", [{}])[0].get("resources", [])
@@ -396,14 +398,14 @@ def test_a_pod_whose_resource_nobody_ever_registered_runs_without_it(node, pods)
 
 def test_pod_resources_refuses_who_asks_too_often(node):
     """Facts 6: 100 per second and 10 at once, for all who ask."""
-    told = set()
+    refusals = set()
     for _ in range(200):
         try:
             holders(node)
         except grpc.RpcError as error:
-            told.add((error.code(), error.details()))
-    print(told)  # noqa: T201 - what this version says
-    assert told <= {(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")}
+            refusals.add((error.code(), error.details()))
+    print(refusals)  # noqa: T201 - what this version says
+    assert refusals <= {(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")}
 
 
 def test_a_finished_pod_holds_nothing(node, devices, pods):

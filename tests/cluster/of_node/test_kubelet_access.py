@@ -2,7 +2,7 @@
 
 The agent serves a recording, and the device nodes of its GPUs are real character devices without a
 driver. What the kubelet says it gave and what the container finds in its environment, its mounts
-and its /dev are told by three programs that do not know of each other.
+and its /dev are reported by three independent programs.
 """
 
 from __future__ import annotations
@@ -228,9 +228,9 @@ class Machine:
 
     def found(self, pod: Mapping[str, Any], container: str) -> dict[str, Any]:
         """What the container found; its device nodes by path."""
-        told = self.node.given(pod, container)
-        assert all(one["usable"] for one in told["devices"])
-        return told | {"devices": {one["path"]: one["number"] for one in told["devices"]}}
+        given = self.node.given(pod, container)
+        assert all(one["usable"] for one in given["devices"])
+        return given | {"devices": {one["path"]: one["number"] for one in given["devices"]}}
 
     def expected(self, way: Way, ids: tuple[str, ...], made: Mapping[str, Made]) -> dict[str, Any]:
         """What a container has to find that was given these, and nothing more."""
@@ -245,7 +245,7 @@ class Machine:
 
 
 def until(is_so):
-    """Wait until something is so of which nobody tells; what it is then."""
+    """Wait until something is so of which no event is sent; what it is then."""
     deadline = time.monotonic() + SOON_S
     while not (found := is_so()):
         assert time.monotonic() < deadline
@@ -312,7 +312,7 @@ def test_a_container_starts_again_without_the_agent(machine, pods, node_tools):
 
 
 def test_a_container_waits_for_a_specification_that_is_gone(machine, pods):
-    """Its pod says which, and starts by itself once the agent was told to write it again."""
+    """Its pod says which, and starts by itself once the agent has written it again."""
     made, resource = machine.made(machine.read()), "gone.test/gpu"
     with machine.agent("agent-gone", *CDI.flags, resource=resource) as agent:
         (file,) = machine.node.cdi.glob("*.json")

@@ -9,17 +9,22 @@ import time
 
 import pytest
 
-from kube.client import KubeletClient, TopologyManagerSettings, Transport, kubelet_endpoint
+from kube.client import KubeletClient, Transport, kubelet_endpoint
 from kube.errors import KubeError, Unreachable
+from plugin.kubelet import KubeletView, PodResources
 from plugin.pods import as_holdings, read_checkpoint, read_node_pods
 from tests.cluster.control.credentials import Authority, kubeconfig
-from tests.cluster.control.manifests import DEPLOY
+from tests.cluster.control.manifests import DEPLOY, await_so
 from tests.cluster.fleet.workload import RESOURCE
+from tests.cluster.node.agent_account import agent_kubeconfig, deploy_agent
+from tests.cluster.node.agent_process import start_agent
 from tests.cluster.node.kubelet_node import KubeletNode
 from tests.cluster.node.real_pods import is_running, real_container, real_pod
 from tests.cluster.node.stub_plugin import StubPlugin, holders
-from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
+from topology.annotations import TopologyManagerPolicy, TopologyManagerScope, decode_devices
+from topology.model import names
 from topology.select import ContainerRole
+from topology.topology_manager import TopologyManager
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.own_plane]
 
@@ -80,7 +85,7 @@ def test_the_agents_rights_are_enough(node, agent, pods):
             ("main", ContainerRole.APP, {RESOURCE: 2}),
         ]
         assert not found.is_deleting
-    assert ask(node, agent, KubeletClient.topology_manager) == TopologyManagerSettings(
+    assert ask(node, agent, KubeletClient.topology_manager) == TopologyManager(
         TopologyManagerPolicy.BEST_EFFORT, TopologyManagerScope.POD
     )
 
@@ -101,6 +106,72 @@ def test_the_checkpoint_tells_what_pod_resources_does_not(node, agent, pods):
         assert {one.resource for one in held} == {RESOURCE}
 
 
+class Unreadable:
+    """A kubelet whose pods cannot be read, as with a certificate that nobody signed."""
+
+    async def pods(self, *, timeout_s=None):
+        """Never."""
+        raise Unreachable(0, "Unreachable", f"its certificate is not trusted, in {timeout_s} s")
+
+
+def test_who_has_what_is_known_without_the_pods(node, pods):
+    """PodResources has the names, the checkpoint the uids: of init containers too."""
+    with StubPlugin(node, {f"GPU-{i}": i // 4 for i in range(8)}) as plugin:
+        plugin.until_listed()
+        inits = [real_container("first", 3, runs_s=0.1)]
+        for name in ("one", "two"):
+            pods.create(real_pod(name, real_container("main", 2), inits=inits, nodeName=node.name))
+        uids = {name: pods.until(name, is_running)["metadata"]["uid"] for name in ("one", "two")}
+        pods.delete("two")
+        devices = PodResources(node.pod_resources_socket)
+        found = asyncio.run(KubeletView(Unreadable(), devices, node.checkpoint).snapshot())
+        assert (found.pods, "not trusted" in found.error) == (None, True)
+        assert {(one.name, one.container, one.uid) for one in found.recorded or ()} == {
+            ("one", "first", uids["one"]),
+            ("one", "main", uids["one"]),
+        }
+        held = {(one.name, one.container): one.ids for one in found.recorded or ()}
+        assert {key: held[key] for key in holders(node)} == holders(node)
+
+
+def test_a_plugin_that_cannot_read_the_pods_offers_no_gpu(
+    control_plane, node_tools, pods, tmp_path
+):
+    """Unless it is set to; then what pods got is reported, and `/readyz` says what is wrong."""
+    deploy_agent(control_plane)
+    other = tmp_path / "ca.crt"
+    other.write_bytes(Authority("another").certificate)
+    trust = ("--kubelet-ca", str(other))
+    with KubeletNode(control_plane, "blind", node_tools) as node:
+        user = agent_kubeconfig(control_plane, node.name)
+
+        def annotations():
+            path = f"/api/v1/nodes/{node.name}"
+            return control_plane.client.get(path).json()["metadata"].get("annotations", {})
+
+        agent = start_agent(node, user, "dgx-1-v100", *trust, status=503)
+        await_so(lambda: names.TOPOLOGY in annotations(), "the topology")
+        told = agent.get("/readyz").text
+        assert told.startswith("pods unknown: the kubelet's pods cannot be read: ")
+        assert "its certificate is not trusted" in told
+        registered = f'coterie_plugin_registered{{resource="{RESOURCE}"}}'
+        assert f"{registered} 0.0" in agent.get("/metrics").text
+        agent.program.stop()
+
+        flags = (*trust, "--register-blind")
+        agent = start_agent(node, user, "dgx-1-v100", *flags, name="again", status=503)
+        await_so(lambda: f"{registered} 1.0" in agent.get("/metrics").text, "the registration")
+        pods.create(real_pod("served", real_container("main", 2), nodeName=node.name))
+        uid = pods.until("served", is_running)["metadata"]["uid"]
+        await_so(lambda: decode_devices(annotations()[names.DEVICES]).holds != (), "the report")
+        (hold,) = decode_devices(annotations()[names.DEVICES]).holds
+        assert (hold.uid, hold.name, hold.container) == (uid, "served", "main")
+        assert hold.ids == holders(node)["served", "main"]
+        assert "its certificate is not trusted" in agent.get("/readyz").text
+        pods.clear()
+    control_plane.kubectl("delete", "node", "blind")
+
+
 @pytest.mark.parametrize(
     ("call", "right"),
     [(KubeletClient.pods, "nodes/pods"), (KubeletClient.topology_manager, "nodes/configz")],
@@ -117,7 +188,7 @@ def test_missing_rights_are_named(control_plane, node, call, right):
     assert f"user=system:serviceaccount:default:{name}" in caught.value.detail
 
 
-def test_credentials_that_nobody_knows_are_told(control_plane, node, tmp_path):
+def test_unknown_credentials_are_reported(control_plane, node, tmp_path):
     """A token of another cluster."""
     config = tmp_path / "kubeconfig"
     authority = control_plane.authority.certificate

@@ -1,7 +1,7 @@
 """What a pod gets where something is wrong: a GPU that fails, a plan that nobody can keep, or none.
 
-On a real kubelet with the agent, extender and scheduler; each difference from a plan has to be told
-by the agent on its Node, and by the extender on the pod.
+On a real kubelet with the agent, extender and scheduler; each difference from a plan has to be
+reported by the agent on its Node, and by the extender on the pod.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ def test_no_container_starts_on_a_gpu_that_failed_after_the_plan(stage, node, po
     if is_running(pod):
         assert len(seen(node, pod)) == 2
         assert bad not in seen(node, pod)
-        stage.until(lambda: bad not in told(pods.get("late")))
+        stage.until(lambda: bad not in allocated(pods.get("late")))
     print(pod["status"]["phase"], pod["status"].get("reason"))  # noqa: T201 - which of the two
 
 
-def told(pod):
+def allocated(pod):
     """The ids that a pod has by the extender's word: what was given, else what was planned."""
     notes = pod["metadata"]["annotations"]
     content = json.loads(notes.get(names.ALLOCATED) or notes[names.PLAN])
@@ -141,7 +141,7 @@ def test_a_plan_for_gpus_that_do_not_exist_is_replaced_and_reported(stage, node,
     assert holders(node) == {("misled", "main"): tuple(sorted(given))}
     stage.until(lambda: {one.name for one in stage.report(node).holds} == {"misled"})
     stage.until(lambda: names.ALLOCATED in pods.get("misled")["metadata"]["annotations"])
-    assert told(pods.get("misled")) == given
+    assert allocated(pods.get("misled")) == given
 
 
 def events(stage, pod, reason):
@@ -166,11 +166,11 @@ def test_a_pod_that_runs_without_its_gpus_is_told_of(stage, node_tools, pods):
         assert (event["kind"], event["pod"]) == ("no-devices", "default/without")
         assert "runs without the nvidia.com/gpu it requests" in event["detail"]
         stage.until(lambda: "GpusMissing" in stage.plane.kubectl("describe", "pod", "without"))
-        (told,) = events(stage, "without", "GpusMissing")
-        assert (told["type"], told["source"]["component"]) == ("Warning", EXTENDER)
-        assert told["involvedObject"]["uid"] == pod["metadata"]["uid"]
-        assert "node bare started it before its kubelet knew of them" in told["message"]
-        assert "delete the pod, and its controller makes a new one" in told["message"]
+        (event,) = events(stage, "without", "GpusMissing")
+        assert (event["type"], event["source"]["component"]) == ("Warning", EXTENDER)
+        assert event["involvedObject"]["uid"] == pod["metadata"]["uid"]
+        assert "node bare started it before its kubelet knew of them" in event["message"]
+        assert "delete the pod, and its controller makes a new one" in event["message"]
         assert [one.name for one in stage.report(bare).missing] == ["without"]
         stage.until(lambda: stage.known(bare).get("topology") is not None)
         known = stage.known(bare)

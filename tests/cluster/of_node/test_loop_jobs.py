@@ -119,4 +119,4 @@ def test_jobs_complete_while_everything_is_killed(stage):
     print({what: kills.count(what) for what in kills})  # noqa: T201 - what was done
     assert verdict.shared == ()
     assert set(verdict.failures) <= REFUSALS | CUT_OFF
-    assert stage.untold(verdict.astray) == []
+    assert stage.unreported(verdict.astray) == []

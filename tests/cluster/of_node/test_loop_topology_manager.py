@@ -72,7 +72,7 @@ def stage(control_plane, node_tools):
     ],
 )
 def test_plans_stay_inside_what_the_kubelet_allows(stage, policy, scope):
-    """The agent learns of the change by itself and tells; from then on plans fit.
+    """The agent notices the change by itself and reports it; from then on plans fit.
 
     First the node is filled again and again, by pods that come one by one or all at once. Then Jobs
     come and go.
@@ -94,7 +94,7 @@ def test_plans_stay_inside_what_the_kubelet_allows(stage, policy, scope):
     assert verdict.failures.keys() <= {"TopologyAffinityError"}
     assert sum(verdict.failures.values()) <= MOST_REFUSED
     assert verdict.shared == ()
-    assert stage.untold(verdict.astray) == []
+    assert stage.unreported(verdict.astray) == []
 
 
 @pytest.mark.xdist_group("topology manager, pod")
@@ -137,14 +137,14 @@ def test_what_the_kubelet_gives_twice_is_refused_by_the_agent(stage):
 
 
 def configure(stage, policy, scope):
-    """Restart the kubelet so; wait until the agent has told it, and pods run there again."""
+    """Restart the kubelet so; wait until the agent has reported it, and pods run there again."""
     (node,) = stage.nodes
     agent = stage.agents[node.name]
     n_before = len(registrations(agent))
     node.restart_kubelet(topologyManagerPolicy=policy.value, topologyManagerScope=scope.value)
     stage.until(lambda: len(registrations(agent)) > n_before)
-    told = {"policy": policy.value, "scope": scope.value}
-    learned_s = stage.until(lambda: stage.known(node)["topology_manager"] == told)
+    expected = {"policy": policy.value, "scope": scope.value}
+    learned_s = stage.until(lambda: stage.known(node)["topology_manager"] == expected)
     print(f"{policy.value}, {scope.value}: known after {learned_s:.1f} s")  # noqa: T201
     pods = RealPods(stage.plane)
     pods.create(real_pod("probe", real_container("main", 4), schedulerName=SCHEDULER))
@@ -177,8 +177,10 @@ def fill(stage, prefix, filling, is_one_by_one):
             print(f"  {name} waits: {filling}")  # noqa: T201 - rare, and worth a look
             continue
         for one in decode_plan(pod["metadata"]["annotations"][names.PLAN]).containers:
-            told = node.given(pod, one.name)["environment"][VARIABLE]
-            rows.append(Row(name, one.name, tuple(sorted(one.ids)), tuple(sorted(told.split(",")))))
+            visible = node.given(pod, one.name)["environment"][VARIABLE]
+            rows.append(
+                Row(name, one.name, tuple(sorted(one.ids)), tuple(sorted(visible.split(","))))
+            )
     pods.delete(*created)
     return rows
 

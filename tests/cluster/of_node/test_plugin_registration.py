@@ -41,12 +41,12 @@ REGISTERED_WITHIN_S = 1.0
 
 
 class Plugin:
-    """A plugin in a thread of this process; `told` has each standing with the time it came."""
+    """A plugin in a thread of this process; `changes` has each standing with the time it came."""
 
     def __init__(self, folder: Path, *answers: Any, n: int = 8, name: str = RESOURCE) -> None:
         self.allocator = Obliging(*answers)
         self.offer = offer(n, allocator=self.allocator, name=name)
-        self.told: list[tuple[float, RegistrationChange]] = []
+        self.changes: list[tuple[float, RegistrationChange]] = []
         self.calls: list[DevicePluginCall] = []
         self._folder = folder
         self._loop = asyncio.new_event_loop()
@@ -74,7 +74,7 @@ class Plugin:
         registration = Registration(
             [server],
             self._folder / "kubelet.sock",
-            on_change=lambda one: self.told.append((time.time(), one)),
+            on_change=lambda one: self.changes.append((time.time(), one)),
         )
         self._task = asyncio.create_task(registration.run())
         await asyncio.gather(self._task, return_exceptions=True)
@@ -84,13 +84,13 @@ class Plugin:
         self._loop.call_soon_threadsafe(self.offer.device_list.replace, devices)
 
     def until(self, phase: RegistrationPhase, n: int = 1) -> RegistrationChange:
-        """Wait until a phase was told of so often; the last one told."""
-        until(lambda: [one.phase for _, one in self.told].count(phase) >= n)
-        return self.told[-1][1]
+        """Wait until a phase was entered so often; the last change."""
+        until(lambda: [one.phase for _, one in self.changes].count(phase) >= n)
+        return self.changes[-1][1]
 
 
 def until(is_so, within_s=SOON_S):
-    """Wait until something is so of which nobody tells; how long it took."""
+    """Wait until something is so of which no event is sent; how long it took."""
     began = time.monotonic()
     while not is_so():
         assert time.monotonic() < began + within_s
@@ -159,11 +159,11 @@ def test_a_kubelet_that_was_killed_has_us_again_within_a_second(node, pods, coun
             node.restart_kubelet()
             plugin.until(RegistrationPhase.REGISTERED, n + 1)
             appeared_s = node.kubelet_socket.stat().st_ctime
-            registered_s = plugin.told[-1][0]
+            registered_s = plugin.changes[-1][0]
             print(f"registered after {registered_s - appeared_s:.2f} s")  # noqa: T201 - a figure
             assert 0.0 <= registered_s - appeared_s <= REGISTERED_WITHIN_S
         counted(8, 8)
-        assert [one.phase for _, one in plugin.told].count(RegistrationPhase.REGISTERED) == 4
+        assert [one.phase for _, one in plugin.changes].count(RegistrationPhase.REGISTERED) == 4
         until(lambda: held(node) == {("runs", "main"): ("GPU-0", "GPU-1")})
         run(pods, "next", real_container("main", 1))
         assert held(node)["next", "main"] == ("GPU-2",)
@@ -181,7 +181,7 @@ def test_a_successor_comes_back_when_the_old_plugin_takes_its_registration_along
             new.until(RegistrationPhase.REGISTERED, 2)
             counted(6, 6)
             assert (node.device_plugins / "coterie-nvidia.com_gpu.sock").exists()
-            assert RegistrationPhase.LOST not in {one.phase for _, one in old.told}
+            assert RegistrationPhase.LOST not in {one.phase for _, one in old.changes}
 
 
 def test_an_error_is_what_the_pod_says(node, pods, counted):
@@ -191,7 +191,7 @@ def test_an_error_is_what_the_pod_says(node, pods, counted):
         counted(8, 8)
         for name, words in (
             ("refused", "nvidia.com/gpu: GetPreferredAllocation: no set with NVLink is left"),
-            ("hung", "no answer within 1 s, waited in tests.unit.plugin.offers.Obliging.preferred"),
+            ("hung", "no answer within 2 s, waited in tests.unit.plugin.offers.Obliging.preferred"),
         ):
             pods.create(real_pod(name, real_container("main", 2), nodeName="machine"))
             status = pods.until(name, is_failed)["status"]

@@ -111,13 +111,15 @@ def _key(module: GoModule, go: Go) -> str:
     content = hashlib.sha256()
     for source in module.sources:
         content.update(source.read_bytes())
-    content.update(repr((sorted(module.packages.items()), module.link_flags, go.told)).encode())
+    content.update(
+        repr((sorted(module.packages.items()), module.link_flags, go.version_line)).encode()
+    )
     return content.hexdigest()[:16]
 
 
 def _build(module: GoModule, go: Go, folder: Path, *, say: Callable[[str], None]) -> None:
     what = f"{', '.join(module.packages)} {module.version}"
-    say(f"building {what} with Go {go.told}; a first build takes minutes")
+    say(f"building {what} with Go {go.version_line}; a first build takes minutes")
     began = time.monotonic()
     (only, *others) = module.packages
     target = f"{folder}/" if others else str(folder / only)
@@ -155,7 +157,7 @@ def _go(go: Go, arguments: list[str], cwd: Path, say: Callable[[str], None]) -> 
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(_PROGRESS_EVERY_S)
                     break
-                # `go build -v` tells the name of each package as it is compiled.
+                # `go build -v` prints the name of each package as it is compiled.
                 n_lines = os.pread(output.fileno(), 1 << 24, 0).count(b"\n")
                 say(f"  {time.monotonic() - began:.0f} s, {n_lines} packages fetched or compiled")
         finally:

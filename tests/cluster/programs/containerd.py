@@ -153,7 +153,7 @@ def _fetch(folder: Path, *, say: Callable[[str], None]) -> None:
     say("no runc here: fetching its package")
     download = ["apt-get", "download", "--quiet", "runc"]
     done = _run(download, folder)
-    if done.returncode != 0:  # a machine that was never told what there is, or long ago
+    if done.returncode != 0:  # a machine whose package lists are missing or old
         _run(["apt-get", "update", "--quiet"], folder)
         done = _run(download, folder)
     packages = sorted(folder.glob("*.deb"))

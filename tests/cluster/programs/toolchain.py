@@ -47,8 +47,8 @@ class Go:
 
     path: Path
     version: tuple[int, ...]
-    told: str
-    """Version and platform as `go version` tells them: `1.26.6 linux/amd64`."""
+    version_line: str
+    """Version and platform as `go version` prints them: `1.26.6 linux/amd64`."""
 
 
 def find_go(least: tuple[int, ...], say: Callable[[str], None]) -> Go:

@@ -56,7 +56,7 @@ class GoModule:
     packages: dict[str, str]
     """Each program's package, by the file name that it gets."""
     stamps: bool
-    """Whether the programs are to be told their version when they are linked."""
+    """Whether the programs get their version when they are linked."""
 
     @property
     def version(self) -> str:
@@ -78,17 +78,17 @@ class GoModule:
 
     @property
     def link_flags(self) -> str:
-        """What the linker is told: no symbols, and the version that the programs report."""
+        """The linker's flags: no symbols, and the version that the programs report."""
         flags = ["-s", "-w"]
         if self.stamps:
             major, minor, _ = self.version.removeprefix("v").split(".")
-            told = {
+            link_values = {
                 "gitVersion": self.version,
                 "gitMajor": major,
                 "gitMinor": minor,
                 "gitTreeState": "clean",
             }
-            for name, value in told.items():
+            for name, value in link_values.items():
                 flags += ["-X", f"k8s.io/component-base/version.{name}={value}"]
         return " ".join(flags)
 

@@ -72,7 +72,7 @@ class Live:
             f"{names.PREFIX}{key.replace('_', '-')}": value for key, value in annotations.items()
         }
         meta = {"namespace": "default", "name": name, "annotations": keys}
-        spec = {"containers": [container("main", n_gpus)]}
+        spec = {"containers": [container("main", n_gpus)], "schedulerName": "coterie-scheduler"}
         content = {"metadata": meta, "spec": spec, "status": {"phase": "Pending"}}
         return self.api.put("pods", content)
 
@@ -128,9 +128,10 @@ def run(
     *,
     file: io.StringIO | None = None,
     prepare: Callable[[FakeApi], None] | None = None,
+    acts_on: str = "ready",
     **settings: Any,
 ) -> WatchedLog:
-    """Run an extender over the nodes, and act once it is synced; then end it by SIGTERM."""
+    """Run an extender over the nodes, and act when it logs that; then end it by SIGTERM."""
     log = WatchedLog()
 
     async def go() -> None:
@@ -147,7 +148,7 @@ def run(
             try:
                 async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=20) as client:
                     await asyncio.wait(
-                        [running, asyncio.create_task(until_synced(log))],
+                        [running, asyncio.create_task(until_logged(log, acts_on))],
                         return_when=asyncio.FIRST_COMPLETED,
                     )
                     await act(Live(api, log, client))
@@ -161,9 +162,9 @@ def run(
     return log
 
 
-async def until_synced(log: WatchedLog) -> None:
-    """Wait for the line that says so."""
-    while "ready" not in log.events:
+async def until_logged(log: WatchedLog, event: str) -> None:
+    """Wait for the line of an event."""
+    while event not in log.events:
         await log.until(len(log.lines) + 1)
 
 
@@ -210,6 +211,7 @@ def test_routes_of_a_live_extender(tmp_path):
             ("/embedded/state", 404),
             ("/livez", 200),
             ("/readyz", 200),
+            ("/healthz", 200),
         ):
             assert (await live.client.get(path)).status_code == status
         live.api.faults["get pods"] = [500]
@@ -371,6 +373,32 @@ def test_a_fault_of_the_api_server_is_told_and_survived(tmp_path):
     log = run(tmp_path, act, prepare=prepare)
     (fault,) = [line for line in log.lines if line["event"] == "watch_error"]
     assert (fault["source"], fault["will_list"]) == ("nodes", True)
+
+
+@pytest.mark.parametrize(
+    ("status", "health"),
+    [
+        pytest.param(500, 200, id="away for everybody"),
+        pytest.param(403, 503, id="refuses this extender"),
+    ],
+)
+def test_another_extender_should_serve_where_the_api_server_is_not_away(tmp_path, status, health):
+    """kube-scheduler is restarted by it: an outage must restart none, a broken leader must end."""
+
+    def prepare(api: FakeApi) -> None:
+        api.faults["list nodes"] = [status] * 10_000
+
+    async def act(live: Live) -> None:
+        assert (await live.client.get("/readyz")).status_code == 503
+        answer = await live.client.get("/healthz")
+        assert answer.status_code == health
+        assert health == 200 or "not listed yet: nodes" in answer.text
+        live.api.faults.clear()
+        await until_logged(live.log, "ready")
+        for path in ("/readyz", "/healthz"):
+            assert (await live.client.get(path)).status_code == 200
+
+    run(tmp_path, act, prepare=prepare, acts_on="watch_error")
 
 
 def test_a_replica_takes_the_lease_before_it_binds(tmp_path):

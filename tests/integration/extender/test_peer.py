@@ -73,7 +73,7 @@ def test_a_call_is_handed_on_as_it_is():
     ],
 )
 def test_what_is_no_answer_is_an_error(verb, timeout_s, message):
-    """The scheduler is told in its own field, and comes again."""
+    """The error is in the scheduler's own field, and it retries."""
 
     async def go() -> None:
         async with replica() as (url, _):

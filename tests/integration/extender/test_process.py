@@ -41,7 +41,7 @@ class Extender:
 
 @pytest.fixture
 def extender(tmp_path) -> Iterator[Extender]:
-    """A server on a free port, which its log tells."""
+    """A server on a free port, which is in its log."""
     command = [
         *(sys.executable, "-m", "extender", "serve", "--listen-port", "0"),
         *("--cluster", "2x dgx-1-v100, 1x 8x-l4", "--decision-log", str(tmp_path / "d.jsonl")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import signal
@@ -304,6 +305,39 @@ def test_an_address_that_cannot_be_had_is_told():
     """By setting, address and port."""
     with pytest.raises(SettingsError, match=r"setting health_port \(256\.0\.0\.1, port 1\)"):
         listen("256.0.0.1", 1, setting="health_port")
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::"])  # noqa: S104 - free ports, for a moment
+def test_the_unspecified_address_is_of_both_families(address):
+    """A pod of an IPv6-only cluster has no IPv4 address, nor that of an older one any IPv6."""
+    with listen(address, 0, setting="x") as listener:
+        port = listener.getsockname()[1]
+        socket.create_connection(("127.0.0.1", port), 5.0).close()
+        if listener.family == socket.AF_INET6:
+            socket.create_connection(("::1", port), 5.0).close()
+
+
+@pytest.mark.parametrize("number", [errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT])
+def test_without_ipv6_all_ipv4_addresses_are_listened_on(number, monkeypatch):
+    """A host that has IPv6 disabled."""
+    create_server = socket.create_server
+
+    def without_ipv6(address: tuple[str, int], **options: Any) -> socket.socket:
+        if options.get("family") == socket.AF_INET6:
+            raise OSError(number, "no IPv6")
+        return create_server(address, **options)
+
+    monkeypatch.setattr(socket, "create_server", without_ipv6)
+    with listen("::", 0, setting="x") as listener:
+        assert listener.family == socket.AF_INET
+
+
+def test_a_port_that_is_taken_is_reported_whatever_the_family():
+    """Falling back to IPv4 would listen beside the other program."""
+    with listen("::", 0, setting="x") as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(SettingsError, match="cannot listen there"):
+            listen("::", port, setting="x")
 
 
 def test_ipv6_addresses_are_listened_on():

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import functools
 import json
+import threading
 import time
 from dataclasses import replace
 from functools import partial
@@ -18,11 +19,11 @@ from unittest.mock import Mock
 import pytest
 from prometheus_client import generate_latest
 
-from kube.client import TopologyManagerSettings
 from kube.errors import KubeError, Unreachable
 from plugin.agent import Agent, AgentTools, StopReason
 from plugin.config import load_settings
 from plugin.container import ContainerAccess, DeviceNode
+from plugin.errors import ReadingError
 from plugin.health import HealthTimes
 from plugin.kubelet import KubeletView, PodResources, TopologyManagerPoller
 from plugin.kubelet.topology_manager import PollerTiming
@@ -35,6 +36,7 @@ from plugin.machine import (
     GpuEvent,
     GpuReading,
     MachineReading,
+    ReaderCondition,
     Remedy,
     Vendor,
     whole_gpus,
@@ -59,6 +61,7 @@ from topology.annotations import (
 )
 from topology.model import Gpu, decode_topology, names
 from topology.select import ContainerRole
+from topology.topology_manager import TopologyManager
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,30 +91,34 @@ def pod_json(pod):
             "name": pod.name,
             "annotations": dict(pod.annotations),
         },
-        "spec": {"initContainers": by_role[False], "containers": by_role[True]},
+        "spec": {
+            "initContainers": by_role[False],
+            "containers": by_role[True],
+            "runtimeClassName": pod.runtime_class,
+        },
         "status": status,
     }
 
 
 class Api:
-    """The kubelet's HTTPS API and the API server, as far as the agent asks them."""
+    """The kubelet's HTTPS API and the API server, as far as the agent uses them."""
 
     def __init__(self, kubelet):
         self.kubelet = kubelet
         self.trouble: Exception | None = None
-        self.n_asked = 0
         self.annotations = {}
         self.writes = []
-        self.manager: TopologyManagerSettings | KubeError = TopologyManagerSettings(
+        self.manager: TopologyManager | KubeError = TopologyManager(
             TopologyManagerPolicy.NONE, TopologyManagerScope.CONTAINER
         )
-        self.n_learned = 0
+        self.n_policy_reads = 0
+        self.events = []
+        self.refusal: KubeError | None = None
         self.changed = asyncio.Event()
 
     async def pods(self, *, timeout_s=None):
         """The list, of pods that are being admitted too."""
         assert timeout_s is not None
-        self.n_asked += 1
         if self.trouble is not None:
             raise self.trouble
         items = [pod_json(pod) for pod in self.kubelet.pods.values()]
@@ -120,10 +127,16 @@ class Api:
     async def topology_manager(self, *, timeout_s=None):
         """How it is set."""
         assert timeout_s is not None
-        self.n_learned += 1
+        self.n_policy_reads += 1
         if isinstance(self.manager, KubeError):
             raise self.manager
         return self.manager
+
+    async def create_event(self, event):
+        """Keep it, or refuse it."""
+        if self.refusal is not None:
+            raise self.refusal
+        self.events.append(event)
 
     async def annotate_node(self, name, annotations):
         """Merge; what the Node carries then."""
@@ -188,6 +201,7 @@ class Node:
         self.telemetry = Telemetry(self.log, self.metrics)
         self.vendor: Vendor[Any] = VENDOR
         self.reader: Any = simulated_machine(recording, node_name=NODE, faults=self.faults)
+        self.boot_id = "first"
         self.agent: Any = None
         self.task: Any = None
 
@@ -196,7 +210,7 @@ class Node:
         """The machine's device ids, in its order."""
         return tuple(gpu.uuid for gpu in self.reader.read().gpus)
 
-    def make(self, health=None):
+    def make(self, known=None):
         """A new agent, as the process would make it."""
         view = KubeletView(
             self.api, PodResources(self.settings.pod_resources_socket), self.settings.checkpoint
@@ -209,10 +223,11 @@ class Node:
             view,
             self.api,
             self.telemetry,
+            self.boot_id,
         )
         units_of = partial(self.vendor.units_of, self.settings)
         rules = replace(serving_rules(self.loaded), units_of=units_of)
-        self.agent = Agent(self.settings, rules, self.reader.read(), tools=tools, health=health)
+        self.agent = Agent(self.settings, rules, self.reader.read(), tools=tools, known=known)
 
     def begin(self):
         """Start a new agent."""
@@ -262,6 +277,20 @@ class Node:
         samples = generate_latest(self.metrics.registry).decode().splitlines()
         return [line for line in samples if line.startswith(names_of)]
 
+    def write_record(self):
+        """The kubelet's checkpoint, as the real one writes it at each allocation."""
+        entries = [
+            {
+                "PodUID": uid,
+                "ContainerName": container,
+                "ResourceName": resource,
+                "DeviceIDs": {"-1": sorted(given.ids)},
+            }
+            for (uid, container, resource), given in self.kubelet.given.items()
+        ]
+        body = {"Data": {"PodDeviceEntries": entries}, "Checksum": 1}
+        self.settings.checkpoint.write_text(json.dumps(body))
+
     def metric(self, line):
         """Whether a sample has this value."""
         return line in generate_latest(self.metrics.registry).decode().splitlines()
@@ -290,7 +319,7 @@ def given(got, container="main"):
     return set(got[container][GPU])
 
 
-def test_a_node_tells_its_topology_and_hands_out_what_was_planned(root):
+def test_a_node_publishes_its_topology_and_gives_what_was_planned(root):
     """The whole promise on one node, and no write for a pod that gets its plan."""
 
     async def go():
@@ -302,8 +331,8 @@ def test_a_node_tells_its_topology_and_hands_out_what_was_planned(root):
             planned = (node.ids[1], node.ids[6], node.ids[7])
             got = await node.kubelet.admit(node_pod("a", app("main", 3), plan={"main": planned}))
             assert given(got) == set(planned)
-            told = node.kubelet.given["uid-a", "main", GPU].response.envs
-            assert told["NVIDIA_VISIBLE_DEVICES"] == ",".join(planned)
+            envs = node.kubelet.given["uid-a", "main", GPU].response.envs
+            assert envs["NVIDIA_VISIBLE_DEVICES"] == ",".join(planned)
             await node.kubelet.admit(node_pod("b", app("main", 1), plan={"main": node.ids[:1]}))
             await asyncio.sleep(0.5)  # a report that should not be written leaves no event
             assert len(node.api.writes) == n_writes
@@ -331,7 +360,7 @@ def test_several_containers_of_one_pod_get_their_own_sets(root):
 
 
 def test_a_pod_without_a_plan_gets_the_best_by_its_own_wish_and_is_reported(root):
-    """Somebody else bound it: the extender has to hear who has what."""
+    """Another scheduler bound it: the extender has to know who has what."""
 
     async def go():
         async with Node(root).running() as node:
@@ -341,8 +370,8 @@ def test_a_pod_without_a_plan_gets_the_best_by_its_own_wish_and_is_reported(root
             await node.until(lambda: node.report().holds)
             hold = DeviceHold("uid-a", "default", "a", "main", GPU, tuple(sorted(given(got))))
             assert node.report().holds == (hold,)
-            (told,) = node.log.of("plan_mismatch")
-            assert told["kind"] == "no-plan"
+            (line,) = node.log.of("plan_mismatch")
+            assert line["kind"] == "no-plan"
             assert node.metric('coterie_plugin_plan_mismatches{kind="no-plan"} 1.0')
             node.kubelet.end("uid-a")
             await node.until(lambda: not node.report().holds)
@@ -351,7 +380,7 @@ def test_a_pod_without_a_plan_gets_the_best_by_its_own_wish_and_is_reported(root
 
 
 def test_a_plan_for_devices_that_do_not_exist_is_no_plan(root):
-    """Forged or stale: the pod gets something, and people hear of it."""
+    """Forged or stale: the pod gets something, and the log says so."""
 
     async def go():
         async with Node(root).running() as node:
@@ -359,9 +388,9 @@ def test_a_plan_for_devices_that_do_not_exist_is_no_plan(root):
             got = await node.kubelet.admit(pod)
             assert len(given(got)) == 2
             await node.until(lambda: node.report().holds)
-            (told,) = node.log.of("plan_mismatch")
-            assert told["kind"] == "other-devices"
-            assert "GPU-x, GPU-y" in told["detail"]
+            (line,) = node.log.of("plan_mismatch")
+            assert line["kind"] == "other-devices"
+            assert "GPU-x, GPU-y" in line["detail"]
 
     asyncio.run(go())
 
@@ -393,13 +422,13 @@ def test_a_bad_gpu_is_not_given_and_comes_back(root):
 
 
 def test_a_required_pod_whose_set_is_gone_fails_with_the_reason(root):
-    """Never silently on less: its controller makes a new one, which is planned anew."""
+    """Never silently on less: its controller makes a new one, which is planned again."""
 
     async def go():
         async with Node(root).running() as node:
             node.break_machine(lost=[0, 1, 2, 4, 5, 6])
             await node.kubelet.until_listed(GPU, 2)
-            required = {pod_keys.POLICY: "required", pod_keys.AFFINITY: "switch"}
+            required = {pod_keys.POLICY: "required", pod_keys.AFFINITY: "pcie-switch"}
             pod = node_pod("a", app("main", 2), plan={"main": node.ids[:2]}, annotations=required)
             with pytest.raises(
                 AdmissionError, match="no set of devices meets the pod's requirements"
@@ -427,7 +456,7 @@ def test_links_that_go_down_are_published(root):
     asyncio.run(go())
 
 
-def test_a_kubelet_that_starts_anew_is_served_again(root):
+def test_a_kubelet_that_restarts_is_served_again(root):
     """It wipes all sockets; those who ran keep what they have."""
 
     async def go():
@@ -466,23 +495,68 @@ def test_a_new_agent_goes_on_where_the_last_one_ended(root):
     asyncio.run(go())
 
 
+async def admitted_unlisted(node):
+    """Admit a planned pod while the kubelet's list cannot be read; what it got, and its plan."""
+    node.api.trouble = Unreachable(0, "Unreachable", "no route")
+    planned = (node.ids[0], node.ids[7])
+    got = await node.kubelet.admit(node_pod("a", app("main", 2), plan={"main": planned}))
+    return got, planned
+
+
 def test_without_the_kubelets_list_pods_get_what_hurts_least(root):
-    """A plan cannot be known then; the pod must start all the same, and people must hear of it."""
+    """A plan cannot be known then; the pod must start all the same, and the log says so."""
 
     async def go():
         async with Node(root).running() as node:
-            node.api.trouble = Unreachable(0, "Unreachable", "no route")
-            planned = (node.ids[0], node.ids[7])
-            got = await node.kubelet.admit(node_pod("a", app("main", 2), plan={"main": planned}))
+            got, planned = await admitted_unlisted(node)
             assert len(given(got)) == 2
             assert node.metric(
                 'coterie_plugin_identity_lookup_duration_seconds_count{how="unreachable"} 1.0'
             )
-            told = node.log.of("kubelet_unreachable")
-            assert len(told) == 1
-            assert "no route" in told[0]["detail"]
+            (line,) = node.log.of("kubelet_unreachable")
+            assert "no route" in line["detail"]
             node.api.trouble = None
             await node.until(lambda: node.report().holds or given(got) == set(planned))
+
+    asyncio.run(go())
+
+
+def test_what_was_given_without_the_kubelets_list_is_reported(root):
+    """From PodResources and the checkpoint: the extender compares it with its plan."""
+
+    async def go():
+        async with Node(root).running() as node:
+            got, _ = await admitted_unlisted(node)
+            node.write_record()
+            await node.until(lambda: node.report().holds)
+            hold = DeviceHold("uid-a", "default", "a", "main", GPU, tuple(sorted(given(got))))
+            assert node.report().holds == (hold,)
+            (line,) = node.log.of("plan_mismatch")
+            assert line["kind"] == "unknown-plan"
+            assert node.metric('coterie_plugin_plan_mismatches{kind="unknown-plan"} 1.0')
+            assert "no route" in node.agent.ready()
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("register_blind", [False, True], ids=["by default", "as set"])
+def test_it_does_not_register_before_the_kubelets_pods_could_be_read(root, register_blind):
+    """Its plans would be ignored from the first pod on, and nothing would show it."""
+
+    async def go():
+        node = Node(root, register_blind=register_blind)
+        node.api.trouble = Unreachable(0, "Unreachable", "no route")
+        async with node.running(n_healthy=8 if register_blind else 0):
+            await asyncio.sleep(0.2)  # what is not registered leaves no event
+            assert (GPU in node.kubelet.clients) is register_blind
+            assert node.agent.ready().startswith("pods unknown: ")
+            assert names.TOPOLOGY in node.api.annotations
+            node.api.trouble = None
+            await node.kubelet.until_listed(GPU, 8)
+            await node.until(lambda: node.agent.ready() == "")
+            planned = (node.ids[0], node.ids[7])
+            got = await node.kubelet.admit(node_pod("a", app("main", 2), plan={"main": planned}))
+            assert given(got) == set(planned)
 
     asyncio.run(go())
 
@@ -493,7 +567,7 @@ def test_without_telemetry_nothing_else_changes(root, monkeypatch):
     monkeypatch.setattr("plugin.agent.ReportLoop", functools.partial(ReportLoop, pace=pace))
 
     async def go():
-        node = Node(root)
+        node = Node(root, register_blind=True)
         node.telemetry = NoTelemetry()
         node.api.trouble = Unreachable(0, "Unreachable", "no route")
         async with node.running():
@@ -520,11 +594,11 @@ def test_without_telemetry_nothing_else_changes(root, monkeypatch):
 
 
 def test_the_topology_managers_policy_decides_about_numa_nodes(root):
-    """Told only where the kubelet aligns: else it would take devices without asking."""
+    """Told where the kubelet aligns."""
 
     async def go():
         node = Node(root)
-        node.api.manager = TopologyManagerSettings(
+        node.api.manager = TopologyManager(
             TopologyManagerPolicy.RESTRICTED, TopologyManagerScope.POD
         )
         async with node.running():
@@ -539,7 +613,7 @@ def test_the_topology_managers_policy_decides_about_numa_nodes(root):
     asyncio.run(go())
 
 
-def test_a_reporter_serves_nothing_and_tells_everything(root):
+def test_a_reporter_serves_nothing_and_publishes_everything(root):
     """Beside NVIDIA's plugin."""
 
     async def go():
@@ -622,48 +696,46 @@ def test_measured_figures_are_published_with_the_topology(root, tmp_path):
 
     async def go():
         async with Node(root, measurements=figures).running() as node:
-            told = decode_topology(node.api.annotations[names.TOPOLOGY]).measurement
-            assert told is not None
-            assert told.pairs[0].bandwidth_gbytes_per_s == 50.0
+            measured = decode_topology(node.api.annotations[names.TOPOLOGY]).measurement
+            assert measured is not None
+            assert measured.pairs[0].bandwidth_gbytes_per_s == 50.0
 
     asyncio.run(go())
 
 
-def test_a_kubelet_that_tells_its_policy_late_is_asked_again(root, monkeypatch):
+def test_a_kubelet_that_reports_its_policy_late_is_polled_again(root, monkeypatch):
     """By one question after another, however often it takes the registration."""
     timing = PollerTiming(first_delay_s=0.1, cap_delay_s=0.2)
     poller = functools.partial(TopologyManagerPoller, timing=timing)
     monkeypatch.setattr("plugin.agent.TopologyManagerPoller", poller)
-    wanted = TopologyManagerSettings(
-        TopologyManagerPolicy.BEST_EFFORT, TopologyManagerScope.CONTAINER
-    )
+    wanted = TopologyManager(TopologyManagerPolicy.NONE, TopologyManagerScope.CONTAINER)
 
     async def go():
         node = Node(root)
         node.api.manager = Unreachable(403, "Forbidden", "no right to nodes/configz")
         async with node.running():
             assert node.report().policy is None
-            assert all(not one.topology.nodes for one in node.kubelet.devices[GPU].values())
+            assert all(one.topology.nodes for one in node.kubelet.devices[GPU].values())
             for _ in range(2):
                 await node.kubelet.kill()
                 await node.kubelet.start()
                 await node.kubelet.until_listed(GPU, 8)
-            n_asked, begun_s = node.api.n_learned, asyncio.get_running_loop().time()
+            n_before, begun_s = node.api.n_policy_reads, asyncio.get_running_loop().time()
             await asyncio.sleep(0.5)
             took_s = asyncio.get_running_loop().time() - begun_s
-            assert 0 < node.api.n_learned - n_asked <= took_s / 0.05
+            assert 0 < node.api.n_policy_reads - n_before <= took_s / 0.05
             node.api.manager = wanted
-            await node.until(lambda: node.report().policy is TopologyManagerPolicy.BEST_EFFORT)
+            await node.until(lambda: node.report().policy is TopologyManagerPolicy.NONE)
             await node.kubelet.until(
-                lambda: all(one.topology.nodes for one in node.kubelet.devices[GPU].values())
+                lambda: not any(one.topology.nodes for one in node.kubelet.devices[GPU].values())
             )
-            assert [one["policy"] for one in node.log.of("topology_manager")] == ["best-effort"]
+            assert [one["policy"] for one in node.log.of("topology_manager")] == ["none"]
 
     asyncio.run(go())
 
 
 def test_a_reading_that_does_not_suit_the_settings_changes_nothing(root, tmp_path):
-    """It is told, and what was served is served on."""
+    """It is logged, and what was served is served on."""
     figures = tmp_path / "figures"
     figures.write_text("0 7 50.0\n")
 
@@ -672,9 +744,9 @@ def test_a_reading_that_does_not_suit_the_settings_changes_nothing(root, tmp_pat
             with contextlib.closing(simulated_machine("4x-l40s", node_name=NODE)) as other:
                 node.agent.see_reading(other.read())
             await node.until(lambda: node.log.of("reader_failed"))
-            (told,) = node.log.of("reader_failed")
-            assert told["what"] == "inventory"
-            assert "expected figures of this machine's GPUs" in told["reason"]
+            (line,) = node.log.of("reader_failed")
+            assert line["what"] == "inventory"
+            assert "expected figures of this machine's GPUs" in line["reason"]
             await node.kubelet.admit(node_pod("a", app("main", 8)))
             node.agent.see_reading(node.reader.read())
             await node.until(lambda: len(node.log.of("machine_read")) == 2)
@@ -742,7 +814,28 @@ def test_devices_are_described_for_cdi_before_they_are_offered(root):
     asyncio.run(go())
 
 
-def test_a_loop_that_hangs_is_told(root, monkeypatch):
+@pytest.mark.parametrize("access_check", [True, False], ids=["by default", "as set"])
+def test_a_variable_that_no_runtime_may_read_is_reported(root, access_check):
+    """The agent has NVIDIA's runtime by name: under the GPU operator users' pods have it not."""
+    agent = node_pod("agent", phase="Running", is_started=True, runtime_class="nvidia")
+
+    async def go():
+        node = Node(root, pod_uid=agent.uid, access_check=access_check)
+        node.kubelet.pods[agent.uid] = agent
+        async with node.running():
+            await node.until(lambda: node.api.events)
+            (event,) = node.api.events
+            assert "device_list_strategy envvar needs" in event.message
+            assert [line["problems"] for line in node.log.of("access_checked")] == [
+                [event.message.removeprefix("containers may get no usable GPU: ")]
+            ]
+            expected = event.message if access_check else ""
+            await node.until(lambda: node.agent.ready() == expected)
+
+    asyncio.run(go())
+
+
+def test_a_loop_that_hangs_is_not_live(root, monkeypatch):
     """The probe asks from another thread."""
 
     async def go():
@@ -750,6 +843,101 @@ def test_a_loop_that_hangs_is_told(root, monkeypatch):
             assert node.agent.live() == ""
             monkeypatch.setattr("plugin.agent.MAX_SILENCE_S", -1.0)
             assert "no heartbeat" in node.agent.live()
+
+    asyncio.run(go())
+
+
+def test_a_node_that_is_prepared_slowly_is_alive(root, monkeypatch):
+    """NVIDIA's tool may take a minute, and a restart of the agent would begin it again."""
+    monkeypatch.setattr("plugin.agent.BEAT_S", 0.02)
+    monkeypatch.setattr("plugin.agent.MAX_SILENCE_S", 0.5)
+    is_preparing, may_end = threading.Event(), threading.Event()
+
+    def open_access(settings, sysfs, served):
+        is_preparing.set()
+        may_end.wait(60)
+        return VENDOR.open_access(settings, sysfs, served)
+
+    async def go():
+        node = Node(root)
+        node.vendor = replace(VENDOR, open_access=open_access)
+        await node.kubelet.start()
+        node.begin()
+        try:
+            await asyncio.to_thread(is_preparing.wait, 60)
+            await asyncio.sleep(0.7)
+            assert node.agent.live() == ""
+            may_end.set()
+            await node.kubelet.until_listed(GPU, 8)
+        finally:
+            may_end.set()
+            await node.end()
+            await node.kubelet.stop()
+            node.reader.close()
+
+    asyncio.run(go())
+
+
+def test_a_reader_that_needs_a_restart_gets_one(root, monkeypatch):
+    """By the liveness probe, and a metric says so before."""
+    reason = "the driver does not answer (GPU-1)"
+
+    async def go():
+        async with Node(root).running() as node:
+            monkeypatch.setattr(
+                node.reader, "condition", lambda: ReaderCondition(frozenset(), reason)
+            )
+            await node.until(lambda: node.metric("coterie_plugin_restart_needed 1.0"))
+            assert node.agent.live() == ""
+            assert [line["reason"] for line in node.log.of("restart_needed")] == [reason]
+
+    asyncio.run(go())
+
+
+def test_a_restart_is_due_after_minutes(root, monkeypatch):
+    """Here half a second, in which calls return."""
+    times = functools.partial(HealthTimes, wait_s=0.1, restart_s=0.5)
+    monkeypatch.setattr("plugin.agent.HealthTimes", times)
+
+    async def go():
+        async with Node(root).running() as node:
+            monkeypatch.setattr(
+                node.reader, "condition", lambda: ReaderCondition(frozenset(), "hangs")
+            )
+            await node.until(lambda: node.agent.live() == "hangs")
+
+    asyncio.run(go())
+
+
+def test_a_restart_that_no_probe_makes_is_made_by_the_agent(root, monkeypatch):
+    """A process that can do nothing any more ends, for whatever starts it again."""
+    times = functools.partial(HealthTimes, wait_s=0.1, restart_s=0.5, probe_s=1)
+    monkeypatch.setattr("plugin.agent.HealthTimes", times)
+
+    async def go():
+        async with Node(root).running() as node:
+            condition = ReaderCondition(restart_reason="NVML: Unknown Error")
+            monkeypatch.setattr(node.reader, "condition", lambda: condition)
+            await node.until(lambda: node.agent.live() == "NVML: Unknown Error")
+            assert not node.task.done()
+            with pytest.raises(ReadingError, match="NVML: Unknown Error: expected a restart"):
+                await node.task
+
+    asyncio.run(go())
+
+
+def test_gpus_without_events_are_published(root, monkeypatch):
+    """What only polls watch is less well watched: users of the node can see it."""
+
+    async def go():
+        async with Node(root).running() as node:
+            alone = frozenset({node.ids[2]})
+            monkeypatch.setattr(node.reader, "condition", lambda: ReaderCondition(alone))
+            await node.until(lambda: node.report().polled_only == (node.ids[2],))
+            assert node.metric("coterie_plugin_gpus_without_events 1.0")
+            assert node.log.of("gpus_without_events")[0]["uuids"] == [node.ids[2]]
+            monkeypatch.setattr(node.reader, "condition", ReaderCondition)
+            await node.until(lambda: node.report().polled_only == ())
 
     asyncio.run(go())
 
@@ -764,14 +952,124 @@ def test_what_is_known_to_be_wrong_outlives_the_agent(root):
         async with Node(root).running() as node:
             node.break_machine(xid=[{"gpu": 0, "code": 79, "at": 1}])
             await node.kubelet.until_listed(GPU, 7)
-            book = node.agent.health
+            known = node.agent.known
             await node.end()
-            node.make(book)
+            node.make(known)
             node.task = asyncio.create_task(node.agent.run())
             await node.kubelet.until(lambda: GPU in node.kubelet.clients)
             await node.until(lambda: node.agent.ready() == "")
             await node.kubelet.until_listed(GPU, 7)
             assert node.kubelet.unhealthy[GPU] == {node.ids[0]}
+
+    asyncio.run(go())
+
+
+async def restarted(node):
+    """End the agent's process and start another on the same node."""
+    await node.end()
+    node.kubelet.clients.clear()
+    node.make()
+    node.task = asyncio.create_task(node.agent.run())
+    await node.until(lambda: node.agent.ready() == "")
+
+
+@pytest.mark.parametrize(
+    ("code", "boot_id", "n_healthy"),
+    [
+        pytest.param(79, "first", 7, id="a restart of the node is needed, and the agent's is none"),
+        pytest.param(95, "first", 7, id="a reset is needed, and none was seen"),
+        pytest.param(79, "second", 8, id="the node restarted"),
+        pytest.param(95, "second", 8, id="the node restarted, and so reset the GPU"),
+        pytest.param(
+            9999, "first", 8, id="nothing is known of the fault: the restart was the cure"
+        ),
+    ],
+)
+def test_a_mark_outlives_the_process_until_what_clears_it(root, code, boot_id, n_healthy):
+    """A GPU whose fault only a reset clears must not be offered because its agent is upgraded."""
+
+    async def go():
+        async with Node(root).running() as node:
+            node.break_machine(xid=[{"gpu": 0, "code": code}])
+            await node.until(lambda: [one.id for one in node.report().unhealthy] == [node.ids[0]])
+            node.reader = simulated_machine("dgx-1-v100", node_name=NODE)
+            node.boot_id = boot_id
+            await restarted(node)
+            await node.kubelet.until_listed(GPU, n_healthy)
+            await node.until(lambda: len(node.report().unhealthy) == 8 - n_healthy)
+            assert len(node.report().faults) == 8 - n_healthy
+
+    asyncio.run(go())
+
+
+def test_a_mark_ends_where_the_driver_asks_for_no_recovery(root, monkeypatch):
+    """A GPU can be reset only while no agent uses it, so none sees that it was."""
+
+    async def go():
+        async with Node(root).running() as node:
+            node.break_machine(xid=[{"gpu": 0, "code": 95}, {"gpu": 1, "code": 95}])
+            await node.until(lambda: len(node.report().unhealthy) == 2)
+            node.reader = simulated_machine("dgx-1-v100", node_name=NODE)
+            reading = node.reader.read()
+            well = replace(reading.gpus[0], asks_recovery=False)
+            reading = replace(reading, gpus=(well, *reading.gpus[1:]))
+            monkeypatch.setattr(node.reader, "read", lambda: reading)
+            await restarted(node)
+            await node.until(lambda: [one.id for one in node.report().unhealthy] == [node.ids[1]])
+
+    asyncio.run(go())
+
+
+def test_marks_are_restored_when_the_node_can_be_read(root, monkeypatch):
+    """An API server that is away must not keep a node's GPUs away, nor make a mark forgotten."""
+
+    async def go():
+        async with Node(root).running() as node:
+            node.break_machine(xid=[{"gpu": 0, "code": 79}])
+            await node.until(lambda: len(node.report().unhealthy) == 1)
+            node.reader = simulated_machine("dgx-1-v100", node_name=NODE)
+            annotate, may_answer = node.api.annotate_node, asyncio.Event()
+
+            async def away(name, annotations):
+                await may_answer.wait()
+                return await annotate(name, annotations)
+
+            pace = WriteTiming(coalesce_s=0.1, urgent_s=0.01, look_s=0.05)
+            monkeypatch.setattr("plugin.agent.Publisher", functools.partial(Publisher, pace=pace))
+            monkeypatch.setattr(node.api, "annotate_node", away)
+            await node.end()
+            node.kubelet.clients.clear()
+            node.make()
+            node.task = asyncio.create_task(node.agent.run())
+            await node.kubelet.until_listed(GPU, 8)
+            may_answer.set()
+            await node.kubelet.until_listed(GPU, 7)
+            await node.until(lambda: len(node.report().faults) == 1)
+
+    asyncio.run(go())
+
+
+def test_marks_are_restored_by_the_agent_that_reads_the_node(root, monkeypatch):
+    """One before it in the same process may have ended while the API server was away."""
+
+    async def go():
+        async with Node(root).running() as node:
+            node.break_machine(xid=[{"gpu": 0, "code": 79}])
+            await node.until(lambda: len(node.report().unhealthy) == 1)
+            node.reader = simulated_machine("dgx-1-v100", node_name=NODE)
+            await node.end()
+            node.kubelet.clients.clear()
+            with monkeypatch.context() as away:
+                away.setattr(node.api, "annotate_node", Mock(side_effect=Unreachable(0, "x", "no")))
+                node.make()
+                node.task = asyncio.create_task(node.agent.run())
+                await node.kubelet.until_listed(GPU, 8)
+                await node.end()
+            node.kubelet.clients.clear()
+            node.make(node.agent.known)
+            node.task = asyncio.create_task(node.agent.run())
+            await node.kubelet.until_listed(GPU, 7)
+            await node.until(lambda: len(node.report().faults) == 1)
 
     asyncio.run(go())
 
@@ -797,6 +1095,28 @@ def test_a_gpu_that_is_lost_at_the_start_is_never_offered(root, monkeypatch):
     asyncio.run(go())
 
 
+def test_a_gpu_that_recovers_before_the_first_poll_is_offered(root):
+    """At the start of a node the fabric manager registers GPUs while the agent prepares access."""
+
+    async def go():
+        node = Node(root)
+        node.break_machine(lost=[2])
+        node.make()
+        node.break_machine()
+        await node.kubelet.start()
+        node.task = asyncio.create_task(node.agent.run())
+        try:
+            await node.kubelet.until_listed(GPU, 8)
+            await node.until(lambda: names.DEVICES in node.api.annotations)
+            await node.until(lambda: not node.report().unhealthy)
+        finally:
+            await node.end()
+            await node.kubelet.stop()
+            node.reader.close()
+
+    asyncio.run(go())
+
+
 def test_holds_stay_published_while_a_new_agent_is_blind(root):
     """Devices that others have must not look free for a moment."""
 
@@ -808,8 +1128,8 @@ def test_holds_stay_published_while_a_new_agent_is_blind(root):
             await node.end()
             node.api.trouble = Unreachable(0, "Unreachable", "no route")
             node.begin()
-            await node.kubelet.until_listed(GPU, 8)
-            assert "pods unknown" in node.agent.ready()
+            await node.until(lambda: "no route" in node.agent.ready())
+            assert node.agent.ready().startswith("pods unknown: ")
             node.agent.see_health({node.ids[7]: "bad"})
             await node.until(lambda: node.report().unhealthy)
             assert node.report().holds == holds
@@ -826,7 +1146,7 @@ def test_a_reporter_meets_every_new_kubelet(root):
         async with node.running():
             await node.kubelet.kill()
             node.api.annotations.clear()
-            node.api.manager = TopologyManagerSettings(
+            node.api.manager = TopologyManager(
                 TopologyManagerPolicy.BEST_EFFORT, TopologyManagerScope.POD
             )
             await node.kubelet.start()
@@ -864,6 +1184,10 @@ class AcmeMachine:
         events, self.events = tuple(self.events), []
         return events
 
+    def condition(self):
+        """Nothing is wrong with it."""
+        return ReaderCondition()
+
     def close(self):
         """Nothing was opened."""
 
@@ -896,7 +1220,9 @@ ACME: Vendor[Any] = Vendor(
     fault_rules=lambda _: AcmeFaults(),
     read_sharing=lambda _raw, _domain: NO_SHARING,
     facts_of=lambda _: {},
+    partitions="partitions",
     simulated=VENDOR.simulated,
+    evidence=VENDOR.evidence,
 )
 
 

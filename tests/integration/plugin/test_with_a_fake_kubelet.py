@@ -90,7 +90,7 @@ class Node:
         await asyncio.gather(self.task, return_exceptions=True)
 
     async def held(self):
-        """What PodResources tells: ids by pod and container."""
+        """What PodResources reports: ids by pod and container."""
         found = await self.resources.read()
         return {(one.name, one.container): set(one.ids) for one in found.holdings}
 
@@ -137,7 +137,7 @@ def test_init_containers_hand_their_devices_on_and_sidecars_do_not(root):
 
 
 def test_a_hint_of_the_topology_manager_confines_the_choice(root):
-    """With NUMA nodes told, the kubelet asks only where its hint leaves a choice."""
+    """With NUMA nodes reported, the kubelet asks only where its hint leaves a choice."""
     devices = [ListedDevice(id_, numa_node=i // 4) for i, id_ in enumerate(ids(8))]
 
     async def go():

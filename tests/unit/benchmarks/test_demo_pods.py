@@ -22,7 +22,7 @@ def test_the_seed_decides_everything():
 def test_every_size_and_affinity_occurs():
     """Sizes 1 to 8, every affinity, absent and required ones."""
     assert Counter(pod.size for pod in MIX).keys() == set(range(1, 9))
-    assert {pod.affinity for pod in MIX} == {None, "nvlink", "numa", "switch", "none"}
+    assert {pod.affinity for pod in MIX} == {None, "nvlink", "numa", "pcie-switch", "none"}
     assert 0.05 < sum(pod.is_required for pod in MIX) / len(MIX) < 0.3
 
 

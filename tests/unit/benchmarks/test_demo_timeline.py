@@ -12,7 +12,7 @@ NODE = "4x-l40s-0"
 
 
 class FirstFree:
-    """The lowest free GPUs of the one node; `log` tells what was called."""
+    """The lowest free GPUs of the one node; `log` has what was called."""
 
     name = "first free"
     note = "a fake"

@@ -34,7 +34,7 @@ def test_connected_sets(name: str, gpus: list[int], connected: bool) -> None:
 
 
 def test_a_gpu_that_is_not_there_is_refused() -> None:
-    """An index error from inside networkx would tell nobody which GPU was wrong."""
+    """An index error from inside networkx would not say which GPU was wrong."""
     with pytest.raises(UnknownDevice, match=r"GPU 4 is not there, expected 0\.\.3"):
         is_link_connected(load_recording("4x-l40s"), [0, 4])
 

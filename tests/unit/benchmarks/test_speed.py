@@ -14,9 +14,11 @@ from benchmarks.speed.cluster import Filler, lay_out_cluster
 from benchmarks.speed.core import torus
 from benchmarks.speed.echo_server import create_echo
 from benchmarks.speed.http import N_SHAPES, CallTimes, draw_pods, table_rows, time_parts
+from benchmarks.speed.large import Draw, drawn_machine, measure_large
 from benchmarks.speed.load import MACHINES, QUICK, percentiles
 from benchmarks.speed.wire_client import binding, filter_args, free_port, pod, serve
 from extender.protocol import messages, parse_pod
+from topology.annotations import Affinity
 from topology.recordings import load_recording
 
 
@@ -143,3 +145,13 @@ def test_time_is_split_into_parts():
     assert (total, http) == pytest.approx((5.0, 2.0))
     assert isinstance(decoding, float)
     assert rest == pytest.approx(3.0 - decoding)
+
+
+def test_the_slowest_rating_is_searched_for():
+    """Machines repeat for a draw; the table names the slowest."""
+    draw = Draw(20, 0.5, 4, 2, 3, Affinity.NUMA, seed=1)
+    assert drawn_machine(draw) == drawn_machine(draw) != drawn_machine(replace(draw, seed=2))
+    table = measure_large(QUICK, 0)
+    assert [row[1] for row in table.rows] == [QUICK.n_builds] * 3 + [QUICK.n_draws]
+    assert all(isinstance(row[4], float) and row[4] > 0 for row in table.rows)
+    assert "slowest:" in table.notes[2]

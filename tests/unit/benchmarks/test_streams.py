@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.fleet import streams
 from benchmarks.fleet.node_choice import CoterieNodes, MachineType
-from benchmarks.fleet.streams import BY_LOSS, BY_SPEED, broken_quads, ties
+from benchmarks.fleet.streams import BY_LOSS, BY_SPEED, broken_quads, mixed, ties
 from topology.recordings import load_recording
 from topology.select import build_tables
 
@@ -23,26 +23,43 @@ def broken():
     return broken_quads(n_each=2, n_pods=3, seed=0)
 
 
-@pytest.mark.parametrize("policy", [BY_LOSS, BY_SPEED])
-def test_both_orders_fill_the_h100s_first(tied, rows_of, policy):
-    """Eight GPUs taken, all of them H100s of one machine; no V100 machine is touched."""
-    mean, worst, n_fast, n_slow, whole_fast, whole_slow = rows_of(tied)[policy]
+@pytest.mark.parametrize(
+    ("policy", "n_fast", "n_slow", "whole"),
+    [(BY_LOSS, 0, 8, (2, 1)), (BY_SPEED, 8, 0, (1, 2))],
+)
+def test_where_loss_ties_the_cheaper_gpus_go_first(tied, rows_of, policy, n_fast, n_slow, whole):
+    """Eight GPUs taken, all of one machine: a V100 machine, or by GB/s an H100 machine."""
+    mean, worst, *taken, whole_fast, whole_slow = rows_of(tied)[policy]
     assert (mean, worst) == (1.0, 1.0)
-    assert (n_fast, n_slow, whole_fast, whole_slow) == (8, 0, 1, 2)
+    assert taken == [n_fast, n_slow]
+    assert (whole_fast, whole_slow) == whole
 
 
 def test_the_note_tells_why_in_figures_of_this_run(tied):
-    """Loss ties at 0; a pair costs an empty H100 machine less of its remainder."""
-    costs = []
+    """Loss ties at 0; a pair costs an H100 machine less of its remainder, which is worth more."""
+    costs, weighed = [], []
     for name in ("dgx-h100", "dgx-1-v100"):
         topology = load_recording(name)
-        fit = CoterieNodes().fit(MachineType(name, topology, build_tables(topology)), 0xFF, 2)
+        machine = MachineType(name, topology, build_tables(topology))
+        fit = CoterieNodes().fit(machine, 0xFF, 2)
         assert fit is not None
         assert fit.worst.loss == 0
         costs.append(fit.remainder_cost_gpus)
+        weighed.append(machine.worth * fit.remainder_cost_gpus)
         shown = f"loss 0.00, remainder cost {fit.remainder_cost_gpus:.2f} GPU-equivalents"
-        assert shown in tied.notes[1]
+        assert f"{shown}, a GPU's worth {machine.worth:.2f}" in tied.notes[1]
     assert costs[0] < costs[1]
+    assert weighed[0] > weighed[1]
+
+
+def test_small_pods_of_a_mixed_fleet_leave_the_fastest_machines_whole(rows_of):
+    """By loss every job gets H100s; where pairs go by GB/s, none is left whole for the second."""
+    rows = rows_of(mixed(n_each=2, n_pods=8, seed=0))
+    of_best, *taken, n_whole, n_fast, n_unfit = rows[BY_LOSS]
+    assert of_best == 1.0
+    assert (taken[0], sum(taken), n_whole, n_fast, n_unfit) == (0, 24, 2, 2, 0)
+    _, *taken, n_whole, n_fast, _ = rows[BY_SPEED]
+    assert (taken[0], n_whole, n_fast) == (16, 0, 0)
 
 
 def test_every_pair_is_counted(tied, rows_of):
@@ -76,8 +93,8 @@ def test_pods_that_fit_nowhere_are_counted(rows_of):
     assert {cells[4:] for cells in rows.values()} == {(0, 4, None, None)}
 
 
-def test_run_makes_both_tables():
+def test_run_makes_all_tables():
     """One row per policy, as many cells as columns."""
     tables = streams.run()
-    assert [len(table.rows) for table in tables] == [3, 3]
+    assert [len(table.rows) for table in tables] == [3, 3, 3]
     assert all(len(row) == len(table.columns) for table in tables for row in table.rows)

@@ -6,13 +6,18 @@ import ast
 import asyncio
 import inspect
 import re
+import subprocess
+import sys
+from datetime import UTC, datetime
 
 import pytest
 import yaml
 
-from kube.client import ApiServer, KubeletClient
+from kube.client import ApiServer, KubeletClient, ObjectEvent
+from kube.objects import ObjectKey
 from kube.settings import Parser, add_options, given_settings
 from plugin.config import Mode, PluginSettings, load_settings
+from plugin.nvidia.container.cdi_files import CdiGenerator
 from tests.cluster.control.manifests import DEPLOY, documents, pod_spec
 from tests.unit.kube.requesters import ScriptedRequester
 from topology.model import names
@@ -20,13 +25,40 @@ from topology.recordings import load_recording
 
 PLUGIN = DEPLOY.parent / "plugin"
 DAEMONSET = "plugin/daemonset.yaml"
-OVERLAYS = ("plugin-simulated", "plugin-reporter", "plugin-cdi")
+OVERLAYS = tuple(sorted(path.name for path in DEPLOY.glob("plugin-*")))
+DRIVER = "/driver-root"
+MOUNTED = {
+    "plugin-cdi": {"/var/run/cdi", f"{DRIVER}/usr", f"{DRIVER}/dev"},
+    "plugin-gpu-operator": {"/var/run/cdi", DRIVER, "/usr/local/nvidia"},
+    "plugin-gpu-operator-host-driver": {
+        *("/var/run/cdi", "/usr/local/nvidia", f"{DRIVER}/usr", f"{DRIVER}/dev")
+    },
+    "plugin-volume-mounts": {"/var/run/nvidia-container-devices/all"},
+}
+"""What overlays mount beside the kubelet's folders and /sys."""
 HOSTS_FOLDERS = {
     "/var/lib/kubelet/device-plugins": ("/var/lib/kubelet/device-plugins", False),
     "/var/lib/kubelet/pod-resources": ("/var/lib/kubelet/pod-resources", True),
     "/sys": ("/host/sys", True),
 }
-TO_API_SERVER = {"annotate_node": lambda it: it.annotate_node("n", {})}
+EVENT = ObjectEvent(
+    about=ObjectKey("", "n", "n"),
+    is_warning=True,
+    reason="Reason",
+    message="text",
+    at=datetime(2026, 1, 1, tzinfo=UTC),
+    component="coterie",
+    instance="n",
+)
+TO_API_SERVER = {
+    "annotate_node": lambda it: it.annotate_node("n", {}),
+    "create_event": lambda it: it.create_event(EVENT),
+}
+PATHS = {
+    "/api/v1/nodes/n": ("ClusterRole", "nodes"),
+    "/api/v1/namespaces/default/events": ("Role", "events"),
+}
+VERBS = {"GET": "get", "PATCH": "patch", "POST": "create"}
 TO_KUBELET = {"pods": lambda it: it.pods(), "topology_manager": lambda it: it.topology_manager()}
 # The permission that a kubelet checks for a request to it (pkg/kubelet/server/auth.go, 1.36.3).
 KUBELETS_RIGHTS = {"/pods": "nodes/pods", "/configz": "nodes/configz"}
@@ -71,14 +103,15 @@ def test_role_is_what_the_code_needs():
     needed = set()
     for call in TO_API_SERVER.values():
         request = request_of(ApiServer, call)
-        assert request.path == "/api/v1/nodes/n"
-        needed.add((request.method.lower(), "", "nodes"))
+        kind, resource = PATHS[request.path]
+        needed.add((kind, VERBS[request.method], "", resource))
     for call in TO_KUBELET.values():
         request = request_of(KubeletClient, call)
-        needed.add((request.method.lower(), "", KUBELETS_RIGHTS[request.path]))
+        needed.add(("ClusterRole", VERBS[request.method], "", KUBELETS_RIGHTS[request.path]))
     roles = [one for one in documents("plugin/rbac.yaml") if "rules" in one]
+    assert all(role["metadata"].get("namespace", "default") == "default" for role in roles)
     granted = {
-        (verb, group, resource)
+        (role["kind"], verb, group, resource)
         for role in roles
         for rule in role["rules"]
         for verb in rule["verbs"]
@@ -104,9 +137,15 @@ def account():
 def test_the_account_is_the_same_everywhere(account):
     """In the pod, at its role, and in both policies."""
     namespace, name = account
-    made, _, bound = documents("plugin/rbac.yaml")
+    made, *others = documents("plugin/rbac.yaml")
     assert (made["metadata"]["namespace"], made["metadata"]["name"]) == account
-    assert bound["subjects"] == [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
+    bindings = [one for one in others if "subjects" in one]
+    assert {one["kind"] for one in bindings} == {"ClusterRoleBinding", "RoleBinding"}
+    for one in bindings:
+        assert one["subjects"] == [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
+        assert one["roleRef"]["kind"] == one["kind"].removesuffix("Binding")
+    (scc,) = documents("plugin-openshift/scc.yaml")
+    assert scc["users"] == [f"system:serviceaccount:{namespace}:{name}"]
     (created,) = documents("plugin/namespace.yaml")
     assert created["metadata"]["name"] == namespace
     for path in POLICIES:
@@ -190,12 +229,32 @@ def test_the_agent_comes_before_what_it_serves():
     assert resources["limits"].keys() == {"memory"}
 
 
-def patches():
-    """What each overlay does to the pod's spec."""
-    for folder in OVERLAYS:
-        (kustomization,) = documents(f"{folder}/kustomization.yaml")
-        (patch,) = (yaml.safe_load(one["patch"]) for one in kustomization["patches"])
-        yield folder, patch["spec"]["template"]["spec"]
+def patch_of(folder):
+    """The one patch of an overlay."""
+    (kustomization,) = documents(f"{folder}/kustomization.yaml")
+    (patch,) = (yaml.safe_load(one["patch"]) for one in kustomization["patches"])
+    return patch
+
+
+def spec_of(folder):
+    """What an overlay does to the pod's spec."""
+    return patch_of(folder)["spec"]["template"]["spec"]
+
+
+def patched(folder):
+    """Variables, paths that are mounted, and arguments of the container with an overlay."""
+    if folder == "plugin":
+        environ = {one["name"]: one.get("value", "10.0.0.7") for one in container()["env"]}
+        mounts = {one["mountPath"] for one in container()["volumeMounts"]}
+        return environ, mounts, container()["args"]
+    (kustomization,) = documents(f"{folder}/kustomization.yaml")
+    (parent,) = kustomization.get("components", ["../plugin"])
+    environ, mounts, args = patched(parent.removeprefix("../"))
+    (patch,) = spec_of(folder).get("containers", ({},))
+    environ |= {one["name"]: one["value"] for one in patch.get("env", ())}
+    for one in patch.get("volumeMounts", ()):
+        (mounts.discard if "$patch" in one else mounts.add)(one["mountPath"])
+    return environ, mounts, patch.get("args", args)
 
 
 def test_the_agent_knows_its_node():
@@ -205,29 +264,31 @@ def test_the_agent_knows_its_node():
         for one in container()["env"]
         if "valueFrom" in one
     }
-    assert fields == {"NODE_NAME": "spec.nodeName", "NODE_IP": "status.hostIP"}
+    assert fields == {
+        "NODE_NAME": "spec.nodeName",
+        "NODE_IP": "status.hostIP",
+        "POD_UID": "metadata.uid",
+    }
 
 
 @pytest.mark.parametrize("folder", ["plugin", *OVERLAYS])
 def test_settings_are_the_agents(folder):
     """A setting that the agent does not know would stop it at its start."""
-    patch = dict(patches()).get(folder, {"containers": [{}]})["containers"][0]
-    environ = {one["name"]: one.get("value", "10.0.0.7") for one in container()["env"]}
-    environ |= {one["name"]: one["value"] for one in patch.get("env", ())}
-    command, *flags = patch.get("args", container()["args"])
+    environ, mounted, (command, *flags) = patched(folder)
     parser = Parser()
     add_options(parser, PluginSettings)
     given = given_settings(PluginSettings, parser.parse_args(flags))
     settings = load_settings(given, environ).settings
     assert command == "run"
     assert (settings.node, settings.kubelet_address) == ("10.0.0.7", "10.0.0.7")
-    mounted = {one["mountPath"] for one in container()["volumeMounts"]}
-    mounted |= {one["mountPath"] for one in patch.get("volumeMounts", ())}
     needed = {settings.device_plugin_folder, settings.sysfs_root}
     needed.add(settings.pod_resources_socket.parent)
-    if folder == "plugin-cdi":
-        needed |= {settings.cdi_folder, settings.driver_root_ctr_path}
-    assert mounted == {str(one) for one in needed}
+    assert mounted == {str(one) for one in needed} | MOUNTED.get(folder, set())
+    assert str(settings.driver_root_ctr_path) == DRIVER
+    if settings.access_rules.has_cdi:
+        assert {str(settings.cdi_folder)} < mounted
+        tools = (str(settings.toolkit_folder), str(settings.toolkit_folder.parent))
+        assert not mounted.isdisjoint(tools)
     assert [one["containerPort"] for one in container()["ports"]] == [settings.metrics_port]
     assert settings.mode is (Mode.REPORTER if folder == "plugin-reporter" else Mode.DEVICE_PLUGIN)
     assert bool(settings.simulate) == (folder == "plugin-simulated")
@@ -242,21 +303,158 @@ def test_probes_ask_different_things():
     assert {live["port"], ready["port"]} == {one["name"] for one in agent["ports"]}
 
 
+def test_only_the_health_port_is_open():
+    """To Prometheus, for every pod of the namespace; the port is one that the agent has."""
+    (policy,) = documents("plugin/network-policy.yaml")
+    spec = policy["spec"]
+    assert policy["metadata"]["namespace"] == documents(DAEMONSET)[0]["metadata"]["namespace"]
+    assert (spec["podSelector"], spec["policyTypes"]) == ({}, ["Ingress"])
+    (rule,) = spec["ingress"]
+    assert [one["port"] for one in rule["ports"]] == [one["name"] for one in container()["ports"]]
+    (source,) = rule["from"]
+    assert source.keys() == {"namespaceSelector"}
+    (kustomization,) = documents("plugin/kustomization.yaml")
+    assert "network-policy.yaml" in kustomization["resources"]
+
+
 @pytest.mark.parametrize("folder", OVERLAYS)
 def test_overlays_patch_what_is_there(folder):
     """A patch of a container of another name would add one."""
-    (kustomization,) = documents(f"{folder}/kustomization.yaml")
-    (patch,) = (yaml.safe_load(one["patch"]) for one in kustomization["patches"])
-    daemonset = documents(DAEMONSET)[0]
+    patch, daemonset = patch_of(folder), documents(DAEMONSET)[0]
     assert patch["kind"] == daemonset["kind"]
     assert patch["metadata"].items() <= daemonset["metadata"].items()
-    (patched,) = dict(patches())[folder]["containers"]
-    assert patched["name"] == container()["name"]
+    for one in spec_of(folder).get("containers", ()):
+        assert one["name"] == container()["name"]
+
+
+@pytest.mark.parametrize("folder", OVERLAYS)
+def test_no_overlay_sees_the_whole_host(folder):
+    """Root would read every key of the node."""
+    for volume in spec_of(folder).get("volumes", ()):
+        assert volume.get("hostPath", {}).get("path") != "/"
+
+
+def node_labels(spec):
+    """The labels of which a node must have one, by the pod's affinity."""
+    affinity = spec["affinity"]["nodeAffinity"]
+    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return {one["key"] for term in terms for one in term["matchExpressions"]}
+
+
+def test_nodes_are_found_by_every_label_of_gpus():
+    """NFD's own default has class and vendor, NVIDIA's charts set it to the vendor alone."""
+    nfd = "feature.node.kubernetes.io/pci-{}10de.present"
+    assert node_labels(pod_spec(DAEMONSET)) == {
+        *(nfd.format(kind) for kind in ("", "0302_", "0300_")),
+        "nvidia.com/gpu.present",
+        names.PREFIX + "agent",
+    }
+
+
+def test_nodes_can_be_taken_over_one_by_one():
+    """Found by other labels too, the agents would start beside NVIDIA's on all nodes at once."""
+    assert node_labels(spec_of("plugin-labelled-nodes")) == {names.PREFIX + "agent"}
+
+
+CLIENT = "plugin-gpu-operator-client"
+
+
+def test_the_gpu_operator_can_stop_its_clients():
+    """By the label's value, before it unloads a driver; only as node selector it counts.
+
+    The validator's label is on nodes whose GPUs are for containers, and on no others
+    (gpu-operator v26.7.0, controllers/state_manager.go, gpuStateLabels).
+    """
+    spec = spec_of(CLIENT)
+    operator = "nvidia.com/gpu.deploy."
+    assert spec["nodeSelector"] == dict.fromkeys(
+        (f"{operator}client", f"{operator}operator-validator"), "true"
+    )
+    assert spec["runtimeClassName"] == "nvidia"
+
+
+def test_clients_of_the_gpu_operator_wait_for_driver_and_toolkit(tmp_path):
+    """It restarts them before the driver is there, and NVIDIA's runtime needs one."""
+    (first,) = spec_of(CLIENT)["initContainers"]
+    (mount,) = first["volumeMounts"]
+    (volume,) = spec_of(CLIENT)["volumes"]
+    assert volume["name"] == mount["name"]
+    assert volume["hostPath"]["path"] == mount["mountPath"] == "/run/nvidia/validations"
+    assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in first["env"]
+    assert first["securityContext"] == container()["securityContext"]
+    (kustomization,) = documents("plugin/kustomization.yaml")
+    (image,) = kustomization["images"]
+    assert first["image"] == f"{image['name']}:{image['newTag']}"
+    python, option = first["command"]
+    assert f'ENTRYPOINT ["{python}"' in (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+    (script,) = first["args"]
+    ready = tmp_path / "toolkit-ready"
+    command = [sys.executable, option, script.replace(mount["mountPath"], str(tmp_path))]
+    with pytest.raises(subprocess.TimeoutExpired) as waiting:
+        subprocess.run(command, timeout=1, stdout=subprocess.PIPE, check=True)
+    assert waiting.value.stdout == f"waiting for {ready}\n".encode()
+    ready.touch()
+    subprocess.run(command, timeout=10, check=True)
+
+
+def test_beside_the_gpu_operator_containers_get_complete_cdi_devices():
+    """Its default runtime reads no variable; the toolkit is the one that it installs."""
+    (kustomization,) = documents("plugin-gpu-operator/kustomization.yaml")
+    assert kustomization["components"] == [f"../{CLIENT}"]
+    environ, _, _ = patched("plugin-gpu-operator")
+    settings = load_settings({}, environ).settings
+    rules = settings.cdi_rules
+    assert settings.access_rules.is_cdi_only
+    assert rules.generator is CdiGenerator.NVIDIA_CTK
+    assert (str(rules.driver_root), str(rules.dev_root)) == ("/run/nvidia/driver",) * 2
+    assert rules.options.hook_path == "/usr/local/nvidia/toolkit/nvidia-cdi-hook"
+
+
+def test_a_toolkit_that_is_replaced_is_seen():
+    """Its installer removes the folder first; a mount of it would show the removed one for ever.
+
+    (nvidia-container-toolkit d34b3046, cmd/nvidia-ctk-installer/toolkit/toolkit.go:298.)
+    """
+    environ, mounted, _ = patched("plugin-gpu-operator")
+    toolkit = load_settings({}, environ).settings.toolkit_folder
+    assert str(toolkit) not in mounted
+    assert str(toolkit.parent) in mounted
+
+
+def test_where_variables_are_refused_the_agent_names_its_gpus_by_a_mount():
+    """NVIDIA's runtime ignores the variable of an unprivileged container there."""
+    (container_,) = spec_of("plugin-volume-mounts")["containers"]
+    (volume,) = spec_of("plugin-volume-mounts")["volumes"]
+    assert "securityContext" not in container_
+    assert volume["hostPath"] == {"path": "/dev/null", "type": "CharDevice"}
+
+
+def test_openshift_allows_what_the_agent_does_and_no_more():
+    """Its constraints are those of the pod's security contexts."""
+    (scc,) = documents("plugin-openshift/scc.yaml")
+    own = container()["securityContext"]
+    assert scc["allowPrivilegeEscalation"] is own["allowPrivilegeEscalation"]
+    assert scc["readOnlyRootFilesystem"] is own["readOnlyRootFilesystem"]
+    assert scc["requiredDropCapabilities"] == own["capabilities"]["drop"]
+    allowed = {key for key, value in scc.items() if key.startswith("allow") and value}
+    assert allowed == {"allowHostDirVolumePlugin"}
+
+
+def test_selinux_lets_all_containers_write_and_wait():
+    """CDI specifications and the operator's files are below /run.
+
+    container_device_plugin_t has no rule for what is there (container-selinux 66ae652f,
+    container.te:1649-1655); spc_t is what the operator's own, privileged clients run under.
+    """
+    spec = spec_of("plugin-openshift")
+    assert spec == {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}
+    (scc,) = documents("plugin-openshift/scc.yaml")
+    assert scc["seLinuxContext"] == {"type": "RunAsAny"}
 
 
 def test_the_simulated_machine_is_a_recording():
     """That ships, and only on nodes that are labelled for it."""
-    spec = dict(patches())["plugin-simulated"]
+    spec = spec_of("plugin-simulated")
     _, _, recording = spec["containers"][0]["args"][1].partition("=")
     assert load_recording(recording).gpus
     required = "requiredDuringSchedulingIgnoredDuringExecution"

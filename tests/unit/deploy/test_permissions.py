@@ -36,6 +36,7 @@ EVENT = ObjectEvent(
     at=NOW,
     component="coterie",
     instance="me",
+    key="4f",
 )
 CALLS = {
     "bind": lambda s: s.bind(Binding(POD, "1", "n", {})),

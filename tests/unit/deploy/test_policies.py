@@ -40,7 +40,13 @@ def words(expression):
 
 
 @pytest.mark.parametrize(
-    "path", ["base/user-keys.yaml", "base/own-keys.yaml", "scheduler-name/policy.yaml"]
+    "path",
+    [
+        "base/user-keys.yaml",
+        "base/own-keys.yaml",
+        "base/extender-rights.yaml",
+        "scheduler-name/policy.yaml",
+    ],
 )
 def test_policies_are_bound_and_fail_closed(path):
     """A policy without a binding does nothing, and one that fails open can be switched off."""
@@ -104,6 +110,14 @@ def test_own_keys_are_guarded_at_every_door():
     assert rule["operations"] == ["CREATE", "UPDATE"]
 
 
+def test_the_extender_has_rights_to_what_it_writes():
+    """Every way to write a pod is matched, and its keys are those of the own-keys policy."""
+    spec = policy("base/extender-rights.yaml")
+    (rule,) = spec["matchConstraints"]["resourceRules"]
+    assert (rule["operations"], rule["resources"]) == (["*"], ["pods", "pods/*", "bindings"])
+    assert words(variable(spec, "own_keys")) == [names.PLAN, names.ALLOCATED, names.RETRY]
+
+
 def test_the_writer_is_whom_rbac_lets_write():
     """The policy names the user whom the ClusterRole is bound to, and no other."""
     (account,) = (
@@ -111,19 +125,20 @@ def test_the_writer_is_whom_rbac_lets_write():
         for binding in documents("base/rbac.yaml")
         if binding["kind"] == "ClusterRoleBinding"
     )
-    (condition,) = policy("base/own-keys.yaml")["matchConditions"]
     user = f"system:serviceaccount:{account['namespace']}:{account['name']}"
     assert account["namespace"] == NAMESPACE
-    assert words(condition["expression"]) == [user]
+    for path in ("base/own-keys.yaml", "base/extender-rights.yaml"):
+        (condition,) = policy(path)["matchConditions"]
+        assert words(condition["expression"]) == [user]
 
 
 def test_the_writer_of_a_static_pod_is_its_certificates_user():
     """A static pod has no service account: both places name the same user instead."""
-    subjects, condition, _ = (
+    subjects, *conditions, _ = (
         patch["patch"] for patch in documents("kubeadm/kustomization.yaml")[0]["patches"]
     )
     (user,) = re.findall(r"kind: User, name: ([\w-]+)", subjects)
-    assert words(condition) == [user]
+    assert [words(condition) for condition in conditions] == [[user], [user]]
 
 
 def test_pods_go_to_the_scheduler_that_is_configured():

@@ -18,7 +18,7 @@ from tests.cluster.control.manifests import (
 from topology.model import DEFAULT_RESOURCE
 
 NAME = "coterie-scheduler"
-WEIGHT = 20
+WEIGHT = 150
 BLOCK = {
     "filterVerb": "filter",
     "prioritizeVerb": "prioritize",
@@ -49,10 +49,10 @@ def test_extender_block_is_the_designs(mode):
 
 
 def test_weight_is_what_its_comment_says():
-    """A plugin's score counts 100 x its weight, ours 10 x weight for each of ten steps."""
-    step = 10 * WEIGHT
-    assert 10 * step > 100 * sum(IN_TREE) == 1400
-    assert [weight for weight in IN_TREE if 100 * weight > step] == [3]  # TaintToleration
+    """A plugin's score counts 100 x its weight, ours 10 x weight for each level."""
+    level = 10 * WEIGHT
+    assert level == 1500
+    assert level > 100 * sum(IN_TREE) == 1400
 
 
 @pytest.mark.parametrize("mode", Mode)
@@ -67,26 +67,28 @@ def test_only_gpu_pods_have_all_nodes_looked_at(mode):
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_only_verified_tls_leaves_the_host(mode):
+def test_only_verified_tls_leaves_the_pods_own_network(mode):
     """Without caFile kube-scheduler would check no certificate, silently."""
     (extender,) = config(mode)["extenders"]
     url = urlsplit(extender["urlPrefix"])
-    if mode is Mode.SERVICE:
+    if mode is Mode.SECOND_SCHEDULER:
+        assert (url.scheme, url.hostname) == ("http", "127.0.0.1")
+    else:
         assert url.scheme == "https"
         assert extender["tlsConfig"].keys() == {"caFile", "certFile", "keyFile"}
         assert "enableHTTPS" not in extender
-    else:
-        assert (url.scheme, url.hostname) == ("http", "127.0.0.1")
 
 
 @pytest.mark.parametrize("mode", Mode)
 def test_scheduler_and_extender_are_settings_the_same(mode):
-    """Port, timeout and resources stand in two files, and must agree."""
+    """Port, timeout, resources and profiles stand in two files, and must agree."""
     (extender,) = config(mode)["extenders"]
     settings = extender_settings(mode)
     assert settings["listen_port"] == str(urlsplit(extender["urlPrefix"]).port)
     assert f"{settings['http_timeout_s']}s" == extender["httpTimeout"]
     assert settings["resources"].split(",") == [one["name"] for one in extender["managedResources"]]
+    profiles = [one["schedulerName"] for one in config(mode)["profiles"]]
+    assert settings["scheduler_names"].split(",") == profiles
 
 
 def test_peers_are_checked_for_the_services_name():
@@ -113,9 +115,9 @@ def test_modes_differ_only_in_who_and_where(one, other):
 @pytest.mark.parametrize("mode", Mode)
 def test_tests_replace_addresses_only(mode, tmp_path):
     """What the cluster tests run must be what is shipped."""
-    made = yaml.safe_load(scheduler_config(mode, "http://there:1", kubeconfig=tmp_path))
+    made = yaml.safe_load(scheduler_config(mode, "https://there:1", kubeconfig=tmp_path))
     shipped = config(mode)
-    shipped["extenders"][0]["urlPrefix"] = "http://there:1"
+    shipped["extenders"][0]["urlPrefix"] = "https://there:1"
     shipped.setdefault("clientConnection", {})["kubeconfig"] = str(tmp_path)
     assert made == shipped
 
@@ -133,6 +135,6 @@ def test_second_schedulers_have_a_lease_of_their_own(mode):
 def test_every_mode_has_a_folder():
     """Those of deploy/ are the modes, what they share, the policy switched on last, the agent."""
     shared = {"base", "scheduler", "scheduler-name", "scheduler-name-v1beta1"}
-    agent = {"plugin", "plugin-cdi", "plugin-reporter", "plugin-simulated"}
+    agent = {path.name for path in DEPLOY.iterdir() if path.name.startswith("plugin")}
     folders = {one.name for one in DEPLOY.iterdir() if one.is_dir()}
     assert folders == {mode.value for mode in Mode} | shared | agent

@@ -65,6 +65,26 @@ def test_probes_ask_different_things(container):
     assert container["startupProbe"]["httpGet"] == live
 
 
+@pytest.mark.parametrize(
+    ("mode", "path"),
+    [
+        (Mode.SECOND_SCHEDULER, EXTENDER_FILES[Mode.SECOND_SCHEDULER]),
+        (Mode.KUBEADM, "kubeadm/patches-leader-health/kube-scheduler2+strategic.yaml"),
+    ],
+)
+def test_a_leader_ends_where_its_extender_cannot_serve(mode, path):
+    """Its probe asks the extender beside it, slowly enough for a first list and a restart."""
+    scheduler = pod_spec(path)["containers"][0]
+    probe, settings = scheduler["livenessProbe"], extender_settings(mode)
+    asked = probe["httpGet"]
+    assert (scheduler["name"], asked["path"], asked["scheme"]) == (
+        *("kube-scheduler", "/healthz", "HTTP"),
+    )
+    assert str(asked["port"]) == settings.get("health_port", settings["listen_port"])
+    assert probe["initialDelaySeconds"] >= 60
+    assert 30 <= probe["periodSeconds"] * probe["failureThreshold"] < 60
+
+
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_no_container_is_throttled(container):
     """All of them work inside the serial scheduling cycle: a CPU limit would cost pods/s."""
@@ -86,10 +106,27 @@ def test_settings_are_the_extenders(mode, monkeypatch):
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_plain_http_stays_on_loopback(mode):
-    """The verbs know no other authentication than certificates."""
+def test_plain_http_stays_on_the_loopback_of_a_pod(mode):
+    """The verbs know no other authentication than certificates; a host's loopback is open."""
     settings = extender_settings(mode)
-    assert (settings["listen_address"] == "127.0.0.1") == ("tls_cert" not in settings)
+    assert ("tls_cert" in settings) == (mode is not Mode.SECOND_SCHEDULER)
+    assert (settings["listen_address"] == "127.0.0.1") == (mode is not Mode.SERVICE)
+
+
+def test_both_containers_of_the_static_pod_have_their_certificates():
+    """At the paths that their settings name, each its own and no other."""
+    (extender,) = documents("kubeadm/scheduler-config.yaml")[0]["extenders"]
+    settings = extender_settings(Mode.KUBEADM)
+    named = {
+        "kube-scheduler": set(extender["tlsConfig"].values()),
+        "coterie-extender": {settings[key] for key in ("tls_cert", "tls_key", "tls_client_ca")},
+    }
+    spec = pod_spec(EXTENDER_FILES[Mode.KUBEADM])
+    hosts = {one["name"]: one.get("hostPath", {}).get("path") for one in spec["volumes"]}
+    for container in spec["containers"]:
+        (folder,) = {path.rpartition("/")[0] for path in named[container["name"]]}
+        mounts = {one["mountPath"]: hosts[one["name"]] for one in container["volumeMounts"]}
+        assert {path: one for path, one in mounts.items() if "tls" in path} == {folder: folder}
 
 
 def test_ports_are_where_the_probes_are():
@@ -124,6 +161,12 @@ def test_policies_name_ports_that_are(mode):
 
 
 EXTENDERS_OF = {mode.value: path for mode, path in EXTENDER_FILES.items()}
+
+
+@pytest.mark.parametrize("path", [*DEPLOYMENTS, "plugin/daemonset.yaml"])
+def test_no_service_adds_variables(path):
+    """Service `coterie-extender` would put `COTERIE_EXTENDER_PORT` into the pods beside it."""
+    assert pod_spec(path)["enableServiceLinks"] is False
 
 
 @pytest.mark.parametrize("path", DEPLOYMENTS)

@@ -154,11 +154,13 @@ def whole(
     return replace(pod, **changes)
 
 
-def wish(uid: str, n_gpus: int = 1, *, priority: int = 0, **annotations: str) -> PodRequest:
+def wish(
+    uid: str, n_gpus: int = 1, *, resource: str = GPU, priority: int = 0, **annotations: str
+) -> PodRequest:
     """What a pending pod asks for."""
-    made = content(uid, n_gpus, **annotations)
+    made = content(uid, n_gpus, resource=resource, **annotations)
     made["spec"]["priority"] = priority
-    return parse_pod(messages.WirePod.model_validate(made), (GPU,))
+    return parse_pod(messages.WirePod.model_validate(made), (resource,))
 
 
 def choose(cluster: LiveCluster, request: PodRequest, name: str, rater: Any) -> Any:

@@ -165,7 +165,7 @@ class LiveWorld:
             body = self.server.read(step)
             call.answer = lambda: self.gateway.handle(BindPodRead(step, body, self.now_s))
         else:
-            written = self._write(step)
+            written = self._write(step) if self.rng.random() < 0.9 else self._busy()
             call.answer = lambda: self.gateway.handle(BindingWritten(step, written, self.now_s))
 
     def _answer(self) -> None:
@@ -253,6 +253,10 @@ class LiveWorld:
                 assert (said.pod_uid, said.node) in self.accepted
         else:
             self._calls.append(_Call(said))
+
+    def _busy(self) -> Written:
+        """The server turns a write away, or nobody could send it."""
+        return Written(self.rng.choice((WriteResult.REJECTED, WriteResult.UNSENT)), "too busy")
 
     def _write(self, step: WriteBinding) -> Written:
         written = self.server.write(step)

@@ -34,12 +34,12 @@ def recorded_plans(lines: Iterable[str]) -> Iterator[RecordedPlan]:
     """
     for number, line in read_lines(lines):
         if isinstance(line, StepLine) and "free" in line.output:
-            told = line.output
+            output = line.output
             yield RecordedPlan(
                 line=number,
-                uid=told["uid"],
-                node=told["node"],
-                generation=told["generation"],
-                free=tuple(told["free"]),
-                text=told["annotations"].get(names.PLAN),
+                uid=output["uid"],
+                node=output["node"],
+                generation=output["generation"],
+                free=tuple(output["free"]),
+                text=output["annotations"].get(names.PLAN),
             )

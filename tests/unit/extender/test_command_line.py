@@ -33,6 +33,8 @@ from tests.unit.extender.pods import args, binding, pod
 from topology.cli.program import version
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from extender.http.server import Door
     from kube.log import Logger
 
@@ -54,9 +56,15 @@ def run(*words: str) -> Done:
     return called(program.main, *words)
 
 
-async def serve_nobody(doors: list[Door], *, keep_alive_s: int, log: Logger) -> None:
+async def serve_nobody(
+    doors: list[Door],
+    *,
+    keep_alive_s: int,
+    log: Logger,
+    background: Callable[[], Awaitable[None]],
+) -> None:
     """Stand in for the servers."""
-    del doors, keep_alive_s, log
+    del doors, keep_alive_s, log, background
 
 
 class Caller(threading.Thread):
@@ -124,12 +132,14 @@ def test_replay_shows_the_first_difference(tmp_path):
         pytest.param(b"hello\n", "decision log line 1 is 'hello\\n'", id="other text"),
         pytest.param(b"", "decision log is empty", id="nothing"),
         pytest.param(b"\xff\n", "can't decode byte 0xff", id="no text"),
+        pytest.param(None, "d.jsonl: no such file or directory\n", id="no file"),
     ],
 )
 def test_replay_of_something_else_is_an_error(tmp_path, content, message):
     """Exit code 2, since nothing was compared; the message names the file."""
     path = tmp_path / "d.jsonl"
-    path.write_bytes(content)
+    if content is not None:
+        path.write_bytes(content)
     result = run("replay", str(path))
     assert result.exit_code == 2
     assert result.stderr.startswith(f"{path}: ")
@@ -175,7 +185,7 @@ def test_explain_prints_every_node(tmp_path, n_gpus, code):
         ("&a [*a]", "Circular reference detected"),
         ("[" * 3000, "nested too deeply"),
         ("a: 1\na: 2", "key 'a' is given twice"),
-        ("kind: Job", "kind is 'Job', expected 'Pod' (of a controller: its pod template)"),
+        ("kind: Job", "spec.template of the Job is missing, expected a pod template"),
     ],
 )
 def test_explain_of_something_else_is_an_error(tmp_path, text, message):
@@ -185,10 +195,43 @@ def test_explain_of_something_else_is_an_error(tmp_path, text, message):
     result = run("explain", str(path), "--cluster", CLUSTER)
     assert result.exit_code == 2
     assert message in result.stderr
+    assert f"pod file {path}" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_explain_ends_quietly_where_the_reader_of_its_output_left(tmp_path):
+def test_explain_of_a_pod_without_gpus_does_not_say_that_it_fits(tmp_path):
+    """Such as one that misspells the resource."""
+    path = tmp_path / "pod.yaml"
+    path.write_text(json.dumps(pod(2)).replace("nvidia.com/gpu", "nvidia.com/gpus"))
+    result = run("explain", str(path), "--cluster", CLUSTER)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.strip() == (
+        f"pod file {path}: no container requests nvidia.com/gpu: Coterie does not place this pod"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "ml/train-0",
+            (
+                "pod file ml/train-0 cannot be read: no such file or directory; for a pod of the "
+                "cluster, NAMESPACE/NAME, give --url"
+            ),
+        ),
+        ("pod.yaml", "pod file pod.yaml cannot be read: no such file or directory"),
+    ],
+)
+def test_explain_of_no_file_says_how_a_pod_is_named(tmp_path, monkeypatch, name, message):
+    """A pod of the cluster needs the address of a running extender."""
+    monkeypatch.chdir(tmp_path)
+    result = run("explain", name, "--cluster", CLUSTER)
+    assert (result.exit_code, message) == (2, result.stderr.strip().removeprefix("error: "))
+
+
+@pytest.mark.slow("starts the extender as a process")
+def test_explain_ends_without_an_error_where_its_output_is_closed(tmp_path):
     """As for `coterie-extender explain pod.yaml | head -1`."""
     path = tmp_path / "pod.yaml"
     path.write_text(json.dumps(pod(2)))
@@ -212,9 +255,11 @@ class Answerer(http.server.BaseHTTPRequestHandler):
     """A running extender that knows two pods."""
 
     told: ClassVar[dict[str, object]] = {
-        "/explain/ns/fits": {"nodes": [{"node": "n1", "fits": True}]},
-        "/explain/ns/waits": {"nodes": [{"node": "n1", "fits": False}]},
-        "/explain/ns/runs": {"bound": {"node": "n1"}},
+        "/explain/ns/fits": {"request": {}, "nodes": [{"node": "n1", "fits": True}]},
+        "/explain/ns/waits": {"request": {}, "nodes": [{"node": "n1", "fits": False}]},
+        "/explain/ns/nowhere": {"request": {}, "nodes": []},
+        "/explain/ns/runs": {"request": {}, "bound": {"node": "n1"}},
+        "/explain/ns/other": {"request": None, "nodes": []},
         "/explain/ns/odd": None,
     }
 
@@ -247,6 +292,7 @@ def running():
     [
         pytest.param("ns/fits", 0, id="fits somewhere"),
         pytest.param("ns/waits", 1, id="fits nowhere"),
+        pytest.param("ns/nowhere", 1, id="no node at all"),
         pytest.param("ns/runs", 0, id="has its node"),
     ],
 )
@@ -262,6 +308,7 @@ def test_explain_asks_a_running_extender(running, pod, code):
     [
         ("ns/gone", "pod is not there"),
         ("ns/odd", "Expecting property name"),
+        ("ns/other", "ns/other: no container requests a resource of the extender's setting"),
         ("pod.yaml", "POD is 'pod.yaml', expected NAMESPACE/NAME with --url"),
     ],
 )
@@ -329,15 +376,20 @@ def test_explain_over_tls_shows_the_extenders_own_certificate(running, tmp_path,
             "setting candidate_limit (flag, --candidate-limit) is '-1'",
         ),
         (("--cluster", CLUSTER, "--listen-address", "256.0.0.1"), "cannot listen there"),
-        (("--cluster", CLUSTER, "--listen-port", "0", "--decision-log", "/"), "cannot be written"),
+        (
+            ("--cluster", CLUSTER, "--listen-port", "0", "--decision-log", "/"),
+            "setting decision_log /: cannot be written: is a directory",
+        ),
     ],
 )
 @pytest.mark.usefixtures("_process_restored")
 def test_serve_does_not_start_on_a_guess(words, message):
-    """Exit code 2 and a message that names setting, value and expectation."""
+    """Exit code 2; the last line of the log names setting, value and expectation."""
     result = run("serve", "--listen-port", "0", *words)
     assert result.exit_code == 2
-    assert message in result.stderr
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
+    assert (lines[-1]["event"], lines[-1]["level"]) == ("fatal", "critical")
+    assert message in lines[-1]["reason"]
 
 
 @pytest.mark.parametrize(("words", "seconds"), [((), 120), (("--keep-alive-s", "7"), 7)])
@@ -346,8 +398,7 @@ def test_idle_connections_outlive_the_schedulers(monkeypatch, words, seconds):
     """kube-scheduler drops them after 90 s and does not retry on one that we dropped first."""
     served: list[int] = []
 
-    async def keep(doors: list[Door], *, keep_alive_s: int, log: Logger) -> None:
-        await serve_nobody(doors, keep_alive_s=keep_alive_s, log=log)
+    async def keep(doors: list[Door], *, keep_alive_s: int, **_others: object) -> None:
         served.append(keep_alive_s)
         assert len(doors) == 1
 

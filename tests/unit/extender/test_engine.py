@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
-from extender.embedded import lay_out
+from extender.embedded import EmbeddedEngine, lay_out
 from extender.engine import NEEDS_NAMES, Engine
-from extender.protocol import Outcome, Reason, Verb, messages, parse_pod
+from extender.placement import RatingBudget
+from extender.protocol import Answer, Outcome, Reason, Verb
 from extender.state import DeviceState, machine_types
 from tests.unit.extender.engines import RULES, ask, bind, engine, names, owned, spec
-from tests.unit.extender.feeds import live, node, plan_of, topology_text, wide
+from tests.unit.extender.feeds import live, node, topology_text, wide
 from tests.unit.extender.pods import GPU, args, binding, container, pod
 from topology.model import names as keys
 
@@ -132,7 +134,7 @@ def test_two_gpu_resources_are_a_reason_on_every_node():
         pytest.param(b"{" * 1_000_000, "request body is", id="a megabyte of garbage"),
     ],
 )
-def test_malformed_requests_are_told_and_change_nothing(verb, body, message):
+def test_malformed_requests_are_answered_with_what_is_wrong_and_change_nothing(verb, body, message):
     """Filter has an Error field; prioritize says it in its own way."""
     one = engine()
     before = one.cluster.as_json()
@@ -143,7 +145,7 @@ def test_malformed_requests_are_told_and_change_nothing(verb, body, message):
     assert one.cluster.as_json() == before
 
 
-@pytest.mark.parametrize("verb", [Verb.FILTER, Verb.PRIORITIZE, Verb.BIND])
+@pytest.mark.parametrize("verb", [Verb.FILTER, Verb.PRIORITIZE])
 @pytest.mark.parametrize(
     "stale",
     [
@@ -154,10 +156,8 @@ def test_malformed_requests_are_told_and_change_nothing(verb, body, message):
 def test_stale_state_answers_an_error_and_never_refuses(verb, stale):
     """A pod refused from stale state can park for five minutes; an error retries in seconds."""
     one = engine()
-    content = pod(2)
-    one.answer(Verb.FILTER, args(content, [L4]), 0.0)
+    body = args(pod(2), [L4])
     one.cluster.set_freshness(**stale)
-    body = binding("u1", L4) if verb is Verb.BIND else args(content, [L4])
     answer = one.answer(verb, body, 100.0)
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.STALE)
     assert not one.is_ready(100.0)
@@ -239,13 +239,15 @@ def test_prioritize_names_every_node_in_integers():
 
 
 def test_among_equally_close_nodes_the_future_decides():
-    """Both offer their own best pair; speed is nothing, and a switched machine is hurt less."""
+    """Both offer their own best pair; a switched machine is hurt less, but it is worth more."""
     one = engine({"count": 1, "machine": "dgx-1-v100"}, {"count": 1, "machine": "dgx-h100"})
-    told = ask(one, Verb.EXPLAIN, json.dumps(pod(2)).encode())["nodes"]
-    assert [node["containers"][0]["loss"] for node in told] == [0.0, 0.0]
-    costs = {node["node"]: node["left_behind"]["remainder_cost_gpus"] for node in told}
-    assert list(costs) == ["dgx-h100-0", V100[0]]
+    nodes = ask(one, Verb.EXPLAIN, json.dumps(pod(2)).encode())["nodes"]
+    assert [node["containers"][0]["loss"] for node in nodes] == [0.0, 0.0]
+    costs = {node["node"]: node["left_behind"]["remainder_cost_gpus"] for node in nodes}
+    assert list(costs) == [V100[0], "dgx-h100-0"]
     assert costs == pytest.approx({"dgx-h100-0": 3.2, V100[0]: 3.6}, abs=0.05)
+    assert [node["gpu_worth"] for node in nodes] == [1.0, pytest.approx(5.43, abs=0.01)]
+    assert [node["score"] for node in nodes] == [10, 9]
 
 
 def test_prioritize_scores_nodes_that_cannot_take_the_pod_any_more_with_0():
@@ -256,6 +258,61 @@ def test_prioritize_scores_nodes_that_cannot_take_the_pod_any_more_with_0():
         {"Host": V100[0], "Score": 0},
         {"Host": V100[1], "Score": 10},
     ]
+
+
+ANTI_AFFINITY = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+SPREAD = [{"podAffinityTerm": ANTI_AFFINITY, "weight": 100}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({}, [10, 9], id="without preferences the used machine is filled first"),
+        pytest.param(
+            {
+                "affinity": {
+                    "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": SPREAD}
+                }
+            },
+            [10, 10],
+            id="preferred anti-affinity",
+        ),
+        pytest.param(
+            {
+                "topologySpreadConstraints": [
+                    {
+                        "maxSkew": 1,
+                        "topologyKey": "kubernetes.io/hostname",
+                        "whenUnsatisfiable": "ScheduleAnyway",
+                    }
+                ]
+            },
+            [10, 10],
+            id="ScheduleAnyway spreading",
+        ),
+    ],
+)
+def test_economy_does_not_outvote_what_the_pod_prefers(spec, expected):
+    """Replicas with preferred anti-affinity all came to one of eight empty nodes."""
+    one = engine({"count": 2, "machine": "dgx-1-v100"})
+    bind(one, "u0", V100[0], 1)
+    content = pod(1)
+    content["spec"] |= spec
+    scored = ask(one, Verb.PRIORITIZE, args(content, list(V100)))
+    assert [entry["Score"] for entry in scored] == expected
+    explained = ask(one, Verb.EXPLAIN, json.dumps(content).encode())["nodes"]
+    assert [node["score"] for node in sorted(explained, key=lambda node: node["node"])] == expected
+
+
+def test_economy_does_not_outvote_a_soft_taint():
+    """The used machine would be filled first, but its administrator would have it avoided."""
+    machines = {"count": 1, "machine": "dgx-1-v100"}
+    one = engine(machines | {"name": "tainted", "prefer_no_schedule": True}, machines)
+    bind(one, "u0", "tainted-0", 1)
+    scored = ask(one, Verb.PRIORITIZE, args(pod(1), ["tainted-0", V100[0]]))
+    assert [entry["Score"] for entry in scored] == [9, 10]
+    explained = ask(one, Verb.EXPLAIN, json.dumps(pod(1)).encode())["nodes"]
+    assert {node["node"]: node["score"] for node in explained} == {"tainted-0": 9, V100[0]: 10}
 
 
 def plan(one, uid: str):
@@ -278,19 +335,6 @@ def test_bind_plans_the_set_that_was_scored():
     assert set(only["ids"]) <= set(one.cluster.snapshot.nodes[V100[0]].ids)
     assert one.cluster.snapshot.nodes[V100[0]].free.bit_count() == 4
     assert found["score"] == pytest.approx(answer.placed_gbytes_per_s, abs=1e-3)
-
-
-def test_bind_is_idempotent():
-    """A scheduler that did not hear the answer asks again; the same pod gets the same answer."""
-    one = engine()
-    bind(one, "u1", V100[0], 2)
-    before = one.cluster.as_json()
-    again = one.answer(Verb.BIND, binding("u1", V100[0]), 0.0)
-    assert (again.outcome, again.body) == (Outcome.OK, b'{"Error":""}')
-    elsewhere = one.answer(Verb.BIND, binding("u1", V100[1]), 0.0)
-    assert elsewhere.reason is Reason.BOUND_ELSEWHERE
-    assert f"bound to node {V100[0]}, expected '{V100[1]}'" in elsewhere.detail
-    assert one.cluster.as_json() == before
 
 
 @pytest.mark.parametrize(
@@ -337,31 +381,6 @@ def test_a_pod_that_was_spoilt_since_is_not_bound_as_it_was(changed):
     assert one.answer(Verb.BIND, binding("u1", L4), 0.0).reason is Reason.UNKNOWN_POD
 
 
-def test_bind_of_a_pod_without_gpus_takes_nothing():
-    """A binder is asked for every pod the extender is interested in."""
-    one = engine()
-    content = pod(uid="u1")
-    one.answer(Verb.FILTER, args(content, [L4]), 0.0)
-    assert one.answer(Verb.BIND, binding("u1", L4), 0.0).outcome is Outcome.OK
-    record = one.cluster.bound("u1")
-    assert record is not None
-    assert (record.node, record.plan_text) == (L4, None)
-    assert one.answer(Verb.END, b"u1", 0.0).outcome is Outcome.OK
-
-
-def test_a_plan_that_the_state_refuses_is_an_error():
-    """It never happens while one process feeds it; if it does, the pod must not be bound."""
-    one = engine()
-    one.answer(Verb.FILTER, args(pod(2), [L4]), 0.0)
-    request = parse_pod(messages.WirePod.model_validate(pod(2)), (GPU,))
-    plan = plan_of(V100[0], one.cluster.snapshot.nodes[V100[0]].ids[0])
-    assert one.cluster.assume(request, plan, deadline_s=9.0) is None
-    one.cluster.pods.confirm("u1")
-    answer = one.answer(Verb.BIND, binding("u1", L4), 0.0)
-    assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.DEVICES_UNAVAILABLE)
-    assert one.cluster.bound("u1") is None
-
-
 def test_the_end_of_a_pod_frees_its_devices():
     """And a second end, or a bind after it, finds no pod."""
     one = engine()
@@ -397,7 +416,7 @@ def test_a_node_without_topology_serves_by_count_and_last():
     one = engine(UNKNOWN, {"count": 1, "machine": "8x-l4"})
     assert ask(one, Verb.PRIORITIZE, args(pod(2, affinity="nvlink"), names(one))) == [
         {"Host": "blind-0", "Score": 0},
-        {"Host": L4, "Score": 10},
+        {"Host": L4, "Score": 2},
     ]
     assert bind(one, "u1", "blind-0", 3).outcome is Outcome.OK
     record = one.cluster.bound("u1")
@@ -465,25 +484,25 @@ def test_warnings_travel_with_the_answer():
     ],
 )
 def test_explain_names_uplinks_shared_with_neighbours(machine, n_busy, n_gpus, shared):
-    """The value assumes idle neighbours; where they are not, the user is told."""
+    """The value assumes idle neighbours; where they are not, explain shows it."""
     one = engine({"count": 1, "machine": machine})
     bind(one, "u0", f"{machine}-0", n_busy)
-    told = ask(one, Verb.EXPLAIN, json.dumps(pod(n_gpus)).encode())
-    assert told["nodes"][0]["containers"][0]["shared_uplinks"] == shared
+    explained = ask(one, Verb.EXPLAIN, json.dumps(pod(n_gpus)).encode())
+    assert explained["nodes"][0]["containers"][0]["shared_uplinks"] == shared
 
 
 def test_explain_tells_every_node_in_order():
     """The best set, its GB/s, what is left behind, or why not."""
     one = engine({"count": 2, "machine": "dgx-1-v100"}, {"count": 1, "machine": "8x-l4"}, UNKNOWN)
     bind(one, "u0", V100[0], 6)
-    told = ask(one, Verb.EXPLAIN, json.dumps(pod(4, affinity="nvlink")).encode())
-    assert [(node["node"], node["fits"]) for node in told["nodes"]] == [
+    explained = ask(one, Verb.EXPLAIN, json.dumps(pod(4, affinity="nvlink")).encode())
+    assert [(node["node"], node["fits"]) for node in explained["nodes"]] == [
         (V100[1], True),
         (L4, True),
         ("blind-0", True),
         (V100[0], False),
     ]
-    best, lesser, blind, refused = told["nodes"]
+    best, lesser, blind, refused = explained["nodes"]
     assert (best["place"], best["score"], best["free_gpus"]) == (1, 10, 8)
     (only,) = best["containers"]
     assert (only["name"], only["loss"], only["satisfies_affinity"]) == ("main", 0.0, True)
@@ -494,7 +513,7 @@ def test_explain_tells_every_node_in_order():
     assert lesser["containers"][0]["satisfies_affinity"] is False
     assert (blind["containers"], blind["left_behind"], blind["score"]) == (None, None, 0)
     assert (refused["reason_label"], refused["free_gpus"]) == ("not_enough_free", 2)
-    assert told["request"]["affinity"] == "nvlink"
+    assert explained["request"]["affinity"] == "nvlink"
 
 
 def test_explain_takes_a_pod_alone_or_in_the_schedulers_request():
@@ -522,3 +541,48 @@ def test_a_shape_is_rated_once_for_each_state_of_a_node():
     for n_gpus in (1, 2, 1):
         one.answer(Verb.FILTER, args(pod(n_gpus), names(one)), 0.0)
     assert one.n_ratings == 2
+
+
+def call(
+    one: EmbeddedEngine, verb: Verb, content: dict[str, Any], n_rated: int, *asked: str
+) -> Answer:
+    """A call that has time for so many ratings."""
+    body = args(content, list(asked or names(one)))
+    return one.answer(verb, body, 0.0, RatingBudget.of_states(n_rated))
+
+
+def test_nodes_that_there_is_no_time_to_rate_are_ranked_by_count():
+    """A node's annotation or a pod's shape may not stall the scheduler for seconds."""
+    one = engine(candidate_limit=2)
+    answer = call(one, Verb.FILTER, pod(4, affinity="nvlink"), 1)
+    named = json.loads(answer.body)["NodeNames"]
+    assert (answer.outcome, answer.n_deferred, len(named)) == (Outcome.OK, 1, 2)
+    scored = call(one, Verb.PRIORITIZE, pod(4, affinity="nvlink"), 0, *V100, L4)
+    assert (scored.outcome, scored.n_deferred) == (Outcome.OK, 1)
+    assert {entry["Host"]: entry["Score"] for entry in json.loads(scored.body)}[L4] == 0
+    one.rate_deferred(9)
+    assert one.n_deferred == 0
+    scored = call(one, Verb.PRIORITIZE, pod(4, affinity="nvlink"), 0, *V100, L4)
+    assert scored.n_deferred == 0
+    by_name = {entry["Host"]: entry["Score"] for entry in json.loads(scored.body)}
+    assert by_name == {V100[0]: 10, V100[1]: 10, L4: 2}
+
+
+def test_a_pod_is_not_refused_by_what_was_not_rated():
+    """A refusal would park it for minutes; an error brings it back in seconds."""
+    one = engine()
+    wanted = pod(4, affinity="nvlink", policy="required")
+    answer = call(one, Verb.FILTER, wanted, 0)
+    assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.NOT_RATED)
+    assert (answer.n_deferred, answer.pod_uid) == (2, "u1")
+    assert json.loads(answer.body)["Error"].startswith(Reason.NOT_RATED.value)
+    assert one.unschedulable.n_pods == 0
+    one.rate_deferred(2)
+    assert json.loads(call(one, Verb.FILTER, wanted, 0).body)["NodeNames"] == list(V100)
+
+
+def test_explain_saves_calls_no_time():
+    """It is in no decision log: a replay would rate other states within the same count."""
+    one = engine()
+    ask(one, Verb.EXPLAIN, json.dumps(pod(4)).encode())
+    assert call(one, Verb.FILTER, pod(4), 0).n_deferred == 2

@@ -11,6 +11,7 @@ from kube.errors import (
     Conflict,
     Gone,
     KubeError,
+    Malformed,
     NotFound,
     Unanswered,
     Unreachable,
@@ -29,6 +30,28 @@ STATUS = {
         "causes": [{"field": "metadata.uid"}, {"message": "no field"}, 7, {"field": "metadata.uid"}]
     },
 }
+
+
+@pytest.mark.parametrize(
+    ("error", "is_outage"),
+    [
+        (Unreachable(0, "Unreachable", "connection refused"), True),
+        (Unanswered(0, "Timeout", ""), True),
+        (Unanswered(0, "ConnectionLost", ""), True),
+        (KubeError(503, "ServiceUnavailable", ""), True),
+        (KubeError(429, "TooManyRequests", ""), True),
+        (Unreachable(0, "NotTrusted", "self-signed"), False),
+        (Unreachable(0, "NoCredentials", "no token"), False),
+        (Malformed(0, "Malformed", "no JSON"), False),
+        (KubeError(401, "Unauthorized", ""), False),
+        (KubeError(403, "Forbidden", ""), False),
+        (Gone(410, "Expired", ""), False),
+    ],
+    ids=str,
+)
+def test_an_outage_is_the_servers(error, is_outage):
+    """What another client of the same server would meet as well."""
+    assert error.is_outage is is_outage
 
 
 @pytest.mark.parametrize(

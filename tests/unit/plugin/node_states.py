@@ -16,6 +16,8 @@ from plugin.nvidia.container.device_nodes import PresentNodes
 from tests.unit.plugin.access_machines import machine
 from tests.unit.plugin.machine_values import simulated_machine
 from tests.unit.plugin.node_values import NODE, gpus
+from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
+from topology.topology_manager import TopologyManager
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,19 +25,27 @@ if TYPE_CHECKING:
     from plugin.machine import Resource
     from plugin.pods import HeldDevices, NodePod
 
-__all__ = ["prepared", "requester", "simulated_served", "snapshot", "state"]
+__all__ = ["prepared", "requester", "simulated_served", "snapshot", "state", "unaligned"]
 
 
 def state(*resources: Resource) -> NodeState:
-    """A node of four GPUs that nobody can rate, unless the test says otherwise."""
+    """A node of four GPUs without a topology, unless the test says otherwise."""
     served = resources or (gpus("GPU-0", "GPU-1", "GPU-2", "GPU-3"),)
     whole = ServedMachine(machine(), Inventory(served, None), None)
-    return prepared(NodeState(NODE, whole))
+    return unaligned(prepared(NodeState(NODE, whole)))
 
 
 def prepared(known: NodeState) -> NodeState:
     """A node whose containers are given their devices by NVIDIA's variable."""
     known.grant = functools.partial(grant, present=PresentNodes(), rules=AccessRules())
+    return known
+
+
+def unaligned(known: NodeState) -> NodeState:
+    """A node whose kubelet aligns nothing to NUMA nodes."""
+    known.topology_manager = TopologyManager(
+        TopologyManagerPolicy.NONE, TopologyManagerScope.CONTAINER
+    )
     return known
 
 

@@ -32,15 +32,18 @@ class Obliging:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.asked: list[Any] = []
+        self.until_s: list[float] = []
 
-    async def preferred(self, available, *, must_include, size):
+    async def preferred(self, available, *, must_include, size, until_s):
         """The first ids that do."""
+        self.until_s.append(until_s)
         self.asked.append((tuple(sorted(available)), tuple(sorted(must_include)), size))
         others = sorted(set(available) - set(must_include))
         return await self._answer((*sorted(must_include), *others)[:size])
 
-    async def allocate(self, containers):
+    async def allocate(self, containers, *, until_s):
         """The ids, as a variable."""
+        self.until_s.append(until_s)
         self.asked.append(containers)
         return await self._answer(
             tuple(
@@ -97,7 +100,7 @@ async def asked(folder, one, *, deadline_s=1.0):
 
 
 async def until(is_so, within_s=5.0):
-    """Wait until something is so that tells nobody: a file, a state of another task."""
+    """Wait until something is so that has no event: a file, a state of another task."""
     async with asyncio.timeout(within_s):
         while not is_so():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.005)

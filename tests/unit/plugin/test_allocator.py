@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kube.client import TopologyManagerSettings
 from plugin.allocation import Allocation, Identified, NodeState
 from plugin.allocation.preferred_allocation import AllocationBasis
 from plugin.allocator import (
@@ -20,27 +19,34 @@ from plugin.allocator import (
 )
 from plugin.container import ContainerAccess, NoAccess
 from plugin.deviceplugin import CallRefused, DevicePluginMethod
-from plugin.errors import KubeletError
-from plugin.kubelet import AdmissionGate, KubeletRead
-from tests.unit.plugin.node_states import prepared, simulated_served, snapshot, state
+from plugin.kubelet import AdmissionGate, KubeletRead, KubeletSnapshot, StillHeld
+from tests.unit.plugin.node_states import (
+    prepared,
+    simulated_served,
+    snapshot,
+    state,
+    unaligned,
+)
 from tests.unit.plugin.node_values import GPU, NODE, app, gpus, holding, node_pod
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
-
-if TYPE_CHECKING:
-    from plugin.kubelet import KubeletSnapshot
+from topology.topology_manager import TopologyManager
 
 STOCK = simulated_served()
 IDS = tuple(device.id for device in STOCK.inventory.resources[0].devices)
 PAIR = node_pod("pair", app("main", 2), plan={"main": (IDS[0], IDS[7])})
-SILENT = KubeletError("the kubelet is silent")
+SILENT = KubeletSnapshot(None, None, error="the kubelet is silent")
+SOON_S = 10.0
 
 
 @dataclass
 class Node:
-    """A kubelet with one snapshot after another, and an allocator that reads it."""
+    """A kubelet with one snapshot after another, and an allocator that reads it.
 
-    snapshots: list[KubeletSnapshot | KubeletError]
-    state: NodeState = field(default_factory=lambda: prepared(NodeState(NODE, STOCK)))
+    Its Topology Manager has policy `none`.
+    """
+
+    snapshots: list[KubeletSnapshot]
+    state: NodeState = field(default_factory=lambda: unaligned(prepared(NodeState(NODE, STOCK))))
     resource: str = GPU
     n_snapshots: int = 0
     gate: AdmissionGate = field(default_factory=AdmissionGate)
@@ -51,21 +57,25 @@ class Node:
     n_allocated: int = 0
     kept: frozenset[str] = frozenset()
     """Devices that the kubelet counts as those of whoever had them before."""
+    unknown: frozenset[str] = frozenset()
+    """Devices about which it gives no answer in time."""
 
-    async def snapshot(self, *, with_devices=None):
+    async def snapshot(self, *, with_devices=None, until_s=None):
         """The next look, after some time."""
+        assert until_s is not None
         self.n_snapshots += 1
         self.asked_devices.append(with_devices)
         assert self.gate.is_busy
         await asyncio.sleep(0.001)
-        answer = self.snapshots.pop(0)
-        if isinstance(answer, KubeletError):
-            raise answer
-        return answer
+        return self.snapshots.pop(0)
 
-    async def still_held(self, holdings):
-        """Those of `kept`."""
-        return tuple(one for one in holdings if self.kept.issuperset(one.ids))
+    async def still_held(self, holdings, *, until_s):
+        """Those of `kept`, and of `unknown`."""
+        assert until_s > asyncio.get_running_loop().time()
+        return StillHeld(
+            tuple(one for one in holdings if self.kept.issuperset(one.ids)),
+            tuple(one for one in holdings if self.unknown.issuperset(one.ids)),
+        )
 
     def emit(self, event):
         """Keep it, by kind; only a read of the kubelet takes time."""
@@ -90,12 +100,23 @@ class Node:
 
     def preferred(self, available=IDS, must_include=(), size=2) -> Any:
         """GetPreferredAllocation."""
-        work = self.allocator.preferred(tuple(available), must_include=must_include, size=size)
-        return asyncio.run(work)
+
+        async def go():
+            until_s = asyncio.get_running_loop().time() + SOON_S
+            return await self.allocator.preferred(
+                tuple(available), must_include=must_include, size=size, until_s=until_s
+            )
+
+        return asyncio.run(go())
 
     def allocate(self, *containers) -> Any:
         """Allocate."""
-        return asyncio.run(self.allocator.allocate(containers))
+
+        async def go():
+            until_s = asyncio.get_running_loop().time() + SOON_S
+            return await self.allocator.allocate(containers, until_s=until_s)
+
+        return asyncio.run(go())
 
 
 def visible(answer) -> list[str]:
@@ -138,7 +159,7 @@ def test_one_of_several_gets_one_of_their_plans():
 
 
 def test_nobody_gets_what_hurts_least():
-    """A pod that nobody lists must start all the same."""
+    """A pod that is not listed must start all the same."""
     node = Node([snapshot()])
     found = node.preferred()
     assert isinstance(found, tuple)
@@ -151,8 +172,8 @@ def test_a_kubelet_that_is_silent_fails_no_pod():
     """It is told, and the pod gets what hurts least."""
     node = Node([SILENT])
     assert isinstance(node.preferred(), tuple)
-    assert (node.ways, node.errors) == ([IdentifiedBy.UNREACHABLE], [str(SILENT)])
-    assert node.answers[0].requester.reason == str(SILENT)
+    assert (node.ways, node.errors) == ([IdentifiedBy.UNREACHABLE], [SILENT.error])
+    assert node.answers[0].requester.reason == SILENT.error
 
 
 def test_half_a_look_is_enough_to_find_the_plan():
@@ -291,7 +312,7 @@ def test_what_is_given_is_an_access():
 def test_pod_resources_is_never_asked_while_devices_are_reserved(policy, expected):
     """The kubelet would forget the reservation where a pod has just ended, and give it twice."""
     node = Node([snapshot(PAIR), snapshot(PAIR)])
-    node.state.topology_manager = TopologyManagerSettings(policy, TopologyManagerScope.CONTAINER)
+    node.state.topology_manager = TopologyManager(policy, TopologyManagerScope.CONTAINER)
     node.preferred()
     node.allocate((IDS[2], IDS[3]))
     assert node.asked_devices == expected
@@ -320,6 +341,16 @@ def test_what_the_kubelet_gives_away_twice_is_refused():
     assert node.answers[-1].result == refused
     assert node.state.view(is_fresh=True).refused == {"uid-pair"}
     assert [one.ids for one in node.state.holdings] == [(IDS[0],)]
+
+
+def test_what_another_pod_had_is_refused_where_the_kubelet_does_not_answer_in_time():
+    """It may still have it: a pod that fails is made again, a GPU given twice is not noticed."""
+    noted = [holding(HOLDER, "main", IDS[0])]
+    node = Node([snapshot(HOLDER, PAIR, recorded=noted)], unknown=frozenset({IDS[0]}))
+    assert node.allocate((IDS[0], IDS[7])) == CallRefused(
+        "the kubelet did not answer in time whether others still have devices: "
+        f"{IDS[0]} belongs to container main of default/holder"
+    )
 
 
 def test_what_came_back_is_given_again():

@@ -73,7 +73,7 @@ def test_discover_prints_tables():
     done = called("discover", *SIMULATED)
     assert (done.exit_code, done.stderr) == (0, "")
     with contextlib.closing(simulated_machine("dgx-1-v100", node_name="here")) as machine:
-        assert done.stdout == f"{reading_text(machine.read())}\n"
+        assert done.stdout == f"{reading_text(machine.read(), 'MIG instances')}\n"
 
 
 def test_discover_prints_json():
@@ -196,7 +196,7 @@ def test_figures_that_cannot_be_written_are_printed(measuring, tmp_path):
 
 
 def node_flags(root, **more):
-    """Flags of a node on which nobody answers."""
+    """Flags of a node without kubelet and API server."""
     kubeconfig = root / "kubeconfig"
     kubeconfig.write_text(KUBECONFIG)
     flags = {
@@ -262,7 +262,7 @@ class Process:
 
 
 def wait(is_so):
-    """Wait until something is so that tells nobody, but not for ever."""
+    """Wait until something is so that has no event, but not for ever."""
     until_s = time.monotonic() + DEADLINE_S
     while not is_so() and time.monotonic() < until_s:
         time.sleep(0.01)
@@ -285,10 +285,10 @@ def running(*arguments, environment=None):
 
 @pytest.mark.slow("starts the plugin as a process")
 def test_the_program_serves_reloads_and_ends(root):
-    """SIGHUP reads the settings anew, SIGTERM ends it with 0 and leaves no socket."""
+    """SIGHUP reads the settings again, SIGTERM ends it with 0 and leaves no socket."""
     config = root / "config.yaml"
     config.write_text("version: v1\ncoterie: {log_level: info, simulate: dgx-1-v100}\n")
-    flags = node_flags(root, simulate=None, config_file=config)
+    flags = node_flags(root, simulate=None, config_file=config, register_blind="true")
     with socket.socket(socket.AF_UNIX) as kubelet, running(*flags) as process:
         kubelet.bind(str(root / "kubelet.sock"))
         kubelet.listen()  # and answers nothing

@@ -106,7 +106,7 @@ def test_what_is_served_was_made_ready_before():
 
 
 def test_only_the_latest_of_several_readings_is_served():
-    """However many come while one is made ready; and the next one begins anew."""
+    """However many come while one is made ready; and the next one begins again."""
 
     async def go():
         node = Node()

@@ -47,7 +47,7 @@ def test_a_machine_without_sysfs_tells_nothing(fake):
 
 
 def test_numa_minus_one_is_unknown(fake):
-    """-1 is the kernel's word for a firmware that does not tell."""
+    """-1 is the kernel's word for a firmware that does not report it."""
     fake.device("pci0000:3a", ROOT_PORT, GPU, numa=-1)
     place = fake.reader.place(GPU)
     assert fake.reader.numa_node(GPU) is None

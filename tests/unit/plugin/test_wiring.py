@@ -38,7 +38,7 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 clusters: [{name: c, cluster: {server: "http://127.0.0.1:9"}}]
 users: [{name: u, user: {}}]
 """
-"""Of an API server that nobody runs (port 9, discard)."""
+"""Of an API server that does not run (port 9, discard)."""
 FILE = """\
 version: v1
 flags: {gfd: {oneshot: true}}
@@ -54,7 +54,7 @@ NO_DRIVER = 9
 
 @dataclass
 class Node:
-    """Settings of a node on which nobody answers, and the log of its agents."""
+    """Settings of a node without kubelet and API server, and the log of its agents."""
 
     root: Path
     flags: Mapping[str, object] = field(default_factory=dict)
@@ -71,6 +71,7 @@ class Node:
             "simulate": "dgx-1-v100",
             "kubeconfig": str(kubeconfig),
             "kubelet_port": "9",
+            "register_blind": "true",
             "kubelet_socket": str(self.root / "kubelet.sock"),
             "pod_resources_socket": str(self.root / "pod-resources.sock"),
             "metrics_address": "127.0.0.1",
@@ -175,7 +176,7 @@ def test_figures_that_cannot_be_read_stop_the_start(root, make):
     path = root / "figures"
     make(path)
     node = Node(root, {"measurements": str(path)})
-    with pytest.raises(SettingsError, match=f"setting measurements: file {path}: "):
+    with pytest.raises(SettingsError, match=rf"setting measurements: file {path}: [^\[]"):
         asyncio.run(node.work())
     assert node.running.agent is None
 
@@ -287,6 +288,25 @@ def test_a_machine_that_cannot_be_read_is_waited_for(root, monkeypatch):
             nvml.errors.clear()
             await until(lambda: node.is_listing)
             assert node.of("reader_recovered") == [{"event": "reader_recovered", "what": "read"}]
+
+    with installed(nvml):
+        asyncio.run(go())
+
+
+def test_a_library_that_does_not_suit_the_driver_ends_the_process(root, monkeypatch):
+    """The driver was replaced after the container began: no later try in it can succeed."""
+    monkeypatch.setattr(wiring, "READ_AGAIN_S", 0.01)
+    monkeypatch.setattr(wiring, "RESTART_S", 0.025)
+    nvml = fake_of(load_recording("dgx-1-v100"))
+    nvml.errors["nvmlInitWithFlags"] = 18
+
+    async def go():
+        node = Node(root, {"simulate": None, "fail_on_init_error": "false"})
+        with pytest.raises(NvmlError, match="version mismatch"):
+            await asyncio.wait_for(node.work(), 10)
+        assert [one["reason"] for one in node.of("restart_needed")] == [
+            "NVML: RM has detected an NVML/RM version mismatch."
+        ]
 
     with installed(nvml):
         asyncio.run(go())

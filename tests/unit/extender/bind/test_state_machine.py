@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
 from extender.embedded import EmbeddedCluster, lay_out
 from extender.engine import Engine, Gateway
 from extender.engine.events import BindingWritten, BindRequested
-from extender.protocol import Answer, Outcome, Reason, Verb
+from extender.protocol import Answer, Outcome, Reason, Verb, messages, parse_pod
 from tests.unit.extender.api_server import FakeApiServer
 from tests.unit.extender.engines import RULES, owned, report_devices, spec
-from tests.unit.extender.pods import args, binding
+from tests.unit.extender.feeds import plan_of
+from tests.unit.extender.pods import GPU, args, binding
+from tests.unit.extender.pods import pod as make_pod
 from topology.annotations import decode_plan
 from topology.model import names
 from topology.value import DEFAULT_DEMAND
@@ -30,11 +33,11 @@ UNKNOWN = Written(WriteResult.UNKNOWN, "timeout")
 class Scene:
     """An engine that is not its own API server, and the pods of one that it does not see."""
 
-    def __init__(self) -> None:
+    def __init__(self, *scheduler_names: str) -> None:
         nodes = lay_out(spec(*GROUPS))
         self.node = next(node for node in nodes if node.name == NODE)
         self.cluster = EmbeddedCluster(nodes, demand=DEFAULT_DEMAND)
-        self.engine = Engine(self.cluster, RULES)
+        self.engine = Engine(self.cluster, replace(RULES, scheduler_names=scheduler_names))
         self.server = FakeApiServer()
 
     def filter(self, uid: str = "u1", node: str = NODE) -> None:
@@ -138,15 +141,49 @@ def test_a_pod_that_was_never_filtered_is_read(scene):
     assert scene.do(step).outcome is Outcome.OK
 
 
-def test_a_pod_without_gpus_is_bound_without_a_plan(scene):
-    """Also to a node that we do not know, and whatever the state of the watches."""
-    scene.server.create(None, uid="u2")
+def test_a_pod_that_names_our_resource_and_requests_none_of_it_is_bound_without_a_plan(scene):
+    """As charts write it; also to an unknown node, and whatever the state of the watches."""
+    scene.server.create(0, uid="u2")
     step = scene.do(scene.begin("u2", "cpu-node"))
     assert isinstance(step, WriteBinding)
     assert (step.annotations, step.planned_from) == ({}, None)
     answer = scene.do(step)
     assert (answer.outcome, answer.placed_gbytes_per_s) == (Outcome.OK, None)
     assert scene.cluster.n_owners == 0
+
+
+@pytest.mark.parametrize("is_filtered", [False, True], ids=["read", "filtered"])
+def test_a_pod_that_names_no_resource_of_ours_is_not_bound(scene, is_filtered):
+    """kube-scheduler never calls for one; anybody else could bind any pod anywhere through us."""
+    scene.server.create(None, uid="u2")
+    if is_filtered:
+        scene.filter("u2")
+    answer = scene.bind("u2")
+    assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.NO_RESOURCE)
+    assert "pod default/pod-u2 (u2)" in json.loads(answer.body)["Error"]
+    assert scene.server.pods["default/pod-u2"].node is None
+
+
+@pytest.mark.parametrize("is_filtered", [False, True], ids=["read", "filtered"])
+@pytest.mark.parametrize("n_gpus", [0, 2])
+def test_a_pod_of_another_scheduler_is_not_bound(is_filtered, n_gpus):
+    """Its own scheduler may be placing it elsewhere now, by rules that we do not know."""
+    scene = Scene("ours", "too")
+    scene.server.create(n_gpus)
+    if is_filtered:
+        scene.filter()
+    answer = scene.bind()
+    assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.OTHER_SCHEDULER)
+    assert "schedulerName is 'gpu', expected one of: ours, too" in json.loads(answer.body)["Error"]
+    assert scene.server.pods["default/pod-u1"].node is None
+    assert scene.cluster.n_owners == 0
+
+
+def test_a_pod_of_our_scheduler_is_bound():
+    """One of those that the rules name."""
+    scene = Scene("ours", "gpu")
+    scene.server.create(2)
+    assert scene.bind().outcome is Outcome.OK
 
 
 def test_a_node_without_topology_is_bound_by_count(scene):
@@ -176,11 +213,23 @@ def test_what_cannot_be_planned_is_an_error(scene, n_gpus, node, reason):
     assert scene.cluster.n_owners == 0
 
 
+def test_a_plan_that_the_state_refuses_is_an_error(scene):
+    """It never happens while one process feeds it; if it does, the pod must not be bound."""
+    request = parse_pod(messages.WirePod.model_validate(make_pod(2)), (GPU,))
+    elsewhere = plan_of(OTHER, scene.cluster.snapshot.nodes[OTHER].ids[0])
+    assert scene.cluster.assume(request, elsewhere, deadline_s=9.0) is None
+    scene.cluster.pods.confirm("u1")
+    answer = scene.begin()
+    assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.DEVICES_UNAVAILABLE)
+    assert scene.cluster.bound("u1") is None
+
+
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
         (WriteResult.GONE, Reason.POD_GONE),
         (WriteResult.REJECTED, Reason.WRITE_REFUSED),
+        (WriteResult.UNSENT, Reason.WRITE_UNSENT),
     ],
 )
 def test_a_write_that_certainly_failed_is_forgotten(scene, result, reason):
@@ -338,7 +387,7 @@ def test_a_pod_that_was_spoilt_since_is_not_bound(scene, content, reason):
 @pytest.mark.parametrize(
     "lose",
     [
-        pytest.param("unhealthy", id="fell ill"),
+        pytest.param("unhealthy", id="became unhealthy"),
         pytest.param("held", id="was taken"),
     ],
 )
@@ -408,6 +457,45 @@ def test_the_next_call_writes_the_same_plan_again(scene):
     assert second.planned_from is None
     assert scene.do(second).outcome is Outcome.OK
     assert scene.engine.binds.n_unsettled == 0
+
+
+@pytest.mark.parametrize("result", [WriteResult.REJECTED, WriteResult.UNSENT])
+def test_a_refused_repeat_says_nothing_of_the_first_write(scene, result):
+    """Its preconditions still hold: were its devices free, another pod would get them too."""
+    first = unsettled(scene)
+    answer = scene.engine.binds.written(scene.do(scene.begin()), Written(result, "too busy"))
+    assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.OUTCOME_UNKNOWN)
+    assert "too busy" in answer.detail
+    assert scene.ids() == planned(first)
+    assert scene.is_assumed()
+    scene.server.write(first)
+    assert scene.bind().outcome is Outcome.OK
+    assert scene.ids() == planned(first)
+    assert scene.engine.binds.n_unsettled == 0
+
+
+def test_refused_repeats_keep_a_plan_no_longer_than_the_first_write_lasts(scene):
+    """Else a scheduler that calls again and again would keep its devices for as long as it does."""
+    unsettled(scene)
+    reasons = []
+    for now_s in (0.5, 1.0):
+        step = scene.do(scene.begin(now_s=now_s * RULES.assume_s), now_s * RULES.assume_s)
+        answer = scene.engine.binds.written(step, Written(WriteResult.REJECTED, "forbidden"))
+        reasons.append(answer.reason)
+    assert reasons == [Reason.OUTCOME_UNKNOWN, Reason.WRITE_REFUSED]
+    assert (scene.cluster.n_owners, scene.engine.binds.n_unsettled) == (0, 0)
+
+
+def test_a_repeat_of_a_newer_version_is_certain_again(scene):
+    """The first write's precondition fails for good once the pod has changed."""
+    unsettled(scene)
+    repeat = scene.do(scene.begin())
+    scene.server.pods["default/pod-u1"].version = 18
+    again = scene.do(scene.do(repeat))
+    assert (again.resource_version, again.planned_from) == ("18", None)
+    answer = scene.engine.binds.written(again, Written(WriteResult.REJECTED, "forbidden"))
+    assert answer.reason is Reason.WRITE_REFUSED
+    assert scene.cluster.n_owners == 0
 
 
 def test_the_next_call_finds_that_the_write_came_true(scene):
@@ -578,10 +666,14 @@ def test_two_schedulers_bind_the_same_pod_to_two_nodes(scene):
     assert scene.begin("u1", OTHER).reason is Reason.UNDER_WAY
     assert scene.do(first).outcome is Outcome.OK
     scene.cluster.write_binding(first)
+    before = scene.cluster.as_json()
     answer = scene.begin("u1", OTHER)
     assert answer.reason is Reason.BOUND_ELSEWHERE
+    assert f"bound to node {NODE}, expected '{OTHER}'" in answer.detail
     again = scene.begin()
-    assert (again.outcome, again.detail) == (Outcome.OK, "again")
+    assert (again.outcome, again.body) == (Outcome.OK, b'{"Error":""}')
+    assert again.detail == "again"
+    assert scene.cluster.as_json() == before
 
 
 def test_a_pod_recreated_between_filter_and_bind(scene):
@@ -595,7 +687,7 @@ def test_a_pod_recreated_between_filter_and_bind(scene):
     assert scene.server.pods["default/pod-u1"].node == NODE
 
 
-def test_a_bound_pod_is_parked_no_more(scene):
+def test_a_bound_pod_leaves_the_unschedulable_pool(scene):
     """It was rejected once, then a node came up and it was bound."""
     body = args(json.loads(scene.server.pods["default/pod-u1"].as_json()), ["ghost"])
     assert scene.engine.answer(Verb.FILTER, body, 0.0).outcome is Outcome.REFUSED
@@ -608,9 +700,9 @@ def test_a_bound_pod_is_parked_no_more(scene):
 
 
 def test_stale_state_plans_nothing(scene):
-    """What is free is not known; a pod without GPUs does not care."""
+    """What is free is not known; a pod that requests 0 GPUs needs none."""
     scene.cluster.set_freshness(is_synced=False, observed_at_s=None)
     answer = scene.begin()
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.STALE)
-    scene.server.create(None, uid="u2")
+    scene.server.create(0, uid="u2")
     assert scene.bind("u2").outcome is Outcome.OK

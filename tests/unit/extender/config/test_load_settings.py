@@ -45,10 +45,33 @@ def test_defaults_become_rules():
     assert rules.demand == DEFAULT_DEMAND
 
 
+def test_worths_are_patterns_with_numbers():
+    """A pattern may hold an equals sign: the last one counts."""
+    rules = load_settings(FLAGS | {"gpu_worth": "h100=12,l4|t4=0.5,a=b=2"}).rules
+    assert rules.gpu_worth == (("h100", 12.0), ("l4|t4", 0.5), ("a=b", 2.0))
+    assert load_settings(FLAGS).rules.gpu_worth == ()
+
+
 def test_weights_may_have_decimals():
     """A share of a size need not be whole."""
     rules = load_settings(FLAGS | {"demand": "2:0.5,4:12.25"}).rules
     assert rules.demand.sizes == ((2, 0.5), (4, 12.25))
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://fd00::7:8443", "https://[fd00::7]:8443"),
+        ("https://::1:8443", "https://[::1]:8443"),
+        ("https://[fd00::7]:8443", "https://[fd00::7]:8443"),
+        ("https://10.0.0.7:8443", "https://10.0.0.7:8443"),
+        ("https://replica-0.extender:8443", "https://replica-0.extender:8443"),
+    ],
+)
+def test_a_replica_may_have_an_ipv6_address(url, expected):
+    """Manifests make the URL of `status.podIP`, which has no brackets."""
+    settings = load_settings(TLS | {"lease": "ns/name", "replica_url": url})
+    assert settings.replica_url == expected
 
 
 @pytest.mark.parametrize(
@@ -102,10 +125,14 @@ def test_lists_may_be_text_or_lists(tmp_path, text):
             FLAGS | {"demand": "1,"},
             "setting demand (flag, --demand) is '1,', expected size or size:weight, comma-",
         ),
+        *(
+            (FLAGS | {"gpu_worth": text}, "expected pattern=number, comma-separated: regular")
+            for text in ("h100", "=3", "h100=0", "h100=x", "h100=-1", "(=2", "h100=1e9")
+        ),
         (FLAGS | {"log_level": "loud"}, "setting log_level (flag, --log-level) is 'loud'"),
         (
             FLAGS | {"colour": "red"},
-            "setting colour (flag, --colour) is 'red', expected no such key",
+            "setting colour (flag, --colour) is not a known key, its value is 'red'",
         ),
         pytest.param(
             {"tls_cert": "c", "tls_key": "k"}, "expected all three or none", id="half of TLS"
@@ -114,6 +141,11 @@ def test_lists_may_be_text_or_lists(tmp_path, text):
             FLAGS | {"kubeconfig": "k", "peer_name": "n"},
             "setting kubeconfig, peer_name is for a live extender",
             id="two clusters",
+        ),
+        pytest.param(
+            FLAGS | {"listen_port": 9000, "health_port": 9000},
+            "settings listen_port, health_port are both 9000, expected two ports",
+            id="one port twice",
         ),
         pytest.param({"lease": "ns/name"}, "lease, replica_url: expected both", id="no URL"),
         pytest.param(TLS | {"replica_url": "https://a"}, "expected both or none", id="no Lease"),
@@ -180,6 +212,12 @@ def test_replicas_over_tls_are_one_set_of_settings():
     assert settings.lease_duration_s == 15
 
 
+def test_two_free_ports_are_two():
+    """Port 0 takes a free one each time."""
+    settings = load_settings({"listen_port": 0, "health_port": 0})
+    assert (settings.listen_port, settings.health_port) == (0, 0)
+
+
 def test_unknown_environment_names_stop_the_start(monkeypatch):
     """A misspelt variable must not be silently without effect; case does not matter."""
     monkeypatch.setenv("Coterie_Extender_Candidate_Limits", "5")
@@ -214,7 +252,7 @@ def test_files_that_are_no_settings_stop_the_start(tmp_path, text, message):
 def test_an_empty_file_is_no_settings_and_a_missing_one_is_an_error(tmp_path):
     """A file that is named must be read."""
     assert load_settings(FLAGS | {"config": file(tmp_path, "")}).candidate_limit == 20
-    with pytest.raises(SettingsError, match="cannot be read"):
+    with pytest.raises(SettingsError, match=r"cannot be read: no such file or directory$"):
         load_settings(FLAGS | {"config": tmp_path / "missing.yaml"})
 
 

@@ -13,7 +13,7 @@ from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
 from extender.decision_log import DecisionLog
 from extender.decision_log.replay import replay
 from extender.embedded import make_engine
-from extender.engine import Engine, Gateway
+from extender.engine import Engine, Gateway, RatingLimit
 from extender.engine.events import (
     BindAbandoned,
     BindingWritten,
@@ -33,6 +33,7 @@ from extender.engine.events import (
     PreemptAbandoned,
     PreemptNodesRead,
     PreemptRequested,
+    RatingsResumed,
     RequeueDropped,
     RequeueDue,
     TimePassed,
@@ -185,7 +186,7 @@ def test_a_pod_that_waits_for_nothing_has_no_nomination(scene, spoilt):
     assert free(scene.gateway.cluster, "n1") == "1111"
 
 
-def test_a_pod_that_the_watch_shows_bound_is_parked_no_more(scene):
+def test_a_pod_that_the_watch_shows_bound_leaves_the_unschedulable_pool(scene):
     """Another replica bound it."""
     scene.filter(8, "u1")
     scene.filter(8, "u2")
@@ -212,12 +213,12 @@ def test_explain_tells_since_when_a_pod_waits_and_why(scene):
     scene.filter(4, "u2", "ghost")
     body = json.dumps(pod(4, uid="u2")).encode()
     told = json.loads(scene.gateway.handle(VerbCalled(Verb.EXPLAIN, body, 5.0)).body)
-    assert told["parked"] == {
+    assert told["unschedulable"] == {
         "reason": Reason.UNKNOWN_NODE.value,
         "reason_label": "unknown_node",
         "since_s": 1.0,
-        "last_asked_s": 1.0,
-        "n_wakes": 0,
+        "last_filtered_s": 1.0,
+        "n_requeues": 0,
     }
 
 
@@ -405,6 +406,21 @@ def test_a_live_run_replays_byte_for_byte():
     assert found.difference is None
     assert found.n_calls > 2 * 15
     assert replay([*lines[:30], '{"kind":"fe']).cut == (31,)
+
+
+def test_a_call_that_ran_out_of_time_replays_by_count():
+    """A clock decided in the first run; the log says how many states it had time for."""
+    scene = Scene()
+    now_s = iter(range(1000))
+    limit = RatingLimit(1.0, lambda: float(next(now_s)))
+    scene.gateway = Gateway(scene.gateway.engine, record=scene.log.record, limit=limit)
+    scene.bind(2, "held", "n1")
+    answers = [scene.filter(1, "u1", affinity="none") for _ in range(2)]
+    assert answers[0].n_deferred == 1
+    assert '"n_rated":1' in "".join(scene.lines)
+    scene.gateway.handle(RatingsResumed(5))
+    assert scene.filter(1, "u1", affinity="none").n_deferred == 0
+    assert replay(scene.lines).difference is None
 
 
 def test_what_the_log_does_not_hold_changes_nothing():

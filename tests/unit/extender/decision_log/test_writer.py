@@ -145,7 +145,7 @@ def with_rule(line: str, name: str, value: object) -> str:
         ),
         pytest.param(
             lambda lines: [changed(lines[0], x=2)],
-            "line 1: x is 2, expected no such key",
+            "line 1: x is not a known key, its value is 2",
             id="an unknown field",
         ),
         pytest.param(
@@ -193,6 +193,8 @@ def with_rule(line: str, name: str, value: object) -> str:
                 ("loss_bounds", [2.0], "rule loss_bounds is (2.0,), expected ascending"),
                 ("staleness_bound_s", -1, "rule staleness_bound_s is -1.0, expected a finite"),
                 ("assume_s", 0, "rule assume_s is 0.0, expected a finite number above 0"),
+                ("gpu_worth", [["h100", 0.0]], "rule gpu_worth is (('h100', 0.0),), expected reg"),
+                ("gpu_worth", [["(", 1.0]], "rule gpu_worth is (('(', 1.0),), expected regular"),
                 ("demand", {"sizes": [[2, -1.0]]}, "demand weight of size 2 is -1.0, expected"),
                 ("demand", {"sizes": []}, "demand sizes are [], expected"),
                 ("colour", "red", "rules.colour is 'red', expected"),

@@ -95,7 +95,7 @@ def test_a_line_that_means_no_cluster_is_refused(text, message):
         ("groups: [", "cannot be read"),
         ("[]", "content is []"),
         ("groups: []", "groups is empty, expected at least 1"),
-        ("groups: [{machine: 8x-l4, count: 1, colour: red}]", "groups.0.colour is 'red'"),
+        ("groups: [{machine: 8x-l4, count: 1, colour: red}]", "groups.0.colour is not a known key"),
         ("groups: [{machine: 8x-l4, count: '1'}]", "groups.0.count is '1'"),
         ("groups: [{machine: 8x-l4, count: 1, count: 2}]", "key 'count' is given twice"),
         ("[" * 3000, "cannot be read: nested too deeply"),
@@ -117,7 +117,7 @@ def test_a_file_that_means_no_cluster_is_refused(tmp_path, text, message):
     assert message in str(caught.value)
 
 
-def test_files_that_cannot_be_read_are_told(tmp_path):
+def test_files_that_cannot_be_read_are_named(tmp_path):
     """A missing file, no text, no TOML."""
     (tmp_path / "b.yaml").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "b.toml").write_text("groups =")
@@ -125,6 +125,8 @@ def test_files_that_cannot_be_read_are_told(tmp_path):
     for name in ("missing.yaml", "nul\0.yaml", "b.yaml", "b.toml", "deep.toml"):
         with pytest.raises(ClusterSpecError, match="cannot be read"):
             read_cluster(tmp_path / name)
+    with pytest.raises(ClusterSpecError, match=r"cannot be read: no such file or directory$"):
+        read_cluster(tmp_path / "missing.yaml")
 
 
 def test_unhealthy_devices_must_exist():

@@ -185,7 +185,7 @@ def test_a_catching_up_that_fails_ends_the_replica():
 
 
 def test_a_holder_that_cannot_renew_stops_before_another_may_take_it():
-    """By its own clock: nobody can tell it."""
+    """By its own clock: no message reports it."""
 
     async def go() -> None:
         await look(a)
@@ -340,7 +340,7 @@ def test_a_released_lease_is_taken_at_once():
     asyncio.run(go())
 
 
-def test_a_release_that_fails_is_told():
+def test_a_release_that_fails_is_reported():
     """The others wait for the end of the Lease then."""
 
     async def go() -> None:

@@ -125,8 +125,10 @@ def test_bad_input_is_told_where_the_caller_reads_it(served, verb, body, status,
 def test_stale_state_is_not_ready(served):
     """Alive all the same: a restart would not help."""
     assert served.call("GET", "/readyz").status_code == 200
+    assert "coterie_extender_ready 1.0\n" in served.call("GET", "/metrics").text
     served.engine.cluster.set_freshness(is_synced=False, observed_at_s=None)
     assert served.call("GET", "/readyz").status_code == 503
+    assert "coterie_extender_ready 0.0\n" in served.call("GET", "/metrics").text
     assert served.call("GET", "/livez").text == "ok"
     assert served.post("prioritize", args(pod(1), NODES)).status_code == 503
     assert served.call("GET", "/state").json()["is_ready"] is False
@@ -182,7 +184,7 @@ def test_explain_by_name_needs_a_cluster(served):
     assert (refused.status_code, "--cluster" in refused.json()["detail"]) == (404, True)
 
 
-@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics"])
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz", "/metrics"])
 def test_health_answers_head_as_well(served, path):
     """Load balancers and uptime checks use it."""
     assert served.call("HEAD", path).status_code == 200
@@ -192,7 +194,7 @@ def test_the_description_lists_every_route_for_people_and_tools(served):
     """Clients are made from it; each response has a type, and errors are problem details."""
     described = served.call("GET", "/openapi.json").json()
     assert set(described["paths"]) == {
-        *("/livez", "/readyz", "/metrics", "/state"),
+        *("/livez", "/readyz", "/healthz", "/metrics", "/state"),
         *("/embedded/state", "/embedded/pods/{uid}", "/explain/{namespace}/{name}"),
     }
     assert "docs/extender-wire.md" in described["info"]["description"]
@@ -349,5 +351,5 @@ def test_a_full_disk_ends_the_decision_log_and_nothing_else():
         response = served.post("filter", args(pod(2, uid=uid), NODES))
         assert response.json()["NodeNames"] == NODES
     (ended,) = served.ended
-    assert "No space left on device" in str(ended)
+    assert "no space left on device" in str(ended)
     assert replay(file.getvalue().splitlines()).n_calls == 1

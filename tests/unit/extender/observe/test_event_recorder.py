@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +13,7 @@ from extender.observe import Reporter, event_recorder
 from extender.observe.event_recorder import MAX_QUEUED, PAUSE_S, REPEAT_AFTER_S
 from extender.observe.events import EventReason, Note
 from extender.state import Mismatch
-from kube.errors import NotFound
+from kube.errors import Conflict, NotFound
 from kube.objects import ObjectKey
 from tests.unit.extender.shells import BUSY, DOWN, FORBIDDEN, FakeTime, Log, backoff, run_until
 from topology.model import names
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kube.client import ObjectEvent
 
-POD = ObjectKey("ns", "p", "u1")
+POD, OTHER = ObjectKey("ns", "p", "u1"), ObjectKey("ns", "p", "u2")
 NOTE = Note(POD, EventReason.INVALID_REQUEST, "why")
 PLACED = replace(NOTE, reason=EventReason.PLACED)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -33,14 +33,16 @@ MISMATCH = Mismatch("ns", "p", "u1", "n1", (), (), "what it has")
 class Stage:
     """A reporter and the API server it writes to."""
 
-    def __init__(self, level: Any = "warnings", *faults: Exception | None) -> None:
+    def __init__(
+        self, level: Any = "warnings", *faults: Exception | None, at: datetime = NOON
+    ) -> None:
         self.faults = list(faults)
         self.events: list[ObjectEvent] = []
         self.annotated: list[Any] = []
         self.time = FakeTime()
         self.log = Log()
         self.reporter = Reporter(
-            self, "host", lambda: NOON, self.time, self.log, backoff, level, self.time.sleep
+            self, "host", lambda: at, self.time, self.log, backoff, level, self.time.sleep
         )
 
     async def create_event(self, event: ObjectEvent) -> None:
@@ -102,6 +104,28 @@ def test_the_same_is_told_once_until_its_event_has_gone():
     stage.reporter.record(NOTE)
     run(stage, lambda: stage.reporter.n_written == 3)
     assert [event.message for event in stage.events] == ["why", "why else", "why"]
+
+
+def keys(*notes: Note, at: datetime = NOON) -> list[str]:
+    """Keys of the Events that one replica writes."""
+    stage = Stage("all", at=at)
+    for note in notes:
+        stage.reporter.record(note)
+    run(stage, lambda: stage.reporter.n_written == len(notes))
+    return [event.key for event in stage.events]
+
+
+def test_replicas_that_report_the_same_write_one_event():
+    """A standby sees what the leader sees; its Event has the name that is there already."""
+    notes = (NOTE, replace(NOTE, message="else"), PLACED, replace(NOTE, about=OTHER))
+    first = keys(*notes)
+    assert len(set(first)) == len(notes)
+    assert keys(*notes, at=NOON + timedelta(seconds=5)) == first
+    assert not {*keys(*notes, at=NOON + timedelta(seconds=REPEAT_AFTER_S))} & {*first}
+    stage = Stage("warnings", Conflict(409, "AlreadyExists", ""))
+    stage.reporter.record(NOTE)
+    run(stage, lambda: stage.time.slept)
+    assert (stage.reporter.n_written, stage.reporter.n_failed, stage.log.lines) == (0, 0, [])
 
 
 def test_events_are_written_at_a_bounded_rate():

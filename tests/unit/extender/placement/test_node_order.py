@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.placement import rank_fit, scores
-from extender.placement.node_order import EQUAL, TOP_SCORE, Rank, unranked
+from extender.placement.node_order import (
+    DEFAULT_LOSS_BOUNDS,
+    EQUAL,
+    TOP_SCORE,
+    Rank,
+    unranked,
+)
 from extender.protocol import Shape
 from topology.annotations import Affinity, NicRule, PlacementPolicy, Prefer
 from topology.select import ContainerRequest, PodFit, Selected
 from topology.value import Limit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
 
 SHAPE = Shape("nvidia.com/gpu", (ContainerRequest("0", 4),), PlacementPolicy())
 
@@ -106,6 +115,24 @@ FASTEST = PlacementPolicy(prefer=Prefer.FASTEST)
             id="who does not care gets what hurts least",
         ),
         pytest.param(
+            PlacementPolicy(),
+            (fit(selected(), cost=3.6), 8, 1.0),
+            (fit(selected(), cost=3.2), 8, 5.4),
+            id="cheap GPUs before scarce ones, though these lose less of their remainder",
+        ),
+        pytest.param(
+            PlacementPolicy(Affinity.NONE),
+            (fit(selected(), cost=3.6), 8, 0.4),
+            (fit(selected(), cost=3.2), 8, 1.0),
+            id="also for a pod that is packed",
+        ),
+        pytest.param(
+            FASTEST,
+            (fit(selected(speed=100.0), cost=1.0), 8, 9.0),
+            (fit(selected(speed=100.0), cost=2.0), 8, 1.0),
+            id="fastest: what GPUs are worth does not count",
+        ),
+        pytest.param(
             PlacementPolicy(min_bandwidth_gbytes_per_s=5.0),
             (fit(selected(speed=5.0, loss=0.9), cost=1.0), 8),
             (fit(selected(), cost=1.5), 4),
@@ -115,7 +142,10 @@ FASTEST = PlacementPolicy(prefer=Prefer.FASTEST)
 )
 def test_the_better_node_comes_first(policy, better, worse):
     """One row per rule of the order."""
-    keys = [rank_fit(one, shape(policy), n_free=free).key for one, free in (better, worse)]
+    keys = [
+        rank_fit(one, shape(policy), n_free=free, worth=worth[0] if worth else 1.0).key
+        for one, free, *worth in (better, worse)
+    ]
     assert keys[0] < keys[1]
 
 
@@ -161,77 +191,152 @@ def test_a_nic_that_nobody_wants_does_not_count():
     assert ranks[0] == ranks[1]
 
 
+def score(
+    ranks: Mapping[Any, Rank], size: int = 4, *, soft: bool = False, avoided: Collection[Any] = ()
+) -> dict[Any, int]:
+    """Scores with the default loss bounds."""
+    return scores(
+        ranks,
+        size,
+        loss_bounds=DEFAULT_LOSS_BOUNDS,
+        has_soft_wishes=soft,
+        avoided=avoided,
+    )
+
+
 def test_unknown_topology_comes_last_and_scores_nothing():
     """It may serve as a last resort only."""
-    ranks = {1: unranked(1), 2: Rank((2, 3), 0.0, 9.0, 8)}
+    ranks = {1: unranked(1), 2: Rank((3, 3), 0.0, 9.0, 8)}
     assert ranks[2].key < ranks[1].key
-    assert scores(ranks, 4) == {1: 0, 2: 10}
+    assert score(ranks) == {1: 0, 2: 2}
 
 
-def step(*costs: float, loss_class: int = 0, free: int = 8) -> dict[str, Rank]:
-    """Ranks of one class by their remainder cost."""
-    return {f"{loss_class}/{c}": Rank((0, loss_class), 0.0, c, free) for c in costs}
+def rank(
+    missed: int = 0, loss_class: int = 0, *, cost=1.0, free: int = 8, speed=0.0, worth=1.0
+) -> Rank:
+    """A rank; what is not given is that of the best."""
+    return Rank((missed, loss_class), speed, cost, free, worth)
 
 
 @pytest.mark.parametrize(
-    ("ranks", "size", "expected"),
+    ("ranks", "expected"),
     [
-        pytest.param({}, 1, [], id="nobody asked"),
-        pytest.param(step(1.0), 4, [10], id="one node"),
-        pytest.param(step(0.0, 1.0), 4, [10, 1], id="best and worst of one class take the scale"),
-        pytest.param(step(0.0, 0.5, 1.0), 4, [10, 5, 1], id="in proportion to the remainder"),
-        pytest.param(step(0.0, 0.07), 4, [10, 10], id="under 2 % of the pod's size is equal"),
-        pytest.param(step(0.0, 0.09), 4, [10, 1], id="over 2 % of the pod's size is not"),
+        pytest.param([], [], id="no node"),
+        pytest.param([rank()], [10], id="one node"),
         pytest.param(
-            step(0.0) | step(0.0, loss_class=1),
-            4,
-            [10, 5],
-            id="two classes are half the scale each",
+            [rank(loss_class=one) for one in (0, 1, 2, 3, 9)],
+            [10, 8, 6, 4, 3],
+            id="each loss class has two levels, those after the fourth are in its band",
+        ),
+        pytest.param([rank(loss_class=2)], [6], id="a class's level, though no node is better"),
+        pytest.param(
+            [rank(), rank(1), rank(2), rank(3)],
+            [10, 2, 1, 1],
+            id="a missed wish is below every loss; of those the one that misses least is first",
         ),
         pytest.param(
-            step(0.0, 9.0) | step(0.0, 9.0, loss_class=3), 4, [10, 6, 5, 1], id="classes keep apart"
+            [rank(2, 3, cost=0.1), rank(2, 1, cost=9.0)],
+            [1, 2],
+            id="among missed wishes the loss class decides before economy",
         ),
         pytest.param(
-            {"a": Rank((0, 0), 0.0, 1.0, 4), "b": Rank((0, 0), 0.0, 1.0, 8)},
-            4,
-            [10, 1],
-            id="equal remainders: fewest free GPUs",
+            [rank(cost=0.0), rank(cost=1.0), rank(cost=9.0)],
+            [10, 9, 9],
+            id="economy has one level, however large the difference",
+        ),
+        pytest.param([rank(cost=0.0), rank(cost=0.07)], [10, 10], id="under 2 % of the pod's size"),
+        pytest.param([rank(cost=0.0), rank(cost=0.09)], [10, 9], id="over 2 % of the pod's size"),
+        pytest.param(
+            [rank(cost=9.0), rank(loss_class=1, cost=0.0)],
+            [10, 8],
+            id="economy is compared within a loss class",
         ),
         pytest.param(
-            {
-                "a": Rank((0, 0), 400.0, 9.0, 8),
-                "b": Rank((0, 0), 200.0, 1.0, 8),
-                "c": Rank((0, 0), 396.0, 1.0, 8),
-            },
-            4,
-            [10, 1, 10],
-            id="fastest: in proportion to GB/s, 2 % are equal",
+            [rank(free=8), rank(free=4)], [9, 10], id="equal remainders: the fewest free GPUs"
+        ),
+        pytest.param(
+            [rank(cost=1.0, free=8), rank(cost=1.05, free=4), rank(cost=9.0, free=1)],
+            [9, 10, 9],
+            id="free GPUs are compared among those of equal cost",
+        ),
+        pytest.param(
+            [rank(cost=3.2, worth=5.0), rank(cost=3.6)], [9, 10], id="a cost counts by the worth"
+        ),
+        pytest.param(
+            [rank(cost=1.0, worth=5.0), rank(cost=1.07, worth=5.0)],
+            [10, 10],
+            id="2 % are of what the pod takes, which is worth more on the better machine",
+        ),
+        pytest.param(
+            [rank(speed=one) for one in (400.0, 393.0, 380.0, 300.0, 100.0)],
+            [10, 10, 8, 6, 4],
+            id="fastest: loss against the fastest node of the request",
+        ),
+        pytest.param(
+            [rank(speed=400.0, cost=9.0), rank(speed=396.0, cost=1.0)],
+            [9, 10],
+            id="fastest: 2 % are equal, economy decides",
+        ),
+        pytest.param(
+            [rank(speed=400.0), rank(speed=380.0, cost=9.0), rank(speed=364.0, cost=1.0)],
+            [10, 8, 7],
+            id="fastest: inside a class the faster one is first, whatever it costs",
         ),
     ],
 )
-def test_scores(ranks, size, expected):
-    """The order on ten levels."""
-    assert [scores(MappingProxyType(ranks), size)[key] for key in ranks] == expected
+def test_scores(ranks, expected):
+    """One row per level, and per rule within a level."""
+    assert [score(dict(enumerate(ranks)))[i] for i in range(len(ranks))] == expected
+
+
+def test_the_bounds_of_fastest_are_the_settings():
+    """They are the loss bounds."""
+    ranks = {"a": rank(speed=100.0), "b": rank(speed=60.0)}
+    found = scores(ranks, 4, loss_bounds=(0.5,), has_soft_wishes=False)
+    assert found == {"a": 10, "b": 9}
+
+
+def test_economy_does_not_count_beside_a_pods_soft_wishes():
+    """kube-scheduler scores those, and one level outweighs all that it adds."""
+    cheap, dear, far, without = rank(cost=0.0, free=1), rank(cost=9.0), rank(0, 1), rank(2)
+    ranks = {"cheap": cheap, "dear": dear, "far": far, "without": without}
+    assert score(ranks, soft=True) == {"cheap": 10, "dear": 10, "far": 8, "without": 2}
+
+
+def test_economy_prefers_no_node_with_a_soft_taint():
+    """What an administrator taints is avoided among equal sets, not beside a worse set."""
+    ranks = {"tainted": rank(cost=0.0), "plain": rank(cost=9.0), "far": rank(loss_class=1)}
+    assert score(ranks, avoided={"tainted"}) == {"tainted": 9, "plain": 10, "far": 8}
+    assert score(ranks, avoided={"tainted", "plain"}) == {"tainted": 10, "plain": 9, "far": 8}
 
 
 RANKS = st.builds(
     Rank,
-    st.tuples(st.booleans(), st.integers(0, 9)),
+    st.tuples(st.integers(0, 3), st.integers(0, 9)),
     st.just(0.0),
     st.floats(-1, 8),
     st.integers(0, 8),
 )
 
 
-@given(st.dictionaries(st.integers(), RANKS, max_size=12), st.integers(1, 8))
-def test_scores_are_in_range_and_never_turn_the_order_round(ranks, size):
+@given(st.dictionaries(st.integers(), RANKS, max_size=12), st.integers(1, 8), st.booleans())
+def test_scores_are_in_range_and_never_turn_the_order_round(ranks, size, soft):
     """What is better by more than the tolerance never scores less; 0 stays for the unknown."""
-    found = scores(ranks, size)
+    found = score(ranks, size, soft=soft)
     assert set(found) == set(ranks)
     assert set(found.values()) <= set(range(1, TOP_SCORE + 1))
-    assert {type(score) for score in found.values()} <= {int}
+    assert {type(one) for one in found.values()} <= {int}
     for a, rank in ranks.items():
         for b, other in ranks.items():
             is_apart = rank.remainder_cost_gpus < other.remainder_cost_gpus - 2 * EQUAL * size
             if rank.step < other.step or (rank.step == other.step and is_apart):
                 assert found[a] >= found[b]
+
+
+@given(st.dictionaries(st.integers(), RANKS, min_size=2, max_size=12), st.integers(1, 8))
+def test_a_level_does_not_depend_on_the_other_nodes(ranks, size):
+    """Without the others a node has the higher level of the same two."""
+    for key, one in ranks.items():
+        alone = score({key: one}, size)[key]
+        assert alone % 2 == 0
+        assert score(ranks, size)[key] in {alone, alone - 1}

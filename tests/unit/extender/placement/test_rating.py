@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-from extender.placement import Rater, Rating, Refusal, rating
+from extender.placement import Rater, Rating, RatingBudget, Refusal, rating
+from extender.placement.node_order import unranked
 from extender.protocol import PodRequest, Reason, messages, parse_pod
-from extender.snapshot import NodeKind, NodeView, make_view
+from extender.snapshot import NodeKind, NodeView, make_view, with_free
 from tests.unit.extender.engines import engine
 from tests.unit.extender.pods import GPU, pod
 from topology.select import fit_pod
@@ -82,3 +83,68 @@ def test_the_shape_used_longest_ago_is_forgotten_first(monkeypatch):
         rater.rate(request(n_gpus), views)
     assert rated == [1, 2, 3, 2]
     assert rater.n_entries == 2
+
+
+def used(*n_used: int) -> list[NodeView]:
+    """Views of equal machines, on which so many GPUs are taken."""
+    view = engine({"count": 1, "machine": "8x-l4"}).cluster.snapshot.views[0]
+    return [with_free(view, view.free >> n) for n in n_used]
+
+
+def test_states_beyond_the_budget_are_rated_by_count_and_then_beside():
+    """The next call knows them: it needs no budget for them."""
+    rater, views, wanted = Rater(), used(0, 1, 2, 7), request(2, affinity="nvlink")
+    budget = RatingBudget.of_states(1)
+    first, second, third, full = rater.rate(wanted, views, budget)
+    assert (budget.n_rated, budget.n_deferred, rater.n_deferred) == (1, 3, 3)
+    assert isinstance(first, Rating)
+    assert first.fit is not None
+    assert [second, third] == [Rating(unranked(7), None), Rating(unranked(6), None)]
+    assert full == Refusal(Reason.NOT_ENOUGH_FREE)
+    rater.rate_deferred(2)
+    assert rater.n_deferred == 1
+    rater.rate_deferred(2)
+    assert rater.n_deferred == 0
+    budget = RatingBudget.of_states(0)
+    found = rater.rate(wanted, views, budget)
+    assert (budget.n_rated, budget.n_deferred) == (0, 0)
+    assert found == Rater().rate(wanted, views)
+
+
+def test_a_condition_cannot_be_met_by_count():
+    """The caller is told to come again, not that the node is unfit."""
+    (found,) = Rater().rate(
+        request(2, affinity="nvlink", policy="required"), used(0), RatingBudget.of_states(0)
+    )
+    assert found == Refusal(Reason.NOT_RATED)
+
+
+def test_a_node_by_count_needs_no_budget():
+    """There is nothing to search."""
+    budget = RatingBudget.of_states(0)
+    assert isinstance(Rater().rate(request(2), (BLIND,), budget)[0], Rating)
+    assert budget.n_deferred == 0
+
+
+def test_a_budget_that_is_spent_once_is_spent_for_the_call():
+    """Else what is rated would depend on how a clock goes on."""
+    answers = iter([False, True, False])
+    budget = RatingBudget(lambda: next(answers))
+    assert [budget.allows() for _ in range(4)] == [True, False, False, False]
+    assert (budget.n_rated, budget.n_deferred) == (1, 3)
+
+
+def test_what_is_rated_meanwhile_is_not_rated_again():
+    """Bind rates without a budget."""
+    rater, wanted, views = Rater(), request(2), used(0)
+    rater.rate(wanted, views, RatingBudget.of_states(0))
+    rater.rate(wanted, views)
+    rater.rate_deferred(1)
+    assert (rater.n_deferred, rater.n_entries) == (0, 1)
+
+
+def test_what_is_deferred_is_bounded():
+    """Shapes that never come again must not fill the memory: the oldest is dropped."""
+    rater = Rater(max_entries=2)
+    rater.rate(request(2), used(0, 1, 2), RatingBudget.of_states(0))
+    assert rater.n_deferred == 2

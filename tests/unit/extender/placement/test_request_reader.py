@@ -60,7 +60,7 @@ def test_what_is_odd_is_left_to_the_long_way(body):
 
 
 def test_a_name_that_json_must_escape_is_not_found_by_its_bytes():
-    """Such a node cannot be; it would be told by the long way."""
+    """Such a node cannot be; it would be reported by the slow path."""
     one = node_index('a"b', "n1")
     assert one.locate_json([b'a"b']) is None
     assert one.locate_json([b'a\\"b']) is None

@@ -138,16 +138,17 @@ class TestStates:
         machine = engine(V100).cluster.snapshot.nodes[NODE].kind.machine
         manager = TopologyManager(RESTRICTED, TopologyManagerScope.POD)
         found = {}
-        for kind in (kinds.kind("k", "r", machine), kinds.kind("k", "r", machine, manager)):
+        for one in (None, manager):
+            kind = kinds.kind("k", "r", machine, one, 1.0)
             views = [
-                make_view("n", zone="z", kind=kind, ids=tuple("abcdefgh"), free=0xF, reserved=one)
-                for one in (0, 0xF0)
+                make_view("n", zone="z", kind=kind, ids=tuple("abcdefgh"), free=0xF, reserved=mask)
+                for mask in (0, 0xF0)
             ]
             found[kind.manager] = [view.reserved for view in views]
             assert (views[0].state == views[1].state) is (kind.manager is None)
             assert with_free(views[1], 0x3F).reserved == (0 if kind.manager is None else 0xC0)
         assert found == {None: [0, 0], manager: [0, 0xF0]}
-        assert kinds.kind("k", "r", None, manager).manager is None
+        assert kinds.kind("k", "r", None, manager, 1.0).manager is None
 
     def test_states_tell_free_and_reserved_devices_apart(self):
         """Any two of the 81 ways to have four devices free, reserved or taken."""
@@ -156,6 +157,7 @@ class TestStates:
             "r",
             live(node("n1")).snapshot.nodes["n1"].kind.machine,
             TopologyManager(RESTRICTED, TopologyManagerScope.POD),
+            1.0,
         )
         views = [
             make_view("n", zone="z", kind=kind, ids=tuple("abcd"), free=free, reserved=reserved)
@@ -237,8 +239,10 @@ class TestLive:
         assert cluster.assume(wish("second"), plan, deadline_s=9.0) is None
         cluster.pods.forget("second")
         assert cluster.pods.n_ended["n1"] == 1
+        cluster.pods.see(facts("third", plan_of("n1", *ids("n1", 1))))
         cluster.lose_node("n1")
-        assert cluster.pods.n_ended["n1"] == 0
+        cluster.pods.lose("third")
+        assert cluster.pods.n_ended == {}, "names of nodes that are gone would fill the memory"
 
     def test_fewer_free_devices_may_be_a_gain(self):
         """The kubelet turns to the next NUMA node: who was refused is looked at again."""

@@ -155,7 +155,7 @@ CLAIM = {"resourceClaims": [{"name": "nic"}]}
         pytest.param(CLAIM, CLAIM, True, id="both have resource claims"),
     ],
 )
-def test_entangled_pods_are_told(spec, other, expected):
+def test_entangled_pods_are_reported(spec, other, expected):
     """A victim that the scheduler needed for such a reason must stay one."""
     assert is_entangled(pod(spec), pod(other)) is expected
 

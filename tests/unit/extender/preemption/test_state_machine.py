@@ -10,13 +10,14 @@ import pytest
 
 from extender.bind import WriteBinding
 from extender.embedded import ClusterSpec, EmbeddedCluster, lay_out
+from extender.engine import Engine
 from extender.placement import Rater
 from extender.preemption import NodeReading, NodesRead, Preemptions, ReadNodes
 from extender.preemption.node_pods import PodOnNode
 from extender.preemption.state_machine import MAX_IN_FLIGHT, MAX_READ, NODES_AT_ONCE
-from extender.protocol import Answer, Outcome, Reason, WirePod, parse_pod
+from extender.protocol import Answer, Outcome, Reason, Verb, WirePod, parse_pod
 from tests.unit.extender.engines import RULES, report_devices
-from tests.unit.extender.pods import GPU, pod
+from tests.unit.extender.pods import GPU, args, pod
 from topology.annotations import ContainerPlan, Plan, encode_plan
 from topology.model import names
 from topology.value import DEFAULT_DEMAND
@@ -517,3 +518,21 @@ def test_a_pod_that_is_bound_during_the_reading_has_not_left():
     answer = place.end(step, reading)
     assert named(answer) == {}
     assert answer.reason is Reason.NO_VICTIMS
+
+
+@pytest.mark.parametrize("is_on", [False, True], ids=["up to 1.37", "from 1.38 on"])
+def test_a_topology_shortage_goes_from_filter_to_its_victims(is_on):
+    """What kube-scheduler 1.38 sends: the nodes in FailedNodes, with no victims of its own."""
+    place = Place(1, {"count": 1, "machine": "dgx-1-v100"}, {"count": 1, "machine": "8x-l4"})
+    for gpu in (1, 2, 3, 4, 6, 7):  # 0 and 5 have no NVLink between them
+        place.put(f"n0-{gpu}", gpu)
+    engine = Engine(place.cluster, replace(RULES, preempts_for_topology=is_on))
+    body = args(wanting(), place.nodes)
+    filtered = json.loads(engine.answer(Verb.FILTER, body, 0.0).body)
+    v100, l4 = place.nodes
+    taken, never = {v100: Reason.AFFINITY_TAKEN.value}, {l4: Reason.AFFINITY_NEVER.value}
+    assert filtered["FailedNodes"] == (taken if is_on else {})
+    assert filtered["FailedAndUnresolvableNodes"] == (never if is_on else taken | never)
+    step = place.ask(wanting(), {place.nodes.index(name): victims() for name in taken})
+    ((uids, n_violations),) = named(place.read(step)).values()
+    assert (len(uids), n_violations) == (1, 0)

@@ -45,7 +45,7 @@ def test_a_filter_request_is_read_as_the_scheduler_writes_it():
 
 
 def test_node_names_may_be_null():
-    """Without nodeCacheCapable Go writes null; that is told apart from an empty list."""
+    """Without nodeCacheCapable Go writes null; that differs from an empty list."""
     body = (
         b'{"Pod":{"metadata":{},"spec":{}},"Nodes":{"metadata":{},"items":[{}]},"NodeNames":null}'
     )
@@ -181,17 +181,17 @@ def test_soft_wishes_are_seen(spec, is_soft):
         ),
         pytest.param(
             b'{"Pod":{"metadata":{"name":5},"spec":{}}}',
-            "request Pod.metadata.name is 5, expected a string",
+            'request Pod.metadata.name is 5, expected a string, so in quotes: "5"',
             id="a number for a name",
         ),
         pytest.param(
             b'{"Pod":{"metadata":{},"spec":{}},"NodeNames":["n1",true]}',
-            "request NodeNames.1 is True, expected a string",
+            'request NodeNames.1 is True, expected a string, so in quotes: "true"',
             id="a truth value for a node name",
         ),
         pytest.param(
             b'{"Pod":{"metadata":{"annotations":{"a":1}},"spec":{}}}',
-            "request Pod.metadata.annotations.a is 1, expected a string",
+            'request Pod.metadata.annotations.a is 1, expected a string, so in quotes: "1"',
             id="a number for an annotation",
         ),
         pytest.param(

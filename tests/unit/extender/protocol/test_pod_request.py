@@ -204,6 +204,15 @@ def test_a_group_is_warned_about():
     assert "not implemented, ignored" in warning
 
 
+@pytest.mark.parametrize("affinity", [{}, {"affinity": "none"}], ids=["absent", "none"])
+def test_required_without_an_affinity_is_warned_about(affinity):
+    """It reads like waiting for the best set, and waits for nothing."""
+    (warning,) = parse(pod(2, policy="required", **affinity)).warnings
+    assert "coterie.gpu/policy is 'required'" in warning
+    assert "expected coterie.gpu/affinity nvlink, pcie-switch or numa" in warning
+    assert parse(pod(2, policy="required", affinity="numa")).warnings == ()
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [

@@ -307,13 +307,13 @@ class TestHealth:
         assert free(cluster, "n1") == "0111"
         assert cluster.counts()[DeviceState.UNHEALTHY] == 1
 
-    def test_a_broken_report_is_told_and_taken_for_none(self):
+    def test_a_broken_report_is_reported_and_taken_for_none(self):
         """Health is then unknown, which must not take the whole node out."""
         cluster = live(node("n1", devices="{}"))
         assert free(cluster, "n1") == "1111"
-        (told,) = cluster.take_effects()
-        assert isinstance(told, NodeProblem)
-        assert told.detail == "devices text: the text has no v, expected one"
+        (problem,) = cluster.take_effects()
+        assert isinstance(problem, NodeProblem)
+        assert problem.detail == "devices text: the text has no v, expected one"
         cluster.see_node(node("n1", devices="{}", zone="z2"))
         assert cluster.take_effects() == ()
 
@@ -369,8 +369,8 @@ class TestPlannedPods:
             "n1-1": ("bound", "p"),
             "n1-2": ("bound", "q"),
         }
-        told = PlanConflict("default", "pod-q", "q", "n1", ("n1-1",), ("default/pod-p",))
-        assert cluster.take_effects() == (told,)
+        conflict = PlanConflict("default", "pod-q", "q", "n1", ("n1-1",), ("default/pod-p",))
+        assert cluster.take_effects() == (conflict,)
         contested = shown(cluster, "n1")["contested"]
         assert contested == [{"pod": "default/pod-q", "pod_uid": "q", "devices": 1}]
         cluster.see_node(node("n1", zone="z2"))
@@ -551,11 +551,11 @@ class TestForeignPods:
         cluster.pods.see(facts("p"))
         cluster.pods.read(whole("p", "n1", 3, "n1-3"))
         assert free(cluster, "n1") == "0010"
-        told = shown(cluster, "n1")
-        assert told["unlocated"] == [{"pod": "default/pod-p", "pod_uid": "p", "devices": 2}]
-        assert told["machine"] == "by count"
+        page = shown(cluster, "n1")
+        assert page["unlocated"] == [{"pod": "default/pod-p", "pod_uid": "p", "devices": 2}]
+        assert page["machine"] == "by count"
 
-    def test_holds_of_a_pod_that_nobody_told_of_count(self):
+    def test_holds_of_a_pod_that_no_watch_has_shown_count(self):
         """A force-deleted pod's containers may still run: the device is in use, whoever has it."""
         cluster = live(node("n1", devices=report(holds=(hold("x", "n1-0"),))))
         assert owners(cluster, "n1") == {"n1-0": ("held", "x@n1")}
@@ -633,7 +633,7 @@ class TestForeignPods:
 
 
 class TestMismatches:
-    def test_what_the_kubelet_gave_wins_and_is_told_once(self):
+    def test_what_the_kubelet_gave_wins_and_is_reported_once(self):
         """The state follows what is; the user gets an Event, in the form of the plan."""
         cluster = live(node("n1"))
         cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
@@ -645,8 +645,8 @@ class TestMismatches:
             '{"v":1,"node":"n1","containers":[{"name":"main","resource":"nvidia.com/gpu",'
             '"ids":["n1-1","n1-3"]}]}'
         )
-        told = Mismatch("default", "pod-p", "p", "n1", planned, given, text)
-        assert cluster.take_effects() == (told,)
+        mismatch = Mismatch("default", "pod-p", "p", "n1", planned, given, text)
+        assert cluster.take_effects() == (mismatch,)
         cluster.see_node(node("n1", zone="z2", devices=report(holds=(hold("p", "n1-3", "n1-1"),))))
         assert cluster.snapshot.nodes["n1"].zone == "z2"
         assert cluster.take_effects() == ()
@@ -654,7 +654,7 @@ class TestMismatches:
         again.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1"), allocated=text))
         assert again.take_effects() == ()
 
-    def test_a_mismatch_that_ended_is_told_once(self):
+    def test_a_mismatch_that_ended_is_reported_once(self):
         """The annotation would say for ever what is not so any more."""
         cluster = live(node("n1"))
         cluster.pods.see(facts("p", plan_of("n1", "n1-0"), allocated="something else"))
@@ -691,18 +691,18 @@ class TestMismatches:
         cluster.pods.see(facts("p", plan_of("n1", main=("n1-0",), side=("n1-1",))))
         cluster.see_node(node("n1", devices=report(holds=(hold("p", "n1-2", name="side"),))))
         assert owners(cluster, "n1") == {"n1-0": ("held", "p"), "n1-2": ("held", "p")}
-        (told,) = cluster.take_effects()
-        assert isinstance(told, Mismatch)
-        assert [one.ids for one in told.containers] == [("n1-0",), ("n1-2",)]
+        (mismatch,) = cluster.take_effects()
+        assert isinstance(mismatch, Mismatch)
+        assert [one.ids for one in mismatch.containers] == [("n1-0",), ("n1-2",)]
 
     def test_a_container_that_was_not_planned_is_named_too(self):
         """The user sees all that the pod has."""
         cluster = live(node("n1"))
         cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
         cluster.see_node(node("n1", devices=report(holds=(hold("p", "n1-2", name="more"),))))
-        (told,) = cluster.take_effects()
-        assert isinstance(told, Mismatch)
-        assert [(one.name, one.ids) for one in told.containers] == [
+        (mismatch,) = cluster.take_effects()
+        assert isinstance(mismatch, Mismatch)
+        assert [(one.name, one.ids) for one in mismatch.containers] == [
             ("main", ("n1-0",)),
             ("more", ("n1-2",)),
         ]
@@ -715,7 +715,7 @@ class TestMismatches:
         assert (free(cluster, "n1"), cluster.take_effects()) == ("0011", ())
 
     def test_a_report_and_a_status_of_two_pods_cannot_both_be_right(self):
-        """The pod met first keeps the device; the other one is told."""
+        """The pod met first keeps the device; the other one is reported."""
         cluster = live(node("n1", devices=report(holds=(hold("q", "n1-0"), hold("y", "n1-0")))))
         cluster.pods.see(facts("p"))
         cluster.pods.read(whole("p", "n1", 1, "n1-0"))
@@ -770,15 +770,15 @@ class TestBindings:
         cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
         assert cluster.take_effects() == (probe("p"),)
 
-    def test_what_a_confirmed_pod_got_is_told_again_where_a_watch_does_not_show_it(self):
+    def test_what_a_confirmed_pod_got_is_reported_again_where_a_watch_does_not_show_it(self):
         """The kubelet was quicker than the watch, and the user's text was not written yet."""
         cluster = live(node("n1"))
         assert bind(cluster, "p", "n1", 0)
         cluster.see_node(node("n1", devices=report(holds=(hold("p", "n1-3"),))))
-        told = cluster.take_effects()
-        assert [type(one) for one in told] == [Mismatch]
+        effects = cluster.take_effects()
+        assert [type(one) for one in effects] == [Mismatch]
         cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
-        assert cluster.take_effects() == told
+        assert cluster.take_effects() == effects
 
     @pytest.mark.parametrize(
         "order",
@@ -872,7 +872,7 @@ class TestBindings:
         [pytest.param(True, 9.0, id="not heard since"), pytest.param(False, 20.0, id="not synced")],
     )
     def test_no_assumption_ends_while_the_watch_may_be_behind(self, is_synced, observed_at_s):
-        """The binding may have come true; the watch would have told, had it been heard."""
+        """The binding may have come true; the watch would have shown it, had it been heard."""
         cluster = live(node("n1"))
         cluster.assume(wish("p"), plan_of("n1", "n1-0"), deadline_s=10.0)
         cluster.set_freshness(is_synced=is_synced, observed_at_s=observed_at_s)
@@ -1086,6 +1086,41 @@ class TestNominations:
         assert refused == "assume for pod q: device n1-0 of node n1 is claimed"
         assert cluster.take_freed_nodes() == {"n1"}
 
+    @pytest.mark.parametrize("is_first", [True, False], ids=["nominated first", "deleted first"])
+    def test_what_the_first_victim_leaves_waits_for_the_last_one(self, *, is_first):
+        """Given to another pod it would make the preemption useless: the set is gone."""
+        request = wish("p", 4, policy="required", affinity="numa")
+        text = topology_text("n1", machine=load_recording("dgx-1-v100"))
+        cluster = live(node("n1", topology=text, allocatable={GPU: 8}, capacity={GPU: 8}))
+        victims = [facts("v0", plan_of("n1", *ids("n1", 0, 1, 2)))]
+        victims.append(facts("v1", plan_of("n1", "n1-3")))
+        for pod in (*victims, facts("stays", plan_of("n1", "n1-4"))):
+            cluster.pods.see(pod)
+        if is_first:
+            cluster.pods.nominate(request, "n1")
+            assert free(cluster, "n1") == "00000111"
+        for pod in victims:
+            cluster.pods.see(replace(pod, deletion_grace_s=30))
+        cluster.pods.nominate(request, "n1")
+        cluster.pods.lose("v0")
+        assert free(cluster, "n1") == "00000111"
+        assert owners(cluster, "n1")["n1-0"] == ("claimed", "p")
+        assert set(choose(cluster, wish("q"), "n1", Rater()).ids) < set(ids("n1", 5, 6, 7))
+        cluster.pods.lose("v1")
+        assert choose(cluster, request, "n1", Rater()).ids == ids("n1", 0, 1, 2, 3)
+
+    def test_two_nominations_do_not_wait_for_the_same_devices(self):
+        """The second one claims nothing for a set that it will not get."""
+        cluster = live(node("n1"))
+        for i in range(3):
+            planned = facts(f"v{i}", plan_of("n1", f"n1-{i}"))
+            cluster.pods.see(replace(planned, deletion_grace_s=30))
+        cluster.pods.nominate(wish("p", 3, priority=2), "n1")
+        cluster.pods.nominate(wish("q", 3, priority=1), "n1")
+        cluster.pods.lose("v0")
+        claimed = [owner for state, owner in owners(cluster, "n1").values() if state == "claimed"]
+        assert set(claimed) == {"p"}
+
     @pytest.mark.parametrize(
         ("priority", "is_free"),
         [
@@ -1225,7 +1260,7 @@ class TestReading:
         cluster.pods.read(replace(whole("p", "n1"), body=b"{}"))
         assert cluster.snapshot.generation > before.generation
 
-    def test_freshness_is_told_with_the_snapshot(self):
+    def test_the_snapshot_has_the_freshness(self):
         """Verbs refuse nothing from a state that may be old."""
         cluster = live()
         cluster.set_freshness(is_synced=False, observed_at_s=3.0)
@@ -1254,7 +1289,7 @@ class TestReading:
         cluster.pods.see(facts("r", plan_of("n1", "n1-0")))
         assert cluster.take_freed_nodes() == frozenset()
 
-    def test_what_was_freed_on_a_node_that_goes_and_comes_back_is_told(self):
+    def test_what_was_freed_on_a_node_that_goes_and_comes_back_is_reported(self):
         """Nobody has asked meanwhile, so that it is news still."""
         cluster = live(node("n1"))
         cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
@@ -1321,6 +1356,7 @@ class TestReading:
             "unlocated": [],
             "contested": [],
             "lost": [],
+            "other_resources": [],
             "topology_manager": {"policy": "restricted", "scope": "pod"},
             "problems": [],
         }

@@ -96,10 +96,14 @@ CLAIM = lambda cluster: cluster.pods.nominate(wish("p", 2), "n1")  # noqa: E731 
             reported("n1-0"),
             3,
             "unhealthy claimed claimed free",
-            id="a claimed device falls ill: another set is claimed",
+            id="a claimed device becomes unhealthy: another set is claimed",
         ),
         pytest.param(
-            (), reported("n1-3"), 1, "free free free unhealthy", id="a free device falls ill"
+            (),
+            reported("n1-3"),
+            1,
+            "free free free unhealthy",
+            id="a free device becomes unhealthy",
         ),
         pytest.param(
             (reported("n1-3"),), reported(), 1, "free free free free", id="a device recovers"
@@ -109,7 +113,7 @@ CLAIM = lambda cluster: cluster.pods.nominate(wish("p", 2), "n1")  # noqa: E731 
             reported("n1-2"),
             2,
             "free free unhealthy free",
-            id="one falls ill, one recovers",
+            id="one becomes unhealthy, one recovers",
         ),
         pytest.param(
             (seen("p", 0, 1),),
@@ -137,7 +141,7 @@ CLAIM = lambda cluster: cluster.pods.nominate(wish("p", 2), "n1")  # noqa: E731 
             reported("n1-1", holds=(hold("p", "n1-0", "n1-1"),)),
             1,
             "held held_unhealthy free free",
-            id="a held device falls ill",
+            id="a held device becomes unhealthy",
         ),
         pytest.param(
             (seen("p", 0, 1),), seen("q", 1), 0, "bound bound free free", id="a contested plan"

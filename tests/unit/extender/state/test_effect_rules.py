@@ -1,4 +1,4 @@
-"""What is told of a pod that runs without the devices it asks for, and what it counts for."""
+"""What is reported of a pod that runs without devices that it requests, and what it counts for."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ LOG = replace(MAIN, container="log")
 UNKNOWN = replace(MAIN, uid="x", name="pod-x")
 
 
-def told(*missing):
-    """What is told of pod p on node n1."""
+def missing_of(*missing):
+    """What is reported of pod p on node n1."""
     return Missing("default", "pod-p", "p", "n1", missing)
 
 
@@ -49,35 +49,35 @@ def by_hand(*nodes):
 
 
 @pytest.mark.parametrize("is_planned", [False, True], ids=["bound by hand", "planned"])
-def test_the_user_is_told_once(is_planned):
+def test_it_is_reported_once(is_planned):
     """And again when other containers are concerned, or the same anew."""
     cluster = live(node("n1")) if is_planned else by_hand(node("n1"))
     if is_planned:
         cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
     cluster.take_effects()
     cluster.see_node(reporting(MAIN))
-    assert cluster.take_effects() == (told(MAIN),)
+    assert cluster.take_effects() == (missing_of(MAIN),)
     cluster.see_node(reporting(MAIN, generation=2))
     assert cluster.take_effects() == ()
     cluster.see_node(reporting(MAIN, LOG))
-    assert cluster.take_effects() == (told(MAIN, LOG),)
+    assert cluster.take_effects() == (missing_of(MAIN, LOG),)
     cluster.see_node(reporting(generation=3))
     assert not any(isinstance(one, Missing) for one in cluster.take_effects())
     cluster.see_node(reporting(MAIN))
-    assert told(MAIN) in cluster.take_effects()
+    assert missing_of(MAIN) in cluster.take_effects()
 
 
 def test_the_report_may_come_before_the_pod_is_known():
-    """As at the start of an extender: it is told when somebody is there to be told."""
+    """As at the start of an extender: it is reported once the pod is known."""
     cluster = live(reporting(UNKNOWN, MAIN))
     assert cluster.take_effects() == ()
     cluster.pods.see(facts("p"))
     cluster.take_effects()
     cluster.pods.read(whole("p", "n1", 2))
-    assert cluster.take_effects() == (told(MAIN),)
+    assert cluster.take_effects() == (missing_of(MAIN),)
 
 
-def test_nothing_is_told_of_a_pod_that_is_gone_or_elsewhere():
+def test_nothing_is_reported_of_a_pod_that_is_gone_or_elsewhere():
     """A report lags by half a minute; and no node may speak of another node's pods."""
     cluster = by_hand(node("n1"), node("n2", devices=report(missing=(MAIN,))))
     cluster.take_effects()
@@ -116,16 +116,16 @@ def test_what_the_pod_has_all_the_same_is_its_own():
 
 
 def test_a_resource_that_the_node_does_not_plan_says_nothing_of_the_one_that_it_does():
-    """The user is told; which of the planned GPUs the pod has, still nobody knows."""
+    """It is reported; which of the planned GPUs the pod has is as unknown as before."""
     cluster = by_hand(node("n1"))
     mig = replace(MAIN, resource=MIG)
     cluster.see_node(reporting(mig))
-    assert cluster.take_effects() == (told(mig),)
+    assert cluster.take_effects() == (missing_of(mig),)
     assert (free(cluster, "n1"), digest(cluster, "n1")) == ("0011", None)
 
 
 def test_a_plan_stays_a_plan():
-    """Its GPUs are the pod's until it is deleted, which the user was told to do."""
+    """Its GPUs are the pod's until it is deleted, which the Event says to do."""
     cluster = live(reporting(MAIN))
     cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
     assert owners(cluster, "n1") == {"n1-0": ("bound", "p"), "n1-1": ("bound", "p")}

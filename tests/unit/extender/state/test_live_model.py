@@ -1,9 +1,9 @@
-"""The live state against a world that it only hears of: late, twice, out of step, and in lists."""
+"""The live state against a model that it sees through watches: late, twice, or out of order."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,8 +16,10 @@ from extender.state import DeviceState, LiveCluster, Probe
 from extender.state.pods import PodTracker
 from tests.examples import up_to
 from tests.unit.extender.feeds import (
+    MIG,
     bare,
     choose,
+    content,
     facts,
     hold,
     ids,
@@ -28,6 +30,7 @@ from tests.unit.extender.feeds import (
     whole,
     wish,
 )
+from tests.unit.extender.pods import GPU
 from topology.annotations import Plan
 
 if TYPE_CHECKING:
@@ -37,6 +40,9 @@ if TYPE_CHECKING:
 
 NODES: tuple[str, ...] = ("steady", "n1", "n2")
 """On `steady` only health changes, and only Coterie binds: there no plan may ever overlap."""
+MIXED, N_PARTITIONS = "n1", 3
+"""This node serves partitions beside its GPUs, as long as it serves anything."""
+RESOURCES = (GPU, MIG)
 SHAPES = ("plain", "new ids", "bare", "fewer", "nothing", "gone")
 SOURCES = ("nodes", "pods", "nominated")
 OUTCOMES = ("accepted", "unknown", "refused", "lost")
@@ -52,14 +58,15 @@ class Pod:
     size: int
     plan: Plan | None
     devices: tuple[str, ...] = ()
+    resource: str = GPU
 
 
 class World:
-    """What is true, and what has not been told yet."""
+    """What is true, and what the watches have not delivered yet."""
 
     def __init__(self) -> None:
         self.shapes = dict.fromkeys(NODES, "gone")
-        self.sick: dict[str, tuple[str, ...]] = {}
+        self.unhealthy: dict[str, tuple[str, ...]] = {}
         self.pods: dict[str, Pod] = {}
         self.nominated: dict[str, tuple[PodRequest, str]] = {}
         self.untold: dict[str, list[tuple[str, Any]]] = {source: [] for source in SOURCES}
@@ -76,14 +83,30 @@ class World:
         """How many devices a node gives away."""
         return {"gone": 0, "nothing": 0, "fewer": 2}.get(self.shapes[name], 4)
 
+    def n_partitions(self, name: str) -> int:
+        """How many partitions it gives away."""
+        return N_PARTITIONS if name == MIXED and self.shapes[name] != "gone" else 0
+
     def node(self, name: str) -> NodeFacts:
         """The node as the API server shows it."""
+        shown, partitions = self.shown(name), self.n_partitions(name)
+        if not partitions:
+            return shown
+        more = {MIG: partitions}
+        return replace(
+            shown,
+            allocatable={**shown.allocatable, **more},
+            capacity={**(shown.capacity or shown.allocatable), **more},
+        )
+
+    def shown(self, name: str) -> NodeFacts:
+        """The same without its partitions."""
         held = tuple(
             hold(pod.uid, *pod.devices)
             for pod in self.pods.values()
             if pod.node == name and pod.plan is not None and pod.devices
         )
-        devices = report(*self.sick.get(name, ()), holds=held)
+        devices = report(*self.unhealthy.get(name, ()), holds=held)
         match self.shapes[name]:
             case "bare":
                 return bare(name, devices=devices)
@@ -105,7 +128,10 @@ class World:
     def read(self, uid: str) -> PodObject | None:
         """A pod in full."""
         pod = self.pods.get(uid)
-        return None if pod is None else whole(uid, pod.node, pod.size, *pod.devices)
+        if pod is None:
+            return None
+        body = content(uid, pod.size, resource=pod.resource)
+        return whole(uid, pod.node, pod.size, *pod.devices, body=body)
 
     def tell_node(self, name: str) -> None:
         """The node changed."""
@@ -137,14 +163,14 @@ def apply(cluster: LiveCluster, function: Any, *args: Any, **named: Any) -> Any:
     return function(cluster if is_of_cluster else cluster.pods, *args, **named)
 
 
-class Hearsay(RuleBasedStateMachine):
+class LiveStateModel(RuleBasedStateMachine):
     """Random lives of a small cluster."""
 
     @initialize()
     def start(self) -> None:
         """All nodes are there and known."""
         self.world = World()
-        self.cluster = live()
+        self.cluster = live(resources=RESOURCES)
         self.calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
         self.rater = Rater()
         self.now_s = 0.0
@@ -152,7 +178,7 @@ class Hearsay(RuleBasedStateMachine):
         self.pending: dict[str, tuple[PodRequest, Plan]] = {}
         self.asked: list[str] = []
         self.answers: list[tuple[str, PodObject | None]] = []
-        self.views: dict[str, NodeView] = {}
+        self.views: dict[tuple[str, str], NodeView] = {}
         for name in NODES:
             self.world.shapes[name] = "plain"
             self.call(LiveCluster.see_node, self.world.node(name))
@@ -163,11 +189,11 @@ class Hearsay(RuleBasedStateMachine):
         return apply(self.cluster, function, *args, **named)
 
     def new_uid(self) -> str:
-        """A uid that was never used: no pod comes back from the dead."""
+        """A uid that was never used: an ended pod's uid never comes again."""
         self.n_made += 1
         return f"p{self.n_made}"
 
-    # The world turns.
+    # What changes at the API server.
 
     @rule(
         name=st.sampled_from(NODES),
@@ -178,32 +204,38 @@ class Hearsay(RuleBasedStateMachine):
         """A node goes, comes back, loses its topology or gets another one; devices fail."""
         if name != "steady":
             self.world.shapes[name] = shape
-        self.world.sick[name] = ids(name, *sorted(bad)) if bad else ()
+        self.world.unhealthy[name] = ids(name, *sorted(bad)) if bad else ()
         self.world.tell_node(name)
 
     @rule(
         name=st.sampled_from(NODES[1:]),
         which=st.integers(0, 3) | st.sets(st.integers(0, 3), min_size=1, max_size=3),
+        resource=st.sampled_from(RESOURCES),
     )
-    def bind_elsewhere(self, name: str, which: set[int] | int) -> None:
+    def bind_elsewhere(self, name: str, which: set[int] | int, resource: str) -> None:
         """Another scheduler binds by number, or another replica by a plan that we know not of."""
         uid = self.new_uid()
         if isinstance(which, int):
-            self.world.pods[uid] = Pod(uid, name, which, None)
+            self.world.pods[uid] = Pod(uid, name, which, None, resource=resource)
         else:
             plan = plan_of(name, *ids(name, *sorted(which)))
             self.world.pods[uid] = Pod(uid, name, len(which), plan)
         self.world.tell_pod(uid)
 
     @precondition(lambda self: self.world.pods)
-    @rule(data=st.data(), has_ended=st.booleans())
-    def change_pod(self, data: st.DataObject, *, has_ended: bool) -> None:
+    @rule(data=st.data(), has_ended=st.booleans(), is_forced=st.booleans())
+    def change_pod(self, data: st.DataObject, *, has_ended: bool, is_forced: bool) -> None:
         """A pod ends, or the kubelet names what it gave: not as planned, where there was a plan."""
         pod = data.draw(st.sampled_from(list(self.world.pods.values())))
         named = {one for other in self.world.pods.values() for one in other.devices}
         left = [one for one in self.world.ids(pod.node) if one not in named]
         if has_ended:
+            if is_forced:
+                removed = facts(pod.uid, pod.plan, deletion_grace_s=0)
+                self.world.untold["pods"].append(("seen", removed))
             del self.world.pods[pod.uid]
+        elif pod.resource != GPU:
+            pass  # partitions have no names here
         elif pod.node != "steady" and not pod.devices and 0 < pod.size <= len(left):
             pod.devices = tuple(data.draw(st.permutations(left))[: pod.size])
         self.world.tell_pod(pod.uid)
@@ -214,13 +246,16 @@ class Hearsay(RuleBasedStateMachine):
         name=st.sampled_from(NODES),
         size=st.integers(1, 3),
         priority=st.integers(0, 2),
+        resource=st.sampled_from(RESOURCES),
         is_last_over=st.booleans(),
     )
-    def nominate(self, name: str, size: int, priority: int, *, is_last_over: bool) -> None:
+    def nominate(
+        self, name: str, size: int, priority: int, resource: str, *, is_last_over: bool
+    ) -> None:
         """A pending pod is nominated, and perhaps the one before is so no more."""
         if is_last_over and self.world.nominated:
             self.withdraw(next(reversed(self.world.nominated)))
-        request = wish(self.new_uid(), size, priority=priority)
+        request = wish(self.new_uid(), size, priority=priority, resource=resource)
         self.world.nominated[request.uid] = request, name
         self.world.untold["nominated"].append(("seen", (request, name)))
 
@@ -235,13 +270,16 @@ class Hearsay(RuleBasedStateMachine):
         data=st.data(),
         name=st.sampled_from(("steady", *NODES)),
         size=st.integers(1, 3),
+        resource=st.sampled_from(RESOURCES),
         outcome=st.sampled_from(("under way", *OUTCOMES)),
     )
-    def bind(self, data: st.DataObject, name: str, size: int, outcome: str) -> None:
+    def bind(self, data: st.DataObject, name: str, size: int, resource: str, outcome: str) -> None:
         """The scheduler binds a pod, perhaps one that was nominated or is tried again."""
         known = [request for request, _ in self.world.nominated.values()]
         known += [request for request, _ in self.pending.values()]
-        request = data.draw(st.sampled_from([None, *known])) or wish(self.new_uid(), size)
+        request = data.draw(st.sampled_from([None, *known])) or wish(
+            self.new_uid(), size, resource=resource
+        )
         self.call(LiveCluster.snapshot_for, request)
         if name not in self.cluster.snapshot.nodes or request.uid in self.world.pods:
             return
@@ -266,7 +304,8 @@ class Hearsay(RuleBasedStateMachine):
             return
         request, plan = self.pending.pop(uid)
         if outcome in {"accepted", "unknown"}:
-            pod = Pod(uid, plan.node, request.size_gpus, plan if plan.containers else None)
+            written = plan if plan.containers else None
+            pod = Pod(uid, plan.node, request.size_gpus, written, resource=request.resource)
             self.world.pods[uid] = pod
             self.world.tell_pod(uid)
             self.withdraw(uid)
@@ -333,6 +372,8 @@ class Hearsay(RuleBasedStateMachine):
         self.now_s += 2 * LATER_S
         self.call(LiveCluster.set_freshness, is_synced=True, observed_at_s=self.now_s)
         self.call(LiveCluster.expire, self.now_s)
+        self.now_s += 2 * LATER_S
+        self.call(LiveCluster.expire, self.now_s)
         self.probe(is_asking=True)
         while self.answers:
             self.probe(is_asking=False)
@@ -348,20 +389,21 @@ class Hearsay(RuleBasedStateMachine):
             if self.world.shapes[name] == "gone":
                 assert name not in self.cluster.snapshot.nodes
                 continue
+            self.check_partitions(name)
             named = set(self.world.ids(name))
             used: set[str] = set()
             missing = 0
             for pod in self.world.pods.values():
-                if pod.node == name:
+                if pod.node == name and pod.resource == GPU:
                     has = set(pod.devices or (pod.plan.ids if pod.plan else ()))
                     used |= has & named
                     # What a plan or a report names and the node no longer has is lost.
                     n_lost = len(has - named) if named and pod.plan is not None else 0
                     missing += pod.size - n_lost - len(has & named)
-            states = self.cluster.devices(name)
+            states = self.cluster.devices(name, GPU)
             offered = {one for one, state, _ in states if state.value in {"free", "claimed"}}
             if named:
-                left = named - used - set(self.world.sick.get(name, ()))
+                left = named - used - set(self.world.unhealthy.get(name, ()))
                 assert offered <= left
                 assert len(offered) == max(0, len(left) - missing)
             else:
@@ -369,9 +411,19 @@ class Hearsay(RuleBasedStateMachine):
             is_planned_on = self.cluster.snapshot.nodes[name].kind.machine is not None
             assert is_planned_on == bool(named and not missing)
 
+    def check_partitions(self, name: str) -> None:
+        """Those that no pod has are free, whatever became of the GPUs."""
+        sizes = (
+            pod.size for pod in self.world.pods.values() if (pod.node, pod.resource) == (name, MIG)
+        )
+        states = [state.value for _, state, _ in self.cluster.devices(name, MIG)]
+        assert len(states) == self.world.n_partitions(name)
+        n_offered = sum(state in {"free", "claimed"} for state in states)
+        assert n_offered == max(0, len(states) - sum(sizes))
+
     def check_against_a_restart(self) -> None:
         """The lists alone give the same."""
-        fresh = live()
+        fresh = live(resources=RESOURCES)
         fresh.pods.replace(self.world.list("pods"))
         fresh.pods.replace_nominated(self.world.list("nominated"))
         fresh.replace_nodes(self.world.list("nodes"))
@@ -400,12 +452,16 @@ class Hearsay(RuleBasedStateMachine):
         """They are two views of one account; reading either changes nothing."""
         self.calls.append((LiveCluster.reconcile, (), {}))
         snapshot, counts = self.cluster.snapshot, self.cluster.counts()
-        rows = {name: self.cluster.devices(name) for name in snapshot.nodes}
-        for name, view in snapshot.nodes.items():
-            assert view.ids == tuple(one for one, _, _ in rows[name])
-            is_free = [state is DeviceState.FREE for _, state, _ in rows[name]]
-            assert view.free == sum(1 << i for i, free in enumerate(is_free) if free)
-        states = [(state, owner) for found in rows.values() for _, state, owner in found]
+        for resource in RESOURCES:
+            of_resource = self.cluster.snapshot_of(resource)
+            assert of_resource.generation == snapshot.generation
+            for name, view in of_resource.nodes.items():
+                rows = self.cluster.devices(name, view.kind.resource)
+                assert view.ids == tuple(one for one, _, _ in rows)
+                is_free = [state is DeviceState.FREE for _, state, _ in rows]
+                assert view.free == sum(1 << i for i, free in enumerate(is_free) if free)
+        found = [row for name in snapshot.nodes for row in self.cluster.devices(name)]
+        states = [(state, owner) for _, state, owner in found]
         ownerless = {DeviceState.FREE, DeviceState.UNHEALTHY}
         assert all((owner is None) == (state in ownerless) for state, owner in states)
         assert Counter(counts) == Counter(state for state, _ in states) + Counter()
@@ -413,11 +469,17 @@ class Hearsay(RuleBasedStateMachine):
         assert self.cluster.snapshot is snapshot
 
     @invariant()
-    def what_becomes_free_is_told(self) -> None:
-        """Else nobody who was refused would be woken."""
-        views, freed = dict(self.cluster.snapshot.nodes), self.cluster.take_freed_nodes()
-        for name, view in views.items():
-            old = self.views.get(name)
+    def what_becomes_free_is_reported(self) -> None:
+        """Else no pod that was refused would be requeued."""
+        views = {
+            (name, resource): view
+            for resource in RESOURCES
+            for name, view in self.cluster.snapshot_of(resource).nodes.items()
+            if view.kind.resource == resource
+        }
+        freed = self.cluster.take_freed_nodes()
+        for (name, resource), view in views.items():
+            old = self.views.get((name, resource))
             is_as_before = old is not None and old.kind is view.kind and old.ids == view.ids
             before = old.free if old is not None and is_as_before else 0
             assert name in freed or not view.free & ~before
@@ -426,7 +488,7 @@ class Hearsay(RuleBasedStateMachine):
     def teardown(self) -> None:
         """The same calls give the same, and reading in between changes no device."""
         self.catch_up()
-        again, unread = live(), live()
+        again, unread = live(resources=RESOURCES), live(resources=RESOURCES)
         for function, args, named in self.calls:
             apply(again, function, *args, **named)
             if function in CHANGES:
@@ -445,11 +507,16 @@ CHANGES = frozenset(CALLS.values()) | {
 }
 
 
-def masks(cluster: LiveCluster) -> dict[str, tuple[int, bool]]:
-    """What is free on each node, and whether it may be planned on."""
-    views = cluster.snapshot.nodes
-    return {name: (views[name].free, views[name].kind.machine is None) for name in sorted(views)}
+def masks(cluster: LiveCluster) -> dict[tuple[str, str], tuple[int, bool]]:
+    """What is free on each node of each resource, and whether it may be planned on."""
+    return {
+        (name, resource): (view.free, view.kind.machine is None)
+        for resource in RESOURCES
+        for name, view in sorted(cluster.snapshot_of(resource).nodes.items())
+    }
 
 
-TestHearsay = pytest.mark.slow("plays many random histories of a cluster")(Hearsay.TestCase)
-TestHearsay.settings = settings(max_examples=up_to(150), stateful_step_count=50)
+TestLiveState = pytest.mark.slow("plays many random histories of a cluster")(
+    LiveStateModel.TestCase
+)
+TestLiveState.settings = settings(max_examples=up_to(150), stateful_step_count=50)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import gc
+import inspect
+from dataclasses import fields, replace
 
 import pytest
 
+from extender.snapshot import NodeKind
 from extender.state import Kinds, build_machine_type
 from extender.state import machine_types as module
+from tests.unit.extender.feeds import live, node
 from topology.model.measurement import MeasuredPair, Measurement
 from topology.recordings import load_recording
 from topology.value import DEFAULT_DEMAND, topology_digest
@@ -46,18 +50,27 @@ def test_a_digest_that_was_never_built_needs_its_topology():
         Kinds(DEFAULT_DEMAND).machine(DIGEST)
 
 
-def test_kinds_are_told_apart_by_name_resource_and_machine():
+def test_kinds_are_told_apart_by_name_resource_machine_and_worth():
     """Their index is what states and caches are keyed by."""
     kinds = Kinds(DEFAULT_DEMAND)
     machine = kinds.machine(DIGEST, MACHINE)
     made = [
-        kinds.kind("a", "r", machine),
-        kinds.kind("a", "r", None),
-        kinds.kind("a", "s", machine),
-        kinds.kind("b", "r", machine),
+        kinds.kind("a", "r", machine, None, 1.0),
+        kinds.kind("a", "r", None, None, 1.0),
+        kinds.kind("a", "s", machine, None, 1.0),
+        kinds.kind("b", "r", machine, None, 1.0),
+        kinds.kind("a", "r", machine, None, 2.0),
     ]
-    assert [one.index for one in made] == [0, 1, 2, 3]
-    assert kinds.kind("a", "r", machine) is made[0]
+    assert [one.index for one in made] == [0, 1, 2, 3, 4]
+    assert kinds.kind("a", "r", machine, None, 1.0) is made[0]
+
+
+def test_a_kind_is_asked_for_with_every_fact():
+    """A type checker then finds the caller who forgets one; its nodes would share wrong ratings."""
+    parameters = list(inspect.signature(Kinds.kind).parameters.values())[1:]
+    facts = [one.name for one in fields(NodeKind)]
+    assert ["index", *(one.name for one in parameters)] == facts
+    assert {one.default for one in parameters} == {inspect.Parameter.empty}
 
 
 @pytest.mark.parametrize(
@@ -80,16 +93,28 @@ def test_what_no_node_uses_is_dropped(monkeypatch):
     kinds = Kinds(DEFAULT_DEMAND)
     digest = topology_digest(measured(90.0))
     first, second = (kinds.machine(digest, measured(figure)) for figure in (90.0, 90.1))
-    made = [kinds.kind(str(i), "r", one) for i, one in enumerate((first, second, None))]
+    made = [kinds.kind(str(i), "r", one, None, 1.0) for i, one in enumerate((first, second, None))]
     other = load_recording("dgx-1-v100")
     kinds.machine(topology_digest(other), other)
-    kinds.keep([second])
+    kinds.keep([second], made[1:])
     assert (kinds.has(digest), kinds.has(topology_digest(other))) == (True, False)
     assert kinds.machine(digest, measured(90.1)) is second
     assert kinds.machine(digest, measured(90.2)) is not kinds.machine(digest)
-    assert kinds.kind("1", "r", second) is made[1]
-    assert kinds.kind("2", "r", None) is made[2]
-    assert kinds.kind("0", "r", first).index == len(made), "caches still hold the old index"
+    assert kinds.kind("1", "r", second, None, 1.0) is made[1]
+    assert kinds.kind("2", "r", None, None, 1.0) is made[2]
+    assert kinds.kind("0", "r", first, None, 1.0).index == len(made), (
+        "caches still hold the old index"
+    )
+
+
+def test_kinds_of_a_worth_that_has_changed_are_dropped():
+    """The label of a Node may follow a price: every change makes a kind, of a machine in use."""
+    cluster = live()
+    for worth in range(1, 3000):
+        cluster.see_node(node("n1", worth=str(worth)))
+        assert cluster.snapshot.nodes["n1"].kind.index == worth - 1
+    # Snapshots refer to the kinds of some 1,000 states that no node has any more.
+    assert sum(isinstance(one, NodeKind) and one.worth > 1 for one in gc.get_objects()) < 2000
 
 
 def test_machine_types_for_nodes_to_come_are_kept_but_not_for_ever(monkeypatch):
@@ -99,13 +124,13 @@ def test_machine_types_for_nodes_to_come_are_kept_but_not_for_ever(monkeypatch):
     first, second = (build_machine_type(one, DEFAULT_DEMAND) for one in others)
     kinds = Kinds(DEFAULT_DEMAND)
     kinds.offer(first)
-    kinds.keep([])
+    kinds.keep([], [])
     assert kinds.has(first.digest)
     kinds.offer(second)
-    kinds.keep([])
+    kinds.keep([], [])
     assert (kinds.has(first.digest), kinds.has(second.digest)) == (False, True)
     kinds.machine(second.digest)
-    kinds.keep([])
+    kinds.keep([], [])
     assert not kinds.has(second.digest)
 
 
@@ -114,9 +139,9 @@ def test_dropping_is_due_when_most_has_no_node(monkeypatch):
     monkeypatch.setattr(module, "SPARE", 2)
     kinds = Kinds(DEFAULT_DEMAND)
     machine = kinds.machine(DIGEST, MACHINE)
-    kinds.kind("a", "r", machine)
+    first = kinds.kind("a", "r", machine, None, 1.0)
     assert not kinds.is_crowded
-    kinds.kind("b", "r", machine)
+    second = kinds.kind("b", "r", machine, None, 1.0)
     assert kinds.is_crowded
-    kinds.keep([machine])
+    kinds.keep([machine], [first, second])
     assert not kinds.is_crowded

@@ -1,4 +1,4 @@
-"""Unschedulable pods: which is woken, when, and who is left alone."""
+"""Unschedulable pods: which is requeued, when, and who is left alone."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extender.embedded import EmbeddedCluster, lay_out
-from extender.placement import Rater, Rating, Refusal
+from extender.placement import Rater, Rating, RatingBudget, Refusal
 from extender.protocol import PodRequest, Reason, messages, parse_pod
 from extender.state import DeviceState
 from extender.unschedulable import UnschedulablePod, UnschedulablePool
 from extender.unschedulable.pod_groups import LAST_PAUSE_S, MAX_CANDIDATES
-from extender.unschedulable.pool import KEEP_S, MAX_WAKES, SPARE_NUMBERS
+from extender.unschedulable.pool import KEEP_S, MAX_REQUEUES, SPARE_NUMBERS
 from tests.unit.extender.engines import spec
 from tests.unit.extender.pods import GPU, pod
 from topology.value import DEFAULT_DEMAND
@@ -71,11 +71,16 @@ class NotingRater(Rater):
         super().__init__()
         self.rated: list[str] = []
 
-    def rate(self, request: PodRequest, views: Iterable[NodeView]) -> list[Rating | Refusal]:
+    def rate(
+        self,
+        request: PodRequest,
+        views: Iterable[NodeView],
+        budget: RatingBudget | None = None,
+    ) -> list[Rating | Refusal]:
         """Rate and note."""
         views = list(views)
         self.rated += [view.name for view in views]
-        return super().rate(request, views)
+        return super().rate(request, views, budget)
 
 
 class Scene:
@@ -89,7 +94,7 @@ class Scene:
         self.rater = NotingRater()
         self.pool = UnschedulablePool(self.rater, wake_after_s=AFTER_S, max_pods=max_pods)
 
-    def park(
+    def add(
         self, n_gpus: int, uid: str, now_s: float, requested: Sequence[str] = NODES, **more: Any
     ) -> None:
         """Filter rejected the pod."""
@@ -106,7 +111,7 @@ class Scene:
             retry=wish.retry,
         )
         known = self.cluster.snapshot.positions
-        self.pool.park(rejected, wish, requested=requested, known=known)
+        self.pool.add(rejected, wish, requested=requested, known=known)
 
     def claim(self, node: str, uid: str, priority: int, mask: int, now_s: float) -> None:
         """Devices come free that a nomination waits for."""
@@ -123,24 +128,24 @@ class Scene:
         self.cluster.snapshot = self.cluster.snapshot.with_free({node: 0}, 3)
 
     def due(self, now_s: float) -> list[str]:
-        """Who is woken."""
-        return [wake.uid for wake in self.pool.due(self.cluster, now_s)]
+        """Who is requeued."""
+        return [requeue.uid for requeue in self.pool.due(self.cluster, now_s)]
 
 
 @pytest.fixture
 def scene() -> Scene:
     """One pod of two GPUs, rejected at 10 s."""
     scene = Scene()
-    scene.park(2, "u1", 10.0)
+    scene.add(2, "u1", 10.0)
     return scene
 
 
-def test_a_pod_that_fits_again_and_was_not_tried_is_woken(scene):
+def test_a_pod_that_fits_again_and_was_not_tried_is_requeued(scene):
     """The scheduler consumed the event before we saw it, and would leave the pod for minutes."""
     scene.free(FIRST, 0b11, 11.0)
     assert scene.due(11.4) == []
-    (wake,) = scene.pool.due(scene.cluster, 11.5)
-    assert (wake.namespace, wake.name, wake.uid) == ("default", "pod-u1", "u1")
+    (requeue,) = scene.pool.due(scene.cluster, 11.5)
+    assert (requeue.namespace, requeue.name, requeue.uid) == ("default", "pod-u1", "u1")
 
 
 def test_a_pod_that_still_does_not_fit_is_left_alone(scene):
@@ -153,7 +158,7 @@ def test_a_pod_that_still_does_not_fit_is_left_alone(scene):
     "happen",
     [
         pytest.param(lambda scene: scene.pool.forget("u1"), id="accepted, bound or gone"),
-        pytest.param(lambda scene: scene.park(2, "u1", 11.2), id="tried and rejected again"),
+        pytest.param(lambda scene: scene.add(2, "u1", 11.2), id="tried and rejected again"),
         pytest.param(lambda scene: scene.take(FIRST), id="another pod was faster"),
     ],
 )
@@ -164,31 +169,31 @@ def test_a_pod_for_which_something_happened_since_is_left_alone(scene, happen):
     assert scene.due(60.0) == []
 
 
-def test_a_pod_tried_in_vain_is_woken_by_the_next_change(scene):
+def test_a_pod_tried_in_vain_is_requeued_by_the_next_change(scene):
     """The node that fits may be forbidden to it, the next one not."""
     scene.free(FIRST, 0b11, 11.0)
-    scene.park(2, "u1", 11.2)
+    scene.add(2, "u1", 11.2)
     scene.free(NODES[1], 0b11, 12.0)
     assert scene.due(12.3) == []
     assert scene.due(12.5) == ["u1"]
 
 
-def test_a_pod_that_goes_on_being_rejected_is_woken_less_and_less(scene):
+def test_a_pod_that_goes_on_being_rejected_is_requeued_less_and_less(scene):
     """Another plugin has its own reasons; the pauses double up to five minutes."""
-    now_s, woken = 10.0, []
+    now_s, requeued = 10.0, []
     for _ in range(4000):
         now_s += 0.5
         scene.free(FIRST, 0b11, now_s)
         if scene.due(now_s + 0.001):
-            woken.append(now_s)
-            scene.park(2, "u1", now_s + 0.1)
-    pauses = [round(b - a, 1) for a, b in pairwise(woken)]
+            requeued.append(now_s)
+            scene.add(2, "u1", now_s + 0.1)
+    pauses = [round(b - a, 1) for a, b in pairwise(requeued)]
     assert pauses[:5] == pytest.approx([1.0, 2.0, 4.0, 8.0, 16.0], abs=0.6)
     assert max(pauses) == pytest.approx(LAST_PAUSE_S, abs=0.6)
-    assert len(woken) < 16
+    assert len(requeued) < 16
 
 
-def test_a_wake_that_was_lost_is_repeated(scene):
+def test_a_requeue_that_was_lost_is_repeated(scene):
     """The write failed, or the scheduler is down: the pod is named again, after a pause."""
     scene.free(FIRST, 0b11, 11.0)
     assert scene.due(11.5) == ["u1"]
@@ -198,30 +203,30 @@ def test_a_wake_that_was_lost_is_repeated(scene):
     assert scene.due(14.5) == ["u1"]
 
 
-def test_a_wake_tells_what_the_pod_showed_when_it_was_rejected(scene):
-    """So that the one who touches it sees whether another replica has; a repeat cannot tell."""
-    scene.park(2, "u1", 10.5, retry="earlier")
+def test_a_requeue_has_what_the_pod_showed_when_it_was_rejected(scene):
+    """So that the one who touches it sees whether another replica has; a repeat cannot."""
+    scene.add(2, "u1", 10.5, retry="earlier")
     scene.free(FIRST, 0b11, 11.0)
-    told = []
+    retries = []
     for now_s in (11.5, 12.5, 14.5):
-        told += [wake.retry for wake in scene.pool.due(scene.cluster, now_s)]
-    assert told == ["earlier", None, None]
-    scene.park(2, "u1", 20.0, retry="ours")
+        retries += [requeue.retry for requeue in scene.pool.due(scene.cluster, now_s)]
+    assert retries == ["earlier", None, None]
+    scene.add(2, "u1", 20.0, retry="ours")
     scene.free(FIRST, 0b11, 21.0)
-    assert [wake.retry for wake in scene.pool.due(scene.cluster, 60.0)] == ["ours"]
+    assert [requeue.retry for requeue in scene.pool.due(scene.cluster, 60.0)] == ["ours"]
 
 
-def test_changes_that_keep_coming_do_not_put_a_wake_off(scene):
+def test_changes_that_keep_coming_do_not_put_a_requeue_off(scene):
     """On a busy node something changes all the time."""
     for i in range(6):
         scene.free(FIRST, 0b11, 11.0 + i / 10)
     assert scene.due(11.55) == ["u1"]
 
 
-def test_as_many_are_woken_as_there_is_room_for(scene):
+def test_as_many_are_requeued_as_there_is_room_for(scene):
     """Where devices for two pods came free, five hundred must not be touched."""
     for i in range(2, 500):
-        scene.park(2, f"u{i:03}", 10.0 + i / 1000)
+        scene.add(2, f"u{i:03}", 10.0 + i / 1000)
     scene.free(FIRST, 0b1111, 11.0)
     assert scene.due(11.5) == ["u1", "u002"]
     assert scene.due(11.6) == []
@@ -229,44 +234,44 @@ def test_as_many_are_woken_as_there_is_room_for(scene):
     assert scene.due(13.5) == ["u003", "u004"]
 
 
-def test_no_more_than_a_handful_is_woken_at_once(scene):
+def test_no_more_than_a_handful_is_requeued_at_once(scene):
     """A large node came back; the API server has other things to do as well."""
     for i in range(2, 100):
-        scene.park(1, f"u{i:03}", 10.0)
+        scene.add(1, f"u{i:03}", 10.0)
     for node in NODES:
         scene.free(node, 0xFF, 11.0)
-    assert len(scene.due(11.5)) == MAX_WAKES
+    assert len(scene.due(11.5)) == MAX_REQUEUES
 
 
-def test_the_highest_priority_is_woken_first_then_the_longest_wait(scene):
+def test_the_highest_priority_is_requeued_first_then_the_longest_wait(scene):
     """As the scheduler would take them."""
-    scene.park(2, "u2", 9.0)
-    scene.park(2, "u3", 12.0, priority=7)
+    scene.add(2, "u2", 9.0)
+    scene.add(2, "u3", 12.0, priority=7)
     scene.free(FIRST, 0b111111, 13.0)
     assert scene.due(13.5) == ["u3", "u2", "u1"]
 
 
 def test_pods_of_another_shape_are_judged_by_their_own(scene):
     """Two free GPUs do not help a pod of four."""
-    scene.park(4, "u4", 10.0)
-    scene.park(2, "u5", 10.0, affinity="nvlink", policy="required")
+    scene.add(4, "u4", 10.0)
+    scene.add(2, "u5", 10.0, affinity="nvlink", policy="required")
     scene.free(FIRST, 0b100001, 11.0)  # 0 and 5 have no link
     assert scene.due(11.5) == ["u1"]
 
 
 def test_a_pod_that_changed_what_it_wants_is_judged_anew(scene):
     """It was edited while it waited."""
-    scene.park(4, "u1", 11.0)
+    scene.add(4, "u1", 11.0)
     scene.free(FIRST, 0b11, 12.0)
     assert scene.due(13.0) == []
     scene.free(FIRST, 0b1111, 14.0)
     assert scene.due(14.5) == ["u1"]
 
 
-def test_a_pod_that_cannot_be_meant_is_parked_and_never_woken(scene):
+def test_a_pod_that_cannot_be_meant_is_kept_and_never_requeued(scene):
     """Only its owner can help it."""
     bad = UnschedulablePod("u9", "default", "pod-u9", Reason.INVALID_REQUEST, 10.0, 10.0, None)
-    scene.pool.park(bad, None)
+    scene.pool.add(bad, None)
     scene.pool.forget("u1")
     scene.free(FIRST, 0xFF, 11.0)
     assert scene.due(60.0) == []
@@ -275,9 +280,9 @@ def test_a_pod_that_cannot_be_meant_is_parked_and_never_woken(scene):
     assert scene.pool.n_pods == 0
 
 
-def test_parked_pods_are_told_by_reason(scene):
+def test_pods_are_counted_by_reason(scene):
     """What only Coterie rejects is what an autoscaler does not see."""
-    scene.park(2, "u2", 11.0)
+    scene.add(2, "u2", 11.0)
     assert scene.pool.n_pods == 2
     assert scene.pool.counts() == {Reason.NOT_ENOUGH_FREE: 2}
     found = scene.pool.pod("u1")
@@ -287,7 +292,7 @@ def test_parked_pods_are_told_by_reason(scene):
 
 def test_the_first_rejection_is_remembered(scene):
     """People ask since when a pod waits."""
-    scene.park(2, "u1", 30.0)
+    scene.add(2, "u1", 30.0)
     found = scene.pool.pod("u1")
     assert found is not None
     assert (found.since_s, found.seen_s) == (10.0, 30.0)
@@ -295,7 +300,7 @@ def test_the_first_rejection_is_remembered(scene):
 
 def test_pods_that_nobody_asks_for_any_more_are_dropped(scene):
     """A pending pod's deletion is not watched."""
-    scene.park(2, "u2", 100.0)
+    scene.add(2, "u2", 100.0)
     scene.due(10.0 + KEEP_S)
     assert scene.pool.pod("u1") is None
     assert scene.pool.n_pods == 1
@@ -307,7 +312,7 @@ def test_only_so_many_pods_are_kept():
     """The one rejected longest ago goes first."""
     scene = Scene(max_pods=2)
     for i, uid in enumerate(("u1", "u2", "u1", "u3")):
-        scene.park(2, uid, float(i))
+        scene.add(2, uid, float(i))
     assert scene.pool.pod("u2") is None
     assert scene.pool.n_pods == 2
 
@@ -325,8 +330,8 @@ def test_only_so_many_nodes_are_kept_in_question(scene):
 
 def test_a_pod_may_have_what_pods_of_lower_priority_claim(scene):
     """Its filter call counts that as free; on the plain snapshot it would wait for minutes."""
-    scene.park(2, "u2", 10.0, priority=100)
-    scene.park(2, "u3", 10.0, priority=7)
+    scene.add(2, "u2", 10.0, priority=100)
+    scene.add(2, "u3", 10.0, priority=7)
     scene.claim(FIRST, "low", 7, 0b11, 11.0)
     assert scene.due(11.5) == ["u2"]
     assert scene.due(12.5) == ["u2"]
@@ -334,11 +339,11 @@ def test_a_pod_may_have_what_pods_of_lower_priority_claim(scene):
 
 def test_a_pod_may_have_what_it_claims_itself(scene):
     """A preemptor was rejected from a state in which its victims were still there."""
-    scene.park(2, "u2", 10.0, priority=100)
+    scene.add(2, "u2", 10.0, priority=100)
     scene.claim(FIRST, "u1", 0, 0b11, 11.0)
     scene.pool.forget("u2")
     assert scene.due(11.5) == ["u1"]
-    scene.park(2, "u1", 12.0)
+    scene.add(2, "u1", 12.0)
     scene.cluster.claims = ()
     scene.pool.change([FIRST], scene.cluster, 13.0)
     assert scene.due(60.0) == []
@@ -346,15 +351,15 @@ def test_a_pod_may_have_what_it_claims_itself(scene):
 
 def test_what_one_pod_claims_is_not_for_others_of_its_kind(scene):
     """Of two equal pods one is nominated."""
-    scene.park(2, "u2", 9.0)
+    scene.add(2, "u2", 9.0)
     scene.claim(FIRST, "u1", 0, 0b11, 11.0)
     scene.claim(FIRST, "u1", 0, 0b11, 11.1)
     assert scene.due(11.5) == ["u1"]
 
 
-def test_a_pod_is_not_woken_for_nodes_that_it_was_not_asked_about(scene):
+def test_a_pod_is_not_requeued_for_nodes_that_it_was_not_asked_about(scene):
     """Its selector leaves them out; waking it for them would only make it tired."""
-    scene.park(2, "u1", 10.0, requested=NODES[:2])
+    scene.add(2, "u1", 10.0, requested=NODES[:2])
     scene.free(NODES[2], 0b11, 11.0)
     assert scene.due(60.0) == []
     scene.free(NODES[1], 0b11, 61.0)
@@ -363,10 +368,10 @@ def test_a_pod_is_not_woken_for_nodes_that_it_was_not_asked_about(scene):
 
 def test_pods_that_were_asked_about_on_other_nodes_do_not_take_each_others_room(scene):
     """Room in one pool is none in the other."""
-    scene.park(2, "u1", 10.0, requested=NODES[:2])
-    scene.park(2, "u2", 10.1, requested=NODES[2:])
-    scene.park(2, "u3", 10.2, requested=NODES[2:])
-    scene.park(2, "u4", 10.3)
+    scene.add(2, "u1", 10.0, requested=NODES[:2])
+    scene.add(2, "u2", 10.1, requested=NODES[2:])
+    scene.add(2, "u3", 10.2, requested=NODES[2:])
+    scene.add(2, "u4", 10.3)
     scene.free(NODES[0], 0b1111, 11.0)
     scene.free(NODES[2], 0b11, 11.0)
     assert scene.due(11.5) == ["u1", "u2", "u4"]
@@ -377,7 +382,7 @@ def test_a_node_that_comes_later_is_in_question_for_everybody(scene):
     known = dict.fromkeys(NODES[1:])
     wish = request(2, "u2")
     late = UnschedulablePod("u2", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish.shape)
-    scene.pool.park(late, wish, requested=NODES[1:2], known=known)
+    scene.pool.add(late, wish, requested=NODES[1:2], known=known)
     scene.pool.forget("u1")
     scene.free(NODES[2], 0b11, 11.0)
     assert scene.due(11.5) == []
@@ -385,34 +390,34 @@ def test_a_node_that_comes_later_is_in_question_for_everybody(scene):
     assert scene.due(12.5) == ["u2"]
 
 
-def test_a_node_for_which_a_pod_was_never_woken_makes_it_awake_again(scene):
-    """Vain wakes for one node say nothing of another."""
+def test_intervals_begin_again_with_a_node_for_which_a_pod_was_never_requeued(scene):
+    """Vain requeues for one node say nothing of another."""
     for i in range(8):
         now_s = 1000.0 * (i + 1)
-        scene.park(2, "u1", now_s)
+        scene.add(2, "u1", now_s)
         scene.free(FIRST, 0b11, now_s + 1)
         assert scene.due(now_s + 1.5) == ["u1"]
         scene.take(FIRST)
-    assert scene.pool.pod("u1").n_wakes == 8
-    scene.park(2, "u1", 8002.0)
+    assert scene.pool.pod("u1").n_requeues == 8
+    scene.add(2, "u1", 8002.0)
     scene.free(FIRST, 0b11, 8003.0)
     assert scene.due(8060.0) == []
     scene.take(FIRST)
     scene.free(NODES[1], 0b11, 8061.0)
     assert scene.due(8061.5) == ["u1"]
-    assert scene.pool.pod("u1").n_wakes == 1
+    assert scene.pool.pod("u1").n_requeues == 1
 
 
 def test_nodes_that_come_and_go_do_not_fill_the_memory(scene):
     """Names of nodes that are gone are given up; until it is asked again, a pod may use any."""
-    scene.park(2, "u1", 10.0, requested=NODES[:1])
-    scene.park(2, "u2", 10.1, requested=NODES[1:2])
+    scene.add(2, "u1", 10.0, requested=NODES[:1])
+    scene.add(2, "u2", 10.1, requested=NODES[1:2])
     scene.free(FIRST, 0b1, 10.5)
     wish = request(2, "u3")
     for i in range(3):
         gone = [f"gone-{i}-{j}" for j in range(SPARE_NUMBERS)]
         pod = UnschedulablePod("u3", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish.shape)
-        scene.pool.park(pod, wish, requested=(), known=gone)
+        scene.pool.add(pod, wish, requested=(), known=gone)
     scene.free(NODES[2], 0b1111, 11.0)
     assert scene.due(11.5) == ["u1", "u3"]
 
@@ -420,18 +425,18 @@ def test_nodes_that_come_and_go_do_not_fill_the_memory(scene):
 def test_many_pods_that_were_asked_about_the_same_nodes_share_what_is_kept(scene):
     """Twenty thousand pods and five thousand nodes."""
     for i in range(100):
-        scene.park(2, f"v{i}", 10.0, requested=NODES[:20])
+        scene.add(2, f"v{i}", 10.0, requested=NODES[:20])
     scene.free(FIRST, 0b11, 11.0)
     scene.rater.rated.clear()
     scene.due(11.5)
     assert scene.rater.rated == [FIRST] * 2
 
 
-def test_five_hundred_parked_pods_of_few_shapes_cost_one_rating_for_each_shape():
+def test_five_hundred_pods_of_few_shapes_cost_one_rating_for_each_shape():
     """Each batch of watch events asks, and there are many a second."""
     scene = Scene()
     for i in range(500):
-        scene.park((2, 4, 8)[i % 3], f"u{i}", 10.0, priority=i % 5, requested=NODES[: 20 + i % 10])
+        scene.add((2, 4, 8)[i % 3], f"u{i}", 10.0, priority=i % 5, requested=NODES[: 20 + i % 10])
     scene.rater.rated.clear()
     scene.free(FIRST, 0b1, 12.0)
     scene.due(12.5)

@@ -26,10 +26,10 @@ OTHER = replace(KNOWN, name="other", topology="another machine")
 
 
 class Stage:
-    """A sink, and whom it tells. A topology is its own name here, and builds when `may_build`."""
+    """A sink, and what it sent on. A topology is its own name here, and builds when `may_build`."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.received: list[Any] = []
         self.begun = threading.Event()
         self.is_offered = asyncio.Event()
         self.built: list[Any] = []
@@ -54,12 +54,12 @@ class Stage:
         match event:
             case NodeSeen(node):
                 assert self.unbuilt(node) is None, "the state would have to build"
-                self.told.append(node)
+                self.received.append(node)
             case NodeGone(name):
-                self.told.append(name)
+                self.received.append(name)
             case NodesListed(nodes):
                 assert not any(map(self.unbuilt, nodes)), "the state would have to build"
-                self.told.append(nodes)
+                self.received.append(nodes)
             case _:
                 pytest.fail(f"{event} is no node's")
 
@@ -90,10 +90,10 @@ class Stage:
         """Wait until the first machine type is being built."""
         assert await asyncio.to_thread(self.begun.wait, 20)
 
-    async def told_of(self, n_things: int) -> None:
-        """Wait until so many things were told."""
+    async def until_received(self, n_things: int) -> None:
+        """Wait until so many were received."""
         async with asyncio.timeout(20):
-            while len(self.told) < n_things:
+            while len(self.received) < n_things:
                 self._turn.clear()
                 await self._turn.wait()
 
@@ -103,7 +103,7 @@ def test_a_list_is_told_when_all_its_types_are_built():
     stage = Stage()
     nodes = [KNOWN, NEW, OTHER, replace(NEW, name="twin")]
     asyncio.run(stage.sink.replace(nodes))
-    assert stage.told == [tuple(nodes)]
+    assert stage.received == [tuple(nodes)]
     assert stage.built == ["a machine", "another machine"]
     assert (stage.n_changes, stage.log.events) == (1, ["watch_listed"])
 
@@ -115,13 +115,13 @@ def test_a_node_waits_for_its_type_and_no_other_node_waits():
         stage.may_build.clear()
         stage.sink.seen(NEW)
         stage.sink.seen(KNOWN)
-        assert stage.told == [KNOWN]
+        assert stage.received == [KNOWN]
         stage.may_build.set()
-        await stage.told_of(2)
+        await stage.until_received(2)
 
     stage = Stage()
     stage.play(go)
-    assert (stage.told, stage.n_changes) == ([KNOWN, NEW], 2)
+    assert (stage.received, stage.n_changes) == ([KNOWN, NEW], 2)
 
 
 def test_a_node_is_shown_as_it_is_when_its_type_is_built():
@@ -132,11 +132,11 @@ def test_a_node_is_shown_as_it_is_when_its_type_is_built():
         stage.sink.seen(NEW)
         stage.sink.seen(replace(NEW, zone="z2"))
         stage.may_build.set()
-        await stage.told_of(1)
+        await stage.until_received(1)
 
     stage = Stage()
     stage.play(go)
-    assert stage.told == [replace(NEW, zone="z2")]
+    assert stage.received == [replace(NEW, zone="z2")]
 
 
 def test_a_node_that_changes_its_type_again_waits_for_the_last():
@@ -148,11 +148,11 @@ def test_a_node_that_changes_its_type_again_waits_for_the_last():
         await stage.building()
         stage.sink.seen(replace(NEW, topology="another machine"))
         stage.may_build.set()
-        await stage.told_of(1)
+        await stage.until_received(1)
 
     stage = Stage()
     stage.play(go)
-    assert stage.told == [replace(NEW, topology="another machine")]
+    assert stage.received == [replace(NEW, topology="another machine")]
 
 
 def test_a_node_that_leaves_while_its_type_is_built_is_not_shown():
@@ -165,11 +165,11 @@ def test_a_node_that_leaves_while_its_type_is_built_is_not_shown():
         stage.sink.gone(ObjectKey("", "new", "u0"))
         stage.sink.seen(OTHER)
         stage.may_build.set()
-        await stage.told_of(2)
+        await stage.until_received(2)
 
     stage = Stage()
     stage.play(go)
-    assert stage.told == ["new", OTHER]
+    assert stage.received == ["new", OTHER]
 
 
 def test_a_node_that_loses_its_topology_while_it_is_built_is_shown_without():
@@ -187,7 +187,7 @@ def test_a_node_that_loses_its_topology_while_it_is_built_is_shown_without():
 
     stage = Stage()
     stage.play(go)
-    assert stage.told == [replace(NEW, topology=None)]
+    assert stage.received == [replace(NEW, topology=None)]
 
 
 def test_a_machine_type_that_cannot_be_built_ends_the_sink():
@@ -200,11 +200,11 @@ def test_a_machine_type_that_cannot_be_built_ends_the_sink():
 
 
 def test_a_node_that_cannot_be_read_takes_no_pods():
-    """What it can serve is not known; a fault without a name is only told to people."""
+    """What it can serve is not known; a fault without a name is only logged."""
     stage = Stage()
     stage.sink.unread(ObjectKey("", "new", "u0"), "allocatable is odd")
     stage.sink.unread(ObjectKey("", "", ""), "no name")
-    assert stage.told == ["new"]
+    assert stage.received == ["new"]
     assert stage.log.events == ["object_unreadable"] * 2
 
 

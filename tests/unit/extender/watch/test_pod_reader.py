@@ -32,11 +32,11 @@ PROBE = Probe("ns", "p", "u1")
 
 
 class Stage:
-    """A prober, whom it reads from and whom it tells."""
+    """A prober, what it reads from, and what receives its events."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
-        self.told: list[Any] = []
+        self.received: list[Any] = []
         self.n_changes = 0
         self.n_asked = 0
         self.log = Log()
@@ -59,7 +59,7 @@ class Stage:
 
     def _handle(self, event: StateEvent) -> None:
         """The gateway's."""
-        self.told.append(event)
+        self.received.append(event)
 
     def _change(self) -> None:
         self.n_changes += 1
@@ -77,18 +77,18 @@ def run(stage: Stage, *probes: Probe) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "received"),
     [
         pytest.param(pod_object("u1"), PodFetched(pod_object("u1")), id="it is there"),
         pytest.param(None, PodGone("u1"), id="it is gone"),
         pytest.param(pod_object("u2"), PodGone("u1"), id="another has its name"),
     ],
 )
-def test_what_is_found_is_told(found, told):
+def test_what_is_found_is_reported(found, received):
     """The state hears of the pod that it asked for, and of no other."""
     stage = Stage(found)
     run(stage, PROBE)
-    assert (stage.told, stage.n_changes, stage.prober.n_read) == ([told], 1, 1)
+    assert (stage.received, stage.n_changes, stage.prober.n_read) == ([received], 1, 1)
 
 
 @pytest.mark.parametrize(("error", "delay_s"), [(DOWN, 0.05), (BUSY, 1.0)], ids=["down", "busy"])
@@ -96,7 +96,7 @@ def test_a_fault_that_may_pass_is_waited_out(error, delay_s):
     """Until then the node can only be counted on."""
     stage = Stage(error, None)
     run(stage, PROBE)
-    assert (stage.told, stage.time.slept) == ([PodGone("u1")], [delay_s])
+    assert (stage.received, stage.time.slept) == ([PodGone("u1")], [delay_s])
     assert (stage.prober.n_read, stage.prober.n_failed) == (1, 1)
 
 
@@ -105,7 +105,7 @@ def test_a_fault_that_would_stay_is_told_to_people(error):
     """And holds up no other pod."""
     stage = Stage(*[error] * N_READERS * 2, None)
     run(stage, *(Probe("ns", "p", f"x{i}") for i in range(N_READERS * 2)), PROBE)
-    assert stage.told == [PodGone("u1")]
+    assert stage.received == [PodGone("u1")]
     assert stage.log.events == ["object_unreadable"] * N_READERS * 2
     assert (stage.prober.n_refused, stage.prober.open) == (N_READERS * 2, frozenset())
 
@@ -126,7 +126,7 @@ def test_a_refused_pod_is_tried_again_each_minute():
 
     stage = Stage(FORBIDDEN, FORBIDDEN, pod_object())
     asyncio.run(go())
-    assert stage.told == [PodFetched(pod_object())]
+    assert stage.received == [PodFetched(pod_object())]
     assert set(stage.time.slept) == {REFUSED_AGAIN_S}
     assert stage.prober.n_refused == 0
 
@@ -158,4 +158,4 @@ def test_a_wish_during_the_reading_is_read_after_it():
     may_answer = asyncio.Event()
     stage = Stage(may_answer, pod_object())
     asyncio.run(go())
-    assert stage.told == [PodGone("u1"), PodFetched(pod_object())]
+    assert stage.received == [PodGone("u1"), PodFetched(pod_object())]

@@ -256,57 +256,54 @@ def test_a_fault_of_our_own_ends_the_feed():
     assert caught.group_contains(RuntimeError, match="bug")
 
 
-def test_assigned_pods_reach_the_gateway():
-    """Each in the order of its coming, and the feed hears that something changed."""
-    events: list[StateEvent] = []
-    changes: list[int] = []
-    log = Log()
-    lists: list[int] = []
-    sink = PodSink(
-        "assigned_pods",
-        (PodsListed, PodSeen, PodGone),
-        events.append,
-        changed=lambda: changes.append(1),
-        listed=lambda: lists.append(1),
-        log=WatchLog(log),
-    )
-    asyncio.run(sink.replace([FACTS]))
-    sink.seen(FACTS)
-    sink.gone(KEY)
-    sink.unread(KEY, "odd")
-    sink.failed(Fault("assigned_pods", DOWN, 0.1, will_list=False))
-    assert events == [PodsListed((FACTS,)), PodSeen(FACTS), PodGone("u1")]
-    assert (len(lists), len(changes)) == (1, 2)
-    assert log.events == ["watch_listed", "object_unreadable", "watch_error"]
+NOMINATED = pod_object()
 
 
-def test_nominated_pods_reach_the_gateway():
-    """One that cannot be read claims nothing."""
+@pytest.mark.parametrize(
+    ("kinds", "one", "forgets_unread", "expected"),
+    [
+        pytest.param(
+            (PodsListed, PodSeen, PodGone),
+            FACTS,
+            False,
+            [PodsListed((FACTS,)), PodSeen(FACTS), PodGone("u1")],
+            id="assigned pods: what was known of an unreadable one stays",
+        ),
+        pytest.param(
+            (NominationsListed, NominationSeen, NominationGone),
+            NOMINATED,
+            True,
+            [
+                NominationsListed((NOMINATED,)),
+                NominationSeen(NOMINATED),
+                NominationGone("u1"),
+                NominationGone("u1"),
+            ],
+            id="nominated pods: an unreadable one claims nothing",
+        ),
+    ],
+)
+def test_pods_reach_the_gateway(kinds, one, forgets_unread, expected):
+    """Each in the order in which it came, and the feed is called after each event."""
     events: list[StateEvent] = []
-    changes: list[int] = []
+    calls: list[str] = []
     log = Log()
     sink = PodSink(
-        "nominated_pods",
-        (NominationsListed, NominationSeen, NominationGone),
+        "pods",
+        kinds,
         events.append,
-        changed=lambda: changes.append(1),
-        listed=lambda: changes.append(1),
+        changed=lambda: calls.append("changed"),
+        listed=lambda: calls.append("listed"),
         log=WatchLog(log),
-        forgets_unread=True,
+        forgets_unread=forgets_unread,
     )
-    pod = pod_object()
-    asyncio.run(sink.replace([pod]))
-    sink.seen(pod)
+    asyncio.run(sink.replace([one]))
+    sink.seen(one)
     sink.gone(KEY)
     sink.unread(KEY, "odd")
-    sink.failed(Fault("nominated_pods", DOWN, 0.1, will_list=False))
-    assert events == [
-        NominationsListed((pod,)),
-        NominationSeen(pod),
-        NominationGone("u1"),
-        NominationGone("u1"),
-    ]
-    assert len(changes) == 4
+    sink.failed(Fault("pods", DOWN, 0.1, will_list=False))
+    assert events == expected
+    assert calls == ["listed"] + ["changed"] * (len(expected) - 1)
     assert log.events == ["watch_listed", "object_unreadable", "watch_error"]
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kube.client import Endpoint, KubeletClient, TopologyManagerSettings, kubelet_endpoint
+from kube.client import Endpoint, KubeletClient, kubelet_endpoint
 from kube.client.transport import NOT_TRUSTED
 from kube.errors import KubeError, Malformed, NotFound, Unanswered, Unreachable, refusal
 from tests.unit.kube.requesters import ScriptedRequester
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
+from topology.topology_manager import TopologyManager
 
 
 def sent(call, *answers):
@@ -52,7 +53,7 @@ def test_topology_manager_is_read_from_the_configuration(policy, scope):
     """The kubelet's own words."""
     body = configuration(topologyManagerPolicy=policy.value, topologyManagerScope=scope.value)
     found, request = sent(lambda it: it.topology_manager(timeout_s=0.7), body)
-    assert found == TopologyManagerSettings(policy, scope)
+    assert found == TopologyManager(policy, scope)
     assert (request.method, request.path, request.timeout_s) == ("GET", "/configz", 0.7)
 
 

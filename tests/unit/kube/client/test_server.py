@@ -191,10 +191,10 @@ def test_a_node_that_cannot_be_annotated_is_an_error(answer):
         Sent(lambda api: api.annotate_node("n", {}), answer)
 
 
-def event(about, message="m", *, is_warning=True):
+def event(about, message="m", *, is_warning=True, key="4f"):
     """An Event of the extender."""
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    return ObjectEvent(about, is_warning, "NoSet", message, at, "coterie-extender", "host-1")
+    return ObjectEvent(about, is_warning, "NoSet", message, at, "coterie-extender", "host-1", key)
 
 
 def test_an_event_says_what_kubectl_shows():
@@ -204,7 +204,7 @@ def test_an_event_says_what_kubectl_shows():
     assert sent.body == {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"namespace": "ns", "generateName": "p."},
+        "metadata": {"namespace": "ns", "name": "p.4f"},
         "involvedObject": {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -232,6 +232,26 @@ def test_an_event_about_a_node_is_in_the_default_namespace():
     assert sent.body["metadata"]["namespace"] == "default"
     assert sent.body["involvedObject"]["kind"] == "Node"
     assert sent.body["type"] == "Normal"
+
+
+@pytest.mark.parametrize(
+    ("about", "name"),
+    [
+        ("a" * 253, "a" * 250 + ".4f"),
+        ("a" * 249 + ".b.c", "a" * 249 + ".4f"),
+    ],
+    ids=["cut", "cut behind a dot"],
+)
+def test_the_name_of_an_event_is_a_name(about, name):
+    """Of an object whose name is as long as names may be, too."""
+    sent = Sent(lambda api: api.create_event(event(ObjectKey("ns", about, "u"))), b"{}")
+    assert sent.body["metadata"]["name"] == name
+
+
+def test_the_api_server_names_an_event_without_a_key():
+    """Where no other program reports the same."""
+    sent = Sent(lambda api: api.create_event(event(ObjectKey("ns", "p", "u"), key="")), b"{}")
+    assert sent.body["metadata"] == {"namespace": "ns", "generateName": "p."}
 
 
 def test_a_long_message_is_cut():

@@ -22,7 +22,11 @@ DEEP = "[" * 3000
         pytest.param("a: 1\na: 2", "line 2, column 1: key 'a' is given twice", id="equal keys"),
         pytest.param("x: [{b: 1, 'b': 2}]", "key 'b' is given twice", id="equal keys inside"),
         pytest.param("? [1]\n: 2", "found unhashable key", id="a list for a key"),
-        pytest.param("a: 1\n---\nb: 2", "but found another document", id="two documents"),
+        pytest.param(
+            "a: 1\n---\nb: 2",
+            "expected a single document in the stream, but found another document",
+            id="two documents",
+        ),
     ],
 )
 def test_yaml_that_means_nothing_is_one_sentence(text, message):

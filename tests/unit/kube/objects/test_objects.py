@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -30,7 +31,7 @@ NODE = {
     "metadata": {
         "name": "n1",
         "uid": "u1",
-        "labels": {"topology.kubernetes.io/zone": "z1"},
+        "labels": {"topology.kubernetes.io/zone": "z1", "coterie.gpu/worth": "2.5"},
         "annotations": {"coterie.gpu/topology": "{t}", "coterie.gpu/devices": "{d}", "x": "y"},
     },
     "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]},
@@ -92,7 +93,7 @@ def changed(content, path, value):
 
 
 def test_a_node_is_what_placement_asks_of_it():
-    """Extended resources only, annotations as they stand, the zone."""
+    """Extended resources only, annotations as they stand, the zone and the worth."""
     assert read_node(NODE) == NodeFacts(
         name="n1",
         uid="u1",
@@ -102,6 +103,7 @@ def test_a_node_is_what_placement_asks_of_it():
         devices="{d}",
         has_soft_taint=False,
         capacity={GPU: 9, "nvidia.com/mig-1g.10gb": 0},
+        worth="2.5",
     )
 
 
@@ -192,6 +194,21 @@ def test_managed_fields_prove_that_a_pod_requests_none(entries, may_request):
     """Only proof spares the read of the whole pod."""
     facts = READ_FACTS(changed(POD, "metadata.managedFields", entries) if entries else POD)
     assert facts.may_request == may_request
+
+
+@pytest.mark.parametrize(
+    ("deletion", "grace_s"),
+    [
+        pytest.param({}, None, id="it is not being deleted"),
+        pytest.param({"deletionGracePeriodSeconds": 30}, 30, id="its kubelet stops it first"),
+        pytest.param({"deletionGracePeriodSeconds": 0}, 0, id="it is removed at once"),
+    ],
+)
+def test_what_a_deletion_leaves_the_containers(deletion, grace_s):
+    """With 0 the pod goes before its kubelet knows."""
+    time = {"deletionTimestamp": "2026-01-02T03:04:05Z"} if deletion else {}
+    meta: Any = POD["metadata"]
+    assert READ_FACTS({"metadata": {**meta, **time, **deletion}}).deletion_grace_s == grace_s
 
 
 def test_facts_are_the_metadata():

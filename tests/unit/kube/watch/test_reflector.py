@@ -192,6 +192,25 @@ def test_a_list_that_fails_is_retried(steps, requests, reason):
     assert played.log.faults[0].will_list
 
 
+@pytest.mark.parametrize(
+    ("steps", "status"),
+    [
+        pytest.param([refusal(403, "", b"")], 403, id="a list refused"),
+        pytest.param([refusal(403, "", b""), page()], None, id="then listed"),
+        pytest.param([page(), refusal(500, "", b"")], 500, id="a watch refused"),
+        pytest.param(
+            [page(), refusal(500, "", b""), page(), [event("ADDED", "d", "8")]],
+            None,
+            id="then an event",
+        ),
+    ],
+)
+def test_the_last_failure_is_kept_until_something_is_heard_again(steps, status):
+    """Who asks why nothing is heard gets the server's own words."""
+    fault = Played(*steps).play().reflector.fault
+    assert (None if fault is None else fault.status) == status
+
+
 def test_nothing_is_synced_before_the_list_is_complete():
     """A part of the cluster looks like the cluster."""
     played = Played(page(is_last=False), LOST, REFUSED).play()

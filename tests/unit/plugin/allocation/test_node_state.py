@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from kube.client import TopologyManagerSettings
 from plugin.allocation import Ambiguous, DeviceRequest, NodeState, Requester, UnknownRequester
 from plugin.kubelet import KubeletSnapshot
+from plugin.kubelet.pod_resources import PodDevices
 from plugin.machine import SharedPolicy
+from plugin.pods import unlisted_pod
 from tests.unit.plugin.node_states import requester, simulated_served, snapshot, state
 from tests.unit.plugin.node_values import (
     GPU,
@@ -23,6 +24,7 @@ from tests.unit.plugin.node_values import (
     replicas,
 )
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
+from topology.topology_manager import TopologyManager
 
 A = node_pod("a", app("main", 2), plan={"main": ("GPU-0", "GPU-1")})
 B = node_pod("b", app("main", 1), plan={"main": ("GPU-2",)})
@@ -44,17 +46,18 @@ def test_devices_are_those_of_all_resources():
 @pytest.mark.parametrize(
     ("policy", "is_told"),
     [
-        pytest.param(None, False, id="unknown"),
+        pytest.param(None, True, id="unknown"),
         pytest.param(TopologyManagerPolicy.NONE, False, id="none"),
         pytest.param(TopologyManagerPolicy.BEST_EFFORT, True, id="best-effort"),
         pytest.param(TopologyManagerPolicy.SINGLE_NUMA_NODE, True, id="single-numa-node"),
     ],
 )
-def test_numa_nodes_are_told_where_the_kubelet_aligns(policy, is_told):
-    """Told of them without need, the kubelet takes devices before it asks."""
+def test_numa_nodes_are_told_where_the_kubelet_aligns_or_may(policy, is_told):
+    """With `none` it does not look at them, and `single-numa-node` is void without them."""
     known = state()
-    if policy is not None:
-        known.topology_manager = TopologyManagerSettings(policy, TopologyManagerScope.CONTAINER)
+    known.topology_manager = (
+        None if policy is None else TopologyManager(policy, TopologyManagerScope.CONTAINER)
+    )
     assert known.lists_numa_nodes is is_told
     assert known.view(is_fresh=True).kubelet_decides is is_told
 
@@ -164,6 +167,63 @@ def test_only_a_fresh_view_tells_who_is_active():
     assert known.view(is_fresh=False).active is None
 
 
+# --- Looks without the kubelet's pods ----------------------------------------------------------
+
+
+def blind(*recorded, listed=(), has_devices=True):
+    """A look that brings no pods; PodResources lists those that are recorded, and others."""
+    names = frozenset((one.namespace, one.name) for one in (*recorded, *listed))
+    devices = PodDevices(names, ()) if has_devices else None
+    return KubeletSnapshot(None, devices, tuple(recorded) if has_devices else None, "no /pods")
+
+
+def test_before_a_look_and_after_one_without_pods_the_agent_is_blind():
+    """No plan can be known."""
+    known = state()
+    assert known.is_blind
+    known.see(snapshot(A))
+    assert not known.is_blind
+    known.see(blind(has_devices=False))
+    assert (known.is_blind, known.kubelet_error, known.knows_holdings) == (True, "no /pods", False)
+    assert known.pods == (A,)
+
+
+def test_without_pods_what_is_held_is_known_of_old_and_of_new_pods():
+    """The old ones with their plans; those that PodResources no longer lists are gone."""
+    known = state()
+    known.see(snapshot(A, B))
+    new = node_pod("new", app("main", 1))
+    held = (holding(A, "main", "GPU-0", "GPU-1"), holding(new, "main", "GPU-3"))
+    known.see(blind(*held))
+    assert known.knows_holdings
+    assert known.holdings == held
+    assert list(known.pods or ()) == [A, unlisted_pod("uid-new", "default", "new")]
+    known.see(blind(*held))
+    assert list(known.pods or ()) == [A, unlisted_pod("uid-new", "default", "new")]
+    known.see(blind(listed=(A,)))
+    assert list(known.pods or ()) == [A]
+
+
+def test_without_pods_a_new_pod_takes_the_place_of_one_with_its_name():
+    """A StatefulSet makes them: what the old one lacks does not matter."""
+    known = state()
+    known.see(snapshot(A))
+    again = replace(A, uid="uid-again")
+    known.see(blind(holding(again, "main", "GPU-0")))
+    assert known.pods == (unlisted_pod("uid-again", "default", "a"),)
+
+
+def test_without_pods_what_was_granted_is_known_until_somebody_holds_it():
+    """As after a look at the pods."""
+    known = state()
+    known.record_grant(GPU, ["GPU-0"], requester(A))
+    known.record_grant(GPU, ["GPU-1"], NOBODY)
+    before = known.grants
+    known.record_grant(GPU, ["GPU-2"], requester(B))
+    known.see(blind(holding(A, "main", "GPU-0"), holding(B, "main", "GPU-2")), since=before)
+    assert [one.ids for one in known.grants] == [("GPU-1",), ("GPU-2",)]
+
+
 # --- What was given --------------------------------------------------------------------------
 
 
@@ -205,7 +265,7 @@ def test_what_nobody_was_given_is_known_until_somebody_holds_it():
 
 
 def test_an_answer_is_expected_back_once_in_any_order():
-    """The kubelet takes what it was told, in random order, and asks anew for the next container."""
+    """The kubelet takes the answer in random order, and asks again for the next container."""
     known = state()
     known.expect_allocate(GPU, ("GPU-0", "GPU-1"), requester(A))
     assert known.expected(GPU, ("GPU-1", "GPU-0")) == requester(A)
@@ -223,7 +283,7 @@ def test_an_allocate_makes_other_expectations_of_its_resource_stale():
 
 
 def test_a_pod_that_got_an_error_is_passed_over():
-    """It is over for good; where nobody knows whose error it was, nobody is."""
+    """It is over for good; where the requester is unknown, no pod is."""
     known = state()
     known.record_refusal(requester(A))
     known.record_refusal(NOBODY)
@@ -308,7 +368,7 @@ def test_sharing_is_as_set():
 
 
 def test_others_hold_what_was_seen_or_given_and_is_asked_for():
-    """One's own is handed on, and what nobody known was given is nobody's."""
+    """A pod's own is handed on; what an unknown requester was given counts for none."""
     known = state()
     known.see(snapshot(A, B, holdings=[holding(A, "main", "GPU-0", "GPU-1", has_uid=False)]))
     known.record_grant(GPU, ["GPU-2"], requester(B))

@@ -16,7 +16,7 @@ PACKED, DISTRIBUTED = SharedPolicy.PACKED, SharedPolicy.DISTRIBUTED
 
 
 def pool(resource, *held: str, unusable=(), busy=()) -> DevicePool:
-    """All that nobody holds."""
+    """All that no container holds."""
     ids = {device.id for device in resource.devices}
     return DevicePool(
         resource.devices,
@@ -82,7 +82,7 @@ def test_replicas(held, size, must, policy, expected):
 
 
 def test_a_replica_is_of_a_device():
-    """The uuid itself may hold colons, as nobody promises otherwise."""
+    """The uuid itself may hold colons: no source excludes it."""
     assert physical_id(replicas(1, "a::b").devices[0]) == "a::b"
     assert physical_id(gpus("a::1").devices[0]) == "a::1"
 

@@ -141,7 +141,7 @@ STARTED = node_pod("started", app("main", 2), is_started=True, phase="Running")
             id="unless the other may be a rejected one",
         ),
         pytest.param(
-            [STARTED], request("abcd", 2), {}, ("started", "main"), id="a running pod asks anew"
+            [STARTED], request("abcd", 2), {}, ("started", "main"), id="a running pod asks again"
         ),
         pytest.param(
             [STARTED],

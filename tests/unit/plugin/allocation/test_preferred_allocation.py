@@ -113,7 +113,7 @@ def refusal(asked: DeviceRequest, requester: Requester, supply: Supply) -> Alloc
         ),
         pytest.param(request("a", 1), own("", REQUIRED), ("a", BEST), id="one always satisfies"),
         pytest.param(request("ab", 3), own(), RefusalReason.TOO_FEW, id="too few"),
-        pytest.param(request("abX", 3), own(), RefusalReason.TOO_FEW, id="a device nobody knows"),
+        pytest.param(request("abX", 3), own(), RefusalReason.TOO_FEW, id="an unknown device"),
         pytest.param(
             request("abX", 1, "X"), own(), RefusalReason.MUST_INCLUDE, id="and it must be included"
         ),
@@ -231,7 +231,7 @@ def test_requirements_that_exclude_each_other_refuse():
         levels={(0, 2): PcieLevel.PIX, "else": PcieLevel.SYS},
     )
     supply = Supply(gpus(*"abc"), build_machine(split))
-    linked, switched = own("", REQUIRED), own("", {AFFINITY: "switch", POLICY: "required"})
+    linked, switched = own("", REQUIRED), own("", {AFFINITY: "pcie-switch", POLICY: "required"})
     answer = refusal(request("abc", 2), Ambiguous((linked, switched)), supply)
     assert got(answer) is RefusalReason.REQUIRED
     assert "no set meets the requirements of every pod that may be requesting" in answer.detail
@@ -245,7 +245,7 @@ def test_requirements_that_can_be_met_together_are():
         levels={(2, 3): PcieLevel.PIX, "else": PcieLevel.SYS},
     )
     supply = Supply(gpus(*"abcd"), build_machine(split))
-    linked, switched = own("", REQUIRED), own("", {AFFINITY: "switch", POLICY: "required"})
+    linked, switched = own("", REQUIRED), own("", {AFFINITY: "pcie-switch", POLICY: "required"})
     answer = choice(request("abcd", 2), Ambiguous((linked, switched)), supply)
     assert got(answer) == ("cd", BEST)
     assert answer.notes == ()
@@ -264,7 +264,7 @@ def test_models_are_mixed_at_last():
 
 
 def test_without_a_topology_the_machine_s_order_decides():
-    """And nothing can be required of two devices or more: nobody knows how they are connected."""
+    """And nothing can be required of two devices or more: how they are connected is unknown."""
     for known in (None, build_machine(named(machine([Gpu()] * 2)))):
         supply = Supply(gpus(*"dcba"), known)
         assert got(choose_devices(request("abcd", 2), own(), supply)) == ("dc", BEST)
@@ -352,7 +352,7 @@ def test_a_policy_in_words():
 WISHES = st.fixed_dictionaries(
     {},
     optional={
-        AFFINITY: st.sampled_from(["nvlink", "switch", "numa", "none"]),
+        AFFINITY: st.sampled_from(["nvlink", "pcie-switch", "numa", "none"]),
         POLICY: st.sampled_from(["preferred", "required"]),
         "coterie.gpu/nic": st.sampled_from(["preferred", "required"]),
         "coterie.gpu/min-bandwidth": st.sampled_from(["1", "20", "100"]),

@@ -8,16 +8,18 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from kube.client import TopologyManagerSettings, kubelet_endpoint
+from kube.client import kubelet_endpoint
 from kube.errors import SettingsError
 from kube.settings import FieldNames, names_of
 from plugin.config import Mode, PluginSettings
 from plugin.nvidia.container.allocate_response import AccessRules, ListStrategy
 from plugin.nvidia.container.cdi_files import CdiGenerator, CdiRules
 from plugin.nvidia.container.device_nodes import Extra, IdStrategy
+from plugin.nvidia.container.nvidia_ctk import CtkOptions
 from plugin.nvidia.mig_strategy import MigStrategy
 from plugin.nvidia.settings import NvidiaNames, NvidiaSettings
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
+from topology.topology_manager import TopologyManager
 
 BARE = PluginSettings()
 NAMES = names_of(PluginSettings)
@@ -101,17 +103,21 @@ def test_cdi_rules():
         driver_root="/opt/driver",
         dev_root="/",
         driver_root_ctr_path="/seen",
+        toolkit_folder="/opt/toolkit",
     )
     assert chosen.cdi_rules == CdiRules(
         folder=Path("/etc/cdi"),
         generator=CdiGenerator.NVIDIA_CTK,
-        strategy=IdStrategy.INDEX,
-        hook_path="/opt/hook",
-        feature_flags=("a", "b"),
-        disabled_hooks=("chmod",),
+        options=CtkOptions(
+            hook_path="/opt/hook",
+            strategy=IdStrategy.INDEX,
+            feature_flags=("a", "b"),
+            disabled_hooks=("chmod",),
+        ),
         driver_root=Path("/opt/driver"),
         dev_root=Path("/"),
         seen_driver_root=Path("/seen"),
+        toolkit=Path("/opt/toolkit"),
     )
 
 
@@ -131,11 +137,11 @@ def test_topology_manager():
     """Unknown unless a policy is given; its scope is then the kubelet's default."""
     assert BARE.topology_manager is None
     policy = TopologyManagerPolicy.RESTRICTED
-    assert settings(
-        topology_manager_policy="restricted"
-    ).topology_manager == TopologyManagerSettings(policy, TopologyManagerScope.CONTAINER)
+    assert settings(topology_manager_policy="restricted").topology_manager == TopologyManager(
+        policy, TopologyManagerScope.CONTAINER
+    )
     both = settings(topology_manager_policy="restricted", topology_manager_scope="pod")
-    assert both.topology_manager == TopologyManagerSettings(policy, TopologyManagerScope.POD)
+    assert both.topology_manager == TopologyManager(policy, TopologyManagerScope.POD)
 
 
 def test_the_node_must_have_a_name():

@@ -10,7 +10,7 @@ A, B = ListedDevice("a"), ListedDevice("b")
 
 
 def test_the_list_is_what_was_put_there_last():
-    """The kubelet is told what is so, whether well or not."""
+    """The kubelet gets the list as it is, healthy or not."""
     device_list = DeviceList([A])
     device_list.replace([B, ListedDevice("a", is_healthy=False)])
     assert device_list.devices == (B, ListedDevice("a", is_healthy=False))
@@ -34,7 +34,7 @@ def test_the_same_again_is_no_change():
 
 
 def test_whoever_waits_gets_the_newest():
-    """Somebody slow is told once where there were several changes, and everybody is told."""
+    """A slow reader gets several changes as one, and every reader gets them."""
 
     async def go():
         device_list = DeviceList([A])
@@ -49,7 +49,7 @@ def test_whoever_waits_gets_the_newest():
 
 
 def test_a_change_that_was_taken_back_is_none():
-    """What was seen is what is: there is nothing to tell."""
+    """What was seen is what is: there is nothing to send."""
 
     async def go():
         device_list = DeviceList([A])

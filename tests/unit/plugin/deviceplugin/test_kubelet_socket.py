@@ -64,7 +64,7 @@ def test_a_socket_that_appears_is_waited_for(root):
 
 
 def test_each_new_socket_is_another_one(root):
-    """File systems give an inode's number out again at once; then the time tells."""
+    """File systems give an inode's number out again at once; then the time decides."""
     path = root / "kubelet.sock"
     bind(path)
 

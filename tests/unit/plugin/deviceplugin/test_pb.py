@@ -17,7 +17,7 @@ SUMS = dict(re.findall(r"`(\w+\.proto)`.*`([0-9a-f]{64})`", (FOLDER / "README.md
 
 
 def test_the_definitions_are_unchanged():
-    """Whoever edits a vendored file should have to say so in the page that tells its source."""
+    """Whoever edits a vendored file should have to say so in the page that names its source."""
     sums = {name: hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() for name in PROTOS}
     assert sums == SUMS
 

@@ -20,10 +20,10 @@ QUICK = RegistrationTiming(check_every_s=0.01, first_delay_s=0.02, cap_delay_s=0
 
 
 class Plugin:
-    """A plugin's registration, and what it told of how its resources stand."""
+    """A plugin's registration, and the changes that it reported."""
 
     def __init__(self, folder, *offers, kubelet="kubelet.sock", timing=QUICK):
-        self.told = []
+        self.changes = []
         self.standing = {}
         self.servers = [ResourceServer(one, folder, on_call=lambda _: None) for one in offers]
         self.registration = Registration(
@@ -36,16 +36,16 @@ class Plugin:
         self.task: asyncio.Task[None] | None = None
 
     def _take(self, standing):
-        self.told.append(standing)
+        self.changes.append(standing)
         self.standing[standing.resource] = standing
 
     @property
     def phases(self):
         """The phases so far."""
-        return [standing.phase for standing in self.told]
+        return [standing.phase for standing in self.changes]
 
     async def until(self, phase, n=1, within_s=10.0):
-        """Wait until a phase was told of so often."""
+        """Wait until a phase was entered so often."""
         await until(lambda: self.phases.count(phase) >= n, within_s)
 
     def start(self):
@@ -126,12 +126,12 @@ def test_a_kubelet_that_comes_late_is_waited_for(root):
 
     asyncio.run(go())
     assert plugin.phases[:2] == [RegistrationPhase.WAITING, RegistrationPhase.REGISTERED]
-    assert plugin.told[0].detail == f"no socket at {kubelet.socket}"
+    assert plugin.changes[0].detail == f"no socket at {kubelet.socket}"
 
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_a_kubelet_that_restarts_has_us_again(root, how):
-    """It removes our sockets, knows nobody, and asks for nothing."""
+    """It removes our sockets, knows no plugin, and asks for nothing."""
     kubelet = FakeKubelet(root)
     plugin = Plugin(kubelet.folder, offer(), offer(1, name=MIG))
 
@@ -151,11 +151,11 @@ def test_a_kubelet_that_restarts_has_us_again(root, how):
             await kubelet.until_listed(GPU, 4)
 
     asyncio.run(go())
-    lost = [standing for standing in plugin.told if standing.phase is RegistrationPhase.LOST]
+    lost = [standing for standing in plugin.changes if standing.phase is RegistrationPhase.LOST]
     assert {standing.detail for standing in lost} == {"the kubelet ended its watch"}
     assert {standing.delay_s for standing in lost} == {0.015}, "a new kubelet is no failure"
     if how == "kill":
-        failed = [one.detail for one in plugin.told if one.phase is RegistrationPhase.FAILED]
+        failed = [one.detail for one in plugin.changes if one.phase is RegistrationPhase.FAILED]
         failed = [detail for detail in failed if REPLACED not in detail]
         assert failed
         begin = f"the kubelet at {kubelet.socket} did not take the registration (UNAVAILABLE: "
@@ -200,7 +200,9 @@ def test_a_socket_that_is_replaced_under_a_living_watch_is_a_new_kubelet(root):
             await old.until_listed(GPU, 4)
 
     asyncio.run(go())
-    lost = [standing.detail for standing in plugin.told if standing.phase is RegistrationPhase.LOST]
+    lost = [
+        standing.detail for standing in plugin.changes if standing.phase is RegistrationPhase.LOST
+    ]
     assert lost[0] == "the kubelet's socket was replaced"
 
 
@@ -251,7 +253,7 @@ def test_a_watch_that_ends_alone_is_begun_anew(root):
             await kubelet.until_listed(GPU, 4)
 
     asyncio.run(go())
-    delays = [one.delay_s for one in plugin.told if one.phase is RegistrationPhase.LOST]
+    delays = [one.delay_s for one in plugin.changes if one.phase is RegistrationPhase.LOST]
     assert delays == pytest.approx([0.015, 0.03, 0.06])
 
 
@@ -269,7 +271,7 @@ def test_a_registration_that_lasted_is_no_failure_in_a_row(root):
                 await plugin.until(RegistrationPhase.LOST, n)
 
     asyncio.run(go())
-    delays = [one.delay_s for one in plugin.told if one.phase is RegistrationPhase.LOST]
+    delays = [one.delay_s for one in plugin.changes if one.phase is RegistrationPhase.LOST]
     assert delays == pytest.approx([0.015] * 3)
 
 
@@ -316,7 +318,7 @@ def test_a_refusal_names_versions_and_is_tried_again(root):
             await kubelet.until_listed(GPU, 4)
 
     asyncio.run(go())
-    failed = [standing for standing in plugin.told if standing.phase is RegistrationPhase.FAILED]
+    failed = [standing for standing in plugin.changes if standing.phase is RegistrationPhase.FAILED]
     assert failed[0].detail == (
         f"{GPU}: the kubelet at {kubelet.socket} did not take the registration "
         '(UNKNOWN: requested API version "v1beta1" is not supported by kubelet. Supported version '
@@ -337,7 +339,7 @@ def test_a_name_that_the_kubelet_refuses_is_named(root):
             await plugin.until(RegistrationPhase.FAILED)
 
     asyncio.run(go())
-    assert '(UNKNOWN: the ResourceName "gpu" is invalid)' in plugin.told[-1].detail
+    assert '(UNKNOWN: the ResourceName "gpu" is invalid)' in plugin.changes[-1].detail
 
 
 def test_a_kubelet_that_cannot_reach_us_is_told_so(root):
@@ -374,7 +376,7 @@ def test_a_kubelet_that_hangs_is_given_up_and_tried_again(root):
                 await plugin.until(RegistrationPhase.FAILED, 2)
                 assert plugin.standing[GPU].detail.endswith("expected an answer within 0.2 s")
         kubelet = FakeKubelet(root)
-        plugin.told.clear()
+        plugin.changes.clear()
         async with running(kubelet, plugin):
             await kubelet.until_listed(GPU, 4)
 
@@ -405,11 +407,11 @@ def test_a_kubelet_that_starts_between_two_looks_is_not_taken_for_two(root):
     assert plugin.phases.count(RegistrationPhase.REGISTERED) == 6
     assert plugin.phases.count(RegistrationPhase.LOST) == 5
     # Nor is a try wasted each time, because what is known of the socket is old.
-    assert sum(REPLACED in standing.detail for standing in plugin.told) <= 2
+    assert sum(REPLACED in standing.detail for standing in plugin.changes) <= 2
 
 
 def test_a_kubelet_that_starts_while_we_begin_to_serve_is_not_told_in_vain(root, monkeypatch):
-    """It may have removed the socket that we have just made: so a fresh one, then the telling."""
+    """It may have removed the socket that we have just made: so a fresh one, then the report."""
     kubelet = FakeKubelet(root)
     timing = RegistrationTiming(check_every_s=60.0, first_delay_s=0.02, settle_s=0.01)
     plugin = Plugin(kubelet.folder, offer(), timing=timing)
@@ -432,12 +434,12 @@ def test_a_kubelet_that_starts_while_we_begin_to_serve_is_not_told_in_vain(root,
 
     asyncio.run(go())
     assert plugin.phases == [RegistrationPhase.FAILED, RegistrationPhase.REGISTERED]
-    assert REPLACED in plugin.told[0].detail
+    assert REPLACED in plugin.changes[0].detail
     assert kubelet.log.count(f"registered {GPU}") == 1
 
 
 def test_a_kubelet_that_starts_while_we_register_is_not_waited_for(root):
-    """The kubelet that was told of us is gone, or looks for a socket that the new one removed."""
+    """The kubelet that knew us is gone, or looks for a socket that the new one removed."""
     kubelet = FakeKubelet(root)
     kubelet.folder.mkdir()
     plugin = Plugin(kubelet.folder, offer())
@@ -449,13 +451,13 @@ def test_a_kubelet_that_starts_while_we_register_is_not_waited_for(root):
             async with running(plugin):
                 await until((kubelet.folder / "coterie-nvidia.com_gpu.sock").exists)
                 await asyncio.sleep(0.1)
-                assert plugin.told == []
+                assert plugin.changes == []
                 async with running(kubelet):
                     await kubelet.until_listed(GPU, 4, within_s=5.0)
 
     asyncio.run(go())
     failed = [
-        standing.detail for standing in plugin.told if standing.phase is RegistrationPhase.FAILED
+        standing.detail for standing in plugin.changes if standing.phase is RegistrationPhase.FAILED
     ]
     assert failed[0] == f"{GPU}: {REPLACED}, expected it to stay"
 

@@ -25,7 +25,7 @@ ALLOCATE = (
 
 
 def server(root, one=None, **more):
-    """A server of nobody's interest."""
+    """A server whose calls do not matter."""
     return ResourceServer(one or offer(), root, on_call=lambda _: None, **more)
 
 
@@ -68,7 +68,7 @@ def test_the_socket_is_there_while_it_is_served_and_can_be_served_again(root):
 
 @pytest.mark.parametrize("kind", ["socket", "file"])
 def test_what_a_killed_plugin_left_is_replaced(root, kind):
-    """After SIGKILL the old file is still there, and nobody listens."""
+    """After SIGKILL the old file is still there without a listener."""
     left = root / ENDPOINT
     if kind == "socket":
         with socket.socket(socket.AF_UNIX) as bound:
@@ -134,7 +134,7 @@ def test_a_socket_that_the_kubelet_removed_is_not_missed(root):
 
 
 @pytest.mark.parametrize("folder", ["absent", "x" * 90])
-def test_a_socket_that_cannot_be_is_told(root, folder, capfd):
+def test_a_socket_that_cannot_be_is_reported(root, folder, capfd):
     """No folder, or a path longer than a socket's may be: object, path and reason are named."""
     if folder != "absent":
         (root / folder).mkdir()
@@ -144,9 +144,9 @@ def test_a_socket_that_cannot_be_is_told(root, folder, capfd):
         with pytest.raises(RegistrationError) as error:
             async with one.serving():
                 pass
-        told = str(error.value)
-        assert told.startswith(f"{GPU}: cannot serve at {one.path} (")
-        assert told.endswith("that can be written and a path of at most 107 bytes")
+        message = str(error.value)
+        assert message.startswith(f"{GPU}: cannot serve at {one.path} (")
+        assert message.endswith("that can be written and a path of at most 107 bytes")
 
     asyncio.run(go())
     capfd.readouterr()
@@ -178,7 +178,7 @@ def test_a_call_under_way_is_answered_before_the_end(root):
 
 
 def test_a_call_that_hangs_holds_the_end_up_for_a_bounded_time(root):
-    """A plugin that is told to go goes, whatever the deadline of the call is."""
+    """A plugin that is stopped ends, whatever the deadline of the call is."""
     containers = [pb.ContainerAllocateRequest(devices_ids=["GPU-0"])]
     request = pb.AllocateRequest(container_requests=containers)
 

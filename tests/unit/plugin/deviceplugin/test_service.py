@@ -262,7 +262,7 @@ async def resist():
 
 
 async def fail_late():
-    """Fail when cancelled: nobody hears of it."""
+    """Fail when cancelled: the failure is not seen."""
     try:
         await ask_the_kubelet()
     except asyncio.CancelledError as error:
@@ -293,7 +293,7 @@ def test_what_hangs_is_named_in_time(root, caplog, call, hangs):
         gc.collect()
 
     asyncio.run(go())
-    assert caplog.records == [], "asyncio complains of a failure that nobody took"
+    assert caplog.records == [], "asyncio logs a failure that was not retrieved"
 
 
 def test_work_ends_when_the_kubelet_hangs_up(root):

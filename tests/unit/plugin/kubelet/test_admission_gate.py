@@ -42,9 +42,9 @@ def test_a_call_waits_for_the_question_that_is_under_way():
         with gate.request():
             task = asyncio.create_task(call())
             await asyncio.sleep(0.1)
-            happened.append("told")
+            happened.append("reported")
         await task
-        assert happened == ["told", "called"]
+        assert happened == ["reported", "called"]
 
     run_at_once(go())
 
@@ -64,7 +64,7 @@ def test_a_question_without_end_holds_up_no_call_for_long():
 
 
 def test_quiet_comes_when_the_last_call_is_over():
-    """Each call puts it off; whoever cannot wait is told."""
+    """Each call puts it off; whoever cannot wait gets an error."""
 
     async def go():
         gate = AdmissionGate()

@@ -96,7 +96,7 @@ class Kubelet:
 
 
 def asked(kubelet, question, **timing):
-    """What a client of this kubelet's is told."""
+    """What a client of this kubelet's gets."""
 
     async def go():
         async with kubelet.serving():

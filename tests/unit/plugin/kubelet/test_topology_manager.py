@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kube.client import TopologyManagerSettings
 from kube.errors import KubeError, Unreachable
 from plugin.kubelet import TopologyManagerPoller
 from tests.unit.plugin.virtual_time import run_at_once
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
+from topology.topology_manager import TopologyManager
 
-NONE = TopologyManagerSettings(TopologyManagerPolicy.NONE, TopologyManagerScope.CONTAINER)
+NONE = TopologyManager(TopologyManagerPolicy.NONE, TopologyManagerScope.CONTAINER)
 SILENT: KubeError = Unreachable(0, "Unreachable", "no route")
 
 
@@ -24,10 +24,10 @@ class Kubelet:
     An answer takes `takes_s`.
     """
 
-    answers: list[TopologyManagerSettings | KubeError]
+    answers: list[TopologyManager | KubeError]
     takes_s: float = 0.0
     times_s: list[float] = field(default_factory=list)
-    settings: list[TopologyManagerSettings] = field(default_factory=list)
+    settings: list[TopologyManager] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
     async def topology_manager(self, *, timeout_s=None):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kube.errors import Unreachable
-from plugin.deviceplugin.service import DEADLINE_S
 from plugin.errors import KubeletError
-from plugin.kubelet import KubeletSnapshot, KubeletView
+from plugin.kubelet import KubeletSnapshot, KubeletView, StillHeld
 from plugin.kubelet.pod_resources import PodDevices
-from plugin.kubelet.view import SNAPSHOT_S
+from plugin.kubelet.view import PODS_S
 from tests.unit.plugin.node_values import GPU, holding, node_pod
+from tests.unit.plugin.virtual_time import run_at_once
 
 POD = node_pod("a")
 PODS = json.dumps(
@@ -72,7 +73,7 @@ def snapshot(pods, devices):
     async def go():
         kubelet = Kubelet(pods, devices)
         found = await KubeletView(kubelet, kubelet, NOWHERE).snapshot()
-        assert kubelet.timeout_s == SNAPSHOT_S
+        assert kubelet.timeout_s == PODS_S
         assert kubelet.asked == ["pods", "devices"]
         return found
 
@@ -82,17 +83,41 @@ def snapshot(pods, devices):
 def test_devices_are_asked_for_after_the_pods():
     """They name pods by name alone: a newer pod of that name must not get an older one's."""
     assert snapshot(PODS, DEVICES) == KubeletSnapshot((POD,), DEVICES, (), number=1)
-    assert SNAPSHOT_S < DEADLINE_S
 
 
-def test_devices_that_do_not_come_in_time_cost_the_pods_nothing(monkeypatch):
+def in_call(kubelet, ask, within_s=0.8):
+    """What a call that has so long gets to know, and how long that took."""
+
+    async def go():
+        clock = asyncio.get_running_loop().time
+        begun_s = clock()
+        view = KubeletView(kubelet, kubelet, NOWHERE)
+        return await ask(view, begun_s + within_s), clock() - begun_s
+
+    return run_at_once(go())
+
+
+def test_devices_that_do_not_come_in_time_cost_the_pods_nothing():
     """The kubelet waits for us meanwhile."""
-    monkeypatch.setattr("plugin.kubelet.view.SNAPSHOT_S", 0.05)
     kubelet = Kubelet(PODS, None)
-    found = asyncio.run(KubeletView(kubelet, kubelet, NOWHERE).snapshot())
-    assert found == KubeletSnapshot(
-        (POD,), None, (), "PodResources: no answer within the 0.05 s of a snapshot", 1
-    )
+    found, took_s = in_call(kubelet, lambda view, until_s: view.snapshot(until_s=until_s))
+    error = "PodResources: no answer within the time of a call"
+    assert found == KubeletSnapshot((POD,), None, (), error, 1)
+    assert (kubelet.timeout_s, took_s) == (pytest.approx(0.8), pytest.approx(0.8))
+
+
+def test_pods_are_not_asked_for_longer_than_a_call_has():
+    """What is left of it, however little."""
+    kubelet = Kubelet(PODS, DEVICES)
+    in_call(kubelet, lambda view, until_s: view.snapshot(until_s=until_s), within_s=0.1)
+    assert kubelet.timeout_s == pytest.approx(0.1)
+    kubelet.asked.clear()
+    for over_s in (0.0, -1.0):
+        found, took_s = in_call(
+            kubelet, lambda view, until_s: view.snapshot(until_s=until_s), within_s=over_s
+        )
+        assert found.error == "the kubelet's pods cannot be read: the time of the call is over"
+        assert (kubelet.asked, took_s) == ([], 0.0)
 
 
 def test_without_devices_the_pods_are_told_all_the_same():
@@ -100,21 +125,55 @@ def test_without_devices_the_pods_are_told_all_the_same():
     assert snapshot(PODS, NO_SOCKET) == KubeletSnapshot((POD,), None, (), str(NO_SOCKET), 1)
 
 
-@pytest.mark.parametrize(
-    ("pods", "devices", "message"),
-    [
-        pytest.param(
-            NO_ROUTE, DEVICES, "the kubelet's pods cannot be read: .*no route", id="not reached"
-        ),
-        pytest.param(b"{}", DEVICES, "kubelet's pods: kind is ''", id="another answer"),
-    ],
-)
-def test_without_pods_there_is_no_look(pods, devices, message):
-    """Devices without pods say nothing about who asks."""
+NO_PODS = [
+    pytest.param(NO_ROUTE, "the kubelet's pods cannot be read: .*no route", id="not reached"),
+    pytest.param(b"{}", "kubelet's pods: kind is ''", id="another answer"),
+]
+
+
+@pytest.mark.parametrize(("pods", "message"), NO_PODS)
+def test_without_pods_what_was_given_is_read_all_the_same(tmp_path, pods, message):
+    """PodResources names the pods, the record has their uids."""
+    told = holding(POD, "main", "GPU-0", has_uid=False)
+    devices = PodDevices(frozenset({("default", "a")}), (told,))
     kubelet = Kubelet(pods, devices)
-    with pytest.raises(KubeletError, match=message):
-        asyncio.run(KubeletView(kubelet, kubelet, NOWHERE).snapshot())
+    record(tmp_path / "checkpoint", **{"uid-a": "GPU-0", "uid-gone": "GPU-1"})
+    found = asyncio.run(KubeletView(kubelet, kubelet, tmp_path / "checkpoint").snapshot())
+    assert (found.pods, found.devices) == (None, devices)
+    assert found.recorded == (holding(POD, "main", "GPU-0"),)
+    assert found.has_holdings
+    assert re.match(message, found.error)
+
+
+@pytest.mark.parametrize(("pods", "message"), NO_PODS)
+def test_without_pods_a_call_waits_for_nothing_else(pods, message):
+    """Devices do not say who asks."""
+    kubelet = Kubelet(pods, DEVICES)
+    found, _ = in_call(kubelet, lambda view, until_s: view.snapshot(until_s=until_s))
+    assert (found.pods, found.devices, found.recorded) == (None, None, None)
+    assert re.match(message, found.error)
     assert kubelet.asked == ["pods"]
+
+
+def test_without_pods_the_record_must_have_all_that_is_listed(tmp_path):
+    """A holder without uid cannot be reported, and must not look as if it held nothing."""
+    kubelet = Kubelet(NO_ROUTE, DEVICES)
+    path = tmp_path / "checkpoint"
+    for uids in ({}, {"uid-b": "GPU-1"}):
+        if uids:
+            record(path, **uids)
+        found = asyncio.run(KubeletView(kubelet, kubelet, path).snapshot())
+        assert (found.recorded, found.has_holdings) == (None, False)
+        assert found.error.endswith(f"checkpoint {path}: lacks the devices of pod default/a")
+
+
+def test_without_pods_and_pod_resources_nothing_is_known(tmp_path):
+    """The record has uids alone."""
+    kubelet = Kubelet(NO_ROUTE, NO_SOCKET)
+    record(tmp_path / "checkpoint", **{"uid-a": "GPU-0"})
+    found = asyncio.run(KubeletView(kubelet, kubelet, tmp_path / "checkpoint").snapshot())
+    assert not found.has_holdings
+    assert str(NO_SOCKET) in found.error
 
 
 # --- The checkpoint --------------------------------------------------------------------------
@@ -160,7 +219,7 @@ def test_the_record_tells_of_living_pods_alone(tmp_path, devices, expected):
     ],
 )
 def test_a_record_that_cannot_be_read_is_told(tmp_path, make, told):
-    """The rest is known all the same; without either nobody knows who has what."""
+    """The rest is known all the same; without either no holder is known."""
     path = tmp_path / "checkpoint"
     make(path)
     found = view(path)
@@ -210,22 +269,24 @@ def test_during_a_call_pod_resources_is_asked_as_told_alone(tmp_path, with_devic
 
 
 def still_held(answers, *holdings):
-    """What of that is still held, and which pods were asked for."""
+    """What of that is still held, which pods were asked for, and how long it took."""
     kubelet = Kubelet(PODS, DEVICES)
     kubelet.answers |= answers
-    view = KubeletView(kubelet, kubelet, NOWHERE)
-    return asyncio.run(view.still_held(holdings)), kubelet.asked
+    found, took_s = in_call(
+        kubelet, lambda view, until_s: view.still_held(holdings, until_s=until_s)
+    )
+    return found, kubelet.asked, took_s
 
 
 def test_what_a_pod_still_has_is_told_by_the_kubelet_about_that_pod():
-    """Each pod is asked for once; what else it has is nobody's matter."""
+    """Each pod is asked for once; what else it has does not matter."""
     first, second = holding(POD, "main", "x", "y"), holding(POD, "side", "z")
     told = (
         holding(POD, "main", "y", "w", has_uid=False),
         holding(POD, "other", "x", has_uid=False),
     )
-    found, asked = still_held({"default/a": told}, first, second)
-    assert found == (holding(POD, "main", "y"),)
+    found, asked, _ = still_held({"default/a": told}, first, second)
+    assert found == StillHeld((holding(POD, "main", "y"),))
     assert asked == ["default/a"]
 
 
@@ -235,12 +296,19 @@ def test_who_cannot_be_asked_for_holds_nothing():
     other = node_pod("b")
     had = holding(other, "main", "y")
     answers = {"default/a": gone, "default/b": (holding(other, "main", "y", has_uid=False),)}
-    found, asked = still_held(answers, holding(POD, "main", "x"), had)
-    assert found == (had,)
+    found, asked, _ = still_held(answers, holding(POD, "main", "x"), had)
+    assert found == StillHeld((had,))
     assert asked == ["default/a", "default/b"]
 
 
-def test_a_kubelet_that_does_not_tell_in_time_is_not_waited_for(monkeypatch):
-    """It waits for us meanwhile."""
-    monkeypatch.setattr("plugin.kubelet.view.SNAPSHOT_S", 0.05)
-    assert still_held({"default/a": None}, holding(POD, "main", "x")) == ((), ["default/a"])
+LATE = KubeletError("PodResources at /x: DEADLINE_EXCEEDED", is_late=True)
+
+
+@pytest.mark.parametrize("answer", [None, LATE], ids=["none in our time", "none in its time"])
+def test_who_is_not_answered_for_in_time_may_hold_what_it_had(answer):
+    """The kubelet waits for us meanwhile, so that all are asked for at once."""
+    other = node_pod("b")
+    mine, its = holding(POD, "main", "x"), holding(other, "main", "y")
+    found, _, took_s = still_held({"default/a": answer, "default/b": None}, mine, its)
+    assert found == StillHeld((), (mine, its))
+    assert took_s == pytest.approx(0.8)

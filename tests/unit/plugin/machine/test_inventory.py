@@ -127,18 +127,70 @@ def test_strategies(strategy, mig, expected):
 
 
 @pytest.mark.parametrize(
-    ("strategy", "mig", "told"),
+    ("strategy", "mig", "expected", "told"),
     [
         pytest.param(
-            SINGLE, (("1g.5gb",), None), "GPU 'GPU-1': MIG is not enabled", id="not all MIG"
+            SINGLE,
+            (("1g.5gb",), None, ("1g.5gb",)),
+            ["MIG-0-0", "MIG-2-0"],
+            "GPU 'GPU-1': it is without MIG, and most GPUs are 1g.5gb",
+            id="single: one without MIG",
         ),
-        pytest.param(SINGLE, (("1g.5gb", "2g.10gb"),), "expects all of one kind", id="two kinds"),
         pytest.param(
-            SINGLE, ((), ("1g.5gb",)), "GPU 'GPU-0': MIG is enabled and there is no", id="none"
+            SINGLE,
+            (("1g.5gb",), None, None),
+            ["GPU-1", "GPU-2"],
+            "GPU 'GPU-0': it is 1g.5gb (None MiB), and most GPUs are without MIG",
+            id="single: one with MIG",
         ),
         pytest.param(
-            MIXED, (None, ()), "GPU 'GPU-1': MIG is enabled and there is no", id="mixed: none"
+            SINGLE, (("1g.5gb",), None), ["MIG-0-0"], "it is without MIG", id="single: the first"
         ),
+        pytest.param(
+            SINGLE,
+            (("1g.5gb", "2g.10gb"), ("2g.10gb",)),
+            ["MIG-1-0"],
+            "GPU 'GPU-0': its instances are 1g.5gb (None MiB), 2g.10gb (None MiB), expected all",
+            id="single: two kinds on one GPU",
+        ),
+        pytest.param(
+            SINGLE,
+            ((), ("1g.5gb",)),
+            ["MIG-1-0"],
+            "GPU 'GPU-0': MIG is enabled and there is no instance; it is left out",
+            id="single: no instance",
+        ),
+        pytest.param(
+            MIXED,
+            (None, (), ("1g.5gb",)),
+            ["GPU-0", "MIG-2-0"],
+            "GPU 'GPU-1': MIG is enabled and there is no instance; it is left out",
+            id="mixed: no instance",
+        ),
+        pytest.param(
+            MIXED,
+            (("1c.2g.10gb", "1g.5gb"),),
+            ["MIG-0-1"],
+            "'1c.2g.10gb' has no resource under MIG strategy mixed; 'MIG-0-0' is left out",
+            id="mixed: smaller compute instance",
+        ),
+    ],
+)
+def test_a_gpu_that_does_not_suit_the_strategy_is_left_out_alone(strategy, mig, expected, told):
+    """NVIDIA's plugin ends, and the good GPUs of the node go with the bad one."""
+    inventory = take_inventory(reading(*mig), units_of=under(strategy))
+    assert [one for ids in offered(inventory).values() for one in ids] == expected
+    note = inventory.notes[0]
+    assert len(inventory.notes) == 1
+    assert told in note
+
+
+@pytest.mark.parametrize(
+    ("strategy", "mig", "told"),
+    [
+        pytest.param(SINGLE, (("1g.5gb", "2g.10gb"),), "expected all of one kind", id="two kinds"),
+        pytest.param(SINGLE, ((),), "GPU 'GPU-0': MIG is enabled and there is no", id="none"),
+        pytest.param(MIXED, ((),), "GPU 'GPU-0': MIG is enabled and there is no", id="mixed: none"),
         pytest.param(
             MIXED, (("1c.2g.10gb",),), "'1c.2g.10gb' has no resource", id="smaller compute"
         ),
@@ -146,7 +198,7 @@ def test_strategies(strategy, mig, expected):
     ],
 )
 def test_machines_that_a_strategy_does_not_suit(strategy, mig, told):
-    """An error, as in NVIDIA's plugin: users asked for something the machine is not."""
+    """An error, as in NVIDIA's plugin: nothing of the machine is what users asked for."""
     with pytest.raises(SettingsError) as caught:
         take_inventory(reading(*mig), units_of=under(strategy))
     assert told in str(caught.value)

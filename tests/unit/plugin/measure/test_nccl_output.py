@@ -45,7 +45,7 @@ def test_the_figure_is_the_out_of_place_one_of_the_largest_size(text, expected):
     ("text", "message"),
     [
         pytest.param("", "expected the table of nccl-tests", id="nothing"),
-        pytest.param("a\nno CUDA\n\n", "'no CUDA'", id="last words are told"),
+        pytest.param("a\nno CUDA\n\n", "'no CUDA'", id="last words are repeated"),
         pytest.param("1 2 3\n", "expected the table", id="a row without header"),
         pytest.param("# size busbw\n", "expected the table", id="a header without row"),
         pytest.param("one\ntwo \n\n  \n", "ends with 'two'", id="blank lines at the end"),

@@ -1,4 +1,4 @@
-"""Runs of a benchmark over pairs: what it is told, what is kept, what goes wrong."""
+"""Runs of a benchmark over pairs: what it is given, what is kept, what goes wrong."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ print(sys.argv[2], "1 float sum -1 1.0 1.0", 10.0 * len(os.environ["CUDA_VISIBLE
 
 
 def test_each_set_runs_alone_with_its_gpus_visible(benchmark_file, tmp_path):
-    """The benchmark sees these GPUs by uuid, and is told how many and how much."""
+    """The benchmark sees these GPUs by uuid, and gets how many and how much."""
     benchmark = benchmark_file(TELLING)
     result, heard = run(benchmark, [*all_pairs(3), (0, 1, 2)])
     assert result == Measurement(

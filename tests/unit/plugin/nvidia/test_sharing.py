@@ -63,7 +63,7 @@ def test_what_nvidia_ignores_is_ignored_with_a_note():
 
 
 @pytest.mark.parametrize(
-    ("section", "told"),
+    ("section", "message"),
     [
         pytest.param({"mps": {"resources": [GPU]}}, "sharing.mps is set", id="MPS"),
         pytest.param([], "sharing is [], expected an object", id="a list"),
@@ -91,8 +91,8 @@ def test_what_nvidia_ignores_is_ignored_with_a_note():
         ),
     ],
 )
-def test_anything_else_is_refused(section, told):
+def test_anything_else_is_refused(section, message):
     """A configuration is understood or refused, never guessed at; the message names the place."""
     with pytest.raises(SettingsError) as caught:
         read_sharing(section)
-    assert told in str(caught.value)
+    assert message in str(caught.value)

@@ -77,6 +77,31 @@ def test_devices_are_described_for_runtimes_with_cdi(root):
     assert access.grant(SERVED.devices[3:4]) == ContainerAccess(cdi_devices=(name,))
 
 
+def test_only_nvidias_runtime_reads_variables_and_mounts(root):
+    """With CDI any runtime gives the devices."""
+    assert opened(root).needs_runtime == "device_list_strategy envvar"
+    both = opened(root, device_list_strategy="volume-mounts,envvar")
+    assert both.needs_runtime == "device_list_strategy envvar, volume-mounts"
+    assert opened(root, **CDI).needs_runtime == ""
+    both = opened(root, device_list_strategy="envvar,cdi-cri", cdi_generator="own")
+    assert both.needs_runtime == ""
+
+
+def test_a_specification_without_the_driver_is_said_to_lack_it(root, monkeypatch):
+    """Unless the plugin's own were asked for."""
+    monkeypatch.setenv("PATH", str(root))
+    assert opened(root, **CDI).lacks == ()
+    (lack,) = opened(root, device_list_strategy="cdi-cri", toolkit_folder=root).lacks
+    assert lack == "CDI specification of GPUs mounts no libcuda.so"
+
+
+def test_a_machine_without_devices_lacks_nothing(root):
+    """There is no specification then."""
+    inventory = replace(SERVED.inventory, resources=())
+    access = opened(root, replace(SERVED, inventory=inventory), device_list_strategy="cdi-cri")
+    assert (access.left_out, access.lacks) == ((), ())
+
+
 def test_a_mig_device_needs_the_capabilities_that_the_driver_lists(root):
     """They are read from /proc when the machine is prepared."""
     slices = (mig_device("MIG-0", "1g.5gb", 0, 1, 0), mig_device("MIG-1", "1g.5gb", 1, 2, 0))

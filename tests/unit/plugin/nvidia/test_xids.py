@@ -63,7 +63,7 @@ def test_checks_are_off_only_where_nothing_is_left(disable, enable, is_off):
 
 
 @pytest.mark.parametrize("word", ["gpu", "-1", "+5", "0x30", "1_0", "4 8", "٤٨", str(HIGHEST + 1)])
-def test_words_that_are_no_xid_are_left_out_and_told(word):
+def test_words_that_are_no_xid_are_left_out_and_reported(word):
     """NVIDIA's plugin logs them and goes on; Python would take some of them for numbers."""
     rules = read_xid_rules(f"{word},79", f",{word}")
     assert rules.malformed == (word, word)

@@ -46,7 +46,7 @@ def test_json_holds_the_whole_reading():
 
 
 def test_json_names_mig_devices():
-    """An instance is told by uuid, profile, index and ids."""
+    """An instance has uuid, profile, index and ids."""
     reading = reading_of("8x-t4")
     instance = mig_device("MIG-1", "1g.10gb", 0, 7, 0)
     gpus = (
@@ -64,32 +64,34 @@ def test_json_names_mig_devices():
             "memory_mib": None,
         }
     ]
-    text = reading_text(replace(reading, gpus=gpus))
-    assert "  0  ?             on           GPU-0\n                   MIG 1g.10gb  MIG-1\n" in text
+    text = reading_text(replace(reading, gpus=gpus), "MIG instances")
+    assert (
+        "  0  ?             on             GPU-0\n                   MIG 1g.10gb    MIG-1\n" in text
+    )
 
 
 def test_text_shows_devices_topology_and_notes():
     """What people look for first: which GPU is bad, and why something is unknown."""
     reading = reading_of("8x-t4", driver_version="580.65.06", notes=("a note",))
     gpus = (replace(reading.gpus[0], nodes=("/dev/nvidia3",), fault="lost"), *reading.gpus[1:])
-    lines = reading_text(replace(reading, gpus=gpus)).splitlines()
+    lines = reading_text(replace(reading, gpus=gpus), "MIG instances").splitlines()
     assert lines[:4] == [
         "Devices",
         "driver  580.65.06",
-        "GPU  device nodes  partitions  uuid   fault",
-        "  0  /dev/nvidia3  off         GPU-0  lost",
+        "GPU  device nodes  MIG instances  uuid   fault",
+        "  0  /dev/nvidia3  off            GPU-0  lost",
     ]
     assert "PCIe levels" in lines
     assert lines[-3:] == ["", "Notes", "a note"]
 
 
 def test_text_without_notes_or_driver():
-    """A question mark stands for what nobody told; no empty heading."""
-    lines = reading_text(reading_of("8x-t4")).splitlines()
+    """A question mark stands for what is unknown; no empty heading."""
+    lines = reading_text(reading_of("8x-t4"), "MIG instances").splitlines()
     assert lines[1] == "driver  ?"
     assert "Notes" not in lines
 
 
 def test_text_prints_no_control_characters():
     """A uuid or note from outside must not reach the terminal raw."""
-    assert "\x1b" not in reading_text(reading_of("8x-t4", notes=("red \x1b[31m",)))
+    assert "\x1b" not in reading_text(reading_of("8x-t4", notes=("red \x1b[31m",)), "MIG instances")

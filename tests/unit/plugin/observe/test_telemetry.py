@@ -22,7 +22,14 @@ from plugin.deviceplugin import (
 from plugin.kubelet import KubeletRead
 from plugin.observe import PluginMetrics, Telemetry
 from plugin.pods import MismatchKind, PlanMismatch
-from plugin.publish import NodeWritten, PlanMismatches, ReportRejected, WriteFailure
+from plugin.publish import (
+    AccessChecked,
+    EventFailed,
+    NodeWritten,
+    PlanMismatches,
+    ReportRejected,
+    WriteFailure,
+)
 from plugin.publish.node_annotator import WriteFailureReason
 from tests.unit.plugin.machine_values import xid_event
 from tests.unit.plugin.node_states import requester
@@ -168,6 +175,24 @@ CASES = [
         ),
         'node_write_failures_total{reason="report"} 1.0',
         id="a report that no annotation can hold",
+    ),
+    pytest.param(
+        lambda t: t.access_event(AccessChecked(("no libcuda.so",))),
+        ("warning", "access_checked", {"problems": ["no libcuda.so"]}),
+        None,
+        id="containers may get no usable GPU",
+    ),
+    pytest.param(
+        lambda t: t.access_event(AccessChecked(())),
+        ("info", "access_checked", {"problems": []}),
+        None,
+        id="containers can use their GPUs again",
+    ),
+    pytest.param(
+        lambda t: t.access_event(EventFailed("403")),
+        ("warning", "event_failed", {"detail": "403"}),
+        None,
+        id="an Event that is refused",
     ),
     pytest.param(
         lambda t: t.topology_manager("restricted", "pod"),

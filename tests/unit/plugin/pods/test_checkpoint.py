@@ -7,7 +7,7 @@ import json
 import pytest
 
 from plugin.errors import CheckpointError
-from plugin.pods import HeldDevices, NodePod, as_holdings, read_checkpoint
+from plugin.pods import HeldDevices, NodePod, as_holdings, match_holdings, read_checkpoint
 from plugin.pods.checkpoint import CheckpointEntry
 
 GPU = "nvidia.com/gpu"
@@ -67,7 +67,7 @@ def test_entries_stay_in_order_and_none_is_no_entry():
 
 
 def test_entries_get_the_names_of_their_pods():
-    """Those of pods that are gone are nobody's any more."""
+    """Those of pods that are gone belong to no pod."""
     entries = read_checkpoint(body(entry("u1"), entry("gone"), entry("u2", "init")))
     assert as_holdings(entries, [pod("u2", "b"), pod("u1", "a"), pod("u3", "c")]) == (
         HeldDevices("ns", "a", "main", GPU, ("GPU-0",), "u1"),
@@ -100,3 +100,18 @@ def test_another_form_is_refused(content, told):
     with pytest.raises(CheckpointError, match="checkpoint of the device manager: ") as caught:
         read_checkpoint(content)
     assert told in str(caught.value)
+
+
+def test_without_a_pod_list_holdings_name_the_pods_of_entries():
+    """Those of init containers too, which PodResources leaves out; those of gone pods do not."""
+    entries = (
+        CheckpointEntry("u1", "init", GPU, ("GPU-0", "GPU-1")),
+        CheckpointEntry("u1", "main", GPU, ("GPU-0",)),
+        CheckpointEntry("u2", "main", GPU, ("GPU-2",)),
+        CheckpointEntry("u3", "main", "other/nic", ("GPU-0",)),
+    )
+    listed = (HeldDevices("ns", "a", "main", GPU, ("GPU-0",)),)
+    assert match_holdings(entries, listed) == (
+        HeldDevices("ns", "a", "init", GPU, ("GPU-0", "GPU-1"), "u1"),
+        HeldDevices("ns", "a", "main", GPU, ("GPU-0",), "u1"),
+    )

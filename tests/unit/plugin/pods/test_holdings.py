@@ -105,7 +105,7 @@ def describe_requirement(found: tuple[PlanMismatch, ...]) -> list[tuple[str, str
             [("free", "main", "a")],
             id="is ending",
         ),
-        pytest.param([], [holding(FREE, "main", "a")], [], id="a pod that nobody lists"),
+        pytest.param([], [holding(FREE, "main", "a")], [], id="a pod that is not listed"),
         pytest.param(
             [FREE], [holding(FREE, "main", "a", resource="x/nic")], [], id="a foreign resource"
         ),
@@ -132,7 +132,7 @@ def describe_requirement(found: tuple[PlanMismatch, ...]) -> list[tuple[str, str
             [STAGES],
             [holding(STAGES, "log", "b"), holding(STAGES, "main", *"acd")],
             [("stages", "log", "b"), ("stages", "main", "acd")],
-            id="what lasts is told though it lies inside",
+            id="what lasts is reported though it lies inside",
         ),
         pytest.param(
             [PLANNED],
@@ -232,7 +232,7 @@ def test_a_pod_that_has_what_was_planned_is_not_heard_of():
 
 
 @pytest.mark.parametrize(
-    ("pod", "is_told"),
+    ("pod", "is_reported"),
     [
         (node_pod("p", app("main", 1), **RUNNING), True),
         (node_pod("p", sidecar("main", 1), **RUNNING), True),
@@ -244,15 +244,15 @@ def test_a_pod_that_has_what_was_planned_is_not_heard_of():
         (node_pod("p", app("main"), **RUNNING), False),
     ],
 )
-def test_a_pod_that_runs_without_its_devices_is_told_of(pod, is_told):
+def test_a_pod_that_runs_without_its_devices_is_reported(pod, is_reported):
     """Seen on a real kubelet: bound where nobody registered the resource, it starts all the same.
 
     Not while it is being admitted, and not of plain init containers, which PodResources leaves out.
     """
     found = on_node(pod)
-    assert [one.kind for one in found] == [MismatchKind.NO_DEVICES] * is_told
+    assert [one.kind for one in found] == [MismatchKind.NO_DEVICES] * is_reported
     assert on_node(pod, resources=("other/gpu",)) == ()
-    assert on_node(pod, holdings=[holding(pod, "main", "a")]) != found or not is_told
+    assert on_node(pod, holdings=[holding(pod, "main", "a")]) != found or not is_reported
 
 
 def test_a_report_tells_who_runs_without_devices():
@@ -269,7 +269,7 @@ def test_a_report_tells_who_runs_without_devices():
 
 
 def test_nobody_can_fill_the_report_with_pods_without_devices():
-    """They take no device, so that their number has no end; a bad GPU must be told all the same."""
+    """They take no device, so their number has no end; a bad GPU must be reported all the same."""
     long = "n" * 253
     pods = [
         node_pod(f"{number:03d}{long}", *(app(f"c{i}", 1) for i in range(20)), **RUNNING)
@@ -313,5 +313,5 @@ def test_plans_and_report_together_tell_who_has_what(chance, n_pods):
 
 
 def test_a_holding_is_a_value():
-    """Equal facts are equal, whoever told them."""
+    """Equal facts are equal, whoever reported them."""
     assert HeldDevices("n", "p", "c", GPU, ("a",)) == HeldDevices("n", "p", "c", GPU, ("a",), None)

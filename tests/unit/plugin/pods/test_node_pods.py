@@ -51,6 +51,13 @@ def test_a_pod_is_read():
     )
 
 
+def test_the_runtime_class_is_read():
+    """By that of its own pod the agent knows which runtime gave it the machine."""
+    (found,) = read(pod(spec={"runtimeClassName": "nvidia"}))
+    assert found.runtime_class == "nvidia"
+    assert read(pod())[0].runtime_class == ""
+
+
 def test_a_static_pod_needs_no_resource_version():
     """The kubelet lists one before the API server knows it."""
     (found,) = read(pod(meta={"annotations": {"kubernetes.io/config.source": "file"}}))

@@ -26,7 +26,7 @@ def test_a_plan_for_another_node_is_none():
     assert plan_problem(PLANNED, "n2") == "plan is for node n1, expected n2"
 
 
-def test_text_that_is_no_plan_is_told():
+def test_text_that_is_no_plan_is_reported():
     """Nothing is guessed of it, and people learn why it did not count."""
     pod = node_pod("p", app("one", 1), annotations={names.PLAN: "{"})
     assert pod_plan(pod, NODE) is None

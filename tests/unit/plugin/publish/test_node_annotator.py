@@ -323,7 +323,7 @@ def test_health_does_not_wait():
 
 
 def test_a_device_that_no_plan_gave_away_does_not_wait():
-    """Until it is told, the next pod may be planned onto it. What is free again is no hurry."""
+    """Until it is published the next pod may be planned onto it. What is free again can wait."""
 
     async def act(scene):
         await scene.written("topology", REPORT)
@@ -371,7 +371,7 @@ def test_a_change_during_a_write_is_written_after_it():
 
 
 def test_an_idle_node_asks_nothing():
-    """Not in a month, and not when it is told the same again."""
+    """Not in a month, and not when it gets the same again."""
 
     async def act(scene):
         await scene.written("topology", REPORT)
@@ -435,7 +435,7 @@ def test_looking_again_restores_what_is_missing():
     ],
 )
 def test_what_fails_is_tried_again(error, reason, delays_s):
-    """At growing intervals, each told with what has to happen, until it works."""
+    """At growing intervals, each reported with what has to happen, until it works."""
 
     async def act(scene):
         scene.publisher.publish("topology", REPORT)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kube.client import TopologyManagerSettings
-from plugin.errors import KubeletError
 from plugin.kubelet import AdmissionGate, KubeletRead, KubeletSnapshot
 from plugin.kubelet.admission_gate import QUIET_S
+from plugin.kubelet.pod_resources import PodDevices
 from plugin.pods import MismatchKind
 from plugin.publish import PlanMismatches, ReportLoop, ReportRejected
 from tests.unit.plugin.node_states import snapshot, state
@@ -25,14 +24,22 @@ from topology.annotations import (
     UnhealthyDevice,
 )
 from topology.errors import CodecError
+from topology.topology_manager import TopologyManager
 
 if TYPE_CHECKING:
     from plugin.allocation import NodeState
 
 NO_DEVICES = KubeletSnapshot((), None, error="no PodResources")
-SILENT = KubeletError("the kubelet is silent")
+SILENT = KubeletSnapshot(None, None, error="the kubelet is silent")
 FREE = node_pod("free", app("main", 1))
 HELD = snapshot(FREE, holdings=[holding(FREE, "main", "GPU-0", has_uid=False)])
+PLANNED = node_pod("planned", app("main", 1), plan={"main": ("GPU-1",)})
+BLIND = KubeletSnapshot(
+    None,
+    PodDevices(frozenset({("default", "free"), ("default", "planned")}), ()),
+    (holding(FREE, "main", "GPU-0"), holding(PLANNED, "main", "GPU-1")),
+    error="no /pods",
+)
 STAGES = node_pod("stages", init("i", 2), app("main", 1), plan={"main": ("GPU-2",)})
 NONE = {kind.value: 0 for kind in MismatchKind}
 
@@ -41,7 +48,7 @@ NONE = {kind.value: 0 for kind in MismatchKind}
 class Node:
     """A kubelet that answers one look after another, the last one for ever; who is told."""
 
-    snapshots: list[KubeletSnapshot | KubeletError]
+    snapshots: list[KubeletSnapshot]
     state: NodeState = field(default_factory=state)
     times_s: list[float] = field(default_factory=list)
     reports: list[DevicesReport] = field(default_factory=list)
@@ -53,14 +60,11 @@ class Node:
     refusals: list[str] = field(default_factory=list)
     is_too_long: bool = False
 
-    async def snapshot(self, *, with_devices=None):
+    async def snapshot(self, *, with_devices=None, until_s=None):
         """The next look."""
-        assert with_devices is None
+        assert with_devices is until_s is None
         self.times_s.append(asyncio.get_running_loop().time() - 1000.0)
-        answer = self.snapshots.pop(0) if len(self.snapshots) > 1 else self.snapshots[0]
-        if isinstance(answer, KubeletError):
-            raise answer
-        return answer
+        return self.snapshots.pop(0) if len(self.snapshots) > 1 else self.snapshots[0]
 
     def emit(self, event):
         """Keep it, by kind."""
@@ -124,7 +128,7 @@ def test_a_kubelet_that_does_not_answer_is_asked_again_soon():
     """And its second look is not lost over it."""
     node = Node([SILENT, SILENT, snapshot()]).run(40.0)
     assert node.times_s == pytest.approx([0.0, 5.0, 10.0, 13.0])
-    assert node.errors == [str(SILENT), str(SILENT), "", ""]
+    assert node.errors == [SILENT.error, SILENT.error, "", ""]
 
 
 def test_half_an_answer_is_asked_for_again_soon():
@@ -162,7 +166,7 @@ def test_the_report_tells_health_alignment_and_holds():
     """All that the plans cannot tell."""
     node = Node([HELD])
     node.state.set_unhealthy({"GPU-3": "XID 79"})
-    node.state.topology_manager = TopologyManagerSettings(
+    node.state.topology_manager = TopologyManager(
         TopologyManagerPolicy.RESTRICTED, TopologyManagerScope.POD
     )
     (report,) = node.run(1.0).reports
@@ -176,7 +180,9 @@ def test_the_report_tells_health_alignment_and_holds():
 
 def test_an_unknown_alignment_is_told_as_unknown():
     """None is a policy of its own."""
-    (report,) = Node([snapshot()]).run(1.0).reports
+    node = Node([snapshot()])
+    node.state.topology_manager = None
+    (report,) = node.run(1.0).reports
     assert (report.policy, report.scope) == (None, None)
 
 
@@ -193,7 +199,8 @@ def test_a_bad_gpu_is_reported_though_the_kubelet_is_silent():
 def test_without_any_pod_list_health_is_reported():
     """At the start of a node."""
     (report,) = Node([SILENT]).run(1.0).reports
-    assert report == DevicesReport()
+    none = TopologyManagerPolicy.NONE
+    assert report == DevicesReport(policy=none, scope=TopologyManagerScope.CONTAINER)
 
 
 def test_a_difference_is_told_once_and_again_when_it_begins_anew():
@@ -226,12 +233,34 @@ def test_the_kubelets_record_tells_what_init_containers_have():
         pytest.param([NO_DEVICES], [True, True], id="pods alone"),
         pytest.param([HELD, NO_DEVICES], [False, True], id="devices no more"),
         pytest.param([NO_DEVICES, HELD], [True, False], id="devices at last"),
-        pytest.param([HELD, SILENT], [False, False], id="silence after a whole look"),
+        pytest.param([HELD, SILENT], [False, True], id="silence after a whole look"),
+        pytest.param([HELD, BLIND], [False, False], id="devices without pods"),
     ],
 )
 def test_holds_that_nobody_knows_stay_published(snapshots, expected):
     """A report that empties them would free, for a moment, what others have."""
     assert Node(snapshots).run(5.5).keeps == expected
+
+
+def test_without_the_kubelets_pods_all_that_is_held_is_reported():
+    """The extender knows the plans: it compares, and counts what has none."""
+    node = Node([BLIND]).run(1.0)
+    (report,) = node.reports
+    assert [(one.uid, one.name, one.ids) for one in report.holds] == [
+        ("uid-free", "free", ("GPU-0",)),
+        ("uid-planned", "planned", ("GPU-1",)),
+    ]
+    assert node.differing == [
+        f"pod default/{name} container main has {id_}, and its plan cannot be read from the kubelet"
+        for name, id_ in (("free", "GPU-0"), ("planned", "GPU-1"))
+    ]
+    assert node.counts == [NONE | {"unknown-plan": 2}]
+
+
+def test_plans_that_were_read_before_count_without_the_kubelets_pods():
+    """A pod that got its plan costs no write, then either."""
+    node = Node([snapshot(PLANNED), BLIND]).run(4.0)
+    assert [[one.name for one in report.holds] for report in node.reports] == [[], ["free"]]
 
 
 RUNNING = replace(FREE, phase="Running", is_started=True)

@@ -93,7 +93,7 @@ def test_no_more_is_taken_than_there_is(topology, down, message):
 
 
 def test_links_that_nobody_counted_go_all_or_not_at_all():
-    """rocm-smi tells that there are links, not how many."""
+    """rocm-smi shows that there are links, not how many."""
     uncounted = machine(3, '[links]\nkind="xgmi"\ngroups=["0-1-2"]\nrest="none"\n')
     worse = without_links(uncounted, [LinksDown((0, 2))])
     assert worse.links[0][2] == NO_LINK

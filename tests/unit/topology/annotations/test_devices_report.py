@@ -14,6 +14,7 @@ from tests.examples import up_to
 from topology.annotations import (
     DeviceHold,
     DevicesReport,
+    LastingFault,
     MissingDevices,
     TopologyManagerPolicy,
     TopologyManagerScope,
@@ -44,6 +45,18 @@ MISSING_TEXT = (
     '"container":"main","resource":"nvidia.com/gpu"}],"policy":"none"}'
 )
 
+LASTING = DevicesReport(
+    4,
+    faults=(LastingFault("GPU-a", "XID", 79), LastingFault("GPU-b", "XID", 48, (7, 0))),
+    boot="9f3c",
+    polled_only=("GPU-c",),
+)
+LASTING_TEXT = (
+    '{"v":"1.2","generation":4,"faults":[{"gpu":"GPU-a","kind":"XID","number":79},'
+    '{"gpu":"GPU-b","kind":"XID","number":48,"partition":[7,0]}],"boot":"9f3c",'
+    '"polled_only":["GPU-c"]}'
+)
+
 _words = st.text(st.characters(codec="utf-8"), max_size=12)
 _ids = st.lists(_words, min_size=1, max_size=5, unique=True).map(tuple)
 reports = st.builds(
@@ -64,6 +77,18 @@ reports = st.builds(
         max_size=4,
         unique_by=lambda x: (x.uid, x.container, x.resource),
     ).map(tuple),
+    faults=st.lists(
+        st.builds(
+            LastingFault,
+            _words,
+            _words,
+            st.integers(0, 2**32),
+            st.lists(st.integers(0, 2**32), max_size=2).map(tuple),
+        ),
+        max_size=3,
+    ).map(tuple),
+    boot=st.none() | _words,
+    polled_only=st.lists(_words, max_size=3).map(tuple),
 )
 
 
@@ -89,12 +114,22 @@ def test_containers_that_run_without_devices_have_a_text_of_their_own() -> None:
     )
 
 
+def test_faults_that_outlive_the_agent_have_a_text_of_their_own() -> None:
+    """Of a later minor version again."""
+    assert encode_devices(LASTING) == LASTING_TEXT
+    assert decode_devices(LASTING_TEXT) == LASTING
+
+
 @given(report=reports)
 def test_a_reader_that_does_not_know_them_reads_the_rest(report: DevicesReport) -> None:
-    """It ignores the key, as any that it does not know, and takes any minor version."""
+    """It ignores the keys, as any that it does not know, and takes any minor version."""
     body = json.loads(encode_devices(report))
-    assert body["v"] == ("1.1" if body.pop("missing", None) else "1.0")
-    assert decode_devices(json.dumps(body)) == replace(report, missing=())
+    later = [body.pop(key, None) is not None for key in ("faults", "boot", "polled_only")]
+    has_missing = body.pop("missing", None) is not None
+    assert body["v"] == ("1.2" if any(later) else "1.1" if has_missing else "1.0")
+    assert decode_devices(json.dumps(body)) == replace(
+        report, missing=(), faults=(), boot=None, polled_only=()
+    )
 
 
 def test_later_minor_versions_and_their_new_keys_are_read() -> None:
@@ -135,6 +170,14 @@ def test_containers_of_one_pod_may_hold_the_same_device() -> None:
         pytest.param({"holds": [7]}, "holds[0] is 7, expected an object", id="hold type"),
         pytest.param({"missing": "all"}, "missing is 'all', expected an array", id="missing type"),
         pytest.param({"missing": [{}]}, "missing[0] has no uid, expected one", id="missing uid"),
+        pytest.param({"faults": [{}]}, "faults[0] has no gpu, expected one", id="fault's GPU"),
+        pytest.param(
+            {"faults": [{"gpu": "a", "kind": "XID", "number": "79"}]},
+            "faults[0].number is '79'",
+            id="fault's number",
+        ),
+        pytest.param({"boot": 7}, "boot is 7, expected a string", id="boot"),
+        pytest.param({"polled_only": [7]}, "polled_only[0] is 7, expected a string", id="polled"),
         pytest.param({"policy": "lax"}, "policy is 'lax', expected one of: none", id="policy"),
         pytest.param({"scope": 1}, "scope is 1, expected one of: container, pod", id="scope"),
     ],
@@ -173,7 +216,7 @@ def test_one_container_holds_one_set_of_a_resource() -> None:
 
 @pytest.mark.parametrize("key", ["uid", "namespace", "name", "container", "resource"])
 def test_a_container_without_devices_is_named_in_full(key: str) -> None:
-    """The user is told by these words."""
+    """These words are shown to the user."""
     body = json.loads(MISSING_TEXT)
     body["missing"][0][key] = 7
     with pytest.raises(CodecError, match=rf"missing\[0\]\.{key} is 7, expected a string"):

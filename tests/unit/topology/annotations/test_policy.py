@@ -34,7 +34,7 @@ def test_a_pod_without_annotations_has_the_default_policy() -> None:
     [
         *(
             pytest.param("affinity", a.value, PlacementPolicy(affinity=a), id=f"affinity {a.value}")
-            for a in (Affinity.NVLINK, Affinity.SWITCH, Affinity.NUMA, Affinity.NONE)
+            for a in (Affinity.NVLINK, Affinity.PCIE_SWITCH, Affinity.NUMA, Affinity.NONE)
         ),
         *(
             pytest.param("policy", s.value, PlacementPolicy(strength=s), id=f"policy {s.value}")
@@ -74,7 +74,12 @@ def test_each_value_of_the_contract_is_read(
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        pytest.param("affinity", "nvlnk", "one of: nvlink, switch, numa, none", id="typing error"),
+        pytest.param(
+            "affinity", "nvlnk", "one of: nvlink, pcie-switch, numa, none", id="typing error"
+        ),
+        pytest.param(
+            "affinity", "switch", "one of: nvlink, pcie-switch", id="a switch of which kind?"
+        ),
         pytest.param("affinity", "any", "one of: nvlink", id="the absent value cannot be written"),
         pytest.param("affinity", "NVLink", "one of: nvlink", id="values are lower case"),
         pytest.param("affinity", "", "is '', expected one of", id="empty"),

@@ -130,9 +130,9 @@ def test_best_respects_free_and_must_include(run):
 
 def test_best_names_the_affinity_of_the_request(run):
     """A preferred level may fail to hold, and then it says so."""
-    code, out, _ = run("best", "--size", 4, "--affinity", "switch", "dgx-1-v100")
+    code, out, _ = run("best", "--size", 4, "--affinity", "pcie-switch", "dgx-1-v100")
     assert code == 0
-    assert "affinity switch        no" in out
+    assert "affinity pcie-switch   no" in out
 
 
 def test_best_of_one_gpu_has_nothing_to_reduce(run):
@@ -145,7 +145,7 @@ def test_best_of_one_gpu_has_nothing_to_reduce(run):
 def test_best_without_a_fitting_set_exits_1(run):
     """A script must be able to tell "does not fit" from "could not ask"."""
     code, out, err = run(
-        "best", "--size", 4, "--affinity", "switch", "--policy", "required", "dgx-1-v100"
+        "best", "--size", 4, "--affinity", "pcie-switch", "--policy", "required", "dgx-1-v100"
     )
     assert (code, err) == (1, "")
     assert "never on this node" in out
@@ -288,11 +288,17 @@ def test_format_skips_the_detection(run, bridged):
         pytest.param(
             ["show", "nowhere.txt"],
             3,
-            "'nowhere.txt' is neither a file nor a shipped machine",
+            "'nowhere.txt' is neither a file nor a shipped machine (see `recordings`)\n",
             id="no such file",
         ),
-        pytest.param(["show", "."], 3, "'.' cannot be read", id="a folder"),
-        pytest.param(["show", "a\0b"], 3, "cannot be read", id="a name that no file can have"),
+        pytest.param(
+            ["show", "DGX-1-V10"],
+            3,
+            "(see `recordings`); near names: dgx-1-v100, dgx-1-p100, dgx-h100\n",
+            id="nearly a shipped machine",
+        ),
+        pytest.param(["show", "."], 3, "'.' cannot be read: is a directory\n", id="a folder"),
+        pytest.param(["show", "a\0b"], 3, "neither a file nor", id="a name that no file can have"),
         pytest.param(["show", "-"], 3, "no recording that can be read", id="nothing on stdin"),
         pytest.param(["show", "--format", "nccl-xml", "{file}"], 3, "XML", id="another format"),
         pytest.param(
@@ -317,6 +323,12 @@ def test_format_skips_the_detection(run, bridged):
             id="no measurement",
         ),
         pytest.param(
+            ["show", "--measured", "nowhere.txt", "summit"],
+            3,
+            "'nowhere.txt' cannot be read: no such file or directory\n",
+            id="no file of measurements",
+        ),
+        pytest.param(
             ["show", "--measured", "{pair}", "8x-l4"],
             3,
             "GPU 9 is not there, expected 0..7",
@@ -338,6 +350,15 @@ def test_format_skips_the_detection(run, bridged):
             ["value", "--gpus", "3-1", "8x-l4"], 2, "expected the lower index first", id="backwards"
         ),
         pytest.param(
+            ["best", "--size", "2", "--free", "1,1,3", "8x-l4"],
+            2,
+            "--free is '1,1,3', which names GPU 1 twice, expected it once",
+            id="a free GPU twice",
+        ),
+        pytest.param(
+            ["value", "--gpus", "0-3,2", "8x-l4"], 2, "names GPU 2 twice", id="in a range too"
+        ),
+        pytest.param(
             ["value", "--gpus", "0-99999", "8x-l4"], 2, "expected GPU indices", id="huge range"
         ),
         pytest.param(
@@ -355,7 +376,7 @@ def test_format_skips_the_detection(run, bridged):
         pytest.param(
             ["best", "--size", "2", "--min-bandwidth", "-1", "8x-l4"],
             2,
-            "expected a finite number above 0",
+            "--min-bandwidth is -1, expected a number of GB/s above 0",
             id="negative bandwidth",
         ),
         pytest.param(
@@ -405,7 +426,7 @@ def test_errors_are_one_sentence_and_a_code(run, bridged, tmp_path, arguments, c
     ],
 )
 def test_wrong_usage_exits_2(run, arguments):
-    """Wrong usage is told apart from a file that cannot be read."""
+    """Wrong usage is distinguished from a file that cannot be read."""
     assert run(*arguments)[0] == 2
 
 
@@ -480,7 +501,7 @@ def test_what_tables_alone_can_answer_is_refused_above_16_gpus(run, big, tmp_pat
 
 
 def test_a_set_of_mixed_models_has_a_value_but_no_affinity(run, monkeypatch):
-    """Such a set is given to pods that do not care, so its value must be told."""
+    """Such a set is given to pods that do not care, so its value must be shown."""
     off = ((NO_LINK, NO_LINK), (NO_LINK, NO_LINK))
     pix, own = PcieLevel.PIX, PcieLevel.SELF
     mixed = NodeTopology(

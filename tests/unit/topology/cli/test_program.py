@@ -26,7 +26,7 @@ def test_a_program_without_its_extra_says_what_to_install():
         raise ModuleNotFoundError(name="grpc")
     assert ended.value.code == (
         "coterie-plugin needs its dependencies (grpc is not installed): "
-        "pip install 'coterie[plugin]'"
+        "in a checkout, pip install '.[plugin]'"
     )
 
 

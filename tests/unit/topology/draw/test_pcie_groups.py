@@ -23,7 +23,7 @@ def test_levels_that_nvlink_hides_are_bounded_by_the_others() -> None:
 
 
 def test_nics_bound_levels_too() -> None:
-    """On NVSwitch machines only the NICs' rows tell how far two GPUs are apart on PCIe."""
+    """On NVSwitch machines only the NICs' rows show how far two GPUs are apart on PCIe."""
     machine = load_recording("8x-mi50-pcie-2nic")
     assert pcie_groups(machine, PcieLevel.PXB) == ((0, 1, 2, 3), (4, 5, 6, 7))
 

@@ -135,7 +135,7 @@ USELESS = [
     ("NUMA nodes", "/sys/devices/system/node/node0/cpulist:0-3\n", "names no GPU"),
     ("mock NVML", 'version: "1.0"\ndevice_defaults:\n  name: "NVIDIA T4"\n', "mock NVML"),
     ("lstopo's text", "Machine (P#0 total=1GiB)\n  Package L#0\n    PU L#0\n", "lstopo --of xml"),
-    ("nothing", "", "it starts with ''"),
+    ("nothing", "", "no recording that can be read: it is empty, expected an nvidia-smi"),
     ("prose", "Dear all,\nthe GPUs are slow.\n", "it starts with 'Dear all,', expected an nvidia"),
     ("other XML", "<html><body>GPU0</body></html>", "it starts with '<html>"),
     ("a graph of NCCL", '<graphs version="1"></graphs>', "graph file"),

@@ -39,7 +39,7 @@ def test_link_rates_are_the_published_ones(kind, generation, rate, switched):
 @pytest.mark.parametrize(
     ("kind", "generation"),
     [
-        pytest.param(LinkKind.NVLINK, None, id="nobody told the generation"),
+        pytest.param(LinkKind.NVLINK, None, id="unknown generation"),
         pytest.param(LinkKind.NVLINK, 99, id="a generation after this table"),
         pytest.param(LinkKind.C2C, 4, id="chip to chip"),
         pytest.param(LinkKind.METAXLINK, None, id="MetaX"),

@@ -107,7 +107,7 @@ def test_numbering_never_changes_what_a_pod_gets(
 @given(rng=st.randoms(use_true_random=True))
 @settings(max_examples=up_to(10), phases=BRUTE_FORCE_PHASES)
 def test_the_scan_is_brute_force_on_measured_machines(rng: Random) -> None:
-    """Class sums before the remainder, raw sums after it: both only where somebody measured."""
+    """Class sums before the remainder, raw sums after it, both only if measured."""
     topology = load_recording("dgx-1-v100")
     pairs = [(i, j) for j in range(8) for i in range(j)]
     topology = replace(
@@ -374,7 +374,7 @@ NIC_REQUIRED = PlacementPolicy(nic=NicRule.REQUIRED)
             HIDDEN_LINKS,
             0b1111,
             2,
-            _required(Affinity.SWITCH),
+            _required(Affinity.PCIE_SWITCH),
             UnfitReason.AFFINITY_NEVER,
             id="unknown links do not darken the PCIe levels",
         ),
@@ -398,7 +398,7 @@ NIC_REQUIRED = PlacementPolicy(nic=NicRule.REQUIRED)
             HIDDEN_PCIE,
             0b1111,
             2,
-            _required(Affinity.SWITCH),
+            _required(Affinity.PCIE_SWITCH),
             UnfitReason.AFFINITY_UNKNOWN,
             id="NV# hides the PCIe level",
         ),
@@ -408,7 +408,7 @@ NIC_REQUIRED = PlacementPolicy(nic=NicRule.REQUIRED)
             2,
             _required(Affinity.NUMA),
             UnfitReason.AFFINITY_UNKNOWN,
-            id="neither levels nor NUMA nodes are told",
+            id="neither levels nor NUMA nodes are known",
         ),
         pytest.param(
             TOLD_SOCKETS,
@@ -416,7 +416,7 @@ NIC_REQUIRED = PlacementPolicy(nic=NicRule.REQUIRED)
             3,
             _required(Affinity.NUMA),
             UnfitReason.AFFINITY_NEVER,
-            id="told NUMA nodes settle what hidden levels leave open",
+            id="known NUMA nodes settle what hidden levels leave open",
         ),
         pytest.param(
             HALF_TOLD_SOCKETS,
@@ -430,7 +430,7 @@ NIC_REQUIRED = PlacementPolicy(nic=NicRule.REQUIRED)
             PAIRS,
             0b111111,
             3,
-            _required(Affinity.SWITCH),
+            _required(Affinity.PCIE_SWITCH),
             UnfitReason.AFFINITY_NEVER,
             id="no switch has three",
         ),
@@ -448,7 +448,7 @@ NIC_REQUIRED = PlacementPolicy(nic=NicRule.REQUIRED)
             2,
             NIC_REQUIRED,
             UnfitReason.NIC_UNKNOWN,
-            id="nobody told what the port is",
+            id="unknown port",
         ),
         pytest.param(
             PAIRS,

@@ -41,7 +41,7 @@ def test_every_column_is_what_the_definition_says(topology: NodeTopology) -> Non
             assert tables.floor[mask] == pytest.approx(facts.floor, abs=2e-6)
             assert tables.value_class[mask] == facts.value_class
             assert tables.is_linked[mask] == (Affinity.NVLINK in facts.levels)
-            assert tables.is_switch[mask] == (Affinity.SWITCH in facts.levels)
+            assert tables.is_switch[mask] == (Affinity.PCIE_SWITCH in facts.levels)
             assert tables.is_numa[mask] == (Affinity.NUMA in facts.levels)
             assert tables.has_nic[mask] == facts.has_nic
             assert tables.is_uniform[mask] == facts.is_uniform
@@ -93,7 +93,7 @@ def test_numbering_never_changes_a_value(data: st.DataObject, topology: NodeTopo
 
 @pytest.mark.parametrize("name", ["dgx-1-v100", "8x-a6000-bridged", "summit", "dgx-2"])
 def test_order_and_tie_are_a_total_order_of_each_size(name: str) -> None:
-    """Equal in both, two sets would be told apart by luck."""
+    """Equal in both, the choice between two sets would be arbitrary."""
     tables = build_tables(load_recording(name))
     for masks in mask_index(tables.n_gpus).by_size:
         keys = set(zip(tables.order[masks].tolist(), tables.tie[masks].tolist(), strict=True))

@@ -108,7 +108,7 @@ def test_allowed_sets_a_container_is_what_the_kubelet_asks_the_plugin_about(poli
 
 
 def test_one_numa_node_is_confined_where_the_kubelet_leaves_it_open():
-    """The one known difference, on the safe side: GPUs that nobody can place are not planned."""
+    """The one known difference, on the safe side: GPUs of an unknown NUMA node are not planned."""
     numa = (0, 0, None)
     policy = TopologyManagerPolicy.SINGLE_NUMA_NODE
     hint = best_hint(_devices(numa), free=0b111, size=1)
@@ -166,8 +166,8 @@ def test_numa_devices_are_read_from_the_topology():
             TopologyManager(TopologyManagerPolicy.BEST_EFFORT, TopologyManagerScope.CONTAINER),
         ),
     ],
-    ids=["nothing told", "scope alone", "none", "both", "the kubelet's own default scope"],
+    ids=["nothing known", "scope alone", "none", "both", "the kubelet's own default scope"],
 )
 def test_manager_of_a_report(policy, scope, expected):
-    """Policy none, or one that nobody told, is today's behaviour."""
+    """Policy none, or an unknown one, is today's behaviour."""
     assert manager_of(DevicesReport(policy=policy, scope=scope)) == expected

@@ -34,7 +34,7 @@ NAMELESS = Gpu()
         pytest.param([V100] * 2, {(0, 1): NVLINK(2)}, 25.0, 2, id="two NVLinks of a V100"),
         pytest.param([A6000] * 2, {(0, 1): NVLINK(4)}, 12.0, 4, id="a bridge of GA102"),
         pytest.param([NAMELESS] * 2, {(0, 1): NVLINK(2)}, 12.0, 2, id="unknown GPUs, slow links"),
-        pytest.param([V100, NAMELESS], {(0, 1): NVLINK(2)}, 25.0, 2, id="one end tells enough"),
+        pytest.param([V100, NAMELESS], {(0, 1): NVLINK(2)}, 25.0, 2, id="one end is enough"),
         pytest.param(
             [V100] * 2, {(0, 1): NVLINK(None)}, 25.0, 1, id="links that the count is unknown: one"
         ),
@@ -236,7 +236,7 @@ def test_an_uplink_is_as_fast_as_the_slowest_port_below_it():
     ("cpu", "gpu", "rate"),
     [
         pytest.param(CpuPlatform.AMD, V100, 16.0, id="known"),
-        pytest.param(CpuPlatform.UNKNOWN, H100, 22.0, id="unknown, told by the GPUs' PCIe"),
+        pytest.param(CpuPlatform.UNKNOWN, H100, 22.0, id="unknown, inferred from the GPUs' PCIe"),
         pytest.param(CpuPlatform.UNKNOWN, NAMELESS, 6.0, id="nothing known: the slowest"),
     ],
 )
@@ -247,7 +247,7 @@ def test_socket_links_follow_the_platform(cpu, gpu, rate):
 
 
 @pytest.mark.parametrize(
-    ("gpus", "told", "expected"),
+    ("gpus", "stated", "expected"),
     [
         pytest.param([RTX_4090] * 2, P2pAccess.UNKNOWN, False, id="4090 has none"),
         pytest.param([RTX_4090] * 2, P2pAccess.YES, True, id="a patched driver says so"),
@@ -257,9 +257,9 @@ def test_socket_links_follow_the_platform(cpu, gpu, rate):
         pytest.param([A100, RTX_4090], P2pAccess.UNKNOWN, False, id="one without is enough"),
     ],
 )
-def test_p2p(gpus, told, expected):
-    """What the node tells outranks the model."""
-    assert node_capacities(machine(gpus, p2p=told)).is_p2p is expected
+def test_p2p(gpus, stated, expected):
+    """What the node reports outranks the model."""
+    assert node_capacities(machine(gpus, p2p=stated)).is_p2p is expected
 
 
 def test_a_single_gpu():

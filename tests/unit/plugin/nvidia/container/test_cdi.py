@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from plugin.container import CdiDevice, CdiDocument, cdi_body, is_cdi_device
-from plugin.nvidia.container.cdi import cdi_documents, cdi_name
+from plugin.nvidia.container.cdi import cdi_documents, cdi_name, incomplete
 from plugin.nvidia.container.device_nodes import IdStrategy, PresentNodes
 from tests.unit.plugin.access_machines import PRESENT, gpu, mig, without_nodes
 from tests.unit.plugin.machine_values import mig_device
@@ -158,3 +158,71 @@ def test_file_and_qualified_names():
     assert document().file_name == "k8s.device-plugin.nvidia.com-gpu.json"
     assert IMEX.file_name == "k8s.device-plugin.nvidia.com-imex-channel.json"
     assert cdi_name("gds", "all") == "k8s.device-plugin.nvidia.com/gds=all"
+
+
+# --- What a specification lacks -----------------------------------------------------------------
+
+
+def specification(*devices, mounts=(), per_device=()):
+    """A specification as nvidia-ctk writes it: mounts for all devices, or for each."""
+
+    def edits(paths):
+        return {"mounts": [{"containerPath": path, "hostPath": path} for path in paths]}
+
+    described = [{"name": one, "containerEdits": edits(per_device)} for one in devices]
+    return json.dumps({"devices": described, "containerEdits": edits(mounts)})
+
+
+LIBCUDA = "/usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(specification("GPU-0", "GPU-1", mounts=[LIBCUDA]), (), id="all is there"),
+        pytest.param(
+            specification("GPU-0", "GPU-1", per_device=[LIBCUDA]), (), id="with each device"
+        ),
+        pytest.param(
+            specification("GPU-0", "all", mounts=[LIBCUDA]),
+            ("CDI specification of GPUs lacks GPU-1",),
+            id="a device",
+        ),
+        pytest.param(
+            specification("GPU-0", "GPU-1", mounts=["/usr/lib/libnvidia-ml.so.580.65.06"]),
+            ("CDI specification of GPUs mounts no libcuda.so",),
+            id="the driver",
+        ),
+        pytest.param(
+            "{}",
+            (
+                "CDI specification of GPUs lacks GPU-0, GPU-1",
+                "CDI specification of GPUs mounts no libcuda.so",
+            ),
+            id="everything",
+        ),
+        pytest.param(
+            "made",
+            (
+                (
+                    "CDI specification of GPUs cannot be read: body is 'made', expected JSON: "
+                    "Expecting value: line 1 column 1 (char 0)"
+                ),
+            ),
+            id="no JSON",
+        ),
+    ],
+)
+def test_what_a_specification_lacks_is_named(text, expected):
+    """A container would not start, or start without a driver."""
+    assert incomplete(text, ["GPU-0", "GPU-1"], has_driver=True) == expected
+
+
+def test_who_brings_the_driver_along_needs_none_mounted():
+    """Our own specifications have none, and where they are asked for that is known."""
+    own = json.dumps(cdi_body(document()))
+    names = [one.name for one in document().devices]
+    assert incomplete(own, names, has_driver=False) == ()
+    assert incomplete(own, names, has_driver=True) == (
+        "CDI specification of GPUs mounts no libcuda.so",
+    )

@@ -10,9 +10,9 @@ import pytest
 
 from plugin.container import CdiDevice, CdiDocument, cdi_body
 from plugin.errors import CdiError
-from plugin.nvidia.container.cdi import CDI_VENDOR
+from plugin.nvidia.container.cdi import CDI_VENDOR, IMEX_CLASS
 from plugin.nvidia.container.cdi_files import CdiFiles, CdiGenerator, CdiRules, open_cdi_files
-from plugin.nvidia.container.nvidia_ctk import NvidiaCtk
+from plugin.nvidia.container.nvidia_ctk import CtkOptions, NvidiaCtk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,14 +184,26 @@ def test_who_makes_them(tmp_path, monkeypatch, generator, has_tool, is_made_by_i
     "rules",
     [
         {"generator": CdiGenerator.NVIDIA_CTK},
-        {"feature_flags": ("x",)},
-        {"disabled_hooks": ("chmod",)},
+        {"options": CtkOptions(feature_flags=("x",))},
+        {"options": CtkOptions(disabled_hooks=("chmod",))},
     ],
 )
 def test_a_tool_that_is_asked_for_must_be_there(tmp_path, monkeypatch, rules):
     """We could not do what was asked for."""
     with pytest.raises(CdiError, match="expected it on the path"):
         opened(tmp_path, monkeypatch, has_tool=False, **rules)
+
+
+def test_the_hosts_tool_stands_in_for_the_images(tmp_path, monkeypatch):
+    """As the GPU operator installs it."""
+    toolkit = tmp_path / "toolkit"
+    toolkit.mkdir()
+    tool(toolkit, LOGGING.replace("printf made", "echo made"))
+    monkeypatch.setenv("PATH", "/none")
+    rules = CdiRules(tmp_path / "cdi", CdiGenerator.NVIDIA_CTK, toolkit=toolkit)
+    texts = open_cdi_files(rules).write([document("GPU-0"), document("0", cdi_class=IMEX_CLASS)])
+    assert texts.keys() == {"gpu", IMEX_CLASS}
+    assert texts["gpu"] == (tmp_path / "cdi" / GPU).read_text() == "made\n"
 
 
 def test_rules_reach_the_tool(tmp_path, monkeypatch):
@@ -202,9 +214,7 @@ def test_rules_reach_the_tool(tmp_path, monkeypatch):
         tmp_path,
         monkeypatch,
         has_tool=True,
-        hook_path="/opt/hook",
-        feature_flags=("f",),
-        disabled_hooks=("h",),
+        options=CtkOptions(hook_path="/opt/hook", feature_flags=("f",), disabled_hooks=("h",)),
         driver_root=tmp_path,
         seen_driver_root=seen,
     )

@@ -54,7 +54,7 @@ def test_nodes(device, nodes):
 
 
 def test_a_gpu_without_a_minor_number_has_no_known_file():
-    """A GPU that was lost before it was ever read tells none."""
+    """A GPU that was lost before it was ever read has none."""
     found = device_nodes(without_nodes(gpu(0)), PRESENT)
     assert isinstance(found, NoAccess)
     assert "GPU-0" in found.reason

@@ -8,7 +8,7 @@ import pytest
 
 from plugin.errors import CdiError
 from plugin.nvidia.container.device_nodes import IdStrategy
-from plugin.nvidia.container.nvidia_ctk import DriverRoots, NvidiaCtk, find_nvidia_ctk
+from plugin.nvidia.container.nvidia_ctk import CtkOptions, DriverRoots, NvidiaCtk, find_nvidia_ctk
 
 SCRIPT = """#!/bin/sh
 printf '%s\\n' "$*" >>"$0.log"
@@ -58,14 +58,13 @@ def test_a_driver_on_the_host(tmp_path):
 def test_settings_become_flags(tmp_path):
     """Names of devices, feature flags and hooks that are not wanted."""
     program = fake(tmp_path)
-    tool = NvidiaCtk(
-        program,
+    options = CtkOptions(
         hook_path="/opt/hook",
         strategy=IdStrategy.INDEX,
         feature_flags=("disable-nvsandboxutils",),
         disabled_hooks=("chmod", "enable-cuda-compat"),
     )
-    tool.specification("gpu", tmp_path)
+    NvidiaCtk(program, options=options).specification("gpu", tmp_path)
     assert calls(program)[0][6:] == [
         "--device-name-strategy=index",
         "--driver-root=/",
@@ -160,8 +159,16 @@ def test_bytes_that_are_no_text(tmp_path):
 
 
 def test_finding_it(tmp_path, monkeypatch):
-    """On the path of programs or not at all."""
+    """The image's own, else the host's: the program itself, where the other is a script."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_nvidia_ctk() is None
+    toolkit = tmp_path / "toolkit"
+    assert find_nvidia_ctk(toolkit) is None
+    toolkit.mkdir()
+    script = fake(toolkit)
+    assert find_nvidia_ctk(toolkit) == script
+    real = toolkit / "nvidia-ctk.real"
+    script.rename(real)
+    fake(toolkit)
+    assert find_nvidia_ctk(toolkit) == real
     program = fake(tmp_path)
-    assert find_nvidia_ctk() == program
+    assert find_nvidia_ctk(toolkit) == program

@@ -62,14 +62,14 @@ NOWHERE = (None, None)
         pytest.param(40, NOWHERE, PcieLevel.NODE, id="NUMA node"),
         pytest.param(50, NOWHERE, PcieLevel.SYS, id="system"),
         pytest.param(60, NOWHERE, PcieLevel.UNKNOWN, id="a number that is no level"),
-        pytest.param(None, NOWHERE, PcieLevel.UNKNOWN, id="nobody tells"),
+        pytest.param(None, NOWHERE, PcieLevel.UNKNOWN, id="both unknown"),
         pytest.param(None, (SAME_SWITCH[0], None), PcieLevel.UNKNOWN, id="sysfs shows one"),
         pytest.param(None, SAME_SWITCH, PcieLevel.PIX, id="sysfs: one switch"),
         pytest.param(None, OTHER_SWITCH, PcieLevel.PXB, id="sysfs: several switches"),
         pytest.param(None, SAME_ROOT, PcieLevel.PHB, id="sysfs: host bridge"),
         pytest.param(None, SAME_NODE, PcieLevel.NODE, id="sysfs: NUMA node"),
         pytest.param(None, OTHER_NODE, PcieLevel.SYS, id="sysfs: system"),
-        pytest.param(60, SAME_SWITCH, PcieLevel.PIX, id="NVML's level is none, sysfs tells"),
+        pytest.param(60, SAME_SWITCH, PcieLevel.PIX, id="NVML's level is unknown, sysfs has one"),
         pytest.param(40, SAME_ROOT, PcieLevel.NODE, id="NVML comes first"),
         pytest.param(30, GUEST, PcieLevel.UNKNOWN, id="guest: NVML knows the guest only"),
         pytest.param(None, GUEST, PcieLevel.UNKNOWN, id="guest: nobody knows"),
@@ -96,10 +96,10 @@ def test_nics_have_levels_from_the_tree():
         gpu(2),
         gpu(3, place=GUEST[0]),
     )
-    (told,) = describe(RawMachine(gpus, nics=(nic,))).topology.nics
-    assert told.levels == (PcieLevel.PIX, PcieLevel.NODE, PcieLevel.UNKNOWN, PcieLevel.UNKNOWN)
-    assert (told.name, told.pci_bus_id, told.numa_node) == ("mlx5_0", "0000:41:00.0", 0)
-    assert told.is_rdma is True
+    (found,) = describe(RawMachine(gpus, nics=(nic,))).topology.nics
+    assert found.levels == (PcieLevel.PIX, PcieLevel.NODE, PcieLevel.UNKNOWN, PcieLevel.UNKNOWN)
+    assert (found.name, found.pci_bus_id, found.numa_node) == ("mlx5_0", "0000:41:00.0", 0)
+    assert found.is_rdma is True
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_p2p(statuses, expected):
 
 
 def test_p2p_pairs_below_one_switch_that_differ_stay_unknown():
-    """No rule tells which of two neighbours is right."""
+    """No rule says which of two neighbours is right."""
     p2p = {pair(0, 1): 0, pair(1, 2): 2}
     ancestors = {pair(i, j): 10 for i, j in combinations(range(3), 2)}
     raw = RawMachine(tuple(gpu(i) for i in range(3)), ancestors=ancestors, p2p=p2p)
@@ -164,10 +164,10 @@ def test_every_fact_of_a_gpu_arrives():
             numa_distances=((0, (10,)),),
         )
     )
-    (told,), (drawn,) = reading.gpus, reading.topology.gpus
-    assert (told.index, told.gpu) == (4, drawn)
-    assert (told.nodes, told.n_c2c_links, told.fault) == (("/dev/nvidia2",), 1, "lost")
-    assert (told.is_partitioned, told.partitions) == (True, (instance,))
+    (found,), (drawn,) = reading.gpus, reading.topology.gpus
+    assert (found.index, found.gpu) == (4, drawn)
+    assert (found.nodes, found.n_c2c_links, found.fault) == (("/dev/nvidia2",), 1, "lost")
+    assert (found.is_partitioned, found.partitions) == (True, (instance,))
     assert (drawn.uuid, drawn.pci_bus_id, drawn.model) == ("GPU-a", "0000:1a:00.0", "NVIDIA H100")
     assert (drawn.memory_mib, drawn.numa_node, drawn.link_generation) == (81559, 1, 4)
     assert reading.topology.cpu is CpuPlatform.AMD
@@ -211,8 +211,8 @@ def test_a_gpu_that_fails_keeps_what_was_known():
     """Its facts are those of the last reading, under the index and with the fault of this one."""
     before = gpu(1, model="NVIDIA H100", minor=1)
     now = replace(gpu(1), index=0, fault="lost")
-    (told,), notes = with_remembered([now], [], [before])
-    assert told == replace(before, index=0, fault="lost")
+    (found,), notes = with_remembered([now], [], [before])
+    assert found == replace(before, index=0, fault="lost")
     assert notes == ()
 
 
@@ -248,14 +248,18 @@ def test_a_gpu_that_is_not_counted_any_more_stays_in_its_place():
     """The others move up in NVML's count, not in ours, so nothing is published anew."""
     first, lost, last = gpu(0), replace(gpu(1), uuid="GPU-z"), gpu(2)
     gpus, _ = with_remembered([first, replace(last, index=1)], [], [first, lost, last])
-    assert [(told.uuid, told.index) for told in gpus] == [("GPU-0", 0), ("GPU-z", 1), ("GPU-2", 1)]
+    assert [(found.uuid, found.index) for found in gpus] == [
+        ("GPU-0", 0),
+        ("GPU-z", 1),
+        ("GPU-2", 1),
+    ]
     assert gpus[1].fault == "NVML does not list it any more"
 
 
 def test_a_gpu_that_answers_late_takes_its_place():
-    """It was lost from the start, so nobody knew its place: NVML's index tells."""
+    """It was lost from the start, so nobody knew its place: NVML's index counts."""
     gpus, _ = with_remembered([gpu(i) for i in range(4)], [], [gpu(0), gpu(2), gpu(3)])
-    assert [told.index for told in gpus] == [0, 1, 2, 3]
+    assert [found.index for found in gpus] == [0, 1, 2, 3]
 
 
 # --- whatever is said ---

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from plugin.nvidia.mig_profile import MigShape
 from plugin.nvidia.nvml.errors import NvmlError
 from plugin.nvidia.nvml.library import EventBit, FieldId, Nvml, NvmlCode, preload
-from plugin.nvidia.nvml.mig_profile import MigShape
 from plugin.nvidia.nvml.raw_machine import RawFabric
 from tests.fake_nvml import (
     NO_INSTANCE,
@@ -125,6 +125,10 @@ def test_fabric_in_the_newest_version(nvml, fake):
     fake.fabric_versions = {2}
     assert nvml.fabric(nvml.handle(0)) == RawFabric(3, 0, uuid, 7, None)
     assert code_of(nvml.fabric, nvml.handle(1)) == NvmlCode.NOT_SUPPORTED
+    fake.missing.add("nvmlDeviceGetGpuFabricInfoV")  # before R545
+    assert nvml.fabric(nvml.handle(0)) == RawFabric(3, 0, uuid, 7, None)
+    assert code_of(nvml.fabric, nvml.handle(1)) == NvmlCode.NOT_SUPPORTED
+    fake.missing.clear()
     fake.fabric_versions = set()
     assert code_of(nvml.fabric, nvml.handle(0)) == NvmlCode.ARGUMENT_VERSION_MISMATCH
 
@@ -158,7 +162,8 @@ def test_events(nvml, fake):
     assert nvml.wait(events, 0) is None
     fake.happen(0, 79)
     told = nvml.wait(events, 0)
-    assert (told.device, told.kind, told.data) == (nvml.address(gpu), EventBit.XID, 79)
+    assert (told.kind, told.data) == (EventBit.XID, 79)
+    assert nvml.address(told.device) == nvml.address(gpu)
     assert (told.gpu_instance, told.compute_instance) == (NO_INSTANCE, NO_INSTANCE)
     fake.fail_waits(NvmlCode.GPU_IS_LOST)
     assert code_of(nvml.wait, events, 0) == NvmlCode.GPU_IS_LOST

@@ -13,13 +13,13 @@ GPU, NPU, SWITCH, UNKNOWN = 0, 1, 2, 255
 CLUSTER = "5f3c1d2e-0000-4000-8000-00000000000a"
 
 
-def gpu(index, *links, fabric=None, n_links=None, is_told=True):
+def gpu(index, *links, fabric=None, n_links=None, has_links=True):
     """A GPU whose links are up; more of them may be there than are up."""
     return RawGpu(
         index=index,
         uuid=f"GPU-{index}",
         pci_bus_id=(A, B, C)[index],
-        links=tuple(links) if is_told else None,
+        links=tuple(links) if has_links else None,
         n_links=len(links) if n_links is None else n_links,
         fabric=fabric,
     )
@@ -69,7 +69,7 @@ def test_direct_links(first, second, expected):
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("found", "expected"),
     [
         pytest.param([to(B), to(B)], nv(2), id="the word of the one that answers counts"),
         pytest.param([to(C)], UNKNOWN_LINK, id="a link that may end at the silent one"),
@@ -77,15 +77,15 @@ def test_direct_links(first, second, expected):
         pytest.param([], NO_LINK, id="the one that answers has no link"),
     ],
 )
-def test_a_gpu_that_says_nothing_leaves_the_others_word(told, expected):
+def test_a_gpu_that_says_nothing_leaves_the_others_word(found, expected):
     """A GPU that cannot be asked must not erase what its peer knows, nor invent a link."""
-    links, _ = nvlink_matrix([gpu(0, *told), gpu(1, is_told=False)])
+    links, _ = nvlink_matrix([gpu(0, *found), gpu(1, has_links=False)])
     assert links[0][1] == links[1][0] == expected
 
 
 def test_silence_of_all_is_unknown():
     """No word about links is not "no link"."""
-    links, fabrics = nvlink_matrix([gpu(0, is_told=False), gpu(1, is_told=False)])
+    links, fabrics = nvlink_matrix([gpu(0, has_links=False), gpu(1, has_links=False)])
     assert (links[0][1], fabrics) == (UNKNOWN_LINK, ())
 
 
@@ -123,9 +123,9 @@ def test_a_gpu_without_nvlinks_is_no_member():
 def test_a_fabric_that_is_not_registered_gives_no_nvlink():
     """Links that are up carry nothing before the fabric manager is done."""
     fabric = RawFabric(state=2)
-    links, (told,) = nvlink_matrix([gpu(i, *to_switch(18), fabric=fabric) for i in range(2)])
+    links, (found,) = nvlink_matrix([gpu(i, *to_switch(18), fabric=fabric) for i in range(2)])
     assert links[0][1] == NO_LINK
-    assert (told.is_up, told.ports) == (False, ((0, 18), (1, 18)))
+    assert (found.is_up, found.ports) == (False, ((0, 18), (1, 18)))
 
 
 def test_one_unregistered_gpu_leaves_the_others_their_fabric():
@@ -140,8 +140,8 @@ def test_one_unregistered_gpu_leaves_the_others_their_fabric():
 def test_cliques_are_fabrics_of_their_own():
     """GPUs of different cliques do not reach each other, whatever the switches."""
     fabrics = [RawFabric(state=3, cluster_uuid=CLUSTER, clique_id=i) for i in (1, 1, 2)]
-    links, told = nvlink_matrix([gpu(i, *to_switch(18), fabric=fabrics[i]) for i in range(3)])
-    assert [fabric.clique for fabric in told] == [f"{CLUSTER}.1", f"{CLUSTER}.2"]
+    links, found = nvlink_matrix([gpu(i, *to_switch(18), fabric=fabrics[i]) for i in range(3)])
+    assert [fabric.clique for fabric in found] == [f"{CLUSTER}.1", f"{CLUSTER}.2"]
     assert (links[0][1], links[0][2]) == (nv(18), NO_LINK)
 
 

@@ -1,4 +1,4 @@
-"""The machine that NVML and sysfs tell: recorded machines, old drivers, lost GPUs, events."""
+"""The machine that NVML and sysfs report: recorded machines, old drivers, lost GPUs, events."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from plugin.errors import ReadingError
-from plugin.machine import EventKind, GpuEvent
+from plugin.machine import NO_ANSWER, EventKind, GpuEvent
 from plugin.nvidia.nvml.errors import NvmlError
+from plugin.nvidia.nvml.gpu import FABRIC_NOT_READY
 from plugin.nvidia.nvml.library import EventBit, NvmlCode
 from plugin.nvidia.nvml.reader import NvmlMachine
 from tests.fake_nvml import FakeFabric, FakeLink, FakeMig, bus_id_of, fake_of, installed, uuid_of
@@ -79,18 +80,18 @@ def test_a_recorded_machine_is_read_as_it_was_recorded(name, tmp_path):
     assert topology.pcie == recorded.pcie
     assert topology.fabrics == recorded.fabrics
     assert topology.p2p is recorded.p2p
-    for told, drawn, known in zip(reading.gpus, topology.gpus, recorded.gpus, strict=True):
-        assert told.gpu is drawn
+    for found, drawn, known in zip(reading.gpus, topology.gpus, recorded.gpus, strict=True):
+        assert found.gpu is drawn
         assert drawn.numa_node == known.numa_node
         assert drawn.model == known.model
         model = find_gpu_model(known.model)
-        # A recording leaves the generation to the model's name; NVML tells that of the link.
-        has_links = any(link.is_up for link in recorded.links[told.index])
+        # A recording leaves the generation to the model's name; NVML reports that of the link.
+        has_links = any(link.is_up for link in recorded.links[found.index])
         assert drawn.link_generation == (model.link_generation if model and has_links else None)
 
 
 @pytest.mark.parametrize("name", NVIDIA)
-def test_sysfs_tells_levels_that_nvml_does_not(name, tmp_path):
+def test_sysfs_has_levels_that_nvml_has_not(name, tmp_path):
     """Old driver: the kernel's tree gives every level that the recording knows, NICs' too."""
     recorded = load_recording(name)
     write_machine(FakeSysfs(tmp_path), recorded, bus_id_of)
@@ -99,25 +100,25 @@ def test_sysfs_tells_levels_that_nvml_does_not(name, tmp_path):
     with reader_on(fake, tmp_path) as machine:
         reading = machine.read()
     for levels, known_levels in zip(reading.topology.pcie, recorded.pcie, strict=True):
-        assert_tells(levels, known_levels)
+        assert_contains(levels, known_levels)
     assert len(reading.topology.nics) == len(recorded.nics)
     nics = {nic.name: nic for nic in reading.topology.nics}
     for nic in recorded.nics:
-        assert_tells(nics[nic.name].levels, nic.levels)
+        assert_contains(nics[nic.name].levels, nic.levels)
         assert nics[nic.name].is_rdma
-    for told, known in zip(reading.gpus, recorded.gpus, strict=True):
-        assert known.numa_node in {told.gpu.numa_node, None}
+    for found, known in zip(reading.gpus, recorded.gpus, strict=True):
+        assert known.numa_node in {found.gpu.numa_node, None}
     assert f"NVML has no value: {ANCESTOR}: Function Not Found" in reading.notes
 
 
-def assert_tells(told, known):
-    """What was recorded is told; what was not may be."""
-    assert [t for t, k in zip(told, known, strict=True) if k is not PcieLevel.UNKNOWN] == [
+def assert_contains(found, known):
+    """What was recorded is found; what was not may be."""
+    assert [f for f, k in zip(found, known, strict=True) if k is not PcieLevel.UNKNOWN] == [
         level for level in known if level is not PcieLevel.UNKNOWN
     ]
 
 
-def test_the_kernel_tells_of_processors_and_numa_nodes(fake, tmp_path):
+def test_the_kernel_describes_processors_and_numa_nodes(fake, tmp_path):
     """Facts that NVML does not have arrive in the same reading."""
     files = FakeSysfs(tmp_path)
     files.cpuinfo("vendor_id : AuthenticAMD\n")
@@ -165,11 +166,11 @@ def test_how_many_calls_a_reading_takes(name, tmp_path, record_property):
     n = len(fake.gpus)
     assert counts[0] <= 3 + n * (12 + 3 * 12) + n * (n - 1)
     assert counts[1] <= 3 + n * (12 + 12)
-    assert counts[2] == 2 * n
+    assert counts[2] == n * (3 if fake.gpus[0].fabric else 2)
 
 
 def test_a_numa_node_that_only_nvml_knows_counts_for_levels(fake, tmp_path):
-    """Firmware says -1; with NVML's nodes the tree tells NODE from SYS."""
+    """Firmware says -1; with NVML's nodes the tree distinguishes NODE from SYS."""
     for i in range(8):
         FakeSysfs(tmp_path).device(f"pci0000:{i:02x}", f"0000:{i:02x}:01.0", bus_id_of(i), numa=-1)
     fake.missing.add(ANCESTOR)
@@ -183,7 +184,7 @@ def test_a_numa_node_that_only_nvml_knows_counts_for_levels(fake, tmp_path):
 
 
 def test_link_states_by_field_count_sleeping_links(machine, fake):
-    """From Hopper on one call tells all states; a link that sleeps wakes when it is used."""
+    """From Hopper on one call has all states; a link that sleeps wakes when it is used."""
     states = [1, 2, 0, 3]
     for gpu in fake.gpus[:2]:
         gpu.links = [FakeLink(state) for state in states]
@@ -192,7 +193,7 @@ def test_link_states_by_field_count_sleeping_links(machine, fake):
     assert fake.calls[STATE] == 0
 
 
-def test_an_older_driver_tells_states_one_by_one(machine, fake):
+def test_an_older_driver_has_states_one_by_one(machine, fake):
     """Without the field the old call counts, also on Hopper."""
     for gpu in fake.gpus:
         gpu.has_state_fields = False
@@ -206,18 +207,18 @@ def machine_of(name, fake):
     gpus = tuple(
         replace(
             gpu,
-            uuid=told.uuid,
+            uuid=faked.uuid,
             pci_bus_id=bus_id_of(i),
-            memory_mib=told.memory_bytes // MIB,
+            memory_mib=faked.memory_bytes // MIB,
             link_generation=4,
         )
-        for i, (gpu, told) in enumerate(zip(recorded.gpus, fake.gpus, strict=True))
+        for i, (gpu, faked) in enumerate(zip(recorded.gpus, fake.gpus, strict=True))
     )
     return replace(recorded, gpus=gpus, nics=(), cpu=CpuPlatform.UNKNOWN, name=None, source=None)
 
 
 def test_links_that_a_product_lacks_are_passed_over(tmp_path):
-    """An A800 has 8 links of the A100's 12, so a gap is not the end where the count is told."""
+    """An A800 has 8 links of the A100's 12, so a gap is not the end where the count is known."""
     fake = fake_of(load_recording("dgx-a100"))
     for gpu in fake.gpus:
         gpu.links = [FakeLink(-1), *([FakeLink()] * 8), FakeLink(-1)]
@@ -247,7 +248,7 @@ def test_a_driver_without_link_calls_says_nothing_of_links(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["dgx-1-v100", "gb200-tray", "summit"])
-def test_a_driver_without_far_types_tells_by_pci_id(name, tmp_path):
+def test_a_driver_without_far_types_has_pci_ids(name, tmp_path):
     """GPUs by their ids, switches by the sentinel."""
     recorded = load_recording(name)
     fake = fake_of(recorded)
@@ -267,7 +268,7 @@ def test_the_far_end_may_be_a_switch_by_its_class(tmp_path):
         assert machine.read().topology.fabrics == load_recording("dgx-a100").fabrics
 
 
-def test_where_links_end_is_asked_once(tmp_path):
+def test_where_links_end_is_read_once(tmp_path):
     """A second reading asks for states only, and sees a link that went down."""
     fake = fake_of(load_recording("dgx-1-v100"))
     with reader_on(fake, tmp_path) as machine:
@@ -283,13 +284,65 @@ def test_where_links_end_is_asked_once(tmp_path):
 
 
 def test_a_fabric_that_is_not_up_means_no_nvlink(machine, fake):
-    """And people are told why."""
+    """And a note says why."""
     for gpu in fake.gpus:
         gpu.fabric = FakeFabric(state=2)
     reading = machine.read()
     assert reading.topology.links[0][1] == NO_LINK
     assert [fabric.is_up for fabric in reading.topology.fabrics] == [False]
     assert any("registration in progress" in note for note in reading.notes)
+
+
+@pytest.mark.parametrize("state", [1, 2])
+def test_gpus_on_a_switch_wait_for_the_fabric_manager(machine, fake, state):
+    """CUDA fails on them with 802 until they are registered; then the links are read again."""
+    for gpu in fake.gpus:
+        gpu.fabric = FakeFabric(state=state)
+    reading = machine.read()
+    uuids = [uuid_of(i) for i in range(8)]
+    assert reading.faults == dict.fromkeys(uuids, FABRIC_NOT_READY)
+    assert machine.faults() == reading.faults
+    for gpu in fake.gpus:
+        gpu.fabric = FakeFabric()
+    assert machine.faults() == {}
+    reading = machine.read()
+    assert reading.faults == {}
+    assert reading.topology.links == load_recording("dgx-h100").links
+    assert reading.topology.pcie == load_recording("dgx-h100").pcie
+    fake.gpus[5].fabric = FakeFabric(state=state)  # the fabric manager was restarted
+    assert machine.faults() == {uuid_of(5): FABRIC_NOT_READY}
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_waiting"),
+    [
+        pytest.param({"links": [FakeLink(0)] * 18}, True, id="links that are not up yet"),
+        pytest.param({"links": [], "n_switch_links": None}, False, id="no links: a PCIe card"),
+        pytest.param({"mig": {}}, False, id="MIG uses no NVLink"),
+        pytest.param(
+            {"links": [FakeLink(1, 0, "00000000:25:00.0")] * 18, "n_switch_links": 0},
+            False,
+            id="links to GPUs",
+        ),
+        pytest.param({"fabric": FakeFabric(state=0)}, False, id="no fabric"),
+        pytest.param({"fabric": FakeFabric(state=3, status=999)}, False, id="registered in vain"),
+    ],
+)
+def test_which_gpus_wait_for_the_fabric_manager(machine, fake, facts, is_waiting):
+    """A GPU without NVSwitch works without it."""
+    fake.gpus[2].fabric = FakeFabric(state=1)
+    for key, value in facts.items():
+        setattr(fake.gpus[2], key, value)
+    faults = {uuid_of(2): FABRIC_NOT_READY} if is_waiting else {}
+    assert machine.read().faults == faults
+    assert machine.faults() == faults
+
+
+def test_an_old_driver_reports_the_fabric_too(machine, fake):
+    """Before R545 the call has another name."""
+    fake.missing.add("nvmlDeviceGetGpuFabricInfoV")
+    fake.gpus[2].fabric = FakeFabric(state=1)
+    assert machine.read().faults == {uuid_of(2): FABRIC_NOT_READY}
 
 
 def test_a_guest_does_not_know_its_levels(fake, tmp_path):
@@ -320,6 +373,32 @@ def test_mig_devices_with_gaps(machine, fake):
     )
     assert any("MIG device 5" in note for note in reading.notes)
     assert not reading.gpus[0].is_partitioned
+
+
+def test_mig_devices_that_are_gone_are_noticed_by_a_poll(machine, fake):
+    """Without an event for it: they must not be offered for five minutes more."""
+    mig = {index: FakeMig(f"MIG-{index}", "H100 MIG 1g.10gb", gi=index + 1) for index in range(3)}
+    fake.gpus[1].mig = mig
+    machine.read()
+    machine.wait(0)
+    assert machine.faults() == {}
+    assert machine.wait(0) == ()
+    del mig[1]
+    assert machine.faults() == {}
+    assert machine.wait(60) == (GpuEvent(EventKind.LOST_EVENTS),)
+    assert [one.id for one in machine.read().gpus[1].partitions] == ["MIG-0", "MIG-2"]
+    assert machine.faults() == {}
+    assert machine.wait(0) == ()
+
+
+def test_a_mig_device_of_which_a_call_fails_is_not_gone(machine, fake):
+    """An error is no proof."""
+    fake.gpus[1].mig = {0: FakeMig("MIG-0", "H100 MIG 1g.10gb")}
+    machine.read()
+    machine.wait(0)
+    fake.errors["nvmlDeviceGetHandleByUUID"] = 999
+    assert machine.faults() == {}
+    assert machine.wait(0) == ()
 
 
 # --- faults ---
@@ -365,7 +444,7 @@ def test_one_lost_gpu_leaves_the_others(machine, fake, facts):
     assert list(faults) == [uuid_of(3)]
     reading = machine.read()
     assert_only_lost(reading, 3)
-    # The same words from every question, or a report would be written anew at each.
+    # The same text from every call, or a report would be written at each.
     assert machine.faults() == faults == {uuid_of(3): reading.gpus[3].fault}
     for key, value in good.items():
         setattr(fake.gpus[3], key, value)
@@ -431,7 +510,7 @@ def test_a_gpu_lost_from_the_start_is_noted(machine, fake):
 
 
 def test_a_gpu_that_is_at_fault_from_the_start_is_listed(machine, fake):
-    """With what it told until it failed."""
+    """With what was read until it failed."""
     fake.gpus[3].errors["nvmlDeviceGetMemoryInfo"] = LOST
     gpu = machine.read().gpus[3]
     assert gpu.fault == "NVML: GPU is lost"
@@ -469,13 +548,157 @@ def test_a_pair_that_fails_costs_only_the_pair(machine, fake):
     assert machine.read().topology.pcie == load_recording("dgx-h100").pcie
 
 
-def test_pairs_that_nvml_has_no_answer_for_are_asked_once(machine, fake):
+def test_pairs_that_nvml_has_no_answer_for_are_read_once(machine, fake):
     """NOT_SUPPORTED does not change while the driver runs."""
     fake.ancestors.clear()
     machine.read()
     before = fake.calls[ANCESTOR]
     machine.read()
     assert fake.calls[ANCESTOR] == before
+
+
+# --- GPUs that hang ---
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Deadlines that a test can wait for, and that a healthy fake keeps on a busy machine."""
+    monkeypatch.setattr("plugin.nvidia.nvml.reader.POLL_S", 0.25)
+    monkeypatch.setattr("plugin.nvidia.nvml.reader.READ_S", 0.25)
+    monkeypatch.setattr("plugin.nvidia.nvml.events.REGISTER_S", 0.25)
+
+
+@contextmanager
+def hanging(gpu, *symbols):
+    """Let calls of a GPU hang meanwhile; all have returned in the end."""
+    gpu.hangs, gpu.hanging = threading.Event(), frozenset(symbols)
+    try:
+        yield
+    finally:
+        gpu.hangs.set()
+        gpu.hangs = None
+        for thread in stuck():
+            thread.join(60)
+
+
+def stuck():
+    """The threads that ask NVML now."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith("nvml ")]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_one_gpu_that_hangs_leaves_the_others(machine, fake):
+    """It is at fault alone, whatever is read; it costs one thread, and comes back."""
+    whole = machine.read()
+    machine.wait(0)
+    with hanging(fake.gpus[3]):
+        assert machine.faults() == {uuid_of(3): NO_ANSWER}
+        assert machine.faults() == {uuid_of(3): NO_ANSWER}
+        assert_only_lost(machine.read(), 3)
+        assert [thread.name for thread in stuck()] == [f"nvml {uuid_of(3)}"]
+        assert machine.condition().restart_reason == f"{NO_ANSWER} ({uuid_of(3)})"
+        assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
+        fake.happen(5, 79)
+        assert machine.wait(60) == (xid_event(uuid_of(5), 79),)
+    assert machine.faults() == {}
+    assert machine.condition().restart_reason == ""
+    assert machine.read() == whole
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_gpu_that_hangs_when_it_is_read(machine, fake):
+    """The others are read; it keeps what was read before."""
+    machine.read()
+    with hanging(fake.gpus[3], "nvmlDeviceGetName"):
+        assert_only_lost(machine.read(), 3)
+        assert machine.faults() == {uuid_of(3): NO_ANSWER}
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_gpu_that_hangs_from_the_start_is_noted(machine, fake):
+    """The others are served; a new process would hang as well, so none is wanted."""
+    with hanging(fake.gpus[3]):
+        reading = machine.read()
+        assert [gpu.index for gpu in reading.gpus] == [0, 1, 2, 4, 5, 6, 7]
+        note = f"GPU 3 is not listed, as its uuid cannot be read: {NO_ANSWER}"
+        assert note in reading.notes
+        assert machine.faults() == {}
+        assert machine.condition().restart_reason == ""
+    assert [gpu.index for gpu in machine.read().gpus] == list(range(8))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_gpu_that_hangs_when_it_is_registered(machine, fake):
+    """Events of the others arrive."""
+    machine.read()
+    with hanging(fake.gpus[3], "nvmlDeviceGetSupportedEventTypes"):
+        assert machine.wait(0) == ()
+        assert machine.condition().without_events == {uuid_of(3)}
+        fake.happen(5, 79)
+        assert machine.wait(60) == (xid_event(uuid_of(5), 79),)
+    assert machine.wait(60) == (GpuEvent(EventKind.LOST_EVENTS),)
+    assert machine.condition().without_events == frozenset()
+    assert len(fake.sets) == 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_gpus_that_are_all_late_when_they_are_registered(machine, fake):
+    """A driver that is slow once must not cost a node its events for good."""
+    machine.read()
+    may_return = threading.Event()
+    for gpu in fake.gpus:
+        gpu.hangs, gpu.hanging = may_return, frozenset({"nvmlDeviceGetSupportedEventTypes"})
+    assert machine.wait(0) == ()
+    assert len(machine.condition().without_events) == 8
+    may_return.set()
+    for thread in stuck():
+        thread.join(60)
+    assert machine.wait(0) == (GpuEvent(EventKind.LOST_EVENTS),)
+    assert machine.condition().without_events == frozenset()
+    fake.happen(5, 79)
+    assert machine.wait(60) == (xid_event(uuid_of(5), 79),)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_pair_that_hangs_is_unknown(machine, fake):
+    """No GPU is at fault: each answers."""
+    with hanging(fake.gpus[3], ANCESTOR):
+        reading = machine.read()
+        assert [gpu.fault for gpu in reading.gpus] == [None] * 8
+        assert reading.topology.pcie[3][4] is PcieLevel.UNKNOWN
+        assert machine.faults() == {}
+    assert machine.read().topology.pcie == load_recording("dgx-h100").pcie
+
+
+@pytest.mark.usefixtures("impatient")
+def test_the_library_is_not_closed_under_a_call_that_hangs(machine, fake):
+    """A driver that was loaded again meanwhile is opened when the call has returned."""
+    machine.read()
+    with hanging(fake.gpus[3]):
+        machine.faults()
+        fake.is_loaded = False
+        assert set(machine.faults()) == {uuid_of(i) for i in range(8)}
+        assert fake.calls["nvmlShutdown"] == 0
+    fake.is_loaded = True
+    fake.reload()
+    assert machine.faults() == {}
+
+
+@pytest.mark.parametrize("symbol", ["nvmlInitWithFlags", "nvmlDeviceGetCount_v2"])
+def test_a_library_that_hangs_is_an_error(machine, fake, symbol, monkeypatch):
+    """Nothing can be read, and no caller waits for it for ever."""
+    may_return = threading.Event()
+    fake.after[symbol] = lambda: may_return.wait(60)
+    with monkeypatch.context() as impatient:
+        impatient.setattr("plugin.nvidia.nvml.reader.POLL_S", 0.25)
+        impatient.setattr("plugin.nvidia.nvml.reader.READ_S", 0.25)
+        with pytest.raises(NvmlError, match=NO_ANSWER):
+            machine.read()
+    may_return.set()
+    for thread in stuck():
+        thread.join(60)
+    assert len(machine.read().gpus) == 8
+    assert fake.n_opened == 1  # NVML counts how often it was opened, and closes after as many
 
 
 # --- the driver ---
@@ -509,8 +732,8 @@ def test_gpus_that_all_fail_from_the_start(machine, fake):
         machine.read()
 
 
-def test_a_driver_that_is_loaded_anew(machine, fake):
-    """The library is opened anew, handles are fetched anew."""
+def test_a_driver_that_is_loaded_again(machine, fake):
+    """The library is opened again, and handles are fetched again."""
     whole = machine.read()
     fake.reload()
     assert machine.faults() == {}
@@ -519,7 +742,7 @@ def test_a_driver_that_is_loaded_anew(machine, fake):
 
 
 def test_what_an_earlier_driver_said_is_forgotten(machine, fake):
-    """Pairs and far ends are asked anew of a driver that was loaded anew."""
+    """Pairs and far ends are read again after a driver was loaded again."""
     machine.read()
     fake.reload()
     fake.ancestors = dict.fromkeys(fake.ancestors, 20)
@@ -546,6 +769,41 @@ def test_a_driver_that_was_unloaded(machine, fake):
     assert machine.faults() == {}
 
 
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        pytest.param(18, "NVML: RM has detected an NVML/RM version mismatch.", id="new driver"),
+        pytest.param(999, "NVML: Unknown Error", id="control group without device nodes"),
+        pytest.param(NvmlCode.DRIVER_NOT_LOADED, "", id="a driver that is loaded later"),
+    ],
+)
+def test_a_library_that_only_a_new_container_has(machine, fake, code, reason):
+    """A restart is wanted for as long as the library cannot be opened for such a reason."""
+    machine.read()
+    fake.reload()
+    fake.errors["nvmlInitWithFlags"] = code
+    assert len(machine.faults()) == 8
+    assert machine.condition().restart_reason == reason
+    fake.errors.clear()
+    assert machine.faults() == {}
+    assert machine.condition().restart_reason == ""
+
+
+def test_all_gpus_with_an_unknown_error_need_a_new_container(machine, fake):
+    """One alone has a fault of its own."""
+    machine.read()
+    for gpu in fake.gpus[1:]:
+        gpu.error = 999
+    machine.faults()
+    assert machine.condition().restart_reason == ""
+    fake.gpus[0].error = 999
+    machine.faults()
+    assert machine.condition().restart_reason == "NVML: Unknown Error"
+    fake.gpus[0].error = None
+    machine.faults()
+    assert machine.condition().restart_reason == ""
+
+
 @pytest.mark.parametrize("symbol", ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetUUID"])
 def test_a_driver_that_goes_while_it_is_read(machine, fake, symbol):
     """The error is about the driver, whichever call meets it: no GPU is blamed."""
@@ -562,7 +820,7 @@ def test_answers_that_contradict_each_other(machine, fake):
 
 
 def test_a_closed_machine_says_so(fake, tmp_path):
-    """Nothing may be asked after the end; ending twice is no harm."""
+    """No call may be made after the end; ending twice is no harm."""
     with reader_on(fake, tmp_path) as machine:
         machine.read()
         machine.close()
@@ -583,7 +841,7 @@ def test_an_xid_arrives(machine, fake):
     assert machine.wait(60) == (xid_event(uuid_of(5), 79),)
 
 
-def test_events_that_came_together_are_told_together(machine, fake):
+def test_events_that_came_together_are_returned_together(machine, fake):
     """In their order, MIG instances named, ECC without a number."""
     machine.read()
     machine.wait(0)
@@ -617,17 +875,17 @@ def test_a_storm_is_cut(machine, fake):
 
 def test_close_ends_a_wait(fake, tmp_path, monkeypatch):
     """A pod's end must not wait for a timeout, only for a slice of it."""
-    monkeypatch.setattr("plugin.nvidia.nvml.reader.SLICE_S", 0.05)
+    monkeypatch.setattr("plugin.nvidia.nvml.event_source.SLICE_S", 0.05)
     with reader_on(fake, tmp_path) as machine:
         machine.read()
-        told = []
-        thread = threading.Thread(target=lambda: told.append(machine.wait(3600)))
+        results = []
+        thread = threading.Thread(target=lambda: results.append(machine.wait(3600)))
         thread.start()
         assert fake.is_waiting.wait(60)
         machine.close()
         thread.join(60)
         assert not thread.is_alive()
-    assert told == [()]
+    assert results == [()]
     assert fake.sets == {}
 
 
@@ -642,12 +900,12 @@ def test_without_events_it_only_waits(fake, tmp_path, missing):
         assert machine.wait(0) == ()
         machine.read()
         assert machine.wait(0) == ()
-        told = []
-        thread = threading.Thread(target=lambda: told.append(machine.wait(3600)))
+        results = []
+        thread = threading.Thread(target=lambda: results.append(machine.wait(3600)))
         thread.start()
         machine.close()
         thread.join(60)
-    assert told == [()]
+    assert results == [()]
     assert fake.calls["nvmlEventSetWait_v2"] == 0
 
 
@@ -661,6 +919,48 @@ def test_one_deaf_gpu_leaves_the_others_heard(machine, fake):
     assert machine.wait(60) == (xid_event(uuid_of(2), 48),)
 
 
+def test_xids_are_registered_alone_where_other_kinds_are_refused(machine, fake):
+    """NVML registers all kinds of a call or none; without XIDs a GPU is polled only."""
+    fake.gpus[0].refused_events = EventBit.MIG_CONFIG
+    fake.gpus[1].refused_events = EventBit.XID
+    fake.gpus[2].supported_events = EventBit.DOUBLE_BIT_ECC
+    fake.gpus[3].supported_events = EventBit.DOUBLE_BIT_ECC
+    fake.gpus[3].refused_events = EventBit.DOUBLE_BIT_ECC
+    machine.read()
+    assert machine.condition().without_events == frozenset()
+    machine.wait(0)
+    assert machine.condition().without_events == {uuid_of(1), uuid_of(2), uuid_of(3)}
+    fake.happen(0, 48)
+    fake.happen(1, 48)
+    assert machine.wait(60) == (xid_event(uuid_of(0), 48),)
+
+
+@pytest.mark.parametrize(
+    ("address", "uuid"),
+    [
+        pytest.param(0x7777, uuid_of(5), id="another handle of the same GPU"),
+        pytest.param(0, None, id="no handle"),
+    ],
+)
+def test_the_gpu_of_an_event_is_found_by_its_uuid(machine, fake, address, uuid):
+    """Handles need not be equal: an event of an unknown GPU would mark all eight."""
+    machine.read()
+    machine.wait(0)
+    fake.gpus[5].event_address = address
+    fake.happen(5, 79)
+    assert machine.wait(60) == (xid_event(uuid, 79),)
+
+
+def test_an_event_of_a_gpu_that_has_no_uuid(machine, fake):
+    """Then it may be any."""
+    machine.read()
+    machine.wait(0)
+    fake.gpus[5].event_address = 0x7777
+    fake.gpus[5].errors["nvmlDeviceGetUUID"] = LOST
+    fake.happen(5, 79)
+    assert machine.wait(60) == (xid_event(None, 79),)
+
+
 def test_gpus_that_are_all_deaf_are_not_waited_for(machine, fake):
     """An event set that nothing arrives at would make NVML say so at once, again and again."""
     for gpu in fake.gpus:
@@ -671,35 +971,37 @@ def test_gpus_that_are_all_deaf_are_not_waited_for(machine, fake):
     assert fake.sets == {}
 
 
-def test_a_set_that_was_given_back_is_not_waited_at(machine, fake, monkeypatch):
-    """A reader may reopen the library between a waiter's look at the set and its wait."""
-    n_looks = 0
-
-    def monotonic():
-        nonlocal n_looks
-        n_looks += 1
-        if n_looks == 2:  # the waiter has its set, and computes how long to wait
-            fake.reload()
-            machine.read()
-        return 1000.0
-
+def test_a_set_in_use_is_not_freed_under_the_wait(machine, fake):
+    """The library is opened again only when the wait under way has ended."""
     machine.read()
     machine.wait(0)
-    n_waits = fake.calls["nvmlEventSetWait_v2"]
-    monkeypatch.setattr("plugin.nvidia.nvml.reader.time.monotonic", monotonic)
-    assert machine.wait(0) == ()
-    assert n_looks == 2
-    assert fake.calls["nvmlEventSetWait_v2"] == n_waits
+    heard: list[GpuEvent] = []
+
+    def listen():
+        while not heard:
+            heard.extend(machine.wait(0.1))
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    assert fake.is_waiting.wait(60)
+    fake.reload()
+    machine.read()
+    thread.join(60)
+    assert heard == [GpuEvent(EventKind.LOST_EVENTS)]
+    fake.happen(0, 79)
+    assert machine.wait(60) == (xid_event(uuid_of(0), 79),)
 
 
-def test_a_wait_that_fails_is_lost_events_later(machine, fake, monkeypatch):
-    """After a pause the set is made anew, and everything has to be looked at."""
+@pytest.mark.parametrize("code", [LOST, 999])
+def test_a_wait_that_fails_is_lost_events_later(machine, fake, monkeypatch, code):
+    """The set is freed; after a pause another is made, and everything has to be looked at."""
     now = [1000.0]
-    monkeypatch.setattr("plugin.nvidia.nvml.reader.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("plugin.nvidia.nvml.event_source.time.monotonic", lambda: now[0])
     machine.read()
     machine.wait(0)
-    fake.fail_waits(LOST)
+    fake.fail_waits(code)
     assert [machine.wait(0) for _ in range(2)] == [(), ()]
+    assert fake.sets == {}
     n_waits = fake.calls["nvmlEventSetWait_v2"]
     assert machine.wait(0) == ()
     assert fake.calls["nvmlEventSetWait_v2"] == n_waits
@@ -713,15 +1015,15 @@ def test_a_wait_that_fails_is_lost_events_later(machine, fake, monkeypatch):
 def test_the_pause_grows_while_waits_fail(machine, fake, monkeypatch):
     """Each failure makes whoever waits read everything, so it must not go on every second."""
     now = [1000.0]
-    monkeypatch.setattr("plugin.nvidia.nvml.reader.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("plugin.nvidia.nvml.event_source.time.monotonic", lambda: now[0])
     machine.read()
     fake.fail_waits(LOST)
     machine.wait(0)
-    n_told = 0
+    n_events = 0
     for _ in range(600):
         now[0] += 1
-        n_told += len(machine.wait(0))
-    assert 10 <= n_told <= 20
+        n_events += len(machine.wait(0))
+    assert 10 <= n_events <= 20
 
 
 def test_a_gpu_that_comes_back_is_heard_again(machine, fake):
@@ -740,12 +1042,16 @@ def test_a_gpu_that_comes_back_is_heard_again(machine, fake):
 
 
 def test_an_error_after_an_event_waits_for_its_turn(machine, fake):
-    """What was told is not lost because the next question fails."""
+    """An event is not lost because the next call fails."""
     machine.read()
     machine.wait(0)
     fake.happen(0, 79)
-    fake.after["nvmlEventSetWait_v2"] = lambda: fake.fail_waits(LOST)
+    fake.after["nvmlEventSetWait_v2"] = lambda: fake.fail_waits(999)
     assert machine.wait(60) == (xid_event(uuid_of(0), 79),)
+    n_waits = fake.calls["nvmlEventSetWait_v2"]
+    assert machine.wait(0) == ()
+    assert fake.calls["nvmlEventSetWait_v2"] == n_waits  # the set that failed is not used again
+    assert fake.sets == {}
 
 
 def test_close_does_not_wait_for_a_call_that_hangs(fake, tmp_path, monkeypatch):

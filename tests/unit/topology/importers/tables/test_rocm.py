@@ -48,7 +48,7 @@ def test_showtopo():
 
 
 def test_a_weight_of_two_hops_overrules_a_hop_count_of_one():
-    """Some versions count one hop for every XGMI pair; the driver's weight still tells."""
+    """Some versions count one hop for every XGMI pair; the driver's weight is right."""
     ones = table("Hops between two GPUs", "0 1 1", "1 0 1", "1 1 0")
     assert pairs(import_rocm_smi(WEIGHTS + ones + TYPES).links) == [XGMI, NO_LINK, NO_LINK]
     assert pairs(import_rocm_smi(ones + TYPES).links) == [XGMI, XGMI, NO_LINK]

@@ -287,7 +287,7 @@ def test_platform(values, expected):
     ],
 )
 def test_numa_node(nodeset, expected):
-    """Only a set of one node tells where a device is."""
+    """Only a set of one node says where a device is."""
     text = machine(package(nodeset, host(bridge("0000:00:01.0", nvidia("0000:01:00.0", 0)))))
     assert import_hwloc_xml(text).gpus[0].numa_node == expected
 
@@ -361,7 +361,7 @@ def test_links_of_bandwidth_matrices(after, links):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         pytest.param("Machine (P#0 total=252GiB)\n  Package L#0", "console output", id="console"),
         pytest.param("<system/>", "root element is 'system', expected 'topology'", id="NCCL file"),
@@ -413,9 +413,9 @@ def test_links_of_bandwidth_matrices(after, links):
         ),
     ],
 )
-def test_refused(text, told):
+def test_refused(text, message):
     """Each message says what is wrong."""
-    with pytest.raises(ImportFormatError, match=told):
+    with pytest.raises(ImportFormatError, match=message):
         import_hwloc_xml(text)
 
 

@@ -149,7 +149,7 @@ def test_links_to_cpus_and_to_gpus_outside_the_file_join_nobody():
 
 
 def test_a_gpu_that_names_itself_leaves_its_pairs_unknown():
-    """Seen in a published file of bridge pairs: nobody knows which pairs."""
+    """Seen in a published file of bridge pairs: which pairs is unknown."""
     topology = import_nccl_xml(
         system(
             cpu(
@@ -225,11 +225,11 @@ def test_the_device_id_names_the_model_before_the_caller_does():
 @pytest.mark.parametrize(
     ("first", "second", "level", "numa"),
     [
-        pytest.param(None, None, PcieLevel.UNKNOWN, None, id="a single CPU tells no NUMA node"),
+        pytest.param(None, None, PcieLevel.UNKNOWN, None, id="a single CPU has no NUMA node"),
         pytest.param(AMD_CPU, "1", PcieLevel.NODE, 0, id="AMD: stacks are host bridges"),
-        pytest.param('arch="ppc64"', "1", PcieLevel.UNKNOWN, 0, id="POWER: nobody knows"),
-        pytest.param('arch="arm64"', "-1", PcieLevel.UNKNOWN, 0, id="Arm: nobody knows"),
-        pytest.param('arch="riscv"', "1", PcieLevel.UNKNOWN, 0, id="any other: nobody knows"),
+        pytest.param('arch="ppc64"', "1", PcieLevel.UNKNOWN, 0, id="POWER: unknown"),
+        pytest.param('arch="arm64"', "-1", PcieLevel.UNKNOWN, 0, id="Arm: unknown"),
+        pytest.param('arch="riscv"', "1", PcieLevel.UNKNOWN, 0, id="any other: unknown"),
     ],
 )
 def test_two_roots_of_one_cpu(first, second, level, numa):
@@ -263,7 +263,7 @@ def test_software_interfaces_are_left_out():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         pytest.param("<graphs/>", "NCCL graph file", id="graph file"),
         pytest.param("<html/>", "root element is 'html', expected 'system'", id="another document"),
@@ -313,9 +313,9 @@ def test_software_interfaces_are_left_out():
         ),
     ],
 )
-def test_refused(text, told):
+def test_refused(text, message):
     """Each message says what is wrong."""
-    with pytest.raises(ImportFormatError, match=told):
+    with pytest.raises(ImportFormatError, match=message):
         import_nccl_xml(text)
 
 

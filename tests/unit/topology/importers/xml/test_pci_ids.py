@@ -67,7 +67,7 @@ def test_every_name_is_in_the_catalogue_of_models(ids):
         pytest.param("GenuineIntel", 6, None, CpuPlatform.UNKNOWN, id="no model"),
         pytest.param("GenuineIntel", 6, -1, CpuPlatform.UNKNOWN, id="a model that cannot be"),
         pytest.param("CentaurHauls", 7, 91, CpuPlatform.UNKNOWN, id="another vendor"),
-        pytest.param(None, None, None, CpuPlatform.UNKNOWN, id="nothing told"),
+        pytest.param(None, None, None, CpuPlatform.UNKNOWN, id="nothing known"),
     ],
 )
 def test_x86_platform(vendor, family, model, expected):

@@ -67,7 +67,7 @@ def place(*bridges: str, root: str = "r0", numa: int | None = 0, is_hidden: bool
             id="host bridges of two NUMA nodes",
         ),
         pytest.param(
-            PORTS, place("p"), place("p", root="r1", numa=None), "?", id="a NUMA node nobody told"
+            PORTS, place("p"), place("p", root="r1", numa=None), "?", id="an unknown NUMA node"
         ),
         pytest.param(
             PORTS,

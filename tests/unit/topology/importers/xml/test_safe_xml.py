@@ -13,7 +13,7 @@ BOMB = """<?xml version="1.0"?>
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         pytest.param("", "not well-formed XML", id="nothing"),
         pytest.param("<t><u></t>", "not well-formed XML", id="wrong nesting"),
@@ -29,9 +29,9 @@ BOMB = """<?xml version="1.0"?>
         pytest.param("<t>" * (MAX_DEPTH + 1), f"{MAX_DEPTH + 1} deep", id="too deep"),
     ],
 )
-def test_refused(text, told):
+def test_refused(text, message):
     """Only the documented error comes out, and it names the document."""
-    with pytest.raises(ImportFormatError, match=told) as caught:
+    with pytest.raises(ImportFormatError, match=message) as caught:
         parse_xml(text, "sample")
     assert str(caught.value).startswith("sample")
 

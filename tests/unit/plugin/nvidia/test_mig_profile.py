@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.nvidia.nvml.mig_profile import MigShape, mig_profile
+from plugin.nvidia.mig_profile import MigShape, mig_profile
 
 A100 = 40 << 30
 H100 = 85_520_809_984

@@ -12,7 +12,7 @@ import pytest
 
 from extender.embedded import parse_cluster
 from tests.cluster.fleet.stage import Cast, play, start_cast
-from tests.cluster.fleet.workload import make_pod, pod_path
+from tests.cluster.fleet.workload import make_pod
 from topology.annotations import decode_plan, pod_keys
 from topology.model import names
 
@@ -28,7 +28,7 @@ SOON_S = 30.0
 
 @pytest.fixture
 def cast(control_plane: ControlPlane) -> Iterator[Cast]:
-    """Extender and scheduler side by side, which tell of everything."""
+    """Extender and scheduler side by side, which report everything."""
     made = start_cast(control_plane, "--events", "all")
     yield made
     made.stop()
@@ -56,12 +56,12 @@ def test_users_read_what_happened(cast):
             (placed,) = decode_plan(pod.plan).containers
             text = await described("pod", "grouped", "GpusPlaced", "UnsupportedGpuRequest")
             assert ", ".join(placed.ids) in text
-            told = await asyncio.to_thread(explain, cast.extender.url, "default/grouped")
-            assert told["bound"]["node"] == node.name
+            explained = await asyncio.to_thread(explain, cast.extender.url, "default/grouped")
+            assert explained["bound"]["node"] == node.name
             broken = {"metadata": {"annotations": {names.TOPOLOGY: "{"}}}
             await played.api.patch(f"/api/v1/nodes/{node.name}", broken)
             await described("node", node.name, "GpuNodeProblem")
-            await played.api.delete(pod_path("grouped"), grace_s=0)
+            await played.delete("grouped")
 
     asyncio.run(main())
 

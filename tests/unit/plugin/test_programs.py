@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import threading
 
 import pytest
 
 from plugin.errors import ProgramError
-from plugin.measure import run_program
+from plugin.programs import run_program
 
 
 def run(script: str, *, timeout_s: float = 30.0, **variables: str) -> str:
@@ -77,16 +79,35 @@ def test_nothing_is_there_to_be_read():
     ],
 )
 def test_a_program_that_fails(script, message):
-    """Its own words tell why, in one sentence."""
+    """Its own words say why, in one sentence."""
     with pytest.raises(ProgramError) as raised:
         run(script)
     assert str(raised.value) == message
 
 
+def abandoned():
+    """The threads that wait for programs which were given up."""
+    return [thread for thread in threading.enumerate() if thread.name == "abandoned program"]
+
+
 def test_a_program_that_hangs():
-    """It is ended: nobody else would."""
+    """It is killed, or it would stay for ever."""
     with pytest.raises(ProgramError, match=r"^no end after 0\.2 s$"):
         run("time.sleep(60)", timeout_s=0.2)
+    for thread in abandoned():
+        thread.join(30)
+    assert abandoned() == []
+
+
+def test_a_program_that_cannot_be_killed(monkeypatch):
+    """`nvidia-smi` in a call that hangs in the driver: the bundle is written without it."""
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess.Popen, "kill", lambda _: None)
+        with pytest.raises(ProgramError, match=r"^no end after 0\.2 s$"):
+            run("time.sleep(2)", timeout_s=0.2)
+    assert len(abandoned()) == 1
+    for thread in abandoned():
+        thread.join(30)
 
 
 def test_a_program_that_is_not_there(tmp_path):

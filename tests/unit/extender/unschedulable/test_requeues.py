@@ -32,7 +32,7 @@ class Scene:
         self.gateway = Gateway(Engine(cluster, RULES))
         for name, plan in FULL.items():
             self.gateway.handle(PodSeen(facts(f"on-{name}", plan)))
-        self.woken(100.0)
+        self.requeued(100.0)
 
     def reject(self, uid: str, now_s: float, *asked: str, priority: int = 0) -> None:
         """A pod of four GPUs finds no node."""
@@ -50,14 +50,14 @@ class Scene:
         waiting: dict[str, Any] = {"nominated_node": on, "priority": priority, "phase": "Pending"}
         self.gateway.handle(NominationSeen(whole(uid, None, 4, body=body, **waiting)))
 
-    def woken(self, now_s: float) -> list[str]:
-        """Who is woken; the watches are fresh."""
+    def requeued(self, now_s: float) -> list[str]:
+        """Who is requeued; the watches are fresh."""
         self.gateway.handle(FreshnessSet(is_synced=True, observed_at_s=now_s))
-        return [wake.uid for wake in self.gateway.handle(RequeueDue(now_s))]
+        return [requeue.uid for requeue in self.gateway.handle(RequeueDue(now_s))]
 
-    def woken_after(self, now_s: float) -> list[str]:
-        """Who is woken once the scheduler has had its time."""
-        return self.woken(now_s) + self.woken(now_s + RULES.wake_after_s)
+    def requeued_after(self, now_s: float) -> list[str]:
+        """Who is requeued once the scheduler has had its time."""
+        return self.requeued(now_s) + self.requeued(now_s + RULES.wake_after_s)
 
 
 @pytest.fixture
@@ -66,40 +66,40 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_a_preemptor_that_was_rejected_too_early_is_woken_for_what_it_claims(scene):
+def test_a_preemptor_that_was_rejected_too_early_is_requeued_for_what_it_claims(scene):
     """The scheduler saw its victim go before our watch did; nobody else may have the GPUs."""
     scene.nominate("pre", "n1", 100)
     scene.reject("pre", 101.0, priority=100)
     scene.reject("other", 101.0, priority=100)
     scene.gateway.handle(PodGone("on-n1"))
-    assert scene.woken_after(102.0) == ["pre"]
+    assert scene.requeued_after(102.0) == ["pre"]
 
 
-def test_a_pod_is_woken_for_what_a_pod_of_lower_priority_claims(scene):
+def test_a_pod_is_requeued_for_what_a_pod_of_lower_priority_claims(scene):
     """Its next filter call counts that as free."""
     scene.nominate("low", "n1", 1)
     scene.reject("high", 101.0, priority=100)
     scene.reject("equal", 101.0, priority=1)
     scene.gateway.handle(PodGone("on-n1"))
-    assert scene.woken_after(102.0) == ["high"]
+    assert scene.requeued_after(102.0) == ["high"]
 
 
-def test_the_life_of_another_pool_leaves_a_pod_awake(scene):
-    """It would be woken in vain again and again, and then be left alone for minutes."""
+def test_changes_of_another_pool_do_not_count_as_requeues(scene):
+    """It would be requeued in vain again and again, and then be left alone for minutes."""
     now_s = 101.0
     scene.reject("p", now_s, "n1")
     scene.gateway.handle(PodGone("on-n2"))
     for i in range(20):
-        assert scene.woken_after(now_s + 1) == []
+        assert scene.requeued_after(now_s + 1) == []
         now_s += 30
         scene.gateway.handle(PodSeen(facts(f"next-{i}", FULL["n2"])))
         scene.gateway.handle(PodGone(f"next-{i}"))
     scene.gateway.handle(PodGone("on-n1"))
-    assert scene.woken_after(now_s) == ["p"]
+    assert scene.requeued_after(now_s) == ["p"]
 
 
 def test_a_new_node_is_in_question_though_nobody_asked_about_it(scene):
     """It was not there."""
     scene.reject("p", 101.0, "n1")
     scene.gateway.handle(NodeSeen(node("n3")))
-    assert scene.woken_after(102.0) == ["p"]
+    assert scene.requeued_after(102.0) == ["p"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from typing import TYPE_CHECKING
 
 from plugin.errors import ProgramError
@@ -30,24 +31,37 @@ def run_program(
     Raises `ProgramError`. Standard input is empty.
     """
     try:
-        done = subprocess.run(  # noqa: S603 - settings of the owner
+        process = subprocess.Popen(  # noqa: S603 - settings of the owner
             words,
             env={**os.environ, **(variables or {})},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=timeout_s,
-            check=True,
         )
     except OSError as error:
         msg = f"{words[0]!r} cannot be started: {error.strerror}"
         raise ProgramError(msg) from error
+    try:
+        output, errors = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
         msg = f"no end after {timeout_s:g} s"
         raise ProgramError(msg) from error
-    except subprocess.CalledProcessError as error:
-        said = (error.stderr.strip() or error.stdout.strip()).rpartition("\n")[2]
-        msg = f"ended with {error.returncode}, expected 0: {said[-MAX_OUTPUT:]!r}"
-        raise ProgramError(msg) from error
-    return done.stdout + done.stderr
+    finally:
+        if process.returncode is None:
+            _abandon(process)
+    if process.returncode:
+        said = (errors.strip() or output.strip()).rpartition("\n")[2]
+        msg = f"ended with {process.returncode}, expected 0: {said[-MAX_OUTPUT:]!r}"
+        raise ProgramError(msg, output + errors)
+    return output + errors
+
+
+def _abandon(process: subprocess.Popen[str]) -> None:
+    """Kill a program without waiting for its end: one that hangs in a driver has none."""
+    process.kill()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+    threading.Thread(target=process.wait, name="abandoned program", daemon=True).start()

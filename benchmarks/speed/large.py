@@ -1,0 +1,154 @@
+"""Speed of one rating on machines of more than 16 devices.
+
+Filter has a budget for all ratings of a call, and one rating cannot be interrupted: the longest one
+is how far a filter may exceed the budget. Measured are alike partitions, which are many and legal,
+and machines with random links, which no maker builds but an annotation may name. Of these the
+slowest are searched for: every second draw varies the slowest one that was found.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarks.report import ResultTable
+from benchmarks.speed.load import percentiles, reference_loop
+from topology.annotations import Affinity, PlacementPolicy
+from topology.model import NO_LINK, AcceleratorLink, Gpu, LinkKind, NodeTopology, PcieLevel
+from topology.select import build_machine, select_set
+
+if TYPE_CHECKING:
+    from benchmarks.report import Cell
+    from benchmarks.speed.load import Load
+
+__all__ = ["Draw", "drawn_machine", "measure_large"]
+
+MODEL = "Tesla V100-SXM2-32GB"
+PARTITIONS = (2, 3, 7)
+"""Sizes of the pods that request partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A machine with random links, and a request for it.
+
+    Each pair has links with the probability `density`, 1 to `most_links` of them.
+    """
+
+    n_gpus: int
+    density: float
+    most_links: int
+    n_sockets: int
+    size: int
+    affinity: Affinity
+    seed: int
+
+
+def drawn_machine(draw: Draw) -> NodeTopology:
+    """The machine; it never changes for a draw."""
+    rng = random.Random(draw.seed)
+    n = draw.n_gpus
+    links = [[NO_LINK] * n for _ in range(n)]
+    for i in range(n):
+        for j in range(i):
+            if rng.random() < draw.density:
+                count = rng.randint(1, draw.most_links)
+                links[i][j] = links[j][i] = AcceleratorLink(LinkKind.NVLINK, count)
+    sockets = [i * draw.n_sockets // n for i in range(n)]
+    far = [[_level(i, j, sockets) for j in range(n)] for i in range(n)]
+    return NodeTopology(
+        gpus=tuple(Gpu(model=MODEL, numa_node=sockets[i]) for i in range(n)),
+        links=tuple(map(tuple, links)),
+        pcie=tuple(map(tuple, far)),
+    )
+
+
+def _level(i: int, j: int, sockets: list[int]) -> PcieLevel:
+    if i == j:
+        return PcieLevel.SELF
+    return PcieLevel.NODE if sockets[i] == sockets[j] else PcieLevel.SYS
+
+
+def _partitions() -> NodeTopology:
+    """Eight GPUs, each of seven partitions."""
+    parents = [f"GPU-{i // 7}" for i in range(56)]
+    same = [[PcieLevel.SELF if i == j else PcieLevel.SYS for j in range(56)] for i in range(56)]
+    return NodeTopology(
+        gpus=tuple(Gpu(model="NVIDIA A100-SXM4-40GB", parent=one) for one in parents),
+        links=((NO_LINK,) * 56,) * 56,
+        pcie=tuple(map(tuple, same)),
+    )
+
+
+def measure_large(load: Load, seed: int) -> ResultTable:
+    """Measure ratings on new machines, nothing of which is remembered."""
+    loop_ms = 1000 * median(reference_loop() for _ in range(20))
+    rows: list[tuple[Cell, ...]] = []
+    for size in PARTITIONS:
+        seconds = [_rating(_partitions(), size, Affinity.ANY) for _ in range(load.n_builds)]
+        rows.append(_row(f"{size} of 56 partitions of 8 GPUs", seconds, loop_ms))
+    seconds, slowest = _search(load.n_draws, seed)
+    rows.append(_row("random links, 17 to 64 GPUs", seconds, loop_ms))
+    found = (
+        f"{slowest.size} of {slowest.n_gpus} GPUs, affinity {slowest.affinity.value}, "
+        f"{slowest.density:.0%} of the pairs with 1 to {slowest.most_links} links, "
+        f"{slowest.n_sockets} sockets"
+    )
+    notes = (
+        "one rating: the best set of a free machine whose topology is new",
+        "the longest one is how far a filter may exceed its budget",
+        f"random links: every second draw varies the slowest before it; slowest: {found}",
+        f"reference loop: 100,000 additions in Python, {loop_ms:.2f} ms",
+    )
+    columns = ("what", "n", "p50 ms", "p99 ms", "max ms", "max / reference loop")
+    return ResultTable("One rating above 16 devices", columns, tuple(rows), notes)
+
+
+def _row(title: str, seconds: list[float], loop_ms: float) -> tuple[Cell, ...]:
+    p50, p99, most = percentiles(seconds)
+    return title, len(seconds), p50, p99, most, most / loop_ms
+
+
+def _search(n_draws: int, seed: int) -> tuple[list[float], Draw]:
+    """Seconds of each draw, and the slowest draw."""
+    rng = random.Random(seed)
+    slowest, most = _draw(rng), 0.0
+    seconds: list[float] = []
+    for number in range(n_draws):
+        draw = _varied(rng, slowest) if number % 2 else _draw(rng)
+        seconds.append(_rating(drawn_machine(draw), draw.size, draw.affinity))
+        if seconds[-1] > most:
+            slowest, most = draw, seconds[-1]
+    return seconds, slowest
+
+
+def _draw(rng: random.Random) -> Draw:
+    return Draw(
+        n_gpus=rng.randint(17, 64),
+        density=rng.choice((0.05, 0.2, 0.5, 1.0)),
+        most_links=rng.choice((1, 2, 4, 18)),
+        n_sockets=rng.choice((1, 2, 4, 8)),
+        size=rng.choice((2, 3, 4, 6, 8, 12, 16)),
+        affinity=rng.choice((Affinity.ANY, Affinity.NVLINK, Affinity.NUMA)),
+        seed=rng.getrandbits(32),
+    )
+
+
+def _varied(rng: random.Random, draw: Draw) -> Draw:
+    """The draw with one of its facts drawn again, and other links."""
+    other = _draw(rng)
+    name = rng.choice(("n_gpus", "density", "most_links", "n_sockets", "size", "affinity"))
+    changes = {name: getattr(other, name), "seed": other.seed}
+    return replace(draw, **changes)
+
+
+def _rating(topology: NodeTopology, size: int, affinity: Affinity) -> float:
+    machine = build_machine(topology)
+    everything = (1 << topology.n_gpus) - 1
+    policy = PlacementPolicy(affinity=affinity)
+    start = time.perf_counter()
+    select_set(machine, available=everything, must_include=0, size=size, policy=policy)
+    return time.perf_counter() - start

@@ -1,0 +1,72 @@
+"""The pod that a manifest creates.
+
+What it answers: which pod comes of a manifest that people write: that of a pod, a bare pod
+template, or the template of one of Kubernetes' own controllers. Annotations of Coterie that a
+controller has in its own metadata are refused, since nothing copies them to its pods. It checks
+nothing else. Controllers of other projects have several templates, so it reads none of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from kube.errors import Unreadable
+from kube.objects.fields import object_at, text_at
+from topology.errors import quote
+from topology.model.names import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["TEMPLATES", "pod_of"]
+
+TEMPLATES: Mapping[str, str] = {
+    "CronJob": "spec.jobTemplate.spec.template",
+    "DaemonSet": "spec.template",
+    "Deployment": "spec.template",
+    "Job": "spec.template",
+    "ReplicaSet": "spec.template",
+    "StatefulSet": "spec.template",
+}
+"""Where each kind of controller has its pod template."""
+
+
+def pod_of(manifest: object) -> object:
+    """The pod of a manifest; without a namespace it is in `default`, as for kubectl.
+
+    A pod of a controller without a name has the controller's. Raises `Unreadable`.
+    """
+    if not isinstance(manifest, dict):
+        return manifest
+    content = cast("dict[str, object]", manifest)
+    kind = text_at(content, "kind") or "Pod"
+    if kind != "Pod":
+        return _template(kind, content)
+    if isinstance(content.get("metadata"), dict):
+        return content | {"metadata": {"namespace": "default", **object_at(content, "metadata")}}
+    return content
+
+
+def _template(kind: str, content: Mapping[str, object]) -> object:
+    path = TEMPLATES.get(kind)
+    if path is None:
+        known = ", ".join(TEMPLATES)
+        msg = f"kind is {quote(kind)}, expected Pod, {known} (of another kind: its pod template)"
+        raise Unreadable(msg)
+    template = content
+    for key in path.split("."):
+        template = object_at(template, key)
+    if not template:
+        msg = f"{path} of the {kind} is missing, expected a pod template"
+        raise Unreadable(msg)
+    own, metadata = object_at(content, "metadata"), object_at(template, "metadata")
+    placed = object_at(metadata, "annotations")
+    for name in object_at(own, "annotations"):
+        if name.startswith(PREFIX) and name not in placed:
+            msg = (
+                f"annotation {quote(name)} is in the metadata of the {kind} and has no effect "
+                f"there, expected in {path}.metadata.annotations"
+            )
+            raise Unreadable(msg)
+    inherited = {"namespace": own.get("namespace", "default"), "name": own.get("name", "")}
+    return {**template, "metadata": {**inherited, **metadata}}

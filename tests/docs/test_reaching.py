@@ -1,0 +1,72 @@
+"""The commands of docs/operations.md reach the extender where deploy/ makes it listen."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.cluster.control.manifests import (
+    DEPLOY,
+    EXTENDER_FILES,
+    Mode,
+    documents,
+    extender_settings,
+    pod_spec,
+)
+from tests.docs.markdown import ROOT, blocks
+
+PAGE = ROOT / "docs" / "operations.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+SECTION = TEXT.partition("\n### Reaching the routes\n")[2].partition("\n### ")[0]
+COMMANDS = {
+    Mode.SECOND_SCHEDULER: SECTION[: SECTION.find("\nAs a Service")],
+    Mode.SERVICE: SECTION[SECTION.find("\nAs a Service") : SECTION.find("\nOn kubeadm")],
+    Mode.KUBEADM: SECTION[SECTION.find("\nOn kubeadm") :],
+}
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_addresses_are_those_where_the_extender_listens(mode):
+    """Scheme and port as the manifest sets them; all of /state and /explain."""
+    settings = extender_settings(mode)
+    scheme = "https" if "tls_cert" in settings else "http"
+    urls = set(re.findall(r"(https?)://[\w.-]+:(\d+)", COMMANDS[mode]))
+    assert urls == {(scheme, settings["listen_port"])}
+    assert set(re.findall(r"port-forward \S+ (\d+)", COMMANDS[mode])) <= {settings["listen_port"]}
+    assert "/state" in COMMANDS[mode]
+    assert "explain" in COMMANDS[mode]
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_metrics_are_on_one_port_everywhere(mode):
+    """One scrape configuration fits all ways; where the pod names its port, by that name."""
+    settings = extender_settings(mode)
+    (container,) = [
+        one for one in pod_spec(EXTENDER_FILES[mode])["containers"] if "extender" in one["name"]
+    ]
+    ports = {one["name"]: str(one["containerPort"]) for one in container["ports"]}
+    assert f"on port {settings['health_port']} of each" in SECTION
+    assert ports["health"] == settings["health_port"]
+    assert "health_address" not in settings, "Prometheus calls from outside the host"
+
+
+def test_commands_name_workloads_that_are():
+    """A Deployment that no file of deploy/ makes cannot be forwarded to."""
+    made = {
+        one["metadata"]["name"]
+        for path in ("scheduler/deployment.yaml", "service/extender.yaml")
+        for one in documents(path)
+        if one["kind"] == "Deployment"
+    }
+    assert set(re.findall(r"deployment/([\w-]+)", SECTION)) == made
+
+
+def test_programs_in_containers_are_where_the_image_has_them():
+    """The image has no `coterie-extender` on its path: it is made of packages, not installed."""
+    recipe = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+    (entry,) = re.findall(r'^ENTRYPOINT \["(\S+)", "-m", "extender"\]$', recipe, re.MULTILINE)
+    run = [one.text for one in blocks(PAGE) if " exec " in one.text]
+    assert run
+    programs = re.findall(r" exec [^\n]* -- \\\n\s+(.+?) explain", "".join(run))
+    assert programs == [f"{entry} -m extender"]
