@@ -23,6 +23,7 @@ from tests.cluster.loop.loop_run import clear_jobs, run_jobs, start_job_controll
 from tests.cluster.node.agent_account import agent_kubeconfig, deploy_agent
 from tests.cluster.node.agent_process import AgentProcess, start_agent
 from tests.cluster.node.kubelet_node import KubeletNode
+from tests.cluster.node.stub_plugin import allocatable_devices
 from topology.annotations import DevicesReport, decode_devices
 
 if TYPE_CHECKING:
@@ -99,10 +100,15 @@ class LoopStage:
         return self._known(node).get("topology") is not None
 
     def _is_known(self, node: KubeletNode) -> bool:
-        """Whether the extender can plan there: it has the topology, and the devices are there."""
+        """Whether the extender can plan there: it has the topology, and the devices are there.
+
+        The Node may still show the devices of before, so the kubelet is looked at too.
+        """
         known = self.known(node)
-        has_topology = known.get("topology") is not None
-        return has_topology and self.allocatable(node) == len(known["free"])
+        if known.get("topology") is None:
+            return False
+        n_free = len(known["free"])
+        return self.allocatable(node) == n_free == len(allocatable_devices(node))
 
     def annotation(self, node: KubeletNode, key: str) -> str | None:
         """What the node's agent has published under that key."""

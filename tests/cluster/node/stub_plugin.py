@@ -26,7 +26,15 @@ if TYPE_CHECKING:
 
     from tests.cluster.node.kubelet_node import KubeletNode
 
-__all__ = ["VARIABLE", "Asked", "StubPlugin", "held_by", "holders", "register"]
+__all__ = [
+    "VARIABLE",
+    "Asked",
+    "StubPlugin",
+    "allocatable_devices",
+    "held_by",
+    "holders",
+    "register",
+]
 
 VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 _SERVICE = "v1beta1.DevicePlugin"
@@ -265,6 +273,21 @@ def held_by(node: KubeletNode, pod: str, resource: str = RESOURCE) -> dict[str, 
     return _devices(answer.pod_resources, resource)
 
 
+def allocatable_devices(node: KubeletNode, resource: str = RESOURCE) -> tuple[str, ...]:
+    """The devices that the kubelet would give away or has given, by PodResources.
+
+    After a restart there are none until the plugin has registered and reported its list. The Node
+    shows the devices of before until then, and a pod that is bound in between fails for good.
+    """
+    request = resources_pb.AllocatableResourcesRequest()
+    kind = resources_pb.AllocatableResourcesResponse
+    answer = _pod_resources(node, "GetAllocatableResources", request, kind)
+    found = {
+        id_ for one in answer.devices if one.resource_name == resource for id_ in one.device_ids
+    }
+    return tuple(sorted(found))
+
+
 def _pod_resources(node: KubeletNode, verb: str, request: Message, kind: type[Answer]) -> Answer:
     with grpc.insecure_channel(f"unix:{node.pod_resources_socket}") as channel:
         call: grpc.UnaryUnaryMultiCallable[Message, Answer] = channel.unary_unary(
@@ -272,7 +295,7 @@ def _pod_resources(node: KubeletNode, verb: str, request: Message, kind: type[An
             request_serializer=_written,
             response_deserializer=kind.FromString,
         )
-        return call(request, timeout=_DEADLINE_S)
+        return call(request, timeout=_DEADLINE_S, wait_for_ready=True)
 
 
 def _devices(pod: resources_pb.PodResources, resource: str) -> dict[str, tuple[str, ...]]:

@@ -17,13 +17,15 @@ from tests.cluster.fleet.workload import SCHEDULER
 from tests.cluster.loop.loop_jobs import JobMix
 from tests.cluster.loop.loop_stage import loop_stage
 from tests.cluster.node.real_pods import RealPods, is_failed, is_running, real_container, real_pod
-from tests.cluster.node.stub_plugin import VARIABLE, holders
+from tests.cluster.node.stub_plugin import VARIABLE, allocatable_devices, holders
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope, decode_plan
 from topology.model import names
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.own_plane]
 
 N_JOBS = 14
+N_GPUS = 8
+"""Of `RECORDING`."""
 FILLINGS = (
     ((1,), (2,), (4,), (1,)),
     ((2,), (2,), (3,), (1,)),
@@ -143,6 +145,7 @@ def configure(stage, policy, scope):
     n_before = len(registrations(agent))
     node.restart_kubelet(topologyManagerPolicy=policy.value, topologyManagerScope=scope.value)
     stage.until(lambda: len(registrations(agent)) > n_before)
+    stage.until(lambda: len(allocatable_devices(node)) == N_GPUS)
     expected = {"policy": policy.value, "scope": scope.value}
     learned_s = stage.until(lambda: stage.known(node)["topology_manager"] == expected)
     print(f"{policy.value}, {scope.value}: known after {learned_s:.1f} s")  # noqa: T201
