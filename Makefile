@@ -14,7 +14,7 @@ STAMP := $(VENV)/.setup-done
 SHARED ?= ../shared
 NODES ?= 8x dgx-h100, 4x dgx-1-v100
 
-# pyright asks the package index for a newer release and says so; the lock decides here.
+# pyright looks for a newer release in the package index and prints it; the lock decides here.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # uv would write the address of the index it used into the lock's header.
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
@@ -131,7 +131,7 @@ golden: $(STAMP) ## rewrite the golden files and the generated parts of the docu
 protos: $(STAMP) ## generate plugin/pb from its .proto files
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. plugin/pb/*.proto
 
-lock: $(STAMP) ## resolve the dependencies anew into requirements/
+lock: $(STAMP) ## resolve the dependencies again into requirements/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lock.txt
 	$(UV_COMPILE) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
 	$(UV_COMPILE) pyproject.toml --extra extender --constraint requirements/dev.txt --output-file requirements/extender.txt

@@ -42,7 +42,7 @@ class RegistrationError(PluginError):
 class KubeletError(PluginError):
     """The kubelet did not answer (pods, configuration, PodResources).
 
-    `is_late`: it gave no answer in time, so that what was asked is open.
+    `is_late`: it gave no answer in time, so that the outcome is unknown.
     """
 
     def __init__(self, message: str, *, is_late: bool = False) -> None:

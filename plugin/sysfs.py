@@ -61,7 +61,7 @@ class Sysfs:
         return read_text(self.sys / "bus/pci/devices" / _kernel_id(bus_id) / "class")
 
     def boot_id(self) -> str | None:
-        """What tells this boot of the kernel from any other (random(4)); None where unreadable."""
+        """Id of this boot of the kernel (random(4)); None where unreadable."""
         return read_text(self.proc / "sys/kernel/random/boot_id") or None
 
     def nics(self) -> tuple[FoundNic, ...]:

@@ -92,7 +92,7 @@ class WriteBinding:
     """Create the Binding of this pod to this node, with these annotations, in one request.
 
     `uid` and `resource_version` are its preconditions; an empty `resource_version` is left out.
-    `planned_from` is None where no plan was made for this very write: the pod asks for no GPU, or
+    `planned_from` is None where no plan was made for this very write: the pod requests no GPU, or
     an earlier plan of this pod is written once more.
     """
 

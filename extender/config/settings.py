@@ -156,7 +156,7 @@ class ExtenderSettings(ProgramSettings):
             description="Whether a pod may preempt where enough GPUs are free and no set of them "
             "satisfies it. Such nodes are then refused as ones that evictions may help, and "
             "kube-scheduler 1.38 and later calls preempt for them. Before 1.38 it does not, and "
-            "attempts a preemption in vain for each such pod: leave it false there."
+            "attempts a useless preemption for each such pod: leave it false there."
         ),
     ] = False
     http_timeout_s: Annotated[

@@ -93,8 +93,16 @@ _OLD_OUTPUTS = {
     "API server did not tell whether the pod is bound": Reason.OUTCOME_UNKNOWN.value,
     "pod asks for something that cannot be meant": Reason.INVALID_REQUEST.value,
     "one GPU has nobody to talk to": "a single GPU has no peer",
+    "node has fewer GPUs than the pod asks for": Reason.TOO_FEW_GPUS.value,
+    "free GPUs cannot be divided among the pod's containers as they ask": (
+        Reason.CONTAINERS_TAKEN.value
+    ),
+    " asks for ": " requests ",
 }
-"""The same of outputs: labels and sentences that were reworded since."""
+"""The same of outputs: labels and sentences that were reworded since, replaced in this order.
+
+The last entry is a part of every message about what a pod or a container requests, and of an older
+sentence above it."""
 
 
 def _renamed(value: object, names: Mapping[str, str]) -> str:

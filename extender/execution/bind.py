@@ -147,7 +147,7 @@ class BindExecutor:
 class _Lane:
     """Binds to one node that aligns: when the last was written, and who had ended before it.
 
-    `n_binds` run or wait; the lock alone does not tell, as it is free until a waiter wakes up.
+    `n_binds` run or wait; the lock alone does not show it, as it is free until a waiter wakes up.
     """
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -97,7 +97,7 @@ class LeaderRouter:
             return await here(body, at_most_s=min(left_s, replicas.left_s))
         holder = replicas.other_holder
         if holder is None or forwarded is not None:
-            detail = f"{Reason.NO_HOLDER.value}: asked {replicas.identity}"
+            detail = f"{Reason.NO_HOLDER.value}: request received by {replicas.identity}"
             return TimedAnswer(self._engine.failure(verb, Reason.NO_HOLDER, detail), 0.0)
         try:
             answer = await self._peers.peer.forward(holder, verb.value, body, timeout_s=left_s)

@@ -79,7 +79,7 @@ def filter_nodes(  # noqa: PLR0913 - what a choice depends on
 ) -> Filtered:
     """Name the nodes that can take the pod, at most `rules.candidate_limit` (0: all) of the best.
 
-    The pod asks for GPUs. All feasible nodes are named, in request order, where kube-scheduler
+    The pod requests GPUs. All feasible nodes are named, in request order, where kube-scheduler
     scores nodes by something not visible here: preferred terms of the pod. Without a `budget` every
     state is rated.
     """
@@ -119,7 +119,7 @@ def prioritize_nodes(
     rater: Rater,
     budget: RatingBudget | None = None,
 ) -> list[str]:
-    """Score every requested node, 0..10, as JSON entries; the pod asks for GPUs.
+    """Score every requested node, 0..10, as JSON entries; the pod requests GPUs.
 
     Nodes that cannot take the pod (any more) and unknown nodes score 0; the latter come last.
     """
@@ -145,7 +145,7 @@ def prioritize_nodes(
 def plan_bind(
     request: PodRequest, view: NodeView, *, rater: Rater, generation: int
 ) -> Plan | Refusal:
-    """Choose the devices for good, from what is free on the node now; the pod asks for GPUs."""
+    """Choose the devices for good, from what is free on the node now; the pod requests GPUs."""
     (rating,) = rater.rate(request, (view,))
     if isinstance(rating, Refusal):
         return rating
@@ -209,7 +209,7 @@ def _refuse_all(
 ) -> Filtered:
     """Give every node its reason; evictions may end those that are `curable`.
 
-    All others are unresolvable, so that no preemption is attempted in vain. On the pod's own
+    All others are unresolvable, so that no useless preemption is attempted. On the pod's own
     nominated node they are not, else the pod preempted again while its victims still leave
     (default_preemption.go of 1.36, podEligibleToPreemptOthers).
     """

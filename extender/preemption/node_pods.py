@@ -7,7 +7,7 @@ server has let through; it never decides who has to go (`extender.preemption.vic
 What a pod takes is kube-scheduler's effective request (component-helpers v0.36.3,
 resource/helpers.go `PodRequests`): app containers and sidecars add up, an init container needs its
 own beside the sidecars before it, requests of the whole pod stand in for those of its containers,
-overhead comes on top, and a container that was resized takes the most of what it asked for, was
+overhead comes on top, and a container that was resized takes the most of what it requests, was
 allocated and has. In millicores for `cpu` and whole units of everything else, rounded up
 (scheduler/framework/types.go `Resource.Add`).
 """
@@ -175,7 +175,7 @@ def _requests(spec: Mapping[str, object], status: Mapping[str, object]) -> Mappi
 
 
 def _statuses(status: Mapping[str, object]) -> Mapping[str, tuple[Mapping[str, object], bool]]:
-    """Status of each container, and whether the kubelet ruled out the size asked for."""
+    """Status of each container, and whether the kubelet ruled out the requested size."""
     is_infeasible = any(
         text_at(one, "type") == "PodResizePending" and text_at(one, "reason") == "Infeasible"
         for one in objects_at(status, "conditions")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["PodRequest", "Shape", "is_packed", "parse_pod"]
 
 MAX_COUNT = 512
-"""Most GPUs that one container may ask for: the most devices a node may have (`topology.model`)."""
+"""Most GPUs that one container may request: the most devices a node may have (`topology.model`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def parse_pod(pod: WirePod, resources: Sequence[str]) -> PodRequest:
     requested = [row for row in named if row[2] > 0]
     found = sorted({resource for resource, _, _, _ in requested})
     if len(found) > 1:
-        msg = f"pod {_title(pod)} asks for {' and '.join(found)}, expected one GPU resource"
+        msg = f"pod {_title(pod)} requests {' and '.join(found)}, expected one GPU resource"
         raise UserError(msg)
     has_soft_wishes = pod.spec.has_soft_wishes
     nominated = pod.status.nominated_node_name if pod.status is not None else None
@@ -186,7 +186,7 @@ def _count(container: str, resource: str, quantity: str | float) -> int:
     n_devices = parse_whole(quantity)
     if n_devices is None or n_devices > MAX_COUNT:
         msg = (
-            f"container {quote(container)} asks for {quote(quantity)} of {resource}, "
+            f"container {quote(container)} requests {quote(quantity)} of {resource}, "
             f"expected a whole number 0..{MAX_COUNT}"
         )
         raise MalformedPod(msg)
@@ -208,7 +208,7 @@ def _policy(
     if single is not None:
         msg = (
             f"pod {_title(pod)}: annotation {pod_keys.MIN_BANDWIDTH} is "
-            f"{quote(annotations[pod_keys.MIN_BANDWIDTH])} but container {quote(single)} asks for "
+            f"{quote(annotations[pod_keys.MIN_BANDWIDTH])} but container {quote(single)} requests "
             "1 GPU, expected at least 2 (a single GPU has no peer)"
         )
         raise UserError(msg)

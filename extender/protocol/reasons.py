@@ -37,7 +37,7 @@ class Reason(Enum):
     # What the core says about the GPU sets of a node, under the same names. The first one
     # is said of the whole pod: its containers may be small and many.
     TOO_FEW_GPUS = (
-        "node has fewer GPUs than the pod asks for",
+        "node has fewer GPUs than the pod requests",
         "request fewer, or add larger machines",
     )
     NOT_ENOUGH_FREE = (UnfitReason.NOT_ENOUGH_FREE.value, "wait, or add nodes")

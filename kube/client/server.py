@@ -69,7 +69,7 @@ class ObjectEvent:
 
     `is_warning`: type Warning, else Normal. `component` and `instance` say who reports; `reason` is
     one word in CamelCase, `message` a sentence for people, cut to `MAX_EVENT_MESSAGE`. `key`, of
-    lower-case letters and digits, tells the Events about one object apart; by default the API
+    lower-case letters and digits, distinguishes the Events about one object; by default the API
     server draws one.
     """
 

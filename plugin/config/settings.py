@@ -180,7 +180,7 @@ class PluginSettings(VendorSettings):
 
     @property
     def topology_manager(self) -> TopologyManager | None:
-        """What to take the Topology Manager for where the kubelet does not tell."""
+        """What to take the Topology Manager for where the kubelet does not report it."""
         if self.topology_manager_policy is None:
             return None
         scope = self.topology_manager_scope or TopologyManagerScope.CONTAINER

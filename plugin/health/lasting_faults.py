@@ -1,6 +1,6 @@
 """Faults that outlive an agent: how its report carries them, and which of them a new agent takes.
 
-None is taken after a restart of the node, and none of a GPU for which the driver asks for no
+None is taken after a restart of the node, and none of a GPU for which the driver requests no
 recovery: it was reset while no agent could see it.
 """
 
@@ -44,5 +44,5 @@ def still_lasting(
     """The faults in the report of an earlier agent that are not over."""
     if boot_id is None or found.boot != boot_id:
         return ()
-    well = {gpu.uuid for gpu in reading.gpus if gpu.asks_recovery is False}
+    well = {gpu.uuid for gpu in reading.gpus if gpu.requests_recovery is False}
     return tuple(fault for fault in found.faults if fault.gpu not in well)

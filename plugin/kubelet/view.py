@@ -152,8 +152,8 @@ class KubeletView:
         pods, unlisted = await self._read_pods(PODS_S if until_s is None else until_s - now_s)
         if pods is None and until_s is not None:
             return KubeletSnapshot(None, None, None, unlisted, number)
-        may_ask = not self.gate.is_busy if with_devices is None else with_devices
-        devices, error = await self._read_devices(until_s) if may_ask else (None, "")
+        may_request = not self.gate.is_busy if with_devices is None else with_devices
+        devices, error = await self._read_devices(until_s) if may_request else (None, "")
         recorded, unread = await self._read_record(pods, devices, until_s)
         errors = "; ".join(one for one in (unlisted, error, unread) if one)
         return KubeletSnapshot(pods, devices, recorded, errors, number)

@@ -35,7 +35,7 @@ MAX_DEVICE_ID = 63
 class Units:
     """The units of each resource before sharing, the base resource first, in the machine's order.
 
-    `notes` tell people what is not offered, and why.
+    `notes` say what is not offered, and why.
     """
 
     by_resource: Mapping[str, Sequence[Unit]] = field(default_factory=lambda: MappingProxyType({}))
@@ -51,7 +51,7 @@ def whole_gpus(gpus: Sequence[GpuReading], base: str) -> Units:
 class Inventory:
     """What the machine offers. `topology` is None where none is to be published.
 
-    Resources without devices are left out. `notes` tell people what is not offered, and why;
+    Resources without devices are left out. `notes` say what is not offered, and why;
     `warnings` what may be a mistake in the settings.
     """
 

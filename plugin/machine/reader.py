@@ -55,7 +55,8 @@ class GpuReading:
     `gpu` is the GPU as the topology has it, with its uuid; `index` is the driver's. `nodes` are the
     paths of its device nodes; () where they are unknown. `fault` says why the GPU cannot be used
     now, for people; None where nothing is wrong. `n_c2c_links` counts the links to a CPU on the
-    same board. `asks_recovery` says whether the driver asks for a reset or a restart of the node.
+    same board. `requests_recovery` says whether the driver requests a reset or a restart of the
+    node.
     """
 
     index: int
@@ -65,7 +66,7 @@ class GpuReading:
     partitions: tuple[Partition, ...] = ()
     fault: str | None = None
     n_c2c_links: int | None = None
-    asks_recovery: bool | None = None
+    requests_recovery: bool | None = None
 
     @property
     def uuid(self) -> str:
@@ -75,7 +76,7 @@ class GpuReading:
 
 @dataclass(frozen=True, slots=True)
 class MachineReading:
-    """A machine at one moment; `notes` tell people what could not be read, and why.
+    """A machine at one moment; `notes` say what could not be read, and why.
 
     `topology` is of the physical GPUs in the order of `gpus`. A GPU that no longer answers stays in
     both, with the facts of its last good reading and its fault. `numa_distances` are the kernel's,

@@ -26,7 +26,7 @@ class TimeSlicing:
     """Resources that are given out several times over.
 
     `replicas` is the number of replicas of each device, by resource (its name without `suffix`).
-    With `is_one_only` a container may request one replica only. `notes` tell people what was
+    With `is_one_only` a container may request one replica only. `notes` say what was
     ignored.
     """
 

@@ -4,7 +4,7 @@ What it answers: the one format whose marks the text bears, detected by content,
 name. It must never fall back to a guess: a text without marks is refused with what was looked for,
 and output of a tool that shows too little is refused by the tool's name and what to run instead.
 
-Method: marks are tried in a fixed order, the most telling first: XML root, JSON object, first key
+Method: marks are tried in a fixed order, the most specific first: XML root, JSON object, first key
 of a recording, ROCm headings, `nvidia-smi topo` matrix, known tools of no use, plain matrix.
 """
 

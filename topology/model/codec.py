@@ -256,7 +256,7 @@ def _read_links(field: Field, length: int) -> tuple[AcceleratorLink, ...]:
         else:
             link = NO_LINK if other == "-" else UNKNOWN_LINK
         row += [link] * int(run or "1")
-        if len(row) > length:  # here, since a hostile text could ask for millions
+        if len(row) > length:  # here, since a hostile text could request millions
             break
     if len(row) != length:
         field.fail(f"{length} links")

@@ -195,7 +195,7 @@ def report_rank(topology: NodeTopology, size: int, *, limit: int | None = None) 
     if not isinstance(machine, MachineTables):
         msg = (
             f"the node has {topology.n_gpus} GPUs, expected at most {MAX_TABLE_GPUS} "
-            "to rank every set; ask for the best one instead"
+            "to rank every set; request the best one instead"
         )
         raise InvalidRequest(msg)
     ranked = rank_sets(machine, size)

@@ -69,7 +69,7 @@ class ContainerRequest:
 
     def __post_init__(self) -> None:
         if self.size < 1:
-            msg = f"container {quote(self.name)} asks for {self.size} GPUs, expected at least 1"
+            msg = f"container {quote(self.name)} requests {self.size} GPUs, expected at least 1"
             raise InvalidRequest(msg)
 
 
@@ -130,7 +130,7 @@ def fit_pod(
     names = [request.name for request in requests]
     if not names or len(names) != len(set(names)):
         msg = (
-            f"pod asks for GPUs in containers {quote(names)}, expected one or more, each named once"
+            f"pod requests GPUs in containers {quote(names)}, expected one or more, each named once"
         )
         raise InvalidRequest(msg)
     check_request(n=machine.n_gpus, available=available | beside, must_include=0, size=1)
@@ -147,10 +147,10 @@ def _fit(
 ) -> PodFit | Unfit:
     wanted = pod_size(requests)
     if wanted > machine.n_gpus:
-        detail = f"pod asks for {wanted}, node has {machine.n_gpus}"
+        detail = f"pod requests {wanted}, node has {machine.n_gpus}"
         return Unfit(UnfitReason.TOO_FEW_GPUS, detail)
     if wanted > available.bit_count():
-        detail = f"pod asks for {wanted}, {available.bit_count()} of {machine.n_gpus} are free"
+        detail = f"pod requests {wanted}, {available.bit_count()} of {machine.n_gpus} are free"
         return Unfit(UnfitReason.NOT_ENOUGH_FREE, detail)
     lasting = [r for r in requests if r.role is not ContainerRole.INIT]
     sets = _joint(machine, available, tuple(r.size for r in lasting), policy, beside)
@@ -303,7 +303,7 @@ def _unions(
     What is free does not enter: a union can be divided or not, whoever holds the other GPUs. So
     nodes of one machine type share the table, whatever is taken on them.
 
-    The unions of all containers but the first are those of a pod without it, which is asked for
+    The unions of all containers but the first are those of a pod without it, which is needed
     when a union is divided: each is made once. Pairs of sets are counted by their union, all unions
     at once (zeta and Moebius transform over subsets); a union as large as its parts together is one
     of disjoint parts.

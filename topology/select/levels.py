@@ -30,7 +30,7 @@ __all__ = ["affinity_level", "possible_level", "possible_neighbours"]
 
 
 def affinity_level(tables: MachineTables, affinity: Affinity) -> NDArray[np.bool_] | None:
-    """Which masks have an affinity level; None for `any` and `none`, which ask for no level."""
+    """Which masks have an affinity level; None for `any` and `none`, which request no level."""
     return {
         Affinity.NVLINK: tables.is_linked,
         Affinity.PCIE_SWITCH: tables.is_switch,

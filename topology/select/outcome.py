@@ -20,9 +20,9 @@ __all__ = ["Selected", "Unfit", "UnfitReason"]
 class UnfitReason(Enum):
     """Why no set fits; constant sentences, for people and for kube-scheduler's grouping."""
 
-    TOO_FEW_GPUS = "node has fewer GPUs than the container asks for"
+    TOO_FEW_GPUS = "node has fewer GPUs than the container requests"
     NOT_ENOUGH_FREE = "not enough free GPUs"
-    CONTAINERS_TAKEN = "free GPUs cannot be divided among the pod's containers as they ask"
+    CONTAINERS_TAKEN = "free GPUs cannot be divided among the pod's containers as requested"
     MUST_INCLUDE = "GPUs that must be included are not free or are too many"
     MIXED_MODELS = "free GPUs of one model are too few"
     AFFINITY_NEVER = "never on this node: no GPU set of that size has the required affinity"

@@ -136,10 +136,10 @@ def _select(  # noqa: PLR0913, PLR0917 - a memory is keyed by all that counts
 ) -> Selected | Unfit:
     n = machine.n_gpus
     if size > n:
-        return Unfit(UnfitReason.TOO_FEW_GPUS, f"asked for {size}, node has {n}")
+        return Unfit(UnfitReason.TOO_FEW_GPUS, f"requested {size}, node has {n}")
     if available.bit_count() < size:
         free = available.bit_count()
-        return Unfit(UnfitReason.NOT_ENOUGH_FREE, f"asked for {size}, {free} of {n} are free")
+        return Unfit(UnfitReason.NOT_ENOUGH_FREE, f"requested {size}, {free} of {n} are free")
     if must_include & ~available or must_include.bit_count() > size:
         detail = f"must include {gpus_of(must_include)} of {gpus_of(available)}, size {size}"
         return Unfit(UnfitReason.MUST_INCLUDE, detail)
@@ -170,11 +170,11 @@ def qualifying_sets(
     sets: NDArray[np.int64] = every[
         (every & ~available == 0) & (every & must_include == must_include)
     ]
-    asked = f"{size} GPUs"
+    requested = f"{size} GPUs"
     if policy.affinity is not Affinity.NONE:
         sets, every = sets[tables.is_uniform[sets]], every[tables.is_uniform[every]]
         if not len(sets):
-            return Unfit(UnfitReason.MIXED_MODELS, f"{asked} of one model")
+            return Unfit(UnfitReason.MIXED_MODELS, f"{requested} of one model")
     required = policy.strength is Strength.REQUIRED and size > 1
     level = affinity_level(tables, policy.affinity) if required else None
     if level is not None:
@@ -183,14 +183,14 @@ def qualifying_sets(
             if reason is UnfitReason.AFFINITY_NEVER:
                 might = possible_level(tables, policy.affinity)[every].any()
                 reason = UnfitReason.AFFINITY_UNKNOWN if might else reason
-            return Unfit(reason, f"{asked}, affinity {policy.affinity.value}")
+            return Unfit(reason, f"{requested}, affinity {policy.affinity.value}")
         every = every[level[every]]
     if policy.nic is NicRule.REQUIRED:
         sets, reason = _keep(tables.has_nic, sets, every, _NIC)
         if reason is not None:
             is_near = every & gpus_maybe_near_rdma(tables.topology) != 0
             is_open = reason is UnfitReason.NIC_NEVER and bool(is_near.any())
-            return Unfit(UnfitReason.NIC_UNKNOWN if is_open else reason, asked)
+            return Unfit(UnfitReason.NIC_UNKNOWN if is_open else reason, requested)
         every = every[tables.has_nic[every]]
     floor = policy.min_bandwidth_gbytes_per_s
     if floor is not None and size > 1:
@@ -199,7 +199,7 @@ def qualifying_sets(
         if reason is not None:
             is_open = reason is UnfitReason.BANDWIDTH_NEVER and _might_reach(tables, every, floor)
             reason = UnfitReason.BANDWIDTH_UNKNOWN if is_open else reason
-            return Unfit(reason, f"{asked}, at least {floor:g} GB/s after the stated error")
+            return Unfit(reason, f"{requested}, at least {floor:g} GB/s after the stated error")
     return sets
 
 

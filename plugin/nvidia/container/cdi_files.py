@@ -119,7 +119,7 @@ class CdiFiles:
 
 
 def open_cdi_files(rules: CdiRules) -> CdiFiles:
-    """Find the tool that the rules ask for, if any.
+    """Find the tool that the rules require, if any.
 
     Raises `CdiError` where it is not there and nothing else will do.
     """

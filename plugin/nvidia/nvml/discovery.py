@@ -149,7 +149,7 @@ def _reading(gpu: RawGpu) -> GpuReading:
         partitions=gpu.instances,
         fault=gpu.fault,
         n_c2c_links=gpu.n_c2c_links,
-        asks_recovery=gpu.asks_recovery,
+        requests_recovery=gpu.requests_recovery,
     )
 
 

@@ -61,7 +61,7 @@ class EventWatch:
         self._set: EventSet = nvml.make_events()
         self._uuids = {nvml.address(handle): uuid for uuid, handle in handles.items()}
         self._error: NvmlError | None = None
-        registered = calls.ask(
+        registered = calls.run(
             {uuid: partial(self._register, handle) for uuid, handle in handles.items()}, REGISTER_S
         )
         self.heard = frozenset(uuid for uuid, has_xids in registered.items() if has_xids)

@@ -89,10 +89,10 @@ def _recovery_fault(action: int | None) -> str | None:
     """Why the driver wants no new work on a GPU; None where it requests nothing, or is unknown.
 
     >>> _recovery_fault(1), _recovery_fault(0)
-    ('the driver asks for a reset of the GPU', None)
+    ('the driver requests a reset of the GPU', None)
     """
     wanted = _RECOVERY_ACTIONS.get(action or 0)
-    return None if wanted is None else f"the driver asks for a {wanted}"
+    return None if wanted is None else f"the driver requests a {wanted}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,9 @@ class GpuReader:
             memory_bytes=memory,
             n_c2c_links=fields.n_c2c_links,
             fabric=self._try(lambda: self._nvml.fabric(handle)),
-            asks_recovery=None if fields.recovery_action is None else fields.recovery_action > 0,
+            requests_recovery=(
+                None if fields.recovery_action is None else fields.recovery_action > 0
+            ),
             fault=_recovery_fault(fields.recovery_action),
         )
         states = self._link_states(handle, fields)

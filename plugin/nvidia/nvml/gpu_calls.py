@@ -43,7 +43,7 @@ class GpuCalls:
         self._lock = threading.Lock()
         self._last: dict[str, threading.Event] = {}
 
-    def ask(self, calls: Mapping[str, Callable[[], T]], limit_s: float) -> dict[str, T]:
+    def run(self, calls: Mapping[str, Callable[[], T]], limit_s: float) -> dict[str, T]:
         """The answers that come within the limit, by key; waits for all of them that long.
 
         A key whose last call is outstanding is not called. Raises the first error of a call, in the

@@ -83,7 +83,7 @@ class RawGpu:
     n_c2c_links: int | None = None
     is_mig_enabled: bool = False
     instances: tuple[Partition, ...] = ()
-    asks_recovery: bool | None = None
+    requests_recovery: bool | None = None
     fault: str | None = None
 
 

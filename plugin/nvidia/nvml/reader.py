@@ -5,9 +5,9 @@ else: the rest is read, and the GPU stays listed with the values of its last goo
 
 Method:
 
-- Each GPU is asked in a thread of its own, all at once (`plugin.nvidia.nvml.gpu_calls`). One that
+- Each GPU is called in a thread of its own, all at once (`plugin.nvidia.nvml.gpu_calls`). One that
   does not answer within `POLL_S` or `READ_S` is at fault until a later poll is answered, and is not
-  asked while its call is outstanding. Calls about no GPU have threads of their own, too.
+  called while its call is outstanding. Calls about no GPU have threads of their own, too.
 - What lies between two GPUs (PCIe ancestor, P2P) and where a NVLink ends does not change while the
   driver runs, so it is read once and kept by uuid; all else is read again by each `read`.
 - `faults` makes two calls for each GPU, three with a fabric, and one for each MIG device, as some
@@ -165,7 +165,7 @@ class NvmlMachine:
         known_at = {gpu.index: gpu.uuid for gpu in self._gpus}
         count = self._ask_library(self._nvml.count, POLL_S)
         keys = [known_at.get(index, f"GPU {index}") for index in range(count)]
-        answers = self._calls.ask(
+        answers = self._calls.run(
             {key: partial(self._read_gpu, index) for index, key in enumerate(keys)}, READ_S
         )
         found: list[RawGpu] = []
@@ -241,11 +241,11 @@ class NvmlMachine:
             }
             if wanted:
                 reading = partial(_pair_values, wanted, call, gpu_reader)
-                known.update(self._calls.ask({_PAIRS: reading}, READ_S).get(_PAIRS, {}))
+                known.update(self._calls.run({_PAIRS: reading}, READ_S).get(_PAIRS, {}))
         return gpu_reader.notes
 
     def _faults(self) -> Mapping[str, str]:
-        answers = self._calls.ask(
+        answers = self._calls.run(
             {gpu.uuid: partial(self._poll, gpu) for gpu in self._gpus}, POLL_S
         )
         polls = {gpu.uuid: answers.get(gpu.uuid, _Poll(NO_ANSWER)) for gpu in self._gpus}
@@ -307,7 +307,7 @@ class NvmlMachine:
 
     def _ask_library(self, call: Callable[[], T], limit_s: float) -> T:
         """The value of a call about no single GPU. Raises `NvmlError` where none comes in time."""
-        answers = self._calls.ask({_LIBRARY: call}, limit_s)
+        answers = self._calls.run({_LIBRARY: call}, limit_s)
         if _LIBRARY not in answers:
             raise NvmlError(NO_ANSWER)
         return answers[_LIBRARY]

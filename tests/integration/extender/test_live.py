@@ -436,7 +436,7 @@ def test_a_follower_hands_binds_on(tmp_path):
             assert "no replica that may bind can be reached" in answer.json()["Error"]
             hopped = {"Coterie-Forwarded-For": "https://b", "Coterie-Time-Left": "soon"}
             answer = await client.post("/bind", json=asked, extensions=sni, headers=hopped)
-            assert "asked https://me" in answer.json()["Error"]
+            assert "request received by https://me" in answer.json()["Error"]
 
     by = authority()
     files = issue(tmp_path / "tls", by)

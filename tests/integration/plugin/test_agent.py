@@ -1011,7 +1011,7 @@ def test_a_mark_ends_where_the_driver_asks_for_no_recovery(root, monkeypatch):
             await node.until(lambda: len(node.report().unhealthy) == 2)
             node.reader = simulated_machine("dgx-1-v100", node_name=NODE)
             reading = node.reader.read()
-            well = replace(reading.gpus[0], asks_recovery=False)
+            well = replace(reading.gpus[0], requests_recovery=False)
             reading = replace(reading, gpus=(well, *reading.gpus[1:]))
             monkeypatch.setattr(node.reader, "read", lambda: reading)
             await restarted(node)

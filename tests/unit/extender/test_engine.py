@@ -120,7 +120,7 @@ def test_two_gpu_resources_are_a_reason_on_every_node():
     )
     answer = engine(resources=(GPU, "amd.com/gpu")).answer(Verb.FILTER, args(content, [L4]), 0.0)
     assert (answer.outcome, answer.reason) == (Outcome.REFUSED, Reason.INVALID_REQUEST)
-    assert "asks for amd.com/gpu and nvidia.com/gpu" in answer.detail
+    assert "requests amd.com/gpu and nvidia.com/gpu" in answer.detail
 
 
 @pytest.mark.parametrize("verb", [Verb.FILTER, Verb.PRIORITIZE])
@@ -129,8 +129,8 @@ def test_two_gpu_resources_are_a_reason_on_every_node():
     [
         pytest.param(b"{", "request body is", id="broken JSON"),
         pytest.param(args(pod(1), None), NEEDS_NAMES, id="NodeNames null"),
-        pytest.param(args(pod(-1), [L4]), "asks for -1", id="a negative count"),
-        pytest.param(args(pod("1.5"), [L4]), "asks for '1.5'", id="a fractional count"),
+        pytest.param(args(pod(-1), [L4]), "requests -1", id="a negative count"),
+        pytest.param(args(pod("1.5"), [L4]), "requests '1.5'", id="a fractional count"),
         pytest.param(b"{" * 1_000_000, "request body is", id="a megabyte of garbage"),
     ],
 )

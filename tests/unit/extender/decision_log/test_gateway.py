@@ -48,25 +48,38 @@ from extender.unschedulable import Requeue
 from kube.objects import DisruptionBudget
 from kube.objects.policies import Operator, Requirement
 from tests.unit.extender.engines import RULES, spec
-from tests.unit.extender.feeds import MACHINE, facts, free, ids, node, owners, plan_of, whole
-from tests.unit.extender.pods import GPU, args, binding, pod
+from tests.unit.extender.feeds import (
+    MACHINE,
+    facts,
+    free,
+    ids,
+    node,
+    owners,
+    plan_of,
+    topology_text,
+    whole,
+)
+from tests.unit.extender.pods import GPU, args, binding, container, pod
 from tests.unit.extender.recorded_plans import recorded_plans
 from topology.annotations import encode_plan
 from topology.model import names
+from topology.recordings import load_recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 NODES = ["n1", "n2"]
+OTHER = "amd.com/gpu"
 
 
 class Scene:
     """Two nodes of four GPUs, and the log of what they go through."""
 
-    def __init__(self) -> None:
+    def __init__(self, resources: tuple[str, ...] = RULES.resources) -> None:
         self.file = io.StringIO()
-        cluster = LiveCluster(RULES.resources, demand=RULES.demand)
-        engine = Engine(cluster, RULES)
+        rules = replace(RULES, resources=resources)
+        cluster = LiveCluster(rules.resources, demand=rules.demand)
+        engine = Engine(cluster, rules)
         self.ended: list[DecisionLogError] = []
         self.log = DecisionLog(self.file, None, engine, self.ended.append)
         self.gateway = Gateway(engine, record=self.log.record)
@@ -303,6 +316,68 @@ def test_a_log_with_older_sentences_is_replayed(scene):
     assert replay(old).difference is None
     other = [line.replace(now, Reason.STALE.value) for line in scene.lines]
     assert replay(other).difference is not None
+
+
+def divided(*sizes: int) -> dict[str, Any]:
+    """A pod whose containers request so many GPUs, each on one NUMA node."""
+    content = pod(affinity="numa", policy="required")
+    content["spec"]["containers"] = [container(f"c{i}", size) for i, size in enumerate(sizes)]
+    return content
+
+
+def two_resources() -> dict[str, Any]:
+    """A pod that requests GPUs of two resources, which is refused."""
+    content = pod(1)
+    content["spec"]["containers"].append({"name": "b", "resources": {"limits": {OTHER: 1}}})
+    return content
+
+
+@pytest.mark.parametrize(
+    ("body", "old", "now"),
+    [
+        pytest.param(
+            args(pod(9), ["n3"]),
+            "node has fewer GPUs than the pod asks for",
+            Reason.TOO_FEW_GPUS.value,
+            id="more GPUs than the node has",
+        ),
+        pytest.param(
+            args(divided(3, 3, 2), ["n3"]),
+            "free GPUs cannot be divided among the pod's containers as they ask",
+            Reason.CONTAINERS_TAKEN.value,
+            id="containers that cannot be served together",
+        ),
+        pytest.param(
+            args(pod("1.5"), ["n3"]),
+            "container 'main' asks for '1.5' of nvidia.com/gpu",
+            "container 'main' requests '1.5' of nvidia.com/gpu",
+            id="an invalid count",
+        ),
+        pytest.param(
+            args(pod(1, min_bandwidth="40"), ["n3"]),
+            "container 'main' asks for 1 GPU",
+            "container 'main' requests 1 GPU",
+            id="a bandwidth for one GPU",
+        ),
+        pytest.param(
+            args(two_resources(), ["n3"]),
+            f"asks for {OTHER} and {GPU}",
+            f"requests {OTHER} and {GPU}",
+            id="two resources",
+        ),
+    ],
+)
+def test_a_log_with_asks_for_in_place_of_requests_is_replayed(body, old, now):
+    """Each reason and each message about a pod that was reworded so."""
+    scene = Scene((GPU, OTHER))
+    topology = topology_text("n3", machine=load_recording("8x-l4"))
+    scene.gateway.handle(
+        NodeSeen(node("n3", topology=topology, allocatable={GPU: 8}, capacity={GPU: 8}))
+    )
+    scene.gateway.handle(VerbCalled(Verb.FILTER, body, 2.0))
+    older = [line.replace(now, old) for line in scene.lines]
+    assert older != scene.lines
+    assert replay(older).difference is None
 
 
 def busy() -> Scene:

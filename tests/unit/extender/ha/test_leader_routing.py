@@ -142,9 +142,12 @@ def test_a_follower_forwards_to_the_holder(verb, answer):
 @pytest.mark.parametrize(
     ("holder", "forwarded", "detail"),
     [
-        pytest.param(None, None, "asked http://me", id="nobody holds it"),
+        pytest.param(None, None, "request received by http://me", id="nobody holds it"),
         pytest.param(
-            "http://b", ForwardedCall("http://c", 3.0), "asked http://me", id="forwarded to us"
+            "http://b",
+            ForwardedCall("http://c", 3.0),
+            "request received by http://me",
+            id="forwarded to us",
         ),
         pytest.param("http://b", None, "no route", id="the holder is gone"),
     ],

@@ -1,4 +1,4 @@
-"""What a pod asks for: counts, roles, policy, and invalid requests."""
+"""What a pod requests: counts, roles, policy, and invalid requests."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_other_counts_are_refused_by_name_and_value(quantity):
     with pytest.raises(MalformedPod) as caught:
         parse(pod(quantity))
     assert str(caught.value) == (
-        f"container 'main' asks for {quantity!r} of {GPU}, expected a whole number 0..512"
+        f"container 'main' requests {quantity!r} of {GPU}, expected a whole number 0..512"
     )
 
 
@@ -173,17 +173,17 @@ FLOOR = {"metadata": pod(4, min_bandwidth="40")["metadata"]}
         ),
         pytest.param(
             pod(1, min_bandwidth="40"),
-            "coterie.gpu/min-bandwidth is '40' but container 'main' asks for 1 GPU",
+            "coterie.gpu/min-bandwidth is '40' but container 'main' requests 1 GPU",
             id="a floor for one GPU",
         ),
         pytest.param(
             with_containers(container("a", 4), container("b", 1)) | FLOOR,
-            "coterie.gpu/min-bandwidth is '40' but container 'b' asks for 1 GPU",
+            "coterie.gpu/min-bandwidth is '40' but container 'b' requests 1 GPU",
             id="a floor for one GPU beside a set",
         ),
         pytest.param(
             with_containers(container("a", 4), init=[container("i", 1)]) | FLOOR,
-            "coterie.gpu/min-bandwidth is '40' but container 'i' asks for 1 GPU",
+            "coterie.gpu/min-bandwidth is '40' but container 'i' requests 1 GPU",
             id="a floor for an init container of one GPU",
         ),
     ],

@@ -18,8 +18,8 @@ def test_what_the_core_refuses_has_the_same_name_and_sentence(unfit):
 
 
 def test_too_few_gpus_is_said_of_the_pod():
-    """Nine containers of one GPU each ask for less than the node has, the pod for more."""
-    assert Reason.TOO_FEW_GPUS.value == "node has fewer GPUs than the pod asks for"
+    """Nine containers of one GPU each request less than the node has, the pod more."""
+    assert Reason.TOO_FEW_GPUS.value == "node has fewer GPUs than the pod requests"
 
 
 @pytest.mark.parametrize("reason", Reason)

@@ -330,7 +330,7 @@ def test_a_pod_that_cannot_be_meant_is_an_error(requests: tuple[ContainerRequest
 @pytest.mark.parametrize("size", [0, -1])
 def test_a_container_that_asks_for_nothing_is_an_error(size: int) -> None:
     """Only containers that ask for GPUs come here."""
-    with pytest.raises(InvalidRequest, match=f"container 'a' asks for {size} GPUs"):
+    with pytest.raises(InvalidRequest, match=f"container 'a' requests {size} GPUs"):
         ContainerRequest("a", size)
 
 

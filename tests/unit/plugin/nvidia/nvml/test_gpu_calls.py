@@ -12,31 +12,31 @@ from plugin.nvidia.nvml.gpu_calls import GpuCalls
 def test_answers_by_key():
     """All of them, in the order of the keys."""
     calls = GpuCalls()
-    assert list(calls.ask({"b": lambda: 1, "a": lambda: 2}, 60).items()) == [("b", 1), ("a", 2)]
+    assert list(calls.run({"b": lambda: 1, "a": lambda: 2}, 60).items()) == [("b", 1), ("a", 2)]
     assert calls.outstanding() == frozenset()
 
 
 def test_calls_run_at_the_same_time():
     """Eight GPUs that each take a second take one together."""
     both = threading.Barrier(2, timeout=60)
-    assert set(GpuCalls().ask({"a": both.wait, "b": both.wait}, 60).values()) == {0, 1}
+    assert set(GpuCalls().run({"a": both.wait, "b": both.wait}, 60).values()) == {0, 1}
 
 
 def test_a_late_call_is_not_repeated_before_it_has_returned():
     """A GPU that hangs must not collect a thread with each poll; its late answer is dropped."""
     calls, may_return = GpuCalls(), threading.Event()
     waits = {"a": lambda: may_return.wait(60), "b": lambda: True}
-    assert calls.ask(waits, 0.05) == {"b": True}
+    assert calls.run(waits, 0.05) == {"b": True}
     assert calls.outstanding() == {"a"}
     asked: list[str] = []
-    assert calls.ask({"a": lambda: asked.append("a")}, 60) == {}
+    assert calls.run({"a": lambda: asked.append("a")}, 60) == {}
     assert asked == []
     may_return.set()
     for thread in threading.enumerate():
         if thread.name == "nvml a":
             thread.join(60)
     assert calls.outstanding() == frozenset()
-    assert calls.ask({"a": lambda: "new"}, 60) == {"a": "new"}
+    assert calls.run({"a": lambda: "new"}, 60) == {"a": "new"}
 
 
 def test_the_first_error_by_key_is_raised_when_all_have_returned():
@@ -48,5 +48,5 @@ def test_the_first_error_by_key_is_raised_when_all_have_returned():
         raise ValueError(text)
 
     with pytest.raises(ValueError, match="b"):
-        GpuCalls().ask({"b": lambda: fail("b"), "a": lambda: fail("a")}, 60)
+        GpuCalls().run({"b": lambda: fail("b"), "a": lambda: fail("a")}, 60)
     assert sorted(done) == ["a", "b"]
