@@ -3,9 +3,10 @@
 `run` serves this machine's GPUs to the kubelet and publishes them, until SIGTERM; SIGHUP has it
 start over. `discover` shows what it reads of this machine. `measure` runs a benchmark for each pair
 of GPUs and writes the file that the setting `measurements` names. `record` writes a support bundle.
+`clean` removes what the plugin left on the node.
 
-Exit codes: 0 done; 1 the machine cannot be read, or the plugin failed; 2 bad settings, files or
-arguments.
+Exit codes: 0 done; 1 the machine cannot be read, the plugin failed, or something could not be
+removed; 2 bad settings, files or arguments.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import threading
 from argparse import ArgumentTypeError
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     from plugin.config import LoadedSettings
     from plugin.machine import MachineReading
 
-__all__ = ["main"]
+__all__ = ["main", "parser"]
 
 N = TypeVar("N", int, float)
 
@@ -48,17 +51,18 @@ N = TypeVar("N", int, float)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     words = sys.argv[1:] if arguments is None else arguments
-    given = _parser().parse_args(go_booleans(PluginSettings, words))
+    given = parser().parse_args(go_booleans(PluginSettings, words))
     given.run(given_settings(PluginSettings, given), given)
 
 
-def _parser() -> Parser:
-    parser = Parser(
+def parser() -> Parser:
+    """The options of each command; `run` of what is parsed does it."""
+    root = Parser(
         prog="coterie-plugin",
         description="Publish this node's GPU topology and serve its GPUs to the kubelet.",
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {version()}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    root.add_argument("--version", action="version", version=f"%(prog)s {version()}")
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[..., None], about: str) -> Parser:
         one = commands.add_parser(name, help=about, description=about)
@@ -97,7 +101,15 @@ def _parser() -> Parser:
         action="store_true",
         help="Keep UUIDs, serial numbers, host and process names, which are replaced otherwise.",
     )
-    return parser
+    cleaning = command("clean", _clean, "remove what an ended plugin left on this node")
+    for option, about in (
+        ("--annotations", "Also remove the annotations that the plugin wrote on its Node."),
+        ("--force", "Remove CDI specifications although containers may still need them."),
+        ("--dry-run", "Remove nothing, and print what would be removed."),
+        ("--stay", "Then wait for SIGTERM, as a pod of a DaemonSet has to."),
+    ):
+        cleaning.add_argument(option, action="store_true", help=about)
+    return root
 
 
 def _at_least(least: N, read: Callable[[str], N]) -> Callable[[str], N]:
@@ -174,6 +186,26 @@ def _record(flags: Mapping[str, object], given: Namespace) -> None:
         record_to(given.out, _load_here(flags), keeps_ids=given.keep_ids, say=_say)
     except SettingsError as error:
         _fail(str(error), 2)
+
+
+def _clean(flags: Mapping[str, object], given: Namespace) -> None:
+    from plugin.clean import CleanOptions, clean_node  # noqa: PLC0415 - only here, as in `_record`
+
+    options = CleanOptions(
+        with_annotations=given.annotations, is_forced=given.force, is_dry_run=given.dry_run
+    )
+    ended = threading.Event()
+    if given.stay:  # from here on, since a process 1 has no default for these signals
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: ended.set())
+    try:
+        is_clean = clean_node(_load(flags), options, partial(print, flush=True))
+    except SettingsError as error:
+        _fail(str(error), 2)
+    if not is_clean:
+        raise SystemExit(1)
+    if given.stay:
+        ended.wait()
 
 
 async def _run(flags: Mapping[str, object], log: Logger) -> None:

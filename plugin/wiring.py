@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from plugin.health import KnownFaults
     from plugin.machine import MachineReader, MachineReading
 
-__all__ = ["Running", "open_reader", "run_agents", "serving_rules"]
+__all__ = ["Running", "open_reader", "open_transport", "run_agents", "serving_rules"]
 
 READ_AGAIN_S = 30.0
 """Between attempts to read a machine, where a failure is no reason to end: a driver may be
@@ -132,8 +132,8 @@ async def _run_with(
     rules = serving_rules(loaded)
     endpoint = StatusEndpoint(metrics.registry, running.live, running.ready)
     async with (
-        _transport(settings) as to_server,
-        _transport(settings, settings.kubelet_endpoint) as to_kubelet,
+        open_transport(settings) as to_server,
+        open_transport(settings, settings.kubelet_endpoint) as to_kubelet,
     ):
         kubelet = KubeletClient(to_kubelet)
         with serving(
@@ -190,10 +190,13 @@ async def _read(
 
 
 @contextlib.asynccontextmanager
-async def _transport(
+async def open_transport(
     settings: PluginSettings, endpoint: Endpoint | None = None
 ) -> AsyncGenerator[Transport]:
-    """A connection to this endpoint, else to the API server."""
+    """A connection to this endpoint, else to the API server.
+
+    Raises `SettingsError` where the settings lead to none.
+    """
     try:
         transport = await Transport.connect(
             settings.kubeconfig, user_agent="coterie-plugin", endpoint=endpoint

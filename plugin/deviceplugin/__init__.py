@@ -7,10 +7,11 @@ from plugin.deviceplugin.device_list import DeviceList, ListedDevice
 from plugin.deviceplugin.kubelet_socket import KubeletSocket
 from plugin.deviceplugin.offer import CallRefused, Offer
 from plugin.deviceplugin.registration import Registration, RegistrationChange, RegistrationPhase
-from plugin.deviceplugin.server import ResourceServer, endpoint_of
+from plugin.deviceplugin.server import SOCKET_NAMES, ResourceServer, endpoint_of
 from plugin.deviceplugin.service import CallOutcome, DevicePluginCall, DevicePluginMethod
 
 __all__ = [
+    "SOCKET_NAMES",
     "CallOutcome",
     "CallRefused",
     "DeviceList",

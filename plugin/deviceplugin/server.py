@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from plugin.deviceplugin.offer import Offer
     from plugin.deviceplugin.service import DevicePluginCall
 
-__all__ = ["ResourceServer", "endpoint_of"]
+__all__ = ["SOCKET_NAMES", "ResourceServer", "endpoint_of"]
 
+_PREFIX = "coterie-"
+SOCKET_NAMES = (f"{_PREFIX}*.sock", f".{_PREFIX}*.sock")
+"""Patterns of the names of our sockets: those that are registered, and private ones."""
 _MAX_PATH_BYTES = 107
 """Of a unix socket (unix(7), sun_path)."""
 
@@ -40,7 +43,7 @@ def endpoint_of(resource: str) -> str:
     >>> endpoint_of("nvidia.com/mig-1g.10gb")
     'coterie-nvidia.com_mig-1g.10gb.sock'
     """
-    return f"coterie-{resource.replace('/', '_')}.sock"
+    return f"{_PREFIX}{resource.replace('/', '_')}.sock"
 
 
 class ResourceServer:
@@ -86,7 +89,7 @@ class ResourceServer:
 
     async def _start(self, server: grpc.aio.Server) -> tuple[int, int]:
         """Start at the path; device and inode of the socket's file."""
-        private = self.path.with_name(f".{secrets.token_hex(4)}.sock")
+        private = self.path.with_name(f".{_PREFIX}{secrets.token_hex(4)}.sock")
         try:
             server.add_insecure_port(f"unix:{private}")
             await _start_whole(server)

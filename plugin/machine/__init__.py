@@ -28,7 +28,7 @@ from plugin.machine.reader import (
 )
 from plugin.machine.served_machine import ServedMachine, ServingRules, serve_machine
 from plugin.machine.sharing import NO_SHARING, SharedPolicy, TimeSlicing
-from plugin.machine.vendor import DeviceAccess, SimulatedHardware, Vendor
+from plugin.machine.vendor import DeviceAccess, SimulatedHardware, Vendor, WrittenFiles
 
 __all__ = [
     "NO_ANSWER",
@@ -61,6 +61,7 @@ __all__ = [
     "Unit",
     "Units",
     "Vendor",
+    "WrittenFiles",
     "check_resource_name",
     "serve_machine",
     "whole_gpus",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from plugin.machine.sharing import TimeSlicing
     from plugin.sysfs import Sysfs
 
-__all__ = ["DeviceAccess", "SimulatedHardware", "Vendor"]
+__all__ = ["DeviceAccess", "SimulatedHardware", "Vendor", "WrittenFiles"]
 
 S = TypeVar("S")
 
@@ -61,6 +61,19 @@ class SimulatedHardware:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFiles:
+    """Files that `Vendor.open_access` left on this node; paths, in the order to remove them.
+
+    `own` are as they were written, and a container that is started again may need them. `unused`
+    no container needs. `changed` have names of ours and another content, so are another program's.
+    """
+
+    own: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Vendor(Generic[S]):
     """A vendor of GPUs; `S` is its section of the settings.
 
@@ -71,6 +84,7 @@ class Vendor(Generic[S]):
     - `open_access` prepares the node for containers that get devices: finds device nodes, writes
       CDI specifications. May take a minute: call it off the event loop. Raises `ReadingError` where
       a node that must be there is missing, `CdiError` where a specification cannot be written.
+    - `written_files` finds what that left on the node, under the same settings. Raises `CdiError`.
     - `fault_rules` says what its fault codes mean.
     - `read_sharing` reads from the file's sections `RAW_KEYS` how devices are shared; the domain is
       that of the resource names. Raises `SettingsError`.
@@ -83,6 +97,7 @@ class Vendor(Generic[S]):
     open_reader: Callable[[S, Sysfs], MachineReader]
     units_of: Callable[[S, Sequence[GpuReading], str], Units]
     open_access: Callable[[S, Sysfs, ServedMachine], DeviceAccess]
+    written_files: Callable[[S], WrittenFiles]
     fault_rules: Callable[[S], FaultRules]
     read_sharing: Callable[[Mapping[str, object], str], TimeSlicing]
     facts_of: Callable[[GpuReading], Mapping[str, object]]

@@ -11,6 +11,7 @@ from plugin.nvidia.container.allocate_response import grant
 from plugin.nvidia.container.cdi import GPU_CLASS, cdi_documents, incomplete
 from plugin.nvidia.container.cdi_files import CdiGenerator, open_cdi_files
 from plugin.nvidia.container.dev_files import find_dev_root, find_nodes, find_nvml
+from plugin.nvidia.container.written_files import written_files
 from plugin.nvidia.evidence import EVIDENCE
 from plugin.nvidia.gpu_node import minor_of
 from plugin.nvidia.mig_strategy import mig_units, profile_of
@@ -84,6 +85,7 @@ VENDOR: Vendor[NvidiaSettings] = Vendor(
     open_reader=_open_reader,
     units_of=lambda settings, gpus, base: mig_units(gpus, base, settings.mig_strategy),
     open_access=_open_access,
+    written_files=lambda settings: written_files(settings.cdi_rules.folder),
     fault_rules=lambda settings: settings.xid_rules,
     read_sharing=lambda raw, domain: read_sharing(raw.get(SHARING), domain=domain),
     facts_of=_facts_of,

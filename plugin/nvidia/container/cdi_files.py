@@ -2,7 +2,8 @@
 
 Files are replaced atomically, and only where they change (runtimes read the folder again at every
 change); files of ours that no document stands for any more are removed. Those of other vendors are
-never touched.
+never touched. NVIDIA's plugin writes files of the same names, so what was written here is recorded
+beside them (`plugin.nvidia.container.written_files`).
 
 Specifications outlive the plugin on purpose: a container that the kubelet starts again is given the
 names that Allocate once answered, whether the plugin runs or not, and its runtime must still find
@@ -20,12 +21,19 @@ from typing import TYPE_CHECKING
 
 from plugin.container import cdi_body
 from plugin.errors import CdiError
-from plugin.nvidia.container.cdi import CDI_VENDOR, IMEX_CLASS
+from plugin.nvidia.container.cdi import IMEX_CLASS
 from plugin.nvidia.container.dev_files import find_dev_root
 from plugin.nvidia.container.nvidia_ctk import CtkOptions, DriverRoots, NvidiaCtk, find_nvidia_ctk
+from plugin.nvidia.container.written_files import (
+    OURS,
+    PRIVATE,
+    RECORD,
+    UNFINISHED,
+    record_text,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from plugin.container import CdiDocument
 
@@ -48,7 +56,6 @@ controllers/object_controls.go, `toolkit.installDir`)."""
 _HERE = Path("/")
 _MODE = 0o644
 """As NVIDIA's (nvidia-container-toolkit v1.20.1, pkg/nvcdi/spec/builder.go)."""
-_OURS = f"{CDI_VENDOR}-*.json"
 
 
 class CdiGenerator(Enum):
@@ -93,9 +100,10 @@ class CdiFiles:
             for document, text in texts.items():
                 self._replace(self._folder / document.file_name, text)
             names = {document.file_name for document in texts}
-            for path in self._folder.glob(_OURS):
+            for path in self._folder.glob(OURS):
                 if path.name not in names:
                     path.unlink(missing_ok=True)
+            self._record({document.file_name: text for document, text in texts.items()})
         except OSError as error:
             msg = f"CDI specifications in {self._folder} cannot be written: {error}"
             raise CdiError(msg) from error
@@ -106,13 +114,20 @@ class CdiFiles:
         if self._tool is None or document.cdi_class == IMEX_CLASS:
             return json.dumps(cdi_body(document), indent=2) + "\n"
         # Runtimes do not look into folders (pkg/cdi/spec-dirs.go, `scanSpecDirs`).
-        with tempfile.TemporaryDirectory(dir=self._folder, prefix=".coterie-") as folder:
+        with tempfile.TemporaryDirectory(dir=self._folder, prefix=PRIVATE) as folder:
             return self._tool.specification(document.cdi_class, Path(folder))
+
+    def _record(self, texts: Mapping[str, str]) -> None:
+        path = self._folder / RECORD
+        if texts:
+            self._replace(path, record_text(texts))
+        else:
+            path.unlink(missing_ok=True)
 
     def _replace(self, path: Path, text: str) -> None:
         if path.is_file() and path.read_bytes() == text.encode():
             return
-        beside = path.with_name(f"{path.name}.tmp")
+        beside = path.with_name(f"{path.name}{UNFINISHED}")
         beside.write_text(text, encoding="utf-8")
         beside.chmod(_MODE)
         beside.replace(path)

@@ -749,6 +749,7 @@ def test_each_way_of_running_it_is_taken(cluster, folder):
     ("component", "mounted"),
     [
         ("plugin-cdi", "/var/run/cdi"),
+        ("plugin-clean", "/host/sys"),
         ("plugin-gpu-operator", "/usr/local/nvidia"),
         ("plugin-gpu-operator-client", "/host/sys"),
         ("plugin-gpu-operator-host-driver", "/driver-root/usr"),

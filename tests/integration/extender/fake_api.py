@@ -168,14 +168,18 @@ class FakeApi:
         return web.json_response({"metadata": meta, "items": []})
 
     async def patch(self, request: web.Request) -> web.Response:
-        """Merge annotations."""
-        self._meet(f"patch {request.match_info['kind']}")
+        """Merge annotations; null removes one."""
+        kind = request.match_info["kind"]
+        self._meet(f"patch {kind}")
         asked = await request.json()
         found = copy.deepcopy(self._find(request))
         if asked["metadata"].get("uid", found["metadata"]["uid"]) != found["metadata"]["uid"]:
             raise _refused(409, "Conflict", "uid mismatch")
-        found["metadata"].setdefault("annotations", {}).update(asked["metadata"]["annotations"])
-        return web.json_response(self.put("pods", found))
+        merged = found["metadata"].get("annotations", {}) | asked["metadata"]["annotations"]
+        found["metadata"]["annotations"] = {
+            key: value for key, value in merged.items() if value is not None
+        }
+        return web.json_response(self.put(kind, found))
 
     async def bind(self, request: web.Request) -> web.Response:
         """Bind, with the preconditions of the real one."""
@@ -272,6 +276,7 @@ async def fake_api(folder: Path) -> AsyncIterator[tuple[FakeApi, Path]]:
             web.get("/apis/policy/v1/poddisruptionbudgets", api.budgets),
             web.get(named, api.read),
             web.patch(named, api.patch),
+            web.patch("/api/v1/{kind:nodes}/{name}", api.patch),
             web.post(f"{named}/binding", api.bind),
             web.post("/api/v1/namespaces/{namespace}/events", api.add_event),
             web.get(f"{leases}/{{name}}", api.read),

@@ -39,6 +39,7 @@ from plugin.machine import (
     ReaderCondition,
     Remedy,
     Vendor,
+    WrittenFiles,
     whole_gpus,
 )
 from plugin.nvidia import VENDOR
@@ -789,7 +790,7 @@ def test_devices_are_described_for_cdi_before_they_are_offered(root):
 
     async def go():
         async with Node(root, **flags).running() as node:
-            (file,) = (root / "cdi").iterdir()
+            (file,) = (root / "cdi").glob("*.json")
             described = {one["name"] for one in json.loads(file.read_text())["devices"]}
             assert described == {*node.ids, "all"}
             pod = node_pod("a", app("main", 1), plan={"main": node.ids[:1]})
@@ -1217,6 +1218,7 @@ ACME: Vendor[Any] = Vendor(
     open_reader=lambda *_: AcmeMachine(),
     units_of=lambda _, gpus, base: whole_gpus(gpus, base),
     open_access=lambda *_: DeviceAccess(acme_access),
+    written_files=lambda _: WrittenFiles(),
     fault_rules=lambda _: AcmeFaults(),
     read_sharing=lambda _raw, _domain: NO_SHARING,
     facts_of=lambda _: {},

@@ -16,6 +16,7 @@ import yaml
 from kube.client import ApiServer, KubeletClient, ObjectEvent
 from kube.objects import ObjectKey
 from kube.settings import Parser, add_options, given_settings
+from plugin import command_line
 from plugin.config import Mode, PluginSettings, load_settings
 from plugin.nvidia.container.cdi_files import CdiGenerator
 from tests.cluster.control.manifests import DEPLOY, documents, pod_spec
@@ -27,6 +28,7 @@ PLUGIN = DEPLOY.parent / "plugin"
 DAEMONSET = "plugin/daemonset.yaml"
 OVERLAYS = tuple(sorted(path.name for path in DEPLOY.glob("plugin-*")))
 DRIVER = "/driver-root"
+CLEAN = "plugin-clean"
 MOUNTED = {
     "plugin-cdi": {"/var/run/cdi", f"{DRIVER}/usr", f"{DRIVER}/dev"},
     "plugin-gpu-operator": {"/var/run/cdi", DRIVER, "/usr/local/nvidia"},
@@ -271,7 +273,7 @@ def test_the_agent_knows_its_node():
     }
 
 
-@pytest.mark.parametrize("folder", ["plugin", *OVERLAYS])
+@pytest.mark.parametrize("folder", ["plugin", *(one for one in OVERLAYS if one != CLEAN)])
 def test_settings_are_the_agents(folder):
     """A setting that the agent does not know would stop it at its start."""
     environ, mounted, (command, *flags) = patched(folder)
@@ -292,6 +294,20 @@ def test_settings_are_the_agents(folder):
     assert [one["containerPort"] for one in container()["ports"]] == [settings.metrics_port]
     assert settings.mode is (Mode.REPORTER if folder == "plugin-reporter" else Mode.DEVICE_PLUGIN)
     assert bool(settings.simulate) == (folder == "plugin-simulated")
+
+
+def test_nodes_are_cleaned_by_the_agents_account_and_folders():
+    """A probe of a route that `clean` does not serve would kill it, and a pod must stay."""
+    environ, mounted, args = patched(CLEAN)
+    given = command_line.parser().parse_args(args)
+    assert (args[0], given.annotations, given.stay) == ("clean", True, True)
+    assert (given.force, given.dry_run) == (False, False)
+    (patch,) = spec_of(CLEAN)["containers"]
+    probes = {name for name in container() if name.endswith("Probe")}
+    assert probes == {name for name, value in patch.items() if value is None}
+    settings = load_settings({}, environ).settings
+    needed = {settings.device_plugin_folder, settings.pod_resources_socket.parent}
+    assert {str(one) for one in needed} < mounted
 
 
 def test_probes_ask_different_things():

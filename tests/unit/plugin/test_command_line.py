@@ -390,7 +390,7 @@ def test_help_names_the_commands():
     """What a reader tries first."""
     done = called("--help")
     assert done.exit_code == 0
-    assert all(name in done.stdout for name in ("run", "discover", "measure"))
+    assert all(name in done.stdout for name in ("run", "discover", "measure", "record", "clean"))
 
 
 def test_the_version():

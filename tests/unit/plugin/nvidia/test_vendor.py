@@ -69,7 +69,7 @@ def test_a_device_node_that_must_be_there(root):
 def test_devices_are_described_for_runtimes_with_cdi(root):
     """By the names that containers will get."""
     access = opened(root, **CDI)
-    (file,) = (root / "cdi").iterdir()
+    (file,) = (root / "cdi").glob("*.json")
     described = {one["name"] for one in json.loads(file.read_text())["devices"]}
     assert described == {*(device.id for device in SERVED.devices), "all"}
     assert access.left_out == ()
