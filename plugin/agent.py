@@ -392,6 +392,7 @@ class Agent:
         n_devices = {one.name: len(one.devices) for one in inventory.resources}
         notes = [*reading.notes, *inventory.notes]
         self._telemetry.machine_read(n_devices, notes, inventory.warnings)
+        self._telemetry.links_read(served.n_links_up)
 
     def _end(self, ending: StopReason) -> None:
         if self._ended is not None and not self._ended.done():

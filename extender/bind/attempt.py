@@ -11,18 +11,18 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from extender.bind.steps import WriteBinding
-from extender.protocol import Answer, Reason, Verb
+from extender.protocol import Answer, Outcome, Reason, Verb
 from topology.annotations import encode_plan
 from topology.errors import quote
 from topology.model import names
 
 if TYPE_CHECKING:
     from extender.bind.steps import PlannedFrom
-    from extender.protocol import Outcome, PodRequest, messages
+    from extender.protocol import PodRequest, messages
     from extender.rules import Rules
     from topology.annotations import Plan
 
-__all__ = ["BindAttempt", "BindPhase", "why_barred", "why_not_ours"]
+__all__ = ["BindAttempt", "BindPhase", "BindTarget", "why_barred", "why_not_ours"]
 
 
 class BindPhase(Enum):
@@ -36,11 +36,19 @@ class BindPhase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class BindTarget:
+    """The kind of a plan's node, and the plan's efficiency there (`plan_efficiency`)."""
+
+    machine: str = ""
+    efficiency: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BindAttempt:
     """One bind call in flight, or one whose outcome is not known yet.
 
-    `version` is the pod's in the latest write; `plan` is None for a pod without GPUs, `machine` the
-    kind of the plan's node. From `ends_s` on another call may take over if this one has not
+    `version` is the pod's in the latest write; `plan` is None for a pod without GPUs, `target`
+    what metrics show of it. From `ends_s` on another call may take over if this one has not
     ended. Until `repeats_until_s` an earlier call's write of the same plan and version may still
     succeed, whatever becomes of this one's; None where there is no such write.
     """
@@ -54,7 +62,7 @@ class BindAttempt:
     phase: BindPhase = BindPhase.UNSEEN
     request: PodRequest | None = None
     plan: Plan | None = None
-    machine: str = ""
+    target: BindTarget = BindTarget()
     version: str = ""
     n_writes: int = 0
     n_replans: int = 0
@@ -77,7 +85,7 @@ class BindAttempt:
         request: PodRequest | None,
         plan: Plan | None,
         *,
-        machine: str,
+        target: BindTarget,
         version: str,
     ) -> BindAttempt:
         """This call, about to write a plan, for the first time or once more."""
@@ -86,7 +94,7 @@ class BindAttempt:
             phase=BindPhase.WRITING,
             request=request,
             plan=plan,
-            machine=machine,
+            target=target,
             version=version,
             n_writes=self.n_writes + 1,
             repeats_until_s=None,
@@ -95,7 +103,7 @@ class BindAttempt:
     def repeating(self, earlier: BindAttempt) -> BindAttempt:
         """This call, about to write what an earlier one wrote."""
         same = self.writing(
-            earlier.request, earlier.plan, machine=earlier.machine, version=earlier.version
+            earlier.request, earlier.plan, target=earlier.target, version=earlier.version
         )
         return replace(same, repeats_until_s=earlier.ends_s)
 
@@ -124,6 +132,19 @@ class BindAttempt:
             node=self.node,
             n_replans=self.n_replans,
             warnings=self.request.warnings if self.request is not None else (),
+        )
+
+    def success(self, body: bytes, generation: int) -> Answer:
+        """The answer to a call whose binding was written, with what was placed."""
+        answer = self.answer(Outcome.OK, body, generation)
+        if self.request is None or self.plan is None:
+            return answer
+        return replace(
+            answer,
+            placed_gbytes_per_s=self.plan.score_gbytes_per_s,
+            placed_efficiency=self.target.efficiency,
+            machine=self.target.machine,
+            size_gpus=self.request.size_gpus,
         )
 
     def is_dead(self, pod: messages.WirePod) -> bool:

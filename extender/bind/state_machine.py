@@ -32,10 +32,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from extender.bind.attempt import BindAttempt, BindPhase, why_barred, why_not_ours
+from extender.bind.attempt import BindAttempt, BindPhase, BindTarget, why_barred, why_not_ours
 from extender.bind.steps import PlannedFrom, ReadPod, WriteBinding, WriteResult
 from extender.errors import MalformedPod, UserError, WireError
-from extender.placement import Refusal, plan_bind
+from extender.placement import Refusal, plan_bind, plan_efficiency
 from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod
 from extender.state import DeviceState
 from topology.annotations import decode_plan
@@ -188,7 +188,8 @@ class Binds:
         if refused is not None:
             return self._fail(bind, *refused)
         if request.shape is None:
-            bare = bind.writing(request, None, machine="", version=request.resource_version)
+            version = request.resource_version
+            bare = bind.writing(request, None, target=BindTarget(), version=version)
             return self._write(bare, None, now_s)
         return self._plan(bind, request, now_s)
 
@@ -207,8 +208,9 @@ class Binds:
         if refused is not None:
             return self._fail(bind, Reason.DEVICES_UNAVAILABLE, refused)
         free = tuple([one for i, one in enumerate(view.ids) if view.free >> i & 1])
-        machine = view.kind.name
-        planned = bind.writing(request, plan, machine=machine, version=request.resource_version)
+        efficiency = plan_efficiency(request, view, rater=self._rater)
+        target = BindTarget(view.kind.name, efficiency)
+        planned = bind.writing(request, plan, target=target, version=request.resource_version)
         return self._write(planned, PlannedFrom(snapshot.generation, free), now_s)
 
     def _write(
@@ -228,7 +230,7 @@ class Binds:
         is_same = bind.request is not None and bind.request.shape == request.shape
         if is_same and (bind.plan is None or self._is_intact(bind.uid, bind.plan)):
             version = request.resource_version
-            changed = bind.writing(request, bind.plan, machine=bind.machine, version=version)
+            changed = bind.writing(request, bind.plan, target=bind.target, version=version)
             return self._write(changed, None, now_s)
         self._forget(bind)
         again = replace(bind, plan=None, n_replans=bind.n_replans + 1)
@@ -323,15 +325,8 @@ class Binds:
         It has the generation that was planned from. For the newer one the state would have to
         reconcile now, which the next reader does anyway, together with later watch events.
         """
-        request, plan = bind.request, bind.plan
-        if request is None or plan is None:
-            return bind.answer(Outcome.OK, _SUCCESS, self._generation)
-        return replace(
-            bind.answer(Outcome.OK, _SUCCESS, plan.generation),
-            placed_gbytes_per_s=plan.score_gbytes_per_s,
-            machine=bind.machine,
-            size_gpus=request.size_gpus,
-        )
+        generation = self._generation if bind.plan is None else bind.plan.generation
+        return bind.success(_SUCCESS, generation)
 
     def _bound(self, bind: BindAttempt, node: str) -> Answer:
         """The pod has a node already, whoever bound it."""

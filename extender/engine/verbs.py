@@ -152,6 +152,7 @@ class Engine:
             return replace(
                 answer, pod=request.full_name, pod_uid=request.uid, n_deferred=n_deferred
             )
+        waited = self.unschedulable.pod(request.uid) if filtered.n_feasible else None
         self._note_rejection(request, requested, filtered.main_reason, now_s)
         self._reader.expect(request, filtered.names_json, filtered.positions, snapshot.node_index)
         body = messages.encode_filter(
@@ -159,7 +160,7 @@ class Engine:
             failed_json=filtered.failed_json,
             unresolvable_json=filtered.unresolvable_json,
         )
-        return self._answer(
+        answer = self._answer(
             Verb.FILTER,
             request,
             body,
@@ -169,6 +170,9 @@ class Engine:
             n_named=len(filtered.names_json),
             n_deferred=n_deferred,
         )
+        if waited is None:
+            return answer
+        return replace(answer, waited_s=now_s - waited.since_s, waited_for=waited.reason)
 
     def _note_rejection(
         self, request: PodRequest, requested: RequestedNodes, reason: Reason | None, now_s: float

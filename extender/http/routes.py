@@ -123,9 +123,8 @@ def _add_health_routes(app: FastAPI, deps: Dependencies) -> None:
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Metrics as Prometheus text."""
-        return Response(
-            deps.metrics.render(is_ready=deps.is_ready()), media_type="text/plain; version=0.0.4"
-        )
+        text = deps.metrics.render(is_ready=deps.is_ready(), now_s=deps.clock())
+        return Response(text, media_type="text/plain; version=0.0.4")
 
 
 def _add_state_routes(app: FastAPI, deps: Dependencies) -> None:

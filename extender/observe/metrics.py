@@ -1,4 +1,4 @@
-"""Metrics of every extender: latencies, outcomes, device states, bandwidth placed.
+"""Metrics of every extender: latencies, outcomes, device states, what was placed and what can be.
 
 Labels are closed sets, made at the start so that a first event shows as a rise, or bounded by the
 kinds of machine in the cluster: never a pod, a node or a device.
@@ -11,7 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
 
+from extender.observe.near_best_sets import NearBestSets
 from extender.protocol import Outcome, Reason, Verb
 from extender.state import DeviceState
 from kube.metrics import program_registry
@@ -31,6 +33,10 @@ _SECONDS = (0.0005, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0,
 _GBYTE = 1_000_000_000
 _BYTES_PER_S = tuple(n * _GBYTE for n in (5, 10, 20, 40, 60, 80, 100, 150, 200, 300, 400, 600))
 """From staged PCIe to eight GPUs on NVLink 5."""
+_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9, 0.98, 1.0)
+"""1 less the default bounds of the classes of loss, 2, 10 and 30 %, and what lies below."""
+_WAITS = (1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 86_400.0)
+"""From one retry of kube-scheduler to a day."""
 MAX_MACHINES = 32
 """Machine names that get a label of their own; the others are `other`. Names come from what nodes
 publish, and a metric's labels must stay few whatever they publish."""
@@ -98,6 +104,23 @@ class ExtenderMetrics:
             buckets=_BYTES_PER_S,
             registry=self.registry,
         )
+        self._efficiency = Histogram(
+            "coterie_extender_placed_efficiency_ratio",
+            "Predicted bandwidth of the sets that were bound, by the best set of that size on the "
+            "empty machine, of the container that loses most (two GPUs or more). Low values mean "
+            "that good sets are taken when pods arrive.",
+            ["machine", "size"],
+            buckets=_SHARES,
+            registry=self.registry,
+        )
+        self._waits = Histogram(
+            "coterie_extender_pending_duration_seconds",
+            "Time from a pod's first rejection by filter until filter names a node for it, by the "
+            "reason of its last rejection.",
+            ["reason"],
+            buckets=_WAITS,
+            registry=self.registry,
+        )
         self._replans = self._counter(
             "replans",
             "Plans that binds made beyond their first. A rise means that pods, nodes or devices "
@@ -128,6 +151,12 @@ class ExtenderMetrics:
             "extenders, so they add no nodes for these.",
             "reason",
         )
+        self._longest_wait = self._gauge(
+            "longest_pending_seconds",
+            "Time since the first rejection of the pod that has waited longest, by the reason of "
+            "its last; 0 where none waits.",
+            "reason",
+        )
         self._nodes = self._gauge(
             "snapshot_nodes", "Nodes known; should match the GPU nodes of the cluster."
         )
@@ -137,6 +166,10 @@ class ExtenderMetrics:
             "not with the cluster.",
         )
         self._machines: set[str] = set()
+        self._near_best = NearBestSets(engine.cluster, engine.rules.resources)
+        self.add_source(self._capacity)
+        for reason in _OF_NODES:
+            self._waits.labels(reason.label)
         self._series: dict[tuple[Verb, Outcome, Reason | None], tuple[Histogram, Counter]] = {}
         for kind in _answers():
             self._series_of(*kind)
@@ -153,6 +186,10 @@ class ExtenderMetrics:
         if answer.placed_gbytes_per_s and answer.outcome is Outcome.OK:
             labels = self._machine(answer.machine), _size(answer.size_gpus)
             self._placed.labels(*labels).observe(answer.placed_gbytes_per_s * _GBYTE)
+            if answer.placed_efficiency is not None:
+                self._efficiency.labels(*labels).observe(answer.placed_efficiency)
+        if answer.waited_s is not None and answer.waited_for is not None:
+            self._waits.labels(answer.waited_for.label).observe(answer.waited_s)
 
     def observe_bind(self, own_s: float) -> None:
         """Observe the part of a bind's time that Coterie itself took."""
@@ -162,16 +199,21 @@ class ExtenderMetrics:
         """Add a source: what `collect` returns is scraped too."""
         self.registry.register(_Source(collect))
 
-    def render(self, *, is_ready: bool) -> bytes:
-        """The exposition text (format 0.0.4); `is_ready` as the probes are answered."""
+    def render(self, *, is_ready: bool, now_s: float) -> bytes:
+        """The exposition text (format 0.0.4).
+
+        `is_ready` as the probes are answered, `now_s` by the clock that the verbs are called with.
+        """
         self._ready.set(is_ready)
         cluster = self._engine.cluster
         counts = cluster.counts()
         for state in DeviceState:
             self._devices.labels(state.value).set(counts.get(state, 0))
-        counts_by_reason = self._engine.unschedulable.counts()
+        pool = self._engine.unschedulable
+        counts_by_reason, first_s = pool.counts(), pool.first_rejected_s()
         for reason in {*_OF_NODES, *counts_by_reason}:
             self._unschedulable.labels(reason.label).set(counts_by_reason.get(reason, 0))
+            self._longest_wait.labels(reason.label).set(now_s - first_s.get(reason, now_s))
         self._pods.set(cluster.n_owners)
         self._nodes.set(len(cluster.snapshot.nodes))
         self._ratings.set(self._engine.n_ratings)
@@ -188,6 +230,30 @@ class ExtenderMetrics:
             count = self._answers.labels(verb.value, outcome.value, label)
             series = self._series[kind] = self._seconds.labels(verb.value), count
         return series
+
+    def _capacity(self) -> Iterable[Metric]:
+        placeable = GaugeMetricFamily(
+            "coterie_extender_placeable_sets",
+            "Sets of that size that free GPUs hold side by side and that come within 10 % of the "
+            "best of the empty machine: so many pods of the size can still be placed as well.",
+            labels=["machine", "size"],
+        )
+        stranded = GaugeMetricFamily(
+            "coterie_extender_stranded_devices",
+            "Free GPUs of nodes that hold no such set of that size any more: free, and of little "
+            "use to a pod of the size. A high share of the free GPUs means fragmentation.",
+            labels=["machine", "size"],
+        )
+        totals: dict[tuple[str, str], tuple[int, int]] = {}
+        for (machine, size), (n_sets, n_stranded) in self._near_best.count().items():
+            labels = self._machine(machine), str(size)
+            before = totals.get(labels, (0, 0))
+            totals[labels] = before[0] + n_sets, before[1] + n_stranded
+        for labels, (n_sets, n_stranded) in totals.items():
+            placeable.add_metric(labels, n_sets)
+            stranded.add_metric(labels, n_stranded)
+        yield placeable
+        yield stranded
 
     def _machine(self, name: str) -> str:
         if name not in self._machines:

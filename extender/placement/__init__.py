@@ -3,7 +3,12 @@
 A function of a snapshot and a pod; changes nothing and knows no HTTP.
 """
 
-from extender.placement.filter_score import filter_nodes, plan_bind, prioritize_nodes
+from extender.placement.filter_score import (
+    filter_nodes,
+    plan_bind,
+    plan_efficiency,
+    prioritize_nodes,
+)
 from extender.placement.node_order import rank_fit, scores
 from extender.placement.rating import Rater, Rating, RatingBudget, Refusal
 from extender.placement.request_reader import NodesRequest, RequestedNodes, RequestReader, locate
@@ -19,6 +24,7 @@ __all__ = [
     "filter_nodes",
     "locate",
     "plan_bind",
+    "plan_efficiency",
     "prioritize_nodes",
     "rank_fit",
     "scores",

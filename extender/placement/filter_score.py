@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from extender.snapshot import ClusterSnapshot, NodeView
     from topology.select import PodFit
 
-__all__ = ["Filtered", "filter_nodes", "plan_bind", "prioritize_nodes"]
+__all__ = ["Filtered", "filter_nodes", "plan_bind", "plan_efficiency", "prioritize_nodes"]
 
 TAKEN = frozenset(
     {
@@ -154,6 +154,17 @@ def plan_bind(
         ids = tuple(free[: request.size_gpus])
         return Plan(view.name, (), ids, generation, 0.0, request.priority)
     return _plan(request, view, rating.fit, generation)
+
+
+def plan_efficiency(request: PodRequest, view: NodeView, *, rater: Rater) -> float | None:
+    """What `plan_bind` would choose, by the best sets of these sizes on the empty machine.
+
+    0..1, of the container that loses most; 1 for single GPUs, None where the machine is unknown.
+    """
+    (rating,) = rater.rate(request, (view,))
+    if isinstance(rating, Refusal) or rating.fit is None:
+        return None
+    return 1.0 - max(one.loss for _, one in rating.fit.containers)
 
 
 def _plan(request: PodRequest, view: NodeView, fit: PodFit, generation: int) -> Plan:

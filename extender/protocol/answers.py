@@ -47,9 +47,12 @@ class Answer:
     """An answer and what there is to say about it; `body` is JSON.
 
     `n_nodes` counts the requested nodes, `n_named` those named in the answer. Of a set that was
-    bound: `placed_gbytes_per_s` the predicted bandwidth (0: nothing to reduce), `machine` the kind
-    of its node, `size_gpus` the pod's GPUs. `n_replans` counts the plans that a bind made beyond
-    its first, `n_deferred` the node states that there was no time to rate.
+    bound: `placed_gbytes_per_s` the predicted bandwidth (0: nothing to reduce), `placed_efficiency`
+    its share of the best on the empty machine (0..1, of the worst container; None where it is
+    unknown), `machine` the kind of its node, `size_gpus` the pod's GPUs. `n_replans` counts the
+    plans that a bind made beyond its first, `n_deferred` the node states that there was no time to
+    rate. `waited_s` is how long a pod that filter names a node for was rejected before, None if it
+    was not, and `waited_for` why the last time.
     """
 
     verb: Verb
@@ -64,11 +67,14 @@ class Answer:
     n_nodes: int = 0
     n_named: int = 0
     placed_gbytes_per_s: float | None = None
+    placed_efficiency: float | None = None
     machine: str = ""
     size_gpus: int = 0
     n_replans: int = 0
     warnings: tuple[str, ...] = ()
     n_deferred: int = 0
+    waited_s: float | None = None
+    waited_for: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ changes less often.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,10 +49,15 @@ SPARE_STATES = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MachineType:
-    """A machine type: the digest of its topology, and what selects its sets."""
+    """A machine type: the digest of its topology, and what selects its sets.
+
+    `near_best` are the counts of `topology.select.near_best_counts` by size, for the sizes of the
+    demand that the empty machine holds; none for a machine of more than 16 devices.
+    """
 
     digest: str
     selector: Machine
+    near_best: Mapping[int, NDArray[np.int8]] = field(default_factory=dict[int, "NDArray[np.int8]"])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

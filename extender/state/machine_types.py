@@ -11,14 +11,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from extender.snapshot import MachineType, NodeKind
-from topology.select import MachineTables, build_machine, with_raw_figures
+from topology.select import MachineTables, build_machine, near_best_counts, with_raw_figures
 from topology.value import topology_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from topology.model import NodeTopology
     from topology.model.measurement import MeasuredPair, MeasuredSet
+    from topology.select import Machine
     from topology.topology_manager import TopologyManager
     from topology.value import Demand
 
@@ -42,7 +46,8 @@ _RAW_BYTES_PER_SET = 12
 
 def build_machine_type(topology: NodeTopology, demand: Demand) -> MachineType:
     """Build the tables of a topology; for 16 GPUs that may take a second."""
-    return MachineType(topology_digest(topology), build_machine(topology, demand))
+    selector = build_machine(topology, demand)
+    return MachineType(topology_digest(topology), selector, _near_best(selector, demand))
 
 
 class Kinds:
@@ -106,7 +111,8 @@ class Kinds:
             if len(self._raw) >= MAX_RAW_TYPES or self._raw_bytes + n_bytes > MAX_RAW_BYTES:
                 return shared
             self._raw_bytes += n_bytes
-            self._raw[key] = MachineType(digest, with_raw_figures(shared.selector, topology))
+            selector = with_raw_figures(shared.selector, topology)
+            self._raw[key] = MachineType(digest, selector, shared.near_best)
         return self._raw[key]
 
     def kind(
@@ -127,6 +133,14 @@ class Kinds:
             self._kinds[key] = NodeKind(self._n_kinds, *key)
             self._n_kinds += 1
         return self._kinds[key]
+
+
+def _near_best(selector: Machine, demand: Demand) -> Mapping[int, NDArray[np.int8]]:
+    if not isinstance(selector, MachineTables):
+        return {}
+    sizes = (size for size, _ in demand.sizes if size <= selector.n_gpus)
+    counts = ((size, near_best_counts(selector, size)) for size in sizes)
+    return {size: table for size, table in counts if table[-1]}
 
 
 def _raw_bytes(n_gpus: int) -> int:

@@ -180,6 +180,13 @@ class UnschedulablePool:
         """Number of pods in the pool by the reason of their last rejection."""
         return Counter(pod.reason for pod in self._pods.values())
 
+    def first_rejected_s(self) -> Mapping[Reason, float]:
+        """When the pod that waits longest was first rejected, by the reason of its last."""
+        first: dict[Reason, float] = {}
+        for pod in self._pods.values():
+            first[pod.reason] = min(pod.since_s, first.get(pod.reason, math.inf))
+        return first
+
     def _fitting(
         self, viewpoint: PodRequest, names: Iterable[str], snapshot: ClusterSnapshot
     ) -> int:

@@ -7,6 +7,7 @@ the event loop.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from kube.errors import SettingsError
@@ -58,6 +59,19 @@ class ServedMachine:
     def devices(self) -> tuple[Device, ...]:
         """All devices of all resources."""
         return tuple(d for resource in self.inventory.resources for d in resource.devices)
+
+    @property
+    def n_links_up(self) -> int:
+        """Accelerator links that are known to be up: between GPUs, each once, and into switches."""
+        topology = self.reading.topology
+        members = [{gpu for gpu, _ in fabric.ports} for fabric in topology.fabrics]
+        ports = sum(n for one in topology.fabrics if one.is_up for _, n in one.ports)
+        direct = (
+            topology.links[i][j].n_links or 0
+            for i, j in combinations(range(topology.n_gpus), 2)
+            if not any(i in one and j in one for one in members)
+        )
+        return ports + sum(direct)
 
     @property
     def topology_text(self) -> str | None:

@@ -102,6 +102,12 @@ class PluginMetrics:
             "(inventory); the log event reader_failed says why.",
             "what",
         )
+        self.accelerator_links = self._gauge(
+            "accelerator_links",
+            "Accelerator links (NVLinks) that are up, as the machine was read last: between GPUs, "
+            "each once, and from GPUs into switches. A fall means links that went down, by which "
+            "sets of GPUs are worth less.",
+        )
         self.gpus_without_events = self._gauge(
             "gpus_without_events",
             "GPUs whose driver reports no XIDs as events: an XID after which they still answer "

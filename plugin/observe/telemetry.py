@@ -107,6 +107,10 @@ class Telemetry:
         level = self.log.warning if warnings else self.log.info
         level(logkeys.MACHINE_READ, n_devices=n_devices, notes=[*warnings, *notes])
 
+    def links_read(self, n_up: int) -> None:
+        """Show how many accelerator links of the machine are up."""
+        self._metrics.accelerator_links.set(n_up)
+
     def devices_changed(self, unhealthy: Mapping[str, str]) -> None:
         """Log which devices are unhealthy now."""
         level = self.log.warning if unhealthy else self.log.info

@@ -44,10 +44,17 @@ def common_metrics() -> list[Metric]:
     engine = make_engine(parse_cluster(cluster), ExtenderSettings(cluster=cluster).rules)
     metrics = ExtenderMetrics(engine)
     bound = Answer(
-        Verb.BIND, Outcome.OK, b"", 0, placed_gbytes_per_s=1.0, machine="8x-l4", size_gpus=2
+        Verb.BIND,
+        Outcome.OK,
+        b"",
+        0,
+        placed_gbytes_per_s=1.0,
+        placed_efficiency=1.0,
+        machine="8x-l4",
+        size_gpus=2,
     )
     metrics.observe(bound, 0.0)  # only machines on which pods were placed have a series
-    metrics.render(is_ready=True)
+    metrics.render(is_ready=True, now_s=0.0)
     return own_metrics(metrics.registry.collect())
 
 

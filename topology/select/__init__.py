@@ -12,6 +12,7 @@ from topology.select.fit import (
     pod_size,
 )
 from topology.select.levels import affinity_level
+from topology.select.near_best import near_best_counts
 from topology.select.outcome import Selected, Unfit, UnfitReason
 from topology.select.selection import Machine, build_machine, rank_sets, select_set
 from topology.select.tables import MachineTables, build_tables, with_raw_figures
@@ -30,6 +31,7 @@ __all__ = [
     "build_tables",
     "fit_pod",
     "join_sets",
+    "near_best_counts",
     "pod_size",
     "rank_sets",
     "select_set",

@@ -8,11 +8,12 @@ import threading
 
 import pytest
 
-from tests.cluster.programs.build import BuildFailed, binaries
+from tests.cluster.programs.build import BuildFailed, binaries, promtool
 from tests.cluster.programs.toolchain import ToolchainMissing
 from tests.cluster.programs.versions import (
     ETCD,
     MINORS,
+    PROMTOOL,
     VARIABLE,
     UnknownVersion,
     api_server_flags,
@@ -103,6 +104,13 @@ def test_the_build_is_told_its_version_and_needs_no_c_compiler(cache):
     (components,) = [call for call in cache.calls if "kube-apiserver" in call]
     assert "version.gitVersion=v1.36." in components
     assert f"{kubernetes('1.36').folder} 0 local build" in components
+
+
+def test_parts_are_left_out_by_build_tags(cache):
+    """With all of its service discoveries Prometheus needs a module that proxies do not serve."""
+    assert promtool(cache.messages.append).is_file()
+    (call,) = cache.calls
+    assert f"-tags {','.join(PROMTOOL.tags)} -o" in call
 
 
 def test_a_failed_build_tells_why_and_is_tried_again(cache):

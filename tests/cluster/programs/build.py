@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from tests.cluster.control.processes import tethered
 from tests.cluster.programs.cache import cache_folder, made_once
 from tests.cluster.programs.toolchain import find_go, go_environment
-from tests.cluster.programs.versions import CONTAINERD, ETCD, WORKLOAD, kubernetes
+from tests.cluster.programs.versions import CONTAINERD, ETCD, PROMTOOL, WORKLOAD, kubernetes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.cluster.programs.toolchain import Go
     from tests.cluster.programs.versions import GoModule
 
-__all__ = ["Binaries", "BuildFailed", "NodePrograms", "binaries", "node_programs"]
+__all__ = ["Binaries", "BuildFailed", "NodePrograms", "binaries", "node_programs", "promtool"]
 
 _PROGRESS_EVERY_S = 15.0
 _TAIL_BYTES = 4000
@@ -97,6 +97,11 @@ def node_programs(say: Callable[[str], None] | None = None) -> NodePrograms:
     )
 
 
+def promtool(say: Callable[[str], None] | None = None) -> Path:
+    """The program that checks and tests rules of Prometheus; progress and errors as `binaries`."""
+    return _built(PROMTOOL, say or _say) / "promtool"
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201 - progress of a build is for people
 
@@ -114,6 +119,7 @@ def _key(module: GoModule, go: Go) -> str:
     content.update(
         repr((sorted(module.packages.items()), module.link_flags, go.version_line)).encode()
     )
+    content.update("".join(f" {tag}" for tag in module.tags).encode())
     return content.hexdigest()[:16]
 
 
@@ -126,7 +132,9 @@ def _build(module: GoModule, go: Go, folder: Path, *, say: Callable[[str], None]
     _go(
         go,
         [
-            *("build", "-v", "-trimpath", "-ldflags", module.link_flags, "-o", target),
+            *("build", "-v", "-trimpath", "-ldflags", module.link_flags),
+            *(("-tags", ",".join(module.tags)) if module.tags else ()),
+            *("-o", target),
             *module.packages.values(),
         ],
         module.folder,

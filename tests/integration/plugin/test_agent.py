@@ -453,6 +453,7 @@ def test_links_that_go_down_are_published(root):
             await node.until(lambda: node.api.annotations[names.TOPOLOGY] != before)
             now = decode_topology(node.api.annotations[names.TOPOLOGY])
             assert not now.links[0][3].is_up
+            assert node.metrics.registry.get_sample_value("coterie_plugin_accelerator_links") == 22
 
     asyncio.run(go())
 

@@ -35,6 +35,20 @@ def test_the_sets_that_are_rated_are_those_of_the_devices():
     assert decode_topology(text) == served.inventory.topology
 
 
+@pytest.mark.parametrize(
+    ("recording", "n_links"),
+    [
+        pytest.param("dgx-1-v100", 24, id="between GPUs, each once"),
+        pytest.param("dgx-1-v100-dead-link", 23, id="one of them down"),
+        pytest.param("dgx-h100", 8 * 18, id="into switches"),
+        pytest.param("8x-l4", 0, id="none"),
+    ],
+)
+def test_links_that_are_up_are_counted(recording, n_links):
+    """One that goes down shows as a fall, wherever it leads."""
+    assert serve_machine(reading(recording), ServingRules()).n_links_up == n_links
+
+
 def test_resource_and_strategy_are_as_set():
     """Else the kubelet hears of resources that no pod asks for."""
     rules = ServingRules(

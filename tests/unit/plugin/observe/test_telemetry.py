@@ -213,6 +213,12 @@ CASES = [
         id="a machine that does not suit the settings",
     ),
     pytest.param(
+        lambda t: t.links_read(23),
+        None,
+        "accelerator_links 23.0",
+        id="links that are up",
+    ),
+    pytest.param(
         lambda t: t.devices_changed({"x": "XID 79"}),
         ("warning", "devices_changed", {"unhealthy": {"x": "XID 79"}}),
         None,

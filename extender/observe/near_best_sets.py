@@ -1,0 +1,80 @@
+"""What the cluster's free GPUs still hold: near-best sets, and GPUs that are stranded.
+
+Counts by machine type and size, from the tables that each machine type has for the sizes of the
+demand (`topology.select.near_best_counts`). Each distinct state of a node is looked up once, when
+the metrics are scraped and the cluster has changed since; a request never does any of it. The
+kubelets' Topology Managers and what kube-scheduler knows of nodes (cordons, taints, other
+resources) do not enter.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topology.value import mask_index
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from extender.snapshot import ClusterSnapshot, NodeKind
+    from extender.state import LiveCluster
+
+__all__ = ["NearBestSets"]
+
+
+class NearBestSets:
+    """The counts of one cluster, of the devices of each of the `resources`."""
+
+    def __init__(self, cluster: LiveCluster, resources: Sequence[str]) -> None:
+        self._cluster = cluster
+        self._resources = resources
+        self._generation: int | None = None
+        self._counts: Mapping[tuple[str, int], tuple[int, int]] = {}
+
+    def count(self) -> Mapping[tuple[str, int], tuple[int, int]]:
+        """By machine and size: near-best sets side by side, and free GPUs of nodes without one.
+
+        Of machines of up to 16 devices, for the sizes of the demand that they hold when empty.
+        O(distinct states of nodes x sizes) where the cluster changed since the last call.
+        """
+        generation = self._cluster.snapshot.generation
+        if generation != self._generation:
+            counts: defaultdict[tuple[str, int], tuple[int, int]] = defaultdict(lambda: (0, 0))
+            for resource in self._resources:
+                snapshot = self._cluster.snapshot_of(resource)
+                for kind, states in _states(snapshot, resource).items():
+                    for size, found in _count(kind, states).items():
+                        before = counts[kind.name, size]
+                        counts[kind.name, size] = before[0] + found[0], before[1] + found[1]
+            self._counts, self._generation = dict(sorted(counts.items())), generation
+        return self._counts
+
+
+def _states(snapshot: ClusterSnapshot, resource: str) -> dict[NodeKind, list[tuple[int, int]]]:
+    """Of each kind with tables: the free masks that occur, and on how many nodes each does."""
+    states: defaultdict[NodeKind, list[tuple[int, int]]] = defaultdict(list)
+    n_nodes = np.bincount(snapshot.state_ids)
+    occurring: list[int] = n_nodes.nonzero()[0].tolist()
+    for number in occurring:
+        view = snapshot.samples[number]
+        kind = view.kind
+        if kind.resource == resource and kind.machine is not None and kind.machine.near_best:
+            states[kind].append((view.free, int(n_nodes[number])))
+    return states
+
+
+def _count(kind: NodeKind, states: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    """By size: near-best sets, and stranded GPUs."""
+    machine = kind.machine
+    if machine is None:
+        return {}
+    free, n_nodes = np.array(states, dtype=np.int64).T
+    n_free = mask_index(machine.selector.n_gpus).size[free] * n_nodes
+    counts: dict[int, tuple[int, int]] = {}
+    for size, table in machine.near_best.items():
+        n_sets = table[free]
+        counts[size] = int((n_sets * n_nodes).sum()), int(n_free[n_sets == 0].sum())
+    return counts
