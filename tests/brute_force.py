@@ -178,29 +178,29 @@ class BruteForce:
         return gpus in pairs or any(entry.gpus == gpus for entry in measurement.sets)
 
     def _unknowns(self, gpus: tuple[int, ...], limit: Limit) -> list[str]:
-        """What a person would have to ask before trusting the value of a set."""
+        """The unknown facts on which the value of a set depends."""
         if len(gpus) == 1:
             return []
         topology = self.topology
-        asked = []
+        unknowns = []
         for i, j in combinations(gpus, 2):
             link = topology.links[i][j]
             if not link.is_known or (link.is_up and link.n_links is None):
-                asked.append(f"links of {i} and {j}")
+                unknowns.append(f"links of {i} and {j}")
             if topology.pcie[i][j] is PcieLevel.UNKNOWN and limit >= Limit.PORT:
-                asked.append(f"PCIe between {i} and {j}")
+                unknowns.append(f"PCIe between {i} and {j}")
         every = [find_gpu_model(gpu.model) for gpu in topology.gpus]
         for i in gpus:
             model, stated = every[i], topology.gpus[i].link_generation
             if limit >= Limit.PORT and model is None:
-                asked.append(f"PCIe generation of {i}")
+                unknowns.append(f"PCIe generation of {i}")
             if limit < Limit.PORT and stated is None and not (model and model.link_generation):
-                asked.append(f"link generation of {i}")
+                unknowns.append(f"link generation of {i}")
         if limit >= Limit.PORT and topology.p2p is P2pAccess.UNKNOWN and None in every:
-            asked.append("P2P")
+            unknowns.append("P2P")
         if limit is Limit.SOCKET and topology.cpu is CpuPlatform.UNKNOWN:
-            asked.append("CPU")
-        return asked
+            unknowns.append("CPU")
+        return unknowns
 
     def _best_disjoint(self, free: frozenset[int], d: int) -> float:
         """The best total value of disjoint sets of d GPUs inside `free`."""

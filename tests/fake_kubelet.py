@@ -1,8 +1,8 @@
 """A kubelet as device plugins know it, as Kubernetes 1.36.3 has it, over real gRPC on unix sockets.
 
 The registration dials back before it answers; a kubelet knows its plugins by the resource's name
-alone (pkg/kubelet/cm/devicemanager/plugin/v1beta1); PodResources reports what pods got, and refuses
-who asks too often. Which devices a pod gets that arrives is in `tests.device_manager`. The
+alone (pkg/kubelet/cm/devicemanager/plugin/v1beta1); PodResources reports what pods got, and limits
+the rate of requests. Which devices a pod gets that arrives is in `tests.device_manager`. The
 checkpoint is memory that outlives `kill`. It is no authority: tests/cluster holds the plugin
 against the real kubelet.
 
@@ -284,11 +284,13 @@ class FakeKubelet(DeviceManager):
             except StopIteration:
                 return
             try:
-                answer = await self._ask(call, f"{pod.name}/{container.name} {call.resource}")
+                answer = await self._call_plugin(
+                    call, f"{pod.name}/{container.name} {call.resource}"
+                )
             except (NotAdmitted, grpc.aio.AioRpcError) as error:
                 calls.throw(error)
 
-    async def _ask(self, call: Preference[str] | Allocation, what: str) -> Any:
+    async def _call_plugin(self, call: Preference[str] | Allocation, what: str) -> Any:
         """Make a call: `callGetPreferredAllocationIfAvailable`, or Allocate."""
         endpoint = self.endpoints.get(call.resource)
         if endpoint is None:
@@ -309,14 +311,14 @@ class FakeKubelet(DeviceManager):
             return allocated.container_responses[0]
         if client.options is None or not client.options.get_preferred_allocation_available:
             return set()
-        asked = pb.ContainerPreferredAllocationRequest(
+        preference = pb.ContainerPreferredAllocationRequest(
             available_deviceIDs=self.shuffled(call.available),
             must_include_deviceIDs=self.shuffled(call.must_include),
             allocation_size=call.size,
         )
         preferred = await client.call(
             "GetPreferredAllocation",
-            pb.PreferredAllocationRequest(container_requests=[asked]),
+            pb.PreferredAllocationRequest(container_requests=[preference]),
             pb.PreferredAllocationResponse,
         )
         self._note(f"preferred {what}")

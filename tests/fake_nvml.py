@@ -217,13 +217,15 @@ class FakeNvml:
         gi: int = NO_INSTANCE,
         ci: int = NO_INSTANCE,
     ) -> None:
-        """Let an event of a GPU happen; who has not registered does not hear of it."""
+        """Let an event of a GPU happen; only event sets that registered it get it."""
         address = self.address(self.gpus[index].uuid)
-        told = self.gpus[index].event_address
+        override = self.gpus[index].event_address
         with self.changed:
             for event_set in self.sets.values():
                 if event_set.registered.get(address, 0) & kind:
-                    event_set.events.append((address if told is None else told, kind, data, gi, ci))
+                    event_set.events.append(
+                        (address if override is None else override, kind, data, gi, ci)
+                    )
             self.changed.notify_all()
 
     def fail_waits(self, code: int | None) -> None:
@@ -233,7 +235,7 @@ class FakeNvml:
             self.changed.notify_all()
 
     def reload(self) -> None:
-        """The driver is loaded anew: whoever opened the library before has to do so again."""
+        """The driver is reloaded: a process that opened the library before has to open it again."""
         self.n_opened = 0
         self.sets.clear()
         self._addresses = {uuid: address + 8 for uuid, address in self._addresses.items()}

@@ -79,7 +79,7 @@ def direct_mesh(gpu: Gpu, units: Sequence[Sequence[int]]) -> NodeTopology:
 
 
 def relabelled(topology: NodeTopology, order: Sequence[int]) -> NodeTopology:
-    """Number a node's GPUs anew: the new GPU k is the old GPU `order[k]`."""
+    """Renumber a node's GPUs: the new GPU k is the old GPU `order[k]`."""
     new = {old: k for k, old in enumerate(order)}
 
     def moved(gpus: Sequence[int]) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ class Client:
     is_closed: bool = False
 
     async def connect(self, dial_s: float) -> None:
-        """Dial, then ask for the options."""
+        """Dial, then call GetDevicePluginOptions."""
         self.channel = grpc.aio.insecure_channel(f"unix:{self.path}", options=LOCAL)
         try:
             await asyncio.wait_for(self.channel.channel_ready(), dial_s)

@@ -80,7 +80,7 @@ def node_tools() -> NodeTools:
     """What real kubelets need beside themselves.
 
     Where the machine cannot have them, their tests are left out. Where it merely lacks runc, and
-    none can be fetched, they are left out too, but fail in CI: there nobody would see.
+    none can be fetched, they are left out too, but fail in CI, where skips would go unnoticed.
     """
     try:
         check_machine()

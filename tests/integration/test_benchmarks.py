@@ -65,7 +65,7 @@ def test_first_calls_are_among_all_calls(speed_tables):
 
 
 def test_a_demo_without_further_mixes_writes_its_report(tmp_path):
-    """Table, telling pods and report, without the table over several mixes."""
+    """Table, chosen pods and report, without the table over several mixes."""
     result = run(demo, "--pods", 12, "--further", 0, "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert "12 pods, seed 0, on 40 nodes" in result.output

@@ -34,7 +34,7 @@ def events(log):
 
 
 def is_listening(port):
-    """Whether somebody accepts connections there."""
+    """Whether a program accepts connections there."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -117,7 +117,7 @@ class Api:
                 raise
 
     async def end(self, path: str) -> None:
-        """End a pod as users and kubelets do: asked to stop, then removed; it may be gone."""
+        """Delete a pod as users do, then remove it as kubelets do; it may be gone."""
         await self.delete(path, grace_s=30)
         await self.delete(path, grace_s=0)
 

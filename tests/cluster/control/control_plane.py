@@ -261,7 +261,7 @@ class ControlPlane:
         files = self.folder / "pki"
         files.mkdir()
         (files / "ca.crt").write_bytes(self.authority.certificate)
-        # An authority of its own: whoever it certifies may speak for anybody.
+        # A separate authority: its certificates may impersonate any user.
         (files / "front-proxy-ca.crt").write_bytes(Authority("front proxy").certificate)
         (files / "tokens.key").write_bytes(signing_key())
         self.authority.server("localhost", _LOOPBACK).write(files, "server")
@@ -280,7 +280,7 @@ class ControlPlane:
         return path
 
     def _serving_flags(self, port: int, user: Path) -> list[str]:
-        """Serve health and metrics, and ask the API server who may read them."""
+        """Serve health and metrics, and let the API server decide who may read them."""
         return [
             *("--bind-address", _LOOPBACK, "--secure-port", str(port)),
             *("--tls-cert-file", str(self._files / "server.crt")),

@@ -25,7 +25,7 @@ _REPLAY_WITHIN_S = 300
 
 
 def written_plans(log: Path) -> Iterator[dict[str, Any]]:
-    """Every Binding that was decided anew: uid, node, annotations, and what was free then."""
+    """Every Binding that got a plan: uid, node, annotations, and what was free then."""
     with log.open(encoding="utf-8") as lines:
         for line in lines:
             if '"next":"write"' in line and '"free":' in line and line.endswith("\n"):

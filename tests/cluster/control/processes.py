@@ -64,7 +64,7 @@ class Program:
     command: Sequence[str]
     log: Path
     is_ready: Callable[[], bool]
-    """Asked again and again after a start; may not raise, may not block for long."""
+    """Called repeatedly after a start; may not raise, may not block for long."""
     environment: Mapping[str, str] = field(default_factory=dict)
     start_within_s: float = 60.0
     place: Place | None = field(default=None, repr=False)
@@ -183,7 +183,7 @@ def tethered(command: Sequence[str], *, parent: int | None = None) -> list[str]:
 
 
 def free_port() -> int:
-    """Find a TCP port of 127.0.0.1 on which nobody listens; no other process is given it.
+    """Find a TCP port of 127.0.0.1 on which no process listens; no other process gets it.
 
     Below Linux' default range of ephemeral ports: a client that connects again and again to a
     server that was killed could else be given that server's port as its own. It is this process'

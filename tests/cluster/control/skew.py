@@ -2,8 +2,8 @@
 
 Returns the environment under which a program's `time.time`, `time.time_ns` and `datetime.now` are
 off by as many seconds as a file says, from the moment on that the file changes. The monotonic clock
-goes on as it does on a machine whose clock is set. C code that asks the kernel itself (TLS, for the
-validity of certificates) is not deceived.
+goes on as it does on a machine whose clock is set. C code that reads the clock itself (TLS, for the
+validity of certificates) sees the real time.
 """
 
 from __future__ import annotations

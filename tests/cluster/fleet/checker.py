@@ -2,20 +2,20 @@
 
 Checks whether the history of a cluster keeps Coterie's promises. It reads every revision of every
 Pod and Node from etcd's own JSON gateway (the API server stores JSON, see `--storage-media-type`)
-and imports nothing of Coterie: a fault in our code cannot hide itself here. It never asks the
+and imports nothing of Coterie: a fault in our code cannot hide itself here. It never calls the
 extender, and never changes anything.
 
 What it holds for true, at every revision:
 
 - A GPU pod gets its plan in the revision that sets `spec.nodeName`, and keeps both as long as it is
-  there. (A pod that is created with a node was bound by nobody, so that it may lack a plan.)
-- The plan names that node and exactly the containers that ask for GPUs, each with as many ids as it
-  asks for, all of them devices of the node. Apps and sidecars share none; an init container shares
+  there. (A pod that is created with a node was never bound, so that it may lack a plan.)
+- The plan names that node and exactly the containers that request GPUs, each with as many ids as it
+  requests, all of them devices of the node. Apps and sidecars share none; an init container shares
   none with the sidecars that were started before it; all together hold the pod's effective request.
 - No id is in two live plans. A plan is live from the revision that binds its pod until the revision
   that makes the phase terminal or removes the object.
-- A node whose topology nobody published, or that holds a GPU pod without plan, may get pods without
-  a plan, yet never more than it has devices.
+- A node whose topology was never published, or that holds a GPU pod without plan, may get pods
+  without a plan, yet never more than it has devices.
 
 Waiting. A pod *waits while a node fits* over a stretch of time in which it was unbound, ungated and
 not deleted, its last attempt had not ended in an error of the scheduler (`SchedulerError`, which
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 
 __all__ = [
-    "Ask",
     "Change",
     "Checker",
     "Fault",
@@ -82,7 +81,7 @@ class Change:
 
 
 class Role(Enum):
-    """What kind of container asks."""
+    """What kind of container requests the GPUs."""
 
     INIT = "init"
     SIDECAR = "sidecar"
@@ -90,8 +89,8 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """A container that asks for GPUs, init containers first, in the order of the pod."""
+class GpuRequest:
+    """A container that requests GPUs, init containers first, in the order of the pod."""
 
     container: str
     role: Role
@@ -110,7 +109,7 @@ class PodState:
     is_gated: bool
     is_deleting: bool
     plan: str | None
-    asks: tuple[Ask, ...]
+    requests: tuple[GpuRequest, ...]
     wishes: tuple[tuple[str, str], ...]
     scheduler: str
     priority: int
@@ -126,17 +125,17 @@ class PodState:
     def size(self) -> int:
         """The effective request: what kube-scheduler counts."""
         sidecars, most = 0, 0
-        for ask in self.asks:
-            if ask.role is Role.SIDECAR:
-                sidecars += ask.size
-            elif ask.role is Role.INIT:
-                most = max(most, sidecars + ask.size)
-        return max(most, sidecars + sum(a.size for a in self.asks if a.role is Role.APP))
+        for request in self.requests:
+            if request.role is Role.SIDECAR:
+                sidecars += request.size
+            elif request.role is Role.INIT:
+                most = max(most, sidecars + request.size)
+        return max(most, sidecars + sum(a.size for a in self.requests if a.role is Role.APP))
 
     @property
     def shape(self) -> object:
-        """Equal for pods that ask for the same thing."""
-        return self.asks, self.wishes
+        """Equal for pods that request the same thing."""
+        return self.requests, self.wishes
 
     @property
     def full_name(self) -> str:
@@ -190,7 +189,7 @@ Fits = Callable[[NodeState, frozenset[str], PodState], bool]
 
 @dataclass(slots=True)
 class _Queue:
-    """Waiting pods that ask for the same thing.
+    """Waiting pods that request the same thing.
 
     `witness` is a node that fits them, None where none does. `since_s` is when each pod began to
     wait while a node fits; infinity where none fits, or while the pod backs off.
@@ -254,7 +253,7 @@ class Checker:
     def live(self, node: str | None = None) -> list[PodState]:
         """Live GPU pods, of one node or of all."""
         uids: Iterable[str] = self._by_uid if node is None else self._live.get(node, ())
-        return [p for uid in uids if (p := self._by_uid[uid]).is_live and p.asks]
+        return [p for uid in uids if (p := self._by_uid[uid]).is_live and p.requests]
 
     def counts(self) -> Counter[FaultKind]:
         """How often each promise was broken."""
@@ -327,7 +326,7 @@ class Checker:
         self.n_bound += 1
         self.bound_at_s[pod.uid] = change.at_s
         self.bindings[pod.uid] = pod
-        if not pod.asks or not pod.is_live:
+        if not pod.requests or not pod.is_live:
             return
         self.n_bound_gpu += 1
         node = self.nodes.get(pod.node or "")
@@ -358,7 +357,7 @@ class Checker:
         if planned_node != node.name:
             self._fault(FaultKind.WRONG_NODE, pod, change, f"{planned_node}, bound to {node.name}")
         named = sorted((name, resource) for name, resource, _ in parts)
-        if named != sorted((ask.container, self._resource) for ask in pod.asks):
+        if named != sorted((request.container, self._resource) for request in pod.requests):
             self._fault(FaultKind.WRONG_CONTAINERS, pod, change, str(named))
             return
         self._check_parts(pod, {name: ids for name, _, ids in parts}, change)
@@ -379,15 +378,15 @@ class Checker:
         """Sizes, and which containers may share devices."""
         kept: set[str] = set()
         inits: set[str] = set()
-        for ask in pod.asks:
-            own = set(ids[ask.container])
-            if not len(own) == len(ids[ask.container]) == ask.size:
-                detail = f"{ask.container}: {len(own)}, asked for {ask.size}"
+        for request in pod.requests:
+            own = set(ids[request.container])
+            if not len(own) == len(ids[request.container]) == request.size:
+                detail = f"{request.container}: {len(own)}, requested {request.size}"
                 self._fault(FaultKind.WRONG_SIZE, pod, change, detail)
             if own & kept:
-                detail = f"{ask.container}: {', '.join(sorted(own & kept))}"
+                detail = f"{request.container}: {', '.join(sorted(own & kept))}"
                 self._fault(FaultKind.SHARED_ID, pod, change, detail)
-            if ask.role is Role.INIT:
+            if request.role is Role.INIT:
                 inits |= own
             else:
                 kept |= own
@@ -473,7 +472,7 @@ class Checker:
         state = self.nodes.get(node)
         if state is None or state.is_cordoned or self._fits is None:
             return False
-        return not pod.asks or self._fits(state, self.free_ids(node), pod)
+        return not pod.requests or self._fits(state, self.free_ids(node), pod)
 
     def _fault(self, kind: FaultKind, pod: PodState, change: Change, detail: str = "") -> None:
         self.faults.append(Fault(kind, pod.full_name, change.revision, detail))
@@ -616,7 +615,7 @@ def _pod_state(pod: Mapping[str, Any], resource: str) -> PodState:
         is_gated=bool(spec.get("schedulingGates")),
         is_deleting="deletionTimestamp" in meta,
         plan=annotations.get(PLAN),
-        asks=tuple(_asks(spec, resource)),
+        requests=tuple(_requests(spec, resource)),
         wishes=tuple(
             sorted(
                 (key, value)
@@ -631,18 +630,18 @@ def _pod_state(pod: Mapping[str, Any], resource: str) -> PodState:
     )
 
 
-def _asks(spec: Mapping[str, Any], resource: str) -> Iterable[Ask]:
+def _requests(spec: Mapping[str, Any], resource: str) -> Iterable[GpuRequest]:
     for one in spec.get("initContainers") or ():
         role = Role.SIDECAR if one.get("restartPolicy") == "Always" else Role.INIT
-        yield from _ask(one, role, resource)
+        yield from _request(one, role, resource)
     for one in spec["containers"]:
-        yield from _ask(one, Role.APP, resource)
+        yield from _request(one, Role.APP, resource)
 
 
-def _ask(container: Mapping[str, Any], role: Role, resource: str) -> Iterable[Ask]:
+def _request(container: Mapping[str, Any], role: Role, resource: str) -> Iterable[GpuRequest]:
     size = int((container.get("resources") or {}).get("limits", {}).get(resource, 0))
     if size:
-        yield Ask(container["name"], role, size)
+        yield GpuRequest(container["name"], role, size)
 
 
 def _node_state(name: str, node: Mapping[str, Any], resource: str) -> NodeState:

@@ -52,14 +52,15 @@ class Judge:
         if not isinstance(fit, PodFit):
             return {}
         ids = self._nodes[node].ids
-        chosen = zip(pod.asks, fit.containers, strict=True)
-        return {ask.container: [ids[gpu] for gpu in one.gpus] for ask, (_, one) in chosen}
+        chosen = zip(pod.requests, fit.containers, strict=True)
+        return {request.container: [ids[gpu] for gpu in one.gpus] for request, (_, one) in chosen}
 
     def _fit(self, name: str, free: Collection[str], pod: PodState) -> object:
         node = self._nodes[name]
         available = sum(1 << i for i, one in enumerate(node.ids) if one in free)
         requests = tuple(
-            ContainerRequest(str(i), ask.size, _ROLES[ask.role]) for i, ask in enumerate(pod.asks)
+            ContainerRequest(str(i), request.size, _ROLES[request.role])
+            for i, request in enumerate(pod.requests)
         )
         machine, policy = _machine(node.group), _policy(pod.wishes)
         if node.manager is None:

@@ -1,8 +1,8 @@
 """What users would submit: a seeded stream of pods, and a few pods by hand.
 
 The same seed gives the same pods, arrivals and run times in every process. Sizes, affinities,
-policies, floors, container layouts and priorities are mixed so that most of what a pod can ask for
-occurs hundreds of times in 3,000 pods. It never asks for what no node of the fleet could ever give
+policies, floors, container layouts and priorities are mixed so that most of what a pod can request
+occurs hundreds of times in 3,000 pods. It never requests what no node of the fleet can satisfy
 (such pods wait for ever and have tests of their own).
 """
 
@@ -136,7 +136,7 @@ def make_pod(
 
 
 def gpu_container(name: str, gpus: int, **fields: object) -> dict[str, Any]:
-    """A container that asks for GPUs and a little CPU."""
+    """A container that requests GPUs and a little CPU."""
     limits = {RESOURCE: str(gpus)} if gpus else {}
     requests = {"cpu": "10m"} | limits
     resources = {"limits": limits, "requests": requests}

@@ -1,7 +1,7 @@
 """Jobs that really run on GPUs' behalf: a seeded stream for the tests that close the loop.
 
 The same seed gives the same Jobs. Sizes, affinities and layouts are mixed: one container or two,
-init containers that hand their GPUs on, sidecars that keep them. An init container never asks for
+init containers that hand their GPUs on, sidecars that keep them. An init container never requests
 more than the first container after it: of what is handed on beyond that the kubelet keeps a part of
 its own choice, which no plan can name. On a simulated node they take longer,
 as a stand-in starts containers in no time: so the real nodes, few and slow, get their share.

@@ -5,8 +5,8 @@ the plan on the pod (extender), PodResources (kubelet), and `NVIDIA_VISIBLE_DEVI
 container's own program found it. It also reports whether two containers ever held one GPU at a
 time, and how each pod that failed did. It judges nothing else.
 
-It must never have the kubelets do what they would not do without it: PodResources is asked for one
-pod at a time, never for a list (plugin/kubelet/admission_gate.py), and who has what at one moment
+It must never have the kubelets do what they would not do without it: PodResources is read for one
+pod at a time, never as a list (plugin/kubelet/admission_gate.py), and who has what at one moment
 is read from their checkpoints, which they write after each allocation.
 """
 
@@ -39,8 +39,8 @@ __all__ = ["ContainerRecord", "LoopRecord", "Verdict"]
 
 _SAMPLE_EVERY_S = 0.15
 _AGAIN_EVERY = 5
-"""In so many samples pods are asked for again of which it is known what they have: the kubelet
-answers 100 questions a second and 10 at once, for everybody together."""
+"""One in so many samples also reads pods whose devices are known already: the kubelet answers 100
+requests a second and 10 at once, for all clients together."""
 _RETRY_S = 0.2
 
 
@@ -157,7 +157,7 @@ class LoopRecord:
         text = pod["metadata"].get("annotations", {}).get(names.PLAN)
         planned = {one.name: one.ids for one in decode_plan(text).containers} if text else {}
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        for container, is_init, size in _asking(pod):
+        for container, is_init, size in _gpu_containers(pod):
             own = self._held.get((pod["spec"]["nodeName"], name, container), {()})
             if len(own) != 1:
                 self.shared.append(f"{name}/{container} changed hands: {sorted(own)}")
@@ -211,7 +211,7 @@ class LoopRecord:
         node = next((one for one in self.nodes if one.name == pod["spec"].get("nodeName")), None)
         if node is None:
             return
-        for container, _, _ in _asking(pod):
+        for container, _, _ in _gpu_containers(pod):
             if (meta["uid"], container) not in self._seen:
                 visible = node.given(pod, container)["environment"].get(VARIABLE, "")
                 ids = tuple(sorted(filter(None, visible.split(","))))
@@ -227,18 +227,18 @@ class LoopRecord:
                     continue
                 name = pod["metadata"]["name"]
                 if number % _AGAIN_EVERY == 0 or not self._is_known(pod):
-                    self._ask(node, name)
+                    self._read_held(node, name)
 
     def _is_known(self, pod: Mapping[str, Any]) -> bool:
         name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
-        keeping = [container for container, is_init, _ in _asking(pod) if not is_init]
+        keeping = [container for container, is_init, _ in _gpu_containers(pod) if not is_init]
         return all((node, name, container) in self._held for container in keeping)
 
-    def _ask(self, node: KubeletNode, pod: str) -> None:
+    def _read_held(self, node: KubeletNode, pod: str) -> None:
         try:
             held = held_by(node, pod)
         except grpc.RpcError:
-            return  # it has gone; the kubelet is being restarted, or has been asked too much
+            return  # it has gone; the kubelet is being restarted, or limits the rate
         for container, ids in held.items():
             self._held.setdefault((node.name, pod, container), set()).add(ids)
 
@@ -250,7 +250,7 @@ class LoopRecord:
         owners: dict[str, str] = {}
         for entry in entries:
             pod = self.pods.get(entry.uid)
-            if pod is None or (entry.container, True) in {one[:2] for one in _asking(pod)}:
+            if pod is None or (entry.container, True) in {one[:2] for one in _gpu_containers(pod)}:
                 continue  # plain init containers hand on what they had
             owner = f"{pod['metadata']['name']}/{entry.container}"
             for one in entry.ids:
@@ -266,7 +266,7 @@ def _why(status: Mapping[str, Any]) -> str:
     return ", ".join(one.get("reason", "?") for one in ends if one["exitCode"]) or "?"
 
 
-def _asking(pod: Mapping[str, Any]) -> Iterable[tuple[str, bool, int]]:
+def _gpu_containers(pod: Mapping[str, Any]) -> Iterable[tuple[str, bool, int]]:
     """Containers with GPUs: name, whether it is an init container, how many."""
     for one in pod["spec"].get("initContainers") or ():
         size = int((one.get("resources", {}).get("limits") or {}).get(RESOURCE, 0))

@@ -59,7 +59,7 @@ class LoopStage:
     def start_agents(self, *flags: str, name: str = "agent") -> None:
         """Start an agent on each node, in the place of those before.
 
-        Returns when the nodes can be planned on; with reporters, somebody else is to serve first.
+        Returns when the nodes can be planned on; reporters need another device plugin first.
         """
         self.stop_agents()
         for node in self.nodes:
@@ -129,7 +129,7 @@ class LoopStage:
     def reported(self, *kinds: str) -> set[str]:
         """The pods of which an agent has said that they differ from their plan, so or at all.
 
-        Of a substitute for one of several pods that might be asking it names all.
+        Where a substitute may be for one of several pods, all of them are named.
         """
         logged = [event for agent in self.agents.values() for event in agent.events()]
         different = [one for one in logged if one.get("event") == "plan_mismatch"]
@@ -143,7 +143,7 @@ class LoopStage:
     def unreported(self, containers: Iterable[ContainerRecord]) -> list[ContainerRecord]:
         """Those of which no agent has said anything: neither their pod is named, nor their devices.
 
-        Where the kubelet was too slow to say who asks, only what was given can be reported.
+        Where the kubelet was too slow to name a call's pod, only the devices can be reported.
         """
         named = self.reported()
         logged = [event for agent in self.agents.values() for event in agent.events("allocated")]

@@ -1,8 +1,8 @@
 """Who the agents of a test are: deploy/plugin's account, with a token of a pod on the node.
 
 Makes a kubeconfig with such a token and nothing else. Rights, policies, the names of account and
-namespace are what deploy/ says. It takes the kubelet's place only where a kubelet would ask for the
-pod's token: the token lives longer than the tests, so that nobody has to renew it.
+namespace are what deploy/ says. It takes the kubelet's place only where a kubelet would request the
+pod's token: the token lives longer than the tests, so that it never needs renewal.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 def deploy_agent(plane: ControlPlane) -> None:
     """Apply deploy/plugin, and wait until rights and policies are in force.
 
-    From then on nobody but a node's own agent writes its annotations, the admin neither. No agent
+    From then on only a node's own agent can write its annotations, not even the admin. No agent
     starts by this: test clusters have no DaemonSet controller.
     """
     plane.kubectl("apply", "-k", str(DEPLOY / "plugin"))
@@ -74,11 +74,11 @@ def _is_guarded(plane: ControlPlane) -> bool:
 
 
 def _has_rights(plane: ControlPlane) -> bool:
-    asked = {
+    attributes = {
         "user": f"system:serviceaccount:{_NAMESPACE}:{_ACCOUNT}",
         "resourceAttributes": {"verb": "patch", "resource": "nodes"},
     }
-    return bool(_post(plane, _REVIEWS, {"spec": asked})["status"]["allowed"])
+    return bool(_post(plane, _REVIEWS, {"spec": attributes})["status"]["allowed"])
 
 
 def _post(plane: ControlPlane, path: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -179,7 +179,7 @@ class KubeletNode:
 
     @property
     def cdi(self) -> Path:
-        """The folder of CDI specifications; it is there once somebody has written one."""
+        """The folder of CDI specifications; it is there once one was written."""
         seen = _CDI.resolve()  # /var/run is a link, which would lead out of the node
         return Path(f"/proc/{self.containerd.pid}/root") / seen.relative_to("/")
 
@@ -191,13 +191,13 @@ class KubeletNode:
     def get(self, path: str, *, token: str | None = None) -> httpx.Response:
         """Ask the kubelet itself, as one who may do everything, or who has that token; "" is none.
 
-        The kubelet asks the API server about a token once in a while only.
+        The kubelet reviews a token at the API server once in a while only.
         """
         if token is None:
             return self._client.get(path)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        with httpx.Client(verify=self._trusted(), timeout=_TIMEOUT_S, trust_env=False) as anybody:
-            return anybody.get(self.url + path, headers=headers)
+        with httpx.Client(verify=self._trusted(), timeout=_TIMEOUT_S, trust_env=False) as client:
+            return client.get(self.url + path, headers=headers)
 
     def output(self, pod: Mapping[str, Any], container: str) -> list[str]:
         """The lines that a container printed, all its runs; the pod as the API server has it."""
@@ -250,7 +250,7 @@ class KubeletNode:
             "healthzPort": 0,
             "tlsCertFile": str(pair.certificate),
             "tlsPrivateKeyFile": str(pair.key),
-            # As kubeadm has it: who asks is asked for, and what he may do.
+            # As kubeadm configures it: callers are authenticated and authorized by the API server.
             "authentication": {
                 "anonymous": {"enabled": False},
                 "webhook": {"enabled": True},

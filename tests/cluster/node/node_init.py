@@ -32,7 +32,7 @@ def mount(source: str, target: str, kind: str | None, flags: int) -> None:
 def main() -> None:
     """Mount, say so, and collect."""
     plan = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    # As on a real node, mounts inside spread to containers that ask for it. Nothing spreads to the
+    # As on a real node, mounts inside spread to containers that request it. Nothing spreads to the
     # machine: unshare(1) has cut that.
     mount("none", "/", None, MS_REC | MS_SHARED)
     for folder in plan["empty"]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "VARIABLE",
-    "Asked",
+    "RecordedCall",
     "StubPlugin",
     "allocatable_devices",
     "held_by",
@@ -44,7 +44,7 @@ _DEADLINE_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecordedCall:
     """One call of the kubelet's; what a verb does not have is empty."""
 
     verb: str
@@ -69,17 +69,17 @@ class StubPlugin:
         *,
         socket: str = "stub.sock",
         resource: str = RESOURCE,
-        prefer: Callable[[Asked], Sequence[str]] | None = None,
-        meanwhile: Callable[[Asked], None] = lambda _: None,
+        prefer: Callable[[RecordedCall], Sequence[str]] | None = None,
+        meanwhile: Callable[[RecordedCall], None] = lambda _: None,
     ) -> None:
         self._node = node
         self._socket = node.device_plugins / socket
         self.resource = resource
         self.prefer = prefer
         self.meanwhile = meanwhile
-        self.calls: list[Asked] = []
+        self.calls: list[RecordedCall] = []
         self.streams = 0
-        """How often the kubelet has asked for the list."""
+        """How often the kubelet has called ListAndWatch."""
         self._numa = dict(numa)
         self._ill: frozenset[str] = frozenset()
         self._before_ns = 0
@@ -156,7 +156,7 @@ class StubPlugin:
             return None
         return sorted(noted["Data"]["RegisteredDevices"].get(self.resource) or [])
 
-    def asked(self, verb: str) -> list[Asked]:
+    def calls_of(self, verb: str) -> list[RecordedCall]:
         """The calls of one verb."""
         return [call for call in self.calls if call.verb == verb]
 
@@ -211,7 +211,7 @@ class StubPlugin:
         self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> pb.PreferredAllocationResponse:
         (one,) = request.container_requests
-        call = Asked(
+        call = RecordedCall(
             "GetPreferredAllocation",
             available=tuple(one.available_deviceIDs),
             must_include=tuple(one.must_include_deviceIDs),
@@ -229,7 +229,7 @@ class StubPlugin:
     def _allocate(self, request: pb.AllocateRequest, *_: object) -> pb.AllocateResponse:
         (one,) = request.container_requests
         ids = tuple(sorted(one.devices_ids))
-        self.calls.append(call := Asked("Allocate", ids=ids))
+        self.calls.append(call := RecordedCall("Allocate", ids=ids))
         self.meanwhile(call)
         answer = pb.ContainerAllocateResponse(envs={VARIABLE: ",".join(ids)})
         return pb.AllocateResponse(container_responses=[answer])
@@ -254,8 +254,8 @@ def register(kubelet_socket: Path, endpoint: str, resource: str) -> None:
 def holders(node: KubeletNode, resource: str = RESOURCE) -> dict[tuple[str, str], tuple[str, ...]]:
     """Who has which devices, as PodResources reports it: by pod and container, ids sorted.
 
-    That question has the kubelet count anew: asked in the middle of an allocation, it may have a
-    device given away twice (plugin/kubelet/admission_gate.py).
+    This call makes the kubelet count again: during an allocation it may have a device allocated
+    twice (plugin/kubelet/admission_gate.py).
     """
     request = resources_pb.ListPodResourcesRequest()
     answer = _pod_resources(node, "List", request, resources_pb.ListPodResourcesResponse)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.mark.usefixtures("binaries")
 def test_each_benchmark_runs_and_keeps_its_tables(tmp_path):
-    """A benchmark that nobody runs between releases would be broken when it is needed."""
+    """A benchmark that is not run between releases would be broken when it is needed."""
     command = [sys.executable, "-m", "benchmarks.cluster", "all", "--quick", "--out", str(tmp_path)]
     environment = os.environ | {"COLUMNS": "160"}
     done = subprocess.run(

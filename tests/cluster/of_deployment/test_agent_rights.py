@@ -1,6 +1,6 @@
-"""What the node agent may do, and what nobody else may: real tokens on a real API server.
+"""What the node agent may do, and what no other user may: real tokens on a real API server.
 
-Everything runs twice: with the rights of deploy/plugin, and with an agent that somebody has made
+Everything runs twice: with the rights of deploy/plugin, and with an agent that was made
 cluster-admin, where the admission policies alone stand between a node and all others.
 """
 
@@ -80,7 +80,7 @@ class Cluster:
     def token(self, on: str | None, *, namespace: str = NAMESPACE, is_bound: bool = True) -> str:
         """A token of the agent's account, as the kubelet of a node gets it for the agent's pod.
 
-        `on` None: the pod is on no node yet. `is_bound` False: a token of nobody's pod.
+        `on` None: the pod is on no node yet. `is_bound` False: a token that is bound to no pod.
         """
         reference = {}
         if is_bound:
@@ -405,7 +405,7 @@ def test_an_agent_forges_nothing(cluster, agent, forgery):
 
 
 def test_a_status_in_an_update_is_not_stored(cluster, agent):
-    """The API server drops it before anybody judges: nothing is forged, so nothing is refused."""
+    """The API server drops it before admission: nothing is forged, so nothing is refused."""
     before = cluster.stored(OWN)
     body = keys(topology="genuine") | {"status": {"capacity": {names.DEFAULT_RESOURCE: "99"}}}
     assert cluster.send("PATCH", SELF, body, client=agent).status_code == 200
@@ -439,7 +439,7 @@ def test_only_the_token_of_the_nodes_own_pod_counts(cluster, on, is_bound, messa
 
 
 def test_the_keys_are_safe_without_the_other_policy(cluster, agent):
-    """Two locks: somebody may switch off the one that holds the agent in all else."""
+    """Two policies: the one that limits the agent's other rights may be switched off."""
     label = {"metadata": {"labels": {"tier": "cpu"}}}
 
     def may_label():
@@ -532,7 +532,7 @@ WRITES = [
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize(("method", "sub", "content_type", "body"), WRITES)
-def test_nobody_else_writes_a_nodes_keys(cluster, method, sub, content_type, body, key):
+def test_no_other_user_writes_a_nodes_keys(cluster, method, sub, content_type, body, key):
     """Not even who may do everything, by whatever verb and subresource."""
     before = cluster.stored(OWN)
     forged = body(cluster, key)
@@ -647,7 +647,7 @@ def test_a_kubelets_heartbeat_passes(cluster):
 
 
 def test_nodes_come_and_go(cluster):
-    """A kubelet registers, bare; controllers label, taint, cordon; somebody deletes."""
+    """A kubelet registers, bare; controllers label, taint, cordon; an admin deletes."""
     name = f"young-{next(cluster.serial)}"
     path = f"{NODES}/{name}"
     kubelet = (f"system:node:{name}", "system:nodes")
@@ -680,11 +680,11 @@ def test_the_agents_rights_are_these(cluster):
     user = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 
     def is_allowed(verb, resource, subresource="", **where):
-        asked = {"verb": verb, "resource": resource, "subresource": subresource, "name": OWN}
-        asked |= where
+        attributes = {"verb": verb, "resource": resource, "subresource": subresource, "name": OWN}
+        attributes |= where
         answer = cluster.post(
             "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-            {"spec": {"user": user, "resourceAttributes": asked}},
+            {"spec": {"user": user, "resourceAttributes": attributes}},
         )
         return answer["status"]["allowed"]
 

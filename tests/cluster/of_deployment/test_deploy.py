@@ -572,10 +572,10 @@ def test_only_replicas_have_a_lease(installed):
 def test_the_extender_may_do_no_more(installed, verb, group, resource, subresource):
     """A stolen token must not be worth more than the work of who has it."""
     user = extender_user(installed.mode)
-    asked = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
+    attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
     answer = installed.plane.client.post(
         "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-        json={"spec": {"user": user, "resourceAttributes": asked}},
+        json={"spec": {"user": user, "resourceAttributes": attributes}},
     )
     assert answer.json()["status"]["allowed"] is False
 
@@ -595,7 +595,7 @@ def client_files(tmp_path_factory):
 
 
 def test_a_dead_extender_holds_up_gpu_pods_only(installed, client_files):
-    """With the rights of its manifests kube-scheduler leads, and places what asks for no GPU."""
+    """With the rights of its manifests kube-scheduler leads, and places pods without GPUs."""
     plane, mode = installed.plane, installed.mode
     user = {
         Mode.KUBEADM: lambda: plane.kubeconfig("system:kube-scheduler"),

@@ -145,7 +145,7 @@ def test_certificates_are_what_both_sides_need(reader, copy, control_plane):
 
 
 def test_certificates_of_a_control_plane_host_are_for_its_two_programs(reader, copy):
-    """kube-scheduler calls the loopback address; nobody can make a third certificate."""
+    """kube-scheduler calls the loopback address; no third certificate can be made."""
     stub = copy / "bin" / "chown"
     stub.write_text("#!/bin/sh\n")
     stub.chmod(0o755)
@@ -199,7 +199,7 @@ def test_the_pod_to_try_with_is_one(control_plane):
 
 
 def test_what_is_removed_is_gone(binaries, tmp_path, copy):
-    """After removal nothing of Coterie stands in anybody's way."""
+    """After removal nothing of Coterie blocks a request."""
     *_, text = (one.text for one in blocks(PAGE) if "kubectl delete -k" in one.text)
     served = scheduler_name_folder(binaries.minor)
     text = text.replace("deploy/scheduler-name\n", f"deploy/{served}\n")

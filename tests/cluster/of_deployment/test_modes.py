@@ -84,7 +84,7 @@ def start_scheduler(plane, mode, extender, kubeconfig, client_files):
 
 @pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.value)
 def test_a_gpu_pod_runs_with_its_plan(binaries, tmp_path, mode):
-    """From `kubectl apply` to a bound pod, nobody with a right that the manifests do not give."""
+    """From `kubectl apply` to a bound pod, with the rights that the manifests give only."""
     with ControlPlane(binaries, tmp_path / "plane") as plane:
         account = install(plane, mode)
         send_gpu_pods(plane)

@@ -74,7 +74,7 @@ def test_a_pod_waits_until_its_node_aligns_no_more(cast):
     asyncio.run(main())
 
 
-def test_a_pod_that_no_state_of_the_node_admits_is_told_so(cast):
+def test_a_pod_that_no_state_of_the_node_admits_gets_that_reason(cast):
     """Six GPUs never lie on one NUMA node: the user reads that waiting is no use."""
 
     async def main():

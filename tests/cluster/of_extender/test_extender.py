@@ -220,7 +220,7 @@ def test_a_follower_hands_binds_to_the_holder(service):
         detail = f"forwarded to {holder.url}"
         n_handed_on = follower.count("answered", verb="bind", outcome="forwarded", detail=detail)
         n_bound = holder.count("answered", verb="bind", outcome="ok")
-        n_asked = holder.count("answered", verb="filter")
+        n_calls = holder.count("answered", verb="filter")
         async with service.play() as played:
             pods = [f"p{i}" for i in range(8)]
             for pod in pods:
@@ -230,7 +230,7 @@ def test_a_follower_hands_binds_to_the_holder(service):
         handed_on = follower.count("answered", verb="bind", outcome="forwarded", detail=detail)
         assert handed_on == n_handed_on + len(pods)
         assert holder.count("answered", verb="bind", outcome="ok") == n_bound + len(pods)
-        assert holder.count("answered", verb="filter") == n_asked
+        assert holder.count("answered", verb="filter") == n_calls
 
     asyncio.run(main())
 

@@ -106,7 +106,7 @@ class Faults:
         self.proxy.set_trouble(CALM)
 
     async def forced_410(self) -> None:
-        """The watch cache has begun anew meanwhile: the extender's place in it is too old."""
+        """The watch cache was rebuilt meanwhile: the extender's resourceVersion is too old."""
         self.proxy.set_trouble(Trouble(is_gone=True))
         await self.kill_api_server()
         await asyncio.sleep(1)
@@ -152,7 +152,7 @@ class Faults:
 
 
 def test_the_fleet_outlives_every_fault(control_plane, tmp_path):
-    """Afterwards nothing is stuck, no device was ever given twice, and nobody waits in vain."""
+    """Afterwards no device was allocated twice, and no pod that fits is still pending."""
     clock, log = tmp_path / "clock", tmp_path / "decisions.jsonl"
     environment = skewed(clock)
 
@@ -191,7 +191,7 @@ async def run(played, faults):
     submission.cancel()
     await asyncio.gather(submission, return_exceptions=True)
     async with asyncio.timeout(RECOVERY_S):
-        await heard_again(faults.cast.extender)
+        await watches_are_fresh(faults.cast.extender)
     await played.until(lambda: len(checker.unbound()) < N_PILED, within_s=RECOVERY_S)
     faults.note("recovered")
     await asyncio.sleep(BACKOFF_S)
@@ -232,14 +232,14 @@ async def run(played, faults):
     assert {name: wait for name, wait in waits.items() if wait > LONGEST_WAIT_S} == {}
 
 
-async def heard_again(extender):
-    """Wait until no watch of the extender hangs: each is heard of when it ends at the latest."""
+async def watches_are_fresh(extender):
+    """Wait until no watch of the extender hangs: each gets an event, or ends, in that time."""
     ages_s = [WATCH_S]
     while len(ages_s) < N_WATCHES or max(ages_s) >= WATCH_S:
         metrics = (await asyncio.to_thread(extender.get, "/metrics")).text
         name = r"\w+_watch_last_heard_timestamp_seconds"
         found = re.findall(rf"^{name}{{.*}} (.+)$", metrics, re.MULTILINE)
-        ages_s = [time.time() - float(heard) for heard in found]
+        ages_s = [time.time() - float(at_s) for at_s in found]
         await asyncio.sleep(0.5)
 
 

@@ -59,7 +59,7 @@ def test_a_request_that_a_limit_range_added_is_counted(cast):
             assert container["resources"]["limits"][RESOURCE] == "3"
             assert RESOURCE not in json.dumps(pod["metadata"]["managedFields"])
             async with asyncio.timeout(SOON_S):
-                while not await unlocated(node.name):  # noqa: ASYNC110 - no event tells
+                while not await unlocated(node.name):  # noqa: ASYNC110 - there is no event
                     await asyncio.sleep(0.1)
             assert await unlocated(node.name) == [
                 {"pod": "default/injected", "pod_uid": uid, "devices": 3}

@@ -28,7 +28,7 @@ PODS = "/api/v1/namespaces/default/pods"
 OTHER_UID = "5b1c1b0e-93a4-4a44-9a67-6ef0a8a1f6f2"
 SOON_S = 10.0
 QUIET_S = 35.0
-"""In a cluster in which nothing changes, something is heard at least this often."""
+"""In a cluster in which nothing changes, a watch gets an event or ends at least this often."""
 BACK_S = 5.0
 """After the API server is ready again, the picture is fresh within this time."""
 
@@ -235,7 +235,7 @@ def test_a_deletion_shows_what_it_leaves_the_containers(control_plane, grace_s, 
             running = asyncio.create_task(reflector.run())
             await reflector.relist()
             pod, version = await create_pod(door, name, 2)
-            await ApiServer(door).bind(Binding(pod, version, "n-told", {PLAN: "plan"}))
+            await ApiServer(door).bind(Binding(pod, version, "n-bound", {PLAN: "plan"}))
             await received.until(lambda it: name in it.objects)
             query = {"gracePeriodSeconds": str(grace_s)}
             await door.request(Request("DELETE", f"{PODS}/{name}", SOON_S, query=query))
@@ -275,7 +275,7 @@ def test_something_is_heard_where_nothing_changes(control_plane):
     and must not count as failed. Shorter ones show that in the same time.
     """
 
-    async def hear(door, n_times, timing):
+    async def receive(door, n_times, timing):
         source = watches.nominated_pods()
         async with reflected(door, source, timing) as (reflector, received):
             for _ in range(n_times):
@@ -288,13 +288,13 @@ def test_something_is_heard_where_nothing_changes(control_plane):
 
     async def run():
         async with opened(control_plane) as door:
-            await asyncio.gather(hear(door, 1, Timing()), hear(door, 5, Timing(watch_s=3.0)))
+            await asyncio.gather(receive(door, 1, Timing()), receive(door, 5, Timing(watch_s=3.0)))
 
     played(run())
 
 
 class OldWatch:
-    """A door that asks the first watch to begin in the distant past."""
+    """A door whose first watch begins at a resourceVersion of long ago."""
 
     def __init__(self, door):
         self._door = door
@@ -334,7 +334,7 @@ def test_a_version_that_the_server_has_forgotten_leads_to_a_list(control_plane):
 
 
 def test_a_killed_api_server_is_found_again(control_plane):
-    """SIGKILL, changes before anybody watches again, and nothing is missed."""
+    """SIGKILL, changes before the watches are back, and nothing is missed."""
 
     async def run():
         async with opened(control_plane) as door:

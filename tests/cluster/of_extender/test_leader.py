@@ -139,7 +139,7 @@ def lock_out(pair: Pair, plane: ControlPlane) -> None:
     """The extender starts again and may read nothing: it is never synced."""
     pair.extender.stop()
     command = list(pair.extender.command)
-    command[command.index("--kubeconfig") + 1] = str(plane.kubeconfig("nobody"))
+    command[command.index("--kubeconfig") + 1] = str(plane.kubeconfig("no-rights"))
     pair.extender.command = command
     pair.extender.is_ready = lambda: True
     pair.extender.start()
@@ -148,7 +148,7 @@ def lock_out(pair: Pair, plane: ControlPlane) -> None:
 @pytest.mark.parametrize("break_extender", [crash, lock_out], ids=["crashed", "never synced"])
 @pytest.mark.slow("waits for liveness probes as slow as those of deploy/")
 def test_the_standby_leads_where_the_leaders_extender_is_broken(plane, break_extender):
-    """GPU pods waited for as long as the leader lived; nobody restarts the healthy pair."""
+    """GPU pods waited for as long as the leader lived; the healthy pair is not restarted."""
     leader = start_pair(plane, 0)
     await_so(lambda: holder(plane) != "", "a leader")
     first = holder(plane)
@@ -175,7 +175,7 @@ def test_the_standby_leads_where_the_leaders_extender_is_broken(plane, break_ext
 
 
 def test_an_outage_of_the_api_server_is_no_fault_of_an_extender(plane):
-    """It starts while the API server is away: not ready, and nobody is restarted for it."""
+    """It starts while the API server is away: not ready, and no container is restarted for it."""
     pair = start_pair(plane, 0)
     pair.extender.stop()
     plane.kill_api_server()

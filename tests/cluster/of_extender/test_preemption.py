@@ -2,7 +2,7 @@
 
 The stage is one DGX-1 with a pod on each GPU. Its GPUs 0 and 1, and 6 and 7, are NVLink pairs
 without a link between them; kube-scheduler, which counts, evicts the four pods of least priority
-there, and four GPUs that NVLink connects need somebody else's too.
+there, and four GPUs that NVLink connects need other pods' too.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ APART = (0, 1, 6, 7)
 NVLINK = {"coterie.gpu/affinity": "nvlink", "coterie.gpu/policy": "required"}
 PRIORITIES = {"low": 10, "middle": 20, "high": 1000}
 A_WHILE_S = 3.0
-"""Long enough for a pod to be evicted or placed if anybody wanted to."""
+"""Long enough for a pod to be evicted or placed if it could be."""
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 HELD = "coterie.test/held"
-"""A finalizer: the pod is leaving, and stays until somebody takes it away."""
+"""A finalizer: the pod is leaving, and stays until the finalizer is removed."""
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_a_disruption_budget_is_respected_where_somebody_else_will_do(cast):
     asyncio.run(main())
 
 
-def test_nobody_of_equal_priority_leaves(cast):
+def test_no_pod_of_equal_priority_is_evicted(cast):
     """The pod waits, for the scheduler's victims would die for nothing; one GPU more is enough."""
 
     async def main():

@@ -29,7 +29,7 @@ OTHER_SCHEDULER = "second-scheduler"
 @pytest.fixture(scope="module")
 def cast(control_plane):
     """Extender and scheduler; the extender takes pods of two other schedulers too."""
-    made = start_cast(control_plane, "--scheduler-names", f"{OTHER_SCHEDULER},nobody")
+    made = start_cast(control_plane, "--scheduler-names", f"{OTHER_SCHEDULER},absent-scheduler")
     yield made
     made.stop()
 
@@ -92,7 +92,7 @@ async def proxied(cast, folder, spec):
             yield played, proxy
 
 
-def test_a_pod_that_is_made_anew_during_bind_gets_a_plan_of_its_own(cast, tmp_path):
+def test_a_pod_that_is_recreated_during_bind_gets_its_own_plan(cast, tmp_path):
     """The binding names the old pod's uid, so that it cannot hit the new one of the same name."""
 
     async def main():
@@ -129,7 +129,7 @@ def test_a_pod_that_is_deleted_during_bind_leaves_nothing_behind(cast, tmp_path)
 
 
 def test_a_pod_whose_gpus_change_hands_by_name_only_is_not_confused(cast, tmp_path):
-    """Deleted right after its binding, before the watch says so, and made anew."""
+    """Deleted right after its binding, before the watch shows it, and recreated."""
 
     async def main():
         async with proxied(cast, tmp_path, ONE) as (played, proxy):
@@ -144,7 +144,7 @@ def test_a_pod_whose_gpus_change_hands_by_name_only_is_not_confused(cast, tmp_pa
     asyncio.run(main())
 
 
-def test_a_node_that_is_made_anew_during_bind_keeps_what_was_planned_on_it(cast, tmp_path):
+def test_a_node_that_is_recreated_during_bind_keeps_its_plans(cast, tmp_path):
     """The pod was bound to the name; its devices are the same machine's."""
 
     async def main():
@@ -171,7 +171,7 @@ def test_a_node_that_went_before_bind_is_refused(cast):
 
     async def main():
         async with play(cast, TWO) as played:
-            uid = await played.create(make_pod("late", 8, scheduler="nobody"))
+            uid = await played.create(make_pod("late", 8, scheduler="absent-scheduler"))
             gone, stays = (node.name for node in played.nodes)
             await played.api.delete(node_path(gone))
             await played.known([stays])
@@ -179,7 +179,7 @@ def test_a_node_that_went_before_bind_is_refused(cast):
             assert await bind(cast, "late", uid, stays) == ""
             (pod,) = await played.bound("late")
             assert pod.node == stays
-            # Asked again, as by a scheduler whose call timed out.
+            # Called again, as by a scheduler whose call timed out.
             assert await bind(cast, "late", uid, stays) == ""
 
     asyncio.run(main())

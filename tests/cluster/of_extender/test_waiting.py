@@ -24,7 +24,7 @@ PAIRS = parse_cluster("1x 8x-h100-pcie-pairs")
 AT_ONCE_S = 2.0
 """How soon a pod starts after a set came free."""
 A_WHILE_S = 3.0
-"""Long enough for a pod to be placed if anybody wanted to."""
+"""Long enough for a pod to be placed if it could be."""
 NUMA = {"coterie.gpu/affinity": "numa", "coterie.gpu/policy": "required"}
 FAST = {"coterie.gpu/min-bandwidth": "200"}
 RETRY = "coterie.gpu/retry"
@@ -121,8 +121,8 @@ def test_a_pod_waits_readably_and_starts_when_its_set_frees(
         ),
     ],
 )
-def test_what_can_never_be_is_said(cast, gpus, wishes, reason):
-    """A user who asks for the impossible reads it in `kubectl describe pod`."""
+def test_a_request_that_no_node_can_satisfy_gets_its_reason(cast, gpus, wishes, reason):
+    """A user who requests the impossible reads it in `kubectl describe pod`."""
 
     async def main():
         async with play(cast, DGX) as played:
@@ -133,10 +133,10 @@ def test_what_can_never_be_is_said(cast, gpus, wishes, reason):
     asyncio.run(main())
 
 
-def test_a_pod_that_the_scheduler_would_park_for_five_minutes_starts_at_once(cast, tmp_path):
-    """The scheduler hears of the freeing before we do, asks us, is refused, and asks no more.
+def test_a_pod_that_would_stay_unschedulable_for_five_minutes_starts_at_once(cast, tmp_path):
+    """The scheduler sees the freed GPUs before the extender does, calls filter, and does not retry.
 
-    Nothing else happens in the cluster that could make it ask again: the extender has to wake it.
+    Nothing else happens in the cluster that could make it retry: the extender has to requeue it.
     """
 
     async def main():
@@ -242,7 +242,7 @@ def test_a_node_that_serves_the_resource_through_dra_is_refused(cast):
                 assert first.node == through_plugin
                 await played.create(make_pod("second", 4))
                 reported = await played.refused("second")
-                # Without the DRAExtendedResource gate the scheduler does not even ask us.
+                # Without the DRAExtendedResource gate the scheduler does not call the extender.
                 assert "does not serve" in reported or "2 Insufficient nvidia.com/gpu" in reported
             finally:
                 await played.api.delete(f"{DRA}/deviceclasses/gpus")
@@ -307,11 +307,11 @@ def test_spreading_over_zones_is_not_harmed_by_the_candidate_limit(cast, spec):
 
 def test_a_later_extender_sees_every_node_where_the_limit_is_off(cast):
     """`candidate_limit: 0` is for clusters in which another filter follows; it wants one node."""
-    asked = []
+    requested = []
 
     async def answer(request):
         arguments = await request.json()
-        asked.append(arguments["NodeNames"])
+        requested.append(arguments["NodeNames"])
         names = [name for name in arguments["NodeNames"] if name == "dgx-1-v100-17"]
         return web.json_response({"NodeNames": names, "FailedNodes": {}, "Error": ""})
 
@@ -339,7 +339,7 @@ def test_a_later_extender_sees_every_node_where_the_limit_is_off(cast):
                 await played.create(make_pod("picky", 1))
                 (pod,) = await played.bound("picky")
                 assert pod.node == "dgx-1-v100-17"
-                assert len(asked[0]) == 30
+                assert len(requested[0]) == 30
         finally:
             await runner.cleanup()
 

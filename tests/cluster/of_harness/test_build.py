@@ -51,7 +51,7 @@ class Cache:
         self.path.mkdir()
         monkeypatch.setenv("COTERIE_CACHE", str(self.folder))
         monkeypatch.setenv("PATH", f"{self.path}{os.pathsep}{os.defpath}")
-        monkeypatch.setenv("PIP_NO_INDEX", "1")  # pip finds nothing, and asks nobody
+        monkeypatch.setenv("PIP_NO_INDEX", "1")  # pip finds nothing, and contacts no index
         self.install_go()
 
     def install_go(self, version=NEW, then=":", folder=None):
@@ -89,7 +89,7 @@ def test_a_second_run_builds_nothing(cache):
 
 
 def test_each_version_and_each_go_has_its_own_folder(cache):
-    """What another toolchain built is not what was asked for; etcd is common to all versions."""
+    """What another toolchain built is not what was requested; etcd is common to all versions."""
     first = cache.build("1.36")
     second = cache.build("1.35")
     assert first.kube_apiserver.parent != second.kube_apiserver.parent
@@ -98,7 +98,7 @@ def test_each_version_and_each_go_has_its_own_folder(cache):
     assert cache.build("1.36").kube_apiserver.parent != first.kube_apiserver.parent
 
 
-def test_the_build_is_told_its_version_and_needs_no_c_compiler(cache):
+def test_the_build_gets_its_version_and_needs_no_c_compiler(cache):
     """The kubelet parses its own version, and machines without a compiler must do."""
     cache.build("1.36")
     (components,) = [call for call in cache.calls if "kube-apiserver" in call]

@@ -138,7 +138,7 @@ def test_a_wrong_plan_is_found(history, fields, kind):
     ],
 )
 def test_a_wrong_size_is_found(history, plan):
-    """A container that asks for two GPUs has two different ones."""
+    """A container that requests two GPUs has two different ones."""
     history.bound("a", 2, node="n", plan=plan)
     assert set(history.kinds()) == {FaultKind.WRONG_SIZE}
 
@@ -259,8 +259,8 @@ def test_nodes_without_topology_go_by_count(history):
     assert history.kinds() == [FaultKind.OVERCOMMIT]
 
 
-def test_a_pod_that_somebody_bound_himself_needs_no_plan_and_makes_its_node_go_by_count(history):
-    """Nobody knows which devices it has, so nobody can plan around it."""
+def test_a_pod_bound_by_hand_needs_no_plan_and_its_node_is_placed_by_count(history):
+    """Its devices are unknown, so no plan can leave them out."""
     history.pod("static", 1, node="n")
     history.bound("a", 2, node="n")
     history.gone("static")
@@ -286,7 +286,7 @@ def queue():
 
 
 def test_a_pod_that_waits_for_room_does_not_count(queue):
-    """Waiting is only what somebody could have ended."""
+    """Only a wait that a bind could have ended counts."""
     queue.pod("b", 2, node="n", at_s=100.0, status={"phase": "Pending"})
     assert queue.checker.longest_waits() == {}
 
@@ -335,7 +335,7 @@ def test_error_backoff_is_left_out_and_a_refusal_is_not(queue):
 
 
 def test_gated_and_deleted_pods_do_not_wait(queue):
-    """Nobody may bind them."""
+    """They may not be bound."""
     queue.put("/registry/pods/default/a", None, 20.0)
     queue.pod("b", 2, at_s=21.0, spec={"schedulingGates": [{"name": "quota"}]})
     assert queue.checker.longest_waits(until_s=99.0) == {"default/b": 1.0}
@@ -362,7 +362,7 @@ def test_excused_windows_cut_a_stretch(queue):
 
 
 def test_a_changed_wish_starts_another_wait(queue):
-    """Whether a node fits depends on what the pod asks for."""
+    """Whether a node fits depends on what the pod requests."""
     queue.put("/registry/pods/default/a", None, 20.0)
     queue.pod("b", 2, at_s=26.0, annotations={"coterie.gpu/affinity": "numa"})
     assert queue.checker.longest_waits(until_s=30.0) == {"default/b": 6.0}

@@ -59,7 +59,7 @@ def node(name):
 
 
 def pod(name):
-    """A pod that asks for nothing special."""
+    """A pod that requests nothing special."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -75,8 +75,8 @@ def create(plane, content):
 
 def stored(plane, key):
     """What etcd itself has under a key, and at which revision it was written."""
-    asked = {"key": base64.b64encode(key.encode()).decode()}
-    answer = plane.client.post(f"{plane.etcd_url}/v3/kv/range", json=asked)
+    query = {"key": base64.b64encode(key.encode()).decode()}
+    answer = plane.client.post(f"{plane.etcd_url}/v3/kv/range", json=query)
     (found,) = answer.json()["kvs"]
     return json.loads(base64.b64decode(found["value"])), int(found["mod_revision"])
 
@@ -107,7 +107,7 @@ def test_service_accounts_get_tokens(control_plane):
     username = json.loads(output)["status"]["userInfo"]["username"]
     assert username == "system:serviceaccount:default:agent"
     with pytest.raises(CommandFailed, match="404"):
-        control_plane.service_account("default", "nobody")
+        control_plane.service_account("default", "missing")
 
 
 def test_admission_policies_of_both_kinds_are_served(control_plane):
@@ -217,7 +217,7 @@ def test_nothing_is_left_when_the_test_process_ends(tmp_path, root, number):
     with subprocess.Popen(
         [sys.executable, "-c", RUN_BY_ANOTHER, tmp_path / "other"],
         cwd=root,
-        env=os.environ | {"TMPDIR": str(tmp_path)},  # after SIGKILL nobody else removes the data
+        env=os.environ | {"TMPDIR": str(tmp_path)},  # after SIGKILL only the test removes the data
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

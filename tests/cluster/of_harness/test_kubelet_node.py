@@ -106,7 +106,7 @@ def test_containers_live_on_while_their_kubelet_is_killed(node, pods):
     node.restart_kubelet(topologyManagerPolicy="none", topologyManagerScope="container")
 
 
-def test_the_kubelet_asks_who_asks(node, control_plane):
+def test_the_kubelet_authenticates_its_callers(node, control_plane):
     """The agent's rights are proven here only if the kubelet enforces any."""
     control_plane.kubectl("create", "serviceaccount", "agent")
     rule = ("--verb=get", "--resource=nodes/pods")
@@ -187,4 +187,4 @@ def test_nothing_is_left_when_the_test_process_ends(tmp_path, root, number):
     deadline = time.monotonic() + GONE_S
     while any(path.exists() for path in (folder, *groups)):
         assert time.monotonic() < deadline
-        time.sleep(0.05)  # the janitor is nobody's child by now, so there is nothing to await
+        time.sleep(0.05)  # the janitor is no child of this process, so there is nothing to await

@@ -62,7 +62,7 @@ def test_unhealthy_devices_are_reported_and_not_allocatable():
 
 
 def test_the_stream_of_pods_is_repeatable_and_mixed():
-    """The same seed is the same stream; everything that a pod can ask for occurs often."""
+    """The same seed is the same stream; everything that a pod can request occurs often."""
     stream = arrivals(MIX)
     assert stream == arrivals(MIX)
     assert stream != arrivals(Mix(n_pods=3000, pods_per_s=25, mean_run_s=30, seed=8))
@@ -76,12 +76,12 @@ def test_the_stream_of_pods_is_repeatable_and_mixed():
         assert wishes.count(("coterie.gpu/affinity", value)) > 100
     assert wishes.count(("coterie.gpu/policy", "required")) > 100
     assert sum(key == "coterie.gpu/min-bandwidth" for key, _ in wishes) > 50
-    roles = [ask.role.value for pod in pods for ask in pod.asks]
+    roles = [request.role.value for pod in pods for request in pod.requests]
     assert all(roles.count(role) > 50 for role in ("init", "sidecar"))
 
 
 def test_every_pod_of_the_stream_fits_on_some_empty_node():
-    """Else the fleet's test could not ask that nothing is left over."""
+    """Else the fleet's test could not expect that no pod is left over."""
     nodes = lay_out(FLEET)
     judge = Judge(nodes)
     checker = seen(one.manifest for one in arrivals(MIX))
@@ -89,7 +89,7 @@ def test_every_pod_of_the_stream_fits_on_some_empty_node():
         manifest = node_manifest(node)
         checker.see(Change(10_000 + number, 0.0, f"/registry/minions/{node.name}", manifest))
     kinds = {node.group: checker.nodes[node.name] for node in nodes}
-    shapes = {pod.shape: pod for pod in checker.unbound() if pod.asks}
+    shapes = {pod.shape: pod for pod in checker.unbound() if pod.requests}
     homeless = [
         pod
         for pod in shapes.values()
@@ -147,7 +147,7 @@ def test_the_stand_in_runs_and_ends_what_is_bound(control_plane):
 
 
 def binding(name, node, ids):
-    """A Binding with a plan, as anybody might write it where no policy forbids it."""
+    """A Binding with a plan, as any client can write it where no policy forbids it."""
     container = {"name": "main", "resource": "nvidia.com/gpu", "ids": ids}
     plan = {"v": 1, "node": node, "containers": [container], "generation": 0, "score": 0}
     return {
@@ -174,7 +174,7 @@ def test_the_checker_finds_broken_promises_on_a_real_cluster(control_plane):
                 ("twice", 2, [second, third]),
                 ("few", 2, [third]),
             ):
-                await api.create(PODS, make_pod(name, gpus, scheduler="nobody"))
+                await api.create(PODS, make_pod(name, gpus, scheduler="absent-scheduler"))
                 await api.create(f"{pod_path(name)}/binding", binding(name, node.name, ids))
             await follower.catch_up()
             for name in ("good", "twice", "few"):

@@ -85,7 +85,7 @@ def test_a_program_is_started_once_and_again_after_a_kill(make):
     assert program.pid != first
 
 
-def test_an_early_end_is_told_with_the_log(make):
+def test_an_early_exit_is_reported_with_the_log(make):
     """Whoever reads the failure needs the reason that the program gave."""
     program = make("-c", "import sys; sys.exit('no such flag')", is_ready=lambda: False)
     with pytest.raises(ProgramFailed, match=r"(?s)child ended with code 1 .*no such flag"):
@@ -140,7 +140,7 @@ def test_the_environment_is_not_inherited(make, monkeypatch):
     assert "COTERIE" not in program.log_tail()
 
 
-def test_a_program_outlives_the_thread_that_asked_for_it(make):
+def test_a_program_outlives_the_thread_that_started_it(make):
     """Tests start programs from short-lived threads (asyncio.to_thread)."""
     program = make("-c", "print('up', flush=True); import time; time.sleep(600)")
     program.is_ready = lambda: "up" in program.log_tail()
@@ -171,7 +171,7 @@ def test_programs_end_with_the_process_that_started_them(tmp_path, root, number)
 
 
 def test_a_free_port_is_below_the_ephemeral_ones():
-    """Else a client that reconnects in vain could be given the dead server's port as its own."""
+    """Else a client that keeps reconnecting could get the dead server's port as its own."""
     ports = {free_port() for _ in range(20)}
     assert len(ports) > 1
     assert all(1024 < port < 32_768 for port in ports)

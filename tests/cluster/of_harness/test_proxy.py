@@ -220,11 +220,11 @@ def test_a_dead_api_server_is_a_cut_connection(tmp_path):
     """The proxy adds nothing of its own to a failure behind it."""
 
     async def test(_upstream, _proxy, _api):
-        (tmp_path / "nobody").write_text(
+        (tmp_path / "unreachable").write_text(
             (tmp_path / "direct").read_text().replace("127.0.0.1", "127.255.255.254")
         )
         async with (
-            open_proxy(tmp_path / "nobody", seed=1) as proxy,
+            open_proxy(tmp_path / "unreachable", seed=1) as proxy,
             aiohttp.ClientSession() as client,
         ):
             with pytest.raises(aiohttp.ClientError):

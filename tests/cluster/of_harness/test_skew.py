@@ -1,4 +1,4 @@
-"""One program's wall clock jumps; its monotonic clock and everybody else's go on."""
+"""One program's wall clock jumps; its monotonic clock and other programs' clocks go on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ print(time.monotonic())
 
 @pytest.mark.parametrize("offset_s", [0.0, 3600.0, -3600.0])
 def test_every_wall_clock_of_the_program_is_off_by_as_much(tmp_path, offset_s):
-    """Whatever the program asks, it gets the same time; the monotonic clock is the machine's."""
+    """Every wall clock that it reads gives the same time; the monotonic clock is the machine's."""
     environment = skewed(tmp_path / "clock")
     set_offset(tmp_path / "clock", offset_s)
     before_s, begun_s = time.time(), time.monotonic()

@@ -71,39 +71,42 @@ def first(call):
     return ids + [one for one in sorted(call.available) if one not in ids][: call.size - len(ids)]
 
 
-def test_a_plugin_registers_and_is_asked(node, devices, pods):
+def test_a_plugin_registers_and_is_called(node, devices, pods):
     """From Register to the environment in the container, with the time that each step takes."""
     with StubPlugin(node, NO_NUMA, prefer=lambda _: ["GPU-3", "GPU-5"]) as plugin:
         listed_s = devices.until(8, 8)
         began = time.monotonic()
         pod = run(pods, "two", real_container("main", 2))
         ran_s = time.monotonic() - began
-        asked, allocated = plugin.calls
-        assert (asked.verb, sorted(asked.available)) == ("GetPreferredAllocation", sorted(IDS))
-        assert (asked.must_include, asked.size) == ((), 2)
+        preferred, allocated = plugin.calls
+        assert (preferred.verb, sorted(preferred.available)) == (
+            "GetPreferredAllocation",
+            sorted(IDS),
+        )
+        assert (preferred.must_include, preferred.size) == ((), 2)
         assert (allocated.verb, allocated.ids) == ("Allocate", ("GPU-3", "GPU-5"))
         assert node.given(pod, "main")["environment"] == {VARIABLE: "GPU-3,GPU-5"}
         assert holders(node) == {("two", "main"): ("GPU-3", "GPU-5")}
         print(f"allocatable after {listed_s:.2f} s, the pod ran after {ran_s:.2f} s")  # noqa: T201
 
 
-def test_devices_are_told_in_no_order_and_without_a_name(node, devices, pods):
-    """So the plugin has to sort, and to find out who asks."""
+def test_available_devices_come_in_no_order_and_without_a_pod_name(node, devices, pods):
+    """So the plugin has to sort, and to find out for which pod the call is."""
     with StubPlugin(node, NO_NUMA, prefer=first) as plugin:
         devices.until(8, 8)
         for number in range(4):
             run(pods, f"one-{number}", real_container("main", 1))
-        offers = [call.available for call in plugin.asked("GetPreferredAllocation")]
+        offers = [call.available for call in plugin.calls_of("GetPreferredAllocation")]
     assert [sorted(offer) for offer in offers] == [list(IDS[number:]) for number in range(4)]
     assert any(list(offer) != sorted(offer) for offer in offers)
 
 
-def test_all_that_is_free_is_asked_for_too(node, devices, pods):
-    """Facts 5.2, case 5: with nothing to choose the plugin still hears of it."""
+def test_preferred_allocation_is_called_even_for_all_free_devices(node, devices, pods):
+    """Facts 5.2, case 5: with nothing to choose the plugin is still called."""
     with StubPlugin(node, NO_NUMA, prefer=first) as plugin:
         devices.until(8, 8)
         run(pods, "all", real_container("main", 8))
-        assert [call.size for call in plugin.asked("GetPreferredAllocation")] == [8]
+        assert [call.size for call in plugin.calls_of("GetPreferredAllocation")] == [8]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +122,7 @@ def test_an_answer_that_is_short_is_filled_up_at_will(node, devices, pods, answe
     with StubPlugin(node, NO_NUMA, prefer=lambda _: answer) as plugin:
         devices.until(8, 8)
         run(pods, "short", real_container("main", 2))
-        (allocated,) = plugin.asked("Allocate")
+        (allocated,) = plugin.calls_of("Allocate")
     assert len(allocated.ids) == 2
     assert kept <= set(allocated.ids) <= set(IDS)
 
@@ -129,13 +132,13 @@ def test_an_answer_that_is_long_is_cut_at_will(node, devices, pods):
     with StubPlugin(node, NO_NUMA, prefer=lambda _: IDS[:4]) as plugin:
         devices.until(8, 8)
         run(pods, "long", real_container("main", 2))
-        (allocated,) = plugin.asked("Allocate")
+        (allocated,) = plugin.calls_of("Allocate")
     assert len(allocated.ids) == 2
     assert set(allocated.ids) <= set(IDS[:4])
 
 
 def test_an_error_fails_the_pod_for_good(node, devices, pods):
-    """Facts 5.1: nobody tries again, so an error is the last resort."""
+    """Facts 5.1: the kubelet does not retry, so an error is the last resort."""
 
     def refuse(_call):
         msg = "no such set"
@@ -149,25 +152,25 @@ def test_an_error_fails_the_pod_for_good(node, devices, pods):
     assert "no such set" in status["message"]
 
 
-def test_what_init_containers_leave_is_reused_without_asking(node, devices, pods):
+def test_devices_of_init_containers_are_reused_without_a_call(node, devices, pods):
     """Facts 5.2, case 2: the app gets the init container's devices, whatever the plugin wishes."""
     with StubPlugin(node, NO_NUMA, prefer=first) as plugin:
         devices.until(8, 8)
         inits = [real_container("warm", 4, runs_s=0.1)]
         run(pods, "reuses", real_container("main", 2), inits=inits)
-        assert len(plugin.asked("GetPreferredAllocation")) == 1
-        initial, final = (call.ids for call in plugin.asked("Allocate"))
+        assert len(plugin.calls_of("GetPreferredAllocation")) == 1
+        initial, final = (call.ids for call in plugin.calls_of("Allocate"))
         assert set(final) < set(initial)
         assert holders(node) == {("reuses", "main"): final}
 
 
-def test_what_init_containers_leave_must_be_included(node, devices, pods):
-    """Facts 5.2, case 5: a larger app container gets them and more, and is asked for all of it."""
+def test_devices_of_init_containers_must_be_included(node, devices, pods):
+    """Facts 5.2, case 5: a larger app container gets them and more; the call is for all of them."""
     with StubPlugin(node, NO_NUMA, prefer=first) as plugin:
         devices.until(8, 8)
         inits = [real_container("warm", 2, runs_s=0.1)]
         run(pods, "grows", real_container("main", 4), inits=inits)
-        initial, grown = plugin.asked("GetPreferredAllocation")
+        initial, grown = plugin.calls_of("GetPreferredAllocation")
     assert (initial.must_include, initial.size) == ((), 2)
     assert (set(grown.must_include), grown.size) == (set(IDS[:2]), 4)
     assert set(grown.must_include) <= set(grown.available)
@@ -179,7 +182,7 @@ def test_sidecars_keep_their_devices(node, devices, pods):
         devices.until(8, 8)
         beside = real_container("beside", 1, restartPolicy="Always")
         run(pods, "sidecar", real_container("main", 2), inits=[beside])
-        sidecar, main = (set(call.ids) for call in plugin.asked("Allocate"))
+        sidecar, main = (set(call.ids) for call in plugin.calls_of("Allocate"))
         assert not sidecar & main
         assert holders(node) == {
             ("sidecar", "beside"): tuple(sorted(sidecar)),
@@ -207,7 +210,7 @@ def until_held(node, expected):
     """Wait until PodResources reports just that; how long it took.
 
     It lists active pods only, and a kubelet that starts knows none before the API server has
-    sent them, which takes a second: until then it looks as if nobody had any device.
+    sent them, which takes a second: until then it looks as if no pod had any device.
     """
     began = time.monotonic()
     while (held := holders(node)) != expected:
@@ -232,8 +235,8 @@ def test_an_unhealthy_device_is_still_counted_and_not_handed_out(node, devices, 
         plugin.set_ill("GPU-0", "GPU-1")
         devices.until(8, 6)
         run(pods, "gets-another", real_container("main", 1))
-        assert plugin.asked("GetPreferredAllocation")[-1].available != ()
-        assert not {"GPU-0", "GPU-1"} & set(plugin.asked("GetPreferredAllocation")[-1].available)
+        assert plugin.calls_of("GetPreferredAllocation")[-1].available != ()
+        assert not {"GPU-0", "GPU-1"} & set(plugin.calls_of("GetPreferredAllocation")[-1].available)
         assert is_running(pods.get("has-it"))
         plugin.set_ill()
         devices.until(8, 8)
@@ -253,7 +256,7 @@ def test_a_plugin_that_ends_leaves_no_device_allocatable(node, devices, pods):
         assert plugin.calls == []
 
 
-def test_a_kubelet_that_starts_removes_sockets_and_asks_for_nothing_twice(node, devices, pods):
+def test_a_restarted_kubelet_removes_sockets_and_requests_nothing_twice(node, devices, pods):
     """Facts 5.3: the plugin must come again; containers keep what they have without a call."""
     with StubPlugin(node, NO_NUMA, prefer=first) as plugin:
         devices.until(8, 8)
@@ -274,13 +277,13 @@ def test_a_kubelet_that_starts_removes_sockets_and_asks_for_nothing_twice(node, 
         empty_s = until_held(node, {("runs", "main"): ("GPU-0", "GPU-1")})
         print(f"PodResources complete {empty_s:.2f} s later")  # noqa: T201 - a figure
         run(pods, "next", real_container("main", 1))
-        assert sorted(plugin.asked("GetPreferredAllocation")[0].available) == list(IDS[2:])
-        assert [call.ids for call in plugin.asked("Allocate")] == [("GPU-2",)]
+        assert sorted(plugin.calls_of("GetPreferredAllocation")[0].available) == list(IDS[2:])
+        assert [call.ids for call in plugin.calls_of("Allocate")] == [("GPU-2",)]
         assert is_running(pods.get("runs"))
 
 
 def test_a_pod_is_refused_while_no_plugin_has_registered_since_the_start(node, devices, pods):
-    """Facts 5.3: the resource is known from the checkpoint, and nobody waits for its plugin."""
+    """Facts 5.3: the checkpoint holds the resource, and the kubelet does not wait for a plugin."""
     with StubPlugin(node, NO_NUMA, prefer=first):
         devices.until(8, 8)
         run(pods, "known", real_container("main", 1))
@@ -300,7 +303,7 @@ def test_an_old_stream_that_ends_takes_the_new_plugin_with_it(node, devices):
         devices.until(8, 8)
         with new:
             while new.streams == 0:
-                time.sleep(0.02)  # only the kubelet knows when it asks
+                time.sleep(0.02)  # only the kubelet knows when it calls
             old.stop()
             devices.until(8, 0)
             new.register()
@@ -320,8 +323,8 @@ def test_the_checkpoint_names_pod_and_devices(node, devices, pods):
     assert sorted(noted["Data"]["RegisteredDevices"][RESOURCE]) == list(IDS)
 
 
-def test_pod_resources_may_be_asked_in_the_middle_of_an_allocation(node, devices, pods):
-    """Facts 5.4: the plugin may look there before it answers; the asking container has nothing."""
+def test_pod_resources_can_be_called_during_an_allocation(node, devices, pods):
+    """Facts 5.4: the plugin may call it before it answers; the new container has nothing yet."""
     seen = []
 
     def look(call):
@@ -331,9 +334,9 @@ def test_pod_resources_may_be_asked_in_the_middle_of_an_allocation(node, devices
     with StubPlugin(node, NO_NUMA, prefer=look):
         devices.until(8, 8)
         run(pods, "before", real_container("main", 1))
-        run(pods, "asks", real_container("main", 2))
+        run(pods, "admitted", real_container("main", 2))
     assert seen[1][0] == {("before", "main"): ("GPU-0",)}
-    assert set(seen[1][1]) == {"before", "asks"}
+    assert set(seen[1][1]) == {"before", "admitted"}
 
 
 def listed(node):
@@ -341,11 +344,13 @@ def listed(node):
     return node.get("/pods").json()["items"]
 
 
-def test_a_question_to_pod_resources_can_have_a_device_given_twice(node, devices, pods):
-    """Kubernetes 137534: asked while an Allocate is under way and a pod has just ended.
+def test_listing_pod_resources_during_an_allocation_can_allocate_a_device_twice(
+    node, devices, pods
+):
+    """Kubernetes 137534: List while an Allocate is in flight and a pod has just ended.
 
-    The kubelet then forgets what it is about to give, and gives it to the next one too. So a plugin
-    may not ask there during its own calls, and must know itself who has what.
+    The kubelet then forgets what it is allocating, and allocates it to the next pod too. A plugin
+    may not call List during its own calls, and must know itself which pod has what.
     """
     sleeps = {"preStop": {"sleep": {"seconds": 2}}}
 
@@ -367,8 +372,8 @@ def test_a_question_to_pod_resources_can_have_a_device_given_twice(node, devices
     assert "GPU-1" in held["has-it-too", "main"]
 
 
-def test_pods_are_taken_in_one_by_one(node, devices, pods):
-    """Facts 11.4: while one is asked for, the kubelet's own list holds none that comes after it."""
+def test_pods_are_admitted_one_by_one(node, devices, pods):
+    """Facts 11.4: while one is under admission, the kubelet's list holds none of the later ones."""
     seen = []
 
     def look(call):
@@ -387,7 +392,7 @@ def test_pods_are_taken_in_one_by_one(node, devices, pods):
     assert set.union(*seen) == set(names)
 
 
-def test_a_pod_whose_resource_nobody_ever_registered_runs_without_it(node, pods):
+def test_a_pod_whose_resource_was_never_registered_runs_without_it(node, pods):
     """Facts 11.1, the hazard: the kubelet drops what it does not know, and says nothing."""
     unknown = {"example.com/gpu": "2"}
     main = real_container("main") | {"resources": {"limits": unknown, "requests": unknown}}
@@ -396,8 +401,8 @@ def test_a_pod_whose_resource_nobody_ever_registered_runs_without_it(node, pods)
     assert node.given(pod, "main")["environment"] == {}
 
 
-def test_pod_resources_refuses_who_asks_too_often(node):
-    """Facts 6: 100 per second and 10 at once, for all who ask."""
+def test_pod_resources_limits_the_request_rate(node):
+    """Facts 6: 100 per second and 10 at once, for all clients together."""
     refusals = set()
     for _ in range(200):
         try:
@@ -415,5 +420,5 @@ def test_a_finished_pod_holds_nothing(node, devices, pods):
         pods.create(real_pod("ends", real_container("main", 8, runs_s=0.1), nodeName=node.name))
         pods.until("ends", has_ended)
         run(pods, "next", real_container("main", 8))
-        assert len(plugin.asked("Allocate")) == 2
+        assert len(plugin.calls_of("Allocate")) == 2
         assert [name for name, _ in holders(node)] == ["next"]

@@ -1,9 +1,9 @@
 """The Topology Manager of a real kubelet, and what Coterie believes of it.
 
 `topology.topology_manager.admission` says what a kubelet leaves to choose and what it refuses; it
-was read from the source. Here it is compared, call by call, with what the real one asks a plugin
-and does, for every policy and scope, on random pods and random free devices of a machine with two
-NUMA nodes.
+was read from the source. Here it is compared, call by call, with what the real one does and what
+it requests from a plugin, for every policy and scope, on random pods and random free devices of a
+machine with two NUMA nodes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CONFIGS = [
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the plugin is asked for one container."""
+    """A GetPreferredAllocation request for one container."""
 
     available: int
     must: int
@@ -96,7 +96,7 @@ class Believed:
         return begin_admission(Kubelet(self._manager, free), DEVICES, requests)
 
     def question(self, admission, request):
-        """What it asks the plugin for the next container: a question, a refusal, or nothing."""
+        """Its next step for a container: a request to the plugin, a refusal, or its own choice."""
         room = admission.room(request.size)
         if isinstance(room, Unfit):
             return room
@@ -124,8 +124,8 @@ def manifest(name, layout):
 def replay(believed, free, requests, calls):
     """Go through the pod's containers as the kubelet did; each difference is an error.
 
-    `calls` are what the plugin was asked; what it answered was followed, or this says so. Returns
-    whether the pod was to be admitted.
+    `calls` are the calls of the plugin; that its answers were followed is checked too. Returns
+    whether the pod should be admitted.
     """
     admission = believed.begin(free, requests)
     for request in requests:
@@ -136,8 +136,10 @@ def replay(believed, free, requests, calls):
             admission = expected
             break
         if isinstance(expected, Question):
-            asked, given = calls.pop(0), calls.pop(0)
-            found = Question(mask(asked.available), mask(asked.must_include), asked.size)
+            preferred, given = calls.pop(0), calls.pop(0)
+            found = Question(
+                mask(preferred.available), mask(preferred.must_include), preferred.size
+            )
             assert found == expected, request
         else:
             given = calls.pop(0)
@@ -152,7 +154,7 @@ def replay(believed, free, requests, calls):
 @pytest.mark.parametrize(
     ("policy", "scope"), [pytest.param(*one, id="-".join(o.value for o in one)) for one in CONFIGS]
 )
-def test_the_kubelet_asks_and_refuses_as_the_core_believes(node, pods, policy, scope):
+def test_the_kubelet_calls_and_refuses_as_the_core_predicts(node, pods, policy, scope):
     """A plan that the kubelet would not follow is worse than none."""
     chance = random.Random(f"{policy.value} {scope.value}")  # noqa: S311 - repeatable
     node.restart_kubelet(topologyManagerPolicy=policy.value, topologyManagerScope=scope.value)
@@ -163,7 +165,7 @@ def test_the_kubelet_asks_and_refuses_as_the_core_believes(node, pods, policy, s
         others = sorted(set(call.available) - set(call.must_include))
         return [*call.must_include, *chance.sample(others, call.size - len(call.must_include))]
 
-    outcomes = {"ran": 0, "refused": 0, "asked": 0, "not asked": 0}
+    outcomes = {"ran": 0, "refused": 0, "preferred": 0, "without a call": 0}
     with StubPlugin(node, NUMA, prefer=prefer) as plugin:
         plugin.until_listed()
         held = 0
@@ -184,8 +186,8 @@ def test_the_kubelet_asks_and_refuses_as_the_core_believes(node, pods, policy, s
             pods.create(pod)
             status = pods.until(name, lambda one: is_running(one) or is_failed(one))["status"]
             calls = list(plugin.calls)
-            outcomes["asked"] += len(plugin.asked("GetPreferredAllocation"))
-            outcomes["not asked"] += len(plugin.asked("Allocate"))
+            outcomes["preferred"] += len(plugin.calls_of("GetPreferredAllocation"))
+            outcomes["without a call"] += len(plugin.calls_of("Allocate"))
             is_admitted = replay(believed, free, requests, calls)
             assert is_admitted == (status["phase"] != "Failed"), status
             if not is_admitted:
@@ -198,6 +200,6 @@ def test_the_kubelet_asks_and_refuses_as_the_core_believes(node, pods, policy, s
             if chance.random() < 0.6:
                 pods.delete(running.pop(chance.randrange(len(running))))
             held = sum(mask(had) for had in holders(node).values())
-    outcomes["not asked"] -= outcomes["asked"]
+    outcomes["without a call"] -= outcomes["preferred"]
     print(f"{policy.value}, {scope.value}: {outcomes}")  # noqa: T201 - figures
     assert outcomes["ran"] > 0

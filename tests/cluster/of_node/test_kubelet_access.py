@@ -274,7 +274,7 @@ def machine(control_plane, node_tools):
 
 @pytest.mark.parametrize(("number", "name"), list(enumerate(WAYS)), ids=list(WAYS))
 def test_a_container_has_what_the_kubelet_gave_and_nothing_else(machine, pods, number, name):
-    """A way that reaches no container, or brings it another's GPU, is of no use to anybody."""
+    """A way that reaches no container, or brings it another's GPU, is of no use."""
     way, agent, domain = WAYS[name], f"agent-{number}", f"way-{number}.test"
     faults = machine.node.folder / f"{agent}-faults.json"
     if way.is_mig:

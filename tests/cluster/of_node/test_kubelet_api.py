@@ -41,7 +41,7 @@ def node(control_plane, node_tools):
         yield running
 
 
-def ask(node, config, call, **trust):
+def query(node, config, call, **trust):
     """What a call returns of the node's kubelet, with the credentials of a kubeconfig."""
 
     async def run():
@@ -72,11 +72,11 @@ def test_the_agents_rights_are_enough(node, agent, pods):
     with StubPlugin(node, {f"GPU-{i}": i // 4 for i in range(8)}) as plugin:
         plugin.until_listed()
         pods.create(
-            real_pod("asks", main, inits=inits, annotations=annotations, nodeName=node.name)
+            real_pod("queried", main, inits=inits, annotations=annotations, nodeName=node.name)
         )
-        made = pods.until("asks", is_running)
-        (found,) = read_node_pods(ask(node, agent, KubeletClient.pods))
-        assert (found.namespace, found.name) == ("default", "asks")
+        made = pods.until("queried", is_running)
+        (found,) = read_node_pods(query(node, agent, KubeletClient.pods))
+        assert (found.namespace, found.name) == ("default", "queried")
         assert found.uid == made["metadata"]["uid"]
         assert found.annotations.items() >= annotations.items()
         assert [(one.name, one.role, one.devices) for one in found.containers] == [
@@ -85,7 +85,7 @@ def test_the_agents_rights_are_enough(node, agent, pods):
             ("main", ContainerRole.APP, {RESOURCE: 2}),
         ]
         assert not found.is_deleting
-    assert ask(node, agent, KubeletClient.topology_manager) == TopologyManager(
+    assert query(node, agent, KubeletClient.topology_manager) == TopologyManager(
         TopologyManagerPolicy.BEST_EFFORT, TopologyManagerScope.POD
     )
 
@@ -97,7 +97,7 @@ def test_the_checkpoint_tells_what_pod_resources_does_not(node, agent, pods):
         inits = [real_container("first", 3, runs_s=0.1)]
         pods.create(real_pod("holds", real_container("main", 2), inits=inits, nodeName=node.name))
         pods.until("holds", is_running)
-        known = read_node_pods(ask(node, agent, KubeletClient.pods))
+        known = read_node_pods(query(node, agent, KubeletClient.pods))
         held = as_holdings(read_checkpoint(node.checkpoint.read_bytes()), known)
         ids = {(one.name, one.container): one.ids for one in held}
         assert {key: ids[key] for key in holders(node)} == holders(node)
@@ -107,7 +107,7 @@ def test_the_checkpoint_tells_what_pod_resources_does_not(node, agent, pods):
 
 
 class Unreadable:
-    """A kubelet whose pods cannot be read, as with a certificate that nobody signed."""
+    """A kubelet whose pods cannot be read, as with a certificate of an unknown authority."""
 
     async def pods(self, *, timeout_s=None):
         """Never."""
@@ -151,9 +151,9 @@ def test_a_plugin_that_cannot_read_the_pods_offers_no_gpu(
 
         agent = start_agent(node, user, "dgx-1-v100", *trust, status=503)
         await_so(lambda: names.TOPOLOGY in annotations(), "the topology")
-        told = agent.get("/readyz").text
-        assert told.startswith("pods unknown: the kubelet's pods cannot be read: ")
-        assert "its certificate is not trusted" in told
+        status = agent.get("/readyz").text
+        assert status.startswith("pods unknown: the kubelet's pods cannot be read: ")
+        assert "its certificate is not trusted" in status
         registered = f'coterie_plugin_registered{{resource="{RESOURCE}"}}'
         assert f"{registered} 0.0" in agent.get("/metrics").text
         agent.program.stop()
@@ -178,11 +178,11 @@ def test_a_plugin_that_cannot_read_the_pods_offers_no_gpu(
 )
 def test_missing_rights_are_named(control_plane, node, call, right):
     """Whoever installs the agent without its role reads what it lacks."""
-    name = f"nobody-{right.removeprefix('nodes/')}"
+    name = f"without-{right.removeprefix('nodes/')}"
     control_plane.kubectl("create", "serviceaccount", name)
     config = control_plane.service_account("default", name)
     with pytest.raises(KubeError) as caught:
-        ask(node, config, call)
+        query(node, config, call)
     assert caught.value.status == 403
     assert f"needs verb get on {right}" in caught.value.detail
     assert f"user=system:serviceaccount:default:{name}" in caught.value.detail
@@ -194,24 +194,24 @@ def test_unknown_credentials_are_reported(control_plane, node, tmp_path):
     authority = control_plane.authority.certificate
     config.write_text(kubeconfig(control_plane.url, authority, "forged"), encoding="utf-8")
     with pytest.raises(KubeError) as caught:
-        ask(node, config, KubeletClient.pods)
+        query(node, config, KubeletClient.pods)
     assert caught.value.status == 401
     assert "authentication.webhook.enabled" in caught.value.detail
 
 
 def test_certificates_are_checked(node, agent, tmp_path):
     """By authority, and by the name that one says."""
-    assert ask(node, agent, KubeletClient.pods, server_name=node.name)
-    assert ask(node, agent, KubeletClient.pods, is_verified=False)
+    assert query(node, agent, KubeletClient.pods, server_name=node.name)
+    assert query(node, agent, KubeletClient.pods, is_verified=False)
     other = tmp_path / "ca.crt"
     other.write_bytes(Authority("another").certificate)
     for trust in ({"ca_file": other}, {"server_name": "another"}):
         with pytest.raises(Unreachable) as caught:
-            ask(node, agent, KubeletClient.pods, **trust)
+            query(node, agent, KubeletClient.pods, **trust)
         assert "its certificate is not trusted" in caught.value.detail
 
 
-def test_asking_takes_milliseconds(node, agent, pods):
+def test_listing_pods_takes_milliseconds(node, agent, pods):
     """It is done inside a call of the kubelet's own; goal: 30 ms with all the rest."""
     containers = [real_container(f"c{i}") for i in range(2)]
     pods.create(real_pod("there", *containers, nodeName=node.name))
@@ -226,7 +226,7 @@ def test_asking_takes_milliseconds(node, agent, pods):
             assert [pod.name for pod in found] == ["there"]
         return took_s
 
-    took_s = sorted(ask(node, agent, timed))
+    took_s = sorted(query(node, agent, timed))
     median_ms = statistics.median(took_s) * 1e3
     print(json.dumps({"median_ms": round(median_ms, 2), "max_ms": round(took_s[-1] * 1e3, 2)}))  # noqa: T201 - a figure
     assert median_ms <= 30

@@ -1,4 +1,4 @@
-"""What a pod gets where something is wrong: a GPU that fails, a plan that nobody can keep, or none.
+"""What a pod gets where something is wrong: a GPU that fails, a plan that cannot be kept, or none.
 
 On a real kubelet with the agent, extender and scheduler; each difference from a plan has to be
 reported by the agent on its Node, and by the extender on the pod.
@@ -102,7 +102,7 @@ def allocated(pod):
     return {one for container in content["containers"] for one in container["ids"]}
 
 
-def test_a_pod_bound_by_hand_is_reported_and_nobody_is_planned_on_it(stage, node, pods):
+def test_a_pod_bound_by_hand_is_reported_and_its_gpus_are_not_planned(stage, node, pods):
     """Whatever holds GPUs without a plan is accounted for by the node's report."""
     pods.create(real_pod("by-hand", real_container("main", 3), nodeName=node.name))
     pod = pods.until("by-hand", is_running)
@@ -117,7 +117,7 @@ def test_a_pod_bound_by_hand_is_reported_and_nobody_is_planned_on_it(stage, node
 
 
 def test_a_plan_for_gpus_that_do_not_exist_is_replaced_and_reported(stage, node, pods):
-    """Whoever wrote it, the pod gets real ones, and everybody hears of it."""
+    """Whoever wrote it, the pod gets real ones, and the difference is reported."""
     pods.create(
         wanted("misled", 2) | {"spec": wanted("misled", 2)["spec"] | {"schedulerName": "-"}}
     )
@@ -151,10 +151,10 @@ def events(stage, pod, reason):
     return stage.plane.client.get(path, params=chosen).json()["items"]
 
 
-def test_a_pod_that_runs_without_its_gpus_is_told_of(stage, node_tools, pods):
-    """Facts 11.1, the hazard: it started before the kubelet had ever heard of the resource.
+def test_a_pod_that_runs_without_its_gpus_is_reported(stage, node_tools, pods):
+    """Facts 11.1, the hazard: it started before the kubelet knew the resource.
 
-    By the agent's log and report, and to whoever asks kubectl about the pod; it counts for nothing.
+    By the agent's log and report, and by an Event on the pod; no GPUs are counted for it.
     """
     with KubeletNode(stage.plane, "bare", node_tools) as bare:
         pods.create(real_pod("without", real_container("main", 2), nodeName="bare"))

@@ -71,8 +71,8 @@ def test_every_container_gets_what_was_planned(stage):
     assert stage.reported() == set()
 
 
-def test_without_a_word_from_the_plugin_the_kubelet_goes_its_own_way(stage):
-    """What the same Jobs get where nobody answers GetPreferredAllocation, as beside other plugins.
+def test_without_a_preferred_allocation_the_kubelet_chooses_itself(stage):
+    """What the same Jobs get where no plugin answers GetPreferredAllocation, as with other plugins.
 
     The agent only reports; a plugin without preferences serves the same GPUs.
     """

@@ -103,7 +103,7 @@ def test_plans_stay_inside_what_the_kubelet_allows(stage, policy, scope):
 def test_what_the_kubelet_gives_twice_is_refused_by_the_agent(stage):
     """Kubernetes 137534: a List of PodResources in the middle of an allocation loses count of it.
 
-    Exporters of metrics ask so, whenever they like. Here one asks while the agent is stopped, where
+    Exporters of metrics call List at any time. Here one does while the agent is stopped, where
     devices are aligned: the kubelet has chosen already, and a pod has just ended. The next pod is
     given the same NUMA node once more; the refusal has the kubelet count right again.
     """
@@ -163,7 +163,7 @@ def registrations(agent):
 def fill(stage, prefix, filling, is_one_by_one):
     """Run these pods beside each other; for each container what was planned and what it found.
 
-    Where the policy has the last of them wait, they wait: nobody makes room.
+    Where the policy has the last of them wait, they wait: no pod is evicted.
     """
     pods, (node,) = RealPods(stage.plane), stage.nodes
     created, rows = [], []

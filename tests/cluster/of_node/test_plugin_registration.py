@@ -1,4 +1,4 @@
-"""The plugin's gRPC beside the real kubelet: it registers, is asked, is forgotten, and comes back.
+"""The plugin's gRPC beside the real kubelet: it registers, is called, is dropped, and comes back.
 
 Who decides is a stand-in that takes the first ids; what is tried is that kubelet and plugin
 understand each other, however either of them ends.
@@ -200,7 +200,7 @@ def test_an_error_is_what_the_pod_says(node, pods, counted):
         run(pods, "next", real_container("main", 8))
 
 
-def test_a_refusal_of_the_kubelets_is_told_in_its_words(node):
+def test_a_refusal_by_the_kubelet_is_logged_with_its_message(node):
     """Only qualified names are extended resources."""
     with Plugin(node.device_plugins, name="gpu") as plugin:
         standing = plugin.until(RegistrationPhase.FAILED)
@@ -208,7 +208,7 @@ def test_a_refusal_of_the_kubelets_is_told_in_its_words(node):
 
 
 def test_the_end_is_seen_at_once(node, counted):
-    """Nothing is given out that nobody serves, and no socket is left behind."""
+    """No device is allocated that no plugin serves, and no socket is left behind."""
     with Plugin(node.device_plugins):
         counted(8, 8)
     print(f"allocatable 0 after {counted(8, 0):.2f} s")  # noqa: T201 - a figure

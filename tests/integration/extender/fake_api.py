@@ -1,7 +1,7 @@
-"""A small API server in memory, over real HTTP: what the extender asks of one, and no more.
+"""A small API server in memory, over real HTTP: what the extender needs of one, and no more.
 
 Lists and watches of nodes and pods with the two selectors that the extender uses, metadata alone
-where that is asked for, bindings with their preconditions, merge patches of annotations, Events and
+where that is requested, bindings with their preconditions, merge patches of annotations, Events and
 Leases. It is no authority on Kubernetes: tests/cluster holds the same program against the real one.
 """
 
@@ -55,7 +55,7 @@ SELECTORS: Mapping[str, Callable[[Json], bool]] = {
 
 
 class FakeApi:
-    """The objects, their history, and what was asked. `faults` meet the next requests of a kind."""
+    """The objects, their history, and recorded requests. `faults` answer the next of a kind."""
 
     def __init__(self) -> None:
         self.version = 1
@@ -116,7 +116,7 @@ class FakeApi:
         self._turn.set()
         self._turn = asyncio.Event()
 
-    # What the extender asks.
+    # What the extender requests.
 
     async def collection(self, request: web.Request) -> web.StreamResponse:
         """List or watch."""
@@ -171,11 +171,11 @@ class FakeApi:
         """Merge annotations; null removes one."""
         kind = request.match_info["kind"]
         self._meet(f"patch {kind}")
-        asked = await request.json()
+        content = await request.json()
         found = copy.deepcopy(self._find(request))
-        if asked["metadata"].get("uid", found["metadata"]["uid"]) != found["metadata"]["uid"]:
+        if content["metadata"].get("uid", found["metadata"]["uid"]) != found["metadata"]["uid"]:
             raise _refused(409, "Conflict", "uid mismatch")
-        merged = found["metadata"].get("annotations", {}) | asked["metadata"]["annotations"]
+        merged = found["metadata"].get("annotations", {}) | content["metadata"]["annotations"]
         found["metadata"]["annotations"] = {
             key: value for key, value in merged.items() if value is not None
         }
@@ -184,16 +184,16 @@ class FakeApi:
     async def bind(self, request: web.Request) -> web.Response:
         """Bind, with the preconditions of the real one."""
         self._meet("bind")
-        asked = await request.json()
+        content = await request.json()
         found = copy.deepcopy(self._find(request, "pods"))
         meta = found["metadata"]
         for key in ("uid", "resourceVersion"):
-            if asked["metadata"].get(key, meta[key]) != meta[key]:
+            if content["metadata"].get(key, meta[key]) != meta[key]:
                 raise _refused(409, "Conflict", f"{key} mismatch")
         if found["spec"].get("nodeName"):
             raise _refused(409, "Conflict", "already assigned")
-        found["spec"]["nodeName"] = asked["target"]["name"]
-        meta.setdefault("annotations", {}).update(asked["metadata"].get("annotations", {}))
+        found["spec"]["nodeName"] = content["target"]["name"]
+        meta.setdefault("annotations", {}).update(content["metadata"].get("annotations", {}))
         self.put("pods", found)
         return web.json_response({"status": "Success"}, status=201)
 

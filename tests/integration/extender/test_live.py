@@ -98,8 +98,8 @@ class Live:
     async def bind(self, name: str, node: str) -> str:
         """Bind a pod; the error, empty where there is none."""
         uid = self.api.objects["pods"].get(name, {"metadata": {"uid": "gone"}})["metadata"]["uid"]
-        asked = {"PodNamespace": "default", "PodName": name, "PodUID": uid, "Node": node}
-        answer: str = (await self.post("bind", asked))["Error"]
+        body = {"PodNamespace": "default", "PodName": name, "PodUID": uid, "Node": node}
+        answer: str = (await self.post("bind", body))["Error"]
         return answer
 
     async def place(self, name: str, n_gpus: int, node: str, **annotations: str) -> None:
@@ -174,8 +174,8 @@ def test_a_pod_goes_from_filter_to_its_plan_and_its_end(tmp_path):
     async def act(live: Live) -> None:
         live.create("p", 4, affinity="nvlink")
         filtered = await live.filter("p")
-        asked = {"Pod": live.api.objects["pods"]["p"], "NodeNames": filtered["NodeNames"]}
-        scores = {one["Host"]: one["Score"] for one in await live.post("prioritize", asked)}
+        body = {"Pod": live.api.objects["pods"]["p"], "NodeNames": filtered["NodeNames"]}
+        scores = {one["Host"]: one["Score"] for one in await live.post("prioritize", body)}
         best = max(scores, key=lambda host: scores[host])
         assert await live.bind("p", best) == ""
         assert len(live.plan("p")) == 4
@@ -203,8 +203,8 @@ def test_routes_of_a_live_extender(tmp_path):
         assert set(nodes) == {node.name for node in NODES}
         assert (await live.get("/explain/default/p"))["bound"]["node"] == "8x-l4-0"
         live.create("waiting", 2)
-        told = await live.get("/explain/default/waiting")
-        assert {node["node"] for node in told["nodes"]} == set(nodes)
+        explained = await live.get("/explain/default/waiting")
+        assert {node["node"] for node in explained["nodes"]} == set(nodes)
         for path, status in (
             ("/explain/default/q", 404),
             ("/openapi.json", 200),
@@ -261,7 +261,7 @@ def test_a_parked_pod_is_woken_when_it_fits(tmp_path):
     assert "requeued" in log.events
 
 
-def test_users_are_told_by_events(tmp_path):
+def test_users_get_events(tmp_path):
     """Of their own mistakes, once; of placements where that is wanted."""
 
     async def act(live: Live) -> None:
@@ -270,8 +270,8 @@ def test_users_are_told_by_events(tmp_path):
             await live.filter("odd")
         await live.place("p", 2, NODES[0].name, group="g")
         await live.api.until(lambda: len(live.api.events) == 3)
-        told = [(event["involvedObject"]["name"], event["reason"]) for event in live.api.events]
-        assert told == [
+        found = [(event["involvedObject"]["name"], event["reason"]) for event in live.api.events]
+        assert found == [
             ("odd", "InvalidGpuRequest"),
             ("p", "UnsupportedGpuRequest"),
             ("p", "GpusPlaced"),
@@ -292,7 +292,7 @@ def give(live: Live, node: EmbeddedNode, pod: str, ids: tuple[str, ...]) -> None
     )
 
 
-def test_what_was_allocated_otherwise_is_told_on_the_pod(tmp_path):
+def test_an_allocation_that_differs_from_its_plan_is_reported_on_the_pod(tmp_path):
     """By annotation and Event; the state follows what is."""
 
     async def act(live: Live) -> None:
@@ -311,7 +311,7 @@ def test_what_was_allocated_otherwise_is_told_on_the_pod(tmp_path):
     assert "discrepancy" in log.events
 
 
-def test_a_node_that_cannot_be_used_is_told_on_the_node(tmp_path):
+def test_a_node_that_cannot_be_used_gets_an_event(tmp_path):
     """Pods go on being counted there."""
 
     async def act(live: Live) -> None:
@@ -329,7 +329,7 @@ def test_a_node_that_cannot_be_used_is_told_on_the_node(tmp_path):
 
 
 def test_a_pod_without_a_plan_is_read_in_full(tmp_path):
-    """Somebody else bound it: its GPUs are taken all the same."""
+    """Another client bound it: its GPUs are taken all the same."""
 
     def prepare(api: FakeApi) -> None:
         spec = {"nodeName": NODES[0].name, "containers": [container("main", 3)]}
@@ -355,7 +355,7 @@ def test_a_new_kind_of_machine_joins(tmp_path):
     run(tmp_path, act)
 
 
-def test_a_fault_of_the_api_server_is_told_and_survived(tmp_path):
+def test_a_fault_of_the_api_server_is_logged_and_survived(tmp_path):
     """A bind that the server refuses for a moment; a start on which it does not answer at once."""
 
     def prepare(api: FakeApi) -> None:
@@ -378,7 +378,7 @@ def test_a_fault_of_the_api_server_is_told_and_survived(tmp_path):
 @pytest.mark.parametrize(
     ("status", "health"),
     [
-        pytest.param(500, 200, id="away for everybody"),
+        pytest.param(500, 200, id="away for all clients"),
         pytest.param(403, 503, id="refuses this extender"),
     ],
 )
@@ -419,8 +419,8 @@ def test_a_replica_takes_the_lease_before_it_binds(tmp_path):
     assert leases[0]["extender"]["spec"]["holderIdentity"] == ""
 
 
-def test_a_follower_hands_binds_on(tmp_path):
-    """To whom the Lease names; if nobody is there, the scheduler is told."""
+def test_a_follower_forwards_binds(tmp_path):
+    """To the holder that the Lease names; where none answers, the scheduler gets an error."""
 
     def prepare(api: FakeApi) -> None:
         spec = {"holderIdentity": "https://127.0.0.1:1", "leaseDurationSeconds": 15}
@@ -431,11 +431,11 @@ def test_a_follower_hands_binds_on(tmp_path):
         base = f"https://127.0.0.1:{port[0]}"
         async with httpx.AsyncClient(base_url=base, verify=tls.client, trust_env=False) as client:
             sni = {"sni_hostname": HOST}
-            asked = {"PodNamespace": "d", "PodName": "p", "PodUID": "u", "Node": "n"}
-            answer = await client.post("/bind", json=asked, extensions=sni)
+            body = {"PodNamespace": "d", "PodName": "p", "PodUID": "u", "Node": "n"}
+            answer = await client.post("/bind", json=body, extensions=sni)
             assert "no replica that may bind can be reached" in answer.json()["Error"]
             hopped = {"Coterie-Forwarded-For": "https://b", "Coterie-Time-Left": "soon"}
-            answer = await client.post("/bind", json=asked, extensions=sni, headers=hopped)
+            answer = await client.post("/bind", json=body, extensions=sni, headers=hopped)
             assert "request received by https://me" in answer.json()["Error"]
 
     by = authority()

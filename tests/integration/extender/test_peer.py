@@ -24,11 +24,11 @@ ME = "http://me"
 
 @asynccontextmanager
 async def replica(tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str, list[Any]]]:
-    """A replica that answers every bind; its URL, and what it was asked."""
-    asked: list[Any] = []
+    """A replica that answers every bind; its URL, and the requests that it received."""
+    received: list[Any] = []
 
     async def bind(request: web.Request) -> web.Response:
-        asked.append((dict(request.headers), await request.read()))
+        received.append((dict(request.headers), await request.read()))
         return web.Response(body=b'{"Error":""}')
 
     async def hang(_request: web.Request) -> web.Response:
@@ -43,22 +43,22 @@ async def replica(tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str,
     await web.SockSite(runner, listener, ssl_context=tls).start()
     scheme = "http" if tls is None else "https"
     try:
-        yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}", asked
+        yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}", received
     finally:
         await runner.cleanup()
 
 
 def test_a_call_is_handed_on_as_it_is():
-    """With who was asked first, and how long anybody waits for the answer."""
+    """With the replica that was called first, and the time that is left for the answer."""
 
     async def go() -> None:
-        async with replica() as (url, asked):
+        async with replica() as (url, received):
             peer = Peer(ME, tls=None, name="ignored.test")
             assert await peer.forward(url, "bind", b"body", timeout_s=3.5) == b'{"Error":""}'
             assert await peer.forward(url, "bind", b"more", timeout_s=3.5) == b'{"Error":""}'
             await peer.close()
             await peer.close()
-            (headers, body), _ = asked
+            (headers, body), _ = received
             assert body == b"body"
             assert (headers[FORWARDED_FOR], headers[TIME_LEFT]) == (ME, "3.500")
 
@@ -100,7 +100,7 @@ def test_a_replica_that_is_gone_is_an_error():
 
 
 @pytest.mark.parametrize(
-    ("name", "is_trusted", "is_heard"),
+    ("name", "is_trusted", "is_accepted"),
     [
         pytest.param(HOST, True, True, id="both sides are known"),
         pytest.param("elsewhere.test", True, False, id="another name"),
@@ -108,19 +108,19 @@ def test_a_replica_that_is_gone_is_an_error():
         pytest.param(HOST, False, False, id="another authority"),
     ],
 )
-def test_over_tls_both_sides_are_checked(tmp_path, name, is_trusted, is_heard):
+def test_over_tls_both_sides_are_checked(tmp_path, name, is_trusted, is_accepted):
     """A replica's address changes, so its certificate is checked for the Service's name."""
 
     async def go() -> None:
-        async with replica(server.server) as (url, asked):
+        async with replica(server.server) as (url, received):
             peer = Peer(ME, tls=lambda: client.client, name=name)
-            if is_heard:
+            if is_accepted:
                 await peer.forward(url, "bind", b"body", timeout_s=5.0)
             else:
                 with pytest.raises(PeerError, match="cannot be reached"):
                     await peer.forward(url, "bind", b"body", timeout_s=5.0)
             await peer.close()
-            assert len(asked) == is_heard
+            assert len(received) == is_accepted
 
     by = authority()
     server = Certificates(issue(tmp_path / "server", by))

@@ -158,7 +158,7 @@ def test_a_rotated_certificate_needs_no_restart(tmp_path, listener, monkeypatch)
     assert log.events[0] == "certificates_changed"
 
 
-def test_a_broken_rotation_is_told_once(tmp_path, listener, monkeypatch):
+def test_a_broken_rotation_is_logged_once(tmp_path, listener, monkeypatch):
     """And ends when the files fit together again."""
 
     async def go() -> None:
@@ -178,7 +178,7 @@ def test_a_broken_rotation_is_told_once(tmp_path, listener, monkeypatch):
 
 
 def test_health_is_plain_beside_tls(tmp_path, listener, other_listener):
-    """The kubelet brings no certificate; nobody without one gets through the other door."""
+    """The kubelet brings no certificate; without one the other port refuses the connection."""
 
     async def go() -> None:
         async with client() as kubelet:
@@ -248,7 +248,7 @@ def test_the_verbs_keep_their_connection(listener, sent, expected):
 
 
 def test_what_is_under_way_at_the_end_is_answered(listener):
-    """A bind that was written must be told."""
+    """A bind that was written must be reported."""
 
     async def act() -> None:
         began.set()
@@ -286,7 +286,7 @@ def test_what_runs_beside_ends_with_the_servers(listener):
 
 
 def test_a_fault_beside_ends_the_servers(listener):
-    """A program whose state nobody keeps up must be started anew."""
+    """A program whose state is no longer updated must be restarted."""
 
     async def beside() -> None:
         msg = "bug"
@@ -301,7 +301,7 @@ def test_a_fault_beside_ends_the_servers(listener):
         asyncio.run(go())
 
 
-def test_an_address_that_cannot_be_had_is_told():
+def test_an_address_that_cannot_be_bound_is_logged():
     """By setting, address and port."""
     with pytest.raises(SettingsError, match=r"setting health_port \(256\.0\.0\.1, port 1\)"):
         listen("256.0.0.1", 1, setting="health_port")

@@ -157,7 +157,7 @@ def service_account(tmp_path, monkeypatch):
     return site
 
 
-def test_a_token_that_was_renewed_is_read_anew(service_account):
+def test_a_renewed_token_is_read_again(service_account):
     """Refused with the old one, the same request is made with the new; at the same kubelet."""
     file = service_account.folder / "token"
 

@@ -476,7 +476,7 @@ def test_a_kubelet_that_restarts_is_served_again(root):
 
 
 def test_a_new_agent_goes_on_where_the_last_one_ended(root):
-    """Nothing is kept but what the kubelet and the Node tell."""
+    """Nothing is kept but what the kubelet and the Node report."""
 
     async def go():
         async with Node(root).running() as node:
@@ -596,7 +596,7 @@ def test_without_telemetry_nothing_else_changes(root, monkeypatch):
 
 
 def test_the_topology_managers_policy_decides_about_numa_nodes(root):
-    """Told where the kubelet aligns."""
+    """NUMA nodes are listed where the kubelet aligns."""
 
     async def go():
         node = Node(root)
@@ -838,7 +838,7 @@ def test_a_variable_that_no_runtime_may_read_is_reported(root, access_check):
 
 
 def test_a_loop_that_hangs_is_not_live(root, monkeypatch):
-    """The probe asks from another thread."""
+    """The probe is answered in another thread."""
 
     async def go():
         async with Node(root).running() as node:
@@ -948,7 +948,7 @@ def test_gpus_without_events_are_published(root, monkeypatch):
 
 
 def test_what_is_known_to_be_wrong_outlives_the_agent(root):
-    """An XID that asks for a restart of the node is not over because other resources came."""
+    """An XID that requires a restart of the node is not over because other resources came."""
 
     async def go():
         async with Node(root).running() as node:
@@ -1004,7 +1004,7 @@ def test_a_mark_outlives_the_process_until_what_clears_it(root, code, boot_id, n
     asyncio.run(go())
 
 
-def test_a_mark_ends_where_the_driver_asks_for_no_recovery(root, monkeypatch):
+def test_a_fault_ends_where_the_driver_requests_no_recovery(root, monkeypatch):
     """A GPU can be reset only while no agent uses it, so none sees that it was."""
 
     async def go():
@@ -1141,7 +1141,7 @@ def test_holds_stay_published_while_a_new_agent_is_blind(root):
 
 
 def test_a_reporter_meets_every_new_kubelet(root):
-    """It has no registration that would tell of one."""
+    """It has no registration that would show one."""
 
     async def go():
         node = Node(root, mode="reporter", kubelet_socket=str(root / "device-plugins/kubelet.sock"))

@@ -19,7 +19,7 @@ UUIDS = [uuid_of(i) for i in range(8)]
 
 
 class View:
-    """What an agent would be told, and the log."""
+    """What an agent would get, and the log."""
 
     def __init__(self):
         self.unhealthy = []

@@ -39,7 +39,7 @@ def root(tmp_path_factory):
 
 
 def pod(name, *sizes, roles=()):
-    """A pod whose containers ask for so many GPUs each."""
+    """A pod whose containers request so many GPUs each."""
     containers = tuple(
         PodContainer(f"c{i}", roles[i] if i < len(roles) else ContainerRole.APP, {GPU: size})
         for i, size in enumerate(sizes)
@@ -129,15 +129,19 @@ def test_init_containers_hand_their_devices_on_and_sidecars_do_not(root):
             assert got["c1"][GPU] < first
             left = first - got["c1"][GPU]
             assert left < got["c2"][GPU]
-            asked = [one for one in node.allocator.asked if len(one) == 3]
-            assert [(must, size) for _, must, size in asked] == [((), 2), (tuple(left), 3), ((), 2)]
+            requests = [one for one in node.allocator.requests if len(one) == 3]
+            assert [(must, size) for _, must, size in requests] == [
+                ((), 2),
+                (tuple(left), 3),
+                ((), 2),
+            ]
             assert set(await node.held()) == {("a", "c1"), ("a", "c2"), ("a", "c3")}
 
     asyncio.run(go())
 
 
 def test_a_hint_of_the_topology_manager_confines_the_choice(root):
-    """With NUMA nodes reported, the kubelet asks only where its hint leaves a choice."""
+    """With NUMA nodes reported, the kubelet calls only where its hint leaves a choice."""
     devices = [ListedDevice(id_, numa_node=i // 4) for i, id_ in enumerate(ids(8))]
 
     async def go():
@@ -145,11 +149,15 @@ def test_a_hint_of_the_topology_manager_confines_the_choice(root):
         node.offer.device_list.replace(devices)
         async with node.running():
             await node.kubelet.admit(pod("a", 2))
-            assert node.allocator.asked[0] == (ids(8)[4:], (), 2)
-            # Both that are left in the hint are taken unasked, and one outside is asked for.
+            assert node.allocator.requests[0] == (ids(8)[4:], (), 2)
+            # Both that are left in the hint are taken without a call, and one outside is requested.
             got = await node.kubelet.admit(pod("b", 3))
-            asked = node.allocator.asked[2]
-            assert asked == (("GPU-0", "GPU-1", "GPU-2", "GPU-3", "GPU-6", "GPU-7"), ids(8)[6:], 3)
+            requests = node.allocator.requests[2]
+            assert requests == (
+                ("GPU-0", "GPU-1", "GPU-2", "GPU-3", "GPU-6", "GPU-7"),
+                ids(8)[6:],
+                3,
+            )
             assert got["c0"][GPU] == {"GPU-6", "GPU-7", "GPU-0"}
             held = {one.ids for one in (await node.resources.read()).holdings}
             assert held == {("GPU-4", "GPU-5"), ("GPU-0", "GPU-6", "GPU-7")}
@@ -157,7 +165,7 @@ def test_a_hint_of_the_topology_manager_confines_the_choice(root):
     asyncio.run(go())
 
 
-def test_an_unhealthy_device_is_given_to_nobody(root):
+def test_an_unhealthy_device_is_allocated_to_no_pod(root):
     """It stays listed, counts as capacity and no longer as allocatable."""
 
     async def go():
@@ -182,7 +190,7 @@ def test_an_unhealthy_device_is_given_to_nobody(root):
     ],
     ids=["refused", "failed", "hung"],
 )
-def test_an_error_fails_the_pod_with_its_reason_and_nobody_else(root, answer, message):
+def test_an_error_fails_that_pod_alone_with_its_reason(root, answer, message):
     """The text is what the user finds in the pod's status; the next pod is served."""
 
     async def go():
@@ -209,7 +217,7 @@ def test_a_failed_allocate_gives_the_devices_back(root):
     asyncio.run(go())
 
 
-def test_a_plugin_that_is_told_to_go_finishes_the_pod_under_admission(root):
+def test_a_terminated_plugin_finishes_the_pod_under_admission(root):
     """All its containers' questions are answered; a pod that loses its plugin fails for good."""
     released = asyncio.Event()
 
@@ -220,7 +228,7 @@ def test_a_plugin_that_is_told_to_go_finishes_the_pod_under_admission(root):
     async def go():
         async with Node(root, Obliging(work)).running() as node:
             admission = asyncio.create_task(node.kubelet.admit(pod("a", 2, 3)))
-            await until(lambda: node.allocator.asked)
+            await until(lambda: node.allocator.requests)
             asyncio.get_running_loop().call_later(0.1, released.set)
             await node.end()
             got = await admission

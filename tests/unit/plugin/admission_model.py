@@ -2,7 +2,7 @@
 
 Written from pkg/kubelet of 1.36.3 alone (kubelet.go `HandlePodAdditions`, `rejectPod`;
 cm/devicemanager/manager.go `GetDeviceRunContainerOptions`; apis/podresources/server_v1.go `List`):
-it knows nothing of how the plugin finds out who asks.
+it knows nothing of how the plugin finds the pod of a call.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Kubelet(DeviceManager):
         self.aligns = aligns
         self.plugin: Plugin | None = None
         self.inactive: set[str] = set()
-        self.asking: tuple[str, str] | None = None
+        self.current: tuple[str, str] | None = None
         self.is_registered = True
 
     # What others may see.
@@ -58,8 +58,8 @@ class Kubelet(DeviceManager):
     @property
     def asked_for(self) -> tuple[str, str]:
         """Uid and container of the call under way."""
-        assert self.asking is not None
-        return self.asking
+        assert self.current is not None
+        return self.current
 
     def list_pods(self) -> tuple[NodePod, ...]:
         """The answer to /pods: statuses are the API server's, the order is a map's."""
@@ -117,13 +117,13 @@ class Kubelet(DeviceManager):
                 self._take_in(self.pods[uid], container)
 
     def _take_in(self, pod: NodePod, container: PodContainer) -> None:
-        self.asking = (pod.uid, container.name)
+        self.current = (pod.uid, container.name)
         try:
-            answered(self.allocate(pod, container), self._ask)
+            answered(self.allocate(pod, container), self._call_plugin)
         finally:
-            self.asking = None
+            self.current = None
 
-    def _ask(self, call: Preference[str] | Allocation) -> Iterable[str] | None:
+    def _call_plugin(self, call: Preference[str] | Allocation) -> Iterable[str] | None:
         assert self.plugin is not None
         if isinstance(call, Allocation):
             self.plugin.allocate(call.resource, self.shuffled(call.ids))
@@ -132,7 +132,7 @@ class Kubelet(DeviceManager):
         return self.plugin.prefer(DeviceRequest(call.resource, available, must, call.size))
 
     def sync(self, uid: str) -> None:
-        """The API server has heard of a pod's status, and the kubelet has heard that it has."""
+        """The API server has a pod's status, and the kubelet knows that it has."""
         phase = "Failed" if uid in self.inactive else "Running"
         self.pods[uid] = replace(self.pods[uid], phase=phase, is_started=True)
 

@@ -1,4 +1,4 @@
-"""What the plugin's tests may ask for."""
+"""Fixtures of the plugin's tests."""
 
 from __future__ import annotations
 

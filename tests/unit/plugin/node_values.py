@@ -36,7 +36,7 @@ INIT, SIDECAR, APP = ContainerRole.INIT, ContainerRole.SIDECAR, ContainerRole.AP
 
 
 def app(name: str, count: int = 0, **others: int) -> PodContainer:
-    """An app container that asks for GPUs; `mig` for MIG instances."""
+    """An app container that requests GPUs; `mig` for MIG instances."""
     return _container(name, APP, count, others)
 
 
@@ -53,8 +53,8 @@ def sidecar(name: str, count: int = 0, **others: int) -> PodContainer:
 def _container(
     name: str, role: ContainerRole, count: int, others: Mapping[str, int]
 ) -> PodContainer:
-    asked = {GPU: count, MIG: others.get("mig", 0)}
-    return PodContainer(name, role, {one: n for one, n in asked.items() if n})
+    counts = {GPU: count, MIG: others.get("mig", 0)}
+    return PodContainer(name, role, {one: n for one, n in counts.items() if n})
 
 
 def node_pod(

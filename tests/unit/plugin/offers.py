@@ -1,4 +1,4 @@
-"""Offers, and an allocator that gives the first ids or what it is told to, for tests of gRPC."""
+"""Offers, and an allocator that gives the first ids or prepared answers, for tests of gRPC."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ class Obliging:
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
         self.until_s: list[float] = []
 
     async def preferred(self, available, *, must_include, size, until_s):
         """The first ids that do."""
         self.until_s.append(until_s)
-        self.asked.append((tuple(sorted(available)), tuple(sorted(must_include)), size))
+        self.requests.append((tuple(sorted(available)), tuple(sorted(must_include)), size))
         others = sorted(set(available) - set(must_include))
         return await self._answer((*sorted(must_include), *others)[:size])
 
     async def allocate(self, containers, *, until_s):
         """The ids, as a variable."""
         self.until_s.append(until_s)
-        self.asked.append(containers)
+        self.requests.append(containers)
         return await self._answer(
             tuple(
                 ContainerAccess(env={"NVIDIA_VISIBLE_DEVICES": ",".join(sorted(one))})
@@ -67,7 +67,7 @@ def offer(n: int = 4, *, allocator: Any = None, name=GPU) -> Offer:
     return Offer(name, device_list(n), allocator or Obliging())
 
 
-class Asked:
+class ServedOffer:
     """An offer that is served until `end`, and a kubelet's client of it."""
 
     def __init__(self, one: Offer, folder: Path, *, deadline_s: float) -> None:
@@ -88,9 +88,9 @@ class Asked:
 
 
 @contextlib.asynccontextmanager
-async def asked(folder, one, *, deadline_s=1.0):
+async def served(folder, one, *, deadline_s=1.0):
     """Serve an offer and connect to it."""
-    service = Asked(one, folder, deadline_s=deadline_s)
+    service = ServedOffer(one, folder, deadline_s=deadline_s)
     await service.begin()
     try:
         yield service

@@ -1,4 +1,4 @@
-"""The kubelet's calls, from the question who asks to what the container gets."""
+"""The kubelet's calls, from the pod of a call to what the container gets."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def visible(answer) -> list[str]:
     return [one.env["NVIDIA_VISIBLE_DEVICES"] for one in answer]
 
 
-# --- Who asks --------------------------------------------------------------------------------
+# --- The pod of a call -----------------------------------------------------------------------
 
 
 def test_a_pod_that_has_just_come_is_found_by_a_look():
@@ -139,7 +139,7 @@ def test_a_pod_that_has_just_come_is_found_by_a_look():
 
 
 def test_the_next_container_of_a_pod_is_known_without_a_look():
-    """The kubelet waits for each: what is certain is not asked again."""
+    """The kubelet waits for each: what is certain is not read again."""
     plan = {"x": IDS[:2], "y": IDS[2:5]}
     node = Node([snapshot(node_pod("a", app("x", 2), app("y", 3), plan=plan))])
     assert node.preferred() == IDS[:2]
@@ -158,7 +158,7 @@ def test_one_of_several_gets_one_of_their_plans():
     assert node.answers[0].result.basis is AllocationBasis.SWAPPED
 
 
-def test_nobody_gets_what_hurts_least():
+def test_an_unknown_pod_gets_the_set_that_harms_other_plans_least():
     """A pod that is not listed must start all the same."""
     node = Node([snapshot()])
     found = node.preferred()
@@ -169,7 +169,7 @@ def test_nobody_gets_what_hurts_least():
 
 
 def test_a_kubelet_that_is_silent_fails_no_pod():
-    """It is told, and the pod gets what hurts least."""
+    """It is logged, and the pod gets the set that harms other plans least."""
     node = Node([SILENT])
     assert isinstance(node.preferred(), tuple)
     assert (node.ways, node.errors) == ([IdentifiedBy.UNREACHABLE], [SILENT.error])
@@ -177,7 +177,7 @@ def test_a_kubelet_that_is_silent_fails_no_pod():
 
 
 def test_half_a_look_is_enough_to_find_the_plan():
-    """The trouble is told."""
+    """The failure is logged."""
     node = Node([replace(snapshot(PAIR), devices=None, error="no PodResources")])
     assert node.preferred() == (IDS[0], IDS[7])
     assert node.errors == ["no PodResources"]
@@ -215,14 +215,14 @@ def test_what_was_answered_is_given_to_the_same_container():
 
 
 def test_an_allocate_without_a_question_is_identified_itself():
-    """The kubelet asks nothing where it takes all, or its Topology Manager decides."""
+    """The kubelet does not call where it takes all, or its Topology Manager decides."""
     node = Node([snapshot(PAIR)])
     assert visible(node.allocate((IDS[0], IDS[7]))) == [f"{IDS[0]},{IDS[7]}"]
     assert node.ways == [IdentifiedBy.LOOKUP]
     assert isinstance(node.answers[0].requester, Identified)
 
 
-def test_other_devices_than_answered_are_checked_anew():
+def test_other_devices_than_answered_are_checked_again():
     """The kubelet may do otherwise; a pod that requires something starts on no less."""
     required = {"coterie.gpu/policy": "required", "coterie.gpu/affinity": "nvlink"}
     pod = node_pod("strict", app("main", 2), plan={"main": IDS[:2]}, annotations=required)
@@ -299,7 +299,7 @@ def test_what_is_given_is_an_access():
     assert isinstance(access, ContainerAccess)
 
 
-# --- What the kubelet must not be asked while it gives devices away ------------------------------
+# --- What the plugin must not request of the kubelet during an allocation ------------------------
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_what_is_given_is_an_access():
         pytest.param(TopologyManagerPolicy.RESTRICTED, [False, False], id="aligned devices may be"),
     ],
 )
-def test_pod_resources_is_never_asked_while_devices_are_reserved(policy, expected):
+def test_pod_resources_is_never_listed_while_devices_are_reserved(policy, expected):
     """The kubelet would forget the reservation where a pod has just ended, and give it twice."""
     node = Node([snapshot(PAIR), snapshot(PAIR)])
     node.state.topology_manager = TopologyManager(policy, TopologyManagerScope.CONTAINER)
@@ -319,7 +319,7 @@ def test_pod_resources_is_never_asked_while_devices_are_reserved(policy, expecte
 
 
 def test_what_a_living_pod_has_is_not_given_once_more():
-    """Others than we may have asked PodResources at the wrong moment."""
+    """Another client may have listed PodResources at the wrong moment."""
     holder = node_pod("holder", app("main", 1), phase="Running", is_started=True)
     held = [holding(holder, "main", IDS[0], has_uid=False)]
     node = Node([snapshot(PAIR, holder, holdings=held)])

@@ -117,7 +117,7 @@ def test_a_call_ends_within_its_time_though_a_request_of_ours_is_under_way(name,
     run_at_once(go())
 
 
-def test_a_last_holder_of_whom_nothing_is_heard_keeps_its_device():
+def test_a_last_holder_that_cannot_be_read_keeps_its_device():
     """Within the call's time, too."""
 
     async def go():

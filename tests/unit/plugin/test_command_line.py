@@ -109,7 +109,7 @@ def test_discover_says_why_there_is_no_machine():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "message"),
     [
         pytest.param(("--simulate", "no-such"), 2, "setting simulate: rec", id="recording"),
         pytest.param(("--health-poll-s", "0"), 2, "setting health_poll_s", id="value"),
@@ -117,11 +117,11 @@ def test_discover_says_why_there_is_no_machine():
         pytest.param(("--no-such-flag",), 2, "unrecognized arguments: --no-such-flag", id="flag"),
     ],
 )
-def test_what_is_wrong_is_said(arguments, code, told):
+def test_what_is_wrong_is_said(arguments, code, message):
     """2: settings or arguments; 1: the machine."""
     done = called("discover", *arguments)
     assert (done.exit_code, done.stdout) == (code, "")
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -244,9 +244,9 @@ class Process:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
         connection.request("GET", path)
         answer = connection.getresponse()
-        told = answer.status, answer.read().decode().strip()
+        found = answer.status, answer.read().decode().strip()
         connection.close()
-        return told
+        return found
 
     def end(self):
         """Exit code and the last of standard error, once it ends."""
@@ -331,7 +331,7 @@ def _own_log():
 
 @pytest.mark.usefixtures("_own_log")
 @pytest.mark.parametrize(
-    ("more", "code", "told"),
+    ("more", "code", "message"),
     [
         pytest.param({"node_name": None}, 2, "setting node_name is missing", id="no name"),
         pytest.param({"health_poll_s": 0}, 2, "setting health_poll_s", id="value"),
@@ -341,18 +341,18 @@ def _own_log():
         pytest.param({"simulate": None}, 1, "libnvidia-ml.so.1 not found: install", id="no driver"),
     ],
 )
-def test_a_start_that_fails_says_why(root, more, code, told):
-    """2: somebody has to change settings; 1: the machine, which may be mended."""
+def test_a_start_that_fails_says_why(root, more, code, message):
+    """2: the settings have to change; 1: the machine, which may be repaired."""
     with installed(None):
         done = called("run", *node_flags(root, driver_root_ctr_path="/", **more))
     assert done.exit_code == code
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert (lines[-1]["event"], lines[-1]["level"]) == ("fatal", "critical")
-    assert told in lines[-1]["reason"]
+    assert message in lines[-1]["reason"]
 
 
 @pytest.mark.usefixtures("_own_log")
-def test_main_runs_until_it_is_told_to_end(root, monkeypatch, capsys):
+def test_main_runs_until_it_is_signalled(root, monkeypatch, capsys):
     """Booleans as Go writes them, signals as they come, JSON lines on standard error."""
     flags = [*node_flags(root), "--mofed-enabled", "--log-level=warning"]
     monkeypatch.setattr(sys, "argv", ["coterie-plugin", "run", *flags])
@@ -360,7 +360,7 @@ def test_main_runs_until_it_is_told_to_end(root, monkeypatch, capsys):
     running = Running()
     monkeypatch.setattr(program, "Running", lambda: running)
 
-    def tell():
+    def send_signal():
         wait(lambda: running.agent is not None)
         agents.append(running.agent)
         os.kill(os.getpid(), signal.SIGHUP)
@@ -372,12 +372,12 @@ def test_main_runs_until_it_is_told_to_end(root, monkeypatch, capsys):
         """A signal that comes too late must not end the tests."""
 
     before = {one: signal.signal(one, survive) for one in (signal.SIGHUP, signal.SIGTERM)}
-    teller = threading.Thread(target=tell)
-    teller.start()
+    sender = threading.Thread(target=send_signal)
+    sender.start()
     try:
         program.main()
     finally:
-        teller.join()
+        sender.join()
         for one, handler in before.items():
             signal.signal(one, handler)
     assert len(set(agents) - {None}) == 2
@@ -400,15 +400,15 @@ def test_the_version():
 
 
 @pytest.mark.parametrize(
-    ("option", "told"),
+    ("option", "message"),
     [
         ("--message-bytes=0", "argument --message-bytes: '0', expected int of at least 1"),
         ("--timeout-s=0", "argument --timeout-s: '0', expected float of at least 0.1"),
         ("--timeout-s=x", "argument --timeout-s: 'x', expected float of at least 0.1"),
     ],
 )
-def test_a_benchmark_needs_bytes_and_time(measuring, option, told):
+def test_a_benchmark_needs_bytes_and_time(measuring, option, message):
     """Before any GPU is busy."""
     done, _ = measuring(option)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert told in done.stderr
+    assert message in done.stderr

@@ -34,7 +34,7 @@ def test_variables_stand_beside_our_own(monkeypatch):
 
 @pytest.fixture
 def _said(tmp_path):
-    """Somebody speaks to our own standard input."""
+    """Input is waiting on this process' standard input."""
     file = tmp_path / "said"
     file.write_text("yes")
     kept = os.dup(0)
@@ -47,7 +47,7 @@ def _said(tmp_path):
 
 @pytest.mark.usefixtures("_said")
 def test_nothing_is_there_to_be_read():
-    """A program that asks somebody would wait for ever."""
+    """A program that prompts would wait for ever."""
     assert run("print(repr(sys.stdin.read()))") == "''\n"
 
 

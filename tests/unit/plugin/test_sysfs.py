@@ -38,7 +38,7 @@ def test_a_place_is_the_path_below_the_root_bus(fake):
     assert fake.reader.pci_class(GPU) == "0x030200"
 
 
-def test_a_machine_without_sysfs_tells_nothing(fake):
+def test_a_machine_without_sysfs_reports_nothing(fake):
     """Whatever is missing is unknown, and nothing fails."""
     reader = fake.reader
     assert (reader.place(GPU), reader.numa_node(GPU), reader.pci_class(GPU)) == (None, None, None)
@@ -70,7 +70,7 @@ def test_numa_minus_one_is_unknown(fake):
     ],
 )
 def test_what_a_hypervisor_placed_is_hidden(fake, path, ids, is_hidden):
-    """A guest's PCIe tree says nothing of the machine, unless somebody drew it on purpose."""
+    """A guest's PCIe tree says nothing of the machine, unless it was configured on purpose."""
     fake.device("pci0000:00", *path, bridge_ids=ids)
     place = fake.reader.place(GPU)
     assert place is not None
@@ -120,7 +120,7 @@ def test_nics_come_rdma_first_in_natural_order(fake):
     ]
 
 
-def test_without_the_rdma_class_nobody_says_no(fake):
+def test_without_the_rdma_class_rdma_is_unknown(fake):
     """A kernel that shows no RDMA class may have a driver that is not loaded: unknown."""
     fake.port("net", "eth0", fake.device("pci0000:3a", ROOT_PORT, GPU))
     assert [nic.is_rdma for nic in fake.reader.nics()] == [None]
@@ -165,7 +165,7 @@ def test_processors(fake, text, expected):
 
 
 def test_the_default_is_this_machine():
-    """Nobody has to name /sys and /proc."""
+    """/sys and /proc need not be named."""
     assert (str(Sysfs().sys), str(Sysfs().proc)) == ("/sys", "/proc")
 
 

@@ -108,7 +108,7 @@ class Node:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def ask(self, path):
+    async def get(self, path):
         """Status and text of the last endpoint that was opened."""
         port = self.of("listening")[-1]["port"]
         async with httpx.AsyncClient() as client:
@@ -172,7 +172,7 @@ def test_sharing_comes_from_the_file(root):
     ],
 )
 def test_figures_that_cannot_be_read_stop_the_start(root, make):
-    """Somebody wanted them: to go on without would place pods by guesses."""
+    """They are configured: to go on without would place pods by guesses."""
     path = root / "figures"
     make(path)
     node = Node(root, {"measurements": str(path)})
@@ -185,7 +185,7 @@ def test_figures_that_cannot_be_read_stop_the_start(root, make):
 
 
 @pytest.mark.slow("waits for an agent to begin")
-def test_a_reload_reads_settings_and_machine_anew(root):
+def test_a_reload_reads_settings_and_machine_again(root):
     """SIGHUP: another machine is served, at another port."""
 
     async def go():
@@ -193,8 +193,8 @@ def test_a_reload_reads_settings_and_machine_anew(root):
         async with node.started():
             await until(lambda: node.is_listing)
             first = node.running.agent
-            assert await node.ask("/livez") == (200, "ok")
-            status, text = await node.ask("/readyz")
+            assert await node.get("/livez") == (200, "ok")
+            status, text = await node.get("/readyz")
             assert (status, text.partition(":")[0]) == (503, "pods unknown")
             node.flags = {"simulate": "8x-l4", "log_level": "debug"}
             node.running.reload()
@@ -233,13 +233,13 @@ def test_other_resources_begin_an_agent_under_the_same_settings(root):
     asyncio.run(go())
 
 
-def test_nobody_to_reload_is_no_fault():
+def test_a_reload_without_a_running_plugin_is_no_fault():
     """Between two agents, or before the first."""
     Running().reload()
 
 
 @pytest.mark.slow("waits for an agent to begin")
-def test_settings_without_effect_are_told(root):
+def test_settings_without_effect_are_logged(root):
     """In one line, behind those that have one; sharing is a setting too."""
 
     async def go():
@@ -280,11 +280,11 @@ def test_a_machine_that_cannot_be_read_is_waited_for(root, monkeypatch):
             count = "0"
             async with asyncio.timeout(10.0):
                 while float(count) < 2:
-                    _, text = await node.ask("/metrics")
+                    _, text = await node.get("/metrics")
                     (count,) = re.findall(r'reader_failures_total\{what="read"\} (\S+)', text)
             assert [one["what"] for one in node.of("reader_failed")] == ["read"]
-            assert await node.ask("/readyz") == (503, "no machine could be read yet")
-            assert await node.ask("/livez") == (200, "ok")
+            assert await node.get("/readyz") == (503, "no machine could be read yet")
+            assert await node.get("/livez") == (200, "ok")
             nvml.errors.clear()
             await until(lambda: node.is_listing)
             assert node.of("reader_recovered") == [{"event": "reader_recovered", "what": "read"}]

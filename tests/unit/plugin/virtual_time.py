@@ -49,7 +49,7 @@ class _Selector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Nothing is ready before the next timer, which is now."""
         if timeout is None:
-            msg = "everybody waits, and no timer runs"
+            msg = "all tasks wait, and no timer runs"
             raise RuntimeError(msg)
         self._loop.now_s += timeout
         return super().select(0)

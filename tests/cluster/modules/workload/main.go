@@ -22,7 +22,7 @@ import (
 // Prefixes of the variables by which GPUs come into a container.
 var prefixes = []string{"NVIDIA_", "CUDA_", "COTERIE_"}
 
-// What is told of a container, as its first line of output.
+// What a container reports, as its first line of output.
 type report struct {
 	Environment map[string]string `json:"environment"`
 	// Paths below the folder by which NVIDIA's runtime takes devices as mounts.
@@ -51,7 +51,7 @@ var everywhere = map[string]bool{
 }
 
 func main() {
-	runs := flag.Bool("run", false, "tell what was given, then run")
+	runs := flag.Bool("run", false, "report what was given, then run")
 	lasts := flag.Duration("for", 0, "how long to run; 0 is until a signal")
 	code := flag.Int("code", 0, "exit code at the end")
 	flag.Parse()

@@ -52,7 +52,7 @@ def test_devices_are_those_of_all_resources():
         pytest.param(TopologyManagerPolicy.SINGLE_NUMA_NODE, True, id="single-numa-node"),
     ],
 )
-def test_numa_nodes_are_told_where_the_kubelet_aligns_or_may(policy, is_told):
+def test_numa_nodes_are_listed_where_the_kubelet_aligns_or_may(policy, is_told):
     """With `none` it does not look at them, and `single-numa-node` is void without them."""
     known = state()
     known.topology_manager = (
@@ -159,7 +159,7 @@ def test_a_kubelet_that_lists_ended_pods_does_not_tell_who_is_active(phase):
     assert known.active == frozenset({("default", "a")})
 
 
-def test_only_a_fresh_view_tells_who_is_active():
+def test_only_a_fresh_view_shows_which_pods_are_active():
     """An old list would rule out the pod that has just come."""
     known = state()
     known.see(snapshot(A))
@@ -213,7 +213,7 @@ def test_without_pods_a_new_pod_takes_the_place_of_one_with_its_name():
     assert known.pods == (unlisted_pod("uid-again", "default", "a"),)
 
 
-def test_without_pods_what_was_granted_is_known_until_somebody_holds_it():
+def test_without_pods_a_grant_is_kept_until_a_pod_holds_it():
     """As after a look at the pods."""
     known = state()
     known.record_grant(GPU, ["GPU-0"], requester(A))
@@ -252,7 +252,7 @@ def test_a_look_that_began_before_a_grant_does_not_end_it():
     assert not known.grants
 
 
-def test_what_nobody_was_given_is_known_until_somebody_holds_it():
+def test_a_grant_to_an_unknown_pod_is_kept_until_a_pod_holds_it():
     """Then PodResources says whose it is."""
     known = state()
     known.record_grant(GPU, ["GPU-0", "GPU-1"], NOBODY)
@@ -265,7 +265,7 @@ def test_what_nobody_was_given_is_known_until_somebody_holds_it():
 
 
 def test_an_answer_is_expected_back_once_in_any_order():
-    """The kubelet takes the answer in random order, and asks again for the next container."""
+    """The kubelet takes the answer in random order, and calls again for the next container."""
     known = state()
     known.expect_allocate(GPU, ("GPU-0", "GPU-1"), requester(A))
     assert known.expected(GPU, ("GPU-1", "GPU-0")) == requester(A)
@@ -273,7 +273,7 @@ def test_an_answer_is_expected_back_once_in_any_order():
 
 
 def test_an_allocate_makes_other_expectations_of_its_resource_stale():
-    """The kubelet asks and takes one container after another; other resources are other calls."""
+    """The kubelet allocates for one container after another; other resources are other calls."""
     known = state()
     known.expect_allocate(GPU, ("GPU-0",), requester(A))
     known.expect_allocate(MIG, ("M0-0",), requester(B))
@@ -320,13 +320,13 @@ def test_steady_devices_were_well_ever_since_the_registration():
 # --- Supply ----------------------------------------------------------------------------------
 
 
-def supply(known: NodeState, asked: DeviceRequest | None = None, own: Requester = NOBODY, place=0):
+def supply(known: NodeState, wanted: DeviceRequest | None = None, own: Requester = NOBODY, place=0):
     """What can be given of a resource."""
-    return known.supply(known.served.inventory.resources[place], own, asked or request())
+    return known.supply(known.served.inventory.resources[place], own, wanted or request())
 
 
 def test_bad_devices_are_no_supply():
-    """The kubelet may not have heard yet."""
+    """The kubelet may not have received the change yet."""
     known = state()
     known.set_unhealthy({"GPU-0": "XID 79"})
     assert supply(known).unhealthy == {"GPU-0"}
@@ -367,12 +367,12 @@ def test_sharing_is_as_set():
     assert (default.shared_policy, default.is_one_only) == (SharedPolicy.DISTRIBUTED, False)
 
 
-def test_others_hold_what_was_seen_or_given_and_is_asked_for():
+def test_devices_of_other_pods_are_held_where_seen_or_granted():
     """A pod's own is handed on; what an unknown requester was given counts for none."""
     known = state()
     known.see(snapshot(A, B, holdings=[holding(A, "main", "GPU-0", "GPU-1", has_uid=False)]))
     known.record_grant(GPU, ["GPU-2"], requester(B))
-    known.record_grant(GPU, ["GPU-3"], UnknownRequester("nobody knows"))
+    known.record_grant(GPU, ["GPU-3"], UnknownRequester("unknown"))
     every = ["GPU-1", "GPU-2", "GPU-3"]
     seen, given = holding(A, "main", "GPU-1"), holding(B, "main", "GPU-2")
     assert known.held_by_others(GPU, every, UnknownRequester("")) == (seen, given)

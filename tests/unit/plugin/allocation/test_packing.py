@@ -122,7 +122,7 @@ def test_no_set_opens_fewer_gpus(counts, chance):
     chance=st.randoms(use_true_random=False),
 )
 def test_no_device_is_twice_in_a_set_while_another_is_left(count, n, policy, chance):
-    """A container that asks for two replicas wants two GPUs, if there are two."""
+    """A container that requests two replicas needs two GPUs, if there are two."""
     resource = replicas(count, *"abcd"[:n])
     ids = [device.id for device in resource.devices]
     pool_ = pool(resource, *(one for one in ids if chance.random() < 0.4))

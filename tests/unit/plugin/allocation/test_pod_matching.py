@@ -1,4 +1,4 @@
-"""Which pod the kubelet asks for: single cases, and a model of the kubelet's admission."""
+"""Which pod a call of the kubelet is for: single cases, and a model of the kubelet's admission."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ STARTED = node_pod("started", app("main", 2), is_started=True, phase="Running")
 
 
 @pytest.mark.parametrize(
-    ("pods", "asked", "known", "expected"),
+    ("pods", "wanted", "known", "expected"),
     [
         pytest.param([PAIR, QUAD], request("abcdefgh", 4), {}, ("quad", "main"), id="size"),
         pytest.param([PAIR], request("abcd", 3), {}, None, id="no such size"),
@@ -141,7 +141,7 @@ STARTED = node_pod("started", app("main", 2), is_started=True, phase="Running")
             id="unless the other may be a rejected one",
         ),
         pytest.param(
-            [STARTED], request("abcd", 2), {}, ("started", "main"), id="a running pod asks again"
+            [STARTED], request("abcd", 2), {}, ("started", "main"), id="a running pod again"
         ),
         pytest.param(
             [STARTED],
@@ -196,14 +196,14 @@ STARTED = node_pod("started", app("main", 2), is_started=True, phase="Running")
             request("bcdefgh", 4),
             {"grants": (holding(STAGES, "prepare", "a", "b"), holding(STAGES, "log", "a"))},
             None,
-            id="what was handed on is not asked for",
+            id="devices that are reused need no call",
         ),
         pytest.param(
             [STAGES],
             request("cdefgh", 4, "cd"),
             {"grants": (holding(STAGES, "prepare", "a", "b"), holding(STAGES, "log", "a"))},
             None,
-            id="others are to be included",
+            id="others must be included",
         ),
         pytest.param(
             [STAGES],
@@ -224,9 +224,9 @@ STARTED = node_pod("started", app("main", 2), is_started=True, phase="Running")
         ),
     ],
 )
-def test_who_asks(pods, asked, known, expected):
-    """Each fact that tells pods apart does so alone."""
-    assert requester(identify(asked, view(*pods, **known))) == expected
+def test_the_pod_of_a_call(pods, wanted, known, expected):
+    """Each fact that distinguishes pods does so alone."""
+    assert requester(identify(wanted, view(*pods, **known))) == expected
 
 
 def test_the_plan_comes_with_the_container():
@@ -251,8 +251,8 @@ def test_an_allocation_without_a_question_is_put_down_to_whom_the_devices_were_h
     ) == ("p", "main")
 
 
-def test_a_list_from_before_tells_nothing_of_a_first_container():
-    """A pod that came since could ask for as many; only the list itself could tell."""
+def test_an_older_list_proves_nothing_about_a_first_container():
+    """A pod that came since could request as many; only a fresh list shows it."""
     assert isinstance(identify(request("abcd", 2), view(PAIR, is_fresh=False)), UnknownRequester)
 
 
@@ -261,7 +261,7 @@ HANDING_ON = node_pod("on", init("one", 2), app("two", 3))
 
 
 @pytest.mark.parametrize(
-    ("pod", "asked", "known", "expected"),
+    ("pod", "wanted", "known", "expected"),
     [
         pytest.param(GOING_ON, request("cdef", 2), {}, ("on", "two"), id="its device is missing"),
         pytest.param(GOING_ON, request("acdef", 2), {}, None, id="a device of it is free"),
@@ -305,11 +305,11 @@ HANDING_ON = node_pod("on", init("one", 2), app("two", 3))
         pytest.param(HANDING_ON, request("abcd", 3), {}, None, id="they need not"),
     ],
 )
-def test_an_admission_that_goes_on_needs_no_list(pod, asked, known, expected):
+def test_an_admission_that_goes_on_needs_no_list(pod, wanted, known, expected):
     """Containers of one pod follow each other: the second one costs no reading of the list."""
     grants = (holding(PAIR, "main", "x"), holding(pod, "one", "a", "b"))
     known = {"grants": grants, "always_healthy": letters("abcdefgh"), **known}
-    assert requester(identify(asked, view(pod, PAIR, is_fresh=False, **known))) == expected
+    assert requester(identify(wanted, view(pod, PAIR, is_fresh=False, **known))) == expected
 
 
 def test_a_running_pod_that_lacks_as_many_disturbs_an_admission_that_goes_on():
@@ -324,7 +324,7 @@ def test_a_running_pod_that_lacks_as_many_disturbs_an_admission_that_goes_on():
     )
 
 
-def test_devices_that_nobody_could_put_down_make_a_single_candidate_uncertain():
+def test_devices_of_unknown_pods_make_a_single_candidate_uncertain():
     """The asker may be further on than it seems, so that it is not among the candidates."""
     stray = HeldDevices("", "", "", GPU, ("x", "y"))
     pod = node_pod("p", init("first", 2), app("main", 3))
@@ -370,7 +370,7 @@ def test_an_init_container_may_have_what_its_own_pod_gets_later():
 
 @dataclass
 class Prober:
-    """A plugin that asks `identify` as the real one does, and compares with the kubelet."""
+    """A plugin that calls `identify` as the real one does, and compares with the kubelet."""
 
     kubelet: Kubelet
     knows_active: bool
@@ -410,18 +410,18 @@ class Prober:
             uid, container = identity.pod.uid, identity.container.name
         self.grants.append(HeldDevices("", "", container, resource, tuple(ids), uid))
 
-    def find(self, asked: DeviceRequest) -> Requester:
+    def find(self, wanted: DeviceRequest) -> Requester:
         """First what is known, then a fresh list, then PodResources."""
-        identity = self.snapshot(asked, "cache", is_fresh=False)
+        identity = self.snapshot(wanted, "cache", is_fresh=False)
         if isinstance(identity, Identified):
             return identity
         self.pods = self.kubelet.list_pods()
-        identity = self.snapshot(asked, "list")
+        identity = self.snapshot(wanted, "list")
         if isinstance(identity, Identified):
             return identity
         if self.knows_active:
             identity = self.snapshot(
-                asked,
+                wanted,
                 "active",
                 active=self.kubelet.active_pods(),
                 holdings=self.kubelet.pod_resources() + self.checkpoint(),
@@ -436,11 +436,11 @@ class Prober:
         """What the kubelet wrote down, if we read it."""
         return self.kubelet.checkpoint() if self.reads_checkpoint else ()
 
-    def snapshot(self, asked: DeviceRequest, stage: str, **known) -> Requester:
+    def snapshot(self, wanted: DeviceRequest, stage: str, **known) -> Requester:
         """One stage; whatever it is sure of must be so."""
         known = {"is_fresh": True, "holdings": self.checkpoint(), **known}
         identity = identify(
-            asked,
+            wanted,
             AdmissionView(
                 NODE,
                 OURS,
@@ -478,8 +478,8 @@ def pod_shapes(draw):
     kinds = draw(st.lists(roles, max_size=3)) + [APP] * draw(st.integers(1, 2))
     shapes = []
     for i, role in enumerate(kinds):
-        asked = {GPU: draw(counts), MIG: draw(st.sampled_from([0, 0, 0, 1, 2]))}
-        shapes.append(PodContainer(f"c{i}", role, {one: n for one, n in asked.items() if n}))
+        wanted = {GPU: draw(counts), MIG: draw(st.sampled_from([0, 0, 0, 1, 2]))}
+        shapes.append(PodContainer(f"c{i}", role, {one: n for one, n in wanted.items() if n}))
     return tuple(shapes)
 
 
@@ -501,7 +501,7 @@ STEPS = st.one_of(
     reads_checkpoint=st.booleans(),
     steps=st.lists(STEPS, max_size=40),
 )
-def test_nobody_is_ever_taken_for_another(chance, aligns, knows_active, reads_checkpoint, steps):
+def test_no_pod_is_ever_taken_for_another(chance, aligns, knows_active, reads_checkpoint, steps):
     """Bursts, rejections, restarts, pods without devices, stale statuses: never a wrong name."""
     run_steps(chance, aligns, knows_active, reads_checkpoint, steps)
 

@@ -73,22 +73,22 @@ def got(answer: Allocation | AllocationRefusal) -> object:
     return "".join(answer.ids), answer.basis
 
 
-def choice(asked: DeviceRequest, requester: Requester, supply: Supply) -> Allocation:
+def choice(wanted: DeviceRequest, requester: Requester, supply: Supply) -> Allocation:
     """The answer, where there is one."""
-    answer = choose_devices(asked, requester, supply)
+    answer = choose_devices(wanted, requester, supply)
     assert isinstance(answer, Allocation)
     return answer
 
 
-def refusal(asked: DeviceRequest, requester: Requester, supply: Supply) -> AllocationRefusal:
+def refusal(wanted: DeviceRequest, requester: Requester, supply: Supply) -> AllocationRefusal:
     """The refusal, where there is one."""
-    answer = choose_devices(asked, requester, supply)
+    answer = choose_devices(wanted, requester, supply)
     assert isinstance(answer, AllocationRefusal)
     return answer
 
 
 @pytest.mark.parametrize(
-    ("asked", "requester", "expected"),
+    ("wanted", "requester", "expected"),
     [
         pytest.param(request("abcdefgh", 2), own("fc"), ("cf", PLANNED), id="plan"),
         pytest.param(request("abcdefgh", 2, "c"), own("cf"), ("cf", PLANNED), id="plan holds it"),
@@ -100,7 +100,9 @@ def refusal(asked: DeviceRequest, requester: Requester, supply: Supply) -> Alloc
             request("abcdefgh", 2), own("cde"), ("ab", SUBSTITUTE), id="plan of another size"
         ),
         pytest.param(request("bcd", 2), own(), ("cd", BEST), id="no plan: the best"),
-        pytest.param(request("abce", 2), NOBODY, ("ce", HARMLESS), id="nobody: pairs stay whole"),
+        pytest.param(
+            request("abce", 2), NOBODY, ("ce", HARMLESS), id="an unknown pod: pairs stay whole"
+        ),
         pytest.param(request("bcd", 1), own(), ("b", BEST), id="one GPU: pairs stay whole"),
         pytest.param(
             request("ace", 2), own("", REQUIRED), RefusalReason.REQUIRED, id="required: no such set"
@@ -120,9 +122,9 @@ def refusal(asked: DeviceRequest, requester: Requester, supply: Supply) -> Alloc
         pytest.param(request("abc", 1, "ab"), own(), RefusalReason.MUST_INCLUDE, id="two of one"),
     ],
 )
-def test_rules(asked, requester, expected):
+def test_rules(wanted, requester, expected):
     """Plan, else the pod's policy, else the least harm; what is required or nothing."""
-    assert got(choose_devices(asked, requester, SUPPLY)) == expected
+    assert got(choose_devices(wanted, requester, SUPPLY)) == expected
 
 
 def test_a_wish_that_cannot_be_had_is_noted():
@@ -137,7 +139,7 @@ def test_a_wish_that_cannot_be_had_is_noted():
 
 
 @pytest.mark.parametrize(
-    ("planned", "must", "told_as"),
+    ("planned", "must", "reported_as"),
     [
         ("xy", "", "x, y is not available"),
         ("abc", "", "it names 3 devices, the kubelet requests 2"),
@@ -145,10 +147,10 @@ def test_a_wish_that_cannot_be_had_is_noted():
         ("ac", "", "it no longer meets what is required"),
     ],
 )
-def test_why_a_plan_is_not_kept_is_told(planned, must, told_as):
+def test_why_a_plan_is_not_kept_is_reported(planned, must, reported_as):
     """The extender's promise was broken: people want to know by what."""
     answer = choice(request("abcdefgh", 2, must), own(planned, REQUIRED), SUPPLY)
-    assert answer.notes == (f"plan of default/p container main cannot be kept: {told_as}",)
+    assert answer.notes == (f"plan of default/p container main cannot be kept: {reported_as}",)
 
 
 def test_a_refusal_says_what_was_required_and_what_became_of_the_plan():
@@ -206,8 +208,8 @@ def test_what_others_wait_for_is_left_to_them_where_there_is_something_else():
     assert got(choose_devices(request("abcd", 2, "a"), own(), reserved)) == ("ab"[0] + "c", BEST)
 
 
-def test_of_several_that_may_ask_the_first_plan_that_can_be_had_serves():
-    """Equal plans may be swapped; what one of them requires holds for whichever asks."""
+def test_of_several_candidates_the_first_plan_that_can_be_kept_is_used():
+    """Equal plans may be swapped; what one of them requires holds for each of them."""
     one, other = own("ab"), own("cd")
     both = Ambiguous((one, other))
     assert got(choose_devices(request("abcd", 2), both, SUPPLY)) == ("ab", SWAPPED)
@@ -224,7 +226,7 @@ def test_of_several_that_may_ask_the_first_plan_that_can_be_had_serves():
 
 
 def test_requirements_that_exclude_each_other_refuse():
-    """Nobody knows which of the two would be betrayed."""
+    """It is unknown which of the two would get a lesser set."""
     split = machine(
         [Gpu(uuid=one) for one in "abc"],
         links={(0, 1): NVLINK(1)},
@@ -279,7 +281,7 @@ def test_without_a_topology_the_machine_s_order_decides():
         )
 
 
-def test_a_wish_is_no_requirement_where_nobody_knows_the_links():
+def test_a_preference_is_no_requirement_where_links_are_unknown():
     """Nor is a level that one device always has."""
     supply = Supply(gpus(*"abcd"))
     assert got(choose_devices(request("abcd", 2), own("", {AFFINITY: "nvlink"}), supply)) == (
@@ -292,15 +294,15 @@ def test_a_wish_is_no_requirement_where_nobody_knows_the_links():
 def test_replicas_are_spread_or_packed():
     """A container never shares a GPU with itself while there is another."""
     supply = Supply(replicas(2, "a", "b"))
-    asked = DeviceRequest(GPU, frozenset({"a::0", "a::1", "b::1"}), frozenset(), 1)
-    assert choice(asked, own(), supply).ids == ("a::0",)
+    wanted = DeviceRequest(GPU, frozenset({"a::0", "a::1", "b::1"}), frozenset(), 1)
+    assert choice(wanted, own(), supply).ids == ("a::0",)
     packed = replace(supply, shared_policy=SharedPolicy.PACKED)
-    assert choice(asked, own(), packed).ids == ("b::1",)
-    assert choice(replace(asked, size=2), own(), supply).ids == ("a::0", "b::1")
-    assert choice(replace(asked, size=3), own(), supply).ids == ("a::0", "a::1", "b::1")
+    assert choice(wanted, own(), packed).ids == ("b::1",)
+    assert choice(replace(wanted, size=2), own(), supply).ids == ("a::0", "b::1")
+    assert choice(replace(wanted, size=3), own(), supply).ids == ("a::0", "a::1", "b::1")
     one_only = replace(supply, is_one_only=True)
-    assert got(choose_devices(replace(asked, size=2), own(), one_only)) is RefusalReason.ONE_ONLY
-    assert choice(asked, own(), one_only).ids == ("a::0",)
+    assert got(choose_devices(replace(wanted, size=2), own(), one_only)) is RefusalReason.ONE_ONLY
+    assert choice(wanted, own(), one_only).ids == ("a::0",)
     assert got(choose_devices(request("ab", 2), own(), replace(SUPPLY, is_one_only=True))) == (
         "ab",
         BEST,
@@ -310,18 +312,18 @@ def test_replicas_are_spread_or_packed():
 def test_a_replica_that_is_unwell_is_not_taken():
     """It counts as neither free nor taken."""
     supply = Supply(replicas(2, "a", "b"), unhealthy=frozenset({"a::0"}))
-    asked = DeviceRequest(GPU, frozenset({"a::1", "b::0", "b::1"}), frozenset(), 1)
-    assert choice(asked, own(), supply).ids == ("a::1",)
+    wanted = DeviceRequest(GPU, frozenset({"a::1", "b::0", "b::1"}), frozenset(), 1)
+    assert choice(wanted, own(), supply).ids == ("a::1",)
 
 
 def test_instances_are_packed_even_where_their_topology_is_known():
     """What they are to each other is the same everywhere; whole GPUs are worth keeping."""
     resource = instances(2, 2)
-    asked = DeviceRequest(resource.name, frozenset({"M0-0", "M0-1", "M1-1"}), frozenset(), 1)
+    wanted = DeviceRequest(resource.name, frozenset({"M0-0", "M0-1", "M1-1"}), frozenset(), 1)
     known = build_machine(machine([Gpu(uuid=one.id) for one in resource.devices]))
     for supply in (Supply(resource), Supply(resource, known)):
-        assert choice(asked, own(), supply).ids == ("M1-1",)
-    answer = refusal(replace(asked, size=2), own("", REQUIRED), Supply(resource, known))
+        assert choice(wanted, own(), supply).ids == ("M1-1",)
+    answer = refusal(replace(wanted, size=2), own("", REQUIRED), Supply(resource, known))
     assert answer.detail == (
         "affinity nvlink: never on this node: no GPU set of that size has the required affinity"
     )
@@ -330,17 +332,17 @@ def test_instances_are_packed_even_where_their_topology_is_known():
 def test_counted_devices_are_reserved_and_packed_too():
     """Instances can be planned for, and a GPU that another profile uses is no whole one."""
     resource = instances(2, 2)
-    asked = DeviceRequest(
+    wanted = DeviceRequest(
         resource.name, frozenset(one.id for one in resource.devices), frozenset(), 1
     )
     reserved = Supply(resource, reserved=frozenset({"M0-0", "M0-1"}))
-    assert choice(asked, own(), reserved).ids == ("M1-0",)
+    assert choice(wanted, own(), reserved).ids == ("M1-0",)
     busy = Supply(resource, busy_gpus=frozenset({"G1"}))
-    assert choice(asked, own(), busy).ids == ("M1-0",)
+    assert choice(wanted, own(), busy).ids == ("M1-0",)
 
 
 def test_a_policy_in_words():
-    """Only what is required is told."""
+    """Only a requirement is reported."""
     assert describe_requirement(
         PlacementPolicy(strength=Strength.REQUIRED, nic=NicRule.REQUIRED)
     ) == ("an RDMA NIC within PXB")
@@ -364,7 +366,7 @@ WISHES = st.fixed_dictionaries(
 @given(
     topology=node_topologies(max_gpus=6), parsed=WISHES, chance=st.randoms(use_true_random=False)
 )
-def test_an_answer_is_what_was_asked_and_no_requirement_is_lessened(topology, parsed, chance):
+def test_an_answer_matches_its_request_and_keeps_every_requirement(topology, parsed, chance):
     """Compared with all sets: a refusal only where none serves, the plan wherever it can be had."""
     topology = named(topology)
     ids = [str(gpu.uuid) for gpu in topology.gpus]
@@ -380,11 +382,11 @@ def test_an_answer_is_what_was_asked_and_no_requirement_is_lessened(topology, pa
         reserved=frozenset(one for one in ids if chance.random() < 0.3),
     )
     requester = own("".join(planned), parsed)
-    asked = DeviceRequest(GPU, frozenset(some), must, size)
-    answer = choose_devices(asked, requester, supply)
-    assert choose_devices(asked, requester, supply) == answer
+    wanted = DeviceRequest(GPU, frozenset(some), must, size)
+    answer = choose_devices(wanted, requester, supply)
+    assert choose_devices(wanted, requester, supply) == answer
     policy = parse_policy(parsed)
-    usable = asked.available - supply.unhealthy
+    usable = wanted.available - supply.unhealthy
     fitting = [
         frozenset(one)
         for one in combinations(sorted(usable), size)

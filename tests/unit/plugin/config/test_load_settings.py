@@ -67,7 +67,7 @@ def test_the_machines_own_environment_counts(monkeypatch):
 
 
 def test_variables_count_as_written_and_no_others():
-    """A lower-case namesake of an unprefixed variable is somebody else's."""
+    """A lower-case namesake of an unprefixed variable belongs to another program."""
     environ = {"NODE_NAME": "real", "node_name": "other", "mig_strategy": "nonsense"}
     found = loaded(environ=environ)
     assert (found.node_name, found.mig_strategy) == ("real", MigStrategy.NONE)
@@ -233,7 +233,7 @@ def test_what_goes_together(flags):
 
 
 def test_a_reporter_may_share_the_file_of_nvidias_plugin(tmp_path):
-    """It stands beside that plugin; what is not for it is told, not refused."""
+    """It stands beside that plugin; what is not for it is reported, not refused."""
     path = file(
         tmp_path, "flags: {plugin: {deviceListStrategy: envvar}}\ncoterie: {mode: reporter}"
     )
@@ -242,7 +242,7 @@ def test_a_reporter_may_share_the_file_of_nvidias_plugin(tmp_path):
     assert any("device_list_strategy" in note and "reporter" in note for note in found.notes)
 
 
-def test_words_that_are_no_xid_are_told():
+def test_words_that_are_no_xid_are_reported():
     """NVIDIA's plugin ignores them, and says so in its log."""
     environ = {"DP_DISABLE_HEALTHCHECKS": "48,gpu", "DP_ENABLE_HEALTHCHECKS": "109"}
     found = load_settings({}, environ)

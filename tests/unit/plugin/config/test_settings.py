@@ -153,14 +153,14 @@ def test_the_node_must_have_a_name():
 
 def test_settings_can_be_logged():
     """The effective values are the first thing that is logged, as JSON."""
-    told = json.loads(json.dumps(BARE.model_dump(mode="json")))
-    assert told["device_list_strategy"] == ["envvar"]
-    assert told["mode"] == "device-plugin"
-    assert told["cdi_folder"] == "/var/run/cdi"
+    dumped = json.loads(json.dumps(BARE.model_dump(mode="json")))
+    assert dumped["device_list_strategy"] == ["envvar"]
+    assert dumped["mode"] == "device-plugin"
+    assert dumped["cdi_folder"] == "/var/run/cdi"
 
 
 def test_settings_are_frozen():
-    """Nobody changes them behind the log's back."""
+    """They cannot change after they were logged."""
     with pytest.raises(ValidationError):
         BARE.node_name = "x"  # type: ignore[misc]  # that it is refused is the test
 

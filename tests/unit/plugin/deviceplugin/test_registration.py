@@ -131,7 +131,7 @@ def test_a_kubelet_that_comes_late_is_waited_for(root):
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_a_kubelet_that_restarts_has_us_again(root, how):
-    """It removes our sockets, knows no plugin, and asks for nothing."""
+    """It removes our sockets, knows no plugin, and sends no request."""
     kubelet = FakeKubelet(root)
     plugin = Plugin(kubelet.folder, offer(), offer(1, name=MIG))
 
@@ -239,7 +239,7 @@ def test_a_kubelet_has_time_to_notice_that_a_watch_has_ended(root):
     ]
 
 
-def test_a_watch_that_ends_alone_is_begun_anew(root):
+def test_a_watch_that_ends_by_itself_is_restarted(root):
     """The kubelet hangs up on us for reasons of its own, and never comes back by itself."""
     kubelet = FakeKubelet(root)
     plugin = Plugin(kubelet.folder, offer())
@@ -342,7 +342,7 @@ def test_a_name_that_the_kubelet_refuses_is_named(root):
     assert '(UNKNOWN: the ResourceName "gpu" is invalid)' in plugin.changes[-1].detail
 
 
-def test_a_kubelet_that_cannot_reach_us_is_told_so(root):
+def test_a_kubelet_that_cannot_reach_the_plugin_is_reported(root):
     """The servers' folder is not the one that the kubelet looks in: a wrong mount."""
     kubelet = FakeKubelet(root, dial_s=0.1)
     elsewhere = root / "e"
@@ -410,7 +410,9 @@ def test_a_kubelet_that_starts_between_two_looks_is_not_taken_for_two(root):
     assert sum(REPLACED in standing.detail for standing in plugin.changes) <= 2
 
 
-def test_a_kubelet_that_starts_while_we_begin_to_serve_is_not_told_in_vain(root, monkeypatch):
+def test_a_kubelet_that_starts_while_the_server_starts_gets_no_useless_registration(
+    root, monkeypatch
+):
     """It may have removed the socket that we have just made: so a fresh one, then the report."""
     kubelet = FakeKubelet(root)
     timing = RegistrationTiming(check_every_s=60.0, first_delay_s=0.02, settle_s=0.01)
@@ -485,7 +487,7 @@ def test_a_kubelet_that_registers_and_never_lists_is_tried_again(root, monkeypat
     asyncio.run(go())
 
 
-def test_without_a_kubelets_socket_we_serve_and_tell_nobody(root):
+def test_without_a_kubelet_socket_the_plugin_serves_and_does_not_register(root):
     """NVIDIA's meaning of an empty setting; also what is tried again where it fails."""
     folder = root / "device-plugins"
     plugin = Plugin(folder, offer(), kubelet="")

@@ -13,7 +13,7 @@ from plugin.deviceplugin import ResourceServer, endpoint_of
 from plugin.errors import RegistrationError
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 from tests.plugin_client import Client
-from tests.unit.plugin.offers import GPU, Obliging, asked, offer, until
+from tests.unit.plugin.offers import GPU, Obliging, offer, served, until
 
 ENDPOINT = "coterie-nvidia.com_gpu.sock"
 OPTIONS = ("GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions)
@@ -30,7 +30,7 @@ def server(root, one=None, **more):
 
 
 async def answers(one: ResourceServer) -> bool:
-    """Whether somebody answers at the server's path."""
+    """Whether a server answers at the server's path."""
     client = Client(GPU, one.path)
     try:
         await client.connect(0.5)
@@ -162,10 +162,10 @@ def test_a_call_under_way_is_answered_before_the_end(root):
 
     async def go():
         allocator = Obliging(work)
-        async with asked(root, offer(allocator=allocator)) as service:
+        async with served(root, offer(allocator=allocator)) as service:
             watching = asyncio.create_task(service.client.run(lambda _: None))
             call = asyncio.create_task(service.client.call(*ALLOCATE))
-            await until(lambda: allocator.asked)
+            await until(lambda: allocator.requests)
             asyncio.get_running_loop().call_later(0.1, released.set)
             ending = asyncio.create_task(service.end())
             found = await call
@@ -184,10 +184,10 @@ def test_a_call_that_hangs_holds_the_end_up_for_a_bounded_time(root):
 
     async def go():
         allocator = Obliging(asyncio.Event().wait)
-        async with asked(root, offer(allocator=allocator), deadline_s=0.2) as service:
+        async with served(root, offer(allocator=allocator), deadline_s=0.2) as service:
             hanging = service.client.call("Allocate", request, pb.AllocateResponse)
             call = asyncio.create_task(hanging)
-            await until(lambda: allocator.asked)
+            await until(lambda: allocator.requests)
             async with asyncio.timeout(5.0):
                 await service.end()
             with pytest.raises(grpc.aio.AioRpcError):

@@ -20,7 +20,7 @@ from plugin.deviceplugin import (
 )
 from plugin.errors import KubeletError
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
-from tests.unit.plugin.offers import GPU, Obliging, asked, ids, offer, until
+from tests.unit.plugin.offers import GPU, Obliging, ids, offer, served, until
 
 ACCESS = ContainerAccess(
     env={"NVIDIA_VISIBLE_DEVICES": "GPU-0", "A": ""},
@@ -62,7 +62,7 @@ def answer(root, one, call, **more):
 
     async def go():
         found: Any
-        async with asked(root, one, **more) as service:
+        async with served(root, one, **more) as service:
             try:
                 found = await service.client.call(*call)
             except grpc.aio.AioRpcError as error:
@@ -87,7 +87,7 @@ def test_the_list_comes_at_once_and_after_each_change(root):
     seen: list[pb.ListAndWatchResponse] = []
 
     async def go():
-        async with asked(root, offer(1)) as service:
+        async with served(root, offer(1)) as service:
             watching = asyncio.create_task(service.client.run(seen.append))
             await until(lambda: len(seen) == 1)
             service.offer.device_list.replace(
@@ -113,7 +113,7 @@ def test_many_changes_end_in_the_newest_list(root):
     seen: list[pb.ListAndWatchResponse] = []
 
     async def go():
-        async with asked(root, offer(0)) as service:
+        async with served(root, offer(0)) as service:
             watching = asyncio.create_task(service.client.run(seen.append))
             await until(lambda: seen)
             for i in range(500):
@@ -133,7 +133,7 @@ def test_a_preferred_set_is_the_allocators(root):
     allocator = Obliging()
     call = preferred(prefer(ids(4), ["GPU-2"], 3))
     found, calls = answer(root, offer(allocator=allocator), call)
-    assert allocator.asked == [(ids(4), ("GPU-2",), 3)]
+    assert allocator.requests == [(ids(4), ("GPU-2",), 3)]
     assert list(found.container_responses[0].deviceIDs) == ["GPU-2", "GPU-0", "GPU-1"]
     assert [(one.resource, one.verb, one.outcome, one.detail) for one in calls] == [
         (GPU, DevicePluginMethod.PREFERRED, CallOutcome.OK, "")
@@ -142,7 +142,7 @@ def test_a_preferred_set_is_the_allocators(root):
 
 
 def test_several_containers_in_one_call_are_answered_in_order(root):
-    """The API allows it, although today's kubelet asks for one at a time."""
+    """The API allows it, although today's kubelet sends one at a time."""
     call = preferred(prefer(ids(4), [], 1), prefer(["GPU-3", "GPU-1"], [], 2))
     found, _ = answer(root, offer(), call)
     got = [list(one.deviceIDs) for one in found.container_responses]
@@ -221,7 +221,7 @@ def test_what_cannot_be_is_refused_by_name(root, call, detail):
     assert [(one.outcome, one.detail) for one in calls] == [
         (CallOutcome.INVALID, f"{verb}: {detail}")
     ]
-    assert allocator.asked == []
+    assert allocator.requests == []
 
 
 def test_an_available_device_that_is_gone_is_no_error(root):
@@ -230,7 +230,7 @@ def test_an_available_device_that_is_gone_is_no_error(root):
     call = preferred(prefer(["GPU-9", *ids(4)], [], 4))
     found, _ = answer(root, offer(allocator=allocator), call)
     assert list(found.container_responses[0].deviceIDs) == list(ids(4))
-    assert allocator.asked == [(ids(4), (), 4)]
+    assert allocator.requests == [(ids(4), (), 4)]
 
 
 CALLS = [preferred(prefer(ids(4), [], 1)), allocate(["GPU-0"])]
@@ -276,7 +276,7 @@ def test_what_hangs_is_named_in_time(root, caplog, call, hangs):
     """The kubelet waits for us without end, and with it every pod of the node."""
 
     async def go():
-        async with asked(root, offer(allocator=Obliging(hangs)), deadline_s=0.1) as service:
+        async with served(root, offer(allocator=Obliging(hangs)), deadline_s=0.1) as service:
             clock = asyncio.get_running_loop().time
             began_s = clock()
             with pytest.raises(grpc.aio.AioRpcError) as error:
@@ -308,9 +308,9 @@ def test_work_ends_when_the_kubelet_hangs_up(root):
 
     async def go():
         allocator = Obliging(work)
-        async with asked(root, offer(allocator=allocator), deadline_s=30.0) as service:
+        async with served(root, offer(allocator=allocator), deadline_s=30.0) as service:
             call = asyncio.create_task(service.client.call(*allocate(["GPU-0"])))
-            await until(lambda: allocator.asked)
+            await until(lambda: allocator.requests)
             call.cancel()
             await until(lambda: ended)
             assert service.calls == []
@@ -327,11 +327,11 @@ def test_a_long_message_is_cut(root):
     assert details.startswith(f"{GPU}: Allocate: unknown devices GPU-00000")
 
 
-def test_calls_are_told_in_the_order_of_their_ends(root):
-    """Metrics and logs hear of every call."""
+def test_calls_are_reported_in_the_order_of_their_ends(root):
+    """Metrics and logs get every call."""
 
     async def go():
-        async with asked(root, offer()) as service:
+        async with served(root, offer()) as service:
             for call in CALLS:
                 await service.client.call(*call)
             return service.calls

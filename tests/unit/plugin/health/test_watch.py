@@ -181,7 +181,7 @@ def test_an_idle_machine_is_polled_and_nothing_is_reported():
 
 
 def test_an_event_is_reported_at_once_and_checked():
-    """The kubelet must not give the GPU to anybody else; the links may have changed with it."""
+    """The kubelet must not allocate the GPU to another pod; the links may have changed with it."""
     stage = Stage([IGNORED], [XID], *QUIET).play()
     assert stage.reported == [(1.6, {A: REASON})]
     assert stage.lines == [(IGNORED, False), (XID, True)]
@@ -272,7 +272,7 @@ def test_a_partition_that_is_gone_is_unhealthy_at_once():
     assert stage.play().reported == [(5, after), (5, {"MIG-2": "it does not exist any more"})]
 
 
-def test_the_view_may_ask_for_news():
+def test_the_view_can_request_a_refresh():
     """Other devices that are served for another reason have to be judged at once."""
     stage = Stage([XID], (), ())
     see_health = stage.see_health

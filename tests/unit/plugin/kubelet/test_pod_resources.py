@@ -1,4 +1,4 @@
-"""What the kubelet says about who has which device, asked over real gRPC."""
+"""What the kubelet says about who has which device, read over real gRPC."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Kubelet:
             await server.stop(None)
 
 
-def asked(kubelet, question, **timing):
+def answer_of(kubelet, question, **timing):
     """What a client of this kubelet's gets."""
 
     async def go():
@@ -110,7 +110,7 @@ def asked(kubelet, question, **timing):
 
 def holdings(kubelet, **timing):
     """What is found of all pods."""
-    return asked(kubelet, lambda client: client.read(), **timing).holdings
+    return answer_of(kubelet, lambda client: client.read(), **timing).holdings
 
 
 @pytest.fixture
@@ -142,22 +142,22 @@ def test_each_container_and_resource_is_one_holding(path):
     )
 
 
-def test_one_pod_is_told_of_alone(path):
-    """That question changes nothing in the kubelet, so that it may be asked at any time."""
+def test_one_pod_is_read_alone(path):
+    """This call changes nothing in the kubelet, so that it may be made at any time."""
     kubelet = Kubelet(
         path,
         pod("a", "p", main=[devices(GPU, "GPU-1", "GPU-0")]),
         pod("b", "p", main=[devices(GPU, "GPU-2")]),
         n_refused=1,
     )
-    found = asked(kubelet, lambda client: client.read_pod("a", "p"))
+    found = answer_of(kubelet, lambda client: client.read_pod("a", "p"))
     assert found == (HeldDevices("a", "p", "main", GPU, ("GPU-0", "GPU-1")),)
 
 
 def test_a_pod_that_is_not_there_is_an_error(path):
     """Older kubelets say so of every pod, in other words and with the same status."""
     with pytest.raises(KubeletError, match="UNKNOWN: pod p in namespace a not found"):
-        asked(Kubelet(path), lambda client: client.read_pod("a", "p"))
+        answer_of(Kubelet(path), lambda client: client.read_pod("a", "p"))
 
 
 def test_a_node_without_pods_has_no_holdings(path):
@@ -166,7 +166,7 @@ def test_a_node_without_pods_has_no_holdings(path):
 
 
 @pytest.mark.parametrize("n_refused", [1, 3])
-def test_too_many_questions_are_asked_again(path, n_refused):
+def test_rate_limited_requests_are_retried(path, n_refused):
     """The kubelet's limit is shared by all its clients, and over within milliseconds."""
     kubelet = Kubelet(path, pod("a", "p", main=[devices(GPU, "GPU-0")]), n_refused=n_refused)
     assert len(holdings(kubelet)) == 1
@@ -174,7 +174,7 @@ def test_too_many_questions_are_asked_again(path, n_refused):
 
 
 def test_refusals_without_end_are_an_error_in_time(path):
-    """Somebody else may use the limit up for good."""
+    """Another client may use up the limit for good."""
     kubelet = Kubelet(path, n_refused=10**9)
     with pytest.raises(KubeletError) as error:
         holdings(kubelet, deadline_s=0.5)
@@ -215,7 +215,7 @@ def test_a_kubelet_that_is_not_there_is_an_error_and_later_no_longer(path):
 
 
 def test_a_kubelet_that_hangs_is_an_error_in_time(path):
-    """Whoever asks may hold the kubelet's own loop up."""
+    """The caller may be in the kubelet's own loop."""
 
     async def go():
         clock = asyncio.get_running_loop().time

@@ -41,11 +41,11 @@ class Kubelet:
 
     def __init__(self, pods, devices):
         self.answers = {"pods": pods, "devices": devices}
-        self.asked = []
+        self.calls = []
         self.timeout_s = None
 
     async def _answer(self, which) -> Any:
-        self.asked.append(which)
+        self.calls.append(which)
         answer = self.answers[which]
         if isinstance(answer, Exception):
             raise answer
@@ -68,31 +68,31 @@ class Kubelet:
 
 
 def snapshot(pods, devices):
-    """What a look tells, or its error."""
+    """What a look returns, or its error."""
 
     async def go():
         kubelet = Kubelet(pods, devices)
         found = await KubeletView(kubelet, kubelet, NOWHERE).snapshot()
         assert kubelet.timeout_s == PODS_S
-        assert kubelet.asked == ["pods", "devices"]
+        assert kubelet.calls == ["pods", "devices"]
         return found
 
     return asyncio.run(go())
 
 
-def test_devices_are_asked_for_after_the_pods():
+def test_devices_are_read_after_the_pods():
     """They name pods by name alone: a newer pod of that name must not get an older one's."""
     assert snapshot(PODS, DEVICES) == KubeletSnapshot((POD,), DEVICES, (), number=1)
 
 
-def in_call(kubelet, ask, within_s=0.8):
+def in_call(kubelet, read, within_s=0.8):
     """What a call that has so long gets to know, and how long that took."""
 
     async def go():
         clock = asyncio.get_running_loop().time
         begun_s = clock()
         view = KubeletView(kubelet, kubelet, NOWHERE)
-        return await ask(view, begun_s + within_s), clock() - begun_s
+        return await read(view, begun_s + within_s), clock() - begun_s
 
     return run_at_once(go())
 
@@ -106,21 +106,21 @@ def test_devices_that_do_not_come_in_time_cost_the_pods_nothing():
     assert (kubelet.timeout_s, took_s) == (pytest.approx(0.8), pytest.approx(0.8))
 
 
-def test_pods_are_not_asked_for_longer_than_a_call_has():
+def test_pods_are_not_read_for_longer_than_a_call_has():
     """What is left of it, however little."""
     kubelet = Kubelet(PODS, DEVICES)
     in_call(kubelet, lambda view, until_s: view.snapshot(until_s=until_s), within_s=0.1)
     assert kubelet.timeout_s == pytest.approx(0.1)
-    kubelet.asked.clear()
+    kubelet.calls.clear()
     for over_s in (0.0, -1.0):
         found, took_s = in_call(
             kubelet, lambda view, until_s: view.snapshot(until_s=until_s), within_s=over_s
         )
         assert found.error == "the kubelet's pods cannot be read: the time of the call is over"
-        assert (kubelet.asked, took_s) == ([], 0.0)
+        assert (kubelet.calls, took_s) == ([], 0.0)
 
 
-def test_without_devices_the_pods_are_told_all_the_same():
+def test_without_devices_the_pods_are_still_returned():
     """Plans stand on pods: they are the better half."""
     assert snapshot(PODS, NO_SOCKET) == KubeletSnapshot((POD,), None, (), str(NO_SOCKET), 1)
 
@@ -134,8 +134,8 @@ NO_PODS = [
 @pytest.mark.parametrize(("pods", "message"), NO_PODS)
 def test_without_pods_what_was_given_is_read_all_the_same(tmp_path, pods, message):
     """PodResources names the pods, the record has their uids."""
-    told = holding(POD, "main", "GPU-0", has_uid=False)
-    devices = PodDevices(frozenset({("default", "a")}), (told,))
+    noted = holding(POD, "main", "GPU-0", has_uid=False)
+    devices = PodDevices(frozenset({("default", "a")}), (noted,))
     kubelet = Kubelet(pods, devices)
     record(tmp_path / "checkpoint", **{"uid-a": "GPU-0", "uid-gone": "GPU-1"})
     found = asyncio.run(KubeletView(kubelet, kubelet, tmp_path / "checkpoint").snapshot())
@@ -147,12 +147,12 @@ def test_without_pods_what_was_given_is_read_all_the_same(tmp_path, pods, messag
 
 @pytest.mark.parametrize(("pods", "message"), NO_PODS)
 def test_without_pods_a_call_waits_for_nothing_else(pods, message):
-    """Devices do not say who asks."""
+    """Devices do not show which pod a call is for."""
     kubelet = Kubelet(pods, DEVICES)
     found, _ = in_call(kubelet, lambda view, until_s: view.snapshot(until_s=until_s))
     assert (found.pods, found.devices, found.recorded) == (None, None, None)
     assert re.match(message, found.error)
-    assert kubelet.asked == ["pods"]
+    assert kubelet.calls == ["pods"]
 
 
 def test_without_pods_the_record_must_have_all_that_is_listed(tmp_path):
@@ -203,7 +203,7 @@ def view(path, devices: PodDevices | KubeletError = DEVICES):
         pytest.param(NO_SOCKET, (holding(POD, "main", "GPU-0"),), id="no PodResources"),
     ],
 )
-def test_the_record_tells_of_living_pods_alone(tmp_path, devices, expected):
+def test_the_checkpoint_shows_active_pods_alone(tmp_path, devices, expected):
     """It is behind: a pod that was rejected would hold its GPUs for ever."""
     record(tmp_path / "checkpoint", **{"uid-a": "GPU-0", "uid-gone": "GPU-1"})
     found = view(tmp_path / "checkpoint", devices)
@@ -212,20 +212,20 @@ def test_the_record_tells_of_living_pods_alone(tmp_path, devices, expected):
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "noted"),
     [
         pytest.param(lambda path: path.write_text("{"), "expected JSON", id="no JSON"),
         pytest.param(lambda path: path.mkdir(), "Is a directory", id="no file"),
     ],
 )
-def test_a_record_that_cannot_be_read_is_told(tmp_path, make, told):
+def test_a_checkpoint_that_cannot_be_read_is_reported(tmp_path, make, noted):
     """The rest is known all the same; without either no holder is known."""
     path = tmp_path / "checkpoint"
     make(path)
     found = view(path)
     assert (found.devices, found.recorded, found.has_holdings) == (DEVICES, None, True)
     assert found.error.startswith(f"checkpoint {path}: ")
-    assert told in found.error
+    assert noted in found.error
     assert not view(path, NO_SOCKET).has_holdings
 
 
@@ -244,11 +244,11 @@ def test_looks_are_numbered():
     ("with_devices", "is_asked"),
     [
         pytest.param(None, False, id="of its own accord not"),
-        pytest.param(False, False, id="as told not"),
-        pytest.param(True, True, id="as told"),
+        pytest.param(False, False, id="not allowed"),
+        pytest.param(True, True, id="allowed"),
     ],
 )
-def test_during_a_call_pod_resources_is_asked_as_told_alone(tmp_path, with_devices, is_asked):
+def test_during_a_call_pod_resources_is_read_only_where_allowed(tmp_path, with_devices, is_asked):
     """The checkpoint stands in for it."""
     record(tmp_path / "checkpoint", **{"uid-a": "GPU-0"})
     kubelet = Kubelet(PODS, DEVICES)
@@ -262,51 +262,51 @@ def test_during_a_call_pod_resources_is_asked_as_told_alone(tmp_path, with_devic
     assert (found.devices is not None) is is_asked
     assert found.recorded == (holding(POD, "main", "GPU-0"),)
     assert found.error == ""
-    assert kubelet.asked == ["pods", "devices"][: 1 + is_asked]
+    assert kubelet.calls == ["pods", "devices"][: 1 + is_asked]
 
 
 # --- What pods still have ---------------------------------------------------------------------
 
 
 def still_held(answers, *holdings):
-    """What of that is still held, which pods were asked for, and how long it took."""
+    """What of that is still held, which pods were read, and how long it took."""
     kubelet = Kubelet(PODS, DEVICES)
     kubelet.answers |= answers
     found, took_s = in_call(
         kubelet, lambda view, until_s: view.still_held(holdings, until_s=until_s)
     )
-    return found, kubelet.asked, took_s
+    return found, kubelet.calls, took_s
 
 
-def test_what_a_pod_still_has_is_told_by_the_kubelet_about_that_pod():
-    """Each pod is asked for once; what else it has does not matter."""
+def test_what_a_pod_still_has_is_read_for_that_pod_alone():
+    """Each pod is read once; what else it has does not matter."""
     first, second = holding(POD, "main", "x", "y"), holding(POD, "side", "z")
-    told = (
+    noted = (
         holding(POD, "main", "y", "w", has_uid=False),
         holding(POD, "other", "x", has_uid=False),
     )
-    found, asked, _ = still_held({"default/a": told}, first, second)
+    found, calls, _ = still_held({"default/a": noted}, first, second)
     assert found == StillHeld((holding(POD, "main", "y"),))
-    assert asked == ["default/a"]
+    assert calls == ["default/a"]
 
 
-def test_who_cannot_be_asked_for_holds_nothing():
-    """It has gone, or the kubelet is too old to be asked for one pod."""
+def test_a_pod_that_cannot_be_read_holds_nothing():
+    """It has gone, or the kubelet is too old to serve one pod alone."""
     gone = KubeletError("pod a in namespace default not found")
     other = node_pod("b")
     had = holding(other, "main", "y")
     answers = {"default/a": gone, "default/b": (holding(other, "main", "y", has_uid=False),)}
-    found, asked, _ = still_held(answers, holding(POD, "main", "x"), had)
+    found, calls, _ = still_held(answers, holding(POD, "main", "x"), had)
     assert found == StillHeld((had,))
-    assert asked == ["default/a", "default/b"]
+    assert calls == ["default/a", "default/b"]
 
 
 LATE = KubeletError("PodResources at /x: DEADLINE_EXCEEDED", is_late=True)
 
 
 @pytest.mark.parametrize("answer", [None, LATE], ids=["none in our time", "none in its time"])
-def test_who_is_not_answered_for_in_time_may_hold_what_it_had(answer):
-    """The kubelet waits for us meanwhile, so that all are asked for at once."""
+def test_a_pod_that_is_not_read_in_time_may_hold_what_it_had(answer):
+    """The kubelet waits for the plugin meanwhile, so that all are read at once."""
     other = node_pod("b")
     mine, its = holding(POD, "main", "x"), holding(other, "main", "y")
     found, _, took_s = still_held({"default/a": answer, "default/b": None}, mine, its)

@@ -127,7 +127,7 @@ def test_strategies(strategy, mig, expected):
 
 
 @pytest.mark.parametrize(
-    ("strategy", "mig", "expected", "told"),
+    ("strategy", "mig", "expected", "message"),
     [
         pytest.param(
             SINGLE,
@@ -176,17 +176,17 @@ def test_strategies(strategy, mig, expected):
         ),
     ],
 )
-def test_a_gpu_that_does_not_suit_the_strategy_is_left_out_alone(strategy, mig, expected, told):
+def test_a_gpu_that_does_not_suit_the_strategy_is_left_out_alone(strategy, mig, expected, message):
     """NVIDIA's plugin ends, and the good GPUs of the node go with the bad one."""
     inventory = take_inventory(reading(*mig), units_of=under(strategy))
     assert [one for ids in offered(inventory).values() for one in ids] == expected
     note = inventory.notes[0]
     assert len(inventory.notes) == 1
-    assert told in note
+    assert message in note
 
 
 @pytest.mark.parametrize(
-    ("strategy", "mig", "told"),
+    ("strategy", "mig", "message"),
     [
         pytest.param(SINGLE, (("1g.5gb", "2g.10gb"),), "expected all of one kind", id="two kinds"),
         pytest.param(SINGLE, ((),), "GPU 'GPU-0': MIG is enabled and there is no", id="none"),
@@ -197,11 +197,11 @@ def test_a_gpu_that_does_not_suit_the_strategy_is_left_out_alone(strategy, mig, 
         pytest.param(MIXED, (("1g.5gb+me,x",),), "resource name is", id="no resource name"),
     ],
 )
-def test_machines_that_a_strategy_does_not_suit(strategy, mig, told):
-    """An error, as in NVIDIA's plugin: nothing of the machine is what users asked for."""
+def test_machines_that_a_strategy_does_not_suit(strategy, mig, message):
+    """An error, as in NVIDIA's plugin: the machine has nothing of what was configured."""
     with pytest.raises(SettingsError) as caught:
         take_inventory(reading(*mig), units_of=under(strategy))
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_instances_stand_in_the_order_of_their_indices():
@@ -224,9 +224,7 @@ def test_one_kind_means_the_memory_too():
 @pytest.mark.parametrize(
     ("strategy", "mig", "expected"),
     [
-        pytest.param(
-            SINGLE, (("1g.5gb",), None), ["MIG-0-0"], id="single: nobody knows of its MIG"
-        ),
+        pytest.param(SINGLE, (("1g.5gb",), None), ["MIG-0-0"], id="single: its MIG is unknown"),
         pytest.param(SINGLE, (("1g.5gb",), ()), ["MIG-0-0"], id="single: its instances are gone"),
         pytest.param(MIXED, (None, ()), ["GPU-0"], id="mixed: its instances are gone"),
     ],
@@ -251,7 +249,7 @@ def test_a_lost_gpu_stays_listed_where_it_is_known():
 
 
 def test_replicas_are_counted_for_each_device():
-    """Ids as NVIDIA's, renamed as asked, and no topology: such pods are placed by count."""
+    """Ids as NVIDIA's, renamed as configured, and no topology: such pods are placed by count."""
     sharing = TimeSlicing({"nvidia.com/gpu": 2}, suffix=".shared")
     inventory = take_inventory(reading(None, None), sharing=sharing)
     assert offered(inventory) == {
@@ -300,7 +298,7 @@ def test_the_base_resource_can_be_called_otherwise():
         take_inventory(reading(None), base="accel")
 
 
-def test_an_id_that_the_kubelet_would_not_take_is_told():
+def test_an_id_that_the_kubelet_would_refuse_is_reported():
     """63 characters at most, replica number included."""
     long = "G" * (MAX_DEVICE_ID - 3)
     gpus = (gpu_reading(0, long),)

@@ -23,7 +23,7 @@ def reading(recording="dgx-1-v100"):
 
 
 def test_the_sets_that_are_rated_are_those_of_the_devices():
-    """A machine type of other GPUs would rank sets that nobody can have."""
+    """A machine type of other GPUs would rank sets that cannot be allocated."""
     served = serve_machine(reading(), ServingRules())
     (resource,) = served.inventory.resources
     uuids = tuple(device.id for device in resource.devices)
@@ -50,7 +50,7 @@ def test_links_that_are_up_are_counted(recording, n_links):
 
 
 def test_resource_and_strategy_are_as_set():
-    """Else the kubelet hears of resources that no pod asks for."""
+    """Else the kubelet gets resources that no pod requests."""
     rules = ServingRules(
         partial(mig_units, strategy=MigStrategy.SINGLE), resource="example.com/gpu"
     )

@@ -55,6 +55,6 @@ def test_the_figure_is_the_out_of_place_one_of_the_largest_size(text, expected):
     ],
 )
 def test_what_is_no_result_is_refused(text, message):
-    """A figure that nobody measured would rank sets."""
+    """A figure that was not measured would rank sets."""
     with pytest.raises(MeasurementError, match=message):
         read_all_reduce(text)

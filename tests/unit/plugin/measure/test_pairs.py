@@ -31,16 +31,16 @@ def benchmark_file(tmp_path):
 
 
 def run(benchmark, sets):
-    """Measure; what came out, and what was heard on the way."""
-    heard = []
+    """Measure; the result, and the progress that was reported."""
+    progress = []
     result = measure(
         UUIDS,
         sets,
         benchmark=benchmark,
         date="2026-11-21",
-        advance=lambda gpus, figure: heard.append((gpus, figure)),
+        advance=lambda gpus, figure: progress.append((gpus, figure)),
     )
-    return result, heard
+    return result, progress
 
 
 TELLING = f"""
@@ -55,7 +55,7 @@ print(sys.argv[2], "1 float sum -1 1.0 1.0", 10.0 * len(os.environ["CUDA_VISIBLE
 def test_each_set_runs_alone_with_its_gpus_visible(benchmark_file, tmp_path):
     """The benchmark sees these GPUs by uuid, and gets how many and how much."""
     benchmark = benchmark_file(TELLING)
-    result, heard = run(benchmark, [*all_pairs(3), (0, 1, 2)])
+    result, progress = run(benchmark, [*all_pairs(3), (0, 1, 2)])
     assert result == Measurement(
         pairs=(MeasuredPair(0, 1, 110.0), MeasuredPair(0, 2, 110.0), MeasuredPair(1, 2, 110.0)),
         sets=(MeasuredSet((0, 1, 2), 170.0),),
@@ -64,7 +64,7 @@ def test_each_set_runs_alone_with_its_gpus_visible(benchmark_file, tmp_path):
         date="2026-11-21",
         source=benchmark.command,
     )
-    assert heard == [((0, 1), 110.0), ((0, 2), 110.0), ((1, 2), 110.0), ((0, 1, 2), 170.0)]
+    assert progress == [((0, 1), 110.0), ((0, 2), 110.0), ((1, 2), 110.0), ((0, 1, 2), 170.0)]
     calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
     assert calls == [
         [["2", "4096"], "GPU-a,GPU-b"],

@@ -24,7 +24,7 @@ H200 = 150_754_820_096
         (None, None),
     ],
 )
-def test_the_name_tells(name, expected):
+def test_the_profile_by_name(name, expected):
     """NVML's own name is what NVIDIA's plugin and labels say."""
     assert mig_profile(name, None, gpu_memory_bytes=None) == expected
 
@@ -43,6 +43,6 @@ def test_the_name_tells(name, expected):
         (MigShape(1, 1, 4864), 0, None),
     ],
 )
-def test_the_size_tells_where_the_name_does_not(shape, memory, expected):
+def test_the_profile_by_size_where_the_name_is_unknown(shape, memory, expected):
     """go-nvlib's rule: eighths of the GPU's memory, rounded up."""
     assert mig_profile("", shape, gpu_memory_bytes=memory) == expected

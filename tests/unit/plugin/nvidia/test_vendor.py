@@ -32,7 +32,7 @@ SERVED = simulated_served()
 
 @pytest.fixture
 def root(tmp_path):
-    """A driver's root without any device node, a /proc that tells of MIG, a folder for CDI."""
+    """A driver's root without any device node, a /proc that shows MIG, a folder for CDI."""
     (tmp_path / "driver" / "dev").mkdir(parents=True)
     minors = tmp_path / "proc" / "driver" / "nvidia-caps" / "mig-minors"
     minors.parent.mkdir(parents=True)
@@ -88,7 +88,7 @@ def test_only_nvidias_runtime_reads_variables_and_mounts(root):
 
 
 def test_a_specification_without_the_driver_is_said_to_lack_it(root, monkeypatch):
-    """Unless the plugin's own were asked for."""
+    """Unless the plugin's own are configured."""
     monkeypatch.setenv("PATH", str(root))
     assert opened(root, **CDI).lacks == ()
     (lack,) = opened(root, device_list_strategy="cdi-cri", toolkit_folder=root).lacks

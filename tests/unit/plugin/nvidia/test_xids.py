@@ -58,7 +58,7 @@ def test_variables_mean_what_they_mean_to_nvidia(disable, enable, counting, igno
     ],
 )
 def test_checks_are_off_only_where_nothing_is_left(disable, enable, is_off):
-    """Off means that lost GPUs are not looked for either, so it must be asked for in full."""
+    """Off means that lost GPUs are not looked for either, so it must be configured in full."""
     assert read_xid_rules(disable, enable).is_off is is_off
 
 

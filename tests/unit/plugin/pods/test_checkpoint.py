@@ -76,7 +76,7 @@ def test_entries_get_the_names_of_their_pods():
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         pytest.param(b"", "expected JSON", id="empty"),
         pytest.param(b"{", "expected JSON", id="cut"),
@@ -95,11 +95,11 @@ def test_entries_get_the_names_of_their_pods():
         pytest.param(body(entry(ids={"0": [""]})), "device id is ''", id="empty id"),
     ],
 )
-def test_another_form_is_refused(content, told):
+def test_another_form_is_refused(content, message):
     """Read wrongly, devices in use would look free."""
     with pytest.raises(CheckpointError, match="checkpoint of the device manager: ") as caught:
         read_checkpoint(content)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_without_a_pod_list_holdings_name_the_pods_of_entries():

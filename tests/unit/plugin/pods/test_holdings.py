@@ -225,7 +225,7 @@ def test_what_people_should_hear_of():
     )
 
 
-def test_a_pod_that_has_what_was_planned_is_not_heard_of():
+def test_a_pod_that_has_its_plan_is_not_reported():
     """Nor is one that waits."""
     assert on_node(PLANNED, holdings=[holding(PLANNED, "main", "a", "b")]) == ()
     assert on_node(PLANNED, FREE) == ()
@@ -245,7 +245,7 @@ def test_a_pod_that_has_what_was_planned_is_not_heard_of():
     ],
 )
 def test_a_pod_that_runs_without_its_devices_is_reported(pod, is_reported):
-    """Seen on a real kubelet: bound where nobody registered the resource, it starts all the same.
+    """Seen on a real kubelet: bound where no plugin registered the resource, it starts without it.
 
     Not while it is being admitted, and not of plain init containers, which PodResources leaves out.
     """
@@ -255,7 +255,7 @@ def test_a_pod_that_runs_without_its_devices_is_reported(pod, is_reported):
     assert on_node(pod, holdings=[holding(pod, "main", "a")]) != found or not is_reported
 
 
-def test_a_report_tells_who_runs_without_devices():
+def test_a_report_names_pods_that_run_without_devices():
     """By the names of which the extender makes its Event; other differences are holds."""
     bare = node_pod("bare", app("main", 2), sidecar("log", 1), **RUNNING)
     found = on_node(bare, FREE, holdings=[holding(FREE, "main", "d", "e")])
@@ -268,7 +268,7 @@ def test_a_report_tells_who_runs_without_devices():
     assert report(found).missing == ()
 
 
-def test_nobody_can_fill_the_report_with_pods_without_devices():
+def test_pods_without_devices_cannot_fill_the_report():
     """They take no device, so their number has no end; a bad GPU must be reported all the same."""
     long = "n" * 253
     pods = [

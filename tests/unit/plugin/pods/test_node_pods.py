@@ -126,7 +126,7 @@ def test_devices_are_extended_resources_in_limits(resources, devices):
     assert found.containers[0].devices == devices
 
 
-def test_devices_from_a_claim_are_asked_of_nobody():
+def test_devices_of_a_claim_are_no_request_to_the_plugin():
     """The kubelet passes over what DRA serves, container by container and resource by resource."""
     both = {GPU: "2", "example.com/nic": "1"}
     mapping = {"containerName": "main", "resourceName": GPU, "requestName": "container-0-request-0"}
@@ -151,7 +151,7 @@ def test_devices_from_a_claim_are_asked_of_nobody():
     ],
     ids=str,
 )
-def test_fields_that_nobody_needs_may_be_anything(unknown):
+def test_unused_fields_may_be_anything(unknown):
     """A later Kubernetes adds and changes what it likes."""
     (found,) = read(pod(**unknown))
     assert found.uid == "u1"
@@ -165,7 +165,7 @@ def test_pods_stay_in_the_kubelets_order():
 
 
 @pytest.mark.parametrize(
-    ("broken", "told"),
+    ("broken", "message"),
     [
         pytest.param(pod(meta={"uid": ""}), "uid is absent or empty", id="no uid"),
         pytest.param(pod(meta={"name": None}), "name is absent", id="no name"),
@@ -192,11 +192,11 @@ def test_pods_stay_in_the_kubelets_order():
         pytest.param([], "items[] is []", id="no object"),
     ],
 )
-def test_what_is_needed_must_be_there(broken, told):
+def test_what_is_needed_must_be_there(broken, message):
     """One message names the pod, the field, its value; the whole list is refused."""
     with pytest.raises(KubeletError, match="kubelet's pods: ") as caught:
         read(pod(), broken)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ class Clock:
         await woken
 
     async def move(self, by_s):
-        """Let time pass, and everybody do what they then do."""
+        """Let time pass, and run all tasks that are due."""
         until_s = self.now_s + by_s
         await settled()
         while self._sleepers and self._sleepers[0][0] <= until_s + 1e-9:
@@ -60,13 +60,13 @@ class Clock:
         self.now_s = until_s
 
     @property
-    def is_anybody_asleep(self):
+    def has_sleepers(self):
         """Whether anything is to happen by itself."""
         return any(not woken.done() for _, _, woken in self._sleepers)
 
 
 async def settled():
-    """Until nobody can go on without time passing."""
+    """Until no task can go on without time passing."""
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -77,14 +77,14 @@ class Node:
     def __init__(self, annotations=None, *errors):
         self.annotations = {"other": "kept", **(annotations or {})}
         self.errors = list(errors)
-        self.asked = []
+        self.patches = []
         self.n_versions = 0
         self.during = lambda: None
 
     async def annotate_node(self, name, annotations):
         """Do what the API server does with a merge patch, or fail as the test says."""
         assert name == "node-0"
-        self.asked.append(dict(annotations))
+        self.patches.append(dict(annotations))
         self.during()
         error = self.errors.pop(0) if self.errors else None
         if error is not None and not isinstance(error, Unanswered):
@@ -105,7 +105,7 @@ class Node:
     @property
     def wrote(self):
         """The keys of each write."""
-        return [tuple(one) for one in self.asked if one]
+        return [tuple(one) for one in self.patches if one]
 
 
 class Events:
@@ -176,7 +176,7 @@ def test_what_is_wanted_is_written_at_once():
         assert scene.publisher.is_published
 
     scene = play(act)
-    assert scene.node.asked[0] == {}
+    assert scene.node.patches[0] == {}
     assert scene.node.wrote == [(names.TOPOLOGY, names.DEVICES)]
     assert scene.node.annotations["other"] == "kept"
     assert scene.node.annotations[names.TOPOLOGY] == "topology"
@@ -186,7 +186,7 @@ def test_what_is_wanted_is_written_at_once():
 
 
 def test_what_is_there_already_is_not_written():
-    """An agent that starts anew finds its own work, and nobody is woken."""
+    """A restarted agent finds its own annotations, and writes nothing."""
     text = encode_devices(replace(REPORT, generation=7))
 
     async def act(scene):
@@ -194,7 +194,7 @@ def test_what_is_there_already_is_not_written():
         assert scene.publisher.is_published
 
     scene = play(act, topology="topology", devices=text)
-    assert scene.node.asked == [{}]
+    assert scene.node.patches == [{}]
     assert (scene.node.n_versions, len(scene.events.writes)) == (0, 0)
     assert scene.node.annotations[names.DEVICES] == text
 
@@ -223,7 +223,7 @@ def test_only_what_differs_is_written(topology, report, keys, generation):
 
 
 def test_reports_that_are_none_are_removed_or_replaced():
-    """Nothing to say is no annotation; what nobody can read is written anew."""
+    """Nothing to say is no annotation; what cannot be decoded is written again."""
 
     async def remove(scene):
         await scene.written(None, None)
@@ -233,7 +233,7 @@ def test_reports_that_are_none_are_removed_or_replaced():
 
     scene = play(remove, topology="old", devices="{}")
     assert scene.node.annotations == {"other": "kept"}
-    assert play(remove).node.asked == [{}]
+    assert play(remove).node.patches == [{}]
     scene = play(replace_it, devices="no report")
     assert scene.node.report.generation == 1
 
@@ -277,7 +277,7 @@ def test_changes_that_come_together_are_one_write():
 
 
 def test_what_is_taken_back_in_time_is_not_written():
-    """A hold that began and ended within a moment concerns nobody."""
+    """A hold that began and ended within a moment is not published."""
 
     async def act(scene):
         await scene.written("topology", REPORT)
@@ -288,7 +288,7 @@ def test_what_is_taken_back_in_time_is_not_written():
     assert len(play(act).events.writes) == 1
 
 
-def test_what_nobody_knows_of_containers_stays():
+def test_holds_of_unknown_containers_stay():
     """Without a look at the kubelet: holds, and who runs without devices; health is news."""
     bare = MissingDevices("v", "ns", "q", "main", "nvidia.com/gpu")
     known = replace(HELD, missing=(bare,))
@@ -307,7 +307,7 @@ def test_what_nobody_knows_of_containers_stays():
 
 
 def test_health_does_not_wait():
-    """A GPU that is bad is planned with until the extender hears of it; the rest comes along."""
+    """Plans use an unhealthy GPU until the extender sees it; the rest is published with it."""
 
     async def act(scene):
         await scene.written("topology", REPORT)
@@ -357,7 +357,7 @@ def test_a_change_during_a_write_is_written_after_it():
 
     async def act(scene):
         def change():
-            if len(scene.node.asked) == 2:
+            if len(scene.node.patches) == 2:
                 scene.publisher.publish("later", REPORT)
 
         scene.node.during = change
@@ -370,28 +370,28 @@ def test_a_change_during_a_write_is_written_after_it():
     assert len(scene.events.writes) == 2
 
 
-def test_an_idle_node_asks_nothing():
+def test_an_idle_node_sends_no_request():
     """Not in a month, and not when it gets the same again."""
 
     async def act(scene):
         await scene.written("topology", REPORT)
-        n_asked = len(scene.node.asked)
+        n_patches = len(scene.node.patches)
         await scene.clock.move(30 * 86_400)
         scene.publisher.publish("topology", REPORT)
         await settled()
-        assert not scene.clock.is_anybody_asleep
-        assert len(scene.node.asked) == n_asked
+        assert not scene.clock.has_sleepers
+        assert len(scene.node.patches) == n_patches
 
     play(act)
 
 
 def test_looking_again_restores_what_is_missing():
-    """A Node that was made anew has no annotations; before anything is wanted nobody looks."""
+    """A recreated Node has no annotations; before anything is to publish it is not read."""
 
     async def act(scene):
         scene.publisher.refetch()
         await scene.clock.move(10)
-        assert scene.node.asked == []
+        assert scene.node.patches == []
         await scene.written("topology", REPORT)
         scene.node.annotations = {}
         scene.publisher.refetch()
@@ -403,7 +403,7 @@ def test_looking_again_restores_what_is_missing():
     scene = play(act)
     assert scene.node.annotations[names.TOPOLOGY] == "topology"
     assert scene.node.report.generation == 2
-    assert [bool(one) for one in scene.node.asked] == [False, True, False, True, False]
+    assert [bool(one) for one in scene.node.patches] == [False, True, False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -491,7 +491,7 @@ def test_a_write_of_unknown_end_is_not_written_twice():
         assert scene.publisher.is_published
 
     scene = play(act)
-    assert [bool(one) for one in scene.node.asked] == [False, True, False]
+    assert [bool(one) for one in scene.node.patches] == [False, True, False]
     assert (scene.node.report.generation, scene.node.n_versions) == (1, 1)
 
 
@@ -511,7 +511,7 @@ def test_the_latest_is_written_after_a_failure():
 
 
 def test_a_report_that_no_annotation_holds_is_the_callers_error():
-    """It would be refused for ever, with all else that is to be written."""
+    """It would be refused for ever, with all else that is written."""
     huge = DevicesReport(unhealthy=(UnhealthyDevice("GPU-1", "x" * 300_000),))
 
     async def act(scene):
@@ -519,4 +519,4 @@ def test_a_report_that_no_annotation_holds_is_the_callers_error():
             scene.publisher.publish("topology", huge)
         await scene.clock.move(10)
 
-    assert play(act).node.asked == []
+    assert play(act).node.patches == []

@@ -1,4 +1,4 @@
-"""When the kubelet is looked at, what is published of it, and what people hear."""
+"""When the kubelet is read, what is published of it, and what is logged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NONE = {kind.value: 0 for kind in MismatchKind}
 
 @dataclass
 class Node:
-    """A kubelet that answers one look after another, the last one for ever; who is told."""
+    """A kubelet that answers one look after another, the last one for ever; and the listeners."""
 
     snapshots: list[KubeletSnapshot]
     state: NodeState = field(default_factory=state)
@@ -124,15 +124,15 @@ def test_an_event_before_the_second_look_puts_it_off():
     assert node.times_s == pytest.approx([0.0, 1.3, 2.3, 5.3])
 
 
-def test_a_kubelet_that_does_not_answer_is_asked_again_soon():
+def test_a_kubelet_that_does_not_answer_is_read_again_soon():
     """And its second look is not lost over it."""
     node = Node([SILENT, SILENT, snapshot()]).run(40.0)
     assert node.times_s == pytest.approx([0.0, 5.0, 10.0, 13.0])
     assert node.errors == [SILENT.error, SILENT.error, "", ""]
 
 
-def test_half_an_answer_is_asked_for_again_soon():
-    """Without devices nobody knows who has what."""
+def test_a_partial_answer_is_read_again_soon():
+    """Without devices it is unknown which pod has what."""
     node = Node([KubeletSnapshot((), None, error="no PodResources"), snapshot()]).run(6.0)
     assert node.times_s == pytest.approx([0.0, 5.0])
     assert node.errors == ["no PodResources", ""]
@@ -162,8 +162,8 @@ def test_a_look_waits_while_the_kubelet_gives_devices_away():
 # --- What ------------------------------------------------------------------------------------
 
 
-def test_the_report_tells_health_alignment_and_holds():
-    """All that the plans cannot tell."""
+def test_the_report_has_health_alignment_and_holds():
+    """All that the plans do not hold."""
     node = Node([HELD])
     node.state.set_unhealthy({"GPU-3": "XID 79"})
     node.state.topology_manager = TopologyManager(
@@ -178,7 +178,7 @@ def test_the_report_tells_health_alignment_and_holds():
     assert [(one.name, one.ids) for one in report.holds] == [("free", ("GPU-0",))]
 
 
-def test_an_unknown_alignment_is_told_as_unknown():
+def test_an_unknown_alignment_is_reported_as_unknown():
     """None is a policy of its own."""
     node = Node([snapshot()])
     node.state.topology_manager = None
@@ -203,7 +203,7 @@ def test_without_any_pod_list_health_is_reported():
     assert report == DevicesReport(policy=none, scope=TopologyManagerScope.CONTAINER)
 
 
-def test_a_difference_is_told_once_and_again_when_it_begins_anew():
+def test_a_difference_is_logged_once_and_again_when_it_comes_back():
     """A line every 30 s for as long as a pod lives would be noise."""
     node = Node([HELD, HELD, snapshot(), HELD]).run(70.0)
     assert len(node.times_s) == 4
@@ -219,7 +219,7 @@ def test_a_pod_that_changes_otherwise_is_the_same_difference():
     assert len(Node([HELD, again]).run(5.0).differing) == 1
 
 
-def test_the_kubelets_record_tells_what_init_containers_have():
+def test_the_kubelets_checkpoint_shows_what_init_containers_have():
     """Two GPUs outside the pod's plan: others must not be promised these."""
     seen = snapshot(STAGES, recorded=[holding(STAGES, "i", "GPU-0", "GPU-1")])
     (report,) = Node([seen]).run(1.0).reports
@@ -237,7 +237,7 @@ def test_the_kubelets_record_tells_what_init_containers_have():
         pytest.param([HELD, BLIND], [False, False], id="devices without pods"),
     ],
 )
-def test_holds_that_nobody_knows_stay_published(snapshots, expected):
+def test_unknown_holds_stay_published(snapshots, expected):
     """A report that empties them would free, for a moment, what others have."""
     assert Node(snapshots).run(5.5).keeps == expected
 
@@ -267,27 +267,27 @@ RUNNING = replace(FREE, phase="Running", is_started=True)
 BARE = MissingDevices("uid-free", "default", "free", "main", "nvidia.com/gpu")
 
 
-def test_who_runs_without_devices_is_reported_for_as_long_as_it_lives():
-    """The extender tells the user of it; the agent may write nothing on pods."""
+def test_a_pod_without_its_devices_is_reported_for_as_long_as_it_runs():
+    """The extender writes an Event; the agent may write nothing on pods."""
     node = Node([snapshot(RUNNING), snapshot(RUNNING), snapshot()]).run(35.0)
     assert [report.missing for report in node.reports] == [(BARE,), (BARE,), ()]
 
 
-def test_where_nobody_knows_who_lives_it_is_reported_at_the_second_look():
-    """What is told at the first one may be a pod that has just ended."""
+def test_without_a_list_of_active_pods_it_is_reported_at_the_second_look():
+    """What the first one finds may be a pod that has just ended."""
     ended = node_pod("ended", phase="Succeeded")
     node = Node([snapshot(RUNNING, ended)]).run(5.0)
     assert [report.missing for report in node.reports] == [(), (BARE,)]
     assert [len(counts) for counts in node.counts] == [len(NONE)] * 2
 
 
-def test_a_look_that_tells_no_devices_reports_nobody_without():
+def test_a_look_without_devices_reports_no_pod_as_lacking_them():
     """Everybody would seem to be; what is published of them stays."""
     node = Node([KubeletSnapshot((RUNNING,), None, error="silent")]).run(1.0)
     assert ([report.missing for report in node.reports], node.keeps) == ([()], [True])
 
 
-def test_without_devices_nobody_is_said_to_run_without_any():
+def test_without_devices_no_pod_is_reported_as_lacking_them():
     """The advice is to delete the pod."""
     running = replace(FREE, phase="Running", is_started=True)
     unknown = KubeletSnapshot((running,), None, error="silent")
@@ -303,8 +303,8 @@ def test_a_pod_that_has_just_ended_does_not_run_without_devices():
     assert Node([snapshot(running, listed=())]).run(5.0).differing == []
 
 
-def test_where_nobody_knows_who_lives_a_pod_without_devices_is_told_at_the_second_look():
-    """A kubelet that lists ended pods: one that ended would be told."""
+def test_without_a_list_of_active_pods_a_pod_without_devices_is_logged_at_the_second_look():
+    """A kubelet that lists ended pods: one that ended would be logged."""
     running = replace(FREE, phase="Running", is_started=True)
     ended = node_pod("ended", phase="Succeeded")
     assert Node([snapshot(running, ended)]).run(1.0).differing == []
@@ -312,7 +312,7 @@ def test_where_nobody_knows_who_lives_a_pod_without_devices_is_told_at_the_secon
     assert Node([snapshot(running, ended), snapshot(ended)]).run(5.0).differing == []
 
 
-def test_a_report_that_no_node_can_carry_is_told():
+def test_a_report_too_large_for_a_node_is_logged():
     """The devices are served all the same."""
     node = Node([HELD], is_too_long=True).run(5.0)
     assert node.refusals == ["devices text is too long"] * 2

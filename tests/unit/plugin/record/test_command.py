@@ -160,12 +160,12 @@ def test_nothing_identifies_the_machine(fake, root):
     for secret in ("6d1c4a90", b"6d1c4a90".hex(), "1320220000001", NODE, "jane"):
         assert secret not in whole
     first = json.loads(members["reading.json"])["gpus"][0]["uuid"]
-    asked = members["programs/nvidia-smi-q.txt"]
-    assert f"GPU UUID                              : {first}" in asked
-    assert "Product Name                          : NVIDIA A100-SXM4-80GB" in asked
-    assert "Serial Number                         : removed" in asked
-    assert "Chassis Serial Number             : 0" in asked
-    assert "GPU PDI                               : N/A" in asked
+    text = members["programs/nvidia-smi-q.txt"]
+    assert f"GPU UUID                              : {first}" in text
+    assert "Product Name                          : NVIDIA A100-SXM4-80GB" in text
+    assert "Serial Number                         : removed" in text
+    assert "Chassis Serial Number             : 0" in text
+    assert "GPU PDI                               : N/A" in text
     assert f'"text": "{first}"' in members["library-calls.jsonl"]
     assert first in members["published-topology.json"]
 

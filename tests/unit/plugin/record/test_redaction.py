@@ -75,7 +75,7 @@ def test_bytes_keep_their_length(before, is_kept):
 
 
 def test_everything_can_be_kept():
-    """Where the owner asks for it."""
+    """Where the owner requests it."""
     kept = Redaction(keeps=True, host_names=("n1",), identifying_keys="name")
     text = f"name: n1 {ONE}"
     assert (kept.text(text), kept.lines(text), kept.value([text])) == (text, text, [text])

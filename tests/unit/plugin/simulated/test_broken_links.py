@@ -92,7 +92,7 @@ def test_no_more_is_taken_than_there_is(topology, down, message):
         without_links(topology, [down])
 
 
-def test_links_that_nobody_counted_go_all_or_not_at_all():
+def test_links_of_unknown_count_fail_all_or_not_at_all():
     """rocm-smi shows that there are links, not how many."""
     uncounted = machine(3, '[links]\nkind="xgmi"\ngroups=["0-1-2"]\nrest="none"\n')
     worse = without_links(uncounted, [LinksDown((0, 2))])

@@ -40,7 +40,7 @@ def test_an_empty_text_means_that_nothing_is_wrong(text):
         pytest.param(
             "xid: [{code: 48, at: 7}, {code: 48, at: noon}]",
             FaultPlan(events=(FaultEntry(None, 48, "7"), FaultEntry(None, 48, "noon"))),
-            id="XIDs of an unknown GPU, told apart",
+            id="XIDs of an unknown GPU, distinguished",
         ),
         pytest.param(
             "{xid: [{gpu: 1, code: 48, instance: 1}], mig: {1: [1g.5gb, 1g.5gb]}}",
@@ -146,7 +146,7 @@ def test_what_is_wrong_is_named(text, message):
     assert len(str(caught.value)) < 300
 
 
-def test_a_profile_s_name_tells_its_memory():
+def test_a_profiles_name_holds_its_memory():
     """The mixed strategy and the topology want to know it."""
     profiles = ("1g.10gb", "1c.3g.40gb", "7g.141gb", "1g.5gb+me", "huge")
     made = [VENDOR.simulated.partition(one, "GPU-0", 0, "x") for one in profiles]
@@ -166,7 +166,7 @@ keyed = st.dictionaries(
 
 @given(st.one_of(st.text(), values.map(yaml.safe_dump), keyed.map(json.dumps)))
 def test_any_other_text_is_refused_in_one_way(text):
-    """The plugin goes on whatever somebody writes into the file."""
+    """The plugin goes on whatever is written into the file."""
     try:
         plan = parse_faults(text, DGX1, VENDOR.simulated)
     except ImportFormatError:

@@ -96,7 +96,7 @@ def test_a_recording_may_be_a_file(tmp_path):
     ],
 )
 def test_a_recording_that_is_none_is_refused(tmp_path, content, message):
-    """A plugin on a machine that nobody meant would only confuse."""
+    """A plugin on an unintended machine would only confuse."""
     file = tmp_path / "mine.toml"
     if content is not None:
         file.write_bytes(content)
@@ -131,7 +131,7 @@ def test_a_lost_gpu_is_at_fault_until_it_is_found(machine):
     assert all(gpu.fault is None for gpu in machine.read().gpus)
 
 
-def test_an_xid_is_told_once(machine):
+def test_an_xid_is_reported_once(machine):
     """However often the file is read, and whatever else it comes to say."""
     machine.becomes("xid: [{gpu: 2, code: 79}, {code: 48, at: 1}]")
     known = xid_event(machine.uuids[2], 79)
@@ -211,7 +211,7 @@ def test_a_bad_file_changes_nothing_and_is_reported(machine, text, message):
 
 
 def test_a_file_that_cannot_be_read_is_reported(machine):
-    """A folder in its place, or one that nobody may enter."""
+    """A folder in its place, or one without permissions."""
     machine.file.mkdir()
     assert machine.wait(0) == (LOOK,)
     assert "are as before" in machine.read().notes[1]

@@ -91,7 +91,7 @@ def test_cdi_by_annotation():
 
 
 def test_requests_of_one_container_never_share_an_annotation():
-    """A container may ask for two resources; the kubelet would keep one of two equal keys."""
+    """A container may request two resources; the kubelet would keep one of two equal keys."""
     keys = {
         key
         for devices in ((gpu(0),), (gpu(1),), PAIR, (gpu(0, 0),), (gpu(0, 1),), (mig(0),))

@@ -118,7 +118,7 @@ def test_without_control_nodes_there_is_nothing_common():
     assert "containerEdits" not in cdi_body(IMEX)
 
 
-def test_nobody_else_adds_gpus():
+def test_no_other_component_adds_gpus():
     """NVIDIA's runtime would give a container all GPUs whose image says so by the variable."""
     (found,) = cdi_documents([gpu(0)], PresentNodes(), strategy=IdStrategy.UUID).documents
     assert cdi_body(found)["containerEdits"] == {"env": ["NVIDIA_VISIBLE_DEVICES=void"]}
@@ -130,7 +130,7 @@ def test_names_by_index():
     assert names == ["0", "1", "2:0", "2:1", "all"]
 
 
-def test_what_cannot_be_described_is_left_out_and_told():
+def test_what_cannot_be_described_is_left_out_and_reported():
     """One lost GPU must not keep the others from their containers."""
     old = mig_device("MIG-GPU-2/7/0", "1g.10gb", 0, 7, 0)
     devices = (without_nodes(gpu(0)), gpu(1), replace(mig(0), partition=old))
@@ -218,8 +218,8 @@ def test_what_a_specification_lacks_is_named(text, expected):
     assert incomplete(text, ["GPU-0", "GPU-1"], has_driver=True) == expected
 
 
-def test_who_brings_the_driver_along_needs_none_mounted():
-    """Our own specifications have none, and where they are asked for that is known."""
+def test_a_specification_with_the_driver_needs_none_mounted():
+    """The plugin's own specifications have none, which is known where they are configured."""
     own = json.dumps(cdi_body(document()))
     names = [one.name for one in document().devices]
     assert incomplete(own, names, has_driver=False) == ()

@@ -35,7 +35,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_documents_are_written(tmp_path):
-    """As JSON that everybody may read, in a folder that is made."""
+    """As JSON that every user may read, in a folder that is made."""
     folder = tmp_path / "run/cdi"
     documents = [document("GPU-0"), document("0", cdi_class="imex-channel")]
     CdiFiles(folder).write(documents)
@@ -46,7 +46,7 @@ def test_documents_are_written(tmp_path):
 
 
 def test_a_restricted_umask_does_not_hide_them(tmp_path):
-    """The runtime may run as somebody else."""
+    """The runtime may run as another user."""
     before = os.umask(0o077)
     try:
         CdiFiles(tmp_path).write([document("GPU-0")])
@@ -175,7 +175,9 @@ def opened(tmp_path, monkeypatch, *, has_tool: bool, **rules):
         (CdiGenerator.OWN, False, False),
     ],
 )
-def test_who_makes_them(tmp_path, monkeypatch, generator, has_tool, is_made_by_it):
+def test_which_tool_makes_the_specifications(
+    tmp_path, monkeypatch, generator, has_tool, is_made_by_it
+):
     """As the setting says, and by itself the tool where there is one."""
     text = opened(tmp_path, monkeypatch, has_tool=has_tool, generator=generator)
     assert (text == "made") is is_made_by_it
@@ -189,8 +191,8 @@ def test_who_makes_them(tmp_path, monkeypatch, generator, has_tool, is_made_by_i
         {"options": CtkOptions(disabled_hooks=("chmod",))},
     ],
 )
-def test_a_tool_that_is_asked_for_must_be_there(tmp_path, monkeypatch, rules):
-    """We could not do what was asked for."""
+def test_a_configured_tool_must_exist(tmp_path, monkeypatch, rules):
+    """What is configured cannot be done without it."""
     with pytest.raises(CdiError, match="expected it on the path"):
         opened(tmp_path, monkeypatch, has_tool=False, **rules)
 

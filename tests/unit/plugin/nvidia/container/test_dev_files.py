@@ -54,8 +54,8 @@ def test_capabilities(tmp_path):
     }
 
 
-def test_extras_that_were_asked_for(tmp_path):
-    """By pattern, in order; none that nobody switched on."""
+def test_extras_that_are_enabled(tmp_path):
+    """By pattern, in order; none that is not enabled."""
     make_nodes(
         tmp_path, "/dev/nvidia-fs1", "/dev/nvidia-fs0", "/dev/gdrdrv", "/dev/infiniband/uverbs0"
     )
@@ -70,7 +70,7 @@ def test_extras_that_were_asked_for(tmp_path):
 
 
 def test_an_extra_without_nodes_is_absent(tmp_path):
-    """So that nobody is given a CDI name that no specification describes."""
+    """So that no container gets a CDI name that no specification describes."""
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvidia-fs0").write_text("")
     assert find_nodes(tmp_path, tmp_path, extras=(Extra.GDS,)).extras == {}

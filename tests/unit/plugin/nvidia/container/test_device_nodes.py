@@ -25,7 +25,7 @@ from tests.unit.plugin.access_machines import PRESENT, gpu, mig, without_nodes
     ids=["whole GPU", "replica", "MIG instance by parent and place"],
 )
 def test_names(device, uuid, index):
-    """As NVIDIA's runtimes know them; a replica is known to nobody but the kubelet."""
+    """As NVIDIA's runtimes know them; only the kubelet knows a replica."""
     assert device_name(device, IdStrategy.UUID) == uuid
     assert device_name(device, IdStrategy.INDEX) == index
 

@@ -72,7 +72,7 @@ NOWHERE = (None, None)
         pytest.param(60, SAME_SWITCH, PcieLevel.PIX, id="NVML's level is unknown, sysfs has one"),
         pytest.param(40, SAME_ROOT, PcieLevel.NODE, id="NVML comes first"),
         pytest.param(30, GUEST, PcieLevel.UNKNOWN, id="guest: NVML knows the guest only"),
-        pytest.param(None, GUEST, PcieLevel.UNKNOWN, id="guest: nobody knows"),
+        pytest.param(None, GUEST, PcieLevel.UNKNOWN, id="guest: unknown"),
         pytest.param(50, GUEST, PcieLevel.SYS, id="guest: other nodes after NVML"),
         pytest.param(None, GUEST_NODES, PcieLevel.SYS, id="guest: other nodes after sysfs"),
     ],
@@ -105,7 +105,7 @@ def test_nics_have_levels_from_the_tree():
 @pytest.mark.parametrize(
     ("statuses", "expected"),
     [
-        pytest.param({}, P2pAccess.UNKNOWN, id="nobody asked"),
+        pytest.param({}, P2pAccess.UNKNOWN, id="not read"),
         pytest.param({(0, 1): 0, (0, 2): 0}, P2pAccess.YES, id="all may"),
         pytest.param({(0, 1): 2, (0, 2): 2}, P2pAccess.NO, id="none may"),
         pytest.param({(0, 1): 0, (0, 2): 3}, P2pAccess.YES, id="below the switch they may"),
@@ -130,7 +130,7 @@ def test_p2p_pairs_below_one_switch_that_differ_stay_unknown():
 
 
 def test_p2p_matters_where_no_nvlink_is():
-    """Pairs with NVLink need not be asked."""
+    """Pairs with NVLink need not be read."""
     linked = tuple(
         gpu(i, links=(RawLink(far_type=0, far_bus_id=f"0000:{1 - i:02x}:00.0"),)) for i in range(2)
     )
@@ -139,7 +139,7 @@ def test_p2p_matters_where_no_nvlink_is():
 
 
 def test_every_fact_of_a_gpu_arrives():
-    """A field that gets lost on the way is a fact that nobody sees."""
+    """A field that gets lost on the way is a fact that is never published."""
     instance = mig_device("MIG-1", "1g.10gb", 0, 7, 0, 9856)
     raw = RawGpu(
         index=4,
@@ -176,7 +176,7 @@ def test_every_fact_of_a_gpu_arrives():
     assert reading.numa_distances == ((0, (10,)),)
 
 
-def test_what_nobody_told_is_none():
+def test_facts_that_were_not_read_are_none():
     """Unknown is not zero: no memory, no generation, no node."""
     reading = describe(RawMachine((gpu(0, memory_bytes=0),)))
     assert reading.gpus[0].nodes == ()
@@ -216,13 +216,13 @@ def test_a_gpu_that_fails_keeps_what_was_known():
     assert notes == ()
 
 
-def test_a_gpu_that_failed_from_the_start_tells_what_it_did():
+def test_a_gpu_that_failed_from_the_start_is_listed_with_what_was_read():
     """There is nothing better to say of it."""
     now = gpu(0, fault="lost")
     assert with_remembered([now], [], [])[0] == (now,)
 
 
-def test_a_gpu_that_recovers_is_read_anew():
+def test_a_gpu_that_recovers_is_read_again():
     """An old fault, or an old fact, must not outlive it."""
     now = gpu(0, model="new")
     assert with_remembered([now], [], [gpu(0, model="old", fault="lost")])[0] == (now,)
@@ -245,7 +245,7 @@ def test_a_gpu_that_never_answered_is_noted():
 
 
 def test_a_gpu_that_is_not_counted_any_more_stays_in_its_place():
-    """The others move up in NVML's count, not in ours, so nothing is published anew."""
+    """The others move up in NVML's count, not in ours, so nothing is published again."""
     first, lost, last = gpu(0), replace(gpu(1), uuid="GPU-z"), gpu(2)
     gpus, _ = with_remembered([first, replace(last, index=1)], [], [first, lost, last])
     assert [(found.uuid, found.index) for found in gpus] == [
@@ -257,7 +257,7 @@ def test_a_gpu_that_is_not_counted_any_more_stays_in_its_place():
 
 
 def test_a_gpu_that_answers_late_takes_its_place():
-    """It was lost from the start, so nobody knew its place: NVML's index counts."""
+    """It was lost from the start, so its place is unknown: NVML's index counts."""
     gpus, _ = with_remembered([gpu(i) for i in range(4)], [], [gpu(0), gpu(2), gpu(3)])
     assert [found.index for found in gpus] == [0, 1, 2, 3]
 

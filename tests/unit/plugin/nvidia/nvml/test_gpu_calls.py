@@ -28,9 +28,9 @@ def test_a_late_call_is_not_repeated_before_it_has_returned():
     waits = {"a": lambda: may_return.wait(60), "b": lambda: True}
     assert calls.run(waits, 0.05) == {"b": True}
     assert calls.outstanding() == {"a"}
-    asked: list[str] = []
-    assert calls.run({"a": lambda: asked.append("a")}, 60) == {}
-    assert asked == []
+    called: list[str] = []
+    assert calls.run({"a": lambda: called.append("a")}, 60) == {}
+    assert called == []
     may_return.set()
     for thread in threading.enumerate():
         if thread.name == "nvml a":

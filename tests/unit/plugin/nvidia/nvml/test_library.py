@@ -52,10 +52,10 @@ def nvml(fake):  # noqa: ARG001 - the library has to be there
     return nvml
 
 
-def code_of(ask, *arguments):
+def code_of(call, *arguments):
     """The code with which NVML refuses."""
     with pytest.raises(NvmlError) as caught:
-        ask(*arguments)
+        call(*arguments)
     return caught.value.code
 
 
@@ -68,7 +68,7 @@ def test_the_library_itself(nvml, fake):
 
 
 def test_no_library_is_code_zero():
-    """A machine without NVIDIA's driver is told from one whose driver fails."""
+    """A machine without NVIDIA's driver is distinguished from one whose driver fails."""
     with installed(None), pytest.raises(NvmlError, match=r"libnvidia-ml\.so\.1 not found") as e:
         Nvml().open()
     assert e.value.code == 0
@@ -161,10 +161,10 @@ def test_events(nvml, fake):
     nvml.register(gpu, EventBit.XID, events)
     assert nvml.wait(events, 0) is None
     fake.happen(0, 79)
-    told = nvml.wait(events, 0)
-    assert (told.kind, told.data) == (EventBit.XID, 79)
-    assert nvml.address(told.device) == nvml.address(gpu)
-    assert (told.gpu_instance, told.compute_instance) == (NO_INSTANCE, NO_INSTANCE)
+    event = nvml.wait(events, 0)
+    assert (event.kind, event.data) == (EventBit.XID, 79)
+    assert nvml.address(event.device) == nvml.address(gpu)
+    assert (event.gpu_instance, event.compute_instance) == (NO_INSTANCE, NO_INSTANCE)
     fake.fail_waits(NvmlCode.GPU_IS_LOST)
     assert code_of(nvml.wait, events, 0) == NvmlCode.GPU_IS_LOST
     nvml.free_events(events)

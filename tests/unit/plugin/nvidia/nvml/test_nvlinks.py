@@ -62,7 +62,7 @@ def nv(n_links):
     ],
 )
 def test_direct_links(first, second, expected):
-    """A pair has what its two ends agree on, and what nobody can place stays unknown."""
+    """A pair has what its two ends agree on, and a link that cannot be placed stays unknown."""
     links, fabrics = nvlink_matrix([gpu(0, *first), gpu(1, *second)])
     assert links == ((NO_LINK, expected), (expected, NO_LINK))
     assert fabrics == ()
@@ -78,7 +78,7 @@ def test_direct_links(first, second, expected):
     ],
 )
 def test_a_gpu_that_says_nothing_leaves_the_others_word(found, expected):
-    """A GPU that cannot be asked must not erase what its peer knows, nor invent a link."""
+    """A GPU that cannot be read must not erase what its peer knows, nor invent a link."""
     links, _ = nvlink_matrix([gpu(0, *found), gpu(1, has_links=False)])
     assert links[0][1] == links[1][0] == expected
 
@@ -108,7 +108,7 @@ def test_ends_at_a_switch(far_end):
 
 
 def test_a_gpu_with_all_links_down_is_a_member_without_ports():
-    """Its links are there, so it hangs on the switches; it reaches nobody."""
+    """Its links are there, so it is on the switches; it reaches no other GPU."""
     links, (fabric,) = nvlink_matrix([gpu(0, *to_switch(18)), gpu(1, n_links=18)])
     assert fabric.ports == ((0, 18), (1, 0))
     assert links[0][1] == NO_LINK

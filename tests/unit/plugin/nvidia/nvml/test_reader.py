@@ -158,9 +158,9 @@ def test_how_many_calls_a_reading_takes(name, tmp_path, record_property):
     fake = fake_of(load_recording(name))
     counts = []
     with reader_on(fake, tmp_path) as machine:
-        for ask in (machine.read, machine.read, machine.faults):
+        for call in (machine.read, machine.read, machine.faults):
             before = fake.n_calls
-            ask()
+            call()
             counts.append(fake.n_calls - before)
     record_property("nvml_calls", counts)
     n = len(fake.gpus)
@@ -269,7 +269,7 @@ def test_the_far_end_may_be_a_switch_by_its_class(tmp_path):
 
 
 def test_where_links_end_is_read_once(tmp_path):
-    """A second reading asks for states only, and sees a link that went down."""
+    """A second reading reads states only, and sees a link that went down."""
     fake = fake_of(load_recording("dgx-1-v100"))
     with reader_on(fake, tmp_path) as machine:
         machine.read()
@@ -325,7 +325,7 @@ def test_gpus_on_a_switch_wait_for_the_fabric_manager(machine, fake, state):
             id="links to GPUs",
         ),
         pytest.param({"fabric": FakeFabric(state=0)}, False, id="no fabric"),
-        pytest.param({"fabric": FakeFabric(state=3, status=999)}, False, id="registered in vain"),
+        pytest.param({"fabric": FakeFabric(state=3, status=999)}, False, id="registration failed"),
     ],
 )
 def test_which_gpus_wait_for_the_fabric_manager(machine, fake, facts, is_waiting):
@@ -457,7 +457,7 @@ def test_one_lost_gpu_leaves_the_others(machine, fake, facts):
 @pytest.mark.parametrize("symbol", ["nvmlDeviceGetName", "nvmlDeviceGetMigMode", FAR_TYPE])
 @pytest.mark.parametrize("code", [LOST, NvmlCode.RESET_REQUIRED, NvmlCode.GPU_NOT_FOUND])
 def test_any_call_may_tell_that_a_gpu_is_gone(machine, fake, symbol, code):
-    """NVML knows some answers by heart, so the first call that has to ask is the one to fail."""
+    """NVML caches some answers, so the first call that is not cached is the one to fail."""
     fake.gpus[3].n_switch_links = None
     fake.gpus[3].errors[symbol] = code
     assert [gpu.index for gpu in machine.read().gpus if gpu.fault] == [3]
@@ -539,7 +539,7 @@ def test_a_gpu_that_is_counted_no_more_stays(machine, fake):
 
 
 def test_a_pair_that_fails_costs_only_the_pair(machine, fake):
-    """The kernel's tree or nothing stands for it; the next reading asks again."""
+    """The kernel's tree or nothing stands for it; the next reading retries."""
     for gpu in fake.gpus[:2]:
         gpu.errors[ANCESTOR] = 999
     assert machine.read().topology.pcie[0][1] is PcieLevel.UNKNOWN
@@ -582,7 +582,7 @@ def hanging(gpu, *symbols):
 
 
 def stuck():
-    """The threads that ask NVML now."""
+    """The threads that call NVML now."""
     return [thread for thread in threading.enumerate() if thread.name.startswith("nvml ")]
 
 
@@ -705,12 +705,12 @@ def test_a_library_that_hangs_is_an_error(machine, fake, symbol, monkeypatch):
 
 
 def test_no_driver_is_an_error_each_time():
-    """Who asks again gets the same answer, and no half-open library."""
+    """A retry gets the same answer, and no half-open library."""
     with installed(None):
         machine = NvmlMachine()
-        for ask in (machine.read, machine.faults):
+        for call in (machine.read, machine.faults):
             with pytest.raises(NvmlError, match="libnvidia-ml"):
-                ask()
+                call()
         machine.close()
 
 
@@ -909,7 +909,7 @@ def test_without_events_it_only_waits(fake, tmp_path, missing):
     assert fake.calls["nvmlEventSetWait_v2"] == 0
 
 
-def test_one_deaf_gpu_leaves_the_others_heard(machine, fake):
+def test_a_gpu_without_events_leaves_the_events_of_others(machine, fake):
     """A GPU that supports no events makes no other deaf."""
     fake.gpus[0].supported_events = 0
     fake.gpus[1].errors["nvmlDeviceRegisterEvents"] = LOST
@@ -975,11 +975,11 @@ def test_a_set_in_use_is_not_freed_under_the_wait(machine, fake):
     """The library is opened again only when the wait under way has ended."""
     machine.read()
     machine.wait(0)
-    heard: list[GpuEvent] = []
+    events: list[GpuEvent] = []
 
     def listen():
-        while not heard:
-            heard.extend(machine.wait(0.1))
+        while not events:
+            events.extend(machine.wait(0.1))
 
     thread = threading.Thread(target=listen)
     thread.start()
@@ -987,7 +987,7 @@ def test_a_set_in_use_is_not_freed_under_the_wait(machine, fake):
     fake.reload()
     machine.read()
     thread.join(60)
-    assert heard == [GpuEvent(EventKind.LOST_EVENTS)]
+    assert events == [GpuEvent(EventKind.LOST_EVENTS)]
     fake.happen(0, 79)
     assert machine.wait(60) == (xid_event(uuid_of(0), 79),)
 
@@ -1026,7 +1026,7 @@ def test_the_pause_grows_while_waits_fail(machine, fake, monkeypatch):
     assert 10 <= n_events <= 20
 
 
-def test_a_gpu_that_comes_back_is_heard_again(machine, fake):
+def test_events_of_a_gpu_that_comes_back_are_seen_again(machine, fake):
     """Other GPUs than before: a new set, and one LOST_EVENTS for what was missed."""
     machine.read()
     machine.wait(0)
@@ -1080,8 +1080,8 @@ def test_readings_and_waits_from_two_threads(machine, fake):
     """A reader never holds a waiter's lock, nor the other way round."""
     machine.read()
     machine.wait(0)
-    heard = []
-    thread = threading.Thread(target=lambda: heard.extend(machine.wait(60)))
+    events = []
+    thread = threading.Thread(target=lambda: events.extend(machine.wait(60)))
     thread.start()
     assert fake.is_waiting.wait(60)
     for _ in range(3):
@@ -1089,4 +1089,4 @@ def test_readings_and_waits_from_two_threads(machine, fake):
         machine.faults()
     fake.happen(1, 79)
     thread.join(60)
-    assert heard == [xid_event(uuid_of(1), 79)]
+    assert events == [xid_event(uuid_of(1), 79)]
