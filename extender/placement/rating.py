@@ -55,12 +55,14 @@ class Refusal:
 class RatingBudget:
     """How many states one call may rate: those before `is_spent` is true for the first time.
 
-    `n_rated` counts them, `n_deferred` the others that the call met.
+    `n_rated` counts them, `n_searched` those of machines where a set is searched for, which takes
+    long, and `n_deferred` the others that the call met.
     """
 
     def __init__(self, is_spent: Callable[[], bool]) -> None:
         self._is_spent = is_spent
         self.n_rated = 0
+        self.n_searched = 0
         self.n_deferred = 0
 
     @classmethod
@@ -69,12 +71,19 @@ class RatingBudget:
         budget = cls(lambda: budget.n_rated >= n_states)
         return budget
 
-    def allows(self) -> bool:
+    @classmethod
+    def of_look(cls, n_states: int) -> RatingBudget:
+        """A budget of so many states, and of none after the first search; read by no clock."""
+        budget = cls(lambda: budget.n_rated >= n_states or budget.n_searched > 0)
+        return budget
+
+    def allows(self, *, is_search: bool = False) -> bool:
         """Whether one state more may be rated; counts it."""
         if self.n_deferred or self._is_spent():
             self.n_deferred += 1
             return False
         self.n_rated += 1
+        self.n_searched += is_search
         return True
 
 
@@ -136,7 +145,10 @@ class Rater:
         ratings: list[Rating | Refusal] = []
         for view in views:
             rating = known.get(view.state)
-            if rating is None and (budget is None or view.kind.machine is None or budget.allows()):
+            machine = view.kind.machine
+            if rating is None and (
+                budget is None or machine is None or budget.allows(is_search=machine.is_searched)
+            ):
                 rating = self._rate(request.shape, request.size_gpus, view)
                 known = self._keep(request.shape, view.state, rating)
             elif rating is None:

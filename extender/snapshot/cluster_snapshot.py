@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from extender.snapshot.node_index import make_node_index
+from topology.select import LargeMachine
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -58,6 +59,11 @@ class MachineType:
     digest: str
     selector: Machine
     near_best: Mapping[int, NDArray[np.int8]] = field(default_factory=dict[int, "NDArray[np.int8]"])
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether a set is searched for, which takes long: above 16 devices, unequal links."""
+        return isinstance(self.selector, LargeMachine) and not self.selector.is_even
 
 
 @dataclass(frozen=True, slots=True, eq=False)

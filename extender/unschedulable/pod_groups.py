@@ -100,13 +100,13 @@ class CandidateGroup:
 
     `viewpoint` selects the snapshot for them: any pod of their priority, or the one pod that has a
     claim, with its uid. `left_out` masks nodes that were not in the filter request, by number; none
-    where that was a sample. `is_sampled`: one of them was rejected on a sample, and the other nodes
-    were not looked at since.
+    where that was a sample. `has_unseen_nodes`: one of them was rejected on a sample, or a change
+    brought more states than can be rated at once, and not all nodes were looked at since.
     """
 
     viewpoint: PodRequest
     left_out: int
-    is_sampled: bool = False
+    has_unseen_nodes: bool = False
     uids: dict[str, None] = field(default_factory=dict[str, None])
     candidates: dict[str, CandidateNode] = field(default_factory=dict[str, CandidateNode])
 
@@ -123,7 +123,7 @@ class CandidateGroup:
     def take_over(self, before: CandidateGroup) -> None:
         """A pod of another group has joined: what that one had to look at is looked at here."""
         self.candidates |= before.candidates
-        self.is_sampled = self.is_sampled or before.is_sampled
+        self.has_unseen_nodes = self.has_unseen_nodes or before.has_unseen_nodes
 
 
 @dataclass(slots=True, eq=False)

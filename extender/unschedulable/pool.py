@@ -17,7 +17,8 @@ intervals (1 s to 5 minutes), which begin to grow when the samples had time to s
 
 Pods of one shape form a group, and in it those of one priority with the same requested nodes. A
 change costs one rating for each shape and distinct node state, as often as claims make them differ,
-however many pods there are. The pool never chooses a node and never reads a clock.
+however many pods there are, and no more than a bounded number: groups for which that is not enough
+look at all nodes later, as after a sample. The pool never chooses a node and never reads a clock.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ from extender.unschedulable.pod_groups import (
 from extender.unschedulable.sampling import is_sample_size, n_samples
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from extender.placement import Rater
+    from extender.placement import Rater, Refusal
     from extender.protocol import PodRequest, Reason, Shape
-    from extender.snapshot import ClusterSnapshot
+    from extender.snapshot import ClusterSnapshot, NodeView
     from extender.state import LiveCluster
     from extender.unschedulable.pod_groups import GroupKey, UnschedulablePod
 
@@ -62,6 +63,9 @@ MAX_REQUEUES = 20
 MAX_RATED = 16
 """Node states rated in one look at all nodes: about what filter has time for in one call. The
 others are rated between requests, and looked at the next time."""
+MAX_RATED_OF_CHANGE = 1000
+"""Node states rated for one change of the cluster, for all shapes together; at some 30 us each less
+than filter has time for. Groups beyond it look at all nodes, as after a sample."""
 KEEP_S = 900.0
 """A pod that was not filtered in this time is gone: three times the scheduler's interval.
 Pending pods are not watched, so their end is not seen."""
@@ -111,7 +115,7 @@ class UnschedulablePool:
             if is_sample_size(len(requested), len(known)):
                 rounds = n_samples(len(requested), len(known))
                 self._pods[pod.uid] = replace(pod, n_samples=rounds)
-                self._join(pod.uid, pod.shape, viewpoint, 0).is_sampled = True
+                self._join(pod.uid, pod.shape, viewpoint, 0).has_unseen_nodes = True
                 self._groups[pod.shape].next_s = pod.seen_s
             else:
                 names = set(requested)
@@ -135,15 +139,18 @@ class UnschedulablePool:
         names = [name for name in nodes if name in known]
         self._trim_numbers(len(known))
         self._split_off_owners(names, cluster)
-        snapshots = SnapshotCache(cluster)
+        snapshots, budget = SnapshotCache(cluster), RatingBudget.of_look(MAX_RATED_OF_CHANGE)
         for group in self._groups.values():
-            masks: dict[int, int] = {}
+            masks: dict[int, int | None] = {}
             for pods in group.candidate_groups.values():
                 snapshot = snapshots.of(pods.viewpoint)
                 if id(snapshot) not in masks:
-                    masks[id(snapshot)] = self._fitting(pods.viewpoint, names, snapshot)
-                new_candidates = masks[id(snapshot)] & ~pods.left_out
-                if new_candidates:
+                    masks[id(snapshot)] = self._fitting(pods.viewpoint, names, snapshot, budget)
+                fitting = masks[id(snapshot)]
+                if fitting is None:
+                    pods.has_unseen_nodes = True
+                    group.next_s = min(group.next_s, now_s)
+                elif new_candidates := fitting & ~pods.left_out:
                     pods.add_candidates(
                         self._numbers.latest(new_candidates, at_most=MAX_CANDIDATES), now_s
                     )
@@ -156,7 +163,7 @@ class UnschedulablePool:
         one pod came free, requeuing all would only have the scheduler reject the others again.
         """
         self._drop_old(now_s)
-        snapshots, budget = SnapshotCache(cluster), RatingBudget.of_states(MAX_RATED)
+        snapshots, budget = SnapshotCache(cluster), RatingBudget.of_look(MAX_RATED)
         requeued = [
             pod
             for group in self._groups.values()
@@ -188,32 +195,43 @@ class UnschedulablePool:
         return first
 
     def _fitting(
-        self, viewpoint: PodRequest, names: Iterable[str], snapshot: ClusterSnapshot
-    ) -> int:
-        """The mask of those of the nodes that can take the pod."""
+        self,
+        viewpoint: PodRequest,
+        names: Iterable[str],
+        snapshot: ClusterSnapshot,
+        budget: RatingBudget,
+    ) -> int | None:
+        """The mask of those of the nodes that can take the pod; None if some are not rated yet."""
         views = [snapshot.nodes[name] for name in names]
         by_state = {view.state: view for view in views}
-        rated = self._rater.rate(viewpoint, by_state.values())
+        rated = self._rated(viewpoint, by_state.values(), budget)
+        if rated is None:
+            return None
         fits = {s for s, one in zip(by_state, rated, strict=True) if isinstance(one, Rating)}
         return self._numbers.mask(view.name for view in views if view.state in fits)
 
     def _all_fitting(
-        self, viewpoint: PodRequest, snapshot: ClusterSnapshot, budget: RatingBudget
-    ) -> list[str] | None:
-        """The nodes that can take the pod, at most `MAX_CANDIDATES`: the last by position.
-
-        None where some are not rated yet.
-        """
+        self, pods: CandidateGroup, snapshot: ClusterSnapshot, budget: RatingBudget
+    ) -> Sequence[str] | None:
+        """The nodes that can take the pods, at most `MAX_CANDIDATES`; None as in `_fitting`."""
         occurring: list[int] = np.unique(snapshot.state_ids).tolist()
-        n_deferred = budget.n_deferred
         samples = [snapshot.samples[number] for number in occurring]
-        rated = self._rater.rate(viewpoint, samples, budget)
-        if budget.n_deferred > n_deferred:
+        rated = self._rated(pods.viewpoint, samples, budget)
+        if rated is None:
             return None
         fits = [n for n, one in zip(occurring, rated, strict=True) if isinstance(one, Rating)]
-        where = np.isin(snapshot.state_ids, fits).nonzero()[0][-MAX_CANDIDATES:]
-        positions: list[int] = where.tolist()
-        return [snapshot.node_index.names[position] for position in positions]
+        positions: list[int] = np.isin(snapshot.state_ids, fits).nonzero()[0].tolist()
+        names = snapshot.node_index.names
+        mask = self._numbers.mask(names[position] for position in positions)
+        return self._numbers.latest(mask & ~pods.left_out, at_most=MAX_CANDIDATES)
+
+    def _rated(
+        self, viewpoint: PodRequest, views: Iterable[NodeView], budget: RatingBudget
+    ) -> list[Rating | Refusal] | None:
+        """The ratings of nodes, or None where the budget does not reach for all."""
+        n_deferred = budget.n_deferred
+        rated = self._rater.rate(viewpoint, views, budget)
+        return None if budget.n_deferred > n_deferred else rated
 
     def _due_of(
         self, group: ShapeGroup, snapshots: SnapshotCache, budget: RatingBudget, now_s: float
@@ -223,14 +241,18 @@ class UnschedulablePool:
         due: list[tuple[UnschedulablePod, Mapping[str, int]]] = []
         used: Counter[str] = Counter()
         for pods in group.candidate_groups.values():
-            if pods.is_sampled:
-                fitting = self._all_fitting(pods.viewpoint, snapshots.of(pods.viewpoint), budget)
+            snapshot = snapshots.of(pods.viewpoint)
+            if pods.has_unseen_nodes:
+                fitting = self._all_fitting(pods, snapshot, budget)
                 if fitting is None:
                     group.next_s = now_s
                 else:
-                    pods.is_sampled = False
+                    pods.has_unseen_nodes = False
                     pods.add_candidates(fitting, now_s)
-            n_fitting = self._n_fitting(pods, snapshots.of(pods.viewpoint))
+            n_fitting = self._n_fitting(pods, snapshot, budget)
+            if n_fitting is None:
+                group.next_s = now_s
+                continue
             last_s = max((pods.candidates[name].last_s for name in n_fitting), default=-math.inf)
             for pod in map(self._pods.__getitem__, pods.uids):
                 if pod.seen_s > last_s:
@@ -271,10 +293,17 @@ class UnschedulablePool:
         requeued_for = pod.requeued_for | reasons
         return replace(pod, n_requeues=n_requeues, requeued_s=now_s, requeued_for=requeued_for)
 
-    def _n_fitting(self, pods: CandidateGroup, snapshot: ClusterSnapshot) -> dict[str, int]:
-        """Drop the nodes that do not fit any more; return how many pods fit on each other."""
+    def _n_fitting(
+        self, pods: CandidateGroup, snapshot: ClusterSnapshot, budget: RatingBudget
+    ) -> dict[str, int] | None:
+        """Drop the nodes that do not fit any more; return how many pods fit on each other.
+
+        None as in `_fitting`.
+        """
         views = [view for name in pods.candidates if (view := snapshot.nodes.get(name)) is not None]
-        rated = self._rater.rate(pods.viewpoint, views)
+        rated = self._rated(pods.viewpoint, views, budget)
+        if rated is None:
+            return None
         fitting = [v for v, rating in zip(views, rated, strict=True) if isinstance(rating, Rating)]
         pods.candidates = {view.name: pods.candidates[view.name] for view in fitting}
         return {view.name: view.free.bit_count() // pods.viewpoint.size_gpus for view in fitting}

@@ -11,6 +11,7 @@ from topology.select.fit import (
     join_sets,
     pod_size,
 )
+from topology.select.large_machine import LargeMachine
 from topology.select.levels import affinity_level
 from topology.select.near_best import near_best_counts
 from topology.select.outcome import Selected, Unfit, UnfitReason
@@ -20,6 +21,7 @@ from topology.select.tables import MachineTables, build_tables, with_raw_figures
 __all__ = [
     "ContainerRequest",
     "ContainerRole",
+    "LargeMachine",
     "Machine",
     "MachineTables",
     "PodFit",

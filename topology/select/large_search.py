@@ -23,8 +23,9 @@ __all__ = ["SearchRequest", "choose_set", "most_sets"]
 
 MAX_WORK = 20_000
 """Bound of a request's searches on one machine (`most_sets`)."""
-_SET_WORK = 200
-"""Work of a rated set beside the cube of its size, which is what a minimum cut costs."""
+_SET_WORK = 400
+"""Work of a rated set beside the cube of its size, which is what a minimum cut costs: most of it is
+the packing of rings, whose steps are bounded (`topology.value.set_value`)."""
 _LEAST_SETS = 8
 """Sets that each search rates, however large."""
 
@@ -33,7 +34,7 @@ def most_sets(size: int, n_searches: int = 1) -> int:
     """How many sets of a size each of so many searches rates.
 
     >>> most_sets(2), most_sets(8), most_sets(16)
-    (96, 28, 8)
+    (49, 21, 8)
     """
     return max(_LEAST_SETS, MAX_WORK // (size**3 + _SET_WORK) // n_searches)
 

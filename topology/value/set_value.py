@@ -200,8 +200,9 @@ def _linked_value(capacities: Capacities, mask: int, constants: ModelConstants) 
     cut = _cut_of(units)
     if not cut:
         return None
-    # On a large node a search rates many sets: each gets a part of the steps.
-    steps = MAX_PACKING_STEPS // (1 if capacities.n <= MAX_TABLE_GPUS else 100)
+    # On a large node a search rates many sets: each gets a part of the steps, which is still more
+    # than any recorded mesh of eight GPUs takes.
+    steps = MAX_PACKING_STEPS // (1 if capacities.n <= MAX_TABLE_GPUS else 200)
     packed = pack_rings(units, cut // 2, max_steps=steps)
     rings = cut if len(members) == 2 else 2 * packed  # noqa: PLR2004
     relayed = constants.relay_share * (cut - (rings > 0))

@@ -10,14 +10,16 @@ import pytest
 from extender.placement import Rater, Rating, RatingBudget, Refusal, rating
 from extender.placement.node_order import unranked
 from extender.protocol import PodRequest, Reason, messages, parse_pod
-from extender.snapshot import NodeKind, NodeView, make_view, with_free
+from extender.snapshot import MachineType, NodeKind, NodeView, make_view, with_free
+from tests.machine_strategies import build_machine_by_hand
 from tests.unit.extender.engines import engine
 from tests.unit.extender.pods import GPU, pod
-from topology.select import fit_pod
+from topology.select import build_machine, fit_pod
 
 BLIND = make_view(
     "blind", zone="a", kind=NodeKind(0, "blind", GPU, None), ids=tuple("abcdefgh"), free=0xFF
 )
+DEVICES = tuple(f"GPU-{i}" for i in range(17))
 
 
 def request(n_gpus: int, **annotations: str) -> PodRequest:
@@ -148,3 +150,20 @@ def test_what_is_deferred_is_bounded():
     rater = Rater(max_entries=2)
     rater.rate(request(2), used(0, 1, 2), RatingBudget.of_states(0))
     assert rater.n_deferred == 2
+
+
+def test_a_look_has_time_for_one_search_or_for_many_states_of_tables():
+    """Links of more than 16 devices may be such that a search takes a tenth of a second."""
+    linked = build_machine_by_hand(17, links={(0, 1): 2})
+    searched = MachineType("pair", build_machine(linked))
+    even = MachineType("even", build_machine(build_machine_by_hand(17)))
+    views = [
+        make_view(str(i), zone="a", kind=NodeKind(i, str(i), GPU, one), ids=DEVICES, free=0x1FFFF)
+        for i, one in enumerate((even, even, searched, searched, even))
+    ]
+    budget = RatingBudget.of_look(16)
+    Rater().rate(request(2), views, budget)
+    assert (budget.n_rated, budget.n_searched, budget.n_deferred) == (3, 1, 2)
+    budget = RatingBudget.of_look(2)
+    Rater().rate(request(2), views, budget)
+    assert (budget.n_rated, budget.n_searched, budget.n_deferred) == (2, 0, 3)

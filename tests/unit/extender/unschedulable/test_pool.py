@@ -12,7 +12,7 @@ from extender.embedded import EmbeddedCluster, lay_out
 from extender.placement import Rater, Rating, RatingBudget, Refusal
 from extender.protocol import PodRequest, Reason, messages, parse_pod
 from extender.state import DeviceState
-from extender.unschedulable import UnschedulablePod, UnschedulablePool
+from extender.unschedulable import UnschedulablePod, UnschedulablePool, pool
 from extender.unschedulable.pod_groups import LAST_PAUSE_S, MAX_CANDIDATES
 from extender.unschedulable.pool import KEEP_S, MAX_REQUEUES, SPARE_NUMBERS
 from tests.unit.extender.engines import spec
@@ -191,6 +191,26 @@ def test_a_pod_that_goes_on_being_rejected_is_requeued_less_and_less(scene):
     assert pauses[:5] == pytest.approx([1.0, 2.0, 4.0, 8.0, 16.0], abs=0.6)
     assert max(pauses) == pytest.approx(LAST_PAUSE_S, abs=0.6)
     assert len(requeued) < 16
+
+
+def test_a_change_of_more_states_than_can_be_rated_is_looked_at_later(scene, monkeypatch):
+    """Thousands of shapes may wait; the node that a pod's selectors exclude stays excluded."""
+    monkeypatch.setattr(pool, "MAX_RATED_OF_CHANGE", 0)
+    scene.add(2, "u2", 10.0, requested=NODES[1:])
+    scene.free(FIRST, 0b11, 11.0)
+    assert scene.rater.n_deferred == 1
+    assert scene.due(11.1) == []
+    assert scene.due(11.6) == ["u1"]
+
+
+def test_a_candidate_that_is_not_rated_in_time_is_looked_at_again(scene, monkeypatch):
+    """It was rated when it came free, and has changed since."""
+    scene.free(FIRST, 0b11, 11.0)
+    scene.cluster.snapshot = scene.cluster.snapshot.with_free({FIRST: 0b111}, 3)
+    monkeypatch.setattr(pool, "MAX_RATED", 0)
+    assert scene.due(11.6) == []
+    scene.rater.rate_deferred(1)
+    assert scene.due(11.7) == ["u1"]
 
 
 def test_a_requeue_that_was_lost_is_repeated(scene):
