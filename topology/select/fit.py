@@ -31,10 +31,10 @@ from topology.annotations import DEFAULT_POLICY, NicRule, PlacementPolicy, is_re
 from topology.errors import InvalidRequest, quote
 from topology.select.levels import affinity_level
 from topology.select.outcome import Selected, Unfit, UnfitReason
+from topology.select.qualifying import ordered_sets, why_none
 from topology.select.selection import (
     check_request,
     describe_set,
-    qualifying_sets,
     remainder_cost,
     select_set,
 )
@@ -88,6 +88,7 @@ class PodFit:
     remainder_cost_gpus: float
 
 
+@lru_cache(maxsize=1 << 10)
 def pod_size(requests: tuple[ContainerRequest, ...]) -> int:
     """GPUs that a pod holds at once: kube-scheduler's effective request.
 
@@ -160,7 +161,7 @@ def _fit(
         machine,
         available=available,
         requests=requests,
-        lasting=dict(zip((r.name for r in lasting), sets, strict=True)),
+        lasting={one.name: found for one, found in zip(lasting, sets, strict=True)},
         policy=policy,
     )
     if isinstance(chosen, Unfit):
@@ -217,9 +218,8 @@ def _exact(
     beside: int,
 ) -> tuple[Selected, ...] | Unfit:
     for size in dict.fromkeys(sizes):
-        found = qualifying_sets(tables, available=available, size=size, policy=policy)
-        if isinstance(found, Unfit):
-            return found
+        if not (ordered_sets(tables, size, policy).masks & ~available == 0).any():
+            return why_none(tables, available=available, must_include=0, size=size, policy=policy)
     bounds = _bounds(tables, sizes, policy)
     low, high = 0, len(bounds) - 1
     while low < high:
@@ -254,8 +254,7 @@ def _rated_sets(
     tables: MachineTables, size: int, policy: PlacementPolicy
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The sets of a size that meet the policy's conditions on the empty machine, and shortfalls."""
-    found = qualifying_sets(tables, available=tables.all_gpus, size=size, policy=policy)
-    sets = np.zeros(0, dtype=np.int64) if isinstance(found, Unfit) else found
+    sets = ordered_sets(tables, size, policy).masks
     return sets, _shortfall(tables, sets, size, policy)
 
 

@@ -31,11 +31,11 @@ __all__ = ["affinity_level", "possible_level", "possible_neighbours"]
 
 def affinity_level(tables: MachineTables, affinity: Affinity) -> NDArray[np.bool_] | None:
     """Which masks have an affinity level; None for `any` and `none`, which request no level."""
-    return {
-        Affinity.NVLINK: tables.is_linked,
-        Affinity.PCIE_SWITCH: tables.is_switch,
-        Affinity.NUMA: tables.is_numa,
-    }.get(affinity)
+    if affinity is Affinity.NVLINK:
+        return tables.is_linked
+    if affinity is Affinity.PCIE_SWITCH:
+        return tables.is_switch
+    return tables.is_numa if affinity is Affinity.NUMA else None
 
 
 @lru_cache(maxsize=256)

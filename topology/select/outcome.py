@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from topology.value import mask_of
+
 if TYPE_CHECKING:
     from topology.value import Limit
 
@@ -68,7 +70,7 @@ class Selected:
     @property
     def mask(self) -> int:
         """The set as a bit mask."""
-        return sum(1 << gpu for gpu in self.gpus)
+        return mask_of(self.gpus)
 
 
 @dataclass(frozen=True, slots=True)

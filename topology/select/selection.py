@@ -14,7 +14,8 @@ Order, first difference decides (all from the machine's tables):
 `required`, a required NIC and `min-bandwidth` are conditions, not wishes; an unknown level or value
 never satisfies one. GPUs of different models mix only under affinity `none`.
 
-Complexity: O(C(n, size)) numpy word operations, 12,870 sets at most; memoised by all inputs.
+Complexity: O(C(n, size)) numpy word operations, 12,870 sets at most; memoised by all inputs. The
+sets that qualify are put in order once (`topology.select.qualifying`).
 Nodes of more than 16 devices: `topology.select.large`, by the same order.
 """
 
@@ -26,26 +27,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topology.annotations import DEFAULT_POLICY, Affinity, NicRule, Strength, is_remainder_first
+from topology.annotations import DEFAULT_POLICY
 from topology.errors import InvalidRequest, UnknownDevice
 from topology.select.large import select_large, shared_cost
 from topology.select.large_machine import LargeMachine, large_machine
-from topology.select.levels import affinity_level, possible_level
+from topology.select.levels import affinity_level
 from topology.select.outcome import Selected, Unfit, UnfitReason
+from topology.select.qualifying import ordered_sets, why_none
 from topology.select.tables import MachineTables, build_tables
 from topology.value import (
     DEFAULT_DEMAND,
     MAX_TABLE_GPUS,
     Limit,
-    gpus_maybe_near_rdma,
     gpus_of,
-    has_dark_links,
     mask_index,
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from topology.annotations import PlacementPolicy
     from topology.model import NodeTopology
     from topology.value import Demand
@@ -56,7 +54,6 @@ __all__ = [
     "build_machine",
     "check_request",
     "describe_set",
-    "qualifying_sets",
     "rank_sets",
     "remainder_cost",
     "select_set",
@@ -147,125 +144,18 @@ def _select(  # noqa: PLR0913, PLR0917 - a memory is keyed by all that counts
         return select_large(
             machine, available=available, must_include=must_include, size=size, policy=policy
         )
-    found = qualifying_sets(
-        machine, available=available, must_include=must_include, size=size, policy=policy
-    )
-    if isinstance(found, Unfit):
-        return found
+    ordered = ordered_sets(machine, size, policy)
+    is_free = (ordered.masks & ~available == 0) & (ordered.masks & must_include == must_include)
+    places = is_free.nonzero()[0]
+    if not len(places):
+        return why_none(
+            machine, available=available, must_include=must_include, size=size, policy=policy
+        )
+    groups = ordered.groups[places]
+    equal = ordered.masks[places[: groups.searchsorted(groups[0], "right")]]
     free = available | beside
-    best = _best(machine, found, available=free, size=size, policy=policy)
+    best = int(equal[machine.remainder[free & ~equal].argmax()])
     return describe_set(machine, best, available=free, policy=policy)
-
-
-def qualifying_sets(
-    tables: MachineTables,
-    *,
-    available: int,
-    size: int,
-    policy: PlacementPolicy,
-    must_include: int = 0,
-) -> NDArray[np.int64] | Unfit:
-    """The free sets that meet every condition, as masks; or the first condition that none meets."""
-    every = mask_index(tables.n_gpus).by_size[size]
-    sets: NDArray[np.int64] = every[
-        (every & ~available == 0) & (every & must_include == must_include)
-    ]
-    requested = f"{size} GPUs"
-    if policy.affinity is not Affinity.NONE:
-        sets, every = sets[tables.is_uniform[sets]], every[tables.is_uniform[every]]
-        if not len(sets):
-            return Unfit(UnfitReason.MIXED_MODELS, f"{requested} of one model")
-    required = policy.strength is Strength.REQUIRED and size > 1
-    level = affinity_level(tables, policy.affinity) if required else None
-    if level is not None:
-        sets, reason = _keep(level, sets, every, _AFFINITY)
-        if reason is not None:
-            if reason is UnfitReason.AFFINITY_NEVER:
-                might = possible_level(tables, policy.affinity)[every].any()
-                reason = UnfitReason.AFFINITY_UNKNOWN if might else reason
-            return Unfit(reason, f"{requested}, affinity {policy.affinity.value}")
-        every = every[level[every]]
-    if policy.nic is NicRule.REQUIRED:
-        sets, reason = _keep(tables.has_nic, sets, every, _NIC)
-        if reason is not None:
-            is_near = every & gpus_maybe_near_rdma(tables.topology) != 0
-            is_open = reason is UnfitReason.NIC_NEVER and bool(is_near.any())
-            return Unfit(UnfitReason.NIC_UNKNOWN if is_open else reason, requested)
-        every = every[tables.has_nic[every]]
-    floor = policy.min_bandwidth_gbytes_per_s
-    if floor is not None and size > 1:
-        reaches = tables.is_known & (tables.floor >= floor)
-        sets, reason = _keep(reaches, sets, every, _BANDWIDTH)
-        if reason is not None:
-            is_open = reason is UnfitReason.BANDWIDTH_NEVER and _might_reach(tables, every, floor)
-            reason = UnfitReason.BANDWIDTH_UNKNOWN if is_open else reason
-            return Unfit(reason, f"{requested}, at least {floor:g} GB/s after the stated error")
-    return sets
-
-
-def _might_reach(tables: MachineTables, sets: NDArray[np.int64], floor: float) -> bool:
-    """Whether some set might reach a bandwidth if all unknowns were favourable."""
-    dark = sets[~tables.is_known[sets]]
-    reaches = tables.floor[dark] >= floor
-    return bool(reaches.any()) or (len(dark) > 0 and has_dark_links(tables.topology))
-
-
-_AFFINITY = (UnfitReason.AFFINITY_NEVER, UnfitReason.AFFINITY_TAKEN)
-_NIC = (UnfitReason.NIC_NEVER, UnfitReason.NIC_TAKEN)
-_BANDWIDTH = (UnfitReason.BANDWIDTH_NEVER, UnfitReason.BANDWIDTH_TAKEN)
-
-
-def _keep(
-    condition: NDArray[np.bool_],
-    sets: NDArray[np.int64],
-    every: NDArray[np.int64],
-    reasons: tuple[UnfitReason, UnfitReason],
-) -> tuple[NDArray[np.int64], UnfitReason | None]:
-    kept = sets[condition[sets]]
-    if len(kept):
-        return kept, None
-    never, taken = reasons
-    return kept, taken if condition[every].any() else never
-
-
-def _best(
-    tables: MachineTables,
-    sets: NDArray[np.int64],
-    *,
-    available: int,
-    size: int,
-    policy: PlacementPolicy,
-) -> int:
-    """The first of some sets of one size in the order of the module's opening."""
-    level = affinity_level(tables, policy.affinity)
-    wishes = np.zeros(len(sets), dtype=np.int64)
-    if level is not None and size > 1:
-        wishes += np.where(level[sets], 0, 2)
-    if policy.nic is NicRule.PREFERRED:
-        wishes += np.where(tables.has_nic[sets], 0, 1)
-    sets = sets[wishes == wishes.min()]
-    if is_remainder_first(policy, size):
-        sets = _least(_left_behind(tables, sets, available), sets)
-        sets = _least(tables.order[sets], sets)
-    else:
-        sets = _least(tables.order[sets], sets)
-        sets = _least(_left_behind(tables, sets, available), sets)
-    return int(sets[tables.tie[sets].argmin()])
-
-
-def _left_behind(
-    tables: MachineTables, sets: NDArray[np.int64], available: int
-) -> NDArray[np.float64]:
-    """Minus the remainder of what each set leaves, so that less is better."""
-    left: NDArray[np.float64] = -tables.remainder[available & ~sets]
-    return left
-
-
-def _least(
-    key: NDArray[np.float64] | NDArray[np.int32], sets: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    least: NDArray[np.int64] = sets[key == key.min()]
-    return least
 
 
 def describe_set(

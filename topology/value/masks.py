@@ -74,7 +74,12 @@ def gpus_of(mask: int) -> tuple[int, ...]:
     >>> gpus_of(0b1001)
     (0, 3)
     """
-    return tuple(i for i in range(mask.bit_length()) if mask >> i & 1)
+    gpus: list[int] = []
+    while mask:
+        lowest = mask & -mask
+        gpus.append(lowest.bit_length() - 1)
+        mask ^= lowest
+    return tuple(gpus)
 
 
 def mask_of(gpus: Iterable[int]) -> int:

@@ -1,0 +1,153 @@
+"""The sets that meet a pod's conditions, in order; and which condition none of the free ones meets.
+
+What it answers: for one machine type, size and policy the sets that qualify, sorted once by all but
+what they leave behind, so that a request only looks for the first free ones (`ordered_sets`); and
+where no free set qualifies, why not (`why_none`). Whether a set qualifies never depends on what is
+free. It chooses nothing (`topology.select.selection`, where the order is explained).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topology.annotations import Affinity, NicRule, Strength, is_remainder_first
+from topology.select.levels import affinity_level, possible_level
+from topology.select.outcome import Unfit, UnfitReason
+from topology.value import gpus_maybe_near_rdma, has_dark_links, mask_index
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from topology.annotations import PlacementPolicy
+    from topology.select.tables import MachineTables
+
+__all__ = ["OrderedSets", "ordered_sets", "why_none"]
+
+MAX_KEPT = 256
+"""Orders kept: each size of some machine types and policies. One of a 16-GPU machine takes up to
+0.2 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedSets:
+    """The sets of one size that qualify, as masks, int64; the best first.
+
+    `groups`, int64 and ascending: between sets of one group what they leave behind decides first,
+    then their place.
+    """
+
+    masks: NDArray[np.int64]
+    groups: NDArray[np.int64]
+
+
+@lru_cache(maxsize=MAX_KEPT)
+def ordered_sets(tables: MachineTables, size: int, policy: PlacementPolicy) -> OrderedSets:
+    """The sets of `size` GPUs, 1..n, that meet every condition of a policy."""
+    masks = mask_index(tables.n_gpus).by_size[size]
+    for condition in _conditions(tables, size, policy):
+        masks = masks[condition.holds[masks]]
+    wishes = np.zeros(len(masks), dtype=np.int64)
+    level = affinity_level(tables, policy.affinity)
+    if level is not None and size > 1:
+        wishes += np.where(level[masks], 0, 2)
+    if policy.nic is NicRule.PREFERRED:
+        wishes += np.where(tables.has_nic[masks], 0, 1)
+    order = tables.order[masks]
+    at = np.lexsort((tables.tie[masks], order, wishes))
+    masks, wishes, order = masks[at], wishes[at], order[at]
+    begins = np.diff(wishes, prepend=0) != 0
+    if not is_remainder_first(policy, size):
+        begins |= np.diff(order, prepend=0) != 0
+    return OrderedSets(masks, np.cumsum(begins))
+
+
+def why_none(
+    tables: MachineTables, *, available: int, must_include: int, size: int, policy: PlacementPolicy
+) -> Unfit:
+    """The first condition that no free set with `must_include` meets, where none meets all."""
+    every = mask_index(tables.n_gpus).by_size[size]
+    free = every[(every & ~available == 0) & (every & must_include == must_include)]
+    return next(_unmet(_conditions(tables, size, policy), every, free))
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """Which masks meet it, and the reasons where none does: of all sets, or of those that are free.
+
+    `might_hold`, of sets that meet the conditions before: whether it would if all unknowns were
+    favourable. `unknown` is the reason then.
+    """
+
+    holds: NDArray[np.bool_]
+    never: UnfitReason
+    taken: UnfitReason
+    unknown: UnfitReason
+    might_hold: Callable[[NDArray[np.int64]], bool]
+    detail: str
+
+
+def _unmet(
+    conditions: Iterator[_Condition], every: NDArray[np.int64], free: NDArray[np.int64]
+) -> Iterator[Unfit]:
+    for one in conditions:
+        free = free[one.holds[free]]
+        if not len(free):
+            if one.holds[every].any():
+                yield Unfit(one.taken, one.detail)
+            yield Unfit(one.unknown if one.might_hold(every) else one.never, one.detail)
+        every = every[one.holds[every]]
+
+
+def _conditions(tables: MachineTables, size: int, policy: PlacementPolicy) -> Iterator[_Condition]:
+    requested = f"{size} GPUs"
+    if policy.affinity is not Affinity.NONE:
+        yield _Condition(
+            tables.is_uniform,
+            never=UnfitReason.MIXED_MODELS,
+            taken=UnfitReason.MIXED_MODELS,
+            unknown=UnfitReason.MIXED_MODELS,
+            might_hold=lambda _: False,
+            detail=f"{requested} of one model",
+        )
+    required = policy.strength is Strength.REQUIRED and size > 1
+    level = affinity_level(tables, policy.affinity) if required else None
+    if level is not None:
+        yield _Condition(
+            level,
+            never=UnfitReason.AFFINITY_NEVER,
+            taken=UnfitReason.AFFINITY_TAKEN,
+            unknown=UnfitReason.AFFINITY_UNKNOWN,
+            might_hold=lambda sets: bool(possible_level(tables, policy.affinity)[sets].any()),
+            detail=f"{requested}, affinity {policy.affinity.value}",
+        )
+    if policy.nic is NicRule.REQUIRED:
+        yield _Condition(
+            tables.has_nic,
+            never=UnfitReason.NIC_NEVER,
+            taken=UnfitReason.NIC_TAKEN,
+            unknown=UnfitReason.NIC_UNKNOWN,
+            might_hold=lambda sets: bool(np.any(sets & gpus_maybe_near_rdma(tables.topology))),
+            detail=requested,
+        )
+    floor = policy.min_bandwidth_gbytes_per_s
+    if floor is not None and size > 1:
+        yield _Condition(
+            tables.is_known & (tables.floor >= floor),
+            never=UnfitReason.BANDWIDTH_NEVER,
+            taken=UnfitReason.BANDWIDTH_TAKEN,
+            unknown=UnfitReason.BANDWIDTH_UNKNOWN,
+            might_hold=lambda sets: _might_reach(tables, sets, floor),
+            detail=f"{requested}, at least {floor:g} GB/s after the stated error",
+        )
+
+
+def _might_reach(tables: MachineTables, sets: NDArray[np.int64], floor: float) -> bool:
+    dark = sets[~tables.is_known[sets]]
+    reaches = tables.floor[dark] >= floor
+    return bool(reaches.any()) or (len(dark) > 0 and has_dark_links(tables.topology))
