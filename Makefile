@@ -88,6 +88,7 @@ test-all: ## what CI runs: `make test`, coverage gates, ../shared where it is th
 test-nightly: build-cluster ## what takes longer: many more examples, tests of harness and Kubernetes that passed before
 	COTERIE_EXAMPLES=thorough $(MAKE) unit
 	$(BIN)/python -m tests.cluster test --again
+	COTERIE_HELM=3 $(BIN)/pytest -m cluster tests/cluster/of_deployment/test_chart*.py
 	$(MAKE) mutation
 
 mutation: $(STAMP) ## how many of a sample of faults in selection and accounting the tests find (half an hour)
@@ -97,7 +98,7 @@ test-shared: $(STAMP) ## the tests that read recordings, traces and measurements
 	@test -d $(SHARED) || { echo "$(SHARED) is not there: put the recordings, traces and measurements there, or set SHARED=..." >&2; exit 1; }
 	COTERIE_SHARED=$(SHARED) $(BIN)/pytest -m shared -n $(WORKERS)
 
-build-cluster: $(STAMP) ## etcd and Kubernetes from their Go modules into a cache, if they are not there (5 to 12 minutes)
+build-cluster: $(STAMP) ## etcd, Kubernetes and Helm from their Go modules into a cache, if they are not there (5 to 12 minutes)
 	$(BIN)/python -m tests.cluster build
 
 test-cluster: build-cluster ## the tests on a real API server and a real kube-scheduler

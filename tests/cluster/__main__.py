@@ -23,9 +23,15 @@ from tests.cluster.control.control_plane import CommandFailed
 from tests.cluster.control.processes import ProgramFailed
 from tests.cluster.fleet.playground import play
 from tests.cluster.lanes import LANES, stamp_of
-from tests.cluster.programs.build import BuildFailed, binaries, node_programs, promtool
+from tests.cluster.programs.build import BuildFailed, binaries, helm, node_programs, promtool
 from tests.cluster.programs.toolchain import ToolchainMissing
-from tests.cluster.programs.versions import DEFAULT_MINOR, MINORS, VARIABLE, UnknownVersion
+from tests.cluster.programs.versions import (
+    DEFAULT_MINOR,
+    MINORS,
+    VARIABLE,
+    UnknownVersion,
+    chosen_helm,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,11 +51,11 @@ Kubernetes = Annotated[
 
 @cli.command()
 def build(*, kubernetes: Kubernetes = DEFAULT_MINOR) -> None:
-    """Build etcd, Kubernetes and promtool into the cache, if they are not there; prints where."""
+    """Build what is not in the cache yet: etcd, Kubernetes, promtool, Helm; prints where."""
     built = _made(lambda: binaries(kubernetes, _say))
     around = _made(lambda: node_programs(_say))
-    rules = _made(lambda: promtool(_say))
-    for path in (built.etcd, built.kube_apiserver, built.kubectl, around.containerd, rules):
+    tools = [_made(lambda: promtool(_say)), _made(lambda: helm(chosen_helm(), _say))]
+    for path in (built.etcd, built.kube_apiserver, built.kubectl, around.containerd, *tools):
         typer.echo(path)
 
 

@@ -1,6 +1,7 @@
 """Fixtures of the tests on the real control plane.
 
-`COTERIE_KUBERNETES=1.35` runs them on another version of Kubernetes; see `versions`.
+`COTERIE_KUBERNETES=1.35` runs them on another version of Kubernetes, `COTERIE_HELM=3` those of the
+chart with another Helm; see `versions`.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster.control.chart import Helm
 from tests.cluster.control.control_plane import ControlPlane
 from tests.cluster.node.kubelet_node import KubeletNode, NodeTools
 from tests.cluster.node.node_space import SpaceRefused, check_machine
 from tests.cluster.node.real_pods import RealPods
 from tests.cluster.programs.build import binaries as built
+from tests.cluster.programs.build import helm as built_helm
 from tests.cluster.programs.build import node_programs
 from tests.cluster.programs.containerd import RuntimeMissing, find_runc
-from tests.cluster.programs.versions import chosen_minor
+from tests.cluster.programs.versions import chosen_helm, chosen_minor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +47,12 @@ def _is_short(item: pytest.Item) -> tuple[bool, bool]:
 def binaries() -> Binaries:
     """The programs of the chosen Kubernetes version, built when absent."""
     return built(chosen_minor())
+
+
+@pytest.fixture(scope="session")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """Helm of the chosen major version, built when absent, without a cluster."""
+    return Helm(built_helm(chosen_helm()), tmp_path_factory.mktemp("helm"))
 
 
 @pytest.fixture(scope="session")

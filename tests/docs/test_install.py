@@ -26,7 +26,8 @@ def part(heading: str) -> str:
 
 def applied() -> Iterator[dict[str, Any]]:
     """The objects of all files of deploy/; a list is a JSON patch."""
-    for path in sorted(DEPLOY.rglob("*.yaml")):
+    chart = DEPLOY / "chart"  # its templates are no YAML, and make the same objects
+    for path in sorted(set(DEPLOY.rglob("*.yaml")) - set(chart.rglob("*.yaml"))):
         found = yaml.safe_load_all(path.read_text(encoding="utf-8"))
         yield from (one for one in found if isinstance(one, dict))
 
@@ -91,6 +92,22 @@ def test_what_is_installed_is_removed():
     folders = set(re.findall(pattern.format("apply"), text))
     removed = set(re.findall(pattern.format("delete"), part("Remove it")))
     assert folders - removed == {"deploy/scheduler-name-v1beta1"}
+
+
+def test_kyverno_gets_the_conditions_of_our_own_policy():
+    """Both must send the same pods to the same scheduler."""
+    (text,) = [one.text for one in blocks(PATH) if "kind: MutatingPolicy" in one.text]
+    spec = yaml.safe_load(text)["spec"]
+    (own,) = [one["spec"] for one in applied() if one.get("kind") == "MutatingAdmissionPolicy"]
+    for key in ("matchConstraints", "matchConditions", "mutations"):
+        assert spec[key] == own[key]
+    required = "coterie-scheduler-name-required"
+    (beside,) = [
+        one["spec"]
+        for one in applied()
+        if one.get("kind") == "ValidatingAdmissionPolicy" and one["metadata"]["name"] == required
+    ]
+    assert beside["matchConditions"] == own["matchConditions"][1:]
 
 
 def test_annotations_of_others_on_bindings_are_added_to_the_policy():

@@ -8,16 +8,20 @@ import threading
 
 import pytest
 
-from tests.cluster.programs.build import BuildFailed, binaries, promtool
+from tests.cluster.programs.build import BuildFailed, binaries, helm, promtool
 from tests.cluster.programs.toolchain import ToolchainMissing
 from tests.cluster.programs.versions import (
     ETCD,
+    HELM_MAJORS,
+    HELM_VARIABLE,
     MINORS,
     PROMTOOL,
     VARIABLE,
     UnknownVersion,
     api_server_flags,
+    chosen_helm,
     chosen_minor,
+    helm_module,
     kubernetes,
 )
 
@@ -200,7 +204,27 @@ def test_the_environment_chooses_the_version(monkeypatch, root):
     assert api_server_flags("1.36") == ()
 
 
+def test_the_environment_chooses_helm(monkeypatch, root):
+    """`make test-nightly` runs the chart's tests on the Helm that is not the default."""
+    assert f"{HELM_VARIABLE}={HELM_MAJORS[1]} " in (root / "Makefile").read_text(encoding="utf-8")
+    monkeypatch.delenv(HELM_VARIABLE, raising=False)
+    assert chosen_helm() == HELM_MAJORS[0]
+    monkeypatch.setenv(HELM_VARIABLE, "3")
+    assert chosen_helm() == "3"
+
+
+@pytest.mark.parametrize("major", HELM_MAJORS)
+def test_each_helm_is_of_its_own_module(cache, major):
+    """Both are called helm: one must not be taken for the other."""
+    assert helm(major, cache.messages.append).is_file()
+    (call,) = cache.calls
+    assert f"helm.sh/helm/v{major}/cmd/helm" in call
+    assert helm_module(major).version.startswith(f"v{major}.")
+
+
 def test_a_version_that_is_not_pinned_is_named():
     """A misspelt version must not start a build of something else."""
+    with pytest.raises(UnknownVersion, match=r"'2' is not pinned here, expected one of 4, 3"):
+        helm_module("2")
     with pytest.raises(UnknownVersion, match=r"'1\.3' is not pinned here, expected one of 1\.36"):
         kubernetes("1.3")

@@ -22,7 +22,14 @@ from typing import TYPE_CHECKING
 from tests.cluster.control.processes import tethered
 from tests.cluster.programs.cache import cache_folder, made_once
 from tests.cluster.programs.toolchain import find_go, go_environment
-from tests.cluster.programs.versions import CONTAINERD, ETCD, PROMTOOL, WORKLOAD, kubernetes
+from tests.cluster.programs.versions import (
+    CONTAINERD,
+    ETCD,
+    PROMTOOL,
+    WORKLOAD,
+    helm_module,
+    kubernetes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +38,15 @@ if TYPE_CHECKING:
     from tests.cluster.programs.toolchain import Go
     from tests.cluster.programs.versions import GoModule
 
-__all__ = ["Binaries", "BuildFailed", "NodePrograms", "binaries", "node_programs", "promtool"]
+__all__ = [
+    "Binaries",
+    "BuildFailed",
+    "NodePrograms",
+    "binaries",
+    "helm",
+    "node_programs",
+    "promtool",
+]
 
 _PROGRESS_EVERY_S = 15.0
 _TAIL_BYTES = 4000
@@ -100,6 +115,11 @@ def node_programs(say: Callable[[str], None] | None = None) -> NodePrograms:
 def promtool(say: Callable[[str], None] | None = None) -> Path:
     """The program that checks and tests rules of Prometheus; progress and errors as `binaries`."""
     return _built(PROMTOOL, say or _say) / "promtool"
+
+
+def helm(major: str, say: Callable[[str], None] | None = None) -> Path:
+    """Helm of that major version (`4`); progress and errors as `binaries`."""
+    return _built(helm_module(major), say or _say) / "helm"
 
 
 def _say(text: str) -> None:

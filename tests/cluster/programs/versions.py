@@ -1,4 +1,4 @@
-"""Which versions of Kubernetes and etcd the test clusters have, and where their modules are pinned.
+"""Which versions of Kubernetes, etcd and Helm the tests have, and where their modules are pinned.
 
 Returns the pinned Go module of a Kubernetes minor, which programs it makes, and which flags its API
 server needs so that both versions offer what Coterie's manifests use. The one place that says a
@@ -16,6 +16,8 @@ __all__ = [
     "CONTAINERD",
     "DEFAULT_MINOR",
     "ETCD",
+    "HELM_MAJORS",
+    "HELM_VARIABLE",
     "MINORS",
     "PROMTOOL",
     "VARIABLE",
@@ -23,7 +25,9 @@ __all__ = [
     "GoModule",
     "UnknownVersion",
     "api_server_flags",
+    "chosen_helm",
     "chosen_minor",
+    "helm_module",
     "kubernetes",
 ]
 
@@ -32,6 +36,10 @@ MINORS = ("1.36", "1.35")
 
 DEFAULT_MINOR = MINORS[0]
 VARIABLE = "COTERIE_KUBERNETES"
+
+HELM_MAJORS = ("4", "3")
+"""The first is the default; `make test-nightly` runs the chart's tests with the other."""
+HELM_VARIABLE = "COTERIE_HELM"
 
 _FOLDER = Path(__file__).parents[1] / "modules"
 _COMPONENTS = (
@@ -44,7 +52,7 @@ _COMPONENTS = (
 
 
 class UnknownVersion(Exception):
-    """No module is pinned for that Kubernetes version."""
+    """No module is pinned for that version of Kubernetes or Helm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +154,25 @@ def kubernetes(minor: str) -> GoModule:
         packages={name: f"k8s.io/kubernetes/cmd/{name}" for name in _COMPONENTS},
         stamps=True,
     )
+
+
+def helm_module(major: str) -> GoModule:
+    """The module of a major version of Helm (`4`); raises `UnknownVersion`."""
+    if major not in HELM_MAJORS:
+        msg = f"Helm {major!r} is not pinned here, expected one of {', '.join(HELM_MAJORS)}"
+        raise UnknownVersion(msg)
+    path = f"helm.sh/helm/v{major}"
+    return GoModule(
+        folder=_FOLDER / f"helm-{major}",
+        main=path,
+        packages={"helm": f"{path}/cmd/helm"},
+        stamps=False,
+    )
+
+
+def chosen_helm() -> str:
+    """The major version of Helm that the environment asks for, else the default."""
+    return os.environ.get(HELM_VARIABLE) or HELM_MAJORS[0]
 
 
 def chosen_minor() -> str:

@@ -1,0 +1,264 @@
+"""The chart on a real API server: what it takes, keeps and enforces under another name."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import subprocess
+from dataclasses import dataclass, replace
+
+import pytest
+
+from tests.cluster.control.chart import CHART, Helm, HelmFailed
+from tests.cluster.control.manifests import await_so
+from tests.docs.markdown import ROOT
+from topology.model import names
+
+pytestmark = [pytest.mark.cluster, pytest.mark.own_plane]
+
+IMAGE = ("--set", "image.registry=registry.example,image.tag=v1.0")
+PAGE = ROOT / "docs" / "install.md"
+WAYS = sorted(path.stem for path in (CHART / "ci").glob("*.yaml"))
+RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
+DRY_RUN = {"dryRun": "All"}
+EVERYTHING = {
+    "mode": "second-scheduler",
+    "schedulerName": {"require": "deny"},
+    "scheduler": {"podAnnotations": {"a": "b"}, "tolerations": [{"operator": "Exists"}]},
+    "extender": {"settings": {"log_level": "debug"}},
+    "plugin": {
+        "migStrategy": "mixed",
+        "configMap": "sharing",
+        "kubelet": {"caConfigMap": "kubelets"},
+        "runtimeClassName": "nvidia",
+        "podAnnotations": {"a": "b"},
+    },
+    "image": {"pullSecrets": ["own"]},
+}
+"""Values that no way has, together."""
+
+
+@pytest.fixture(scope="module")
+def cluster(helm, control_plane):
+    """Helm that talks to the control plane, which has NVIDIA's RuntimeClass."""
+    made = {"metadata": {"name": "nvidia"}, "handler": "nvidia"}
+    control_plane.client.post("/apis/node.k8s.io/v1/runtimeclasses", json=made).raise_for_status()
+    return replace(helm, kubeconfig=control_plane.admin)
+
+
+@pytest.fixture
+def kubernetes(control_plane):
+    """What Helm renders without a cluster is rendered for this one's version."""
+    return control_plane.binaries.version
+
+
+def own_arguments(control_plane, name):
+    """The values of a way, with kube-scheduler of this cluster's version."""
+    chosen = ["-f", str(CHART / "ci" / f"{name}.yaml")]
+    if not name.startswith("audit"):
+        chosen += ["--set", f"scheduler.image.tag={control_plane.binaries.version}"]
+    return chosen
+
+
+@pytest.mark.parametrize("name", [*(one for one in WAYS if one != "openshift"), "everything"])
+def test_the_api_server_takes_each_object(cluster, control_plane, tmp_path, kubernetes, name):
+    """Strictly: an unknown field or an impossible value is refused."""
+    if name == "everything":
+        file = tmp_path / "values.yaml"
+        file.write_text(json.dumps(EVERYTHING), encoding="utf-8")
+        arguments = [*IMAGE, "-f", str(file)]
+    else:
+        arguments = own_arguments(control_plane, name)
+    served = "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"
+    text = cluster.run(
+        *("template", "coterie", str(CHART), "--namespace", "default"),
+        *("--kube-version", kubernetes, "--api-versions", served, *arguments),
+        *("--set", "node.createNamespace=false,node.namespace=kube-public"),
+    )
+    said = control_plane.kubectl(
+        "apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=text
+    )
+    is_audit = name.startswith("audit")
+    assert ("pod/coterie-test-plan created" in said) != is_audit
+
+
+@pytest.mark.parametrize("mode", ["audit", "second-scheduler", "service"])
+def test_a_dry_run_on_the_server_says_the_next_commands(cluster, mode):
+    """With the cluster's version, and objects of others looked up."""
+    said = cluster.run(
+        *("install", "gpus", str(CHART), "--namespace", "team-a", "--dry-run=server"),
+        *(*IMAGE, "--set", f"mode={mode}"),
+    )
+    _, mark, notes = said.partition("\nNOTES:\n")
+    assert mark
+    if mode == "audit":
+        assert "It has no effect on scheduling." in notes
+        assert "--set mode=second-scheduler --set plugin.mode=reporter" in notes
+        assert "helm test" not in notes
+    else:
+        assert "GPU pods with schedulerName gpus-coterie-scheduler are placed" in notes
+        assert f"kubectl label namespace team-a {RESTRICTED}" in notes
+        assert "helm test gpus --namespace team-a --logs" in notes
+        assert "Switch NVIDIA's device plugin off" in notes
+        assert ("get secret gpus-coterie-extender-tls gpus-coterie-scheduler-tls" in notes) == (
+            mode == "service"
+        )
+    rollouts = set(re.findall(r"kubectl --namespace (\S+) rollout status (\S+)", notes))
+    expected = {("team-a-node", "daemonset/gpus-coterie-plugin")}
+    if mode != "audit":
+        expected.add(("team-a", "deployment/gpus-coterie-scheduler"))
+    if mode == "service":
+        expected.add(("team-a", "deployment/gpus-coterie-extender"))
+    assert rollouts == expected
+    # Steps are numbered from 1 on.
+    steps = re.findall(r"^(\d)\. ", notes, re.MULTILINE)
+    assert steps == [str(number) for number in range(1, len(steps) + 1)]
+
+
+def test_the_pages_commands_do_what_it_says(cluster, control_plane, tmp_path):
+    """From the reporter to the scheduler and the plugin, as somebody copies them."""
+    part = PAGE.read_text(encoding="utf-8").partition("\n## With Helm\n")[2].partition("\n## ")[0]
+    (tmp_path / "helm").symlink_to(cluster.program)
+    (tmp_path / "kubectl").symlink_to(control_plane.binaries.kubectl)
+    environment = {
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "KUBECONFIG": str(control_plane.admin),
+    }
+    arguments = []
+    for command in re.findall(r"^(?:helm|kubectl)(?:.*\\\n)*.*$", part, re.MULTILINE):
+        if not command.startswith(("helm test", "kubectl --namespace")):  # no kubelet is here
+            subprocess.run(["bash", "-euc", command], cwd=ROOT, env=environment, check=True)
+            pods = control_plane.kubectl(
+                *("get", "daemonsets,deployments", "--all-namespaces", "-o", "json")
+            )
+            arguments.append(
+                {
+                    one["metadata"]["name"]: one["spec"]["template"]["spec"]["containers"][-1][
+                        "args"
+                    ]
+                    for one in json.loads(pods)["items"]
+                }
+            )
+    plugin, scheduler = "coterie-plugin", "coterie-scheduler"
+    reports, serves = ["run", "--mode=reporter"], ["run"]
+    assert arguments == [
+        {plugin: reports},
+        {plugin: reports, scheduler: ["serve"]},
+        {plugin: reports, scheduler: ["serve"]},
+        {plugin: serves, scheduler: ["serve"]},
+    ]
+    cluster.run("uninstall", "coterie", "--namespace", "coterie-system")
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release called `gpus` in a namespace of its own, which its notes' command makes strict."""
+
+    helm: Helm
+    namespace: str
+    arguments: tuple[str, ...]
+
+    def run(self, command, *arguments):
+        """Run a command of Helm on it."""
+        chart = [str(CHART)] if command in {"install", "upgrade"} else []
+        values = self.arguments if chart else ()
+        return self.helm.run(
+            *(command, "gpus", *chart, "--namespace", self.namespace, *values, *arguments)
+        )
+
+
+SERIAL = itertools.count()
+
+
+@pytest.fixture
+def release(cluster, control_plane):
+    """A release with all parts of the Service way, gone after the test."""
+    values = "mode=service,plugin.profile=simulated,schedulerName.require=warn"
+    one = Release(cluster, f"team-{next(SERIAL)}", (*IMAGE, "--set", values))
+    said = one.run("install", "--create-namespace")
+    (command,) = re.findall(r"^ +kubectl (label namespace .*)$", said, re.MULTILINE)
+    control_plane.kubectl(*command.split())
+    yield one
+    one.run("uninstall", "--ignore-not-found")
+
+
+def test_an_upgrade_keeps_what_people_have_scaled(release, control_plane):
+    """Helm 4 ends in a conflict where it writes another number; a value still decides."""
+    scale = ("--namespace", release.namespace, "scale", "deployment/gpus-coterie-scheduler")
+    path = f"/apis/apps/v1/namespaces/{release.namespace}/deployments/gpus-coterie-scheduler"
+
+    def replicas():
+        return control_plane.client.get(path).json()["spec"]["replicas"]
+
+    assert replicas() == 2
+    control_plane.kubectl(*scale, "--replicas=3")
+    release.run("upgrade", "--set", "extender.settings.log_level=debug")
+    assert replicas() == 3
+    control_plane.kubectl(*scale, "--replicas=2")
+    release.run("upgrade", "--set", "scheduler.replicas=2")
+    assert replicas() == 2
+
+
+def test_policies_know_the_releases_own_accounts(release, control_plane):
+    """The extender of this name and namespace writes its annotations, and deploy/'s does not."""
+    pods = "/api/v1/namespaces/default/pods"
+    pod = {"metadata": {"name": "pod"}, "spec": {"containers": [{"name": "c", "image": "none"}]}}
+    control_plane.client.post(pods, json=pod).raise_for_status()
+    forged = {"metadata": {"annotations": {names.RETRY: "1"}}}
+
+    def patched(account):
+        return control_plane.client.patch(
+            f"{pods}/pod",
+            json=forged,
+            params=DRY_RUN,
+            headers={
+                "Content-Type": "application/merge-patch+json",
+                "Impersonate-User": f"system:serviceaccount:{account}",
+                "Impersonate-Group": "system:masters",
+            },
+        ).status_code
+
+    await_so(lambda: patched("coterie-system:coterie-extender") == 403, "own keys")
+    assert patched(f"{release.namespace}:gpus-coterie-extender") == 200
+    assert patched("default:gpus-coterie-extender") == 403
+
+
+def test_pods_of_a_release_pass_pod_security(release, control_plane):
+    """In the namespace that the notes' command has made strict, the test's pod among them."""
+    namespace = release.namespace
+    answer = control_plane.kubectl(
+        *("--namespace", namespace, "apply", "--dry-run=server", "-f", "-"),
+        stdin=release.helm.run("get", "hooks", "gpus", "--namespace", namespace),
+    )
+    assert "pod/gpus-coterie-test-plan created" in answer
+    for name in ("scheduler", "extender"):
+        path = f"/apis/apps/v1/namespaces/{namespace}/deployments/gpus-coterie-{name}"
+        template = control_plane.client.get(path).json()["spec"]["template"]
+        template["metadata"]["name"] = "trial"
+        answer = control_plane.client.post(
+            f"/api/v1/namespaces/{namespace}/pods", json=template, params=DRY_RUN
+        )
+        assert answer.status_code == 201, answer.text
+
+
+@pytest.mark.usefixtures("release")
+def test_another_release_beside_it_is_refused(cluster):
+    """Its policies would refuse the first one's annotations."""
+    install = ("install", "more", str(CHART), "--namespace", "elsewhere", "--dry-run=server")
+    with pytest.raises(HelmFailed) as refused:
+        cluster.run(*install, *IMAGE, "--set", "mode=second-scheduler")
+    said = str(refused.value)
+    assert "a scheduler of Coterie's already (ValidatingAdmissionPolicy gpus-coterie-own" in said
+    assert "a node plugin of Coterie's already (ValidatingAdmissionPolicy gpus-coterie-n" in said
+
+
+def test_what_is_uninstalled_is_gone(release, control_plane):
+    """All that is cluster-wide, and what lies in namespaces of others."""
+    kinds = "clusterroles,clusterrolebindings,validatingadmissionpolicies,roles,rolebindings"
+    found = ("get", f"{kinds},validatingadmissionpolicybindings", "--all-namespaces", "-o", "name")
+    assert control_plane.kubectl(*found).count("/gpus-coterie-") == 25
+    release.run("uninstall")
+    assert "gpus-coterie" not in control_plane.kubectl(*found)

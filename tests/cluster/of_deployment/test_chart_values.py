@@ -1,0 +1,227 @@
+"""What the chart makes of its values, or the sentence by which it refuses them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from tests.cluster.control.chart import HelmFailed
+from tests.cluster.programs.versions import chosen_helm
+
+pytestmark = pytest.mark.cluster
+
+SECOND = "second-scheduler"
+IMAGE = ("--set", "image.registry=registry.example,image.tag=v1.0")
+
+# The cluster's version
+
+
+@pytest.mark.parametrize(
+    ("cluster", "tag"),
+    [
+        ("v1.36.3", "v1.36.3"),
+        ("v1.36.3-eks-1234567", "v1.36.3"),
+        ("v1.35.4-gke.1036000", "v1.35.4"),
+        ("v1.36.3+k3s1", "v1.36.3"),
+        ("v1.37.0-rc.1", "v1.37.0-rc.1"),
+        ("v1.34.0", "v1.34.0"),
+    ],
+)
+def test_kube_scheduler_is_of_the_clusters_version(helm, cluster, tag):
+    """Newer than the API server it may not be, and vendors' suffixes are on no image."""
+    if chosen_helm() == "3" and "-rc" in cluster:
+        pytest.skip("Helm 3 takes a pre-release from a cluster, and not from --kube-version")
+    arguments = (*IMAGE, "--set", "mode=second-scheduler")
+    (scheduler,) = (
+        one["spec"]["template"]["spec"]["containers"][0]
+        for one in helm.objects(*arguments, kubernetes=cluster)
+        if one["kind"] == "Deployment"
+    )
+    assert scheduler["image"] == f"registry.k8s.io/kube-scheduler:{tag}"
+
+
+def test_an_older_cluster_is_refused(helm):
+    """By the chart's own field, before any template."""
+    with pytest.raises(HelmFailed, match=r"chart requires kubeVersion: >=1\.34\.0-0"):
+        helm.objects(*IMAGE, kubernetes="v1.33.9")
+
+
+# Values
+
+
+def pods(objects):
+    """The pod spec of each workload, by its kind."""
+    return {
+        one["kind"]: one["spec"]["template"]["spec"]
+        for one in objects
+        if one["kind"] in {"Deployment", "DaemonSet"}
+    }
+
+
+def variables(container):
+    """Its environment, by name."""
+    return {one["name"]: one.get("value") for one in container["env"]}
+
+
+def test_values_of_the_node_reach_the_agent(helm, tmp_path):
+    """MIG, time-slicing, the kubelet's authority, settings, what the pod is scheduled by."""
+    values = {
+        "mode": SECOND,
+        "plugin": {
+            "migStrategy": "mixed",
+            "configMap": "sharing",
+            "runtimeClassName": "nvidia",
+            "kubelet": {"caConfigMap": "kubelets", "serverName": "kubelet", "rootFolder": "/data"},
+            "settings": {"health_quiet_s": 120, "log_level": "debug", "access_check": False},
+            "env": {"DEVICE_ID_STRATEGY": "index"},
+            "nodeSelector": {"pool": "gpu"},
+            "tolerations": [{"operator": "Exists"}],
+            "resources": {"limits": {"memory": "1Gi"}},
+            "priorityClassName": "gpu-nodes",
+            "maxUnavailable": 2,
+        },
+        "image": {"pullSecrets": ["own"]},
+        "global": {"imagePullSecrets": ["common"], "imageRegistry": "mirror.example"},
+    }
+    file = tmp_path / "values.yaml"
+    file.write_text(json.dumps(values), encoding="utf-8")
+    objects = helm.objects(*IMAGE, "-f", str(file))
+    spec = pods(objects)["DaemonSet"]
+    (agent,) = spec["containers"]
+    given = variables(agent)
+    assert (
+        given
+        | {
+            "MIG_STRATEGY": "mixed",
+            "NVIDIA_MIG_MONITOR_DEVICES": "all",
+            "CONFIG_FILE": "/etc/coterie/config/config.yaml",
+            "COTERIE_PLUGIN_KUBELET_CA": "/etc/coterie/kubelet/ca.crt",
+            "COTERIE_PLUGIN_KUBELET_SERVER_NAME": "kubelet",
+            "COTERIE_PLUGIN_HEALTH_QUIET_S": "120",
+            "COTERIE_PLUGIN_LOG_LEVEL": "debug",
+            "COTERIE_PLUGIN_ACCESS_CHECK": "false",
+            "DEVICE_ID_STRATEGY": "index",
+        }
+        == given
+    )
+    assert agent["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
+    volumes = {one["name"]: one for one in spec["volumes"]}
+    assert volumes["pod-resources"]["hostPath"]["path"] == "/data/pod-resources"
+    assert volumes["config"]["configMap"] == {"name": "sharing"}
+    assert volumes["kubelet-ca"]["configMap"] == {"name": "kubelets"}
+    assert spec["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "gpu"}
+    assert (spec["tolerations"], spec["priorityClassName"], spec["runtimeClassName"]) == (
+        [{"operator": "Exists"}],
+        "gpu-nodes",
+        "nvidia",
+    )
+    assert agent["resources"]["limits"] == {"memory": "1Gi"}
+    assert spec["imagePullSecrets"] == [{"name": "own"}, {"name": "common"}]
+    for one in pods(objects).values():
+        assert all(own["image"].startswith("mirror.example/") for own in one["containers"])
+
+
+def test_a_privileged_agent_is_valid(helm):
+    """The API server refuses `privileged` beside a forbidden escalation."""
+    objects = helm.objects(*IMAGE, *("--set", "mode=service,plugin.passDeviceSpecs=true"))
+    context = pods(objects)["DaemonSet"]["containers"][0]["securityContext"]
+    assert context == {
+        "privileged": True,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_several_resources_are_the_same_everywhere(helm):
+    """Scheduler, extender and policies must agree on what a GPU is."""
+    objects = helm.objects(
+        *(*IMAGE, "--set", "mode=second-scheduler,schedulerName.inject=true"),
+        *("--set", "schedulerName.require=warn,schedulerName.name=gpus"),
+        *("--set", "gpuResources={a.example/x,b.example/y}"),
+    )
+    (config,) = (one["data"].values() for one in objects if one["kind"] == "ConfigMap")
+    (read,) = map(yaml.safe_load, config)
+    names = [one["name"] for one in read["extenders"][0]["managedResources"]]
+    assert names == ["a.example/x", "b.example/y"]
+    (_, extender) = pods(objects)["Deployment"]["containers"]
+    assert variables(extender)["COTERIE_EXTENDER_RESOURCES"] == "a.example/x,b.example/y"
+    assert variables(extender)["COTERIE_EXTENDER_SCHEDULER_NAMES"] == "gpus"
+    assert read["profiles"][0]["schedulerName"] == "gpus"
+    text = json.dumps(objects)
+    assert text.count("['a.example/x', 'b.example/y']") == 2
+    assert text.count("schedulerName to gpus") == text.count("schedulerName: 'gpus'") == 1
+
+
+# Refused with a sentence
+
+AUDIT = ("mode=audit",)
+SCHEDULER = ("mode=second-scheduler",)
+SIMULATED = (*SCHEDULER, "plugin.profile=simulated")
+OPERATOR = (*SCHEDULER, "plugin.profile=gpu-operator")
+REFUSED = [
+    (("image.registry=",), "image.registry is not set: the project publishes no image"),
+    (("image.registry=team/gpu",), 'image.registry is "team/gpu", whose first part "team" is no'),
+    (("image.tag=",), "image.tag is not set: this chart is of a checkout"),
+    ((*AUDIT, "plugin.enabled=false"), "plugin.enabled is false in mode audit"),
+    ((*AUDIT, "plugin.mode=device-plugin"), "plugin.mode is device-plugin in mode audit"),
+    ((*AUDIT, "schedulerName.inject=true"), "schedulerName.inject is true in mode audit"),
+    ((*AUDIT, "schedulerName.require=deny"), "schedulerName.require is deny in mode audit"),
+    ((*SCHEDULER, "extender.replicas=3"), "extender.replicas is set in mode second-scheduler"),
+    ((*SCHEDULER, "extender.tlsSecret=own"), "extender.tlsSecret or scheduler.tlsSecret is set"),
+    (
+        (*SCHEDULER, "schedulerName.name=default-scheduler"),
+        "schedulerName.name is default-scheduler, which is the cluster's own",
+    ),
+    ((*SCHEDULER, "extender.settings.resources=x"), "extender.settings.resources is a setting"),
+    ((*SCHEDULER, "plugin.settings.sysfs_root=/sys"), "plugin.settings.sysfs_root is a setting"),
+    ((*SCHEDULER, "plugin.env.NODE_NAME=me"), "plugin.env.NODE_NAME is a setting that the chart"),
+    ((*SCHEDULER, "scheduler.image.tag=v1.37.0"), "scheduler.image.tag is v1.37.0 and the API"),
+    ((*SCHEDULER, "scheduler.image.tag=v1.34.9"), "scheduler.image.tag is v1.34.9 and the API"),
+    ((*SCHEDULER, "scheduler.image.tag=latest"), 'scheduler.image.tag is "latest", which says no'),
+    (("node.namespace=coterie-system",), "node.namespace is the release's own namespace"),
+    (
+        ("plugin.kubelet.insecure=true", "plugin.kubelet.caConfigMap=ca"),
+        "plugin.kubelet.insecure is true beside",
+    ),
+    ((*SIMULATED, "plugin.driverRoot=/"), "plugin.driverRoot is set with plugin.profile simulated"),
+    ((*SIMULATED, "plugin.migStrategy=single"), "plugin.migStrategy is single with plugin.profile"),
+    ((*SIMULATED, "plugin.onlyLabelledNodes=true"), "plugin.onlyLabelledNodes is true with"),
+    ((*OPERATOR, "plugin.deviceListStrategy=envvar"), "plugin.deviceListStrategy is envvar with"),
+    ((*AUDIT, "plugin.deviceListStrategy=cdi-cri"), "plugin.deviceListStrategy is cdi-cri for a"),
+    ((*AUDIT, "plugin.passDeviceSpecs=true"), "plugin.passDeviceSpecs is true for a reporter"),
+    ((*SCHEDULER, "plugin.driverRoot=/opt"), "plugin.driverRoot is set, and"),
+]
+
+
+@pytest.mark.parametrize(("values", "sentence"), REFUSED, ids=lambda one: str(one)[:40])
+def test_wrong_combinations_are_refused_with_a_sentence(helm, values, sentence):
+    """It names the value and says what to do; each would else be found in a running cluster."""
+    arguments = [word for value in values for word in ("--set", value)]
+    with pytest.raises(HelmFailed) as refused:
+        helm.objects(*IMAGE, *arguments)
+    said = str(refused.value)
+    assert f"the values cannot be installed:\n{sentence}" in said
+
+
+def test_all_faults_are_said_at_once(helm):
+    """Whoever installs corrects everything in one go."""
+    with pytest.raises(HelmFailed) as refused:
+        helm.objects("--set", "plugin.enabled=false")
+    said = str(refused.value)
+    assert "image.registry is not set" in said
+    assert "plugin.enabled is false" in said
+
+
+def test_without_the_policies_api_inject_is_refused(helm):
+    """Below 1.36 it is off by default; the sentence names the two ways that are left."""
+    arguments = (*IMAGE, "--set", "mode=second-scheduler,schedulerName.inject=true")
+    with pytest.raises(HelmFailed, match=r"does not serve MutatingAdmissionPolicy.*Kyverno"):
+        helm.objects(*arguments, kubernetes="v1.35.4-gke.1036000")
+
+
+def test_a_misspelt_value_is_refused(helm):
+    """By Helm's own reading of the schema."""
+    with pytest.raises(HelmFailed, match=r"(?s)pluging.*not allowed"):
+        helm.objects(*IMAGE, "--set", "pluging.enabled=false")
