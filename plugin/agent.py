@@ -286,7 +286,8 @@ class Agent:
             )
             for name, device_list in self._device_lists.items()
         ]
-        return Registration(servers, settings.registration_socket, on_change=self._on_registration)
+        socket, known = settings.registration_socket, self._tools.kubelet.known_devices
+        return Registration(servers, socket, on_change=self._on_registration, known=known)
 
     async def _open_access(self, served: ServedMachine) -> None:
         if self.is_serving:

@@ -135,6 +135,11 @@ class FakeKubelet(DeviceManager):
             {
                 "List": _unary(self._list, pr.ListPodResourcesRequest, pr.ListPodResourcesResponse),
                 "Get": _unary(self._get, pr.GetPodResourcesRequest, pr.GetPodResourcesResponse),
+                "GetAllocatableResources": _unary(
+                    self._get_allocatable,
+                    pr.AllocatableResourcesRequest,
+                    pr.AllocatableResourcesResponse,
+                ),
             },
         )
         self._note("started")
@@ -347,6 +352,15 @@ class FakeKubelet(DeviceManager):
             detail = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
             await context.abort(grpc.StatusCode.UNKNOWN, detail)
         return pr.GetPodResourcesResponse(pod_resources=self._pod_resources(found[0]))
+
+    async def _get_allocatable(self, _request, _context) -> pr.AllocatableResourcesResponse:
+        """Healthy devices, each alone (manager.go, GetAllocatableDevices)."""
+        devices = [
+            pr.ContainerDevices(resource_name=resource, device_ids=[one])
+            for resource, ids in self.healthy.items()
+            for one in self.shuffled(ids)
+        ]
+        return pr.AllocatableResourcesResponse(devices=devices)
 
     def _pod_resources(self, pod: NodePod) -> pr.PodResources:
         return pr.PodResources(

@@ -1,13 +1,15 @@
 """Keeps resources registered with the kubelet.
 
 While `run` lasts, each resource is served, and registered whenever there is a kubelet. The kubelet
-loses a registration in two ways and never restores it by itself: it restarts (its socket is
-replaced), or its watch of the devices ends. Either way:
+loses a registration in three ways and never restores it by itself: it restarts (its socket is
+replaced), its watch of the devices ends, or another plugin registers the same resource and ends:
+then the kubelet has no device and still watches ours (plugin/v1beta1/handler.go, runClient), so
+that its healthy devices are read from time to time. In each case:
 
     wait for the kubelet's socket ──▶ serve ──▶ register ──▶ the kubelet watches ──▶ registered
       ▲                                            │ refused, no answer, no watch          │
       ├──────────────── pause, growing ◀───────────┘                                       │
-      └──────────────── pause ◀── serve no longer ◀── watch ended, or socket replaced ─────┘
+      └── pause ◀── serve no longer ◀── watch ended, socket replaced, or devices unknown ──┘
 
 A pause ends early when a new socket appears. The kubelet requests the options while it answers the
 registration, so the server is started first (plugin/v1beta1/server.go, Register).
@@ -28,7 +30,7 @@ import contextlib
 import random
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import grpc
 import grpc.aio
@@ -42,18 +44,25 @@ from plugin.kubelet_channel import kubelet_channel
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     from plugin.deviceplugin.kubelet_socket import SocketId
     from plugin.deviceplugin.server import ResourceServer
+    from plugin.deviceplugin.service import DevicePluginService
 
 __all__ = ["Registration", "RegistrationChange", "RegistrationPhase", "RegistrationTiming"]
+
+T = TypeVar("T")
 
 _VERSION = "v1beta1"
 """The one version there is (k8s.io/kubelet v0.36.3, pkg/apis/deviceplugin/v1beta1/constants.go)."""
 _ENDED = "the kubelet ended its watch"
 _REPLACED = "the kubelet's socket was replaced"
+_FORGOTTEN = (
+    "the kubelet has none of the devices, as after another plugin of the resource has ended"
+)
 _REGISTER = "/v1beta1.Registration/Register"
 
 
@@ -99,6 +108,9 @@ class RegistrationTiming:
     first_delay_s: float = 0.1
     cap_delay_s: float = 5.0
     """Pauses. The cap decides how long a node offers no GPU once a fault is fixed."""
+    recheck_s: float = 5.0
+    """Between two requests for the devices that the kubelet knows; the second answer without any of
+    ours counts, so that a node is without GPUs for twice that at most."""
     settle_s: float = 0.05
     """The part of a pause that never ends early: ample for what the kubelet does in a few lines
     when a watch ends."""
@@ -109,25 +121,32 @@ class RegistrationTiming:
 _TIMING = RegistrationTiming()
 
 
+async def _unknown() -> None:
+    """What a kubelet knows that is not read."""
+
+
 class Registration:
     """Keeps what `servers` offer registered at the kubelet whose socket is at `socket`.
 
     `socket` None: serve, and register nowhere. The sockets of the servers have to lie in the folder
-    of the kubelet's: it looks for them beside its own.
+    of the kubelet's: it looks for them beside its own. `known` gives the healthy devices that the
+    kubelet knows, by resource; None where it did not answer.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it keeps, whom it informs, and what tests replace
         self,
         servers: Sequence[ResourceServer],
         socket: Path | None,
         *,
         on_change: Callable[[RegistrationChange], None],
+        known: Callable[[], Awaitable[Mapping[str, AbstractSet[str]] | None]] = _unknown,
         timing: RegistrationTiming = _TIMING,
         draw: Callable[[], float] = random.random,
     ) -> None:
         self._servers = tuple(servers)
         self._path = socket
         self._on_change = on_change
+        self._known = known
         self._timing = timing
         self._draw = draw
         self._phases: dict[str, RegistrationPhase] = {}
@@ -180,11 +199,11 @@ class Registration:
                     await self._enter(server, service.began, socket, socket_id)
                     self._notify(server, RegistrationPhase.REGISTERED)
                     since_s = clock()
-                    is_ended = await _done_before_replaced(service.ended.wait(), socket, socket_id)
+                    loss = await _before_replaced(self._loss(server, service), socket, socket_id)
             except RegistrationError as error:
                 phase, detail = RegistrationPhase.FAILED, str(error)
             else:
-                phase, detail = RegistrationPhase.LOST, _ENDED if is_ended else _REPLACED
+                phase, detail = RegistrationPhase.LOST, loss or _REPLACED
                 if clock() - since_s >= timing.steady_s:
                     backoff.reset()
             delay_s = backoff.next_s()
@@ -210,13 +229,40 @@ class Registration:
         10 s to reach us there: a new socket means not to wait for that.
         """
 
-        async def enter() -> None:
+        async def enter() -> bool:
             await self._register(server, socket.path)
             await self._watched(server, began)
+            return True
 
-        if not await _done_before_replaced(enter(), socket, socket_id):
+        if not await _before_replaced(enter(), socket, socket_id):
             msg = f"{server.offer.resource}: {_REPLACED} while we registered, expected it to stay"
             raise RegistrationError(msg)
+
+    async def _loss(self, server: ResourceServer, service: DevicePluginService) -> str:
+        """Wait until the kubelet has lost us; how."""
+        ended = asyncio.ensure_future(service.ended.wait())
+        forgotten = asyncio.ensure_future(self._forgotten(server))
+        try:
+            await asyncio.wait((ended, forgotten), return_when=asyncio.FIRST_COMPLETED)
+            return _ENDED if ended.done() else _FORGOTTEN
+        finally:
+            ended.cancel()
+            forgotten.cancel()
+            await asyncio.gather(ended, forgotten, return_exceptions=True)
+
+    async def _forgotten(self, server: ResourceServer) -> None:
+        """Wait until the kubelet knows none of the devices that are healthy, twice in a row."""
+        n_without = 0
+        while n_without < 2:  # noqa: PLR2004 - once may be between our list and its taking it over
+            await asyncio.sleep(self._timing.recheck_s)
+            known = await self._known()
+            healthy = {one.id for one in server.offer.device_list.devices if one.is_healthy}
+            is_without = (
+                known is not None
+                and bool(healthy)
+                and healthy.isdisjoint(known.get(server.offer.resource, ()))
+            )
+            n_without = n_without + 1 if is_without else 0
 
     async def _register(self, server: ResourceServer, path: Path) -> None:
         """Register. The kubelet has requested the options when this returns."""
@@ -276,21 +322,18 @@ class Registration:
         self._on_change(RegistrationChange(server.offer.resource, phase, detail, delay_s))
 
 
-async def _done_before_replaced(
-    work: Coroutine[object, object, object], socket: KubeletSocket, socket_id: SocketId
-) -> bool:
-    """Do the work, but only until the socket is another one. Whether it was done before that."""
+async def _before_replaced(
+    work: Coroutine[object, object, T], socket: KubeletSocket, socket_id: SocketId
+) -> T | None:
+    """The result of the work, which ends when the socket is another one: then None."""
     if socket.check() not in {socket_id, None}:
         work.close()
-        return False
+        return None
     working = asyncio.ensure_future(work)
     replacing = asyncio.ensure_future(socket.other_than(socket_id))
     try:
         await asyncio.wait((working, replacing), return_when=asyncio.FIRST_COMPLETED)
-        if replacing.done():
-            return False
-        working.result()
-        return True
+        return None if replacing.done() else working.result()
     finally:
         working.cancel()
         replacing.cancel()

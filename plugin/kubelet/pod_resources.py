@@ -1,4 +1,4 @@
-"""Reads from the kubelet which devices pods hold (PodResources v1, List and Get).
+"""Reads from the kubelet which devices pods hold and which there are (PodResources v1).
 
 The kubelet's answer is the truth about what was given out, whatever was planned. It names pods by
 namespace and name, leaves init containers out unless they are sidecars, and repeats a device for
@@ -6,7 +6,8 @@ each of its NUMA nodes (Kubernetes 1.36, cm/container_manager.go,
 containerDevicesFromResourceDeviceInstances); here each device is listed once.
 
 List makes the kubelet recount what is taken, which must not happen while it allocates
-(`plugin.kubelet.admission_gate`); Get only reads (apis/podresources/server_v1.go, 1.36.3).
+(`plugin.kubelet.admission_gate`); Get and GetAllocatableResources only read
+(apis/podresources/server_v1.go, 1.36.3).
 
 Every wait is bounded: the kubelet's sync loop may be waiting for us.
 """
@@ -31,7 +32,7 @@ from plugin.pb import podresources_v1_pb2 as pb
 from plugin.pods import HeldDevices
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from pathlib import Path
 
     from grpc.aio import UnaryUnaryMultiCallable
@@ -40,6 +41,7 @@ __all__ = ["PodDevices", "PodResources", "PodResourcesTiming"]
 
 _LIST = "/v1.PodResourcesLister/List"
 _GET = "/v1.PodResourcesLister/Get"
+_GET_ALLOCATABLE = "/v1.PodResourcesLister/GetAllocatableResources"
 Response = TypeVar("Response")
 _NO_ANSWER = frozenset({grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED})
 """Codes of a request that was not answered before its deadline, or refused by the rate limit until
@@ -114,6 +116,20 @@ class PodResources:
             _GET, request.SerializeToString(), pb.GetPodResourcesResponse.FromString
         )
         return _holdings([response.pod_resources])
+
+    async def read_allocatable(self) -> Mapping[str, frozenset[str]]:
+        """The ids of the healthy devices that the kubelet knows, by resource. Allowed at any time.
+
+        Raises `KubeletError` as `read` does.
+        """
+        request = pb.AllocatableResourcesRequest().SerializeToString()
+        response = await self._request(
+            _GET_ALLOCATABLE, request, pb.AllocatableResourcesResponse.FromString
+        )
+        ids: defaultdict[str, set[str]] = defaultdict(set)
+        for devices in response.devices:
+            ids[devices.resource_name].update(devices.device_ids)
+        return {resource: frozenset(found) for resource, found in ids.items()}
 
     async def _request(
         self, method: str, request: bytes, read: Callable[[bytes], Response]

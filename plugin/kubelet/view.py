@@ -17,7 +17,7 @@ from plugin.kubelet.admission_gate import AdmissionGate
 from plugin.pods import as_holdings, match_holdings, read_checkpoint, read_node_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from plugin.kubelet.pod_resources import PodDevices
@@ -54,6 +54,10 @@ class PodDevicesSource(Protocol):
 
     async def read_pod(self, namespace: str, name: str) -> tuple[HeldDevices, ...]:
         """What one pod has. Raises `KubeletError`."""
+        ...
+
+    async def read_allocatable(self) -> Mapping[str, frozenset[str]]:
+        """The healthy devices, by resource. Raises `KubeletError`."""
         ...
 
 
@@ -179,6 +183,16 @@ class KubeletView:
             confirmed=tuple(one for one in kept if one.ids),
             unanswered=tuple(one for one in wanted if had[one.namespace, one.name] is None),
         )
+
+    async def known_devices(self) -> Mapping[str, frozenset[str]] | None:
+        """The healthy devices that the kubelet knows, by resource; None where it gives no answer.
+
+        Allowed while the kubelet waits for us.
+        """
+        try:
+            return await self._devices.read_allocatable()
+        except KubeletError:
+            return None
 
     async def _read_pod(
         self, namespace: str, name: str, until_s: float

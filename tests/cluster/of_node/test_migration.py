@@ -229,6 +229,36 @@ def test_an_agent_that_comes_second_does_not_see_the_other(machine):
             until(lambda: machine.status() == (N_GPUS, N_GPUS))
 
 
+def test_an_agent_registers_again_when_a_plugin_that_came_after_it_has_ended(machine):
+    """The kubelet then has no device, and goes on watching the agent, which sees no end."""
+    with machine.agent() as agent:
+        until(lambda: machine.status() == (N_GPUS, N_GPUS))
+        with machine.stub() as stub:
+            until(lambda: stub.streams)
+            machine.start("others", 1)
+            assert len(stub.asked("Allocate")) == 1
+            assert registrations(agent) == 1
+        until(lambda: machine.status() == (N_GPUS, 0))
+        lost_s = time.monotonic()
+        until(lambda: registrations(agent) == 2)
+        until(lambda: machine.status() == (N_GPUS, N_GPUS))
+        print(f"without GPUs: {time.monotonic() - lost_s:.1f} s")  # noqa: T201 - a figure
+        assert time.monotonic() - lost_s < WITHOUT_GPUS_AT_MOST_S
+
+
+def test_on_the_way_back_the_agent_has_to_end_first(machine):
+    """The end of its watch takes the registration of whoever came after it, for good."""
+    with machine.agent():
+        until(lambda: machine.status() == (N_GPUS, N_GPUS))
+        stub = machine.stub()
+        stub.__enter__()
+        until(lambda: stub.streams)
+    try:
+        until(lambda: machine.status() == (N_GPUS, 0))
+    finally:
+        stub.stop()
+
+
 def test_what_an_agent_leaves_is_cleaned_from_a_moved_node(machine):
     """By the agent's own account and below the policies; what the other plugin needs stays."""
     cdi = machine.node.folder / "cdi"

@@ -57,6 +57,10 @@ class SlowKubelet:
         msg = f"pod {name} in namespace {namespace} not found"
         raise KubeletError(msg)
 
+    async def read_allocatable(self) -> Any:
+        """Not within any time."""
+        await asyncio.sleep(NEVER_S)
+
 
 class Node:
     """The calls of a node with this kubelet; `state` knows what a pod had."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from dataclasses import replace
 
 import pytest
 
-from plugin.deviceplugin import Registration, RegistrationPhase, ResourceServer
+from plugin.deviceplugin import ListedDevice, Registration, RegistrationPhase, ResourceServer
 from plugin.deviceplugin.registration import RegistrationTiming
+from plugin.kubelet import PodResources
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 from tests.fake_kubelet import FakeKubelet
 from tests.unit.plugin.offers import GPU, offer, until
@@ -19,10 +21,13 @@ REPLACED = "the kubelet's socket was replaced while we registered"
 QUICK = RegistrationTiming(check_every_s=0.01, first_delay_s=0.02, cap_delay_s=0.2, settle_s=0.01)
 
 
+RECHECKED = replace(QUICK, recheck_s=0.02)
+
+
 class Plugin:
     """A plugin's registration, and the changes that it reported."""
 
-    def __init__(self, folder, *offers, kubelet="kubelet.sock", timing=QUICK):
+    def __init__(self, folder, *offers, kubelet="kubelet.sock", timing=QUICK, **more):
         self.changes = []
         self.standing = {}
         self.servers = [ResourceServer(one, folder, on_call=lambda _: None) for one in offers]
@@ -32,6 +37,7 @@ class Plugin:
             on_change=self._take,
             timing=timing,
             draw=lambda: 0.5,
+            **more,
         )
         self.task: asyncio.Task[None] | None = None
 
@@ -304,6 +310,64 @@ def test_an_old_plugin_that_ends_disconnects_its_successor_which_comes_back(root
         RegistrationPhase.LOST,
         RegistrationPhase.REGISTERED,
     ]
+
+
+def test_the_devices_of_another_plugin_that_came_and_went_are_registered_again(root):
+    """The kubelet has none then, and goes on watching ours: nothing else would bring it back."""
+    kubelet = FakeKubelet(root)
+    known = PodResources(kubelet.pod_resources).read_allocatable
+    ours, other = (
+        Plugin(kubelet.folder, offer(), timing=RECHECKED, known=known),
+        Plugin(kubelet.folder, offer(3)),
+    )
+
+    async def go():
+        async with running(kubelet, ours):
+            await kubelet.until_listed(GPU, 4)
+            other.start()
+            await kubelet.until_listed(GPU, 3)
+            await other.stop()
+            await kubelet.until_listed(GPU, 0)
+            await ours.until(RegistrationPhase.REGISTERED, 2)
+            await kubelet.until_listed(GPU, 4)
+            await asyncio.sleep(10 * RECHECKED.recheck_s)
+
+    asyncio.run(go())
+    (lost,) = [one for one in ours.changes if one.phase is RegistrationPhase.LOST]
+    assert lost.detail.startswith("the kubelet has none of the devices")
+    assert ours.phases.count(RegistrationPhase.REGISTERED) == 2
+
+
+@pytest.mark.parametrize(
+    ("answers", "n_healthy"),
+    [
+        pytest.param([None], 4, id="a kubelet that does not answer"),
+        pytest.param([{GPU: {"GPU-1"}}], 4, id="one that knows a device of ours"),
+        pytest.param([{}, {GPU: {"GPU-1"}}], 4, id="one that knew none for a moment"),
+        pytest.param([{}], 0, id="devices that are all unhealthy"),
+    ],
+)
+def test_what_is_no_sign_of_a_lost_registration(root, answers, n_healthy):
+    """A registration too many takes the node's GPUs away for a moment."""
+    kubelet = FakeKubelet(root)
+    n_asked = 0
+
+    async def known():
+        nonlocal n_asked
+        n_asked += 1
+        return answers[n_asked % len(answers)]
+
+    plugin = Plugin(kubelet.folder, offer(), timing=RECHECKED, known=known)
+    plugin.servers[0].offer.device_list.replace(
+        ListedDevice(f"GPU-{i}", is_healthy=i < n_healthy) for i in range(4)
+    )
+
+    async def go():
+        async with running(kubelet, plugin):
+            await until(lambda: n_asked >= 6)
+
+    asyncio.run(go())
+    assert plugin.phases == [RegistrationPhase.REGISTERED]
 
 
 def test_a_refusal_names_versions_and_is_tried_again(root):

@@ -68,6 +68,17 @@ class Kubelet:
             grpc.StatusCode.UNKNOWN, f"pod {name} in namespace {namespace} not found"
         )
 
+    async def _get_allocatable(self, _request, context):
+        await self._count(context)
+        return pb.AllocatableResourcesResponse(
+            devices=[
+                one
+                for pod in self.answer.pod_resources
+                for container in pod.containers
+                for one in container.devices
+            ]
+        )
+
     @contextlib.asynccontextmanager
     async def serving(self):
         """Serve."""
@@ -81,6 +92,11 @@ class Kubelet:
                 self._get,
                 pb.GetPodResourcesRequest.FromString,
                 pb.GetPodResourcesResponse.SerializeToString,
+            ),
+            "GetAllocatableResources": grpc.unary_unary_rpc_method_handler(
+                self._get_allocatable,
+                pb.AllocatableResourcesRequest.FromString,
+                pb.AllocatableResourcesResponse.SerializeToString,
             ),
         }
         server = grpc.aio.server()
@@ -152,6 +168,15 @@ def test_one_pod_is_read_alone(path):
     )
     found = answer_of(kubelet, lambda client: client.read_pod("a", "p"))
     assert found == (HeldDevices("a", "p", "main", GPU, ("GPU-0", "GPU-1")),)
+
+
+def test_devices_that_can_be_allocated_are_listed_by_resource(path):
+    """Each once, though it stands once per NUMA node; of a kubelet without any, none."""
+    main = [devices(GPU, "GPU-1", numa=0), devices(GPU, "GPU-1", numa=1), devices(MIG, "MIG-0")]
+    kubelet = Kubelet(path, pod("a", "p", main=main, side=[devices(GPU, "GPU-2")]))
+    found = asked(kubelet, lambda client: client.read_allocatable())
+    assert found == {GPU: {"GPU-1", "GPU-2"}, MIG: {"MIG-0"}}
+    assert asked(Kubelet(path), lambda client: client.read_allocatable()) == {}
 
 
 def test_a_pod_that_is_not_there_is_an_error(path):

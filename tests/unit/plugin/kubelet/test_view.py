@@ -66,6 +66,10 @@ class Kubelet:
         """What that pod has."""
         return await self._answer(f"{namespace}/{name}")
 
+    async def read_allocatable(self):
+        """What can be allocated."""
+        return await self._answer("allocatable")
+
 
 def snapshot(pods, devices):
     """What a look returns, or its error."""
@@ -312,3 +316,21 @@ def test_a_pod_that_is_not_read_in_time_may_hold_what_it_had(answer):
     found, _, took_s = still_held({"default/a": answer, "default/b": None}, mine, its)
     assert found == StillHeld((), (mine, its))
     assert took_s == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param({"g": frozenset({"x"})}, {"g": {"x"}}, id="what it lists"),
+        pytest.param(NO_SOCKET, None, id="no answer is not none"),
+    ],
+)
+def test_devices_that_the_kubelet_knows(answer, expected):
+    """Whoever takes silence for an empty list would register again for nothing."""
+
+    async def go():
+        kubelet = Kubelet((), ())
+        kubelet.answers["allocatable"] = answer
+        return await KubeletView(kubelet, kubelet, NOWHERE).known_devices()
+
+    assert asyncio.run(go()) == expected
