@@ -1,4 +1,4 @@
-"""docs/install.md names what deploy/ applies to a cluster, and what takes it away again."""
+"""docs/install.md names what deploy/ applies to a cluster, docs/migrate.md what takes it away."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 PATH = ROOT / "docs" / "install.md"
 PAGE = PATH.read_text(encoding="utf-8")
+MIGRATE = (ROOT / "docs" / "migrate.md").read_text(encoding="utf-8")
 DEPLOY = ROOT / "deploy"
 POLICIES = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
 
 
-def part(heading: str) -> str:
+def part(heading: str, page: str = PAGE) -> str:
     """The text of a section."""
-    return PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
 def applied() -> Iterator[dict[str, Any]]:
@@ -90,7 +91,7 @@ def test_what_is_installed_is_removed():
     pattern = r"kubectl {} -k ([\w/-]+)"
     text = "".join(one.text for one in blocks(PATH))
     folders = set(re.findall(pattern.format("apply"), text))
-    removed = set(re.findall(pattern.format("delete"), part("Remove it")))
+    removed = set(re.findall(pattern.format("delete"), part("Remove it", MIGRATE)))
     assert folders - removed == {"deploy/scheduler-name-v1beta1"}
 
 
