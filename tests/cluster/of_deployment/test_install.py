@@ -28,6 +28,7 @@ from tests.docs.markdown import ROOT, blocks
 pytestmark = [pytest.mark.cluster, pytest.mark.own_plane]
 
 PAGE = ROOT / "docs" / "install.md"
+MIGRATE = ROOT / "docs" / "migrate.md"
 DRY_RUN = {"dryRun": "All"}
 SERVICE = f"coterie-extender.{NAMESPACE}.svc"
 
@@ -201,7 +202,7 @@ def test_the_pod_to_try_with_is_one(control_plane):
 
 def test_what_is_removed_is_gone(binaries, tmp_path, copy):
     """After removal nothing of Coterie blocks a request."""
-    *_, text = (one.text for one in blocks(PAGE) if "kubectl delete -k" in one.text)
+    *_, text = (one.text for one in blocks(MIGRATE) if "kubectl delete -k" in one.text)
     served = scheduler_name_folder(binaries.minor)
     text = text.replace("deploy/scheduler-name\n", f"deploy/{served}\n")
     commands = [line.split()[1:] for line in text.splitlines()]

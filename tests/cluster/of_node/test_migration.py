@@ -223,7 +223,7 @@ def test_an_agent_that_comes_second_does_not_see_the_other(machine):
             machine.start("taken", 1)
             assert registrations(agent) == 1
             assert agent.get("/readyz").status_code == 200
-            assert stub.asked("Allocate") == []
+            assert stub.calls_of("Allocate") == []
             stub.stop()
             until(lambda: registrations(agent) == 2)
             until(lambda: machine.status() == (N_GPUS, N_GPUS))
@@ -236,7 +236,7 @@ def test_an_agent_registers_again_when_a_plugin_that_came_after_it_has_ended(mac
         with machine.stub() as stub:
             until(lambda: stub.streams)
             machine.start("others", 1)
-            assert len(stub.asked("Allocate")) == 1
+            assert len(stub.calls_of("Allocate")) == 1
             assert registrations(agent) == 1
         until(lambda: machine.status() == (N_GPUS, 0))
         lost_s = time.monotonic()

@@ -350,12 +350,12 @@ def test_the_devices_of_another_plugin_that_came_and_went_are_registered_again(r
 def test_what_is_no_sign_of_a_lost_registration(root, answers, n_healthy):
     """A registration too many takes the node's GPUs away for a moment."""
     kubelet = FakeKubelet(root)
-    n_asked = 0
+    n_reads = 0
 
     async def known():
-        nonlocal n_asked
-        n_asked += 1
-        return answers[n_asked % len(answers)]
+        nonlocal n_reads
+        n_reads += 1
+        return answers[n_reads % len(answers)]
 
     plugin = Plugin(kubelet.folder, offer(), timing=RECHECKED, known=known)
     plugin.servers[0].offer.device_list.replace(
@@ -364,7 +364,7 @@ def test_what_is_no_sign_of_a_lost_registration(root, answers, n_healthy):
 
     async def go():
         async with running(kubelet, plugin):
-            await until(lambda: n_asked >= 6)
+            await until(lambda: n_reads >= 6)
 
     asyncio.run(go())
     assert plugin.phases == [RegistrationPhase.REGISTERED]

@@ -174,9 +174,9 @@ def test_devices_that_can_be_allocated_are_listed_by_resource(path):
     """Each once, though it stands once per NUMA node; of a kubelet without any, none."""
     main = [devices(GPU, "GPU-1", numa=0), devices(GPU, "GPU-1", numa=1), devices(MIG, "MIG-0")]
     kubelet = Kubelet(path, pod("a", "p", main=main, side=[devices(GPU, "GPU-2")]))
-    found = asked(kubelet, lambda client: client.read_allocatable())
+    found = answer_of(kubelet, lambda client: client.read_allocatable())
     assert found == {GPU: {"GPU-1", "GPU-2"}, MIG: {"MIG-0"}}
-    assert asked(Kubelet(path), lambda client: client.read_allocatable()) == {}
+    assert answer_of(Kubelet(path), lambda client: client.read_allocatable()) == {}
 
 
 def test_a_pod_that_is_not_there_is_an_error(path):

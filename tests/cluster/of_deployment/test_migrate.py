@@ -1,0 +1,138 @@
+"""docs/migrate.md: the check for two plugins, and what a removal takes away and leaves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from functools import partial
+
+import pytest
+
+from tests.cluster.control.control_plane import CommandFailed, ControlPlane
+from tests.cluster.control.manifests import (
+    DEPLOY,
+    Mode,
+    await_so,
+    install,
+    scheduler_name_folder,
+    send_gpu_pods,
+)
+from tests.docs.markdown import ROOT, blocks
+from topology.model import names
+
+pytestmark = pytest.mark.cluster
+
+PAGE = ROOT / "docs" / "migrate.md"
+PODS = "/api/v1/namespaces/default/pods"
+OURS = {names.TOPOLOGY: "t", names.DEVICES: "d"}
+MERGE = {"Content-Type": "application/merge-patch+json"}
+PLUGINS = {
+    "operator": {"app": "nvidia-device-plugin-daemonset"},
+    "chart": {"app.kubernetes.io/name": "nvidia-device-plugin"},
+    "static": {"name": "nvidia-device-plugin-ds"},
+    "gke": {"k8s-app": "nvidia-gpu-device-plugin"},
+    "none": {"app": "other"},
+}
+"""Labels of pods on a node of that name."""
+
+
+def block(containing):
+    """The one code block of the page with these words in it."""
+    (found,) = [one.text for one in blocks(PAGE) if containing in one.text]
+    return found
+
+
+def run(plane, folder, text):
+    """What a block of the page prints, with kubectl at hand."""
+    (programs := folder / "bin").mkdir(exist_ok=True)
+    if not (programs / "kubectl").exists():
+        (programs / "kubectl").symlink_to(plane.binaries.kubectl)
+    environment = {
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(folder),
+        "KUBECONFIG": str(plane.admin),
+    }
+    command = ["bash", "-euo", "pipefail", "-c", text]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def make_pod(plane, name, **spec):
+    """A pod; `labels` and `phase` are those of the object."""
+    labels, phase = spec.pop("labels", {}), spec.pop("phase", "")
+    pod = {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"containers": [{"name": "main", "image": "none"}], **spec},
+    }
+    plane.client.post(PODS, json=pod).raise_for_status()
+    if phase:
+        body = {"status": {"phase": phase}}
+        answer = plane.client.patch(f"{PODS}/{name}/status", json=body, headers=MERGE)
+        answer.raise_for_status()
+
+
+def test_nodes_with_two_plugins_are_found(control_plane, tmp_path):
+    """By every label that NVIDIA's plugin comes with; ended pods and single ones are no fault."""
+    for node, labels in PLUGINS.items():
+        control_plane.client.post("/api/v1/nodes", json={"metadata": {"name": node}})
+        make_pod(control_plane, f"{node}-nvidia", labels=labels, nodeName=node, phase="Running")
+    ours = {"app.kubernetes.io/name": "coterie-plugin"}
+    check = partial(run, control_plane, tmp_path, block("uniq --repeated"))
+    assert check() == ""
+    for node in PLUGINS:
+        phase = "Succeeded" if node == "gke" else "Running"
+        make_pod(control_plane, f"{node}-coterie", labels=ours, nodeName=node, phase=phase)
+    assert check().split() == ["chart", "operator", "static"]
+
+
+def test_what_stays_after_a_removal_is_what_the_page_lists(binaries, tmp_path):
+    """Annotations that nobody could remove before, and pods without an end of their own."""
+    *_, text = (one.text for one in blocks(PAGE) if "kubectl delete -k" in one.text)
+    text = text.replace("deploy/scheduler-name\n", f"{scheduler_name_folder(binaries.minor)}\n")
+    folders = [line.split()[-1].removeprefix("deploy/") for line in text.splitlines()]
+    written = {"my-scheduler": "second-scheduler", "my-plugin": "plugin"}
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    (state := tmp_path / "plane").mkdir()
+    with ControlPlane(binaries, state) as plane:
+        node = {"metadata": {"name": "n1", "annotations": OURS | {"other": "o"}}}
+        plane.client.post("/api/v1/nodes", json=node).raise_for_status()
+        install(plane, Mode.SECOND_SCHEDULER)
+        send_gpu_pods(plane)
+        plane.kubectl("apply", "-k", str(DEPLOY / "plugin"))
+        limits = {"limits": {names.DEFAULT_RESOURCE: "1"}}
+        container = {"name": "main", "image": "none", "resources": limits}
+        make_pod(plane, "waits", schedulerName="coterie-scheduler", containers=[container])
+        removal = ("annotate", "nodes", "--all", *(f"{key}-" for key in OURS))
+
+        def is_refused():
+            try:
+                plane.kubectl(*removal, "--dry-run=server")
+            except CommandFailed as error:
+                return "only the agent of this node may" in str(error)
+            return False
+
+        await_so(is_refused, "policy about the nodes' keys")
+        for folder in folders:
+            path = str(DEPLOY / written.get(folder, folder))
+            plane.kubectl("delete", "-k", path, "--ignore-not-found", "--wait=false")
+        await_so(lambda: not is_refused(), "policies are gone")
+        stayed = plane.client.get("/api/v1/nodes/n1").json()["metadata"]["annotations"]
+        assert stayed.items() >= OURS.items()
+        plane.kubectl(*removal)
+        left = plane.client.get("/api/v1/nodes/n1").json()["metadata"]["annotations"]
+        assert left == {key: value for key, value in stayed.items() if key not in OURS}
+        listed = run(plane, tmp_path, block("spec.schedulerName=coterie-scheduler"))
+        assert [line.split()[1] for line in listed.splitlines()[1:]] == ["waits"]
+        kinds = ("clusterroles", "clusterrolebindings", "validatingadmissionpolicies")
+        found = plane.kubectl("get", ",".join(kinds), "-o", "name").split()
+        assert [one for one in found if "coterie" in one] == []
