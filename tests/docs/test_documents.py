@@ -199,7 +199,7 @@ def test_no_machine_paths_in_documents():
     assert found == []
 
 
-def test_nothing_tells_to_install_the_project_by_its_name():
+def test_no_document_installs_the_project_by_its_name():
     """The project is on no package index, so whoever takes its name there would be installed."""
     sources = [path for name in PACKAGES for path in (ROOT / name).rglob("*.py")]
     found = [

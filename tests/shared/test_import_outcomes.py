@@ -248,7 +248,7 @@ def facts(topology):
 
 @pytest.mark.parametrize("machine", SAME_MACHINE)
 def test_recordings_of_one_machine_agree_on_what_both_know(recordings, machine):
-    """Two tools that describe one machine tell the same facts, each as far as it looks."""
+    """Two tools that describe one machine give the same facts, each as far as it looks."""
     known = {
         name: facts(import_text((recordings / name).read_text(encoding="utf-8")))
         for name in SAME_MACHINE[machine]

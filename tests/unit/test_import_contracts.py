@@ -123,7 +123,7 @@ def test_each_module_decides_or_is_a_shell(program):
 
 
 @pytest.mark.parametrize("program", SHELLS)
-def test_what_decides_asks_no_clock_for_the_date(program):
+def test_deciding_modules_read_no_wall_clock(program):
     """Values may hold dates, so `datetime` may be imported; its clock may not be read."""
     (contract,) = [one for one in CONTRACTS if one["name"].startswith(f"The {program} decides")]
     calls = [

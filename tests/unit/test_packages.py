@@ -81,7 +81,7 @@ def test_modules_import_only_listed_names(path):
 
 
 def test_a_class_name_has_one_meaning():
-    """A reader who knows a class by its name need not ask which one; private ones may repeat."""
+    """A reader who knows a class by its name need not look which one; private ones may repeat."""
     defined = Counter(
         node.name
         for path in sources(PACKAGES)

@@ -108,7 +108,7 @@ def test_a_replica_that_is_gone_is_an_error():
         pytest.param(HOST, False, False, id="another authority"),
     ],
 )
-def test_over_tls_both_sides_are_checked(tmp_path, name, is_trusted, is_accepted):
+def test_over_tls_both_sides_are_verified(tmp_path, name, is_trusted, is_accepted):
     """A replica's address changes, so its certificate is checked for the Service's name."""
 
     async def go() -> None:

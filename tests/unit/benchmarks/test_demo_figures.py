@@ -146,7 +146,7 @@ def test_machines_are_summed_up_apart():
     assert shares == {"8x-a6000-bridged": (1, 1.0), "gb200-tray": (0, 0.0)}
 
 
-def test_a_span_tells_mean_least_and_most():
+def test_a_span_has_mean_least_and_most():
     """Every mix counts the same."""
     good = compute_figures(run(placed("a", BRIDGED)), NODES)
     bad = compute_figures(run(placed("a", APART), free=(APART, 0)), NODES)

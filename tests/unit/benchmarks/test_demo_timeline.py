@@ -42,7 +42,7 @@ def pod(name, size, arrival, duration):
     )
 
 
-def test_a_waiting_pod_holds_up_nobody_and_keeps_its_turn():
+def test_a_waiting_pod_blocks_no_other_and_keeps_its_turn():
     """Waiting pods are tried in order of arrival whenever pods end."""
     pods = [pod("a", 3, 0, 10), pod("b", 4, 1, 5), pod("c", 2, 2, 5), pod("d", 1, 3, 20)]
     policy = FirstFree()

@@ -69,7 +69,7 @@ def test_a_missing_file_says_how_to_name_the_folder(tmp_path):
     ],
 )
 def test_refuses_bad_machines(tmp_path, topo, measured, message):
-    """A file that does not hold every set, or labels nobody knows, is refused with the reason."""
+    """A file that does not hold every set, or unknown labels, is refused with the reason."""
     with pytest.raises(BadData, match=message):
         load_machines(write(tmp_path, topo=topo, measured=measured))
 

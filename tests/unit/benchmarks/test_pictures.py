@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def test_the_chart_shows_every_mean_of_the_results():
-    """A bar without its figure, or with an old one, would be a claim that nobody measured."""
+    """A bar without its figure, or with an old one, would be a claim without a measurement."""
     chart = draw_chart(read_groups())
     table = json.loads(RESULTS.read_text(encoding="utf-8"))["tables"][0]
     shown = re.findall(r">([01]\.\d{3})<", chart)

@@ -35,7 +35,7 @@ def test_requests_are_what_the_extender_reads():
 
 
 def test_requests_repeat():
-    """The same seed asks the same, another one something else."""
+    """The same seed makes the same calls, another one others."""
     assert draw_pods(9, 1) == draw_pods(9, 1)
     assert draw_pods(9, 1) != draw_pods(9, 2)
 

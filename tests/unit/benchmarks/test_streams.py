@@ -1,4 +1,4 @@
-"""The streams: which machines each order of nodes takes, and what the notes tell of it."""
+"""The streams: which machines each order of nodes takes, and what the notes say of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_where_loss_ties_the_cheaper_gpus_go_first(tied, rows_of, policy, n_fast
     assert (whole_fast, whole_slow) == whole
 
 
-def test_the_note_tells_why_in_figures_of_this_run(tied):
+def test_the_note_says_why_in_figures_of_this_run(tied):
     """Loss ties at 0; a pair costs an H100 machine less of its remainder, which is worth more."""
     costs, weighed = [], []
     for name in ("dgx-h100", "dgx-1-v100"):

@@ -310,7 +310,7 @@ def test_nodes_are_cleaned_by_the_agents_account_and_folders():
     assert {str(one) for one in needed} < mounted
 
 
-def test_probes_ask_different_things():
+def test_probes_check_different_things():
     """An agent that waits for the kubelet lives: killed, it would wait again."""
     agent = container()
     live, ready = (agent[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness"))

@@ -58,7 +58,7 @@ def test_sidecar_of_the_static_pod_is_no_root():
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-def test_probes_ask_different_things(container):
+def test_probes_check_different_things(container):
     """A live process that is not synced must be left running: killed, it restarts from nothing."""
     live, ready = (container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness"))
     assert (live["path"], ready["path"]) == ("/livez", "/readyz")
@@ -73,14 +73,14 @@ def test_probes_ask_different_things(container):
     ],
 )
 def test_a_leader_ends_where_its_extender_cannot_serve(mode, path):
-    """Its probe asks the extender beside it, slowly enough for a first list and a restart."""
+    """Its probe calls the extender beside it, slowly enough for a first list and a restart."""
     scheduler = pod_spec(path)["containers"][0]
     probe, settings = scheduler["livenessProbe"], extender_settings(mode)
-    asked = probe["httpGet"]
-    assert (scheduler["name"], asked["path"], asked["scheme"]) == (
+    check = probe["httpGet"]
+    assert (scheduler["name"], check["path"], check["scheme"]) == (
         *("kube-scheduler", "/healthz", "HTTP"),
     )
-    assert str(asked["port"]) == settings.get("health_port", settings["listen_port"])
+    assert str(check["port"]) == settings.get("health_port", settings["listen_port"])
     assert probe["initialDelaySeconds"] >= 60
     assert 30 <= probe["periodSeconds"] * probe["failureThreshold"] < 60
 

@@ -43,7 +43,7 @@ def engine(*groups: dict[str, Any], **rules: Any) -> EmbeddedEngine:
     return EmbeddedEngine(cluster, replace(RULES, **rules))
 
 
-def ask(engine: EmbeddedEngine, verb: Verb, body: bytes, now_s: float = 0.0) -> Any:
+def answer_of(engine: EmbeddedEngine, verb: Verb, body: bytes, now_s: float = 0.0) -> Any:
     """The JSON of an answer."""
     return json.loads(engine.answer(verb, body, now_s).body)
 
@@ -67,7 +67,7 @@ def report_devices(
     unhealthy: Iterable[str] = (),
     held: Iterable[str] = (),
 ) -> None:
-    """The node reports bad devices, and devices that a pod which nobody knows has."""
+    """The node reports bad devices, and devices of an unknown pod."""
     assert node.topology is not None
     gpus = zip(node.topology.gpus, node.ids, strict=True)
     topology = replace(node.topology, gpus=tuple(replace(gpu, uuid=one) for gpu, one in gpus))

@@ -1,4 +1,4 @@
-"""Nodes and pods as the watches tell them, for the tests of the live state."""
+"""Nodes and pods as the watches deliver them, for the tests of the live state."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def whole(
 def wish(
     uid: str, n_gpus: int = 1, *, resource: str = GPU, priority: int = 0, **annotations: str
 ) -> PodRequest:
-    """What a pending pod asks for."""
+    """What a pending pod requests."""
     made = content(uid, n_gpus, resource=resource, **annotations)
     made["spec"]["priority"] = priority
     return parse_pod(messages.WirePod.model_validate(made), (resource,))

@@ -2,7 +2,7 @@
 
 Everything that takes time in a real cluster is taken apart here: a request reaches the server at
 one moment and its answer the engine at another, or never; watch events come later than what they
-tell; a write whose answer was given up may still come true.
+show; a write whose answer was given up may still come true.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ class LiveWorld:
         self.gateway.handle(NodesListed(tuple(nodes)))
         self.gateway.handle(PodsListed(()))
         self.gateway.handle(NominationsListed(()))
-        self.hear()
+        self.deliver()
 
-    def hear(self) -> None:
-        """The watches have told everything up to now."""
+    def deliver(self) -> None:
+        """The watches have delivered everything up to now."""
         while self._events:
             self._events.pop(0)()
         self.gateway.handle(FreshnessSet(is_synced=True, observed_at_s=self.now_s))
@@ -121,7 +121,7 @@ class LiveWorld:
             (8, self._tell),
             (2, self._touch),
             (3, self._delete),
-            (1, self.hear),
+            (1, self.deliver),
         ]
         weights, choices = zip(*actions, strict=True)
         (action,) = self.rng.choices(choices, weights)
@@ -144,7 +144,7 @@ class LiveWorld:
             self.gateway.handle(VerbCalled(Verb.FILTER, body, self.now_s))
 
     def _begin(self) -> None:
-        """Two schedulers may ask for one pod, also by the uid of a pod that is no more."""
+        """Two schedulers may bind one pod, also by the uid of a pod that is gone."""
         pod = self._any_pod()
         if pod is not None:
             uid = pod.uid if self.rng.random() < 0.9 else f"u{self.rng.randrange(self._n_pods)}"
@@ -193,7 +193,7 @@ class LiveWorld:
             self._go_on(self.gateway.handle(BindAbandoned(call.step, "out of time", self.now_s)))
 
     def _come_late(self) -> None:
-        """A write whose answer nobody waits for reaches the server, or is dropped for good."""
+        """A write whose caller gave up reaches the server, or is dropped for good."""
         if self._late:
             step = self._late.pop(self.rng.randrange(len(self._late)))
             if self.rng.random() < 0.8:
@@ -205,7 +205,7 @@ class LiveWorld:
             self._events.pop(0)()
 
     def _touch(self) -> None:
-        """Somebody writes a pod, rarely what it asks for."""
+        """A client writes a pod, rarely what it requests."""
         pod = self._any_pod()
         if pod is not None:
             pod.version += 1
@@ -228,12 +228,12 @@ class LiveWorld:
             self._send()
             self._answer()
         self._late.clear()
-        self.hear()
+        self.deliver()
         self.now_s += RULES.assume_s + 1.0
         for _ in range(2):
-            self.hear()
+            self.deliver()
             self.gateway.handle(TimePassed(self.now_s))
-        self.hear()
+        self.deliver()
 
     def held(self) -> dict[str, set[str]]:
         """What the server's pods have by their plans, by uid."""
@@ -255,7 +255,7 @@ class LiveWorld:
             self._calls.append(_Call(said))
 
     def _busy(self) -> Written:
-        """The server turns a write away, or nobody could send it."""
+        """The server refuses a write, or it could not be sent."""
         return Written(self.rng.choice((WriteResult.REJECTED, WriteResult.UNSENT)), "too busy")
 
     def _write(self, step: WriteBinding) -> Written:

@@ -9,7 +9,7 @@ GPU = "nvidia.com/gpu"
 
 
 def container(name: str, n_gpus: Any = None, **more: Any) -> dict[str, Any]:
-    """A container that asks for GPUs, or for none."""
+    """A container that requests GPUs, or none."""
     if n_gpus is None:
         return {"name": name, **more}
     wish = {GPU: n_gpus}

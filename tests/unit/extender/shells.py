@@ -21,7 +21,7 @@ BUSY = KubeError(429, "TooManyRequests", "later", retry_after_s=1.0)
 
 
 class FakeTime:
-    """Seconds that pass only when somebody sleeps."""
+    """Seconds that pass only when a task sleeps."""
 
     def __init__(self, now_s: float = 100.0) -> None:
         self.now_s = now_s

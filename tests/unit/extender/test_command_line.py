@@ -56,7 +56,7 @@ def run(*words: str) -> Done:
     return called(program.main, *words)
 
 
-async def serve_nobody(
+async def serve_briefly(
     doors: list[Door],
     *,
     keep_alive_s: int,
@@ -150,16 +150,16 @@ def test_replay_of_something_else_is_an_error(tmp_path, content, message):
 @pytest.mark.usefixtures("_process_restored")
 def test_a_restart_after_a_crash_begins_on_a_line_of_its_own(tmp_path, monkeypatch, cut):
     """What was half written must not swallow the next header."""
-    monkeypatch.setattr(wiring, "run_until_signal", serve_nobody)
+    monkeypatch.setattr(wiring, "run_until_signal", serve_briefly)
     path = tmp_path / "d.jsonl"
     words = ("serve", "--cluster", CLUSTER, "--listen-port", "0", "--decision-log", str(path))
     assert run(*words).exit_code == 0
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600, "it names everybody's pods"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600, "it names all users' pods"
     path.write_text(path.read_text().rstrip("\n") + ("\n" + cut if "{" in cut else cut))
     assert run(*words).exit_code == 0
     result = run("replay", str(path))
-    told = "line 2 is cut off, as by a crash: its run ends there\n" if "{" in cut else ""
-    assert (result.exit_code, result.output) == (0, f"{told}0 calls, all answered as recorded\n")
+    note = "line 2 is cut off, as by a crash: its run ends there\n" if "{" in cut else ""
+    assert (result.exit_code, result.output) == (0, f"{note}0 calls, all answered as recorded\n")
     assert path.read_text().count('"kind":"run"') == 2
 
 
@@ -254,7 +254,7 @@ def test_explain_names_a_file_that_is_no_text(tmp_path):
 class Answerer(http.server.BaseHTTPRequestHandler):
     """A running extender that knows two pods."""
 
-    told: ClassVar[dict[str, object]] = {
+    answers: ClassVar[dict[str, object]] = {
         "/explain/ns/fits": {"request": {}, "nodes": [{"node": "n1", "fits": True}]},
         "/explain/ns/waits": {"request": {}, "nodes": [{"node": "n1", "fits": False}]},
         "/explain/ns/nowhere": {"request": {}, "nodes": []},
@@ -265,9 +265,9 @@ class Answerer(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer as the extender does."""
-        told = self.told.get(self.path, {"error": "pod is not there"})
-        body = b"{" if told is None else json.dumps(told).encode()
-        self.send_response(200 if self.path in self.told else 404)
+        answer = self.answers.get(self.path, {"error": "pod is not there"})
+        body = b"{" if answer is None else json.dumps(answer).encode()
+        self.send_response(200 if self.path in self.answers else 404)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -296,11 +296,11 @@ def running():
         pytest.param("ns/runs", 0, id="has its node"),
     ],
 )
-def test_explain_asks_a_running_extender(running, pod, code):
+def test_explain_calls_a_running_extender(running, pod, code):
     """About a pod of its cluster, by namespace and name."""
     result = run("explain", pod, "--url", running)
     assert result.exit_code == code, result.output
-    assert json.loads(result.stdout) == Answerer.told[f"/explain/{pod}"]
+    assert json.loads(result.stdout) == Answerer.answers[f"/explain/{pod}"]
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_explain_of_what_the_extender_does_not_know_is_an_error(running, pod, me
     ],
 )
 def test_explain_of_a_place_that_is_no_extender_is_an_error(url, message):
-    """A file is never read, and nobody there is told."""
+    """A file is never read, and no extender is called."""
     result = run("explain", "ns/fits", "--url", url)
     assert result.exit_code == 2
     assert message in result.stderr
@@ -415,18 +415,18 @@ def test_every_setting_has_a_flag():
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         pytest.param((), "the following arguments are required: COMMAND", id="no command"),
         pytest.param(("serve", "--colour=red"), "arguments: --colour=red", id="unknown flag"),
         pytest.param(("serve", "--listen-p=1"), "arguments: --listen-p=1", id="abbreviated"),
     ],
 )
-def test_a_command_line_that_is_wrong_ends_with_one_sentence(words, told):
+def test_a_command_line_that_is_wrong_ends_with_one_sentence(words, message):
     """Exit code 2, and no page of usage."""
     done = run(*words)
     assert (done.exit_code, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-    assert told in done.stderr
+    assert message in done.stderr
 
 
 def test_the_version():

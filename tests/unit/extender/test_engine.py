@@ -12,7 +12,7 @@ from extender.engine import NEEDS_NAMES, Engine
 from extender.placement import RatingBudget
 from extender.protocol import Answer, Outcome, Reason, Verb
 from extender.state import DeviceState, machine_types
-from tests.unit.extender.engines import RULES, ask, bind, engine, names, owned, spec
+from tests.unit.extender.engines import RULES, answer_of, bind, engine, names, owned, spec
 from tests.unit.extender.feeds import live, node, topology_text, wide
 from tests.unit.extender.pods import GPU, args, binding, container, pod
 from topology.model import names as keys
@@ -23,7 +23,7 @@ V100 = ("dgx-1-v100-0", "dgx-1-v100-1")
 
 def test_filter_names_the_nodes_that_fit_and_fails_none():
     """With a feasible node the failed maps stay empty: the scheduler drops the rest silently."""
-    answer = ask(
+    answer = answer_of(
         engine(), Verb.FILTER, args(pod(4, affinity="nvlink", policy="required"), [*V100, L4])
     )
     assert answer == {
@@ -37,7 +37,7 @@ def test_filter_names_the_nodes_that_fit_and_fails_none():
 
 def test_filter_gives_every_node_its_reason_where_none_fits():
     """Unresolvable, since evicting pods would not help; unknown nodes among them."""
-    answer = ask(
+    answer = answer_of(
         engine(), Verb.FILTER, args(pod(2, affinity="nvlink", policy="required"), [L4, "ghost"])
     )
     assert answer["NodeNames"] == []
@@ -70,14 +70,14 @@ def test_the_own_nominated_node_fails_resolvably():
     """Else the pod preempted again at once while its victims still leave."""
     content = pod(9)
     content["status"]["nominatedNodeName"] = V100[0]
-    answer = ask(engine(), Verb.FILTER, args(content, list(V100)))
+    answer = answer_of(engine(), Verb.FILTER, args(content, list(V100)))
     assert answer["FailedNodes"] == {V100[0]: Reason.TOO_FEW_GPUS.value}
     assert answer["FailedAndUnresolvableNodes"] == {V100[1]: Reason.TOO_FEW_GPUS.value}
 
 
 def test_unknown_nodes_are_left_out_beside_feasible_ones():
     """A name that is not ours is no error; the others are answered."""
-    answer = ask(engine(), Verb.FILTER, args(pod(1), ["ghost", L4]))
+    answer = answer_of(engine(), Verb.FILTER, args(pod(1), ["ghost", L4]))
     assert (answer["NodeNames"], answer["FailedAndUnresolvableNodes"]) == ([L4], {})
 
 
@@ -85,21 +85,21 @@ def test_a_pod_without_gpus_gets_all_names_back():
     """It should not be here, and must not be harmed."""
     one = engine()
     body = args(pod(), ["ghost", L4])
-    assert ask(one, Verb.FILTER, body)["NodeNames"] == ["ghost", L4]
-    assert ask(one, Verb.PRIORITIZE, body) == [
+    assert answer_of(one, Verb.FILTER, body)["NodeNames"] == ["ghost", L4]
+    assert answer_of(one, Verb.PRIORITIZE, body) == [
         {"Host": "ghost", "Score": 0},
         {"Host": L4, "Score": 0},
     ]
 
 
-def test_no_names_asked_no_names_answered():
+def test_no_names_requested_no_names_answered():
     """An empty list is legal and is no reason to fail."""
     answer = engine().answer(Verb.FILTER, args(pod(1), []), 0.0)
     assert (answer.outcome, answer.reason) == (Outcome.REFUSED, None)
 
 
 def test_a_users_mistake_is_a_reason_on_every_node():
-    """The pod parks with the message until somebody edits it; an error would retry for ever."""
+    """The pod stays unschedulable until it is edited; an error would be retried for ever."""
     one = engine()
     answer = one.answer(Verb.FILTER, args(pod(2, affinity="nvlnk"), [L4, "ghost"]), 0.0)
     assert (answer.outcome, answer.reason) == (Outcome.REFUSED, Reason.INVALID_REQUEST)
@@ -150,7 +150,7 @@ def test_malformed_requests_are_answered_with_what_is_wrong_and_change_nothing(v
     "stale",
     [
         pytest.param({"is_synced": False, "observed_at_s": None}, id="never synced"),
-        pytest.param({"is_synced": True, "observed_at_s": 39.0}, id="last heard of 61 s ago"),
+        pytest.param({"is_synced": True, "observed_at_s": 39.0}, id="last observed 61 s ago"),
     ],
 )
 def test_stale_state_answers_an_error_and_never_refuses(verb, stale):
@@ -197,13 +197,13 @@ SOFT_SPREAD = {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyw
         pytest.param(1, SOFT_SPREAD, id="a pod with soft spread"),
     ],
 )
-def test_filter_leaves_nobody_out_where_the_scheduler_weighs_nodes_itself(limit, more):
-    """A node that it would prefer must not be hidden from it; names come as they were asked."""
+def test_filter_keeps_all_nodes_where_the_scheduler_scores_them(limit, more):
+    """A node that it would prefer must not be hidden from it; names come as they were requested."""
     one = engine({"count": 4, "machine": "8x-l4"}, candidate_limit=limit)
     content = pod(1)
     content["spec"] |= more
-    asked = sorted(names(one), reverse=True)
-    assert ask(one, Verb.FILTER, args(content, asked))["NodeNames"] == asked
+    requested = sorted(names(one), reverse=True)
+    assert answer_of(one, Verb.FILTER, args(content, requested))["NodeNames"] == requested
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_soft_tainted_nodes_are_named_where_the_others_do_not_suffice(n_untainte
     untainted = {"count": n_untainted, "machine": "8x-l4"}
     one = engine(tainted, *([untainted] if n_untainted else ()), candidate_limit=3)
     body = args(pod(2, affinity="nvlink"), names(one))
-    named = ask(one, Verb.FILTER, body)["NodeNames"]
+    named = answer_of(one, Verb.FILTER, body)["NodeNames"]
     is_tainted = [name.startswith("tainted") for name in named]
     assert is_tainted == [False] * (3 - n_tainted_named) + [True] * n_tainted_named
 
@@ -230,7 +230,7 @@ def test_prioritize_names_every_node_in_integers():
     """Nodes it did not name would lose the scheduler's random tie-break."""
     one = engine()
     bind(one, "u0", V100[0], 4)
-    scores = ask(one, Verb.PRIORITIZE, args(pod(4, affinity="nvlink"), ["ghost", L4, *V100]))
+    scores = answer_of(one, Verb.PRIORITIZE, args(pod(4, affinity="nvlink"), ["ghost", L4, *V100]))
     by_name = {entry["Host"]: entry["Score"] for entry in scores}
     assert set(by_name) == {"ghost", L4, *V100}
     assert by_name["ghost"] == 0
@@ -241,7 +241,7 @@ def test_prioritize_names_every_node_in_integers():
 def test_among_equally_close_nodes_the_future_decides():
     """Both offer their own best pair; a switched machine is hurt less, but it is worth more."""
     one = engine({"count": 1, "machine": "dgx-1-v100"}, {"count": 1, "machine": "dgx-h100"})
-    nodes = ask(one, Verb.EXPLAIN, json.dumps(pod(2)).encode())["nodes"]
+    nodes = answer_of(one, Verb.EXPLAIN, json.dumps(pod(2)).encode())["nodes"]
     assert [node["containers"][0]["loss"] for node in nodes] == [0.0, 0.0]
     costs = {node["node"]: node["left_behind"]["remainder_cost_gpus"] for node in nodes}
     assert list(costs) == [V100[0], "dgx-h100-0"]
@@ -254,7 +254,7 @@ def test_prioritize_scores_nodes_that_cannot_take_the_pod_any_more_with_0():
     """They passed the filter a moment ago; another pod was quicker."""
     one = engine()
     bind(one, "u0", V100[0], 8)
-    assert ask(one, Verb.PRIORITIZE, args(pod(2), list(V100))) == [
+    assert answer_of(one, Verb.PRIORITIZE, args(pod(2), list(V100))) == [
         {"Host": V100[0], "Score": 0},
         {"Host": V100[1], "Score": 10},
     ]
@@ -298,9 +298,9 @@ def test_economy_does_not_outvote_what_the_pod_prefers(spec, expected):
     bind(one, "u0", V100[0], 1)
     content = pod(1)
     content["spec"] |= spec
-    scored = ask(one, Verb.PRIORITIZE, args(content, list(V100)))
+    scored = answer_of(one, Verb.PRIORITIZE, args(content, list(V100)))
     assert [entry["Score"] for entry in scored] == expected
-    explained = ask(one, Verb.EXPLAIN, json.dumps(content).encode())["nodes"]
+    explained = answer_of(one, Verb.EXPLAIN, json.dumps(content).encode())["nodes"]
     assert [node["score"] for node in sorted(explained, key=lambda node: node["node"])] == expected
 
 
@@ -309,9 +309,9 @@ def test_economy_does_not_outvote_a_soft_taint():
     machines = {"count": 1, "machine": "dgx-1-v100"}
     one = engine(machines | {"name": "tainted", "prefer_no_schedule": True}, machines)
     bind(one, "u0", "tainted-0", 1)
-    scored = ask(one, Verb.PRIORITIZE, args(pod(1), ["tainted-0", V100[0]]))
+    scored = answer_of(one, Verb.PRIORITIZE, args(pod(1), ["tainted-0", V100[0]]))
     assert [entry["Score"] for entry in scored] == [9, 10]
-    explained = ask(one, Verb.EXPLAIN, json.dumps(pod(1)).encode())["nodes"]
+    explained = answer_of(one, Verb.EXPLAIN, json.dumps(pod(1)).encode())["nodes"]
     assert {node["node"]: node["score"] for node in explained} == {"tainted-0": 9, V100[0]: 10}
 
 
@@ -358,7 +358,7 @@ def test_bind_plans_the_set_that_was_scored():
         ),
     ],
 )
-def test_bind_tells_what_it_does_not_know(body, reason, message):
+def test_bind_reports_what_it_does_not_know(body, reason, message):
     """In-band, and nothing changes."""
     one = engine()
     one.answer(Verb.FILTER, args(pod(1), [L4]), 0.0)
@@ -414,7 +414,7 @@ UNKNOWN = {"count": 1, "devices": 4, "name": "blind"}
 def test_a_node_without_topology_serves_by_count_and_last():
     """Feasible for pods that do not insist, lowest score, bound without a plan."""
     one = engine(UNKNOWN, {"count": 1, "machine": "8x-l4"})
-    assert ask(one, Verb.PRIORITIZE, args(pod(2, affinity="nvlink"), names(one))) == [
+    assert answer_of(one, Verb.PRIORITIZE, args(pod(2, affinity="nvlink"), names(one))) == [
         {"Host": "blind-0", "Score": 0},
         {"Host": L4, "Score": 2},
     ]
@@ -423,25 +423,25 @@ def test_a_node_without_topology_serves_by_count_and_last():
     assert record is not None
     assert record.plan_text is None
     assert one.cluster.snapshot.nodes["blind-0"].free.bit_count() == 1
-    refused = ask(one, Verb.FILTER, args(pod(2), ["blind-0"]))
+    refused = answer_of(one, Verb.FILTER, args(pod(2), ["blind-0"]))
     assert refused["FailedAndUnresolvableNodes"] == {"blind-0": Reason.NOT_ENOUGH_FREE.value}
 
 
 def test_a_node_without_topology_is_refused_to_pods_that_require_one():
     """Unknown never satisfies."""
-    answer = ask(
+    answer = answer_of(
         engine(UNKNOWN), Verb.FILTER, args(pod(1, affinity="numa", policy="required"), ["blind-0"])
     )
     assert answer["FailedAndUnresolvableNodes"] == {"blind-0": Reason.NO_TOPOLOGY.value}
 
 
 def test_nodes_of_another_resource_are_refused():
-    """A pod that asks for one vendor's GPUs must not land on the other's."""
+    """A pod that requests one vendor's GPUs must not land on the other's."""
     one = engine(
         {"count": 1, "machine": "8x-mi300x", "resource": "amd.com/gpu"},
         resources=(GPU, "amd.com/gpu"),
     )
-    answer = ask(one, Verb.FILTER, args(pod(1), ["8x-mi300x-0"]))
+    answer = answer_of(one, Verb.FILTER, args(pod(1), ["8x-mi300x-0"]))
     assert answer["FailedAndUnresolvableNodes"] == {"8x-mi300x-0": Reason.OTHER_RESOURCE.value}
 
 
@@ -487,15 +487,15 @@ def test_explain_names_uplinks_shared_with_neighbours(machine, n_busy, n_gpus, s
     """The value assumes idle neighbours; where they are not, explain shows it."""
     one = engine({"count": 1, "machine": machine})
     bind(one, "u0", f"{machine}-0", n_busy)
-    explained = ask(one, Verb.EXPLAIN, json.dumps(pod(n_gpus)).encode())
+    explained = answer_of(one, Verb.EXPLAIN, json.dumps(pod(n_gpus)).encode())
     assert explained["nodes"][0]["containers"][0]["shared_uplinks"] == shared
 
 
-def test_explain_tells_every_node_in_order():
+def test_explain_lists_every_node_in_order():
     """The best set, its GB/s, what is left behind, or why not."""
     one = engine({"count": 2, "machine": "dgx-1-v100"}, {"count": 1, "machine": "8x-l4"}, UNKNOWN)
     bind(one, "u0", V100[0], 6)
-    explained = ask(one, Verb.EXPLAIN, json.dumps(pod(4, affinity="nvlink")).encode())
+    explained = answer_of(one, Verb.EXPLAIN, json.dumps(pod(4, affinity="nvlink")).encode())
     assert [(node["node"], node["fits"]) for node in explained["nodes"]] == [
         (V100[1], True),
         (L4, True),
@@ -521,13 +521,13 @@ def test_explain_takes_a_pod_alone_or_in_the_schedulers_request():
     one = engine()
     alone = one.answer(Verb.EXPLAIN, json.dumps(pod(2)).encode(), 0.0)
     assert one.answer(Verb.EXPLAIN, args(pod(2), None), 0.0).body == alone.body
-    assert ask(one, Verb.EXPLAIN, json.dumps(pod()).encode())["nodes"] == []
+    assert answer_of(one, Verb.EXPLAIN, json.dumps(pod()).encode())["nodes"] == []
 
 
-def test_explain_tells_what_is_wrong_with_the_pod():
+def test_explain_reports_what_is_wrong_with_the_pod():
     """The message is about the pod that was sent."""
     one = engine()
-    assert "request metadata" in ask(one, Verb.EXPLAIN, b'{"spec":{}}')["error"]
+    assert "request metadata" in answer_of(one, Verb.EXPLAIN, b'{"spec":{}}')["error"]
     answer = one.answer(Verb.EXPLAIN, json.dumps(pod(2, affinity="nvlnk")).encode(), 0.0)
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.INVALID_REQUEST)
     assert "'nvlnk'" in json.loads(answer.body)["error"]
@@ -536,7 +536,7 @@ def test_explain_tells_what_is_wrong_with_the_pod():
 
 
 def test_a_shape_is_rated_once_for_each_state_of_a_node():
-    """However often it is asked for."""
+    """However often it is requested."""
     one = engine(UNKNOWN)
     for n_gpus in (1, 2, 1):
         one.answer(Verb.FILTER, args(pod(n_gpus), names(one)), 0.0)
@@ -544,10 +544,10 @@ def test_a_shape_is_rated_once_for_each_state_of_a_node():
 
 
 def call(
-    one: EmbeddedEngine, verb: Verb, content: dict[str, Any], n_rated: int, *asked: str
+    one: EmbeddedEngine, verb: Verb, content: dict[str, Any], n_rated: int, *requested: str
 ) -> Answer:
     """A call that has time for so many ratings."""
-    body = args(content, list(asked or names(one)))
+    body = args(content, list(requested or names(one)))
     return one.answer(verb, body, 0.0, RatingBudget.of_states(n_rated))
 
 
@@ -584,5 +584,5 @@ def test_a_pod_is_not_refused_by_what_was_not_rated():
 def test_explain_saves_calls_no_time():
     """It is in no decision log: a replay would rate other states within the same count."""
     one = engine()
-    ask(one, Verb.EXPLAIN, json.dumps(pod(4)).encode())
+    answer_of(one, Verb.EXPLAIN, json.dumps(pod(4)).encode())
     assert call(one, Verb.FILTER, pod(4), 0).n_deferred == 2

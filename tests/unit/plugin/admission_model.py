@@ -56,7 +56,7 @@ class Kubelet(DeviceManager):
     # What others may see.
 
     @property
-    def asked_for(self) -> tuple[str, str]:
+    def under_admission(self) -> tuple[str, str]:
         """Uid and container of the call under way."""
         assert self.current is not None
         return self.current

@@ -50,7 +50,7 @@ class Node:
     resource: str = GPU
     n_snapshots: int = 0
     gate: AdmissionGate = field(default_factory=AdmissionGate)
-    asked_devices: list[bool | None] = field(default_factory=list)
+    device_flags: list[bool | None] = field(default_factory=list)
     ways: list[IdentifiedBy] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     answers: list[Any] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Node:
         """The next look, after some time."""
         assert until_s is not None
         self.n_snapshots += 1
-        self.asked_devices.append(with_devices)
+        self.device_flags.append(with_devices)
         assert self.gate.is_busy
         await asyncio.sleep(0.001)
         return self.snapshots.pop(0)
@@ -315,7 +315,7 @@ def test_pod_resources_is_never_listed_while_devices_are_reserved(policy, expect
     node.state.topology_manager = TopologyManager(policy, TopologyManagerScope.CONTAINER)
     node.preferred()
     node.allocate((IDS[2], IDS[3]))
-    assert node.asked_devices == expected
+    assert node.device_flags == expected
 
 
 def test_what_a_living_pod_has_is_not_given_once_more():

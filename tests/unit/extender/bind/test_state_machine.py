@@ -57,7 +57,7 @@ class Scene:
         return self.engine.binds.written(step, self.server.write(step))
 
     def lose(self, step: WriteBinding, *, is_done: bool) -> Any:
-        """Write the Binding, or not, and hear nothing of it."""
+        """Write the Binding, or not, and get no answer."""
         if is_done:
             assert self.server.write(step).result is WriteResult.ACCEPTED
         return self.engine.binds.written(step, UNKNOWN)
@@ -154,7 +154,7 @@ def test_a_pod_that_names_our_resource_and_requests_none_of_it_is_bound_without_
 
 @pytest.mark.parametrize("is_filtered", [False, True], ids=["read", "filtered"])
 def test_a_pod_that_names_no_resource_of_ours_is_not_bound(scene, is_filtered):
-    """kube-scheduler never calls for one; anybody else could bind any pod anywhere through us."""
+    """kube-scheduler never calls for one; any other client could bind any pod anywhere."""
     scene.server.create(None, uid="u2")
     if is_filtered:
         scene.filter("u2")
@@ -276,7 +276,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("happen", "reason"), ENDS)
-def test_a_conflict_is_told_apart_by_the_pod(scene, happen, reason):
+def test_a_conflict_is_explained_by_the_pod(scene, happen, reason):
     """A 409 says only that it was not written; the plan is forgotten in each of these cases."""
     step = scene.begin()
     happen(scene)
@@ -307,7 +307,7 @@ def test_a_pod_that_is_bound_already_by_this_plan_is_success(scene):
     assert not scene.is_assumed()
 
 
-def test_a_pod_that_somebody_else_bound_here_is_success_with_their_plan(scene):
+def test_a_pod_that_another_client_bound_here_is_success_with_its_plan(scene):
     """It is bound where it was to be bound; the state follows what is, not what was meant."""
     scene.server.create(2, uid="other")
     theirs = scene.do(scene.begin("other"))
@@ -326,7 +326,7 @@ def test_a_pod_that_somebody_else_bound_here_is_success_with_their_plan(scene):
 
 
 def test_a_pod_bound_here_without_a_plan_has_nothing_to_take_over(scene):
-    """The watch will tell what it holds."""
+    """The watch will show what it holds."""
     step = scene.begin()
     scene.server.pods["default/pod-u1"].node = NODE
     answer = scene.finish(scene.do(step))
@@ -356,7 +356,7 @@ def test_a_pod_that_changes_for_ever_is_left_to_the_next_call(scene):
     assert scene.cluster.n_owners == 0
 
 
-def test_a_pod_that_changed_what_it_wants_is_planned_anew(scene):
+def test_a_pod_that_changed_its_request_is_planned_again(scene):
     """Annotations may change until the pod is bound."""
     step = scene.begin()
     pod = scene.server.create(2, affinity="none")
@@ -376,7 +376,7 @@ def test_a_pod_that_changed_what_it_wants_is_planned_anew(scene):
     ],
 )
 def test_a_pod_that_was_spoilt_since_is_not_bound(scene, content, reason):
-    """What it asked for before must not come true any more."""
+    """The plan of its earlier request must not be written any more."""
     step = scene.begin()
     scene.server.create(**content).version = 18
     answer = scene.finish(scene.do(step))
@@ -391,7 +391,7 @@ def test_a_pod_that_was_spoilt_since_is_not_bound(scene, content, reason):
         pytest.param("held", id="was taken"),
     ],
 )
-def test_a_plan_that_was_lost_meanwhile_is_made_anew(scene, lose):
+def test_a_plan_that_was_lost_meanwhile_is_made_again(scene, lose):
     """The set was good when the call came; between two writes it is not any more."""
     first = scene.begin()
     report_devices(scene.cluster, scene.node, **{lose: sorted(planned(first))[:1]})
@@ -414,7 +414,7 @@ def test_no_set_left_after_a_conflict_is_an_error(scene):
 
 
 def test_an_unheard_write_that_came_true_is_success(scene):
-    """The API server accepted; that its answer was lost harms nobody."""
+    """The API server accepted; that its answer was lost has no effect."""
     step = scene.begin()
     answer = scene.do(scene.lose(step, is_done=True))
     assert answer.outcome is Outcome.OK
@@ -509,7 +509,7 @@ def test_the_next_call_finds_that_the_write_came_true(scene):
 
 
 def test_the_next_call_finds_that_the_write_came_true_on_another_node(scene):
-    """The devices there stay the pod's; the scheduler must not take it for bound where it asks."""
+    """The devices there stay the pod's; the scheduler must not take it for bound where it calls."""
     late = unsettled(scene)
     scene.server.write(late)
     answer = scene.do(scene.begin("u1", OTHER))
@@ -520,7 +520,7 @@ def test_the_next_call_finds_that_the_write_came_true_on_another_node(scene):
     assert scene.engine.binds.n_unsettled == 0
 
 
-def test_the_next_call_plans_anew_where_the_write_is_dead(scene):
+def test_the_next_call_plans_again_where_the_write_cannot_succeed(scene):
     """After the failed attempt kube-scheduler patches the pod's condition: a new version."""
     unsettled(scene)
     scene.server.pods["default/pod-u1"].version = 18
@@ -593,7 +593,7 @@ def test_a_second_call_while_the_first_is_under_way_plans_nothing(scene):
     assert scene.do(first).outcome is Outcome.OK
 
 
-def test_a_bind_that_nobody_ended_is_taken_over(scene):
+def test_an_abandoned_bind_is_taken_over(scene):
     """Should a shell ever lose a step, the pod must not be stuck; the old step says nothing."""
     first = scene.begin()
     second = scene.begin(now_s=RULES.assume_s)
@@ -602,7 +602,7 @@ def test_a_bind_that_nobody_ended_is_taken_over(scene):
     assert scene.do(second).outcome is Outcome.OK
 
 
-def test_a_bind_that_nobody_ended_before_it_wrote_leaves_nothing(scene):
+def test_a_bind_abandoned_before_its_write_leaves_nothing(scene):
     """It was about to read the pod."""
     scene.server.create(uid="u2")
     first = scene.begin("u2")
@@ -661,7 +661,7 @@ def test_a_pod_that_is_no_json_is_not_read(scene):
 
 
 def test_two_schedulers_bind_the_same_pod_to_two_nodes(scene):
-    """One of them wins, the other is told; no device is kept for the loser."""
+    """One of them wins, the other gets an error; no device is kept for the loser."""
     first = scene.begin()
     assert scene.begin("u1", OTHER).reason is Reason.UNDER_WAY
     assert scene.do(first).outcome is Outcome.OK

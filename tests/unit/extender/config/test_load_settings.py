@@ -267,7 +267,7 @@ def test_a_cluster_is_a_line_or_a_file(tmp_path):
 
 
 def test_an_empty_key_of_the_file_is_an_error(tmp_path):
-    """It is a line that somebody did not finish."""
+    """It is an unfinished line."""
     with pytest.raises(SettingsError, match="setting listen_port"):
         load_settings(FLAGS | {"config": file(tmp_path, "listen_port:")})
 

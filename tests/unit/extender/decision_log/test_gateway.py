@@ -93,13 +93,13 @@ class Scene:
         """The log so far."""
         return self.file.getvalue().splitlines(keepends=True)
 
-    def filter(self, n_gpus: int | None, uid: str, *asked: str, **more: Any) -> Answer:
+    def filter(self, n_gpus: int | None, uid: str, *requested: str, **more: Any) -> Answer:
         """A filter call at 1 s."""
-        body = args(pod(n_gpus, uid=uid, **more), list(asked or NODES))
+        body = args(pod(n_gpus, uid=uid, **more), list(requested or NODES))
         return self.gateway.handle(VerbCalled(Verb.FILTER, body, 1.0))
 
     def pass_time(self, now_s: float) -> None:
-        """The watches are heard of, and what is over ends."""
+        """The watches get events, and what is over ends."""
         self.gateway.handle(FreshnessSet(is_synced=True, observed_at_s=now_s))
         self.gateway.handle(TimePassed(now_s))
 
@@ -188,7 +188,7 @@ def test_a_nomination_keeps_devices_for_its_pod(scene):
         pytest.param(nominated("u1", "n1", node_name="n1"), id="bound"),
         pytest.param(nominated("u1", "n1", is_deleting=True), id="being deleted"),
         pytest.param(nominated("u1", "n1", phase="Failed"), id="ended"),
-        pytest.param(nominated("u1", "n1", 0), id="asks for no GPU"),
+        pytest.param(nominated("u1", "n1", 0), id="requests no GPU"),
         pytest.param(nominated("u1", "n1", body=b"[]"), id="no pod"),
     ],
 )
@@ -221,12 +221,12 @@ def test_a_pod_that_fits_again_is_woken(scene):
     assert scene.gateway.handle(RequeueDue(9.0)) == ()
 
 
-def test_explain_tells_since_when_a_pod_waits_and_why(scene):
+def test_explain_shows_since_when_a_pod_is_pending_and_why(scene):
     """Of a pod that filter rejected."""
     scene.filter(4, "u2", "ghost")
     body = json.dumps(pod(4, uid="u2")).encode()
-    told = json.loads(scene.gateway.handle(VerbCalled(Verb.EXPLAIN, body, 5.0)).body)
-    assert told["unschedulable"] == {
+    explained = json.loads(scene.gateway.handle(VerbCalled(Verb.EXPLAIN, body, 5.0)).body)
+    assert explained["unschedulable"] == {
         "reason": Reason.UNKNOWN_NODE.value,
         "reason_label": "unknown_node",
         "since_s": 1.0,
@@ -424,7 +424,7 @@ def try_again(scene: Scene, now_s: float) -> Any:
 
 
 def lose_answer(scene: Scene, step: WriteBinding, now_s: float) -> None:
-    """Nobody hears how the write ended, and the pod cannot be read."""
+    """The outcome of the write is unknown, and the pod cannot be read."""
     read = scene.gateway.handle(
         BindingWritten(step, Written(WriteResult.UNKNOWN, "timeout"), now_s)
     )
@@ -595,7 +595,7 @@ def test_a_wake_that_goes_otherwise_is_shown():
         pytest.param(
             lambda lines: at(lines, "binding_written", what="pod_read"),
             "pod_read of 'bind-1', expected such a step",
-            id="another step than was asked for",
+            id="another step than was requested",
         ),
         pytest.param(
             lambda lines: at(lines, "abandon_preempt", what="abandon"),
@@ -633,7 +633,7 @@ def fail(_text: str) -> int:
 
 
 def test_a_log_that_cannot_be_written_ends_once_and_placing_goes_on(scene, monkeypatch):
-    """The disk is full: whoever runs the extender is told, the pods are not."""
+    """The disk is full: it is logged, and pods are not affected."""
     monkeypatch.setattr(scene.file, "write", fail)
     assert scene.bind(1, "u1", "n1").outcome is Outcome.OK
     assert scene.bind(1, "u2", "n1").outcome is Outcome.OK
@@ -660,11 +660,11 @@ def test_a_bound_pod_is_explained_by_what_it_has(scene):
     content = pod(2, uid="u1")
     content["spec"]["nodeName"] = "n1"
     content["metadata"]["annotations"][names.PLAN] = encode_plan(plan)
-    told = json.loads(
+    explained = json.loads(
         gateway.handle(VerbCalled(Verb.EXPLAIN, json.dumps(content).encode(), 2.0)).body
     )
-    bound = told["bound"]
-    assert "nodes" not in told
+    bound = explained["bound"]
+    assert "nodes" not in explained
     assert (bound["node"], bound["plan"]) == ("n1", encode_plan(plan))
     assert [one["id"] for one in bound["devices"]] == list(ids("n1", 1, 2))
     assert {one["state"] for one in bound["devices"]} == {"bound"}
@@ -694,7 +694,7 @@ def test_a_bound_pod_is_explained_by_what_it_has(scene):
             {"has_what_was_planned": False, "containers": None},
             id="devices that the node has not",
         ),
-        pytest.param({"n_gpus": None}, {"could_have": None}, id="no GPU asked for"),
+        pytest.param({"n_gpus": None}, {"could_have": None}, id="no GPU requested"),
         pytest.param(
             {"n_gpus": 9},
             {"could_have": {"fits": False, "reason_label": "too_few_gpus"}},
@@ -703,17 +703,17 @@ def test_a_bound_pod_is_explained_by_what_it_has(scene):
     ],
 )
 def test_what_is_not_known_of_a_bound_pod_is_not_guessed(scene, changes, expected):
-    """Each gap is told as a gap."""
+    """Each gap is reported as a gap."""
     content = pod(changes.get("n_gpus", 2), uid="u1")
     content["spec"]["nodeName"] = changes.get("node", "n1")
     text = changes.get("text", encode_plan(plan_of("n1", *ids("n1", 0, 1))))
     if text is not None:
         content["metadata"]["annotations"][names.PLAN] = text
-    told = json.loads(
+    explained = json.loads(
         scene.gateway.handle(VerbCalled(Verb.EXPLAIN, json.dumps(content).encode(), 2.0)).body
     )
     for key, value in expected.items():
-        found = told["bound"][key]
+        found = explained["bound"][key]
         if isinstance(value, dict):
             assert value.items() <= found.items()
         else:

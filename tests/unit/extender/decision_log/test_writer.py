@@ -91,13 +91,13 @@ def test_a_machine_that_changed_is_shown():
 
 
 def test_a_log_of_nothing_replays_to_nothing():
-    """An extender that was never asked leaves a header only."""
+    """An extender that was never called leaves a header only."""
     assert replay(recorded()[:1]) == Replayed(0, None)
 
 
 @pytest.mark.parametrize("n_left", [0, 1, 2])
 def test_a_line_cut_by_a_crash_ends_its_run_only(n_left):
-    """The run before and the run after are compared all the same, and the cut is told."""
+    """The run before and the run after are still compared, and the cut is reported."""
     lines, later = [f"{line}\n" for line in recorded()], recorded()
     cut = '{"kind":"call","verb":"filter","at_s":3.0,"inp'
     found = replay([*lines[: 1 + n_left], f"{cut}\n", *later])
@@ -106,7 +106,7 @@ def test_a_line_cut_by_a_crash_ends_its_run_only(n_left):
     assert found == Replayed(n_left, None, (2 + n_left,))
 
 
-def test_a_header_cut_by_a_crash_is_told():
+def test_a_header_cut_by_a_crash_is_reported():
     """The extender died while it started."""
     lines = recorded()
     assert replay(['{"kind":"ru\n', *lines]) == Replayed(len(lines) - 1, None, (1,))

@@ -1,4 +1,4 @@
-"""Binding: each step to its end, within the time there is, and the engine hears of every end."""
+"""Binding: each step to its end, within its deadline, and the engine gets every outcome."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ class Api:
         self.time = time
         self.answers = list(answers)
         self.takes_s = takes_s
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
 
     async def get_pod(self, namespace: str, name: str, *, timeout_s: float) -> PodObject | None:
-        self.asked.append(("get", namespace, name, timeout_s))
+        self.requests.append(("get", namespace, name, timeout_s))
         found: PodObject | None = await self._answer(timeout_s)
         return found
 
     async def bind(self, binding: Binding, *, timeout_s: float) -> None:
-        self.asked.append((binding, timeout_s))
+        self.requests.append((binding, timeout_s))
         await self._answer(timeout_s)
 
     async def _answer(self, timeout_s: float) -> Any:
@@ -104,11 +104,11 @@ def written(gateway: Gateway) -> Written:
     return event.written
 
 
-def test_an_answer_at_once_asks_nobody():
+def test_an_immediate_answer_sends_no_request():
     """A pod that is bound already, or a call that cannot be read."""
     gateway, api = Gateway(), Api(FakeTime())
     assert run(gateway, api) == TimedAnswer(OK, 0.0)
-    assert (gateway.events, api.asked) == ([BindRequested(BindCall.decode(BODY), 100.0)], [])
+    assert (gateway.events, api.requests) == ([BindRequested(BindCall.decode(BODY), 100.0)], [])
 
 
 def test_a_pod_is_read_then_bound():
@@ -117,7 +117,7 @@ def test_a_pod_is_read_then_bound():
     gateway, api = Gateway(READ, WRITE), Api(time, pod_object(), None, takes_s=1.0)
     bound = run(gateway, api)
     assert bound == TimedAnswer(OK, 0.0, "the plan")
-    (_, namespace, name, read_s), (binding, write_s) = api.asked
+    (_, namespace, name, read_s), (binding, write_s) = api.requests
     assert (namespace, name, read_s) == ("ns", "p", 4.0)
     assert (binding.pod.uid, binding.resource_version, binding.node) == ("u1", "7", "n1")
     assert binding.annotations == {names.PLAN: "the plan"}
@@ -148,12 +148,12 @@ def test_a_pod_that_is_not_there_is_no_error():
         pytest.param(Malformed(0, "Malformed", ""), WriteResult.UNKNOWN, id="nor is garbage"),
     ],
 )
-def test_the_end_of_a_write_is_told_as_it_is(error, result):
+def test_the_outcome_of_a_write_reaches_the_engine(error, result):
     """A write that may have come true is never sent again here: the engine looks first."""
     gateway, api = Gateway(WRITE), Api(FakeTime(), error)
     bound = run(gateway, api)
     assert written(gateway) == Written(result, str(error))
-    assert len(api.asked) == 1
+    assert len(api.requests) == 1
     assert bound.plan_text is None
 
 
@@ -161,7 +161,7 @@ def test_the_end_of_a_write_is_told_as_it_is(error, result):
     ("error", "delay_s"),
     [
         pytest.param(DOWN, 0.05, id="nothing was sent"),
-        pytest.param(BUSY, 1.0, id="the server asked to come back"),
+        pytest.param(BUSY, 1.0, id="the server named a delay"),
     ],
 )
 def test_a_write_that_was_certainly_not_made_is_sent_again(error, delay_s):
@@ -190,7 +190,7 @@ def test_a_read_that_would_meet_the_same_again_is_given_up(error):
     gateway, api = Gateway(READ), Api(FakeTime(), error)
     assert run(gateway, api).answer.outcome is Outcome.FAILED
     assert gateway.events[1] == BindAbandoned(READ, str(error), 100.0)
-    assert len(api.asked) == 1
+    assert len(api.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_without_time_a_step_is_not_begun(step, ended):
     gateway, api = Gateway(step), Api(FakeTime())
     run(gateway, api, total_s=0.01)
     assert gateway.events[1] == ended
-    assert api.asked == []
+    assert api.requests == []
 
 
 def test_a_server_that_stays_down_uses_up_the_time_and_no_more():
@@ -228,7 +228,7 @@ def test_after_a_write_without_an_answer_there_is_time_to_look():
     run(gateway, api)
     assert written(gateway).result is WriteResult.UNKNOWN
     assert gateway.events[1].at_s == pytest.approx(103.0)
-    assert api.asked[1][3] == pytest.approx(1.0)
+    assert api.requests[1][3] == pytest.approx(1.0)
     assert isinstance(gateway.events[2], BindAbandoned)
 
 
@@ -236,7 +236,7 @@ def test_another_bound_on_the_time_counts_too():
     """The holder of a Lease stops with it, and a forwarded call has less left."""
     api = Api(FakeTime(), None)
     run(Gateway(READ), api, at_most_s=1.5)
-    assert api.asked[0][3] == 1.5
+    assert api.requests[0][3] == 1.5
 
 
 def test_a_caller_that_hangs_up_does_not_stop_the_write():
@@ -338,7 +338,7 @@ def test_no_bind_overtakes_one_that_waits_its_turn():
     [
         pytest.param(bind_body("u1", "numa-1"), 0.5, 1, 60.0, 100 + REST_S, id="a pod ended"),
         pytest.param(bind_body("u1", "numa-1"), 0.5, 0, 60.0, 100.5, id="none did"),
-        pytest.param(bind_body("u1", "numa-1"), 3.0, 1, 60.0, 103.0, id="all is told by now"),
+        pytest.param(bind_body("u1", "numa-1"), 3.0, 1, 60.0, 103.0, id="all is reported by now"),
         pytest.param(bind_body("u1", "numa-1"), 0.5, 1, 1.0, 101.0, id="half of the time there is"),
         pytest.param(BODY, 0.5, 1, 60.0, 100.5, id="no Topology Manager"),
     ],
@@ -375,7 +375,7 @@ def test_no_bind_rests_for_one_that_wrote_nothing():
     assert time() == 100.0
 
 
-def test_a_fault_of_our_own_is_told_to_the_engine_too():
+def test_an_internal_fault_also_reaches_the_engine():
     """Else the pod could not be bound again before its assumption ends."""
     gateway, api = Gateway(WRITE), Api(FakeTime(), RuntimeError("bug"))
     with pytest.raises(RuntimeError, match="bug"):

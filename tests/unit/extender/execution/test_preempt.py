@@ -32,16 +32,16 @@ class Gateway:
 
     def __init__(self, *steps: ReadNodes) -> None:
         self.steps = list(steps)
-        self.heard: list[Any] = []
+        self.events: list[Any] = []
 
     def handle(self, event: PreemptEvent) -> Answer | ReadNodes:
         match event:
             case PreemptRequested(body, at_s):
-                self.heard.append((body, at_s))
+                self.events.append((body, at_s))
             case PreemptNodesRead(step, read, at_s):
-                self.heard.append((step.preempt_id, read, at_s))
+                self.events.append((step.preempt_id, read, at_s))
             case PreemptAbandoned(step, detail, at_s):
-                self.heard.append((step.preempt_id, detail, at_s))
+                self.events.append((step.preempt_id, detail, at_s))
                 return Answer(Verb.PREEMPT, Outcome.FAILED, b"{}", 1)
         return self.steps.pop(0) if self.steps else Answer(Verb.PREEMPT, Outcome.OK, b"{}", 1)
 
@@ -80,7 +80,7 @@ class Api:
 
 
 def dependencies(gateway: Gateway, api: Api, **more: Any) -> PreemptDependencies:
-    """At 5 s, ready; nobody sleeps for long."""
+    """At 5 s, ready; no task sleeps for long."""
     fields: dict[str, Any] = {
         "is_ready": lambda: True,
         "clock": lambda: 5.0,
@@ -104,24 +104,24 @@ def run(gateway: Gateway, api: Api, *, total_s: float = 10.0, at_most_s: float =
     return asyncio.run(call())
 
 
-def read_names(heard: Any) -> list[str]:
+def read_names(events: Any) -> list[str]:
     """The nodes that the gateway got."""
-    return [node.name for node in heard[1].nodes]
+    return [node.name for node in events[1].nodes]
 
 
-def test_an_answer_that_needs_nobody_is_given_at_once():
+def test_an_answer_without_reads_is_given_at_once():
     """Nothing is read."""
     gateway, api = Gateway(), Api()
     assert run(gateway, api).outcome is Outcome.OK
-    assert gateway.heard == [(b"body", 5.0)]
+    assert gateway.events == [(b"body", 5.0)]
     assert api.began == []
 
 
-def test_what_steps_ask_for_is_read_step_by_step():
+def test_each_step_reads_what_it_names():
     """Room in millicores, pods as they are weighed, budgets as they are."""
     gateway, api = Gateway(ReadNodes(1, ("n1", "n2")), ReadNodes(1, ("n3",))), Api()
     assert run(gateway, api).outcome is Outcome.OK
-    (_, first, at_s), second = gateway.heard[1:]
+    (_, first, at_s), second = gateway.events[1:]
     assert [(one.name, one.room, one.pods[0].uid) for one in first.nodes] == [
         ("n1", {"cpu": 1000}, "n1-u"),
         ("n2", {"cpu": 1000}, "n2-u"),
@@ -132,7 +132,7 @@ def test_what_steps_ask_for_is_read_step_by_step():
 
 
 def test_nodes_are_read_side_by_side():
-    """One that is slow holds up nobody."""
+    """One that is slow does not delay the others."""
 
     async def call() -> None:
         slow = asyncio.Event()
@@ -144,7 +144,7 @@ def test_nodes_are_read_side_by_side():
             await api.n_begun.acquire()
         slow.set()
         await task
-        assert read_names(gateway.heard[1]) == ["n1", "n2", "n3"]
+        assert read_names(gateway.events[1]) == ["n1", "n2", "n3"]
 
     asyncio.run(call())
 
@@ -159,16 +159,16 @@ def test_nodes_are_read_side_by_side():
     ],
 )
 def test_a_node_that_cannot_be_read_is_left_out(fault, says):
-    """The others may do; asking again would not help."""
+    """The others may be enough; a retry would not help."""
     gateway, api = Gateway(ReadNodes(1, ("n1", "n2"))), Api(n1=fault)
     assert run(gateway, api).outcome is Outcome.OK
-    assert read_names(gateway.heard[1]) == ["n2"]
-    assert gateway.heard[1][1].fault.startswith(says)
+    assert read_names(gateway.events[1]) == ["n2"]
+    assert gateway.events[1][1].fault.startswith(says)
     assert api.began.count("n1") == 1
 
 
 def test_what_may_work_a_little_later_is_tried_again():
-    """After as long as the server asks for, else after longer and longer."""
+    """After the delay that the server names, else after longer and longer."""
 
     async def call() -> None:
         slept: list[float] = []
@@ -179,7 +179,7 @@ def test_what_may_work_a_little_later_is_tried_again():
         lost = KubeError(0, "Unanswered", "reset")
         gateway, api = Gateway(ReadNodes(1, ("n1",))), Api(n1=[DOWN, lost, lost])
         await PreemptExecutor(dependencies(gateway, api, sleep=sleep), total_s=60.0).preempt(b"")
-        assert read_names(gateway.heard[1]) == ["n1"]
+        assert read_names(gateway.events[1]) == ["n1"]
         assert slept == [0.25, 0.1, 0.2]
 
     asyncio.run(call())
@@ -198,17 +198,17 @@ def test_a_state_that_is_not_fresh_is_waited_for():
         times = iter([0.0, 0.0, 0.7, 0.86, 0.87, 0.88, 0.89])
         stale = dependencies(gateway, Api(), is_ready=lambda: False, timer=lambda: next(times))
         await PreemptExecutor(stale, total_s=1.0).preempt(b"late")
-        assert [body for body, _ in gateway.heard] == [b"", b"late"]
+        assert [body for body, _ in gateway.events] == [b"", b"late"]
 
     asyncio.run(call())
 
 
-def test_without_budgets_nobody_is_chosen():
+def test_without_budgets_no_victim_is_chosen():
     """Who may go is not known."""
     gateway = Gateway(ReadNodes(1, ("n1",)))
     assert run(gateway, Api(budgets=FORBIDDEN)).outcome is Outcome.FAILED
     detail = "disruption budgets: 403 Forbidden: no"
-    assert gateway.heard[1] == (1, detail, 5.0)
+    assert gateway.events[1] == (1, detail, 5.0)
 
 
 @pytest.mark.parametrize("bounds", [{"total_s": 0.05}, {"at_most_s": 0.05}], ids=["own", "callers"])
@@ -216,14 +216,14 @@ def test_what_was_read_in_time_counts(bounds):
     """A node that hangs costs itself, not the pod."""
     gateway = Gateway(ReadNodes(1, ("n1", "n2")))
     assert run(gateway, Api(n1=asyncio.Event()), **bounds).outcome is Outcome.OK
-    assert read_names(gateway.heard[1]) == ["n2"]
+    assert read_names(gateway.events[1]) == ["n2"]
 
 
 def test_out_of_time_before_the_budgets_is_the_end():
     """The scheduler has stopped waiting."""
     gateway = Gateway(ReadNodes(1, ("n1",)))
     assert run(gateway, Api(budgets=asyncio.Event()), total_s=0.0).outcome is Outcome.FAILED
-    assert gateway.heard[1] == (1, "no time left before the scheduler stops waiting", 5.0)
+    assert gateway.events[1] == (1, "no time left before the scheduler stops waiting", 5.0)
 
 
 def test_a_caller_that_hangs_up_ends_the_step():
@@ -238,6 +238,6 @@ def test_a_caller_that_hangs_up_ends_the_step():
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert gateway.heard[1:] == [(7, "interrupted", 5.0)]
+        assert gateway.events[1:] == [(7, "interrupted", 5.0)]
 
     asyncio.run(call())

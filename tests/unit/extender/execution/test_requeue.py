@@ -120,11 +120,11 @@ def test_a_pod_that_waits_no_more_is_left_alone(found):
         pytest.param("old", {"retry": "theirs"}, 0, id="and not for the first time"),
         pytest.param("old", {"retry": "old"}, 1, id="as it was rejected"),
         pytest.param("", {}, 1, id="never woken"),
-        pytest.param(None, {"retry": "ours"}, 1, id="woken by us, in vain"),
+        pytest.param(None, {"retry": "ours"}, 1, id="requeued by the extender, still refused"),
     ],
 )
 def test_a_pod_that_another_replica_woke_is_left_to_it(before, now, n_written):
-    """The scheduler asked somebody about it since, who has it parked if it was rejected again."""
+    """The scheduler tried it since; a replica has it as unschedulable if it was refused."""
     stage = Stage(pod_object("u1", **now), requeue=Requeue("ns", "p", "u1", before))
     run(stage)
     assert len(stage.written) == n_written
@@ -139,8 +139,8 @@ def test_a_pod_that_goes_before_it_is_touched_is_forgotten_too():
 
 
 @pytest.mark.parametrize(("pod", "fault"), [(DOWN, None), (pod_object("u1"), FORBIDDEN)])
-def test_a_wake_that_fails_is_told_and_the_next_goes_on(pod, fault):
-    """The engine names the pod anew."""
+def test_a_failed_requeue_is_reported_and_the_next_goes_on(pod, fault):
+    """The engine names the pod again."""
     stage = Stage(pod, fault)
     run(stage, n_looks=2)
     assert (stage.requeuer.n_failed, stage.dropped) == (2, [])

@@ -25,10 +25,10 @@ class Local:
     """Answers here, and notes the time it was given."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[bytes, float]] = []
+        self.calls: list[tuple[bytes, float]] = []
 
     async def bind(self, body: bytes, *, at_most_s: float = 60.0) -> TimedAnswer:
-        self.asked.append((body, at_most_s))
+        self.calls.append((body, at_most_s))
         return TimedAnswer(HERE, 0.001, "plan")
 
     preempt = bind
@@ -94,15 +94,15 @@ def test_the_only_replica_answers(verb):
     local = Local()
     bound = asyncio.run(getattr(verbs(local), verb)(b"body"))
     assert bound == TimedAnswer(HERE, 0.001, "plan")
-    assert local.asked == [(b"body", 60.0)]
+    assert local.calls == [(b"body", 60.0)]
 
 
 @pytest.mark.parametrize(
     ("forwarded", "term_s", "at_most_s"),
     [
-        pytest.param(None, 7.0, TOTAL_S, id="asked by the scheduler"),
+        pytest.param(None, 7.0, TOTAL_S, id="called by the scheduler"),
         pytest.param(None, 1.0, 1.0, id="near the end of the term"),
-        pytest.param(ForwardedCall("http://b", 2.5), 7.0, 2.5, id="asked by another replica"),
+        pytest.param(ForwardedCall("http://b", 2.5), 7.0, 2.5, id="called by another replica"),
     ],
 )
 def test_the_holder_answers_within_its_term(forwarded, term_s, at_most_s):
@@ -112,7 +112,7 @@ def test_the_holder_answers_within_its_term(forwarded, term_s, at_most_s):
     others.left_s = term_s
     bound = asyncio.run(verbs(local, others, time).bind(b"body", forwarded))
     assert bound.answer is HERE
-    assert local.asked == [(b"body", at_most_s)]
+    assert local.calls == [(b"body", at_most_s)]
 
 
 @pytest.mark.parametrize(
@@ -136,13 +136,13 @@ def test_a_follower_forwards_to_the_holder(verb, answer):
     assert bound.own_s is None
     assert bound.answer.detail == "forwarded to http://b"
     assert others.forwarded == [("http://b", verb, b"body", TOTAL_S - 1.0)]
-    assert local.asked == []
+    assert local.calls == []
 
 
 @pytest.mark.parametrize(
     ("holder", "forwarded", "detail"),
     [
-        pytest.param(None, None, "request received by http://me", id="nobody holds it"),
+        pytest.param(None, None, "request received by http://me", id="no replica holds it"),
         pytest.param(
             "http://b",
             ForwardedCall("http://c", 3.0),
@@ -152,8 +152,8 @@ def test_a_follower_forwards_to_the_holder(verb, answer):
         pytest.param("http://b", None, "no route", id="the holder is gone"),
     ],
 )
-def test_without_a_holder_the_scheduler_is_told_to_come_back(holder, forwarded, detail):
-    """A call is forwarded once: two followers must not play ball with it."""
+def test_without_a_holder_the_scheduler_gets_an_error_to_retry(holder, forwarded, detail):
+    """A call is forwarded once: two followers must not forward it to each other."""
     time = FakeTime()
     others = Others(time, holder=holder, answer=PeerError("no route"))
     bound = asyncio.run(verbs(Local(), others, time).bind(b"body", forwarded))

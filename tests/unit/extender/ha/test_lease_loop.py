@@ -142,7 +142,7 @@ async def look(replica: Replica) -> None:
 
 
 def test_the_first_takes_it_and_the_second_follows():
-    """And each knows whom to ask."""
+    """And each knows which replica to call."""
 
     async def go() -> None:
         await look(a)
@@ -213,7 +213,7 @@ def test_a_holder_that_cannot_renew_stops_before_another_may_take_it():
 
 
 def test_a_holder_that_was_away_and_still_holds_it_goes_on():
-    """Nobody wrote it meanwhile, so nobody else gave anything away."""
+    """It was not written meanwhile, so no other replica bound a pod."""
 
     async def go() -> None:
         await look(a)
@@ -288,7 +288,7 @@ def test_a_renewal_whose_answer_was_lost_is_found_by_reading():
 
 
 def test_two_who_meet_the_same_free_lease_share_it_in_order():
-    """The second write fails, and the loser knows at once whom to ask."""
+    """The second write fails, and the loser knows at once which replica to call."""
 
     async def go() -> None:
         await look(a)
@@ -354,7 +354,7 @@ def test_a_release_that_fails_is_reported():
     assert on.log.events[-1] == "lease_error"
 
 
-def test_waiting_ends_when_somebody_may_bind():
+def test_waiting_ends_when_a_replica_may_bind():
     """Or after the time there is."""
 
     async def go() -> None:
@@ -450,7 +450,7 @@ def test_never_two_may_bind(steps):
 
 
 @pytest.mark.parametrize("n_replicas", [1, 2, 3])
-def test_soon_somebody_may_bind_again(n_replicas):
+def test_soon_a_replica_may_bind_again(n_replicas):
     """After the holder is gone for good, within its term and a look."""
 
     async def go() -> None:

@@ -37,7 +37,7 @@ def election(lease: Lease | None, seen_s: float = 0.0) -> Election:
             Lease("ns", "lease", "other", 0, None, None, 0, "7"),
             0.9,
             Move.WAIT,
-            id="odd, but somebody's",
+            id="odd, but held",
         ),
     ],
 )
@@ -47,7 +47,7 @@ def test_what_to_do(lease, now_s, move):
 
 
 def test_nothing_is_done_before_it_was_read():
-    """Nor after somebody else wrote it."""
+    """Nor after another replica wrote it."""
     fresh = Election("ns", "lease", identity="me", duration_s=15)
     assert fresh.move(0.0) is Move.READ
     mine = election(MINE)
@@ -87,6 +87,6 @@ def test_a_term_is_counted_from_before_the_renewal():
     assert Term.since(100.0, 15) == Term(110.0, 115.0)
 
 
-def test_who_holds_it():
+def test_the_holder():
     """As far as was seen."""
     assert [election(one).holder for one in (None, MINE, THEIRS)] == ["", "me", "other"]

@@ -27,7 +27,7 @@ class Answering:
     async def _other(self, scope: Any, _receive: Any, _send: Any) -> None:
         self.others.append(scope["type"])
 
-    def ask(self, *messages: dict[str, Any], **scope: Any) -> list[dict[str, Any]]:
+    def call(self, *messages: dict[str, Any], **scope: Any) -> list[dict[str, Any]]:
         """Send one request in these pieces; gives what was answered."""
         whole = {"type": "http", "method": "POST", "path": "/verb", "headers": [], **scope}
         pieces = iter(messages)
@@ -51,7 +51,7 @@ def piece(body: bytes, *, more: bool = False) -> dict[str, Any]:
 def test_a_body_may_come_in_pieces():
     """And the answer says how long it is, so that the connection lives."""
     answering = Answering()
-    head, body = answering.ask(piece(b"12", more=True), piece(b"345"), headers=[(b"x-y", b"z")])
+    head, body = answering.call(piece(b"12", more=True), piece(b"345"), headers=[(b"x-y", b"z")])
     (call,) = answering.calls
     assert (call.body, call.header("X-Y"), call.header("absent")) == (b"12345", "z", None)
     assert head["status"] == 201
@@ -69,31 +69,31 @@ def test_a_body_over_the_limit_is_read_to_its_end_and_not_kept(sizes, is_kept):
     """The caller reads nothing before it has sent everything."""
     answering = Answering()
     pieces = [piece(b"x" * size, more=i + 1 < len(sizes)) for i, size in enumerate(sizes)]
-    assert answering.ask(*pieces)
+    assert answering.call(*pieces)
     assert (answering.calls[0].body is not None) == is_kept
 
 
-def test_who_hangs_up_gets_no_answer():
+def test_a_closed_connection_gets_no_answer():
     """Nor is anything decided for them."""
     answering = Answering()
-    assert answering.ask(piece(b"1", more=True), {"type": "http.disconnect"}) == []
+    assert answering.call(piece(b"1", more=True), {"type": "http.disconnect"}) == []
     assert answering.calls == []
 
 
 def test_only_post_is_answered():
     """The answer says so."""
     answering = Answering()
-    head, _ = answering.ask(method="GET")
+    head, _ = answering.call(method="GET")
     assert head["status"] == 405
     assert (b"allow", b"POST") in head["headers"]
     assert answering.calls == []
 
 
-def test_other_paths_and_protocols_are_somebody_elses():
+def test_other_paths_and_protocols_go_to_the_framework():
     """Health, state, metrics."""
     answering = Answering()
-    answering.ask(path="/readyz")
-    answering.ask(type="lifespan")
+    answering.call(path="/readyz")
+    answering.call(type="lifespan")
     assert answering.others == ["http", "lifespan"]
 
 

@@ -103,8 +103,8 @@ def test_a_pod_goes_through_all_verbs(served):
 @pytest.mark.parametrize(
     ("verb", "body", "status", "field"),
     [
-        pytest.param("filter", b"{", 200, "Error", id="filter tells in-band"),
-        pytest.param("bind", b"{", 200, "Error", id="bind tells in-band"),
+        pytest.param("filter", b"{", 200, "Error", id="filter answers in-band"),
+        pytest.param("bind", b"{", 200, "Error", id="bind answers in-band"),
         pytest.param("prioritize", b"{", 400, "error", id="prioritize has no field for it"),
         pytest.param("explain", b"{", 400, "error", id="explain is ours"),
         pytest.param("filter", b"{" * (LIMIT + 1), 200, "Error", id="too large a filter"),
@@ -114,7 +114,7 @@ def test_a_pod_goes_through_all_verbs(served):
         pytest.param("prioritize", args(pod(1), None), 400, "error", id="NodeNames null, again"),
     ],
 )
-def test_bad_input_is_told_where_the_caller_reads_it(served, verb, body, status, field):
+def test_bad_input_is_reported_where_the_caller_reads_it(served, verb, body, status, field):
     """The scheduler reads only bodies of 200."""
     response = served.post(verb, body)
     assert response.status_code == status
@@ -161,8 +161,8 @@ def test_the_embedded_state_shows_every_device(served):
 
 def test_explain_answers_for_every_node(served):
     """Over HTTP as in the engine."""
-    told = served.post("explain", json.dumps(pod(2)).encode()).json()
-    assert {node["node"] for node in told["nodes"]} == set(NODES)
+    explained = served.post("explain", json.dumps(pod(2)).encode()).json()
+    assert {node["node"] for node in explained["nodes"]} == set(NODES)
 
 
 def test_other_methods_and_paths_are_refused(served):
@@ -301,7 +301,7 @@ def test_what_is_recorded_replays():
     assert replay(lines).difference is None
 
 
-def test_a_caller_that_hangs_up_harms_nobody(served):
+def test_a_closed_connection_does_not_affect_other_calls(served):
     """The scheduler gives up after httpTimeout; the next call must be answered."""
 
     async def hang_up() -> list[dict[str, Any]]:

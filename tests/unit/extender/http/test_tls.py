@@ -75,9 +75,9 @@ def test_both_sides_show_and_check(tmp_path):
 def test_a_client_without_a_certificate_is_refused(tmp_path):
     """The wire has no other authentication."""
     files = issue(tmp_path, authority())
-    nobody = ssl.create_default_context(cafile=str(files.client_ca))
+    without_certificate = ssl.create_default_context(cafile=str(files.client_ca))
     with pytest.raises(ssl.SSLError):
-        Conversation(Certificates(files).server, nobody).shake()
+        Conversation(Certificates(files).server, without_certificate).shake()
 
 
 def test_a_client_of_another_authority_is_refused(tmp_path):

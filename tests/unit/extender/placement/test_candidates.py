@@ -1,4 +1,4 @@
-"""Which nodes the scheduler hears of."""
+"""Which nodes filter names to the scheduler."""
 
 from __future__ import annotations
 

@@ -185,8 +185,8 @@ def test_a_preferred_nic_orders_nodes(affinity, better, worse):
     assert keys[0] < keys[1]
 
 
-def test_a_nic_that_nobody_wants_does_not_count():
-    """Only a pod that asks for it is drawn to it."""
+def test_a_nic_that_is_not_requested_does_not_count():
+    """Only a pod that requests it prefers it."""
     ranks = [rank_fit(fit(selected(nic=nic)), SHAPE, n_free=8) for nic in (True, False)]
     assert ranks[0] == ranks[1]
 
@@ -298,9 +298,9 @@ def test_the_bounds_of_fastest_are_the_settings():
 
 def test_economy_does_not_count_beside_a_pods_soft_wishes():
     """kube-scheduler scores those, and one level outweighs all that it adds."""
-    cheap, dear, far, without = rank(cost=0.0, free=1), rank(cost=9.0), rank(0, 1), rank(2)
-    ranks = {"cheap": cheap, "dear": dear, "far": far, "without": without}
-    assert score(ranks, soft=True) == {"cheap": 10, "dear": 10, "far": 8, "without": 2}
+    cheap, costly, far, without = rank(cost=0.0, free=1), rank(cost=9.0), rank(0, 1), rank(2)
+    ranks = {"cheap": cheap, "costly": costly, "far": far, "without": without}
+    assert score(ranks, soft=True) == {"cheap": 10, "costly": 10, "far": 8, "without": 2}
 
 
 def test_economy_prefers_no_node_with_a_soft_taint():

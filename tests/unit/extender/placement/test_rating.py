@@ -74,9 +74,9 @@ def test_the_shape_used_longest_ago_is_forgotten_first(monkeypatch):
     """A shape that comes again and again stays, however early it came first."""
     rated: list[int] = []
 
-    def counted(machine, **asked):
-        rated.append(asked["requests"][0].size)
-        return fit_pod(machine, **asked)
+    def counted(machine, **arguments):
+        rated.append(arguments["requests"][0].size)
+        return fit_pod(machine, **arguments)
 
     monkeypatch.setattr(rating, "fit_pod", counted)
     views: list[NodeView] = [engine({"count": 1, "machine": "8x-l4"}).cluster.snapshot.views[0]]
@@ -114,7 +114,7 @@ def test_states_beyond_the_budget_are_rated_by_count_and_then_beside():
 
 
 def test_a_condition_cannot_be_met_by_count():
-    """The caller is told to come again, not that the node is unfit."""
+    """The caller gets an error to retry, not that the node is unfit."""
     (found,) = Rater().rate(
         request(2, affinity="nvlink", policy="required"), used(0), RatingBudget.of_states(0)
     )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from extender.placement import RequestedNodes, RequestReader, locate
 from extender.protocol import Verb
 from extender.snapshot.node_index import make_node_index
-from tests.unit.extender.engines import ask, bind, engine, names
+from tests.unit.extender.engines import answer_of, bind, engine, names
 from tests.unit.extender.pods import GPU, args, pod
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def read(body: bytes, *node_names: str) -> list[int] | None:
 
 
 def test_what_go_writes_is_read_on_the_short_way():
-    """In the order asked."""
+    """In the order of the request."""
     assert read(args(POD, ["n2", "n1"]), "n1", "n2", "n3") == [1, 0]
 
 
@@ -70,10 +70,10 @@ def test_a_name_that_json_must_escape_is_not_found_by_its_bytes():
 def test_names_come_back_in_order():
     """Unknown ones in their places."""
     one = node_index("n1", "n2")
-    asked = locate(["x", "n2", "y", "z", "n1"], one)
-    assert asked.unknown == [(0, "x"), (2, "y"), (3, "z")]
-    assert (len(asked), asked.positions.tolist()) == (5, [1, 0])
-    assert asked.names(one) == ["x", "n2", "y", "z", "n1"]
+    requested = locate(["x", "n2", "y", "z", "n1"], one)
+    assert requested.unknown == [(0, "x"), (2, "y"), (3, "z")]
+    assert (len(requested), requested.positions.tolist()) == (5, [1, 0])
+    assert requested.names(one) == ["x", "n2", "y", "z", "n1"]
 
 
 def test_a_pod_is_read_once_for_filter_and_prioritize():
@@ -90,7 +90,7 @@ def test_a_pod_is_read_once_for_filter_and_prioritize():
 
 
 class TestExpected:
-    """What prioritize will ask is known when filter has answered."""
+    """What prioritize will be called with is known when filter has answered."""
 
     def expecting(self) -> tuple[RequestReader, Any]:
         """A reader after a filter call that named n3 and n1."""
@@ -115,14 +115,14 @@ class TestExpected:
         [(args(POD, ["n1", "n3"]), [0, 2]), (args(pod(4), ["n3", "n1"]), [2, 0])],
     )
     def test_anything_else_is_read(self, body, positions):
-        """Another extender may have left out some, and somebody may have edited the pod."""
+        """Another extender may have left out some, and the pod may have been edited."""
         reader, nodes = self.expecting()
         request = reader.read(body, nodes)
         assert request is not None
         assert request.nodes.positions.tolist() == positions
         assert request.request.size_gpus == (2 if positions == [0, 2] else 4)
 
-    def test_nodes_that_came_or_went_are_looked_up_anew(self):
+    def test_nodes_that_came_or_went_are_looked_up_again(self):
         """Their positions are others."""
         reader, _ = self.expecting()
         request = reader.read(args(POD, ["n3", "n1"]), node_index("n0", "n1", "n3"))
@@ -151,13 +151,16 @@ PODS = st.builds(
 
 
 @given(PODS, ASKED, st.sampled_from([Verb.FILTER, Verb.PRIORITIZE]))
-def test_both_ways_answer_the_same(content, asked, verb):
-    """Whatever is asked: white space alone decides which way is taken."""
+def test_both_ways_answer_the_same(content, requested, verb):
+    """Whatever is requested: white space alone decides which way is taken."""
     answers = [
         one.answer(verb, body, 0.0)
         for one, body in (
-            (_engine(), args(content, asked)),
-            (_engine(), json.dumps({"Pod": content, "Nodes": None, "NodeNames": asked}).encode()),
+            (_engine(), args(content, requested)),
+            (
+                _engine(),
+                json.dumps({"Pod": content, "Nodes": None, "NodeNames": requested}).encode(),
+            ),
         )
     ]
     assert answers[0] == answers[1]
@@ -168,18 +171,20 @@ def _engine() -> EmbeddedEngine:
 
 
 def test_prioritize_scores_what_filter_named_as_things_are_then():
-    """What was remembered of filter is who is asked about, not what they are worth."""
+    """What is kept of filter is the requested nodes, not their ratings."""
     one = engine({"count": 2, "machine": "8x-l4"})
-    asked = names(one)
-    named = ask(one, Verb.FILTER, args(POD, asked))["NodeNames"]
-    assert sorted(named) == sorted(asked)
+    requested = names(one)
+    named = answer_of(one, Verb.FILTER, args(POD, requested))["NodeNames"]
+    assert sorted(named) == sorted(requested)
     bind(one, "other", named[0], 7)
-    scores = {row["Host"]: row["Score"] for row in ask(one, Verb.PRIORITIZE, args(POD, named))}
+    scores = {
+        row["Host"]: row["Score"] for row in answer_of(one, Verb.PRIORITIZE, args(POD, named))
+    }
     assert scores == {named[0]: 0, named[1]: 10}
 
 
 def test_the_empty_question_has_no_names():
     """Nothing to insert, nothing to find."""
     one = node_index("n1")
-    asked = RequestedNodes(one.locate([]))
-    assert (len(asked), asked.names(one)) == (0, [])
+    requested = RequestedNodes(one.locate([]))
+    assert (len(requested), requested.names(one)) == (0, [])

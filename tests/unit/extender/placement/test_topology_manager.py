@@ -21,7 +21,7 @@ from extender.protocol import Outcome, Reason, Verb
 from extender.snapshot import make_view, with_free
 from extender.state import Kinds
 from tests.topology_manager import Container, Kubelet
-from tests.unit.extender.engines import RULES, ask, bind, engine, names, spec
+from tests.unit.extender.engines import RULES, answer_of, bind, engine, names, spec
 from tests.unit.extender.feeds import bare, choose, facts, ids, live, node, plan_of, report, wish
 from tests.unit.extender.live_world import LiveWorld, node_facts
 from tests.unit.extender.pods import args, binding, pod
@@ -76,7 +76,7 @@ class TestVerbs:
     def test_filter_refuses_what_the_kubelet_would_fail_for_good(self, policy, scope, expected):
         """Six GPUs lie on two NUMA nodes: as few as can be, but more than one."""
         made = engine(aligned(policy, scope))
-        answer = ask(made, Verb.FILTER, args(pod(6), names(made)))
+        answer = answer_of(made, Verb.FILTER, args(pod(6), names(made)))
         failed = {} if expected is None else {NODE: expected.value}
         assert answer["FailedAndUnresolvableNodes"] == failed
         assert answer["NodeNames"] == ([] if failed else [NODE])
@@ -90,7 +90,7 @@ class TestVerbs:
         assert answer.reason is Reason.ALIGNMENT_TAKEN
         refused = bind(made, "c", NODE, 2)
         assert (refused.outcome, refused.reason) == (Outcome.FAILED, Reason.ALIGNMENT_TAKEN)
-        assert ask(made, Verb.PRIORITIZE, args(pod(2, uid="c"), [NODE])) == [
+        assert answer_of(made, Verb.PRIORITIZE, args(pod(2, uid="c"), [NODE])) == [
             {"Host": NODE, "Score": 0}
         ]
 
@@ -108,25 +108,27 @@ class TestVerbs:
         views = made.cluster.snapshot.nodes
         assert views["plain-0"].kind.machine is views[NODE].kind.machine
         assert views["plain-0"].state != views[NODE].state
-        assert ask(made, Verb.FILTER, args(pod(6), names(made)))["NodeNames"] == ["plain-0"]
+        assert answer_of(made, Verb.FILTER, args(pod(6), names(made)))["NodeNames"] == ["plain-0"]
 
-    def test_explain_tells_how_the_node_aligns_and_why_not(self):
+    def test_explain_shows_how_the_node_aligns_and_why_not(self):
         """Policy none is not worth a word."""
         made = engine(PLAIN, aligned(SINGLE, "pod"))
-        told = {one["node"]: one for one in ask(made, Verb.EXPLAIN, args(pod(6), []))["nodes"]}
-        assert "topology_manager" not in told["plain-0"]
-        assert told[NODE]["topology_manager"] == {"policy": "single-numa-node", "scope": "pod"}
-        assert told[NODE]["reason_label"] == "alignment_never"
-        assert told[NODE]["detail"] == (
+        explained = {
+            one["node"]: one for one in answer_of(made, Verb.EXPLAIN, args(pod(6), []))["nodes"]
+        }
+        assert "topology_manager" not in explained["plain-0"]
+        assert explained[NODE]["topology_manager"] == {"policy": "single-numa-node", "scope": "pod"}
+        assert explained[NODE]["reason_label"] == "alignment_never"
+        assert explained[NODE]["detail"] == (
             "policy single-numa-node, scope pod: 6 GPUs take NUMA nodes 0, 1, expected 1 of them"
         )
 
     def test_a_node_by_count_is_not_confined(self):
-        """Nobody knows which of its devices is where: the kubelet's count stands."""
+        """The places of its devices are unknown: the kubelet's count stands."""
         by_count = {"count": 1, "devices": 8, "name": "blind"}
         made = engine(by_count | {"topology_manager_policy": "single-numa-node"})
         assert made.cluster.snapshot.nodes["blind-0"].kind.manager is None
-        assert ask(made, Verb.FILTER, args(pod(6), names(made)))["NodeNames"] == ["blind-0"]
+        assert answer_of(made, Verb.FILTER, args(pod(6), names(made)))["NodeNames"] == ["blind-0"]
 
 
 class TestStates:
@@ -171,8 +173,8 @@ class TestStates:
 class TestLive:
     """Fed by watches. The machine's GPUs 0, 1, 2, 3 are on NUMA nodes 3, 2, 1, 0."""
 
-    def test_a_node_whose_report_changes_is_rated_anew_and_wakes_who_waits(self):
-        """Somebody edits the kubelet's configuration; nothing else changes."""
+    def test_a_node_whose_report_changes_is_rated_again_and_requeues_pending_pods(self):
+        """The kubelet's configuration is edited; nothing else changes."""
         cluster, rater = live(node("n1", devices=report(policy=SINGLE))), Rater()
         request = wish("u", 2)
         refused = choose(cluster, request, "n1", rater)
@@ -229,7 +231,7 @@ class TestLive:
         assert live(node_).aligns(name) == expected
 
     def test_pods_that_end_are_counted_where_they_were(self):
-        """A binding that came to nothing had no devices; a node that comes back begins anew."""
+        """A binding that came to nothing had no devices; a node that comes back starts empty."""
         cluster = live(node("n1", devices=report(policy=SINGLE)), node("n2"))
         cluster.pods.see(facts("first", plan_of("n1", *ids("n1", 1))))
         cluster.pods.lose("first")
@@ -261,28 +263,30 @@ class TestPreempt:
         """GPUs 0 and 4 are on two NUMA nodes; two pods of one NUMA node have to go."""
         place = Place(1, aligned(RESTRICTED))
         place.fill(*FULL)
-        asked = wanting(2, affinity="none")
-        step = place.ask(asked, {0: ("n0-0", "n0-4")})
+        preemptor = wanting(2, affinity="none")
+        step = place.preempt(preemptor, {0: ("n0-0", "n0-4")})
         assert isinstance(step, ReadNodes)
         ((uids, _),) = named(place.read(step)).values()
         assert len({int(uid[-1]) // 4 for uid in uids}) == 1
         plain = Place(1, PLAIN)
         plain.fill(*FULL)
-        assert named(plain.ask(asked, {0: ("n0-0", "n0-4")})) == {"plain-0": (["n0-0", "n0-4"], 0)}
+        assert named(plain.preempt(preemptor, {0: ("n0-0", "n0-4")})) == {
+            "plain-0": (["n0-0", "n0-4"], 0)
+        }
 
     def test_no_eviction_helps_against_a_policy(self):
-        """Six GPUs never lie on one NUMA node: nobody is read, nobody evicted."""
+        """Six GPUs never lie on one NUMA node: no node is read, no pod evicted."""
         place = Place(1, aligned(SINGLE))
         place.fill(*FULL)
-        asked = wanting(6, affinity="nvlink", policy="required")
-        answer = place.read(place.ask(asked, {0: tuple(f"n0-{i}" for i in range(6))}))
+        preemptor = wanting(6, affinity="nvlink", policy="required")
+        answer = place.read(place.preempt(preemptor, {0: tuple(f"n0-{i}" for i in range(6))}))
         assert named(answer) == {}
 
     def test_fewer_victims_may_do_where_more_would_not(self):
         """With all free the kubelet takes NUMA node 0, where GPU 2 has no NVLink; else node 1."""
         place = Place(1, aligned(RESTRICTED) | {"machine": "8x-b200-gpu2-no-nvlink"})
         place.fill(*FULL)
-        step = place.ask(wanting(4), {0: tuple(f"n0-{i}" for i in range(4))})
+        step = place.preempt(wanting(4), {0: tuple(f"n0-{i}" for i in range(4))})
         assert isinstance(step, ReadNodes)
         ((uids, _),) = named(place.read(step)).values()
         assert uids == [f"n0-{i}" for i in range(4, 8)]

@@ -67,7 +67,7 @@ REQUESTS = [
         },
         {},
         {"cpu": 1000, "memory": 7, "hugepages-2Mi": 2097152, "gpu": 4, "pods": 1},
-        id="what the whole pod asks for stands for its containers, where pods may ask",
+        id="requests of the whole pod stand for its containers, where pods may have them",
     ),
     pytest.param(
         {"containers": [sized(cpu=2)], "overhead": {"cpu": "250m", "memory": "8"}},
@@ -92,7 +92,7 @@ REQUESTS = [
         {"containers": [sized(cpu=9)]},
         running(allocatedResources={"cpu": 20}),
         {"cpu": 9000, "pods": 1},
-        id="a container that does not run takes what it asks for",
+        id="a container that does not run takes what it requests",
     ),
 ]
 

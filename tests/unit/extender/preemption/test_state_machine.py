@@ -59,7 +59,7 @@ class Place:
         for gpu, priority in enumerate(priorities):
             self.put(f"n{node}-{gpu}", gpu, node=node, priority=priority)
 
-    def ask(self, preemptor: dict[str, Any], given: dict[int, Any], **more: Any) -> Any:
+    def preempt(self, preemptor: dict[str, Any], given: dict[int, Any], **more: Any) -> Any:
         """Begin; victims by number of the node, as uids or as they go over the wire."""
         meta = {
             self.nodes[node]: one if isinstance(one, dict) else victims(*one)
@@ -77,7 +77,7 @@ class Place:
         return NodeReading(name, {"pods": 110, GPU: 8}, tuple(self.residents[name]))
 
     def read(self, step: Any) -> Any:
-        """Read what the step asks for."""
+        """Read what the step names."""
         return self.end(step, *(self.reading(name) for name in step.names))
 
     def end(self, step: Any, *nodes: NodeReading, fault: str = "") -> Any:
@@ -118,7 +118,7 @@ def test_victims_that_give_a_set_pass_as_they_are():
     """GPUs 0 and 3 are linked; the scheduler's order and count are its own."""
     place = Place()
     place.fill(*FULL)
-    answer = place.ask(wanting(), {0: victims("n0-3", "plain", "n0-0", n_violations=2)})
+    answer = place.preempt(wanting(), {0: victims("n0-3", "plain", "n0-0", n_violations=2)})
     assert named(answer) == {place.nodes[0]: (["n0-3", "plain", "n0-0"], 2)}
     assert answer.outcome is Outcome.OK
     assert (answer.n_nodes, answer.pod, answer.pod_uid) == (1, "default/pod-want", "want")
@@ -128,7 +128,7 @@ def test_other_victims_are_named_where_the_scheduler_s_hold_no_set():
     """GPUs 0 and 5 have no link; reading the node shows who is cheapest among those that do."""
     place = Place()
     place.fill(0, 9, 9, 9, 9, 0, 1, 9)
-    step = place.ask(wanting(), {0: ["n0-0", "n0-5"]})
+    step = place.preempt(wanting(), {0: ["n0-0", "n0-5"]})
     assert isinstance(step, ReadNodes)
     assert step.names == (place.nodes[0],)
     assert named(place.read(step)) == {place.nodes[0]: (["n0-6", "n0-5"], 0)}
@@ -139,18 +139,18 @@ def test_free_gpus_of_the_node_count():
     place = Place()
     place.put("a", 3)
     place.put("b", 1, 2, 4, 5, 6, 7)
-    assert named(place.ask(wanting(), {0: ["a"]})) == {place.nodes[0]: (["a"], 0)}
+    assert named(place.preempt(wanting(), {0: ["a"]})) == {place.nodes[0]: (["a"], 0)}
 
 
 def test_a_bad_gpu_of_a_victim_stays_bad():
-    """Evicting its pod frees a GPU that nobody gets, but counts for the scheduler.
+    """Evicting its pod frees a GPU that no pod gets, but counts for the scheduler.
 
     It subtracts the eight requests from the seven GPUs that the node can allocate.
     """
     place = Place()
     place.fill(9, 9, 9, 0, 9, 0, 5, 5)
     place.break_gpus(3)
-    step = place.ask(wanting(), {0: ["n0-0", "n0-3"]})
+    step = place.preempt(wanting(), {0: ["n0-0", "n0-3"]})
     reading = replace(place.reading(place.nodes[0]), room={"pods": 110, GPU: 7})
     answer = place.end(step, reading)
     assert named(answer) == {place.nodes[0]: (["n0-6", "n0-3", "n0-5"], 0)}
@@ -163,11 +163,11 @@ def test_a_bad_gpu_of_a_victim_stays_bad():
         pytest.param((0, *[PRIORITY] * 4, 0, 0, PRIORITY), [], id="victims from scratch"),
     ],
 )
-def test_nobody_of_equal_priority_is_evicted(priorities, given):
+def test_no_pod_of_equal_priority_is_evicted(priorities, given):
     """Only GPUs 0, 5 and 6 may be taken, and 5 and 6 are linked."""
     place = Place()
     place.fill(*priorities)
-    step = place.ask(wanting(), {0: given})
+    step = place.preempt(wanting(), {0: given})
     assert named(place.read(step)) == {place.nodes[0]: (["n0-5", "n0-6"], 0)}
 
 
@@ -183,14 +183,14 @@ V100 = {"count": 1, "machine": "dgx-1-v100"}
         pytest.param({"count": 1, "devices": 8}, wanting(), ["x"], id="required, no topology"),
         pytest.param(V100, wanting(), {"Pods": None, "NumPDBViolations": 0}, id="has a place"),
         pytest.param(
-            {"count": 1, "devices": 8}, wanting(2, affinity="nvlink"), [], id="nobody to name"
+            {"count": 1, "devices": 8}, wanting(2, affinity="nvlink"), [], id="no victim to name"
         ),
     ],
 )
 def test_nodes_where_evictions_do_not_help_are_dropped(group, preemptor, given):
-    """An empty map is kube-scheduler's word for: leave everybody where they are."""
+    """An empty map means for kube-scheduler: evict no pod."""
     place = Place(1, group)
-    answer = place.ask(preemptor, {0: given})
+    answer = place.preempt(preemptor, {0: given})
     if isinstance(answer, ReadNodes):
         answer = place.read(answer)
     assert named(answer) == {}
@@ -203,7 +203,7 @@ def test_plans_tell_that_those_of_lower_priority_hold_too_little():
     place = Place(2)
     place.fill(0, *[PRIORITY] * 4, 0, *[PRIORITY] * 2)
     place.fill(0, *[PRIORITY] * 7, node=1)
-    answer = place.ask(wanting(), {0: ["n0-0", "n0-5"], 1: ["n1-1"]})
+    answer = place.preempt(wanting(), {0: ["n0-0", "n0-5"], 1: ["n1-1"]})
     assert named(answer) == {}
     assert answer.reason is Reason.NO_VICTIMS
 
@@ -211,15 +211,15 @@ def test_plans_tell_that_those_of_lower_priority_hold_too_little():
 def test_a_node_that_we_do_not_know_is_dropped():
     """Its GPUs may lie anywhere."""
     place = Place()
-    answer = place.ask(wanting(), {}, NodeNameToMetaVictims={"elsewhere": victims("x")})
+    answer = place.preempt(wanting(), {}, NodeNameToMetaVictims={"elsewhere": victims("x")})
     assert named(answer) == {}
 
 
 def test_a_preferred_pod_takes_the_scheduler_s_victims():
-    """Any set of its size satisfies it; also on a node whose topology nobody knows."""
+    """Any set of its size satisfies it; also on a node whose topology is unknown."""
     place = Place(1, {"count": 1, "machine": "dgx-1-v100"}, {"count": 1, "devices": 8})
     place.fill(*FULL)
-    answer = place.ask(wanting(2, affinity="nvlink"), {0: ["n0-0", "n0-5"], 1: ["strange"]})
+    answer = place.preempt(wanting(2, affinity="nvlink"), {0: ["n0-0", "n0-5"], 1: ["strange"]})
     assert named(answer) == {
         place.nodes[0]: (["n0-0", "n0-5"], 0),
         place.nodes[1]: (["strange"], 0),
@@ -227,9 +227,9 @@ def test_a_preferred_pod_takes_the_scheduler_s_victims():
 
 
 def test_a_pod_without_gpus_is_none_of_our_business():
-    """With no managedResources configured kube-scheduler asks for every pod."""
+    """With no managedResources configured kube-scheduler calls for every pod."""
     place = Place(2)
-    answer = place.ask(wanting(None, policy="preferred"), {0: ["x"], 1: []})
+    answer = place.preempt(wanting(None, policy="preferred"), {0: ["x"], 1: []})
     assert named(answer) == {place.nodes[0]: (["x"], 0)}
 
 
@@ -241,12 +241,12 @@ def test_victims_sent_whole_are_the_same():
         "Pods": [pod(1, uid="n0-0"), pod(1, uid="n0-3")],
         "NumPDBViolations": 1,
     }
-    answer = place.ask(
+    answer = place.preempt(
         wanting(), {}, NodeNameToVictims={place.nodes[0]: whole}, NodeNameToMetaVictims=None
     )
     assert named(answer) == {place.nodes[0]: (["n0-0", "n0-3"], 1)}
     whole["Pods"][0]["spec"]["priority"] = PRIORITY
-    answer = place.ask(
+    answer = place.preempt(
         wanting(), {}, NodeNameToVictims={place.nodes[0]: whole}, NodeNameToMetaVictims=None
     )
     assert named(answer) == {}
@@ -262,7 +262,7 @@ def test_only_nodes_that_could_be_cheaper_are_read_beside_one_that_passes():
     place.fill(*[1] * 8, node=1)
     place.fill(*[7] * 8, node=2)
     place.fill(*[1] * 8, node=3)
-    step = place.ask(
+    step = place.preempt(
         wanting(),
         {
             0: ["n0-0", "n0-3"],
@@ -277,11 +277,11 @@ def test_only_nodes_that_could_be_cheaper_are_read_beside_one_that_passes():
 
 
 def test_a_victim_of_unknown_priority_costs_as_much_as_it_may():
-    """On the node that passes it counts as dear, on one to be read as cheap."""
+    """On the node that passes it counts as costly to evict, on one to read as cheap."""
     place = Place(2)
     place.fill(*FULL)
     place.fill(*[9] * 8, node=1)
-    step = place.ask(wanting(), {0: ["n0-0", "n0-3", "strange"], 1: ["n1-0", "n1-5", "alien"]})
+    step = place.preempt(wanting(), {0: ["n0-0", "n0-3", "strange"], 1: ["n1-0", "n1-5", "alien"]})
     assert isinstance(step, ReadNodes)
     assert step.names == (place.nodes[1],)
 
@@ -293,7 +293,7 @@ def test_the_nodes_are_read_a_few_at_a_time_until_one_helps():
     for node in range(n_nodes):
         place.fill(*[n_nodes - node] * 8, node=node)
     given = {node: [f"n{node}-0", f"n{node}-5"] for node in range(n_nodes)}
-    step = place.ask(wanting(), given)
+    step = place.preempt(wanting(), given)
     assert isinstance(step, ReadNodes)
     assert step.names == tuple(reversed(place.nodes[-NODES_AT_ONCE:]))
     steps = [step]
@@ -305,16 +305,16 @@ def test_the_nodes_are_read_a_few_at_a_time_until_one_helps():
     assert named(step) == {}
     assert step.reason is Reason.NO_VICTIMS
 
-    first = place.ask(wanting(), given)
+    first = place.preempt(wanting(), given)
     second = place.end(first, *(NodeReading(name, {"pods": 0}, ()) for name in first.names))
     assert len(named(place.read(second))) == NODES_AT_ONCE
 
 
 def test_a_node_that_went_meanwhile_is_left_out():
-    """Names that the step did not ask for, and nodes that are gone, change nothing."""
+    """Names that the step did not contain, and nodes that are gone, change nothing."""
     place = Place()
     place.fill(*FULL)
-    step = place.ask(wanting(), {0: ["n0-0", "n0-5"]})
+    step = place.preempt(wanting(), {0: ["n0-0", "n0-5"]})
     more = NodeReading("elsewhere", {"pods": 9}, ())
     nodes = (more, place.reading(place.nodes[0]))
     answer = place.end(step, *nodes)
@@ -333,13 +333,15 @@ def leave(place: Place, *uids: str, node: int = 0) -> None:
     ]
 
 
-def test_nobody_else_dies_while_the_victims_leave():
+def test_no_other_pod_is_evicted_while_the_victims_terminate():
     """The scheduler's victims would do, here and elsewhere, but room is in the making."""
     place = Place(2)
     place.fill(*FULL)
     place.fill(*FULL, node=1)
     leave(place, "n0-0", "n0-3")
-    step = place.ask(wanting(nominated=place.nodes[0]), {0: ["n0-1", "n0-2"], 1: ["n1-0", "n1-3"]})
+    step = place.preempt(
+        wanting(nominated=place.nodes[0]), {0: ["n0-1", "n0-2"], 1: ["n1-0", "n1-3"]}
+    )
     assert isinstance(step, ReadNodes)
     assert step.names == (place.nodes[0],)
     answer = place.read(step)
@@ -352,34 +354,34 @@ def test_more_may_die_where_those_who_leave_are_not_enough():
     place = Place()
     place.fill(*FULL)
     leave(place, "n0-0")
-    step = place.ask(wanting(nominated=place.nodes[0]), {0: ["n0-1", "n0-2"]})
+    step = place.preempt(wanting(nominated=place.nodes[0]), {0: ["n0-1", "n0-2"]})
     assert named(place.read(step)) == {place.nodes[0]: (["n0-3"], 0)}
 
 
 def test_leaving_pods_of_another_node_are_its_victims():
-    """Naming them nominates the pod there and evicts nobody."""
+    """Naming them nominates the pod there and evicts no other pod."""
     place = Place()
     place.fill(*FULL)
     leave(place, "n0-0", "n0-3")
-    step = place.ask(wanting(), {0: ["n0-0", "n0-5"]})
+    step = place.preempt(wanting(), {0: ["n0-0", "n0-5"]})
     assert named(place.read(step)) == {place.nodes[0]: (["n0-0", "n0-3"], 0)}
 
 
 def test_a_node_where_only_equals_leave_is_not_named():
-    """There is nobody to name; the pod gets the place when they are gone."""
+    """There is no victim to name; the pod gets the place when they are gone."""
     place = Place()
     place.fill(0, 0, 0, PRIORITY, 0, 0, 0, PRIORITY)
     leave(place, "n0-3", "n0-7")
-    answer = place.read(place.ask(wanting(), {0: ["n0-0", "n0-5"]}))
+    answer = place.read(place.preempt(wanting(), {0: ["n0-0", "n0-5"]}))
     assert named(answer) == {}
     assert answer.reason is Reason.NO_VICTIMS
 
 
 def test_the_scheduler_s_victims_stand_where_we_see_no_need():
-    """It counts pods that it has bound a moment ago, which nobody else sees yet."""
+    """It counts pods that it has bound a moment ago, which no watch shows yet."""
     place = Place()
     place.put("a", 4, 5, 6, 7)
-    answer = place.ask(wanting(nominated=place.nodes[0]), {0: ["a"]})
+    answer = place.preempt(wanting(nominated=place.nodes[0]), {0: ["a"]})
     assert named(place.read(answer)) == {place.nodes[0]: (["a"], 0)}
 
 
@@ -392,9 +394,9 @@ def test_a_node_that_cannot_be_read_is_an_error_only_if_nothing_else_helps():
     place.fill(*FULL)
     place.fill(*FULL, node=1)
     given = {0: ["n0-0", "n0-5"], 1: ["n1-0", "n1-5"]}
-    step = place.ask(wanting(), given)
+    step = place.preempt(wanting(), given)
     assert list(named(place.end(step, place.reading(place.nodes[1])))) == [place.nodes[1]]
-    answer = place.end(place.ask(wanting(), given), fault="node n: 500")
+    answer = place.end(place.preempt(wanting(), given), fault="node n: 500")
     assert answer.outcome is Outcome.FAILED
     assert answer.reason is Reason.NODES_NOT_READ
     assert answer.detail == "nodes could not be read from the API server: node n: 500"
@@ -405,10 +407,10 @@ def test_a_step_may_be_abandoned():
     place = Place(2)
     place.fill(*FULL)
     place.fill(*[-1] * 8, node=1)
-    step = place.ask(wanting(), {0: ["n0-0", "n0-3"], 1: ["n1-0", "n1-5"]})
+    step = place.preempt(wanting(), {0: ["n0-0", "n0-3"], 1: ["n1-0", "n1-5"]})
     answer = place.preemptions.abandon(step, "out of time")
     assert list(named(answer)) == [place.nodes[0]]
-    step = place.ask(wanting(), {1: ["n1-0", "n1-5"]})
+    step = place.preempt(wanting(), {1: ["n1-0", "n1-5"]})
     answer = place.preemptions.abandon(step, "out of time")
     assert answer.outcome is Outcome.FAILED
     assert answer.detail == "nodes could not be read from the API server: out of time"
@@ -417,12 +419,12 @@ def test_a_step_may_be_abandoned():
 
 
 def test_a_step_ends_once():
-    """A preemption that nobody finishes is dropped when enough others have come."""
+    """An abandoned preemption is dropped when enough others have come."""
     place = Place()
     place.fill(*FULL)
     given = {0: ["n0-0", "n0-5"]}
-    first = place.ask(wanting(), given)
-    last = [place.ask(wanting(), given) for _ in range(MAX_IN_FLIGHT)][-1]
+    first = place.preempt(wanting(), given)
+    last = [place.preempt(wanting(), given) for _ in range(MAX_IN_FLIGHT)][-1]
     assert place.read(first).outcome is Outcome.FAILED
     assert place.read(last).outcome is Outcome.OK
     assert place.preemptions.abandon(last, "").reason is Reason.NODES_NOT_READ
@@ -450,29 +452,29 @@ def test_a_step_ends_once():
     ],
 )
 def test_a_request_that_cannot_be_read_is_an_error(body, reason, says):
-    """The scheduler logs it and evicts nobody."""
+    """The scheduler logs it and evicts no pod."""
     answer = Place().preemptions.begin(body, 0.0)
     assert isinstance(answer, Answer)
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, reason)
     assert says in answer.detail
 
 
-def test_nobody_is_evicted_on_stale_state():
+def test_no_pod_is_evicted_on_stale_state():
     """Who has which GPU may have changed."""
     place = Place()
     place.cluster.set_freshness(is_synced=False, observed_at_s=None)
-    answer = place.ask(wanting(), {0: ["x"]})
+    answer = place.preempt(wanting(), {0: ["x"]})
     assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.STALE)
 
 
-def test_a_plan_that_cannot_be_read_tells_no_priority():
-    """Such a pod may be important or not: reading the node tells."""
+def test_a_plan_that_cannot_be_read_has_no_priority():
+    """Such a pod may be important or not: reading the node shows it."""
     place = Place()
     place.fill(*FULL)
     for uid in ("n0-0", "n0-3"):
         notes = {names.PLAN: "?"}
         place.cluster.write_binding(WriteBinding(1, "d", uid, uid, "", place.nodes[0], notes))
-    assert named(place.ask(wanting(), {0: ["n0-0", "n0-3"]})) == {
+    assert named(place.preempt(wanting(), {0: ["n0-0", "n0-3"]})) == {
         place.nodes[0]: (["n0-0", "n0-3"], 0)
     }
 
@@ -485,11 +487,11 @@ def test_pods_that_have_left_hold_nothing():
     place = Place()
     place.fill(0, *[PRIORITY] * 4, 0, PRIORITY, PRIORITY)
     name = place.nodes[0]
-    step = place.ask(wanting(), {0: ["n0-0"]})
+    step = place.preempt(wanting(), {0: ["n0-0"]})
     assert isinstance(step, ReadNodes)
     place.residents[name] = [one for one in place.residents[name] if one.uid != "n0-6"]
     assert named(place.read(step)) == {name: (["n0-5"], 0)}
-    step = place.ask(wanting(), {0: ["n0-0"]})
+    step = place.preempt(wanting(), {0: ["n0-0"]})
     place.residents[name].append(PodOnNode("n0-6", "ns", "n", priority=PRIORITY, phase="Succeeded"))
     assert named(place.read(step)) == {name: (["n0-5"], 0)}
 
@@ -503,7 +505,7 @@ def test_a_pod_that_is_only_being_bound_has_not_left():
     ids = place.cluster.snapshot.nodes[name].ids[6:]
     plan = Plan(name, (ContainerPlan("main", GPU, ids),), ids, 1, 0.0)
     assert place.cluster.assume(request, plan, deadline_s=1.0) is None
-    answer = place.read(place.ask(wanting(), {0: ["n0-0"]}))
+    answer = place.read(place.preempt(wanting(), {0: ["n0-0"]}))
     assert named(answer) == {}
 
 
@@ -511,7 +513,7 @@ def test_a_pod_that_is_bound_during_the_reading_has_not_left():
     """The list of the node's pods may be older than its binding."""
     place = Place()
     place.fill(0, *[PRIORITY] * 4, 0)
-    step = place.ask(wanting(), {0: []})
+    step = place.preempt(wanting(), {0: []})
     assert isinstance(step, ReadNodes)
     reading = place.reading(place.nodes[0])
     place.put("late", 6, 7, priority=0)
@@ -533,6 +535,6 @@ def test_a_topology_shortage_goes_from_filter_to_its_victims(is_on):
     taken, never = {v100: Reason.AFFINITY_TAKEN.value}, {l4: Reason.AFFINITY_NEVER.value}
     assert filtered["FailedNodes"] == (taken if is_on else {})
     assert filtered["FailedAndUnresolvableNodes"] == (never if is_on else taken | never)
-    step = place.ask(wanting(), {place.nodes.index(name): victims() for name in taken})
+    step = place.preempt(wanting(), {place.nodes.index(name): victims() for name in taken})
     ((uids, n_violations),) = named(place.read(step)).values()
     assert (len(uids), n_violations) == (1, 0)

@@ -140,12 +140,12 @@ CASES = [
     pytest.param(
         case(*FULL, held=ONE_EACH, quality=connected(8)),
         Eviction(tuple(one.uid for one in FULL), 0),
-        id="everybody has to go",
+        id="all pods have to go",
     ),
     pytest.param(
         case(*FULL[:-1], held={k: v for k, v in ONE_EACH.items() if k != "h1"}, quality=counted(8)),
         None,
-        id="even everybody would not do",
+        id="even all pods would not be enough",
     ),
     pytest.param(
         case(pod("x1"), pod("plain", 5), held={"x1": 0b11}, given=("plain", "x1")),
@@ -155,7 +155,7 @@ CASES = [
     pytest.param(
         case(pod("x1"), pod("plain", 5), held={"x1": 0b11}),
         Eviction(("x1",), 0),
-        id="nobody without a GPU is evicted who was not given",
+        id="no pod without a GPU is evicted that was not given",
     ),
     pytest.param(
         case(pod("x1"), held={"x1": 0b11}, given=("unseen", "x1")),
@@ -176,12 +176,12 @@ CASES = [
     pytest.param(
         case(pod("x1", 1000), pod("y1"), held={"x1": 0b1, "y1": 0b11}, given=("x1",)),
         None,
-        id="a given victim of equal priority is a mistake of somebody else",
+        id="a given victim of equal priority is a mistake of the caller",
     ),
     pytest.param(
         case(pod("x1"), pod("y1", phase="Succeeded"), held={"x1": 0b11, "y1": 0b1}, given=("y1",)),
         Eviction(("x1",), 0),
-        id="a pod that has ended is nobody's victim",
+        id="a pod that has ended is no victim",
     ),
     pytest.param(
         case(pod("x1", is_deleting=True), pod("y1"), held={"x1": 0b1, "y1": 0b10}, given=("x1",)),
@@ -201,7 +201,7 @@ CASES = [
     pytest.param(
         case(pod("y1"), held={"y1": 0b100}, free=0b11),
         Eviction((), 0),
-        id="nobody has to go",
+        id="no pod has to go",
     ),
 ]
 
@@ -252,7 +252,7 @@ def test_the_better_set_is_taken_among_equal_victims():
     assert chosen == Eviction(("d1",), 0)
 
 
-def test_above_the_bound_nobody_is_evicted_who_could_be_spared():
+def test_above_the_bound_no_pod_is_evicted_without_need():
     """Sixteen pods have 65,536 sets of victims; kube-scheduler's own way is taken there."""
     pods = [pod(f"p{i:02}", priority=i % 3, started_s=float(i)) for i in range(16)]
     held = {one.uid: 1 << i for i, one in enumerate(pods)}
@@ -262,12 +262,12 @@ def test_above_the_bound_nobody_is_evicted_who_could_be_spared():
     chosen = choose_victims(node)
     assert chosen is not None
     assert sorted(chosen.uids) == ["p00", "p12", "p13", "p15"]
-    nobody = replace(node, quality=lambda free: () if free >> 16 else None)
-    assert choose_victims(nobody) is None
+    unsatisfied = replace(node, quality=lambda free: () if free >> 16 else None)
+    assert choose_victims(unsatisfied) is None
 
 
 def test_above_the_bound_budgets_are_spared_first():
-    """The pods whose budget would be violated are asked before the more important ones."""
+    """Pods whose budget would be violated are considered before more important ones."""
     pods = [pod(f"{'a' if i < 3 else 'b'}{i:02}", priority=0 if i < 3 else 9) for i in range(12)]
     held = {one.uid: 1 << i for i, one in enumerate(pods)}
     node = case(*pods, held=held, quality=counted(2), budgets=[budget("a", 0)])

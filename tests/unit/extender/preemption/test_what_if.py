@@ -31,7 +31,7 @@ ODD = {"count": 1, "machine": "8x-b200-gpu2-no-nvlink"}
 
 
 def request(content: dict[str, Any]) -> PodRequest:
-    """What a pod asks for."""
+    """What a pod requests."""
     return parse_pod(messages.decode(messages.WirePod, json.dumps(content).encode()), (GPU,))
 
 
@@ -48,14 +48,14 @@ def uids(gpus: Iterable[int]) -> list[str]:
 
 
 def test_what_evicting_each_pod_frees():
-    """A bad GPU stays bad, and what is free is nobody's."""
+    """A bad GPU stays bad, and free devices have no owner."""
     place = Place()
     place.put("two", 0, 3)
     place.put("sick", 4, 5)
     place.break_gpus(4)
     found = room(place, wanting())
     assert (found.free, found.held) == (0b11000110, {"two": 0b1001, "sick": 0b100000})
-    assert found.free_without(["sick", "somebody else"]) == 0b11100110
+    assert found.free_without(["sick", "another"]) == 0b11100110
 
 
 def test_a_pod_does_not_evict_itself():
@@ -96,7 +96,7 @@ def test_where_there_is_no_room_to_speak_of(group, content, name):
     [
         pytest.param(V100, 2, (0, 3), True, True, id="a linked pair"),
         pytest.param(V100, 2, (0, 5), False, False, id="a pair without a link"),
-        pytest.param(ODD, 4, range(8), True, True, id="nobody confines the pod"),
+        pytest.param(ODD, 4, range(8), True, True, id="nothing confines the pod"),
         pytest.param(ODD | ALIGNED, 4, range(8), False, True, id="the kubelet takes the odd GPU"),
         pytest.param(ODD | ALIGNED, 4, range(4), False, False, id="the odd GPU is all there is"),
         pytest.param(ODD | ALIGNED, 4, range(4, 8), True, True, id="it is not free"),
@@ -151,13 +151,13 @@ def test_priorities_come_from_plans_or_from_pods_that_were_sent_whole():
     named = messages.MetaVictims.model_validate(victims("n0-0"))
     given: dict[str, messages.MetaVictims | messages.Victims] = {"a": sent, "b": plain, "c": named}
     priorities = Priorities(place.cluster, given, own=1000)
-    asked = ["n0-0", "n0-1", "sent", "plain", "somebody"]
-    assert [priorities.of(uid) for uid in asked] == [7, 1000, 1001, 0, None]
-    assert [priorities.is_too_high(uid) for uid in asked] == [False, True, True, False, False]
+    uids = ["n0-0", "n0-1", "sent", "plain", "unknown"]
+    assert [priorities.of(uid) for uid in uids] == [7, 1000, 1001, 0, None]
+    assert [priorities.is_too_high(uid) for uid in uids] == [False, True, True, False, False]
 
 
-def test_a_plan_that_cannot_be_read_tells_no_priority():
-    """A pod that somebody else bound with a text of his own."""
+def test_a_plan_that_cannot_be_read_has_no_priority():
+    """A pod that another client bound with a text of its own."""
     place = Place()
     forged = WriteBinding(1, "default", "x", "x", "", place.nodes[0], {names.PLAN: "{"})
     place.cluster.write_binding(forged)

@@ -84,6 +84,6 @@ def test_any_quantity(verb, quantity):
 
 
 @given(st.text(max_size=5), st.text(max_size=5))
-def test_any_binding_of_a_pod_that_nobody_filtered(uid, node):
-    """Bind trusts nobody."""
+def test_any_binding_of_a_pod_that_was_never_filtered(uid, node):
+    """Bind trusts no caller."""
     check(Verb.BIND, binding(f"never-{uid}", node))

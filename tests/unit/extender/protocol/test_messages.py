@@ -263,7 +263,7 @@ def test_victims_may_come_as_whole_pods():
 
 
 def test_without_victims_there_are_no_nodes():
-    """Both maps null: kube-scheduler has no candidate, and asks nobody."""
+    """Both maps null: kube-scheduler has no candidate, and calls no extender."""
     body = b'{"Pod":{"metadata":{},"spec":{}},"NodeNameToMetaVictims":null}'
     assert messages.decode(messages.PreemptionArgs, body).victims == {}
 
@@ -288,7 +288,7 @@ def test_a_preempt_answer_is_in_the_meta_form():
     ids=["no uid", "an empty uid", "a count that is a text"],
 )
 def test_a_preempt_request_with_a_fault_is_refused(victims, says):
-    """A victim without a uid could be anybody."""
+    """A victim without a uid could be any pod."""
     body = {"Pod": {"metadata": {}, "spec": {}}, "NodeNameToMetaVictims": victims}
     with pytest.raises(WireError) as caught:
         messages.decode(messages.PreemptionArgs, json.dumps(body).encode())

@@ -197,7 +197,7 @@ def test_annotations_that_cannot_be_meant_are_the_users_errors(content, message)
 
 
 def test_a_group_is_warned_about():
-    """Groups come later; until then nobody may believe that one is in force."""
+    """Groups come later; until then no user may believe that one is in force."""
     assert parse(pod(2)).warnings == ()
     (warning,) = parse(pod(2, group="ring")).warnings
     assert "coterie.gpu/group is 'ring'" in warning

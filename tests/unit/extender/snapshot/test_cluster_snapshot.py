@@ -56,7 +56,7 @@ def test_a_generation_alone_shares_everything_else():
     [
         pytest.param(None, (0xFF, 0), True, id="nothing differs"),
         pytest.param(None, (0xFE, 0), False, id="other devices are free"),
-        pytest.param(None, (0xFF, 1), True, id="nobody cares what is reserved"),
+        pytest.param(None, (0xFF, 1), True, id="reserved devices do not matter"),
         pytest.param(MANAGER, (0xFF, 1), False, id="other devices are reserved"),
     ],
 )
@@ -72,13 +72,13 @@ def test_a_view_with_other_masks_is_the_view_made_of_them(manager, masks, is_sam
 
 
 def test_nodes_are_a_mapping_in_order():
-    """By name, as the rest of the program asks."""
+    """By name, as the rest of the program looks them up."""
     nodes = snapshot().nodes
     assert list(nodes) == ["n0", "n1", "n2"]
     assert (len(nodes), "n1" in nodes, "n9" in nodes) == (3, True, False)
 
 
-@pytest.mark.parametrize("spare", [0, 1000], ids=["numbers are handed out anew", "numbers grow"])
+@pytest.mark.parametrize("spare", [0, 1000], ids=["numbers are reused", "numbers grow"])
 @given(changes=st.lists(st.tuples(st.sampled_from(["n0", "n1", "n2"]), st.integers(0, 255))))
 def test_numbers_are_equal_exactly_for_equal_states(spare, changes):
     """However many states came and went: the verbs rate each number once."""
@@ -112,8 +112,8 @@ def test_states_of_any_number_of_kinds_differ():
     ("is_synced", "observed_at_s", "is_fresh"),
     [
         pytest.param(True, None, True, id="a feed that cannot lag"),
-        pytest.param(True, 40.0, True, id="heard of just within the bound"),
-        pytest.param(True, 39.9, False, id="heard of too long ago"),
+        pytest.param(True, 40.0, True, id="observed just within the bound"),
+        pytest.param(True, 39.9, False, id="observed too long ago"),
         pytest.param(False, None, False, id="not synced"),
     ],
 )

@@ -79,7 +79,7 @@ def bind(cluster, uid, name, *positions, deadline_s=10.0):
 
 
 def place_by_count(cluster, uid):
-    """Assume two devices of node nb, of which nobody knows which."""
+    """Assume two devices of node nb, without saying which."""
     request = wish(uid, 2)
     plan = choose(cluster, request, "nb", Rater())
     assert cluster.assume(request, plan, deadline_s=10.0) is None
@@ -122,7 +122,7 @@ class TestNodes:
         ],
     )
     def test_a_node_without_usable_topology_counts(self, change, problem):
-        """Preferred pods may still go there, by count; operators hear of what is broken."""
+        """Preferred pods may still go there, by count; an Event names what is broken."""
         cluster = live(node("n1", **change))
         view = cluster.snapshot.nodes["n1"]
         n_devices = change.get("allocatable", {GPU: 4})[GPU]
@@ -235,7 +235,7 @@ class TestNodes:
             seen.add(cluster.snapshot.nodes["n1"].kind)
         assert len(seen) == 12
 
-    def test_a_node_that_comes_back_with_other_devices_starts_anew(self):
+    def test_a_node_that_comes_back_with_other_devices_starts_empty(self):
         """A machine was replaced under the same name: ids of the old one mean nothing."""
         cluster = live(node("n1"))
         cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
@@ -261,7 +261,7 @@ class TestNodes:
         assert free(cluster, "n1") == "0111"
 
     def test_a_list_of_nodes_is_complete(self):
-        """What vanished while nobody watched is gone."""
+        """What vanished while the watch was down is gone."""
         cluster = live(node("n1"), node("n2"))
         cluster.replace_nodes([node("n2", zone="z9"), node("n3")])
         assert list(cluster.snapshot.nodes) == ["n2", "n3"]
@@ -352,7 +352,7 @@ class TestPlannedPods:
         assert cluster.snapshot is snapshot
 
     def test_a_changed_plan_is_followed(self):
-        """Nobody should change one, but the record is what counts."""
+        """A plan should not change, but what the pod has is what counts."""
         cluster = live(node("n1"), node("n2"))
         cluster.pods.see(facts("p", plan_of("n1", "n1-2")))
         assert free(cluster, "n1") == "1101"
@@ -360,7 +360,7 @@ class TestPlannedPods:
         assert (free(cluster, "n1"), free(cluster, "n2")) == ("1111", "0111")
 
     def test_of_two_plans_the_later_one_waits_for_its_device(self):
-        """A fail-over may bind twice: nobody owns a device twice, nobody loses the rest."""
+        """A fail-over may bind twice: no device has two owners, no pod loses the rest."""
         cluster = live(node("n1"))
         cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
         cluster.pods.see(facts("q", plan_of("n1", "n1-1", "n1-2")))
@@ -476,7 +476,7 @@ class TestPlannedPods:
 
 class TestForeignPods:
     def test_a_pod_without_plan_is_read_in_full(self):
-        """Its metadata tells neither its node nor how many devices it asks for."""
+        """Its metadata shows neither its node nor how many devices it requests."""
         cluster = live(node("n1"))
         cluster.pods.see(facts("p"))
         assert (cluster.take_effects(), cluster.bound("p")) == ((probe("p"),), None)
@@ -486,13 +486,13 @@ class TestForeignPods:
         assert cluster.bound("p") == BoundPod("p", "default", "pod-p", "n1", None)
         assert cluster.take_effects() == ()
 
-    def test_a_pod_that_cannot_ask_is_never_read(self):
+    def test_a_pod_that_cannot_request_gpus_is_never_read(self):
         """Most pods of a cluster have no GPUs."""
         cluster = live(node("n1"))
         cluster.pods.see(facts("p", may_request=False))
         assert (cluster.take_effects(), cluster.n_pods) == ((), 0)
 
-    def test_a_pod_that_turns_out_to_ask_for_none_is_read_once(self):
+    def test_a_pod_that_turns_out_to_request_none_is_read_once(self):
         """Without managed fields one look is needed, and no second one."""
         cluster = live(node("n1"))
         cluster.pods.see(facts("p"))
@@ -581,7 +581,7 @@ class TestForeignPods:
         assert free(cluster, "n1") == "0011"
 
     def test_a_pod_that_cannot_be_read_makes_the_node_count(self):
-        """Unknown is not zero: nobody can plan beside it."""
+        """Unknown is not zero: no plan can be made beside it."""
         cluster = live(node("n1"))
         cluster.pods.see(facts("p"))
         cluster.pods.read(replace(whole("p", "n1"), body=b'{"metadata":{},"spec":7}'))
@@ -589,7 +589,7 @@ class TestForeignPods:
         assert (view.kind.machine, free(cluster, "n1")) == (None, "1111")
 
     def test_more_than_there_is_breaks_nothing(self):
-        """Devices may be fewer than pods that nobody can place."""
+        """Devices may be fewer than pods that cannot be located."""
         cluster = live(node("n1"))
         for uid in "pq":
             cluster.pods.see(facts(uid))
@@ -623,7 +623,7 @@ class TestForeignPods:
         assert (free(cluster, "n1"), cluster.n_pods) == ("1111", 0)
 
     def test_a_plan_that_is_taken_away_leaves_a_pod_without_plan(self):
-        """Somebody edited the pod; it has its devices all the same."""
+        """The pod was edited; it has its devices all the same."""
         cluster = live(node("n1"))
         cluster.pods.see(facts("p", plan_of("n1", "n1-2")))
         cluster.pods.see(facts("p"))
@@ -845,7 +845,7 @@ class TestBindings:
         refused = cluster.assume(wish("p"), plan_of("n1", "n1-1"), deadline_s=10.0)
         assert refused == "assume for pod p: its binding is accepted already"
 
-    def test_an_assumption_may_be_planned_anew(self):
+    def test_an_assumed_pod_may_be_planned_again(self):
         """After a conflict the pod is planned again, with its own devices among the free ones."""
         cluster = live(node("n1"), node("n2"))
         request = wish("p", 2)
@@ -858,7 +858,7 @@ class TestBindings:
         assert (free(cluster, "n1"), free(cluster, "n2")) == ("1111", "0011")
 
     def test_an_assumption_ends_at_its_deadline(self):
-        """A bind whose outcome nobody learns must not keep GPUs for ever."""
+        """A bind whose outcome stays unknown must not keep GPUs for ever."""
         cluster = live(node("n1"))
         cluster.assume(wish("p"), plan_of("n1", "n1-0"), deadline_s=10.0)
         cluster.set_freshness(is_synced=True, observed_at_s=10.0)
@@ -869,10 +869,10 @@ class TestBindings:
 
     @pytest.mark.parametrize(
         ("is_synced", "observed_at_s"),
-        [pytest.param(True, 9.0, id="not heard since"), pytest.param(False, 20.0, id="not synced")],
+        [pytest.param(True, 9.0, id="no event since"), pytest.param(False, 20.0, id="not synced")],
     )
     def test_no_assumption_ends_while_the_watch_may_be_behind(self, is_synced, observed_at_s):
-        """The binding may have come true; the watch would have shown it, had it been heard."""
+        """The binding may have come true; the watch would have shown it, had it been fresh."""
         cluster = live(node("n1"))
         cluster.assume(wish("p"), plan_of("n1", "n1-0"), deadline_s=10.0)
         cluster.set_freshness(is_synced=is_synced, observed_at_s=observed_at_s)
@@ -942,7 +942,7 @@ class TestBindings:
         assert owners(cluster, "n1") == {"n1-0": ("bound", "p")}
 
     def test_another_schedulers_binding_ends_the_assumption(self):
-        """The watch shows the pod without our plan: somebody else was quicker."""
+        """The watch shows the pod without our plan: another binder was quicker."""
         cluster = live(node("n1"), node("n2"))
         cluster.assume(wish("p"), plan_of("n1", "n1-0"), deadline_s=10.0)
         cluster.pods.see(facts("p"))
@@ -974,8 +974,8 @@ class TestBindings:
         cluster.pods.read(whole("p", "n1", 3, *ids("n1", 1, 2, 3)))
         assert free(cluster, "n1") == "1000"
 
-    def test_a_plan_tells_where_a_pod_is_that_was_to_be_placed_by_count(self):
-        """Another replica was quicker: what it planned must be nobody else's."""
+    def test_a_plan_locates_a_pod_that_was_placed_by_count(self):
+        """Another replica was quicker: what it planned must go to no other pod."""
         cluster = live(bare("nb"), node("nc"))
         place_by_count(cluster, "p")
         cluster.pods.see(facts("p", plan_of("nc", "nc-0", "nc-1")))
@@ -983,7 +983,7 @@ class TestBindings:
         assert home(cluster, "p") == "nc"
         assert cluster.take_effects() == ()
 
-    def test_a_reading_tells_where_a_pod_is_that_was_to_be_placed_by_count(self):
+    def test_a_read_pod_locates_one_that_was_placed_by_count(self):
         """It may be ours or another scheduler's; until then it counts where it was to go."""
         cluster = live(bare("nb"), node("nc"))
         place_by_count(cluster, "p")
@@ -1003,7 +1003,7 @@ class TestBindings:
         assert (free(cluster, "nb"), home(cluster, "p")) == ("0011", "nb")
 
     def test_a_binding_by_count_that_failed_keeps_no_count(self):
-        """The watch shows the pod, so it is elsewhere: the reading tells where."""
+        """The watch shows the pod, so it is elsewhere: the reading shows where."""
         cluster = live(bare("nb"), node("nc"))
         place_by_count(cluster, "p")
         cluster.pods.see(facts("p"))
@@ -1015,11 +1015,11 @@ class TestBindings:
         assert free(cluster, "nc") == "0011"
 
     def test_an_accepted_binding_that_a_later_reading_does_not_show_is_lost(self):
-        """The API server's store went back to an older copy: nobody has these devices."""
+        """The API server's store went back to an older copy: no pod has these devices."""
         cluster = live(node("n1"))
         bind(cluster, "p", "n1", 0)
         cluster.pods.read(whole("p", None))
-        assert free(cluster, "n1") == "0111", "asked for before it was bound"
+        assert free(cluster, "n1") == "0111", "requested before it was bound"
         cluster.set_freshness(is_synced=True, observed_at_s=10.0)
         cluster.expire(10.0)
         cluster.pods.read(whole("p", None))
@@ -1046,7 +1046,7 @@ class TestBindings:
 
 class TestNominations:
     def test_a_nomination_claims_the_set_that_the_core_would_choose(self):
-        """Volumes may take minutes before bind; nobody may take the devices meanwhile."""
+        """Volumes may take minutes before bind; no other pod may take the devices meanwhile."""
         cluster = live(node("n1"))
         request = wish("p", 2)
         plan = choose(cluster, request, "n1", Rater())
@@ -1070,7 +1070,7 @@ class TestNominations:
         assert view.free & view.reserved == 0
 
     def test_what_its_victims_leave_goes_to_the_nominated_pod(self):
-        """Freed devices are claimed before anybody else sees them free."""
+        """Freed devices are claimed before another pod sees them free."""
         cluster = live(node("n1"))
         for i in range(4):
             cluster.pods.see(facts(f"v{i}", plan_of("n1", f"n1-{i}")))
@@ -1170,7 +1170,7 @@ class TestNominations:
         assert (free(cluster, "n1").count("0"), free(cluster, "n2")) == (2, "1111")
 
     def test_a_nomination_may_move_or_change(self):
-        """The scheduler nominates anew; the pod's own wish may be edited."""
+        """The scheduler nominates again; the pod's own wish may be edited."""
         cluster = live(node("n1"), node("n2"))
         cluster.pods.nominate(wish("p", 2), "n1")
         cluster.pods.nominate(wish("p", 3), "n2")
@@ -1182,7 +1182,7 @@ class TestNominations:
         assert free(cluster, "n2") == "1111"
 
     def test_a_list_of_nominations_is_complete(self):
-        """Nominations that ended while nobody watched hold nothing."""
+        """Nominations that ended while the watch was down hold nothing."""
         cluster = live(node("n1"))
         cluster.pods.nominate(wish("p", 2), "n1")
         cluster.pods.replace_nominated([(wish("q", 1), "n1")])
@@ -1205,7 +1205,7 @@ class TestNominations:
         cluster.pods.nominate(wish("q", 2, policy="required", affinity="nvlink"), "n1")
         assert free(cluster, "n1") == "0011"
 
-    def test_a_bad_device_is_claimed_by_nobody(self):
+    def test_an_unhealthy_device_is_claimed_by_no_pod(self):
         """The claim moves away from it."""
         cluster = live(node("n1"))
         cluster.pods.nominate(wish("p", 1), "n1")
@@ -1290,7 +1290,7 @@ class TestReading:
         assert cluster.take_freed_nodes() == frozenset()
 
     def test_what_was_freed_on_a_node_that_goes_and_comes_back_is_reported(self):
-        """Nobody has asked meanwhile, so that it is news still."""
+        """It was not read meanwhile, so that it is still new."""
         cluster = live(node("n1"))
         cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
         cluster.take_freed_nodes()
@@ -1330,7 +1330,7 @@ class TestReading:
         assert cluster.take_freed_nodes() == frozenset()
 
     def test_the_whole_state_can_be_shown(self):
-        """People ask who has what, and what is wrong."""
+        """Operators read which pod has what, and what is wrong."""
         text = report(
             "n1-3",
             policy=TopologyManagerPolicy.RESTRICTED,

@@ -177,7 +177,7 @@ def test_each_change_counts_and_leaves_its_states(
 
 
 def test_inputs_between_two_reads_count_as_what_they_come_to() -> None:
-    """What came and went before anybody read it changes nothing."""
+    """What came and went before it was read changes nothing."""
     cluster = live(node("n1"))
     generation = cluster.snapshot.generation
     assume(cluster)

@@ -40,7 +40,7 @@ def reporting(*missing, **changes):
 
 
 def by_hand(*nodes):
-    """A cluster with pod p on node n1, which asks for two GPUs and has no plan."""
+    """A cluster with pod p on node n1, which requests two GPUs and has no plan."""
     cluster = live(*nodes)
     cluster.pods.see(facts("p"))
     assert cluster.take_effects() == (Probe("default", "pod-p", "p"),)
@@ -50,7 +50,7 @@ def by_hand(*nodes):
 
 @pytest.mark.parametrize("is_planned", [False, True], ids=["bound by hand", "planned"])
 def test_it_is_reported_once(is_planned):
-    """And again when other containers are concerned, or the same anew."""
+    """And again when other containers are concerned, or the same again."""
     cluster = live(node("n1")) if is_planned else by_hand(node("n1"))
     if is_planned:
         cluster.pods.see(facts("p", plan_of("n1", "n1-0", "n1-1")))
@@ -89,7 +89,7 @@ def test_nothing_is_reported_of_a_pod_that_is_gone_or_elsewhere():
 
 
 def test_no_gpu_is_counted_for_a_pod_that_has_none():
-    """Before the report tells, two GPUs of which nobody knows which are its own."""
+    """Before the report shows them, two unknown GPUs are its own."""
     cluster = by_hand(node("n1"))
     assert (free(cluster, "n1"), digest(cluster, "n1")) == ("0011", None)
     cluster.take_freed_nodes()
@@ -99,7 +99,7 @@ def test_no_gpu_is_counted_for_a_pod_that_has_none():
     assert (cluster.take_freed_nodes(), owners(cluster, "n1")) == ({"n1"}, {})
 
 
-def test_no_gpu_is_counted_for_it_where_nobody_can_name_any():
+def test_no_gpu_is_counted_for_it_where_its_gpus_are_unknown():
     """On a node without a topology the count alone is right or wrong."""
     cluster = by_hand(bare("n1"))
     assert free(cluster, "n1").count("1") == 2

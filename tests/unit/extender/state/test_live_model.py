@@ -176,7 +176,6 @@ class LiveStateModel(RuleBasedStateMachine):
         self.now_s = 0.0
         self.n_made = 0
         self.pending: dict[str, tuple[PodRequest, Plan]] = {}
-        self.asked: list[str] = []
         self.answers: list[tuple[str, PodObject | None]] = []
         self.views: dict[tuple[str, str], NodeView] = {}
         for name in NODES:
@@ -299,7 +298,7 @@ class LiveStateModel(RuleBasedStateMachine):
         self.end_bind_of(data.draw(st.sampled_from(list(self.pending))), outcome)
 
     def end_bind_of(self, uid: str, outcome: str) -> None:
-        """The API server accepted it or not, and we may or may not have heard."""
+        """The API server accepted it or not, and the answer may or may not have arrived."""
         if outcome == "under way":
             return
         request, plan = self.pending.pop(uid)
@@ -324,7 +323,7 @@ class LiveStateModel(RuleBasedStateMachine):
             self.call(LiveCluster.set_freshness, is_synced=True, observed_at_s=self.now_s)
         self.call(LiveCluster.expire, self.now_s)
 
-    # The cluster hears.
+    # The cluster gets events.
 
     @rule(source=st.sampled_from(("pods", *SOURCES)), count=st.integers(1, 4))
     def deliver(self, source: str, count: int) -> None:
@@ -436,7 +435,7 @@ class LiveStateModel(RuleBasedStateMachine):
 
     @invariant()
     def no_plan_of_a_live_pod_is_given_away(self) -> None:
-        """Whatever was heard of it: Coterie bound it, so Coterie knows."""
+        """Whatever the watch showed: Coterie bound it, so Coterie knows."""
         taken: set[str] = set()
         snapshot = self.cluster.snapshot
         for pod in self.world.pods.values():

@@ -50,7 +50,7 @@ def test_a_digest_that_was_never_built_needs_its_topology():
         Kinds(DEFAULT_DEMAND).machine(DIGEST)
 
 
-def test_kinds_are_told_apart_by_name_resource_machine_and_worth():
+def test_kinds_differ_by_name_resource_machine_and_worth():
     """Their index is what states and caches are keyed by."""
     kinds = Kinds(DEFAULT_DEMAND)
     machine = kinds.machine(DIGEST, MACHINE)
@@ -65,7 +65,7 @@ def test_kinds_are_told_apart_by_name_resource_machine_and_worth():
     assert kinds.kind("a", "r", machine, None, 1.0) is made[0]
 
 
-def test_a_kind_is_asked_for_with_every_fact():
+def test_a_kind_is_looked_up_by_every_fact():
     """A type checker then finds the caller who forgets one; its nodes would share wrong ratings."""
     parameters = list(inspect.signature(Kinds.kind).parameters.values())[1:]
     facts = [one.name for one in fields(NodeKind)]

@@ -51,7 +51,7 @@ def test_a_report_that_cannot_be_read_makes_the_node_count_only(reader, text):
 
 
 def test_equal_facts_have_one_fingerprint():
-    """Texts are not kept; this is how a heartbeat is told from a change."""
+    """Texts are not kept; this is how a heartbeat is distinguished from a change."""
     assert fingerprint(node("n1")) == fingerprint(node("n1"))
     others = (
         node("n1", zone="z2"),
@@ -127,7 +127,7 @@ def test_a_topology_of_a_capacity_like_the_nodes_is_used(facts):
     [
         pytest.param(of(wide(256), 8, 8), 256, 8, 10, id="another machine's"),
         pytest.param(of(wide(8), 5, 5), 8, 5, 7, id="three GPUs fell off"),
-        pytest.param(of(wide(8), 5, 0), 8, 5, 7, id="no capacity is told"),
+        pytest.param(of(wide(8), 5, 0), 8, 5, 7, id="no capacity is known"),
         pytest.param(of(wide(56, per_gpu=7), 8, 8), 56, 8, 22, id="instances, of whole GPUs"),
         pytest.param(of(wide(40, per_gpu=40), 8, 8), 40, 8, 24, id="all on one GPU"),
     ],
@@ -175,7 +175,7 @@ def test_the_pairs_of_what_is_not_used_are_not_read(reader, monkeypatch):
     assert reader.read(liar).resources[0].machine is None
 
 
-def test_a_topology_text_is_kept_by_nobody(reader):
+def test_a_topology_text_is_not_kept(reader):
     """Memory: 5,000 nodes with 5 KB of text each would be 25 MB for nothing."""
     one = reader.read(node("n1"))
     assert topology_text("n1") not in [getattr(one, name) for name in type(one).__slots__]

@@ -71,7 +71,7 @@ def test_a_pod_that_is_still_there_has_its_devices():
     assert free(cluster, "n1") == "0011"
 
 
-def test_without_a_plan_the_next_report_tells_what_it_holds():
+def test_without_a_plan_the_next_report_shows_what_it_holds():
     """Its devices are in the report as long as the agent finds them, and not beyond."""
     holding = report(holds=(hold("p", "n1-1"),), generation=1)
     cluster = live(node("n1", devices=holding))

@@ -30,7 +30,7 @@ AFTER_S = 0.5
 
 
 def request(n_gpus: int, uid: str, priority: int = 0, **annotations: str) -> PodRequest:
-    """What a pod asks for."""
+    """What a pod requests."""
     content = pod(n_gpus, uid=uid, **annotations)
     content["spec"]["priority"] = priority
     return parse_pod(messages.decode(messages.WirePod, json.dumps(content).encode()), (GPU,))
@@ -124,7 +124,7 @@ class Scene:
         self.pool.change([node], self.cluster, now_s)
 
     def take(self, node: str) -> None:
-        """Somebody else has the node now; nothing came free by that."""
+        """Another pod has the node now; nothing came free by that."""
         self.cluster.snapshot = self.cluster.snapshot.with_free({node: 0}, 3)
 
     def due(self, now_s: float) -> list[str]:
@@ -169,7 +169,7 @@ def test_a_pod_for_which_something_happened_since_is_left_alone(scene, happen):
     assert scene.due(60.0) == []
 
 
-def test_a_pod_tried_in_vain_is_requeued_by_the_next_change(scene):
+def test_a_pod_refused_after_a_requeue_is_requeued_by_the_next_change(scene):
     """The node that fits may be forbidden to it, the next one not."""
     scene.free(FIRST, 0b11, 11.0)
     scene.add(2, "u1", 11.2)
@@ -279,7 +279,7 @@ def test_pods_of_another_shape_are_judged_by_their_own(scene):
     assert scene.due(11.5) == ["u1"]
 
 
-def test_a_pod_that_changed_what_it_wants_is_judged_anew(scene):
+def test_a_pod_that_changed_its_request_is_rated_again(scene):
     """It was edited while it waited."""
     scene.add(4, "u1", 11.0)
     scene.free(FIRST, 0b11, 12.0)
@@ -311,14 +311,14 @@ def test_pods_are_counted_by_reason(scene):
 
 
 def test_the_first_rejection_is_remembered(scene):
-    """People ask since when a pod waits."""
+    """Operators read since when a pod is pending."""
     scene.add(2, "u1", 30.0)
     found = scene.pool.pod("u1")
     assert found is not None
     assert (found.since_s, found.seen_s) == (10.0, 30.0)
 
 
-def test_pods_that_nobody_asks_for_any_more_are_dropped(scene):
+def test_pods_that_are_no_longer_filtered_are_dropped(scene):
     """A pending pod's deletion is not watched."""
     scene.add(2, "u2", 100.0)
     scene.due(10.0 + KEEP_S)
@@ -377,8 +377,8 @@ def test_what_one_pod_claims_is_not_for_others_of_its_kind(scene):
     assert scene.due(11.5) == ["u1"]
 
 
-def test_a_pod_is_not_requeued_for_nodes_that_it_was_not_asked_about(scene):
-    """Its selector leaves them out; waking it for them would only make it tired."""
+def test_a_pod_is_not_requeued_for_nodes_outside_its_filter_call(scene):
+    """Its selector leaves them out; requeueing it for them would only lengthen its backoff."""
     scene.add(2, "u1", 10.0, requested=NODES[:2])
     scene.free(NODES[2], 0b11, 11.0)
     assert scene.due(60.0) == []
@@ -386,8 +386,8 @@ def test_a_pod_is_not_requeued_for_nodes_that_it_was_not_asked_about(scene):
     assert scene.due(61.5) == ["u1"]
 
 
-def test_pods_that_were_asked_about_on_other_nodes_do_not_take_each_others_room(scene):
-    """Room in one pool is none in the other."""
+def test_pods_filtered_on_other_nodes_do_not_take_each_others_gpus(scene):
+    """GPUs of one node pool are no use to pods of the other."""
     scene.add(2, "u1", 10.0, requested=NODES[:2])
     scene.add(2, "u2", 10.1, requested=NODES[2:])
     scene.add(2, "u3", 10.2, requested=NODES[2:])
@@ -397,8 +397,8 @@ def test_pods_that_were_asked_about_on_other_nodes_do_not_take_each_others_room(
     assert scene.due(11.5) == ["u1", "u2", "u4"]
 
 
-def test_a_node_that_comes_later_is_in_question_for_everybody(scene):
-    """Nobody could ask about it."""
+def test_a_node_that_comes_later_is_considered_for_every_pod(scene):
+    """No filter call could name it."""
     known = dict.fromkeys(NODES[1:])
     wish = request(2, "u2")
     late = UnschedulablePod("u2", "ns", "p", Reason.NOT_ENOUGH_FREE, 10.0, 10.0, wish.shape)
@@ -411,7 +411,7 @@ def test_a_node_that_comes_later_is_in_question_for_everybody(scene):
 
 
 def test_intervals_begin_again_with_a_node_for_which_a_pod_was_never_requeued(scene):
-    """Vain requeues for one node say nothing of another."""
+    """Useless requeues for one node say nothing of another."""
     for i in range(8):
         now_s = 1000.0 * (i + 1)
         scene.add(2, "u1", now_s)
@@ -429,7 +429,7 @@ def test_intervals_begin_again_with_a_node_for_which_a_pod_was_never_requeued(sc
 
 
 def test_nodes_that_come_and_go_do_not_fill_the_memory(scene):
-    """Names of nodes that are gone are given up; until it is asked again, a pod may use any."""
+    """Names of nodes that are gone are given up; until it is filtered again, a pod may use any."""
     scene.add(2, "u1", 10.0, requested=NODES[:1])
     scene.add(2, "u2", 10.1, requested=NODES[1:2])
     scene.free(FIRST, 0b1, 10.5)
@@ -442,7 +442,7 @@ def test_nodes_that_come_and_go_do_not_fill_the_memory(scene):
     assert scene.due(11.5) == ["u1", "u3"]
 
 
-def test_many_pods_that_were_asked_about_the_same_nodes_share_what_is_kept(scene):
+def test_many_pods_filtered_on_the_same_nodes_share_what_is_kept(scene):
     """Twenty thousand pods and five thousand nodes."""
     for i in range(100):
         scene.add(2, f"v{i}", 10.0, requested=NODES[:20])
@@ -453,7 +453,7 @@ def test_many_pods_that_were_asked_about_the_same_nodes_share_what_is_kept(scene
 
 
 def test_five_hundred_pods_of_few_shapes_cost_one_rating_for_each_shape():
-    """Each batch of watch events asks, and there are many a second."""
+    """Each batch of watch events looks for due pods, and there are many a second."""
     scene = Scene()
     for i in range(500):
         scene.add((2, 4, 8)[i % 3], f"u{i}", 10.0, priority=i % 5, requested=NODES[: 20 + i % 10])

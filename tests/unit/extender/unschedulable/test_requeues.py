@@ -1,4 +1,4 @@
-"""Waking over a live cluster: who may have what came free, and who was asked about it."""
+"""Requeues over a live cluster: which pods may have freed GPUs, and on which nodes."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Scene:
             self.gateway.handle(PodSeen(facts(f"on-{name}", plan)))
         self.requeued(100.0)
 
-    def reject(self, uid: str, now_s: float, *asked: str, priority: int = 0) -> None:
+    def reject(self, uid: str, now_s: float, *requested: str, priority: int = 0) -> None:
         """A pod of four GPUs finds no node."""
         pending = content(uid, 4)
         pending["spec"]["priority"] = priority
         answer = self.gateway.handle(
-            VerbCalled(Verb.FILTER, args(pending, list(asked or FULL)), now_s)
+            VerbCalled(Verb.FILTER, args(pending, list(requested or FULL)), now_s)
         )
         assert answer.outcome is Outcome.REFUSED
 
@@ -62,12 +62,12 @@ class Scene:
 
 @pytest.fixture
 def scene() -> Scene:
-    """Nobody waits yet."""
+    """No pod is pending yet."""
     return Scene()
 
 
 def test_a_preemptor_that_was_rejected_too_early_is_requeued_for_what_it_claims(scene):
-    """The scheduler saw its victim go before our watch did; nobody else may have the GPUs."""
+    """The scheduler saw its victim go before our watch did; no other pod may have the GPUs."""
     scene.nominate("pre", "n1", 100)
     scene.reject("pre", 101.0, priority=100)
     scene.reject("other", 101.0, priority=100)
@@ -85,7 +85,7 @@ def test_a_pod_is_requeued_for_what_a_pod_of_lower_priority_claims(scene):
 
 
 def test_changes_of_another_pool_do_not_count_as_requeues(scene):
-    """It would be requeued in vain again and again, and then be left alone for minutes."""
+    """It would be requeued uselessly again and again, and then be left alone for minutes."""
     now_s = 101.0
     scene.reject("p", now_s, "n1")
     scene.gateway.handle(PodGone("on-n2"))
@@ -98,7 +98,7 @@ def test_changes_of_another_pool_do_not_count_as_requeues(scene):
     assert scene.requeued_after(now_s) == ["p"]
 
 
-def test_a_new_node_is_in_question_though_nobody_asked_about_it(scene):
+def test_a_new_node_is_considered_though_no_filter_call_named_it(scene):
     """It was not there."""
     scene.reject("p", 101.0, "n1")
     scene.gateway.handle(NodeSeen(node("n3")))

@@ -58,7 +58,7 @@ class Scene:
 
 @pytest.fixture
 def scene() -> Scene:
-    """Nobody waits yet."""
+    """No pod is pending yet."""
     return Scene()
 
 
@@ -101,7 +101,7 @@ def test_requeues_become_rare_once_the_samples_had_time_to_show_all_nodes(scene)
 
 
 def test_other_pods_of_the_shape_are_not_requeued_for_nodes_that_rejected_them(scene):
-    """They were asked about all nodes but one that their selectors exclude."""
+    """Their filter calls named all nodes but one that their selectors exclude."""
     scene.reject(NAMES[:-1], 101.0, "picky")
     scene.reject(NAMES[:N_SAMPLED], 101.0)
     assert [scene.requeued(101.1), scene.requeued(101.7)] == [[], ["p"]]

@@ -98,7 +98,7 @@ class Stage:
                 await self._turn.wait()
 
 
-def test_a_list_is_told_when_all_its_types_are_built():
+def test_a_list_is_handed_over_when_all_its_types_are_built():
     """Each type once, off the event loop: a list that is half there would refuse pods."""
     stage = Stage()
     nodes = [KNOWN, NEW, OTHER, replace(NEW, name="twin")]
@@ -208,7 +208,7 @@ def test_a_node_that_cannot_be_read_takes_no_pods():
     assert stage.log.events == ["object_unreadable"] * 2
 
 
-def test_a_failed_watch_is_told_to_people():
+def test_a_failed_watch_is_logged():
     """With what comes next."""
     stage = Stage()
     stage.sink.failed(Fault("nodes", DOWN, 0.5, will_list=True))

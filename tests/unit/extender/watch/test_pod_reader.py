@@ -85,7 +85,7 @@ def run(stage: Stage, *probes: Probe) -> None:
     ],
 )
 def test_what_is_found_is_reported(found, received):
-    """The state hears of the pod that it asked for, and of no other."""
+    """The state gets the pod that it requested, and no other."""
     stage = Stage(found)
     run(stage, PROBE)
     assert (stage.received, stage.n_changes, stage.prober.n_read) == ([received], 1, 1)
@@ -101,7 +101,7 @@ def test_a_fault_that_may_pass_is_waited_out(error, delay_s):
 
 
 @pytest.mark.parametrize("error", [FORBIDDEN, Malformed(0, "Malformed", "")], ids=["403", "odd"])
-def test_a_fault_that_would_stay_is_told_to_people(error):
+def test_a_permanent_fault_is_logged(error):
     """And holds up no other pod."""
     stage = Stage(*[error] * N_READERS * 2, None)
     run(stage, *(Probe("ns", "p", f"x{i}") for i in range(N_READERS * 2)), PROBE)
@@ -118,7 +118,7 @@ def test_a_pod_that_the_server_cannot_decode_is_refused_after_some_tries():
 
 
 def test_a_refused_pod_is_tried_again_each_minute():
-    """Until then nobody knows its devices; a missing permission may be given."""
+    """Until then its devices are unknown; a missing permission may be granted."""
 
     async def go() -> None:
         stage.prober.request(PROBE)
@@ -139,7 +139,7 @@ def test_a_wish_is_read_once_while_it_waits():
 
 
 def test_a_wish_during_the_reading_is_read_after_it():
-    """What is being read may be older than what made somebody wish for it."""
+    """What is being read may be older than the request for it."""
 
     async def go() -> None:
         running = asyncio.ensure_future(stage.prober.run())

@@ -1,4 +1,4 @@
-"""The feed: what the watches tell reaches the state, and the state is as fresh as they are."""
+"""The feed: what the watches deliver reaches the state, and the state is as fresh as they are."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WALL_S = 1_000_000.0
 
 @dataclass
 class Watch:
-    """A watch that says what it is told to say."""
+    """A watch with prepared answers."""
 
     name: str
     is_synced: bool = True
@@ -55,26 +55,26 @@ class Watch:
 
 
 class Prober:
-    """Takes wishes and grants none."""
+    """Takes requests and serves none."""
 
     def __init__(self) -> None:
-        self.asked: list[Probe] = []
+        self.requests: list[Probe] = []
         self.open: frozenset[str] = frozenset()
         self.n_refused = 0
 
     def request(self, probe: Probe) -> None:
-        self.asked.append(probe)
+        self.requests.append(probe)
 
     async def run(self) -> None:
         await asyncio.Event().wait()
 
 
 class Stage:
-    """A feed, and whom it tells."""
+    """A feed, and what it calls."""
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []
-        self.heard: list[Effect] = []
+        self.effects_seen: list[Effect] = []
         self.freshness: list[tuple[bool, float]] = []
         self.expired: list[float] = []
         self.n_changes = 0
@@ -86,7 +86,7 @@ class Stage:
             handle=self._handle,
             prober=self.prober,  # type: ignore[arg-type]  # of it only this is used
             take_effects=self._take,
-            on_effect=self.heard.append,
+            on_effect=self.effects_seen.append,
             on_change=self._change,
             is_located=lambda uid: uid == "located",
             clock=clock,
@@ -116,7 +116,7 @@ class Stage:
         self.feed.watches = watches
 
 
-def test_the_state_is_as_fresh_as_the_watch_last_heard_of():
+def test_the_state_is_as_fresh_as_its_oldest_watch():
     """One silent watch makes the whole state old."""
     stage = Stage()
     stage.watch(Watch("a", observed_at_s=95.0), Watch("b", observed_at_s=80.0))
@@ -142,13 +142,13 @@ def test_the_state_is_not_synced_before_every_watch_is(late):
 
 
 def test_the_state_is_not_synced_before_the_first_pods_are_read():
-    """Nodes with pods that nobody can locate are only counted on."""
+    """Nodes with pods that cannot be located are placed by count."""
     stage = Stage()
     stage.watch(Watch("a"))
     stage.effects = [Probe("ns", "p", "u1")]
     stage.prober.open = frozenset({"u1"})
     stage.feed.tick()
-    assert stage.prober.asked == [Probe("ns", "p", "u1")]
+    assert stage.prober.requests == [Probe("ns", "p", "u1")]
     assert not stage.feed.synced.is_set()
     stage.prober.open = frozenset()
     stage.feed.tick()
@@ -156,7 +156,7 @@ def test_the_state_is_not_synced_before_the_first_pods_are_read():
 
 
 def test_the_first_pods_are_awaited_however_long_it_takes():
-    """Nobody knows their nodes, and what they hold there would be given away again."""
+    """Their nodes are unknown, and what they hold there would be allocated again."""
     stage = Stage()
     stage.watch(Watch("a"))
     stage.prober.open = frozenset({"u1", "u2"})
@@ -174,7 +174,7 @@ def test_the_first_pods_are_awaited_however_long_it_takes():
 
 
 def test_what_was_not_listed_is_named():
-    """Whoever asks why it is not ready looks at that watch's faults."""
+    """An operator who looks for the reason finds that watch's faults."""
     stage = Stage()
     assert stage.feed.missing == "not listed yet: anything"
     stage.watch(Watch("a"), Watch("b", is_synced=False))
@@ -184,7 +184,7 @@ def test_what_was_not_listed_is_named():
 
 
 def test_pods_that_only_a_later_list_shows_are_awaited(monkeypatch):
-    """They came while nothing was heard; those whose node is known hold nothing up."""
+    """They came while no event arrived; those whose node is known delay nothing."""
     monkeypatch.setattr(state_sync, "BATCH_S", 0.0)
 
     async def go() -> None:
@@ -236,7 +236,7 @@ def test_a_batch_of_changes_is_acted_on_once(monkeypatch):
     stage.effects = [PROBLEM, Probe("ns", "p", "u1")]
     asyncio.run(go())
     assert stage.n_changes == 2
-    assert (stage.heard, stage.prober.asked) == ([PROBLEM], [Probe("ns", "p", "u1")])
+    assert (stage.effects_seen, stage.prober.requests) == ([PROBLEM], [Probe("ns", "p", "u1")])
 
 
 def test_the_feed_ticks_while_it_runs():
@@ -248,7 +248,7 @@ def test_the_feed_ticks_while_it_runs():
 
 
 def test_a_fault_of_our_own_ends_the_feed():
-    """State that nobody keeps up is worse than a restart."""
+    """State that is no longer updated is worse than a restart."""
     stage = Stage()
     broken = Watch("a", fault=RuntimeError("bug"))
     with pytest.raises(ExceptionGroup) as caught:
@@ -307,7 +307,7 @@ def test_pods_reach_the_gateway(kinds, one, forgets_unread, expected):
     assert log.events == ["watch_listed", "object_unreadable", "watch_error"]
 
 
-def test_a_broken_object_is_told_once_per_fault():
+def test_a_broken_object_is_logged_once_per_fault():
     """It stays broken over thousands of events; what is remembered of that is bounded."""
     log = Log()
     watch_log = WatchLog(log)
@@ -326,7 +326,7 @@ def test_a_broken_object_is_told_once_per_fault():
 
 
 def test_the_engines_time_does_not_jump():
-    """Whatever somebody sets the machine's clock to."""
+    """Whatever the machine's clock is set to."""
     wall, monotonic = iter([1000.0, 5000.0]), FakeTime(10.0)
     clock = SteadyClock(wall=lambda: next(wall), monotonic=monotonic)
     assert clock() == 1000.0

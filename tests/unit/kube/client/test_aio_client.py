@@ -30,7 +30,7 @@ LIST_IMPORTED = "import json, sys; print(json.dumps([name for name in {} if name
         ),
     ],
 )
-def test_the_other_half_stays_out_unless_it_is_asked_for(first, expected):
+def test_the_other_half_stays_out_unless_it_is_requested(first, expected):
     """It would be 9 MiB on every node."""
     done = subprocess.run(
         [sys.executable, "-c", f"{first}; {LIST_IMPORTED.format(HEAVY)}"],

@@ -92,7 +92,7 @@ def changed(content, path, value):
     return json.loads(edited(json.dumps(content), path, value))
 
 
-def test_a_node_is_what_placement_asks_of_it():
+def test_a_node_has_the_facts_that_placement_needs():
     """Extended resources only, annotations as they stand, the zone and the worth."""
     assert read_node(NODE) == NodeFacts(
         name="n1",

@@ -19,7 +19,7 @@ def test_a_delay_stays_within_its_bounds(draw, n_failures):
     assert full_s / 2 <= backoff.next_s() <= full_s
 
 
-def test_success_starts_anew():
+def test_success_resets_the_delay():
     """One good answer, and the next failure is tried again at once."""
     backoff = Backoff(first_s=0.1, cap_s=5.0, draw=lambda: 0.0)
     delays = [backoff.next_s() for _ in range(3)]
@@ -27,7 +27,7 @@ def test_success_starts_anew():
     assert (delays, backoff.next_s()) == ([0.05, 0.1, 0.2], 0.05)
 
 
-def test_what_the_server_asks_for_is_not_doubled():
+def test_a_delay_that_the_server_names_is_not_doubled():
     """Else a server that is back after 15 s would be found after 30."""
     backoff = Backoff(first_s=0.1, cap_s=5.0, draw=lambda: 0.5)
     assert [backoff.next_s(retry_after_s=1.0) for _ in range(9)] == [1.25] * 9

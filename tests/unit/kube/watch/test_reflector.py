@@ -205,8 +205,8 @@ def test_a_list_that_fails_is_retried(steps, requests, reason):
         ),
     ],
 )
-def test_the_last_failure_is_kept_until_something_is_heard_again(steps, status):
-    """Who asks why nothing is heard gets the server's own words."""
+def test_the_last_failure_is_kept_until_the_next_event(steps, status):
+    """The reason why no event arrives is the server's own message."""
     fault = Played(*steps).play().reflector.fault
     assert (None if fault is None else fault.status) == status
 

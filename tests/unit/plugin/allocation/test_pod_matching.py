@@ -426,7 +426,7 @@ class Prober:
                 active=self.kubelet.active_pods(),
                 holdings=self.kubelet.pod_resources() + self.checkpoint(),
             )
-            uid = self.kubelet.asked_for[0]
+            uid = self.kubelet.under_admission[0]
             is_admission = uid not in self.preexisting and not self.kubelet.pods[uid].is_started
             if is_admission and all(one.uid is not None for one in self.grants):
                 assert isinstance(identity, Identified), "a pod under admission is always known"
@@ -454,10 +454,12 @@ class Prober:
             ),
         )
         if isinstance(identity, Identified):
-            assert (identity.pod.uid, identity.container.name) == self.kubelet.asked_for, stage
+            assert (identity.pod.uid, identity.container.name) == self.kubelet.under_admission, (
+                stage
+            )
             self.seen.append(stage)
         elif isinstance(identity, Ambiguous) and not any(g.uid is None for g in self.grants):
-            assert self.kubelet.asked_for[0] in {one.pod.uid for one in identity.candidates}
+            assert self.kubelet.under_admission[0] in {one.pod.uid for one in identity.candidates}
         return identity
 
     def register(self) -> None:

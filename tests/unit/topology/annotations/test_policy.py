@@ -101,7 +101,7 @@ def test_each_value_of_the_contract_is_read(
 def test_any_other_value_is_an_error_that_names_key_value_and_expectation(
     key: str, value: str, message: str
 ) -> None:
-    """A silent default would place the pod as if the user had asked for nothing."""
+    """A silent default would place the pod as if the user had requested nothing."""
     with pytest.raises(PolicyError) as caught:
         parse_policy({names.PREFIX + key: value})
     assert names.PREFIX + key in str(caught.value)
@@ -139,7 +139,7 @@ def test_a_policy_value_checks_itself(floor: float) -> None:
         ),
     ],
 )
-def test_who_gets_what_hurts_others_least(
+def test_which_pods_get_what_harms_others_least(
     policy: PlacementPolicy, size: int, expected: bool
 ) -> None:
     """Remainder first is for pods to which the best set is worth nothing more."""

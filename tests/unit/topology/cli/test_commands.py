@@ -143,7 +143,7 @@ def test_best_of_one_gpu_has_nothing_to_reduce(run):
 
 
 def test_best_without_a_fitting_set_exits_1(run):
-    """A script must be able to tell "does not fit" from "could not ask"."""
+    """A script must be able to distinguish "does not fit" from "could not be read"."""
     code, out, err = run(
         "best", "--size", 4, "--affinity", "pcie-switch", "--policy", "required", "dgx-1-v100"
     )
@@ -151,7 +151,7 @@ def test_best_without_a_fitting_set_exits_1(run):
     assert "never on this node" in out
 
 
-def test_best_asks_for_a_nic_and_a_bandwidth(run):
+def test_best_takes_a_nic_and_a_bandwidth(run):
     """All conditions of a pod can be tried without a pod."""
     code, out, _ = run(
         "best", "--size", 2, "--nic", "required", "--min-bandwidth", 30, "--json", "dgx-1-v100"
@@ -241,7 +241,7 @@ def test_a_single_gpu_has_no_matrix(run):
     assert "Accelerator links" not in out
 
 
-def test_what_nobody_told_is_a_question_mark(run, monkeypatch):
+def test_an_unknown_fact_is_a_question_mark(run, monkeypatch):
     """Unknown is neither zero nor nearest."""
     level, own = PcieLevel.UNKNOWN, PcieLevel.SELF
     dark = NodeTopology(
@@ -270,7 +270,7 @@ def test_links_are_named_as_nvidia_smi_does(run, bridged):
 
 
 def test_a_file_names_its_machine(run, bridged):
-    """A picture or table without a name is hard to tell from another."""
+    """A picture or table without a name is hard to distinguish from another."""
     assert run("show", bridged)[1].startswith("bridged\n")
 
 

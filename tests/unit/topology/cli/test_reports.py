@@ -100,6 +100,6 @@ def test_a_value_is_the_one_that_places_pods():
 
 
 def test_an_empty_set_has_no_value():
-    """There is nothing to ask."""
+    """There is nothing to request."""
     with pytest.raises(InvalidRequest, match="set holds no GPU, expected at least one"):
         report_value(load_recording("summit"), ())

@@ -211,7 +211,7 @@ def test_hub_of_part_of_a_machine_stands_off_the_middle():
 
 
 def test_links_are_as_wide_as_they_are_many():
-    """The width is what tells NV1 from NV2 in the picture."""
+    """The width is what distinguishes NV1 from NV2 in the picture."""
     topology = machine(6, pairs=[(0, 1, 1), (2, 3, 2), (4, 5, 12)])
     scene = compose_scene(topology)
     drawn = [s for s in scene.shapes if isinstance(s, Lines)][:3]
@@ -301,7 +301,7 @@ def test_port_of_a_down_fabric_is_in_no_set():
 
 
 def test_colours_repeat_above_seven_sets():
-    """More sets than colours is no error; the legend still tells them apart."""
+    """More sets than colours is no error; the legend still distinguishes them."""
     scene = compose_scene(machine(8), sets=[(f"s{k}", [k]) for k in range(8)])
     fills = [disc.fill for disc in discs(scene)]
     assert len(set(fills)) == 7

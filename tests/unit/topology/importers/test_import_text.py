@@ -87,7 +87,7 @@ FORMATS = {
 
 
 @pytest.mark.parametrize("file_format", FileFormat, ids=lambda found: found.value)
-def test_the_content_alone_tells_the_format(file_format):
+def test_the_content_alone_decides_the_format(file_format):
     """Files arrive through pipes and pastes, without a name."""
     text = FORMATS[file_format]
     assert detect_format(text) is file_format

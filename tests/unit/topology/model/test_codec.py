@@ -377,7 +377,7 @@ def test_only_codec_errors_come_out_of_damaged_text(
 
 
 @given(topology=node_topologies(max_gpus=6))
-def test_the_digest_leaves_out_what_tells_equal_machines_apart(topology: NodeTopology) -> None:
+def test_the_digest_leaves_out_what_distinguishes_equal_machines(topology: NodeTopology) -> None:
     """Thousands of nodes of one type must share one set of tables."""
     renamed = replace(
         topology,
@@ -429,7 +429,7 @@ def test_the_digest_holds_what_a_value_depends_on(changed: NodeTopology) -> None
     assert topology_digest(changed) != topology_digest(PAIR)
 
 
-def test_the_digest_tells_which_devices_share_a_parent() -> None:
+def test_the_digest_covers_which_devices_share_a_parent() -> None:
     """Two replicas of one GPU are no pair of GPUs, whatever their parent is called."""
     one = replace(PAIR, gpus=(Gpu(parent="GPU-x"), Gpu(parent="GPU-x")))
     two = replace(PAIR, gpus=(Gpu(parent="GPU-x"), Gpu(parent="GPU-y")))

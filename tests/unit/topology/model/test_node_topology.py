@@ -125,7 +125,7 @@ def test_a_full_node_is_accepted() -> None:
         pytest.param(lambda: Nic("a", (PIX, X)), "level X to GPU 1", id="NIC is a GPU"),
         pytest.param(lambda: Nic("a", (PIX,), "3b"), "pci_bus_id '3b'", id="NIC bus id"),
         pytest.param(lambda: Nic("a", (PIX,), None, -1), "numa_node is -1", id="NIC numa"),
-        pytest.param(lambda: SwitchFabric(ports=()), "members are []", id="fabric of nobody"),
+        pytest.param(lambda: SwitchFabric(ports=()), "members are []", id="fabric without members"),
         pytest.param(lambda: SwitchFabric(ports=((1, 1), (0, 1))), "ascending", id="order"),
         pytest.param(lambda: SwitchFabric(ports=((0, 1), (0, 1))), "different GPU", id="twice"),
         pytest.param(lambda: SwitchFabric(ports=((0, 37),)), "37 links, expected 0..36", id="37"),

@@ -42,7 +42,7 @@ count = 3
 
 
 def test_the_promised_machines_are_there() -> None:
-    """The demo, the simulator and the benchmarks ask for these by name."""
+    """The demo, the simulator and the benchmarks load these by name."""
     promised = {
         *("dgx-1-p100", "dgx-1-v100", "dgx-2", "dgx-a100", "dgx-h100", "hgx-h200", "gb200-tray"),
         *("summit", "8x-a6000-bridged", "8x-rtx4090", "8x-a100-pcie-pairs", "4x-l40s"),

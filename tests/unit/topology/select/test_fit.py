@@ -134,7 +134,7 @@ def test_containers_are_chosen_together(
 def test_init_containers_nest_in_what_comes_after(
     data: st.DataObject, policy: PlacementPolicy
 ) -> None:
-    """What init containers leave behind the kubelet reuses before it asks anybody."""
+    """What init containers leave behind the kubelet reuses before it calls a plugin."""
     roles = st.sampled_from([INIT, SIDECAR])
     sizes = st.integers(1, 4)
     head = data.draw(st.lists(st.tuples(sizes, roles), max_size=4))
@@ -328,8 +328,8 @@ def test_a_pod_that_cannot_be_meant_is_an_error(requests: tuple[ContainerRequest
 
 
 @pytest.mark.parametrize("size", [0, -1])
-def test_a_container_that_asks_for_nothing_is_an_error(size: int) -> None:
-    """Only containers that ask for GPUs come here."""
+def test_a_container_that_requests_nothing_is_an_error(size: int) -> None:
+    """Only containers that request GPUs come here."""
     with pytest.raises(InvalidRequest, match=f"container 'a' requests {size} GPUs"):
         ContainerRequest("a", size)
 

@@ -253,7 +253,7 @@ def test_the_search_finds_the_best_of_a_mesh(size: int, expected: tuple[int, ...
     assert (found.loss, found.value_class) == (0, 0)
 
 
-def test_a_worse_set_is_told_as_worse() -> None:
+def test_a_worse_set_is_reported_as_worse() -> None:
     """With the wide ring taken a narrow one is left: a third of its links."""
     found = _select(_machine("mesh of 32"), 8, taken=range(16, 24))
     assert 0.5 < found.loss < 0.7
@@ -545,7 +545,7 @@ DARK_PCIE = build_machine_by_hand(20, far=PcieLevel.UNKNOWN)
         ),
     ],
 )
-def test_a_refusal_tells_never_taken_and_unknown_apart(
+def test_a_refusal_distinguishes_never_taken_and_unknown(
     topology: NodeTopology,
     size: int,
     policy: PlacementPolicy,
@@ -556,7 +556,7 @@ def test_a_refusal_tells_never_taken_and_unknown_apart(
     assert _refuse(large_machine(topology), size, policy, taken).reason is reason
 
 
-def test_who_does_not_care_may_get_two_models() -> None:
+def test_a_pod_without_affinity_may_get_two_models() -> None:
     """13 of 20 are more than either model has."""
     found = _select(_machine("two models"), 13, policy=PlacementPolicy(affinity=Affinity.NONE))
     assert len(found.gpus) == 13

@@ -265,14 +265,14 @@ def test_the_set_is_worth_what_nvidia_expects(
     ("available", "must_include", "size"),
     [
         pytest.param(range(1, 8), (0, 1, 2, 3), 4, id="one of them is taken"),
-        pytest.param(range(8), range(1, 7), 4, id="more than asked for"),
+        pytest.param(range(8), range(1, 7), 4, id="more than requested"),
         pytest.param(range(1, 6), range(1, 7), 1, id="both"),
     ],
 )
 def test_must_include_that_cannot_be_is_known_facts(
     available: tuple[int, ...], must_include: tuple[int, ...], size: int
 ) -> None:
-    """The kubelet may ask what cannot be; the answer is a reason, never a lesser set."""
+    """The kubelet may request what cannot be; the answer is a reason, never a lesser set."""
     found = select_set(
         _machine("dgx-1-v100"),
         available=mask_of(available),
@@ -503,7 +503,7 @@ NIC_REQUIRED = PlacementPolicy(nic=NicRule.REQUIRED)
         ),
     ],
 )
-def test_a_refusal_tells_never_taken_and_unknown_apart(
+def test_a_refusal_distinguishes_never_taken_and_unknown(
     topology: NodeTopology, available: int, size: int, policy: PlacementPolicy, reason: UnfitReason
 ) -> None:
     """A pod that waits for what this node can never give waits for ever."""
@@ -586,7 +586,7 @@ def test_links_connect_through_a_fabric_too() -> None:
         pytest.param(Affinity.NONE, None, (4, 5), id="who does not care leaves the links"),
     ],
 )
-def test_who_asks_for_enough_leaves_the_best(
+def test_a_minimum_bandwidth_leaves_the_best_set(
     affinity: Affinity, floor: float | None, expected: tuple[int, ...]
 ) -> None:
     """What a pod cannot use another one can."""

@@ -181,7 +181,7 @@ def test_what_is_planned_for_a_pod_is_what_the_kubelet_gives(kind, numa):
             found = _check(numa, requests, manager, available=free, idle=free)
             n_fits += isinstance(found, PodFit)
             if isinstance(found, Unfit) and policy is BEST_EFFORT:
-                assert found.reason is UnfitReason.NOT_ENOUGH_FREE, "best-effort refuses nobody"
+                assert found.reason is UnfitReason.NOT_ENOUGH_FREE, "best-effort refuses no pod"
     assert n_fits > 50
 
 
@@ -261,7 +261,7 @@ def test_what_is_left_behind_counts_one_after_another_as_well():
 
 
 def test_a_claimed_gpu_that_the_kubelet_takes_first_cannot_be_planned_around():
-    """It takes all GPUs of its hint before it asks for the rest, the claimed one too."""
+    """It takes all GPUs of its hint before it requests the rest, the claimed one too."""
     manager = TopologyManager(BEST_EFFORT, CONTAINER)
     found = _check(MIXED, _pod(7), manager, available=0xFE, idle=0xFF)
     assert isinstance(found, Unfit)
@@ -298,7 +298,7 @@ def test_an_init_container_may_cost_the_pod_its_place():
     assert isinstance(_fit(pod, TopologyManager(RESTRICTED, POD)), PodFit)
 
 
-def test_refused_for_now_is_told_apart_from_never():
+def test_refused_for_now_differs_from_never():
     """Waiting helps the one and not the other."""
     manager = TopologyManager(RESTRICTED, CONTAINER)
     now = _fit(_pod(4), manager, free=0b0011_0111)
@@ -336,7 +336,7 @@ def test_what_no_node_state_can_give_keeps_its_own_reason():
     assert _fit(_pod(3), manager, free=0b11).reason is UnfitReason.NOT_ENOUGH_FREE
 
 
-def test_nothing_is_confined_where_no_gpu_tells_its_numa_node():
+def test_nothing_is_confined_where_no_gpu_has_a_known_numa_node():
     """The kubelet gets no topology, and leaves all to the plugin."""
     blind: tuple[int | None, ...] = (None,) * 8
     for policy, scope in product(POLICIES, SCOPES):

@@ -72,33 +72,33 @@ def test_hints_with_devices_to_reuse_are_the_kubelets(numa):
         _check(numa, free, reusable, rng.randint(1, len(numa)))
 
 
-def _room_by_asking(kubelet: Kubelet, size: int) -> AllowedSets | None:
-    """What the kubelet leaves open, found by asking for every device in turn."""
-    asked: list[tuple[set[int], set[int]]] = []
+def _room_by_call(kubelet: Kubelet, size: int) -> AllowedSets | None:
+    """What the kubelet leaves open, found by its own call to the plugin."""
+    calls: list[tuple[set[int], set[int]]] = []
 
     def plugin(_name, available, must, _size):
-        asked.append((available, must))
+        calls.append((available, must))
         return available
 
     try:
         given = kubelet.admit([Container("c", size)], plugin)["c"]
     except NotAdmitted:
         return None
-    if not asked:
+    if not calls:
         return AllowedSets(mask_of(given), mask_of(given))
-    ((available, must),) = asked
+    ((available, must),) = calls
     return AllowedSets(mask_of(must), mask_of(available))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("numa", [EIGHT, UNEVEN, BLIND], ids=["8x2", "uneven", "no NUMA known"])
-def test_allowed_sets_a_container_is_what_the_kubelet_asks_the_plugin_about(policy, numa):
+def test_allowed_sets_are_those_of_the_kubelets_call_to_the_plugin(policy, numa):
     """And a refusal is the kubelet's; every free mask."""
     numa_ = _devices(numa)
     for free in range(1 << len(numa)):
         for size in range(1, free.bit_count() + 1):
             hint = best_hint(numa_, free=free, size=size)
-            expected = _room_by_asking(_kubelet(numa, policy, free=free), size)
+            expected = _room_by_call(_kubelet(numa, policy, free=free), size)
             case = f"{size} of {free:b}"
             if expected is None:
                 assert not is_admitted(policy, hint), case
@@ -113,17 +113,17 @@ def test_one_numa_node_is_confined_where_the_kubelet_leaves_it_open():
     policy = TopologyManagerPolicy.SINGLE_NUMA_NODE
     hint = best_hint(_devices(numa), free=0b111, size=1)
     assert allowed_sets(hint, free=0b111, size=1) == AllowedSets(0, 0b011)
-    assert _room_by_asking(_kubelet(numa, policy, free=0b111), 1) == AllowedSets(0, 0b111)
+    assert _room_by_call(_kubelet(numa, policy, free=0b111), 1) == AllowedSets(0, 0b111)
 
 
-def test_more_to_reuse_than_needed_leaves_nothing_to_ask():
+def test_more_to_reuse_than_needed_needs_no_call():
     """The kubelet takes some of it, in the order of a map."""
     room = allowed_sets(Hint((0,), 0b1111, is_preferred=True), free=0b1100, reusable=0b0011, size=1)
     assert room == AllowedSets(0, 0b0011)
     assert [gpu for gpu in range(4) if room.holds(1 << gpu)] == [0, 1]
 
 
-def test_room_asks_for_all_that_must_be_held():
+def test_room_includes_all_that_must_be_held():
     """A set without a device that comes anyway cannot be had."""
     room = AllowedSets(must=0b011, allowed=0b111)
     assert room.holds(0b111)

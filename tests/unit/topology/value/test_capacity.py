@@ -150,7 +150,7 @@ def test_a_fabric_that_is_down_gives_nothing():
     assert capacities.adjacency == (0, 0)
 
 
-def test_a_fabric_of_one_member_joins_nobody():
+def test_a_fabric_of_one_member_joins_no_gpus():
     """One GPU of a rack-scale domain has a port and no peer on this node."""
     capacities = node_capacities(machine([H100] * 2, fabrics=[SwitchFabric(((1, 18),))]))
     assert capacities.fabrics[0].members == 0b10

@@ -69,7 +69,7 @@ def dark_links(n: int) -> tuple[tuple[AcceleratorLink, ...], ...]:
     ],
 )
 def test_a_lower_bound_needs_all_that_enters_the_value(topology, is_known):
-    """`min-bandwidth` is a promise: nobody gives it on a guess."""
+    """`min-bandwidth` is a guarantee: it is not given on a guess."""
     found = select_set(build_tables(topology), available=3, size=2, policy=ANY_BANDWIDTH)
     assert isinstance(found, Selected if is_known else Unfit)
 
@@ -78,12 +78,12 @@ def test_a_lower_bound_needs_all_that_enters_the_value(topology, is_known):
     "links",
     [
         pytest.param({}, id="as recorded"),
-        pytest.param({"links": dark_links(8), "fabrics": ()}, id="links that nobody read"),
+        pytest.param({"links": dark_links(8), "fabrics": ()}, id="links that were not read"),
     ],
 )
 @pytest.mark.parametrize("name", ["8x-rtx4090", "8x-l4", "8x-mi300x", "dgx-1-v100"])
 def test_one_set_and_the_table_say_the_same(name, links):
-    """Large nodes ask set by set."""
+    """Large nodes are rated set by set."""
     topology = replace(load_recording(name), **links)
     table = value_table(node_capacities(topology))
     each = [
@@ -110,7 +110,7 @@ def test_what_was_measured_is_known(measurement):
 
 
 def test_a_figure_of_unknown_message_size_is_taken_as_it_is():
-    """Nothing is added for a start-up cost that nobody measured."""
+    """Nothing is added for a start-up cost that was not measured."""
     measurement = Measurement(pairs=(MeasuredPair(0, 1, 22.0),))
     tables = build_tables(replace(load_recording("4x-l40s"), measurement=measurement))
     assert tables.value[mask_of((0, 1))] == pytest.approx(22.0)
@@ -126,7 +126,7 @@ def test_a_figure_of_unknown_message_size_is_taken_as_it_is():
     ],
 )
 def test_a_hidden_level_inside_a_numa_node_is_nearer_than_another_socket(name, size, gpus):
-    """On a switched fabric only closeness tells sets apart; unknown must not count as farthest."""
+    """On a switched fabric only closeness ranks sets; unknown must not count as farthest."""
     tables = build_tables(load_recording(name))
     found = select_set(tables, available=tables.all_gpus, size=size)
     assert isinstance(found, Selected)

@@ -148,7 +148,7 @@ def test_packing_is_exact_on_dense_multigraphs(units):
     assert pack_rings(units, cut // 2) == exact_packing(units)
 
 
-def test_packing_keeps_what_is_known_and_what_was_asked():
+def test_packing_keeps_known_values_and_the_request():
     """Hold the result between `at_least` and `at_most`, whatever the search finds."""
     assert pack_rings(V100, 1) == 1
     assert pack_rings(V100, 3, at_least=3) == 3

@@ -262,7 +262,7 @@ def test_one_more_link_never_costs_more_than_its_own_relaying(units, data):
 
 
 def test_islands_are_what_links_connect_inside_the_set():
-    """A GPU outside the set joins nobody."""
+    """A GPU outside the set joins no GPUs of it."""
     capacities = node_capacities(
         machine([V100] * 5, links={(0, 1): NVLINK(1), (1, 2): NVLINK(1), (3, 4): NVLINK(1)})
     )

@@ -99,7 +99,7 @@ def test_other_constants_reach_every_rule():
 
 
 def assert_numbering_does_not_count(topology, order):
-    """Compare the values of a machine and of the same machine numbered anew."""
+    """Compare the values of a machine and of the same machine renumbered."""
     n = topology.n_gpus
     before = value_table(node_capacities(topology))
     after = value_table(node_capacities(relabelled(topology, order)))

@@ -74,7 +74,7 @@ def test_one_node_is_no_level():
 
 
 def test_tables_side_by_side():
-    """Somebody retyped three tables beside each other."""
+    """Three tables were retyped beside each other."""
     topology = import_rocm_smi(
         "Weight between two GPUs   Hops between two GPUs   Link Type\n"
         "     GPU0 GPU1                 GPU0 GPU1           GPU0 GPU1\n"

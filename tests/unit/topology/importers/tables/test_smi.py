@@ -172,12 +172,12 @@ def test_topo_m_and_topo_mp_of_one_machine_add_up(text):
     ],
 )
 def test_matrices_of_two_machines_are_not_merged(one, other, what):
-    """Where both know a fact and differ, the log is about two nodes; nobody says which is meant."""
+    """Where both know a fact and differ, the log is about two nodes, and it is unknown which."""
     with pytest.raises(ImportFormatError, match=f"different machines: {what} differs"):
         import_smi(matrix(f"X {one}", f"{one} X") + "\n" + matrix(f"X {other}", f"{other} X"))
 
 
-def test_a_metax_matrix_holds_links_that_nobody_counted():
+def test_a_metax_matrix_holds_links_of_unknown_count():
     """`mx-smi topo -m` prints MX and other names of columns, else it is the same layout."""
     topology = import_smi(
         "        GPU0    GPU1    GPU2    Node Affinity  CPU Affinity\n"
@@ -300,7 +300,7 @@ def test_a_nic_is_rdma_only_where_its_name_says_so(name, is_rdma):
 
 
 def test_a_legend_that_names_two_nics_alike_is_not_followed():
-    """Names tell NICs apart; where they do not, the columns' own names do."""
+    """Names distinguish NICs; where they do not, the columns' own names do."""
     nics = import_smi(WITH_NICS + NIC_LEGEND.replace("bond_0", "10")).nics
     assert [nic.name for nic in nics] == ["NIC0", "NIC1"]
 

@@ -39,7 +39,7 @@ def test_switch_ports_give_the_lesser_count_and_one_fabric():
     assert fabrics == (SwitchFabric(ports=((0, 12), (1, 10))),)
 
 
-def test_links_to_nobody_knows_whom_leave_pairs_unknown():
+def test_links_to_unknown_devices_leave_pairs_unknown():
     """Two such GPUs may be each other's far end; a GPU whose links are all placed is not."""
     links, _ = build_links([LinkEnds(NV, n_unplaced=12), LinkEnds(NV, n_unplaced=12), LinkEnds(NV)])
     assert links[0][1] == UNKNOWN_LINK

@@ -117,7 +117,7 @@ class TestServer:
         levels = [level.value for level in pairs(self.topology.pcie)]
         assert levels == ["PIX", "PHB", "SYS", "PHB", "SYS", "SYS"]
 
-    def test_gpus_carry_what_the_file_tells(self):
+    def test_gpus_carry_what_the_file_says(self):
         """NVML's name and UUID; the NUMA node is the package's."""
         gpu = self.topology.gpus[0]
         assert (gpu.uuid, gpu.model) == ("GPU-0", "NVIDIA H100 80GB HBM3")
@@ -136,7 +136,7 @@ class TestServer:
         assert (other.name, other.is_rdma) == ("eno1", False)
 
 
-def test_without_any_rdma_device_nobody_knows():
+def test_without_any_rdma_device_rdma_is_unknown():
     """Slingshot NICs have no verbs device, so silence is no evidence."""
     nics = import_hwloc_xml(
         machine(
@@ -236,7 +236,7 @@ def test_virtual_machine_with_misplaced_opencl_devices():
 
 
 def test_misplaced_devices_of_two_models_name_none():
-    """Nobody knows which is which."""
+    """Which is which is unknown."""
     other = {**OPENCL, "GPUModel": "other"}
     text = machine(
         host(

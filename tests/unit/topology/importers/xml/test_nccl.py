@@ -99,7 +99,7 @@ class TestTwoSockets:
         assert self.topology.links[0][2] == AcceleratorLink(LinkKind.NVLINK, 10)
         assert self.topology.links[0][3] == NO_LINK
 
-    def test_gpus_carry_what_the_file_tells(self):
+    def test_gpus_carry_what_the_file_says(self):
         """NUMA node and generation; the generation only where a GPU has links."""
         assert [gpu.numa_node for gpu in self.topology.gpus] == [0, 0, 1, 1]
         assert [gpu.link_generation for gpu in self.topology.gpus] == [4, 4, 4, None]
@@ -138,7 +138,7 @@ def test_direct_links_and_silence_beside_them():
     assert topology.fabrics == ()
 
 
-def test_links_to_cpus_and_to_gpus_outside_the_file_join_nobody():
+def test_links_to_cpus_and_to_gpus_outside_the_file_join_no_gpus():
     """POWER9 has NVLink to the CPU; a job's file may leave a neighbour's GPU out."""
     inside = nvlink("0000:0a:00.0", 3, "0x068001") + nvlink("0000:09:00.0", 3, "0x030200")
     topology = import_nccl_xml(
