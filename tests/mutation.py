@@ -61,13 +61,14 @@ class Mutant:
 def mutants_of(source: str) -> Iterator[Mutant]:
     """Every fault of these kinds, one at a time, in the order of the text."""
     tree = ast.parse(source)
-    declared = {  # `X | None` is no computation, nor are `frozen=True` and a cache's size
+    declared = {  # `X | None` is no computation, nor are `frozen=True`, a cache's size, imports
         id(inner)
         for node in ast.walk(tree)
         for held in (
             getattr(node, "annotation", None),
             getattr(node, "returns", None),
             *getattr(node, "decorator_list", ()),
+            _for_type_checkers(node),
         )
         if isinstance(held, ast.AST)
         for inner in ast.walk(held)
@@ -104,6 +105,10 @@ def _fault(node: ast.AST) -> tuple[str, object] | None:  # noqa: PLR0911 - a tab
             return "test", ast.UnaryOp(ast.Not(), test)
         case _:
             return None
+
+
+def _for_type_checkers(node: ast.AST) -> ast.AST | None:
+    return node if isinstance(node, ast.If) and _first_line(node.test) == "TYPE_CHECKING" else None
 
 
 def _first_line(node: ast.AST) -> str:

@@ -20,6 +20,7 @@ from tests.mutation import mutants_of
         pytest.param("a if b else c", ["a if not b else c"], id="a choice"),
         pytest.param("def f(x: int | None) -> str | None: ...", [], id="no types"),
         pytest.param("@cache(1 << 9, typed=True)\ndef f(): ...", [], id="no decorators"),
+        pytest.param("if TYPE_CHECKING:\n    import a", [], id="no imports for type checkers"),
         pytest.param("f(a, 'text')", [], id="nothing to change"),
     ],
 )

@@ -97,14 +97,15 @@ def pod_size(requests: tuple[ContainerRequest, ...]) -> int:
     >>> pod_size((ContainerRequest("i", 4, ContainerRole.INIT), ContainerRequest("a", 2)))
     4
     """
-    sidecars, most = 0, 0
+    sidecars = 0
+    inits: list[int] = []
     for request in requests:
         if request.role is ContainerRole.SIDECAR:
             sidecars += request.size
         elif request.role is ContainerRole.INIT:
-            most = max(most, sidecars + request.size)
+            inits.append(sidecars + request.size)
     apps = sum(r.size for r in requests if r.role is ContainerRole.APP)
-    return max(most, sidecars + apps)
+    return max([*inits, sidecars + apps])
 
 
 def fit_pod(

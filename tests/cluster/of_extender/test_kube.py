@@ -449,6 +449,9 @@ def test_an_annotation_is_set_on_this_very_pod(control_plane):
             api = ApiServer(door)
             pod, version = await create_pod(door, "annotated")
             newer = await api.annotate_pod("default", "annotated", pod.uid, {"a": "b", "c": "d"})
+            # Another replica that finds the same writes nothing: watchers are not notified again.
+            again = await api.annotate_pod("default", "annotated", pod.uid, {"a": "b", "c": "d"})
+            assert again == newer
             assert int(newer) > int(version)
             await api.annotate_pod("default", "annotated", pod.uid, {"a": None})
             assert (await the_pod(api, "annotated")).annotations == {"c": "d"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -65,6 +66,16 @@ def test_sets_that_machines_hold(recording, size, free, expected):
     """On machines whose best sets are known."""
     tables = build_tables(load_recording(recording))
     assert near_best_counts(tables, size)[mask_of(free)] == expected
+
+
+def test_a_set_exactly_at_the_bound_is_near_best():
+    """The definition says "at most"."""
+    tables = build_tables(load_recording("4x-l40s"))
+    value = tables.value.copy()
+    value[0b0011], value[0b1100] = 100.0, 90.0
+    best_value = tuple(100.0 if size == 2 else one for size, one in enumerate(tables.best_value))
+    bounded = replace(tables, value=value, best_value=best_value)
+    assert near_best_counts(bounded, 2)[0b1111] == 2
 
 
 def test_models_are_not_mixed():
