@@ -53,9 +53,11 @@ def links(path: Path) -> list[str]:
 
 
 def anchors(path: Path) -> set[str]:
-    """The anchors that the headings of a document make, as forges write them."""
-    titles = [m["title"].lower() for m in _HEADING.finditer(prose(path))]
-    return {re.sub(r"[^\w\- ]", "", title).strip().replace(" ", "-") for title in titles}
+    """The anchors of a document: of its headings, as forges write them, and those set by hand."""
+    text = prose(path)
+    titles = [m["title"].lower() for m in _HEADING.finditer(text)]
+    of_titles = {re.sub(r"[^\w\- ]", "", title).strip().replace(" ", "-") for title in titles}
+    return of_titles | set(re.findall(r'<a id="([^"]+)"></a>', text))
 
 
 def section(text: str, name: str) -> tuple[str, str, str]:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from extender.config import ExtenderSettings
+from extender.embedded import make_engine, parse_cluster
+from extender.observe import ExtenderMetrics
+from extender.protocol import Answer, Outcome, Verb
+from plugin.observe import PluginMetrics
 from tests.docs.settings_table import table
+from tests.live_metrics import idle_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,6 +19,8 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 ENDINGS = {"counter": "_total", "info": "_info"}
+TARGET_LABELS = {"job", "node", "pod"}
+"""Labels of every series that is scraped with deploy/monitoring/podmonitor.yaml."""
 
 
 def own_metrics(families: Iterable[Metric]) -> list[Metric]:
@@ -23,6 +31,39 @@ def own_metrics(families: Iterable[Metric]) -> list[Metric]:
 def name_of(family: Metric) -> str:
     """The name in queries."""
     return family.name + ENDINGS.get(family.type, "")
+
+
+def extender_metrics() -> list[Metric]:
+    """The metrics of every extender, of one that has bound a pod."""
+    cluster = "1x dgx-1-v100"
+    engine = make_engine(parse_cluster(cluster), ExtenderSettings(cluster=cluster).rules)
+    metrics = ExtenderMetrics(engine)
+    bound = Answer(
+        Verb.BIND,
+        Outcome.OK,
+        b"",
+        0,
+        placed_gbytes_per_s=1.0,
+        placed_efficiency=1.0,
+        machine="8x-l4",
+        size_gpus=2,
+    )
+    metrics.observe(bound, 0.0)  # only machines on which pods were placed have a series
+    metrics.render(is_ready=True, now_s=0.0)
+    return own_metrics(metrics.registry.collect())
+
+
+def plugin_metrics() -> list[Metric]:
+    """The metrics of the plugin, of a node that serves a resource."""
+    metrics = PluginMetrics()
+    metrics.follow(["nvidia.com/gpu"], is_serving=True)
+    return own_metrics(metrics.registry.collect())
+
+
+def all_metrics() -> list[Metric]:
+    """Those of both programs, on a cluster."""
+    live = own_metrics(idle_metrics().collect())
+    return [*extender_metrics(), *live, *plugin_metrics()]
 
 
 def metrics_section(families: Iterable[Metric]) -> str:
@@ -45,19 +86,27 @@ def metrics_section(families: Iterable[Metric]) -> str:
 def unknown_parts(text: str, prefix: str, families: Iterable[Metric]) -> list[str]:
     """What a text names of metrics that no family has: a name, a label, or a label's value.
 
-    Labels are those in braces after a name, and in the `by (...)` of an aggregation over it.
+    Labels are those in braces after a name, and in the `by (...)` of an aggregation over it; those
+    of a target are known.
     """
     known = {name_of(family): family for family in families}
+
+    def find(name: str) -> Metric | None:
+        return known.get(re.sub(r"_(bucket|count|sum)$", "", name))
+
     unknown: list[str] = []
     for name, matchers in re.findall(rf"({prefix}\w+)(?:{{([^}}]*)}})?", text):
-        family = known.get(re.sub(r"_(bucket|count|sum)$", "", name))
+        family = find(name)
         if family is None:
             unknown.append(name)
             continue
-        for label, value in re.findall(r'(\w+)!?="([^"]*)"', matchers):
-            if value not in {sample.labels.get(label) for sample in family.samples}:
-                unknown.append(f"{name}{{{label}={value}}}")
+        for label, operator, value in re.findall(r'(\w+)(!?=~?|!~)"([^"]*)"', matchers):
+            known_values = {sample.labels.get(label) for sample in family.samples}
+            named = value.replace("\\|", "|").split("|") if "~" in operator else [value]
+            unknown += [f"{name}{{{label}={one}}}" for one in named if one not in known_values]
     for by, name in re.findall(rf"by \(([^)]*)\) \([a-z_(]*?({prefix}\w+)", text):
-        labels = {label for sample in known[name].samples for label in sample.labels}
+        family = find(name)
+        samples = () if family is None else family.samples
+        labels = TARGET_LABELS | {label for sample in samples for label in sample.labels}
         unknown += [f"{name} by {label}" for label in by.split(", ") if label not in labels]
     return unknown

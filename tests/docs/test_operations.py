@@ -15,21 +15,23 @@ from extender.embedded import make_engine, parse_cluster
 from extender.engine import Gateway
 from extender.http.routes import read_routes
 from extender.http.verbs import Dependencies
-from extender.observe import ExtenderMetrics
 from extender.observe.events import EventReason
-from extender.protocol import Answer, Outcome, Reason, Verb
+from extender.protocol import Outcome, Reason, Verb
 from extender.runtime import STALE
 from extender.state import DeviceState
 from extender.watch import Feed
 from tests.docs.markdown import ROOT, section
-from tests.docs.metrics_table import metrics_section, own_metrics, unknown_parts
+from tests.docs.metrics_table import (
+    extender_metrics,
+    metrics_section,
+    own_metrics,
+    unknown_parts,
+)
 from tests.docs.settings_table import table
 from tests.live_metrics import idle_metrics
 
 if TYPE_CHECKING:
     from enum import Enum
-
-    from prometheus_client.core import Metric
 
     from extender.http.verbs import Verbs
     from extender.watch.state_sync import Watch
@@ -38,30 +40,10 @@ PATH = ROOT / "docs" / "operations.md"
 PAGE = PATH.read_text(encoding="utf-8")
 
 
-def common_metrics() -> list[Metric]:
-    """The metrics of every extender, of one that has bound a pod."""
-    cluster = "1x dgx-1-v100"
-    engine = make_engine(parse_cluster(cluster), ExtenderSettings(cluster=cluster).rules)
-    metrics = ExtenderMetrics(engine)
-    bound = Answer(
-        Verb.BIND,
-        Outcome.OK,
-        b"",
-        0,
-        placed_gbytes_per_s=1.0,
-        placed_efficiency=1.0,
-        machine="8x-l4",
-        size_gpus=2,
-    )
-    metrics.observe(bound, 0.0)  # only machines on which pods were placed have a series
-    metrics.render(is_ready=True, now_s=0.0)
-    return own_metrics(metrics.registry.collect())
-
-
 def test_metrics_are_generated(check_golden):
     """A metric without a page is a number without a meaning."""
     before, _, after = section(PATH.read_text(encoding="utf-8"), "metrics")
-    check_golden(PATH, before + metrics_section(common_metrics()) + after)
+    check_golden(PATH, before + metrics_section(extender_metrics()) + after)
     before, _, after = section(PATH.read_text(encoding="utf-8"), "live metrics")
     check_golden(PATH, before + metrics_section(idle_metrics().collect()) + after)
 
@@ -94,7 +76,7 @@ def test_routes_are_generated(check_golden):
 
 def test_what_is_said_of_metrics_holds():
     """A query on a name, a label or a value that is gone finds nothing: its alert never fires."""
-    families = [*common_metrics(), *own_metrics(idle_metrics().collect())]
+    families = [*extender_metrics(), *own_metrics(idle_metrics().collect())]
     assert unknown_parts(PAGE, "coterie_extender_", families) == []
 
 
@@ -102,7 +84,7 @@ def alerts() -> list[str]:
     """The expressions of the extender's alerts."""
     table_ = PAGE.partition("\n## Alerts\n")[2].partition("\n## ")[0]
     rows = table_.partition("|---|---|---|\n")[2].splitlines()
-    return [row.split("`")[1] for row in rows if row.startswith("| ")]
+    return [row.split("`")[3] for row in rows if row.startswith("| ")]
 
 
 def test_alerts_are_expressions_of_promql():
@@ -118,7 +100,7 @@ def test_alerts_are_expressions_of_promql():
 
 def test_gauges_of_the_cluster_are_aggregated_by_max():
     """Each replica exports them: a sum would count every pod as often as there are replicas."""
-    families = [*common_metrics(), *own_metrics(idle_metrics().collect())]
+    families = [*extender_metrics(), *own_metrics(idle_metrics().collect())]
     gauges = [one.name for one in families if one.type == "gauge"]
     summed = [one for one in alerts() for name in gauges if name in one and "sum" in one]
     assert summed == []
