@@ -59,14 +59,14 @@ COUNTERPARTS = {
     "scheduler-name-warn": Counterpart((SECOND, "scheduler-name-warn")),
     "scheduler-name-deny": Counterpart((SECOND, "scheduler-name-deny")),
 }
-NEVER_ALONE = {"base", "chart", "scheduler"}
-"""Folders that no way is: parts of others, the chart, and the static pod of kubeadm."""
+NEVER_ALONE = {"base", "scheduler"}
+"""Folders that are parts of others."""
 
 
 def test_every_way_of_deploy_is_one_of_the_charts():
     """A folder that is added to deploy/ is added to the chart, or said to be none of its."""
     named = {one for way_ in COUNTERPARTS.values() for one in (*way_.folders, *way_.components)}
-    folders = {path.name for path in DEPLOY.iterdir() if path.is_dir()} - NEVER_ALONE
+    folders = {path.parent.name for path in DEPLOY.glob("*/kustomization.yaml")} - NEVER_ALONE
     assert folders - named == {"kubeadm", "scheduler-name-v1beta1"}
     assert set(COUNTERPARTS) == set(WAYS)
 
@@ -77,24 +77,23 @@ def of_deploy(binaries, folder, counterpart, scheduler="v1.36.3"):
     def paths(names):
         return [os.path.relpath(DEPLOY / name, folder) for name in names]
 
-    registry = "registry.example"
+    tags = {
+        "set-your-registry.invalid/coterie/plugin": "1.0",
+        "set-your-registry.invalid/coterie/extender": "1.0",
+        "registry.k8s.io/kube-scheduler": scheduler,
+    }
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": paths(counterpart.folders),
         "components": paths(counterpart.components),
         "images": [
-            {"name": "coterie/plugin", "newName": f"{registry}/coterie/plugin", "newTag": "1.0"},
             {
-                "name": "coterie/extender",
-                "newName": f"{registry}/coterie/extender",
-                "newTag": "1.0",
-            },
-            {
-                "name": "kube-scheduler",
-                "newName": f"{registry}/kube-scheduler",
-                "newTag": scheduler,
-            },
+                "name": name,
+                "newName": f"registry.example/{name.partition('/')[2]}",
+                "newTag": tag,
+            }
+            for name, tag in tags.items()
         ],
     }
     (folder / "kustomization.yaml").write_text(json.dumps(kustomization), encoding="utf-8")

@@ -218,7 +218,10 @@ def test_image_holds_what_the_distribution_holds():
     assert int(user) == pod_spec("service/extender.yaml")["securityContext"]["runAsUser"]
 
 
-def test_images_are_short_names():
-    """Where images come from is the reader's to say: no registry is made up."""
+def test_no_image_is_pulled_from_where_anyone_may_put_one():
+    """A name without a registry is a public one's; the reader's own registry must be set."""
+    unset = "set-your-registry.invalid/coterie/extender"  # never resolves: RFC 2606, section 2
     images = {container["image"] for container in BY_ID.values()}
-    assert images == {"coterie/extender", "coterie/extender:latest", "kube-scheduler"}
+    assert images == {unset, f"{unset}:latest", "registry.k8s.io/kube-scheduler"}
+    plugins = re.findall(r"image: (\S+)", (DEPLOY / "plugin" / "daemonset.yaml").read_text("utf-8"))
+    assert plugins == ["set-your-registry.invalid/coterie/plugin"]
