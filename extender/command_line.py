@@ -203,7 +203,7 @@ def _open_log(path: Path) -> IO[str]:
     """Open for appending; what a crash left half written stays on a line of its own."""
     try:
         is_cut = path.is_file() and not _ends_a_line(path)
-        # It holds the names and annotations of everybody's pods.
+        # It holds the names and annotations of all users' pods.
         file = open(path, "a", encoding="utf-8", opener=_open_private)  # noqa: SIM115 - Path.open has no opener
     except OSError as error:
         msg = f"setting decision_log {path}: cannot be written: {file_fault(error)}"

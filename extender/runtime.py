@@ -220,8 +220,8 @@ class LiveExtender:
 
     def on_answer(self, answer: Answer, plan_text: str | None) -> None:
         """Report an answer to users, where that is worth an Event."""
-        told_plan = plan_text if self._settings.events == "all" else None
-        for note in notes_of_answer(answer, told_plan):
+        published_plan = plan_text if self._settings.events == "all" else None
+        for note in notes_of_answer(answer, published_plan):
             self._reporter.record(note)
 
     async def run(self) -> None:

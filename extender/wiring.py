@@ -100,7 +100,7 @@ async def _serve_embedded(
         logs_answers=settings.log_level in _WITH_ANSWERS,
     )
     freeze()
-    _tell_listening(sockets, log)
+    _log_listening(sockets, log)
     log.info(logkeys.READY)
     doors = _doors(deps, sockets, certificates)
     await run_until_signal(
@@ -149,7 +149,7 @@ async def _serve_live(
     )
     # Again when the state is complete: until then much of what is allocated lives on.
     freeze()
-    _tell_listening(sockets, log)
+    _log_listening(sockets, log)
     doors = _doors(deps, sockets, certificates)
     try:
         await run_until_signal(
@@ -191,7 +191,7 @@ def _recorder(
     return DecisionLog(file, spec, engine, on_end).record
 
 
-def _tell_listening(sockets: Sockets, log: Logger) -> None:
+def _log_listening(sockets: Sockets, log: Logger) -> None:
     address, port = sockets.verbs.getsockname()[:2]
     health = {} if sockets.health is None else {"health_port": sockets.health.getsockname()[1]}
     log.info(logkeys.LISTENING, address=address, port=port, **health)

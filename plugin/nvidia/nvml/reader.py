@@ -163,7 +163,7 @@ class NvmlMachine:
 
     def _read(self) -> MachineReading:
         known_at = {gpu.index: gpu.uuid for gpu in self._gpus}
-        count = self._ask_library(self._nvml.count, POLL_S)
+        count = self._call_library(self._nvml.count, POLL_S)
         keys = [known_at.get(index, f"GPU {index}") for index in range(count)]
         answers = self._calls.run(
             {key: partial(self._read_gpu, index) for index, key in enumerate(keys)}, READ_S
@@ -222,7 +222,7 @@ class NvmlMachine:
 
     def _driver_version(self) -> str | None:
         try:
-            return self._ask_library(self._nvml.driver_version, POLL_S)
+            return self._call_library(self._nvml.driver_version, POLL_S)
         except NvmlError:
             return None
 
@@ -305,7 +305,7 @@ class NvmlMachine:
             finally:
                 self._lock.release()
 
-    def _ask_library(self, call: Callable[[], T], limit_s: float) -> T:
+    def _call_library(self, call: Callable[[], T], limit_s: float) -> T:
         """The value of a call about no single GPU. Raises `NvmlError` where none comes in time."""
         answers = self._calls.run({_LIBRARY: call}, limit_s)
         if _LIBRARY not in answers:
@@ -320,7 +320,7 @@ class NvmlMachine:
             library = self._find_library()  # a driver may be installed while we wait for it
             if library is not None:
                 preload(library)
-            self._ask_library(self._open_once, READ_S)
+            self._call_library(self._open_once, READ_S)
 
     def _open_once(self) -> None:
         """Open the library, which counts how often that is done; also where we wait no longer."""
@@ -342,7 +342,7 @@ class NvmlMachine:
         if self._is_open:
             self._is_open = False
             with contextlib.suppress(NvmlError):  # the driver may be gone already
-                self._ask_library(self._nvml.close, POLL_S)
+                self._call_library(self._nvml.close, POLL_S)
         return True
 
 

@@ -147,8 +147,8 @@ class LoopStage:
         """
         named = self.reported()
         logged = [event for agent in self.agents.values() for event in agent.events("allocated")]
-        to_somebody = [tuple(sorted(one["ids"])) for one in logged if "pod" not in one]
-        return [one for one in containers if one.pod not in named and one.seen not in to_somebody]
+        allocated = [tuple(sorted(one["ids"])) for one in logged if "pod" not in one]
+        return [one for one in containers if one.pod not in named and one.seen not in allocated]
 
     def until(self, is_so: Callable[[], bool], *, within_s: float = _SOON_S) -> float:
         """Wait until that is so; how long it took. Raises `TimeoutError`."""

@@ -268,7 +268,7 @@ def test_nominated_pods_are_reported_whole(control_plane):
     played(run())
 
 
-def test_something_is_heard_where_nothing_changes(control_plane):
+def test_watches_stay_fresh_where_nothing_changes(control_plane):
     """A picture that may be old must be distinguished from one in which nothing has happened.
 
     Watches after the first begin where nothing has changed since: they end without any bookmark,

@@ -131,7 +131,7 @@ def test_those_leave_whose_gpus_the_pod_can_use(cast):
     asyncio.run(main())
 
 
-def test_a_disruption_budget_is_respected_where_somebody_else_will_do(cast):
+def test_a_disruption_budget_is_respected_where_other_victims_are_enough(cast):
     """Of those who could link the cheap GPUs, only one may be disturbed."""
 
     async def main():

@@ -117,7 +117,7 @@ def test_parts_are_left_out_by_build_tags(cache):
     assert f"-tags {','.join(PROMTOOL.tags)} -o" in call
 
 
-def test_a_failed_build_tells_why_and_is_tried_again(cache):
+def test_a_failed_build_reports_why_and_is_retried(cache):
     """The end of what Go said is all that there is to go by."""
     cache.install_go(then="echo no space left on device; exit 1")
     with pytest.raises(BuildFailed, match=r"(?s)ended with code 1:.*no space left on device"):

@@ -68,7 +68,7 @@ def test_a_node_is_ready_in_seconds(control_plane, node_tools):
     assert took_s <= READY_S
 
 
-def test_a_container_runs_and_tells_what_it_was_given(node, pods):
+def test_a_container_runs_and_reports_its_devices(node, pods):
     """What a container really got is what the later tests are about."""
     variable = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "GPU-1,GPU-2"}
     inits = [real_container("first", runs_s=0.1)]

@@ -190,7 +190,7 @@ def test_sidecars_keep_their_devices(node, devices, pods):
         }
 
 
-def test_the_pod_tells_its_devices_itself(node, devices, pods):
+def test_the_pods_status_has_its_devices(node, devices, pods):
     """Facts 5.3: from 1.36 on, status names them, and their health."""
     if not node.reports_devices:
         pytest.skip("ResourceHealthStatus is off before Kubernetes 1.36")

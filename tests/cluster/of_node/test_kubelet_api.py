@@ -90,7 +90,7 @@ def test_the_agents_rights_are_enough(node, agent, pods):
     )
 
 
-def test_the_checkpoint_tells_what_pod_resources_does_not(node, agent, pods):
+def test_the_checkpoint_holds_what_pod_resources_does_not(node, agent, pods):
     """The same devices, and those of init containers besides."""
     with StubPlugin(node, {f"GPU-{i}": i // 4 for i in range(8)}) as plugin:
         plugin.until_listed()

@@ -272,7 +272,7 @@ def who(received):
     return received.headers.get("authorization", "")
 
 
-def test_a_token_is_read_anew_after_401(tmp_path):
+def test_a_token_is_read_again_after_401(tmp_path):
     """Tokens are rotated under our feet; the request that met it is sent again."""
     token = tmp_path / "token"
     token.write_text("old\n", encoding="utf-8")

@@ -95,7 +95,7 @@ class Node:
         return {(one.name, one.container): set(one.ids) for one in found.holdings}
 
 
-def test_pods_get_the_preferred_devices_and_pod_resources_tells_so(root):
+def test_pods_get_the_preferred_devices_and_pod_resources_shows_them(root):
     """The whole way of a pod, and of the devices that come free when it ends."""
 
     async def go():

@@ -79,7 +79,7 @@ def test_oracle_takes_the_best_measured(rng):
     assert oracle.choose(0b0001, 2, rng) is None
 
 
-def test_label_ceiling_cannot_tell_equal_labels_apart(topology):
+def test_label_ceiling_cannot_distinguish_equal_labels(topology):
     """{0,2,3} and {1,2,3} have the same labels: both are candidates, at their mean."""
     machine = MeasuredMachine("small", topology, MEASURED, None)
     ceiling = LabelCeiling(machine)

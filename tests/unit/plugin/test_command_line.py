@@ -157,7 +157,7 @@ def test_measure_writes_every_pair(measuring):
     assert re.fullmatch(r"20\d\d-\d\d-\d\d", found.date or "")
 
 
-def test_measure_takes_all_gpus_together_where_asked(measuring):
+def test_measure_takes_all_gpus_together_where_requested(measuring):
     """One run more."""
     done, path = measuring("--whole")
     assert done.exit_code == 0

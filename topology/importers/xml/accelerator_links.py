@@ -40,13 +40,13 @@ def build_links(ends: Sequence[LinkEnds]) -> tuple[LinkMatrix, tuple[SwitchFabri
     >>> build_links([LinkEnds(), LinkEnds()])[0][0][1].is_known
     False
     """
-    is_told = any(end.kind is not LinkKind.UNKNOWN for end in ends)
+    has_links = any(end.kind is not LinkKind.UNKNOWN for end in ends)
     ports = tuple((i, end.to_switch) for i, end in enumerate(ends) if end.to_switch)
     kind = next((end.kind for end in ends if end.to_switch), LinkKind.NVLINK)
     fabrics = (SwitchFabric(ports=ports, kind=kind),) if ports else ()
     matrix = tuple(
         tuple(
-            NO_LINK if i == j else _pair(ends, i, j) if is_told else UNKNOWN_LINK
+            NO_LINK if i == j else _pair(ends, i, j) if has_links else UNKNOWN_LINK
             for j in range(len(ends))
         )
         for i in range(len(ends))

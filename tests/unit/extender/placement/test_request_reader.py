@@ -142,7 +142,7 @@ class TestExpected:
 
 
 NAMES = names(engine())
-ASKED = st.lists(st.sampled_from([*NAMES, "ghost", 'q"', "ä", "a\\", ""]), max_size=6)
+REQUESTED = st.lists(st.sampled_from([*NAMES, "ghost", 'q"', "ä", "a\\", ""]), max_size=6)
 PODS = st.builds(
     pod,
     st.sampled_from([0, 1, 2, 4, 9, "x", None]),
@@ -150,7 +150,7 @@ PODS = st.builds(
 )
 
 
-@given(PODS, ASKED, st.sampled_from([Verb.FILTER, Verb.PRIORITIZE]))
+@given(PODS, REQUESTED, st.sampled_from([Verb.FILTER, Verb.PRIORITIZE]))
 def test_both_ways_answer_the_same(content, requested, verb):
     """Whatever is requested: white space alone decides which way is taken."""
     answers = [

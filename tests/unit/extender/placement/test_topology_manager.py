@@ -152,7 +152,7 @@ class TestStates:
         assert found == {None: [0, 0], manager: [0, 0xF0]}
         assert kinds.kind("k", "r", None, manager, 1.0).manager is None
 
-    def test_states_tell_free_and_reserved_devices_apart(self):
+    def test_states_distinguish_free_and_reserved_devices(self):
         """Any two of the 81 ways to have four devices free, reserved or taken."""
         kind = Kinds(DEFAULT_DEMAND).kind(
             "k",

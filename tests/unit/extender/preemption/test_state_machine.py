@@ -198,7 +198,7 @@ def test_nodes_where_evictions_do_not_help_are_dropped(group, preemptor, given):
     assert answer.reason in {Reason.NO_VICTIMS, Reason.NO_NEED}
 
 
-def test_plans_tell_that_those_of_lower_priority_hold_too_little():
+def test_plans_show_that_pods_of_lower_priority_hold_too_little():
     """A node that cannot help is not read: its pods' plans say who is too important."""
     place = Place(2)
     place.fill(0, *[PRIORITY] * 4, 0, *[PRIORITY] * 2)

@@ -785,7 +785,7 @@ class TestBindings:
         [("confirm", "see", "lose"), ("see", "confirm", "lose"), ("see", "lose", "confirm")],
         ids=" ".join,
     )
-    def test_watch_and_bind_may_tell_in_any_order(self, order):
+    def test_watch_and_bind_may_come_in_any_order(self, order):
         """The event may overtake the answer; after DELETED nothing is left, whatever comes."""
         cluster = live(node("n1"))
         plan = plan_of("n1", "n1-0")

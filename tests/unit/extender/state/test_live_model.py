@@ -69,7 +69,7 @@ class World:
         self.unhealthy: dict[str, tuple[str, ...]] = {}
         self.pods: dict[str, Pod] = {}
         self.nominated: dict[str, tuple[PodRequest, str]] = {}
-        self.untold: dict[str, list[tuple[str, Any]]] = {source: [] for source in SOURCES}
+        self.undelivered: dict[str, list[tuple[str, Any]]] = {source: [] for source in SOURCES}
         self.lists: dict[str, list[Any]] = {}
 
     def ids(self, name: str) -> tuple[str, ...]:
@@ -136,12 +136,14 @@ class World:
     def tell_node(self, name: str) -> None:
         """The node changed."""
         is_gone = self.shapes[name] == "gone"
-        self.untold["nodes"].append(("gone", name) if is_gone else ("seen", self.node(name)))
+        self.undelivered["nodes"].append(("gone", name) if is_gone else ("seen", self.node(name)))
 
     def tell_pod(self, uid: str) -> None:
         """The pod is new, changed or gone."""
         pod = self.pods.get(uid)
-        self.untold["pods"].append(("gone", uid) if pod is None else ("seen", facts(uid, pod.plan)))
+        self.undelivered["pods"].append(
+            ("gone", uid) if pod is None else ("seen", facts(uid, pod.plan))
+        )
 
 
 CALLS = {
@@ -231,7 +233,7 @@ class LiveStateModel(RuleBasedStateMachine):
         if has_ended:
             if is_forced:
                 removed = facts(pod.uid, pod.plan, deletion_grace_s=0)
-                self.world.untold["pods"].append(("seen", removed))
+                self.world.undelivered["pods"].append(("seen", removed))
             del self.world.pods[pod.uid]
         elif pod.resource != GPU:
             pass  # partitions have no names here
@@ -256,12 +258,12 @@ class LiveStateModel(RuleBasedStateMachine):
             self.withdraw(next(reversed(self.world.nominated)))
         request = wish(self.new_uid(), size, priority=priority, resource=resource)
         self.world.nominated[request.uid] = request, name
-        self.world.untold["nominated"].append(("seen", (request, name)))
+        self.world.undelivered["nominated"].append(("seen", (request, name)))
 
     def withdraw(self, uid: str) -> None:
         """The pod leaves the nominated ones."""
         if self.world.nominated.pop(uid, None) is not None:
-            self.world.untold["nominated"].append(("gone", uid))
+            self.world.undelivered["nominated"].append(("gone", uid))
 
     # Bind.
 
@@ -318,7 +320,7 @@ class LiveStateModel(RuleBasedStateMachine):
         """Calls under way are given up long before their assumptions end."""
         self.pending.clear()
         self.now_s += seconds
-        is_caught_up = not (self.world.untold["pods"] or "pods" in self.world.lists)
+        is_caught_up = not (self.world.undelivered["pods"] or "pods" in self.world.lists)
         if is_caught_up:
             self.call(LiveCluster.set_freshness, is_synced=True, observed_at_s=self.now_s)
         self.call(LiveCluster.expire, self.now_s)
@@ -329,11 +331,11 @@ class LiveStateModel(RuleBasedStateMachine):
     def deliver(self, source: str, count: int) -> None:
         """The next events of a source arrive, the last one twice."""
         if source not in self.world.lists:
-            for kind, value in self.world.untold[source][:count]:
+            for kind, value in self.world.undelivered[source][:count]:
                 self.call(CALLS[source, kind], value)
-            for kind, value in self.world.untold[source][:count][-1:]:
+            for kind, value in self.world.undelivered[source][:count][-1:]:
                 self.call(CALLS[source, kind], value)
-            del self.world.untold[source][:count]
+            del self.world.undelivered[source][:count]
 
     @rule(source=st.sampled_from(("pods", *SOURCES)))
     def relist(self, source: str) -> None:
@@ -342,7 +344,7 @@ class LiveStateModel(RuleBasedStateMachine):
             self.call(CALLS[source, "list"], self.world.lists.pop(source))
         else:
             self.world.lists[source] = self.world.list(source)
-            self.world.untold[source].clear()
+            self.world.undelivered[source].clear()
 
     @rule(is_asking=st.booleans())
     def probe(self, *, is_asking: bool) -> None:
@@ -367,7 +369,7 @@ class LiveStateModel(RuleBasedStateMachine):
         for source in SOURCES:
             if source in self.world.lists:
                 self.relist(source)
-            self.deliver(source, len(self.world.untold[source]))
+            self.deliver(source, len(self.world.undelivered[source]))
         self.now_s += 2 * LATER_S
         self.call(LiveCluster.set_freshness, is_synced=True, observed_at_s=self.now_s)
         self.call(LiveCluster.expire, self.now_s)

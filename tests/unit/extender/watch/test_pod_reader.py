@@ -38,7 +38,7 @@ class Stage:
         self.answers = list(answers)
         self.received: list[Any] = []
         self.n_changes = 0
-        self.n_asked = 0
+        self.n_requests = 0
         self.log = Log()
         self.time = FakeTime()
         self.prober = Prober(
@@ -47,7 +47,7 @@ class Stage:
 
     async def get_pod(self, namespace: str, name: str) -> PodObject | None:
         assert (namespace, name) == ("ns", "p")
-        self.n_asked += 1
+        self.n_requests += 1
         answer = self.answers.pop(0)
         if isinstance(answer, asyncio.Event):
             await answer.wait()
@@ -135,7 +135,7 @@ def test_a_wish_is_read_once_while_it_waits():
     """A pod that changes ten times before its turn is read as it is then."""
     stage = Stage(None)
     run(stage, PROBE, PROBE, PROBE)
-    assert (stage.n_asked, stage.prober.n_open) == (1, 0)
+    assert (stage.n_requests, stage.prober.n_open) == (1, 0)
 
 
 def test_a_wish_during_the_reading_is_read_after_it():
@@ -144,12 +144,12 @@ def test_a_wish_during_the_reading_is_read_after_it():
     async def go() -> None:
         running = asyncio.ensure_future(stage.prober.run())
         stage.prober.request(PROBE)
-        await until(lambda: stage.n_asked == 1)
+        await until(lambda: stage.n_requests == 1)
         stage.prober.request(PROBE)
         stage.prober.request(PROBE)
         for _ in range(10):
             await asyncio.sleep(0)
-        assert (stage.n_asked, stage.prober.n_open) == (1, 1)
+        assert (stage.n_requests, stage.prober.n_open) == (1, 1)
         may_answer.set()
         await until(lambda: stage.prober.n_read == 2)
         running.cancel()

@@ -28,7 +28,7 @@ from topology.topology_manager import TopologyManager
 
 A = node_pod("a", app("main", 2), plan={"main": ("GPU-0", "GPU-1")})
 B = node_pod("b", app("main", 1), plan={"main": ("GPU-2",)})
-NOBODY = UnknownRequester("no pod is known")
+UNKNOWN_POD = UnknownRequester("no pod is known")
 
 
 def request(available="GPU-0 GPU-1 GPU-2 GPU-3", size=1) -> DeviceRequest:
@@ -44,7 +44,7 @@ def test_devices_are_those_of_all_resources():
 
 
 @pytest.mark.parametrize(
-    ("policy", "is_told"),
+    ("policy", "is_listed"),
     [
         pytest.param(None, True, id="unknown"),
         pytest.param(TopologyManagerPolicy.NONE, False, id="none"),
@@ -52,14 +52,14 @@ def test_devices_are_those_of_all_resources():
         pytest.param(TopologyManagerPolicy.SINGLE_NUMA_NODE, True, id="single-numa-node"),
     ],
 )
-def test_numa_nodes_are_listed_where_the_kubelet_aligns_or_may(policy, is_told):
+def test_numa_nodes_are_listed_where_the_kubelet_aligns_or_may(policy, is_listed):
     """With `none` it does not look at them, and `single-numa-node` is void without them."""
     known = state()
     known.topology_manager = (
         None if policy is None else TopologyManager(policy, TopologyManagerScope.CONTAINER)
     )
-    assert known.lists_numa_nodes is is_told
-    assert known.view(is_fresh=True).kubelet_decides is is_told
+    assert known.lists_numa_nodes is is_listed
+    assert known.view(is_fresh=True).kubelet_decides is is_listed
 
 
 # --- Looks -----------------------------------------------------------------------------------
@@ -123,8 +123,8 @@ def test_what_is_given_again_came_back_meanwhile():
     """Else grants would pile up where the kubelet cannot be looked at."""
     known = state()
     known.record_grant(GPU, ["GPU-0", "GPU-1"], requester(A))
-    known.record_grant(GPU, ["GPU-1"], NOBODY)
-    known.record_grant(GPU, ["GPU-1"], NOBODY)
+    known.record_grant(GPU, ["GPU-1"], UNKNOWN_POD)
+    known.record_grant(GPU, ["GPU-1"], UNKNOWN_POD)
     assert [one.ids for one in known.grants] == [("GPU-1",)]
     known.record_grant(GPU, ["GPU-2"], requester(A))
     known.record_grant(GPU, ["GPU-2", "GPU-3"], requester(A))
@@ -149,7 +149,7 @@ def test_devices_of_no_listed_pod_are_left_out():
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_kubelet_that_lists_ended_pods_does_not_tell_who_is_active(phase):
+def test_a_kubelet_that_lists_ended_pods_does_not_show_which_are_active(phase):
     """Before 1.34 PodResources lists them, so that a rejected pod would pass for an active one."""
     known = state()
     ended = replace(B, phase=phase)
@@ -217,7 +217,7 @@ def test_without_pods_a_grant_is_kept_until_a_pod_holds_it():
     """As after a look at the pods."""
     known = state()
     known.record_grant(GPU, ["GPU-0"], requester(A))
-    known.record_grant(GPU, ["GPU-1"], NOBODY)
+    known.record_grant(GPU, ["GPU-1"], UNKNOWN_POD)
     before = known.grants
     known.record_grant(GPU, ["GPU-2"], requester(B))
     known.see(blind(holding(A, "main", "GPU-0"), holding(B, "main", "GPU-2")), since=before)
@@ -255,7 +255,7 @@ def test_a_look_that_began_before_a_grant_does_not_end_it():
 def test_a_grant_to_an_unknown_pod_is_kept_until_a_pod_holds_it():
     """Then PodResources says whose it is."""
     known = state()
-    known.record_grant(GPU, ["GPU-0", "GPU-1"], NOBODY)
+    known.record_grant(GPU, ["GPU-0", "GPU-1"], UNKNOWN_POD)
     (grant,) = known.view(is_fresh=True).grants
     assert (grant.uid, grant.namespace, grant.name, grant.container) == (None, "", "", "")
     known.see(snapshot(A, holdings=[holding(A, "main", "GPU-0", has_uid=False)]))
@@ -286,7 +286,7 @@ def test_a_pod_that_got_an_error_is_passed_over():
     """It is over for good; where the requester is unknown, no pod is."""
     known = state()
     known.record_refusal(requester(A))
-    known.record_refusal(NOBODY)
+    known.record_refusal(UNKNOWN_POD)
     known.record_refusal(Ambiguous((requester(B),)))
     assert known.view(is_fresh=True).refused == {"uid-a"}
 
@@ -320,7 +320,9 @@ def test_steady_devices_were_well_ever_since_the_registration():
 # --- Supply ----------------------------------------------------------------------------------
 
 
-def supply(known: NodeState, wanted: DeviceRequest | None = None, own: Requester = NOBODY, place=0):
+def supply(
+    known: NodeState, wanted: DeviceRequest | None = None, own: Requester = UNKNOWN_POD, place=0
+):
     """What can be given of a resource."""
     return known.supply(known.served.inventory.resources[place], own, wanted or request())
 

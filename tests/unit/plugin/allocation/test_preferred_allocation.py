@@ -33,7 +33,7 @@ from topology.recordings import load_recording
 from topology.select import Selected, build_machine, select_set
 
 PLANNED, SWAPPED, SUBSTITUTE, BEST, HARMLESS = AllocationBasis
-NOBODY = UnknownRequester("a test")
+UNKNOWN_POD = UnknownRequester("a test")
 AFFINITY, POLICY = "coterie.gpu/affinity", "coterie.gpu/policy"
 REQUIRED = {AFFINITY: "nvlink", POLICY: "required"}
 
@@ -101,7 +101,7 @@ def refusal(wanted: DeviceRequest, requester: Requester, supply: Supply) -> Allo
         ),
         pytest.param(request("bcd", 2), own(), ("cd", BEST), id="no plan: the best"),
         pytest.param(
-            request("abce", 2), NOBODY, ("ce", HARMLESS), id="an unknown pod: pairs stay whole"
+            request("abce", 2), UNKNOWN_POD, ("ce", HARMLESS), id="an unknown pod: pairs stay whole"
         ),
         pytest.param(request("bcd", 1), own(), ("b", BEST), id="one GPU: pairs stay whole"),
         pytest.param(
@@ -270,7 +270,7 @@ def test_without_a_topology_the_machine_s_order_decides():
     for known in (None, build_machine(named(machine([Gpu()] * 2)))):
         supply = Supply(gpus(*"dcba"), known)
         assert got(choose_devices(request("abcd", 2), own(), supply)) == ("dc", BEST)
-        assert got(choose_devices(request("abcd", 2), NOBODY, supply)) == ("dc", HARMLESS)
+        assert got(choose_devices(request("abcd", 2), UNKNOWN_POD, supply)) == ("dc", HARMLESS)
         assert got(choose_devices(request("abcd", 2), own("ab", REQUIRED), supply)) == (
             "ba",
             PLANNED,

@@ -46,11 +46,11 @@ class Kubelet:
         self.answer = pb.ListPodResourcesResponse(pod_resources=pods)
         self.n_refused = n_refused
         self.code = code
-        self.n_asked = 0
+        self.n_requests = 0
 
     async def _count(self, context):
-        self.n_asked += 1
-        if self.n_asked <= self.n_refused:
+        self.n_requests += 1
+        if self.n_requests <= self.n_refused:
             await context.abort(self.code, "rejected by rate limit")
 
     async def _list(self, _request, context):
@@ -195,7 +195,7 @@ def test_rate_limited_requests_are_retried(path, n_refused):
     """The kubelet's limit is shared by all its clients, and over within milliseconds."""
     kubelet = Kubelet(path, pod("a", "p", main=[devices(GPU, "GPU-0")]), n_refused=n_refused)
     assert len(holdings(kubelet)) == 1
-    assert kubelet.n_asked == n_refused + 1
+    assert kubelet.n_requests == n_refused + 1
 
 
 def test_refusals_without_end_are_an_error_in_time(path):
@@ -210,7 +210,7 @@ def test_refusals_without_end_are_an_error_in_time(path):
         "expected the pods' devices within 0.5 s",
         str(error.value),
     )
-    assert 3 <= kubelet.n_asked <= 30
+    assert 3 <= kubelet.n_requests <= 30
 
 
 def test_another_refusal_is_an_error_at_once(path):
@@ -218,7 +218,7 @@ def test_another_refusal_is_an_error_at_once(path):
     kubelet = Kubelet(path, n_refused=10**9, code=grpc.StatusCode.UNIMPLEMENTED)
     with pytest.raises(KubeletError, match=re.escape("UNIMPLEMENTED: rejected by rate limit")):
         holdings(kubelet)
-    assert kubelet.n_asked == 1
+    assert kubelet.n_requests == 1
 
 
 def test_a_kubelet_that_is_not_there_is_an_error_and_later_no_longer(path):

@@ -245,14 +245,14 @@ def test_looks_are_numbered():
 
 
 @pytest.mark.parametrize(
-    ("with_devices", "is_asked"),
+    ("with_devices", "is_read"),
     [
         pytest.param(None, False, id="of its own accord not"),
         pytest.param(False, False, id="not allowed"),
         pytest.param(True, True, id="allowed"),
     ],
 )
-def test_during_a_call_pod_resources_is_read_only_where_allowed(tmp_path, with_devices, is_asked):
+def test_during_a_call_pod_resources_is_read_only_where_allowed(tmp_path, with_devices, is_read):
     """The checkpoint stands in for it."""
     record(tmp_path / "checkpoint", **{"uid-a": "GPU-0"})
     kubelet = Kubelet(PODS, DEVICES)
@@ -263,10 +263,10 @@ def test_during_a_call_pod_resources_is_read_only_where_allowed(tmp_path, with_d
             return await snapshots.snapshot(with_devices=with_devices)
 
     found = asyncio.run(go())
-    assert (found.devices is not None) is is_asked
+    assert (found.devices is not None) is is_read
     assert found.recorded == (holding(POD, "main", "GPU-0"),)
     assert found.error == ""
-    assert kubelet.calls == ["pods", "devices"][: 1 + is_asked]
+    assert kubelet.calls == ["pods", "devices"][: 1 + is_read]
 
 
 # --- What pods still have ---------------------------------------------------------------------

@@ -154,7 +154,7 @@ def describe_requirement(found: tuple[PlanMismatch, ...]) -> list[tuple[str, str
         ),
     ],
 )
-def test_only_what_plans_cannot_tell_is_reported(pods, holdings, expected):
+def test_only_what_plans_do_not_hold_is_reported(pods, holdings, expected):
     """Every write wakes every node watcher; what the plan says the extender knows."""
     assert describe_requirement(on_node(*pods, holdings=holdings)) == expected
 
@@ -285,7 +285,7 @@ def test_pods_without_devices_cannot_fill_the_report():
 
 
 @given(chance=st.randoms(use_true_random=False), n_pods=st.integers(0, 6))
-def test_plans_and_report_together_tell_who_has_what(chance, n_pods):
+def test_plans_and_report_together_give_each_pods_devices(chance, n_pods):
     """What lasts is known to the extender in full, and pods with their plans cost nothing."""
     pods, holdings, truth = [], [], {}
     for number in range(n_pods):

@@ -150,10 +150,12 @@ def test_a_pair_above_its_label_shrinks_the_start_up_cost():
     st.sampled_from([1 << 10, MIB, 16 * MIB, 1 << 30]),
     st.sampled_from([MIB, 1 << 30, 1 << 40]),
 )
-def test_a_higher_figure_is_a_higher_value(figure, factor, measured_at, asked_at):
+def test_a_higher_figure_is_a_higher_value(figure, factor, measured_at, requested_at):
     """At every message size: 85 GB/s must not outrank 206 because start-up explains only one."""
     low, high = (
-        at_size(L40S, Measurement(pairs=pairs({(0, 1): each}), message_bytes=measured_at), asked_at)
+        at_size(
+            L40S, Measurement(pairs=pairs({(0, 1): each}), message_bytes=measured_at), requested_at
+        )
         for each in (figure, figure * factor)
     )
     assert high[0b11] > low[0b11]

@@ -60,7 +60,7 @@ def test_volume_mounts():
     assert (access.device_nodes, access.annotations, access.cdi_devices) == ((), {}, ())
 
 
-def test_both_at_once_tell_the_folder():
+def test_both_at_once_name_the_folder():
     """As NVIDIA's plugin: the mounts are what cannot be forged, so they win."""
     access = given(ListStrategy.ENVVAR, ListStrategy.VOLUME_MOUNTS)
     assert access.env == {"NVIDIA_VISIBLE_DEVICES": "/var/run/nvidia-container-devices"}

@@ -456,7 +456,7 @@ def test_one_lost_gpu_leaves_the_others(machine, fake, facts):
 
 @pytest.mark.parametrize("symbol", ["nvmlDeviceGetName", "nvmlDeviceGetMigMode", FAR_TYPE])
 @pytest.mark.parametrize("code", [LOST, NvmlCode.RESET_REQUIRED, NvmlCode.GPU_NOT_FOUND])
-def test_any_call_may_tell_that_a_gpu_is_gone(machine, fake, symbol, code):
+def test_any_call_may_report_that_a_gpu_is_gone(machine, fake, symbol, code):
     """NVML caches some answers, so the first call that is not cached is the one to fail."""
     fake.gpus[3].n_switch_links = None
     fake.gpus[3].errors[symbol] = code
