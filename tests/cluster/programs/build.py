@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,7 @@ __all__ = [
     "NodePrograms",
     "binaries",
     "helm",
+    "kube_scheduler",
     "node_programs",
     "promtool",
 ]
@@ -122,13 +123,33 @@ def helm(major: str, say: Callable[[str], None] | None = None) -> Path:
     return _built(helm_module(major), say or _say) / "helm"
 
 
+def kube_scheduler(
+    minor: str, architecture: str | None = None, say: Callable[[str], None] | None = None
+) -> Path:
+    """The kube-scheduler of a Kubernetes minor alone; progress and errors as `binaries`.
+
+    `architecture` is Go's name of another one than this machine's, for which nothing else is built.
+    """
+    say = say or _say
+    module = kubernetes(minor)
+    if architecture is None:
+        return _built(module, say) / "kube-scheduler"
+    only = replace(
+        module,
+        packages={"kube-scheduler": module.packages["kube-scheduler"]},
+        architecture=architecture,
+    )
+    return _built(only, say) / "kube-scheduler"
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201 - progress of a build is for people
 
 
 def _built(module: GoModule, say: Callable[[str], None]) -> Path:
     go = find_go(module.go, say)
-    folder = cache_folder() / f"{module.folder.name}-{_key(module, go)}"
+    kind = f"-{module.architecture}" if module.architecture else ""
+    folder = cache_folder() / f"{module.folder.name}{kind}-{_key(module, go)}"
     return made_once(folder, partial(_build, module, go, say=say), say)
 
 
@@ -151,6 +172,7 @@ def _build(module: GoModule, go: Go, folder: Path, *, say: Callable[[str], None]
     target = f"{folder}/" if others else str(folder / only)
     _go(
         go,
+        go_environment(module.architecture),
         [
             *("build", "-v", "-trimpath", "-ldflags", module.link_flags),
             *(("-tags", ",".join(module.tags)) if module.tags else ()),
@@ -167,14 +189,20 @@ def _build(module: GoModule, go: Go, folder: Path, *, say: Callable[[str], None]
     say(f"built {what} in {time.monotonic() - began:.0f} s")
 
 
-def _go(go: Go, arguments: list[str], cwd: Path, say: Callable[[str], None]) -> None:
+def _go(
+    go: Go,
+    environment: dict[str, str],
+    arguments: list[str],
+    cwd: Path,
+    say: Callable[[str], None],
+) -> None:
     """Run Go in a process group of its own, so that its compilers end with it."""
     began = time.monotonic()
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             tethered([str(go.path), *arguments]),
             cwd=cwd,
-            env=go_environment(),
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
