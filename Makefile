@@ -26,9 +26,16 @@ WORKERS ?= auto
 CLUSTER_TESTS := $(addprefix tests/cluster/of_,extender deployment node)
 # COVERAGE=1 measures branch coverage on the way, for `make coverage`.
 COVERAGE ?=
+# Of the images: which, for which architectures, and what to put before their names.
+ONLY ?=
+ARCHITECTURES ?=
+REGISTRY ?=
+# RELEASE_FLAGS=--untagged makes the files of a development version.
+RELEASE_FLAGS ?=
 
 .PHONY: help setup fmt format-check lint imports types mypy pyright unit coverage docs test test-all \
-	test-nightly mutation test-shared build-cluster test-cluster test-kubelet test-versions cluster demo bench bench-cluster bench-node golden protos lock clean
+	test-nightly mutation test-shared build-cluster test-cluster test-kubelet test-versions cluster demo bench \
+	bench-cluster bench-node images release golden protos lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -126,18 +133,26 @@ bench-cluster: build-cluster ## the benchmarks on a real API server and a real k
 bench-node: build-cluster ## the node plugin beside a real kubelet: latency, memory, writes (as root, some minutes)
 	$(BIN)/python -m benchmarks.node
 
+images: $(STAMP) ## the images as OCI archives in dist/images, without Docker (ONLY="extender plugin", ARCHITECTURES=amd64)
+	$(BIN)/python -m deploy.release images $(addprefix --only ,$(ONLY)) $(addprefix --architecture ,$(ARCHITECTURES)) \
+		$(if $(REGISTRY),--registry $(REGISTRY))
+
+release: $(STAMP) ## every file of a release in dist/release, the same bytes from the same tag; signs nothing
+	$(BIN)/python -m deploy.release release $(if $(REGISTRY),--registry $(REGISTRY)) $(RELEASE_FLAGS)
+
 golden: $(STAMP) ## rewrite the golden files and the generated parts of the documentation
 	$(BIN)/pytest --update-golden
 
 protos: $(STAMP) ## generate plugin/pb from its .proto files
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. plugin/pb/*.proto
 
-lock: $(STAMP) ## resolve the dependencies again into requirements/
+lock: $(STAMP) ## resolve the dependencies again, into requirements/, and the Debian packages of the images
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lock.txt
 	$(UV_COMPILE) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
 	$(UV_COMPILE) pyproject.toml --extra extender --constraint requirements/dev.txt --output-file requirements/extender.txt
 	$(UV_COMPILE) pyproject.toml --extra plugin --constraint requirements/dev.txt --output-file requirements/plugin.txt
 	$(UV_COMPILE) --group lock --output-file requirements/lock.txt
+	$(BIN)/python -m deploy.release lock
 
 clean: ## remove the virtual environment and everything generated
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .import_linter_cache build dist

@@ -1,0 +1,82 @@
+"""The chart and the plain manifests as archives that a release carries.
+
+`helm package` dates its files by the clock, so the chart is packed here. The folder in the checkout
+has no version; the archive gets that of the release.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import TYPE_CHECKING
+
+from deploy.release.errors import ContentRefused
+from deploy.release.oci import File, Folder, folder_tree, pack
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deploy.release.checkout import Identity
+    from deploy.release.oci import Entry, Packed
+
+__all__ = ["pack_chart", "pack_manifests"]
+
+_NOT_MANIFESTS = ("release", "chart", "__init__.py", "Containerfile", "__pycache__")
+
+
+def pack_chart(chart: Path, identity: Identity, target: Path) -> Packed:
+    """Pack a chart's folder under its own name, with the version of the release.
+
+    Leaves out what `.helmignore` names; of that file's syntax it takes names, globs and folders.
+    Raises `ContentRefused` for anything else there, and where Chart.yaml has no version.
+    """
+    text = (chart / "Chart.yaml").read_text(encoding="utf-8")
+    name = _field(text, "name")
+    for key, value in (
+        ("version", identity.chart_version),
+        ("appVersion", identity.image_tag),
+    ):
+        _field(text, key)
+        text = re.sub(rf"^{key}:.*$", f'{key}: "{value}"', text, flags=re.MULTILINE)
+    ignored = _ignored(chart / ".helmignore")
+    tree: dict[str, Entry] = {
+        f"{name}/{path}": entry
+        for path, entry in folder_tree(chart).items()
+        if not isinstance(entry, Folder) and not _is_ignored(path, ignored)
+    }
+    tree[f"{name}/Chart.yaml"] = File(text.encode())
+    return pack(tree, target, epoch=identity.epoch)
+
+
+def pack_manifests(deploy: Path, identity: Identity, target: Path) -> Packed:
+    """Pack the kustomizations and scheduler configurations of deploy/, unchanged."""
+    tree = {
+        f"deploy/{path}": entry
+        for path, entry in folder_tree(deploy).items()
+        if path.partition("/")[0] not in _NOT_MANIFESTS and not isinstance(entry, Folder)
+    }
+    return pack(tree, target, epoch=identity.epoch)
+
+
+def _field(text: str, key: str) -> str:
+    found = re.search(rf"^{key}: *\"?([^\"\s#]+)\"?", text, re.MULTILINE)
+    if found is None:
+        msg = f"Chart.yaml has no field {key!r}, expected one in a line of its own"
+        raise ContentRefused(msg)
+    return found[1]
+
+
+def _ignored(file: Path) -> list[str]:
+    if not file.is_file():
+        return []
+    lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
+    patterns = [line for line in lines if line and not line.startswith("#")]
+    for pattern in patterns:
+        if pattern.startswith(("!", "/")) or "/" in pattern.rstrip("/") or "**" in pattern:
+            msg = f"{file}: pattern {pattern!r}, expected a name, a glob or a folder"
+            raise ContentRefused(msg)
+    return [pattern.rstrip("/") for pattern in patterns]
+
+
+def _is_ignored(path: str, patterns: list[str]) -> bool:
+    return any(fnmatch.fnmatch(part, one) for part in path.split("/") for one in patterns)
