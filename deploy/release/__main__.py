@@ -103,7 +103,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(list(arguments) if arguments is not None else None)
     except ReleaseError as error:
-        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False)
+        Console(stderr=True).print(
+            f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True
+        )
         sys.exit(1)
 
 
@@ -120,7 +122,7 @@ def _progress() -> Callable[[str], None]:
     console = Console(stderr=True, highlight=False)
 
     def say(text: str) -> None:
-        console.print(f"{time.monotonic() - begun:6.1f} s  {text}", markup=False)
+        console.print(f"{time.monotonic() - begun:6.1f} s  {text}", markup=False, soft_wrap=True)
 
     return say
 

@@ -53,7 +53,7 @@ class ImageOrder:
     names: tuple[str, ...] = IMAGES
     architectures: tuple[Architecture, ...] = ARCHITECTURES
     registry: str = ""
-    """Put before each name, with a slash; empty for the names that deploy/ has."""
+    """Put before each name, with a slash; empty for none."""
     kubernetes: str = "1.36"
     """The minor of kube-scheduler; must be one of those that the tests run on."""
 
