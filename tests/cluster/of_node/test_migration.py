@@ -177,8 +177,8 @@ def test_a_node_moves_and_moves_back_below_running_containers(machine):
     with machine.stub():
         until(lambda: machine.status() == (N_GPUS, N_GPUS))
         first = machine.start("first", 2)
-    assert first.ids == first.seen
-    away_s = time.monotonic()
+        assert first.ids == first.seen
+        away_s = time.monotonic()
     until(lambda: machine.status() == (N_GPUS, 0))  # capacity stays for five minutes
 
     with machine.agent():
@@ -193,7 +193,7 @@ def test_a_node_moves_and_moves_back_below_running_containers(machine):
             machine.uid("second"): set(second.ids),
         }
         until(lambda: names.DEVICES in machine.annotations())
-    away_s = time.monotonic()
+        away_s = time.monotonic()  # before its end, which takes a moment
     until(lambda: machine.status() == (N_GPUS, 0))
 
     with machine.stub():
