@@ -105,7 +105,7 @@ test-shared: $(STAMP) ## the tests that read recordings, traces and measurements
 	@test -d $(SHARED) || { echo "$(SHARED) is not there: put the recordings, traces and measurements there, or set SHARED=..." >&2; exit 1; }
 	COTERIE_SHARED=$(SHARED) $(BIN)/pytest -m shared -n $(WORKERS)
 
-build-cluster: $(STAMP) ## etcd, Kubernetes and Helm from their Go modules into a cache, if they are not there (5 to 12 minutes)
+build-cluster: $(STAMP) ## etcd, Kubernetes, Helm and Prometheus from their Go modules into a cache, if they are not there (12 to 25 minutes)
 	$(BIN)/python -m tests.cluster build
 
 test-cluster: build-cluster ## the tests on a real API server and a real kube-scheduler

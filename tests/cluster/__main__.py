@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
@@ -23,7 +24,14 @@ from tests.cluster.control.control_plane import CommandFailed
 from tests.cluster.control.processes import ProgramFailed
 from tests.cluster.fleet.playground import play
 from tests.cluster.lanes import LANES, stamp_of
-from tests.cluster.programs.build import BuildFailed, binaries, helm, node_programs, promtool
+from tests.cluster.programs.build import (
+    BuildFailed,
+    binaries,
+    helm,
+    node_programs,
+    prometheus,
+    promtool,
+)
 from tests.cluster.programs.toolchain import ToolchainMissing
 from tests.cluster.programs.versions import (
     DEFAULT_MINOR,
@@ -51,10 +59,11 @@ Kubernetes = Annotated[
 
 @cli.command()
 def build(*, kubernetes: Kubernetes = DEFAULT_MINOR) -> None:
-    """Build what is not in the cache yet: etcd, Kubernetes, promtool, Helm; prints where."""
+    """Build what is not in the cache yet: etcd, Kubernetes, Prometheus, Helm; prints where."""
     built = _made(lambda: binaries(kubernetes, _say))
     around = _made(lambda: node_programs(_say))
-    tools = [_made(lambda: promtool(_say)), _made(lambda: helm(chosen_helm(), _say))]
+    makers = promtool, prometheus, partial(helm, chosen_helm())
+    tools = [_made(partial(make, _say)) for make in makers]
     for path in (built.etcd, built.kube_apiserver, built.kubectl, around.containerd, *tools):
         typer.echo(path)
 

@@ -25,6 +25,7 @@ from tests.cluster.programs.toolchain import find_go, go_environment
 from tests.cluster.programs.versions import (
     CONTAINERD,
     ETCD,
+    PROMETHEUS,
     PROMTOOL,
     WORKLOAD,
     helm_module,
@@ -46,6 +47,7 @@ __all__ = [
     "helm",
     "kube_scheduler",
     "node_programs",
+    "prometheus",
     "promtool",
 ]
 
@@ -140,6 +142,11 @@ def kube_scheduler(
         architecture=architecture,
     )
     return _built(only, say) / "kube-scheduler"
+
+
+def prometheus(say: Callable[[str], None] | None = None) -> Path:
+    """Prometheus itself; progress and errors as `binaries`."""
+    return _built(PROMETHEUS, say or _say) / "prometheus"
 
 
 def _say(text: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "HELM_MAJORS",
     "HELM_VARIABLE",
     "MINORS",
+    "PROMETHEUS",
     "PROMTOOL",
     "VARIABLE",
     "WORKLOAD",
@@ -138,6 +139,11 @@ PROMTOOL = GoModule(
 )
 """Checks rules and runs their tests. Service discoveries but Kubernetes' are left out: one of them
 needs a module that proxies do not serve."""
+
+PROMETHEUS = replace(
+    PROMTOOL, packages={"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"}
+)
+"""The server; built apart, as few tests need it."""
 
 WORKLOAD = GoModule(
     folder=_FOLDER / "workload", main=None, packages={"workload": "."}, stamps=False
