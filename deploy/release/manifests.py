@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["pack_chart", "pack_manifests"]
 
-_NOT_MANIFESTS = ("release", "chart", "__init__.py", "Containerfile", "__pycache__")
+_NOT_MANIFESTS = ("release", "chart")
+_KINDS = (".yaml", ".json")
+"""Endings of manifests, rules and dashboards; the rest is code, and what running it leaves."""
 
 
 def pack_chart(chart: Path, identity: Identity, target: Path) -> Packed:
@@ -49,11 +51,13 @@ def pack_chart(chart: Path, identity: Identity, target: Path) -> Packed:
 
 
 def pack_manifests(deploy: Path, identity: Identity, target: Path) -> Packed:
-    """Pack the kustomizations and scheduler configurations of deploy/, unchanged."""
+    """Pack deploy/ but for the chart: kustomizations, scheduler configurations, monitoring."""
     tree = {
         f"deploy/{path}": entry
         for path, entry in folder_tree(deploy).items()
-        if path.partition("/")[0] not in _NOT_MANIFESTS and not isinstance(entry, Folder)
+        if path.partition("/")[0] not in _NOT_MANIFESTS
+        and path.endswith(_KINDS)
+        and not isinstance(entry, Folder)
     }
     return pack(tree, target, epoch=identity.epoch)
 
