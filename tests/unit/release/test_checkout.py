@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from deploy.release import Identity, NotReleasable, changelog_entry
-from deploy.release.checkout import refuse_changes, refuse_untagged
+from deploy.release.checkout import refuse_untagged
+from deploy.release.release import check_release
 
 CHANGELOG = """\
 # Changelog
@@ -31,7 +32,9 @@ CHANGELOG = """\
 """
 
 
-def identity(version="0.3.0", tag="v0.3.0", checkout=Path("checkout")):
+def identity(
+    version: str = "0.3.0", tag: str | None = "v0.3.0", checkout: Path = Path("checkout")
+) -> Identity:
     """A checkout's, made up."""
     return Identity(version, "0123456789" * 4, 1_700_000_000, tag, checkout)
 
@@ -99,14 +102,41 @@ def test_a_commit_without_its_tag_is_refused(version, tag, said):
     refuse_untagged(identity())
 
 
-def test_changed_files_are_refused(tmp_path):
-    """No commit would make the release again."""
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout with a changelog, committed."""
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     subprocess.run([*git, "init", "--quiet"], check=True)
-    (tmp_path / "file").write_text("1", encoding="utf-8")
-    subprocess.run([*git, "add", "file"], check=True)
+    (tmp_path / "CHANGELOG.md").write_text(CHANGELOG, encoding="utf-8")
+    subprocess.run([*git, "add", "."], check=True)
     subprocess.run([*git, "commit", "--quiet", "--message=one"], check=True)
-    refuse_changes(identity(checkout=tmp_path))
-    (tmp_path / "other").write_text("2", encoding="utf-8")
-    with pytest.raises(NotReleasable, match=r"1 files are not as committed \(other\)"):
-        refuse_changes(identity(checkout=tmp_path))
+    return tmp_path
+
+
+def test_a_release_has_its_entry(checkout):
+    """That of the tag's version, or what is unreleased where no tag is wanted."""
+    tagged = identity(checkout=checkout)
+    assert check_release(tagged, is_untagged=False) == "- A fix.\n"
+    untagged = identity("0.3.1.dev1", None, checkout)
+    assert "Something new" in check_release(untagged, is_untagged=True)
+
+
+def test_changed_files_are_refused(checkout):
+    """No commit would make the release again; nothing is built before that is known."""
+    (checkout / "other").write_text("2", encoding="utf-8")
+    for one in (identity(checkout=checkout), identity("0.3.1.dev1", None, checkout)):
+        with pytest.raises(NotReleasable, match=r"1 files are not as committed \(other\)"):
+            check_release(one, is_untagged=one.tag is None)
+
+
+@pytest.mark.parametrize(
+    ("version", "tag", "said"),
+    [
+        pytest.param("0.3.1.dev1", None, "has no tag", id="no tag"),
+        pytest.param("0.4.0", "v0.4.0", "no entry", id="no entry"),
+    ],
+)
+def test_what_is_no_release_is_refused(checkout, version, tag, said):
+    """In a checkout that is as committed."""
+    with pytest.raises(NotReleasable, match=said):
+        check_release(identity(version, tag, checkout), is_untagged=False)
