@@ -32,6 +32,7 @@ __all__ = [
     "EventLine",
     "Json",
     "PendingStep",
+    "in_todays_words",
     "line_of",
     "output_of",
     "read_event",
@@ -288,16 +289,22 @@ def output_of(event: events.Event, output: Output) -> Json:
 
 
 def recorded_output(line: CallLine | StepLine | RequeueLine) -> Json:
-    """The same as it was recorded, in today's words."""
-    recorded: Json
+    """The same as it was recorded."""
     match line:
         case CallLine():
-            recorded = line.model_dump(include={"outcome", "generation", "answer"})
+            return line.model_dump(include={"outcome", "generation", "answer"})
         case StepLine():
-            recorded = line.output
+            return line.output
         case RequeueLine():
-            recorded = {"uids": line.uids}
-    named: Json = json.loads(_renamed(recorded, _OLD_OUTPUTS))
+            return {"uids": line.uids}
+
+
+def in_todays_words(output: Json) -> Json:
+    """An output with the labels and sentences that were reworded since replaced.
+
+    Also where it quotes a user's words, so both sides of a comparison are to be taken this way.
+    """
+    named: Json = json.loads(_renamed(output, _OLD_OUTPUTS))
     return named
 
 

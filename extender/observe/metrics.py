@@ -154,7 +154,8 @@ class ExtenderMetrics:
         self._longest_wait = self._gauge(
             "longest_pending_seconds",
             "Time since the first rejection of the pod that has waited longest, by the reason of "
-            "its last; 0 where none waits.",
+            "its last; 0 where none waits. A pod that no filter call names for 15 minutes counts "
+            "as gone, as where kube-scheduler itself finds no node for it.",
             "reason",
         )
         self._nodes = self._gauge(

@@ -10,7 +10,7 @@ from extender.placement.filter_score import (
     prioritize_nodes,
 )
 from extender.placement.node_order import rank_fit, scores
-from extender.placement.rating import Rater, Rating, RatingBudget, Refusal
+from extender.placement.rating import Rater, Rating, RatingBudget, Refusal, rating_work
 from extender.placement.request_reader import NodesRequest, RequestedNodes, RequestReader, locate
 
 __all__ = [
@@ -27,5 +27,6 @@ __all__ = [
     "plan_efficiency",
     "prioritize_nodes",
     "rank_fit",
+    "rating_work",
     "scores",
 ]

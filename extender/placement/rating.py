@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from extender.protocol import PodRequest, Shape
-    from extender.snapshot import MachineType, NodeView
+    from extender.snapshot import MachineType, NodeKind, NodeView
     from topology.select import Unfit
 
-__all__ = ["Rater", "Rating", "RatingBudget", "Refusal"]
+__all__ = ["Rater", "Rating", "RatingBudget", "Refusal", "rating_work"]
 
 MAX_ENTRIES = 65_536
 """Ratings kept. One 16-GPU kind has 65,536 states, of which a cluster shows a fraction; at about
@@ -55,14 +55,14 @@ class Refusal:
 class RatingBudget:
     """How many states one call may rate: those before `is_spent` is true for the first time.
 
-    `n_rated` counts them, `n_searched` those of machines where a set is searched for, which takes
-    long, and `n_deferred` the others that the call met.
+    `n_rated` counts them, `work` adds up what they take (`rating_work`), and `n_deferred` counts
+    the others that the call met.
     """
 
     def __init__(self, is_spent: Callable[[], bool]) -> None:
         self._is_spent = is_spent
         self.n_rated = 0
-        self.n_searched = 0
+        self.work = 0
         self.n_deferred = 0
 
     @classmethod
@@ -72,19 +72,38 @@ class RatingBudget:
         return budget
 
     @classmethod
-    def of_look(cls, n_states: int) -> RatingBudget:
-        """A budget of so many states, and of none after the first search; read by no clock."""
-        budget = cls(lambda: budget.n_rated >= n_states or budget.n_searched > 0)
+    def of_work(cls, at_most: int) -> RatingBudget:
+        """A budget of so much work; reads no clock, so a replay rates the same."""
+        budget = cls(lambda: budget.work >= at_most)
         return budget
 
-    def allows(self, *, is_search: bool = False) -> bool:
-        """Whether one state more may be rated; counts it."""
+    def allows(self, work: int = 1) -> bool:
+        """Whether one state more may be rated, which takes so much; counts it."""
         if self.n_deferred or self._is_spent():
             self.n_deferred += 1
             return False
         self.n_rated += 1
-        self.n_searched += is_search
+        self.work += work
         return True
+
+
+def rating_work(shape: Shape, kind: NodeKind) -> int:
+    """What rating a state of this kind takes, in units of about 30 us, by the worst that was seen.
+
+    One container on up to 8 GPUs takes 1; tables of 16 GPUs are longer, and containers that are
+    chosen together go over all unions of their sets; a search takes longer than all that.
+    """
+    if kind.machine is None or kind.resource != shape.resource:
+        return 1
+    if kind.machine.is_searched:
+        return 10_000
+    is_small = kind.machine.selector.n_gpus <= _FEW_GPUS
+    if len(shape.requests) > 1:
+        return 15 if is_small else 300
+    return 1 if is_small else 4
+
+
+_FEW_GPUS = 8
 
 
 class Rater:
@@ -145,9 +164,10 @@ class Rater:
         ratings: list[Rating | Refusal] = []
         for view in views:
             rating = known.get(view.state)
-            machine = view.kind.machine
             if rating is None and (
-                budget is None or machine is None or budget.allows(is_search=machine.is_searched)
+                budget is None
+                or view.kind.machine is None
+                or budget.allows(rating_work(request.shape, view.kind))
             ):
                 rating = self._rate(request.shape, request.size_gpus, view)
                 known = self._keep(request.shape, view.state, rating)

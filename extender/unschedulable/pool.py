@@ -61,11 +61,12 @@ SPARE_NUMBERS = 1024
 MAX_REQUEUES = 20
 """Pods requeued in one call; each costs a patch."""
 MAX_RATED = 16
-"""Node states rated in one look at all nodes: about what filter has time for in one call. The
-others are rated between requests, and looked at the next time."""
-MAX_RATED_OF_CHANGE = 1000
-"""Node states rated for one change of the cluster, for all shapes together; at some 30 us each less
-than filter has time for. Groups beyond it look at all nodes, as after a sample."""
+"""Work of the ratings of one look at all nodes. The others are rated between requests, one at a
+time, and looked at the next time."""
+MAX_WORK = 1000
+"""Work of the ratings of one change of the cluster, for all shapes together, and of one look at the
+candidates (`extender.placement.rating_work`): some 30 ms. Groups for which a change is beyond it
+look at all nodes, as after a sample."""
 KEEP_S = 900.0
 """A pod that was not filtered in this time is gone: three times the scheduler's interval.
 Pending pods are not watched, so their end is not seen."""
@@ -139,7 +140,7 @@ class UnschedulablePool:
         names = [name for name in nodes if name in known]
         self._trim_numbers(len(known))
         self._split_off_owners(names, cluster)
-        snapshots, budget = SnapshotCache(cluster), RatingBudget.of_look(MAX_RATED_OF_CHANGE)
+        snapshots, budget = SnapshotCache(cluster), RatingBudget.of_work(MAX_WORK)
         for group in self._groups.values():
             masks: dict[int, int | None] = {}
             for pods in group.candidate_groups.values():
@@ -163,13 +164,11 @@ class UnschedulablePool:
         one pod came free, requeuing all would only have the scheduler reject the others again.
         """
         self._drop_old(now_s)
-        snapshots, budget = SnapshotCache(cluster), RatingBudget.of_look(MAX_RATED)
-        requeued = [
-            pod
-            for group in self._groups.values()
-            if group.next_s <= now_s
-            for pod in self._due_of(group, snapshots, budget, now_s)
-        ]
+        look = _Look(SnapshotCache(cluster), now_s)
+        groups = [group for group in self._groups.values() if group.next_s <= now_s]
+        # What is beyond the budget is looked at the next time: the first in order come first.
+        groups.sort(key=self._first_of)
+        requeued = [pod for group in groups for pod in self._due_of(group, look)]
         return tuple(map(self._requeue, sorted(requeued, key=_order)[:MAX_REQUEUES]))
 
     # Reading.
@@ -233,23 +232,26 @@ class UnschedulablePool:
         rated = self._rater.rate(viewpoint, views, budget)
         return None if budget.n_deferred > n_deferred else rated
 
-    def _due_of(
-        self, group: ShapeGroup, snapshots: SnapshotCache, budget: RatingBudget, now_s: float
-    ) -> list[UnschedulablePod]:
+    def _first_of(self, group: ShapeGroup) -> tuple[int, float, str]:
+        uids = (uid for pods in group.candidate_groups.values() for uid in pods.uids)
+        return min(_order(self._pods[uid]) for uid in uids)
+
+    def _due_of(self, group: ShapeGroup, look: _Look) -> list[UnschedulablePod]:
         """The pods of one shape to requeue, as they are then; and when to look again."""
+        now_s = look.now_s
         group.next_s = math.inf
         due: list[tuple[UnschedulablePod, Mapping[str, int]]] = []
         used: Counter[str] = Counter()
         for pods in group.candidate_groups.values():
-            snapshot = snapshots.of(pods.viewpoint)
+            snapshot = look.snapshots.of(pods.viewpoint)
             if pods.has_unseen_nodes:
-                fitting = self._all_fitting(pods, snapshot, budget)
+                fitting = self._all_fitting(pods, snapshot, look.all_nodes)
                 if fitting is None:
                     group.next_s = now_s
                 else:
                     pods.has_unseen_nodes = False
                     pods.add_candidates(fitting, now_s)
-            n_fitting = self._n_fitting(pods, snapshot, budget)
+            n_fitting = self._n_fitting(pods, snapshot, look.candidates)
             if n_fitting is None:
                 group.next_s = now_s
                 continue
@@ -362,6 +364,16 @@ class UnschedulablePool:
             if now_s - pod.seen_s < KEEP_S:
                 return
             self.forget(pod.uid)
+
+
+class _Look:
+    """One look for pods to requeue: the cluster then, and what may be rated."""
+
+    def __init__(self, snapshots: SnapshotCache, now_s: float) -> None:
+        self.snapshots = snapshots
+        self.now_s = now_s
+        self.all_nodes = RatingBudget.of_work(MAX_RATED)
+        self.candidates = RatingBudget.of_work(MAX_WORK)
 
 
 def _order(pod: UnschedulablePod) -> tuple[int, float, str]:

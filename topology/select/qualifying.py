@@ -8,7 +8,7 @@ free. It chooses nothing (`topology.select.selection`, where the order is explai
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -48,9 +48,30 @@ def ordered_sets(tables: MachineTables, size: int, policy: PlacementPolicy) -> O
 
     Remembered for some machine types and policies: one order of 16 GPUs takes up to 0.2 MB.
     """
+    # Every pod may state a bound of its own, which changes which sets qualify and not their order.
+    floor = policy.min_bandwidth_gbytes_per_s
+    every = _ordered(
+        tables,
+        size,
+        replace(policy, min_bandwidth_gbytes_per_s=None),
+        is_remainder_first(policy, size),
+    )
+    if floor is None or size == 1:
+        return every
+    reaches = _reaches(tables, every.masks, floor)
+    return OrderedSets(every.masks[reaches], every.groups[reaches])
+
+
+@lru_cache(maxsize=256)
+def _ordered(
+    tables: MachineTables,
+    size: int,
+    policy: PlacementPolicy,
+    remainder_first: bool,
+) -> OrderedSets:
     masks = mask_index(tables.n_gpus).by_size[size]
     for condition in _conditions(tables, size, policy):
-        masks = masks[condition.holds[masks]]
+        masks = masks[condition.holds(masks)]
     wishes = np.zeros(len(masks), dtype=np.int64)
     level = affinity_level(tables, policy.affinity)
     if level is not None:
@@ -61,7 +82,7 @@ def ordered_sets(tables: MachineTables, size: int, policy: PlacementPolicy) -> O
     at = np.lexsort((tables.tie[masks], order, wishes))
     masks, wishes, order = masks[at], wishes[at], order[at]
     begins = np.diff(wishes, prepend=0) != 0
-    if not is_remainder_first(policy, size):
+    if not remainder_first:
         begins |= np.diff(order, prepend=0) != 0
     return OrderedSets(masks, np.cumsum(begins))
 
@@ -77,13 +98,13 @@ def why_none(
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """Which masks meet it, and the reasons where none does: of all sets, or of those that are free.
+    """Which sets meet it, and the reasons where none does: of all sets, or of those that are free.
 
-    `might_hold`, of sets that meet the conditions before: whether it would if all unknowns were
-    favourable. `unknown` is the reason then.
+    `holds` is for each of some masks. `might_hold`, of sets that meet the conditions before:
+    whether it would if all unknowns were favourable. `unknown` is the reason then.
     """
 
-    holds: NDArray[np.bool_]
+    holds: Callable[[NDArray[np.int64]], NDArray[np.bool_]]
     never: UnfitReason
     taken: UnfitReason
     unknown: UnfitReason
@@ -95,19 +116,19 @@ def _unmet(
     conditions: Iterator[_Condition], every: NDArray[np.int64], free: NDArray[np.int64]
 ) -> Iterator[Unfit]:
     for one in conditions:
-        free = free[one.holds[free]]
+        free = free[one.holds(free)]
         if not len(free):
-            if one.holds[every].any():
+            if one.holds(every).any():
                 yield Unfit(one.taken, one.detail)
             yield Unfit(one.unknown if one.might_hold(every) else one.never, one.detail)
-        every = every[one.holds[every]]
+        every = every[one.holds(every)]
 
 
 def _conditions(tables: MachineTables, size: int, policy: PlacementPolicy) -> Iterator[_Condition]:
     requested = f"{size} GPUs"
     if policy.affinity is not Affinity.NONE:
         yield _Condition(
-            tables.is_uniform,
+            tables.is_uniform.__getitem__,
             never=UnfitReason.MIXED_MODELS,
             taken=UnfitReason.MIXED_MODELS,
             unknown=UnfitReason.MIXED_MODELS,
@@ -118,7 +139,7 @@ def _conditions(tables: MachineTables, size: int, policy: PlacementPolicy) -> It
     level = affinity_level(tables, policy.affinity) if required else None
     if level is not None:
         yield _Condition(
-            level,
+            level.__getitem__,
             never=UnfitReason.AFFINITY_NEVER,
             taken=UnfitReason.AFFINITY_TAKEN,
             unknown=UnfitReason.AFFINITY_UNKNOWN,
@@ -127,7 +148,7 @@ def _conditions(tables: MachineTables, size: int, policy: PlacementPolicy) -> It
         )
     if policy.nic is NicRule.REQUIRED:
         yield _Condition(
-            tables.has_nic,
+            tables.has_nic.__getitem__,
             never=UnfitReason.NIC_NEVER,
             taken=UnfitReason.NIC_TAKEN,
             unknown=UnfitReason.NIC_UNKNOWN,
@@ -137,7 +158,7 @@ def _conditions(tables: MachineTables, size: int, policy: PlacementPolicy) -> It
     floor = policy.min_bandwidth_gbytes_per_s
     if floor is not None and size > 1:
         yield _Condition(
-            tables.is_known & (tables.floor >= floor),
+            lambda sets: _reaches(tables, sets, floor),
             never=UnfitReason.BANDWIDTH_NEVER,
             taken=UnfitReason.BANDWIDTH_TAKEN,
             unknown=UnfitReason.BANDWIDTH_UNKNOWN,
@@ -146,7 +167,12 @@ def _conditions(tables: MachineTables, size: int, policy: PlacementPolicy) -> It
         )
 
 
+def _reaches(tables: MachineTables, sets: NDArray[np.int64], floor: float) -> NDArray[np.bool_]:
+    reaches: NDArray[np.bool_] = tables.is_known[sets] & (tables.floor_of(sets) >= floor)
+    return reaches
+
+
 def _might_reach(tables: MachineTables, sets: NDArray[np.int64], floor: float) -> bool:
     dark = sets[~tables.is_known[sets]]
-    reaches = tables.floor[dark] >= floor
+    reaches = tables.floor_of(dark) >= floor
     return bool(reaches.any()) or (len(dark) > 0 and has_dark_links(tables.topology))

@@ -104,10 +104,9 @@ class MachineTables:
         """Mask of all GPUs."""
         return (1 << self.topology.n_gpus) - 1
 
-    @property
-    def floor(self) -> NDArray[np.float64]:
-        """`value` less the stated error, float64; computed on access: few pods set a bound."""
-        floor: NDArray[np.float64] = self.value * (1 - _ERRORS[self.limit])
+    def floor_of(self, sets: NDArray[np.int64]) -> NDArray[np.float64]:
+        """`value` of some masks less the stated error, GB/s."""
+        floor: NDArray[np.float64] = self.value[sets] * (1 - _ERRORS[self.limit[sets]])
         return floor
 
 

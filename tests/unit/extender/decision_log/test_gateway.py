@@ -380,6 +380,16 @@ def test_a_log_with_asks_for_in_place_of_requests_is_replayed(body, old, now):
     assert replay(older).difference is None
 
 
+def test_the_users_own_words_may_be_those_of_an_older_sentence():
+    """An annotation that is quoted in an answer is today's, whatever it says."""
+    scene = Scene()
+    scene.gateway.handle(
+        VerbCalled(Verb.FILTER, args(pod(4, affinity="he asks for it"), ["n1"]), 2.0)
+    )
+    assert any("he asks for it" in line for line in scene.lines)
+    assert replay(scene.lines).difference is None
+
+
 def busy() -> Scene:
     """A run with every kind of input and answer."""
     scene = Scene()

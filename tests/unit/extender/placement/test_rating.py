@@ -7,14 +7,16 @@ import sys
 
 import pytest
 
-from extender.placement import Rater, Rating, RatingBudget, Refusal, rating
+from extender.placement import Rater, Rating, RatingBudget, Refusal, rating, rating_work
 from extender.placement.node_order import unranked
-from extender.protocol import PodRequest, Reason, messages, parse_pod
+from extender.protocol import PodRequest, Reason, Shape, messages, parse_pod
 from extender.snapshot import MachineType, NodeKind, NodeView, make_view, with_free
 from tests.machine_strategies import build_machine_by_hand
 from tests.unit.extender.engines import engine
 from tests.unit.extender.pods import GPU, pod
-from topology.select import build_machine, fit_pod
+from topology.annotations import PlacementPolicy
+from topology.recordings import load_recording
+from topology.select import ContainerRequest, build_machine, fit_pod
 
 BLIND = make_view(
     "blind", zone="a", kind=NodeKind(0, "blind", GPU, None), ids=tuple("abcdefgh"), free=0xFF
@@ -152,7 +154,7 @@ def test_what_is_deferred_is_bounded():
     assert rater.n_deferred == 2
 
 
-def test_a_look_has_time_for_one_search_or_for_many_states_of_tables():
+def test_a_search_counts_as_more_than_many_states_of_tables():
     """Links of more than 16 devices may be such that a search takes a tenth of a second."""
     linked = build_machine_by_hand(17, links={(0, 1): 2})
     searched = MachineType("pair", build_machine(linked))
@@ -161,9 +163,27 @@ def test_a_look_has_time_for_one_search_or_for_many_states_of_tables():
         make_view(str(i), zone="a", kind=NodeKind(i, str(i), GPU, one), ids=DEVICES, free=0x1FFFF)
         for i, one in enumerate((even, even, searched, searched, even))
     ]
-    budget = RatingBudget.of_look(16)
+    budget = RatingBudget.of_work(16)
     Rater().rate(request(2), views, budget)
-    assert (budget.n_rated, budget.n_searched, budget.n_deferred) == (3, 1, 2)
-    budget = RatingBudget.of_look(2)
+    assert (budget.n_rated, budget.n_deferred) == (3, 2)
+    budget = RatingBudget.of_work(2)
     Rater().rate(request(2), views, budget)
-    assert (budget.n_rated, budget.n_searched, budget.n_deferred) == (2, 0, 3)
+    assert (budget.n_rated, budget.n_deferred) == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("recording", "sizes", "resource", "work"),
+    [
+        pytest.param("dgx-1-v100", (4,), GPU, 1, id="tables of 8 GPUs"),
+        pytest.param("dgx-2", (4,), GPU, 4, id="tables of 16 GPUs"),
+        pytest.param("dgx-1-v100", (2, 2), GPU, 15, id="containers together"),
+        pytest.param("dgx-2", (2, 2), GPU, 300, id="containers together, of 16 GPUs"),
+        pytest.param("dgx-2", (2, 2), "nvidia.com/mig-1g.5gb", 1, id="refused at once"),
+    ],
+)
+def test_work_grows_with_the_machine_and_the_containers(recording, sizes, resource, work):
+    """A pod of two containers on 16 GPUs may take 10 ms for each state."""
+    machine = MachineType(recording, build_machine(load_recording(recording)))
+    requests = tuple(ContainerRequest(f"c{i}", size) for i, size in enumerate(sizes))
+    shape = Shape(GPU, requests, PlacementPolicy())
+    assert rating_work(shape, NodeKind(0, recording, resource, machine)) == work

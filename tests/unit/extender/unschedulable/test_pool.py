@@ -195,7 +195,7 @@ def test_a_pod_that_goes_on_being_rejected_is_requeued_less_and_less(scene):
 
 def test_a_change_of_more_states_than_can_be_rated_is_looked_at_later(scene, monkeypatch):
     """Thousands of shapes may wait; the node that a pod's selectors exclude stays excluded."""
-    monkeypatch.setattr(pool, "MAX_RATED_OF_CHANGE", 0)
+    monkeypatch.setattr(pool, "MAX_WORK", 0)
     scene.add(2, "u2", 10.0, requested=NODES[1:])
     scene.free(FIRST, 0b11, 11.0)
     assert scene.rater.n_deferred == 1
@@ -207,9 +207,19 @@ def test_a_candidate_that_is_not_rated_in_time_is_looked_at_again(scene, monkeyp
     """It was rated when it came free, and has changed since."""
     scene.free(FIRST, 0b11, 11.0)
     scene.cluster.snapshot = scene.cluster.snapshot.with_free({FIRST: 0b111}, 3)
-    monkeypatch.setattr(pool, "MAX_RATED", 0)
+    monkeypatch.setattr(pool, "MAX_WORK", 0)
     assert scene.due(11.6) == []
     scene.rater.rate_deferred(1)
+    assert scene.due(11.7) == ["u1"]
+
+
+def test_the_highest_priority_is_looked_at_first(scene, monkeypatch):
+    """There may be no time for all: the others come the next time, and find what is left."""
+    scene.add(1, "important", 10.0, priority=7)
+    scene.free(FIRST, 0b11, 11.0)
+    scene.cluster.snapshot = scene.cluster.snapshot.with_free({FIRST: 0b111}, 3)
+    monkeypatch.setattr(pool, "MAX_WORK", 1)
+    assert scene.due(11.6) == ["important"]
     assert scene.due(11.7) == ["u1"]
 
 
