@@ -37,10 +37,17 @@ app.kubernetes.io/part-of: coterie
 {{- .Values.plugin.mode | default (eq .Values.mode "audit" | ternary "reporter" "device-plugin") -}}
 {{- end }}
 
-{{/* How containers get their GPUs. */}}
+{{/*
+How containers get their GPUs. A reporter gives them none, so there `cdi-cri` and the driver's root
+have no effect, and its own container gets its GPUs by `envvar` where not by `volume-mounts`.
+*/}}
 {{- define "coterie.deviceListStrategy" -}}
-{{- $isOperators := and (eq .Values.plugin.profile "gpu-operator") (eq (include "coterie.pluginMode" .) "device-plugin") -}}
-{{- .Values.plugin.deviceListStrategy | default ($isOperators | ternary "cdi-cri" "envvar") -}}
+{{- $given := .Values.plugin.deviceListStrategy -}}
+{{- if eq (include "coterie.pluginMode" .) "reporter" -}}
+{{- eq $given "volume-mounts" | ternary "volume-mounts" "envvar" -}}
+{{- else -}}
+{{- $given | default (eq .Values.plugin.profile "gpu-operator" | ternary "cdi-cri" "envvar") -}}
+{{- end -}}
 {{- end }}
 
 {{/* Root of the driver's files on the node. */}}
@@ -67,6 +74,21 @@ app.kubernetes.io/part-of: coterie
 {{- end }}
 {{- define "coterie.plugin" -}}
 {{- include "coterie.fullname" . -}}-plugin
+{{- end }}
+
+{{/*
+How many agents a rollout replaces at once. From reporters to device plugins all of them: where
+NVIDIA's plugin is off already, a node offers no GPU until its reporter is replaced.
+*/}}
+{{- define "coterie.pluginMaxUnavailable" -}}
+{{- $reports := false -}}
+{{- if eq (include "coterie.pluginMode" .) "device-plugin" -}}
+{{- $live := lookup "apps/v1" "DaemonSet" (include "coterie.nodeNamespace" .) (include "coterie.plugin" .) -}}
+{{- range dig "spec" "template" "spec" "containers" list $live -}}
+{{- if has "--mode=reporter" (.args | default list) }}{{ $reports = true }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- or $reports .Values.plugin.clean | ternary "100%" .Values.plugin.maxUnavailable -}}
 {{- end }}
 
 {{/* The extender's Service in mode `service`, as kube-scheduler calls it. */}}

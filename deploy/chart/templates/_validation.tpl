@@ -40,6 +40,9 @@ value, what is wrong with it, what to do. All are said at once.
 {{- if eq (include "coterie.schedulerName" .) "default-scheduler" }}
 - "schedulerName.name is default-scheduler, which is the cluster's own scheduler: choose another name"
 {{- end }}
+{{- if and (eq .Values.mode "service") (not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" (include "coterie.extender" .))) }}
+- {{ printf "%s cannot be the name of the extender's Service: in mode service the release's name begins with a letter and has lower-case letters, digits and hyphens alone. Set fullnameOverride, for example to coterie" (include "coterie.extender" . | quote) | quote }}
+{{- end }}
 {{- $own := include "coterie.extenderEnv" . | fromYamlArray -}}
 {{- include "coterie.settingFaults" (dict "value" "extender.settings" "prefix" "COTERIE_EXTENDER_" "settings" .Values.extender.settings "own" $own) }}
 {{- else }}
@@ -114,13 +117,10 @@ admissionregistration.k8s.io/v1beta1
 {{- if and (eq $plugin.profile "gpu-operator") (not $isReporter) (ne $strategy "cdi-cri") }}
 - "plugin.deviceListStrategy is {{ $strategy }} with plugin.profile gpu-operator, whose default runtime gives containers GPUs by CDI alone: leave it out, or set plugin.profile to nvidia-device-plugin"
 {{- end }}
-{{- if and $isReporter (eq $strategy "cdi-cri") }}
-- "plugin.deviceListStrategy is cdi-cri for a reporter, which gives containers nothing: leave it out"
-{{- end }}
 {{- if and $isReporter $plugin.passDeviceSpecs }}
 - "plugin.passDeviceSpecs is true for a reporter, which gives containers nothing: leave it out"
 {{- end }}
-{{- if and $plugin.driverRoot (ne $strategy "cdi-cri") }}
+{{- if and $plugin.driverRoot (not $isReporter) (ne $strategy "cdi-cri") }}
 - "plugin.driverRoot is set, and plugin.deviceListStrategy is {{ $strategy }}: only cdi-cri needs the driver's files. Leave it out, or set plugin.deviceListStrategy to cdi-cri"
 {{- end }}
 {{- end }}
@@ -130,13 +130,35 @@ admissionregistration.k8s.io/v1beta1
 {{- end }}
 {{- end }}
 
+{{/*
+Variables that other values make, and these values, which make what belongs to the variables too:
+capabilities, mounts, arguments. They are refused whatever the chart makes now.
+*/}}
+{{- define "coterie.valuesOfVariables" -}}
+COTERIE_PLUGIN_KUBELET_CA: plugin.kubelet.caConfigMap
+COTERIE_PLUGIN_KUBELET_INSECURE: plugin.kubelet.insecure
+COTERIE_PLUGIN_KUBELET_SERVER_NAME: plugin.kubelet.serverName
+COTERIE_PLUGIN_MODE: plugin.mode
+COTERIE_PLUGIN_SIMULATE: plugin.profile and plugin.simulated.machine
+CONFIG_FILE: plugin.configMap
+DEVICE_LIST_STRATEGY: plugin.deviceListStrategy
+MIG_STRATEGY: plugin.migStrategy
+NVIDIA_DRIVER_ROOT: plugin.driverRoot
+NVIDIA_MIG_MONITOR_DEVICES: plugin.migStrategy
+PASS_DEVICE_SPECS: plugin.passDeviceSpecs
+{{- end }}
+
 {{/* Settings that the chart makes itself: `value` is their map, `own` the chart's variables. */}}
 {{- define "coterie.settingFaults" -}}
 {{- $given := . -}}
+{{- $values := include "coterie.valuesOfVariables" . | fromYaml -}}
 {{- $names := list -}}
 {{- range .own }}{{ $names = append $names .name }}{{ end -}}
 {{- range $name, $_ := .settings }}
-{{- if has (printf "%s%s" $given.prefix (upper $name)) $names }}
+{{- $variable := printf "%s%s" $given.prefix (upper $name) -}}
+{{- if hasKey $values $variable }}
+- "{{ $given.value }}.{{ $name }} is a setting that the chart makes: leave it out, and set {{ get $values $variable }}"
+{{- else if has $variable $names }}
 - "{{ $given.value }}.{{ $name }} is a setting that the chart makes from its other values: leave it out, and change those"
 {{- end }}
 {{- end }}

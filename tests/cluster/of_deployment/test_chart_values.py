@@ -189,7 +189,6 @@ REFUSED = [
     ((*SIMULATED, "plugin.migStrategy=single"), "plugin.migStrategy is single with plugin.profile"),
     ((*SIMULATED, "plugin.onlyLabelledNodes=true"), "plugin.onlyLabelledNodes is true with"),
     ((*OPERATOR, "plugin.deviceListStrategy=envvar"), "plugin.deviceListStrategy is envvar with"),
-    ((*AUDIT, "plugin.deviceListStrategy=cdi-cri"), "plugin.deviceListStrategy is cdi-cri for a"),
     ((*AUDIT, "plugin.passDeviceSpecs=true"), "plugin.passDeviceSpecs is true for a reporter"),
     ((*SCHEDULER, "plugin.driverRoot=/opt"), "plugin.driverRoot is set, and"),
 ]
@@ -203,6 +202,52 @@ def test_wrong_combinations_are_refused_with_a_sentence(helm, values, sentence):
         helm.objects(*IMAGE, *arguments)
     said = str(refused.value)
     assert f"the values cannot be installed:\n{sentence}" in said
+
+
+OWN_VALUES = [
+    ("env.CONFIG_FILE", "plugin.configMap"),
+    ("env.COTERIE_PLUGIN_MODE", "plugin.mode"),
+    ("env.DEVICE_LIST_STRATEGY", "plugin.deviceListStrategy"),
+    ("env.MIG_STRATEGY", "plugin.migStrategy"),
+    ("env.NVIDIA_DRIVER_ROOT", "plugin.driverRoot"),
+    ("env.NVIDIA_MIG_MONITOR_DEVICES", "plugin.migStrategy"),
+    ("env.PASS_DEVICE_SPECS", "plugin.passDeviceSpecs"),
+    ("settings.kubelet_ca", "plugin.kubelet.caConfigMap"),
+    ("settings.kubelet_insecure", "plugin.kubelet.insecure"),
+    ("settings.kubelet_server_name", "plugin.kubelet.serverName"),
+    ("settings.mode", "plugin.mode"),
+    ("settings.simulate", "plugin.profile and plugin.simulated.machine"),
+]
+
+
+@pytest.mark.parametrize(("setting", "value"), OWN_VALUES)
+def test_a_setting_with_a_value_of_its_own_is_refused(helm, setting, value):
+    """As a variable it lacks the capability, the mount or the argument that the value makes."""
+    with pytest.raises(HelmFailed) as refused:
+        helm.objects(*IMAGE, "--set", "mode=second-scheduler", "--set", f"plugin.{setting}=x")
+    said = f"plugin.{setting} is a setting that the chart makes: leave it out, and set {value}\n"
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("profile", ["nvidia-device-plugin", "gpu-operator"])
+def test_a_reporter_has_nothing_of_what_containers_get(helm, profile):
+    """These values say what the nodes are like: they stay when a plugin becomes a reporter."""
+    arguments = (*IMAGE, "--set", f"mode=second-scheduler,plugin.profile={profile}")
+    reporter = (*arguments, "--set", "plugin.mode=reporter")
+    kept = ("--set", "plugin.driverRoot=/,plugin.deviceListStrategy=cdi-cri")
+    assert helm.objects(*reporter, *kept) == helm.objects(*reporter)
+    assert helm.objects(*arguments, *kept) != helm.objects(*arguments, *kept, *reporter[-2:])
+
+
+def test_a_dot_in_the_releases_name_is_no_fault_without_a_service(helm):
+    """Only a Service's name is a DNS label; the names of all other objects may have dots."""
+    (first, *_) = helm.objects(*IMAGE, "--set", "mode=second-scheduler", release="my.gpus")
+    assert first["metadata"]["labels"]["app.kubernetes.io/instance"] == "my.gpus"
+    refused = (
+        r'"my\.gpus-coterie-extender" cannot be .* Set fullnameOverride, for example to coterie'
+    )
+    with pytest.raises(HelmFailed, match=refused):
+        helm.objects(*IMAGE, "--set", "mode=service", release="my.gpus")
 
 
 def test_all_faults_are_said_at_once(helm):
