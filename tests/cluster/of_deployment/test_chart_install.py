@@ -84,15 +84,24 @@ def test_the_api_server_takes_each_object(cluster, control_plane, tmp_path, kube
     assert ("pod/coterie-test-plan created" in said) != is_audit
 
 
-@pytest.mark.parametrize("mode", ["audit", "second-scheduler", "service"])
-def test_a_dry_run_on_the_server_says_the_next_commands(cluster, mode):
-    """With the cluster's version, and objects of others looked up."""
+def notes_of(cluster, values):
+    """What Helm prints after an installation with these values, of which nothing is done."""
     said = cluster.run(
         *("install", "gpus", str(CHART), "--namespace", "team-a", "--dry-run=server"),
-        *(*IMAGE, "--set", f"mode={mode}"),
+        *(*IMAGE, "--set", values),
     )
     _, mark, notes = said.partition("\nNOTES:\n")
     assert mark
+    # Steps are numbered from 1 on.
+    steps = re.findall(r"^(\d)\. ", notes, re.MULTILINE)
+    assert steps == [str(number) for number in range(1, len(steps) + 1)]
+    return notes
+
+
+@pytest.mark.parametrize("mode", ["audit", "second-scheduler", "service"])
+def test_a_dry_run_on_the_server_says_the_next_commands(cluster, mode):
+    """With the cluster's version, and objects of others looked up."""
+    notes = notes_of(cluster, f"mode={mode}")
     if mode == "audit":
         assert "It has no effect on scheduling." in notes
         assert "--set mode=second-scheduler --set plugin.mode=reporter" in notes
@@ -112,9 +121,34 @@ def test_a_dry_run_on_the_server_says_the_next_commands(cluster, mode):
     if mode == "service":
         expected.add(("team-a", "deployment/gpus-coterie-extender"))
     assert rollouts == expected
-    # Steps are numbered from 1 on.
-    steps = re.findall(r"^(\d)\. ", notes, re.MULTILINE)
-    assert steps == [str(number) for number in range(1, len(steps) + 1)]
+
+
+@pytest.mark.parametrize("mode", ["audit", "second-scheduler", "service"])
+def test_notes_of_a_reporter_leave_nvidias_plugin_on(cluster, mode):
+    """It serves no GPU; `helm test` would find the GPUs that NVIDIA's plugin has chosen."""
+    reporter = f"mode={mode},plugin.mode=reporter"
+    notes = notes_of(cluster, reporter)
+    assert "helm test" not in notes
+    assert "Switch NVIDIA's device plugin off" not in notes
+    notes = notes_of(cluster, f"{reporter},plugin.onlyLabelledNodes=true")
+    assert "do not switch NVIDIA's device plugin off on these nodes" in notes
+    (moved,) = re.findall(r"^ +helm upgrade (.*plugin\.mode=device-plugin)$", notes, re.MULTILINE)
+    assert ("--set mode=second-scheduler" in moved) == (mode == "audit")
+
+
+@pytest.mark.parametrize("mode", ["audit", "second-scheduler"])
+def test_notes_say_how_to_see_that_the_operators_nodes_are_chosen(cluster, mode):
+    """With a label that the operator does not set no node is, and the rollout succeeds."""
+    profile = f"mode={mode},plugin.profile=gpu-operator"
+    older = "nvidia.com/gpu.deploy.gpu-feature-discovery"
+    notes = notes_of(cluster, profile)
+    assert "kubectl --namespace team-a-node get daemonset gpus-coterie-plugin\n" in notes
+    assert f"plugin.gpuOperator.clientLabel={older}\n" in notes
+    assert "--label-columns=nvidia.com/gpu.deploy.client,nvidia.com/gpu.deploy.op" in notes
+    notes = notes_of(cluster, f"{profile},plugin.gpuOperator.clientLabel={older}")
+    assert f"--label-columns={older},nvidia.com/gpu.deploy.operator-validator\n" in notes
+    assert "--set-string" not in notes
+    assert "DESIRED" not in notes_of(cluster, f"mode={mode}")
 
 
 def test_the_pages_commands_do_what_it_says(cluster, control_plane, tmp_path):
@@ -183,6 +217,25 @@ def release(cluster, control_plane):
     control_plane.kubectl(*command.split())
     yield one
     one.run("uninstall", "--ignore-not-found")
+
+
+def test_all_reporters_become_device_plugins_at_once(cluster, control_plane):
+    """Where NVIDIA's plugin is off, nodes that wait for others to be done would offer no GPU."""
+    arguments = ("gpus", str(CHART), "--namespace", "moved")
+
+    def at_once():
+        path = "/apis/apps/v1/namespaces/moved-node/daemonsets/gpus-coterie-plugin"
+        spec = control_plane.client.get(path).json()["spec"]
+        return spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"]
+
+    cluster.run("install", *arguments, "--create-namespace", *IMAGE)
+    found = [at_once()]
+    for mode in ("reporter", "device-plugin", "device-plugin", "reporter"):
+        values = f"mode=second-scheduler,plugin.mode={mode}"
+        cluster.run("upgrade", *arguments, "--reset-then-reuse-values", "--set", values)
+        found.append(at_once())
+    cluster.run("uninstall", "gpus", "--namespace", "moved")
+    assert found == ["5%", "5%", "100%", "5%", "5%"]
 
 
 def test_an_upgrade_keeps_what_people_have_scaled(release, control_plane):
