@@ -93,7 +93,16 @@ def why_none(
     """The first condition that no free set with `must_include` meets, where none meets all."""
     every = mask_index(tables.n_gpus).by_size[size]
     free = every[(every & ~available == 0) & (every & must_include == must_include)]
-    return next(_unmet(_conditions(tables, size, policy), every, free))
+    conditions = _conditions(tables, size, policy)
+    while True:
+        one = next(conditions)
+        free = free[one.holds(free)]
+        if not len(free):
+            break
+        every = every[one.holds(every)]
+    if one.holds(every).any():
+        return Unfit(one.taken, one.detail)
+    return Unfit(one.unknown if one.might_hold(every) else one.never, one.detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +119,6 @@ class _Condition:
     unknown: UnfitReason
     might_hold: Callable[[NDArray[np.int64]], bool]
     detail: str
-
-
-def _unmet(
-    conditions: Iterator[_Condition], every: NDArray[np.int64], free: NDArray[np.int64]
-) -> Iterator[Unfit]:
-    for one in conditions:
-        free = free[one.holds(free)]
-        if not len(free):
-            if one.holds(every).any():
-                yield Unfit(one.taken, one.detail)
-            yield Unfit(one.unknown if one.might_hold(every) else one.never, one.detail)
-        every = every[one.holds(every)]
 
 
 def _conditions(tables: MachineTables, size: int, policy: PlacementPolicy) -> Iterator[_Condition]:
