@@ -95,6 +95,17 @@ def test_what_is_installed_is_removed():
     assert folders - removed == {"deploy/scheduler-name-v1beta1"}
 
 
+def test_what_is_waited_for_is_listed_first():
+    """`kubectl wait --for=delete` succeeds at once where nothing matches."""
+    waits = r"kubectl -n (\S+) wait pod --for=delete.*\\\n(.*)\n"
+    lists = r"kubectl -n (\S+) get pods \\\n(.*)\n"
+    found = [(match.start(), match.groups()) for match in re.finditer(waits, MIGRATE)]
+    assert len(found) == len({what for _, what in found})
+    listed = {match.groups(): match.start() for match in re.finditer(lists, MIGRATE)}
+    assert [what for at, what in found if listed.get(what, at) >= at] == []
+    assert len(found) == MIGRATE.count(" wait pod --for=delete ")
+
+
 def test_kyverno_gets_the_conditions_of_our_own_policy():
     """Both must send the same pods to the same scheduler."""
     (text,) = [one.text for one in blocks(PATH) if "kind: MutatingPolicy" in one.text]

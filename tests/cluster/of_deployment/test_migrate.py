@@ -35,6 +35,8 @@ PLUGINS = {
     "none": {"app": "other"},
 }
 """Labels of pods on a node of that name."""
+DISCOVERY = {"name": "gpu-feature-discovery-ctr", "image": "none"}
+"""A container whose pods have the plugin's labels in NVIDIA's chart, and serve nothing."""
 
 
 def block(containing):
@@ -86,13 +88,36 @@ def test_nodes_with_two_plugins_are_found(control_plane, tmp_path):
     for node, labels in PLUGINS.items():
         control_plane.client.post("/api/v1/nodes", json={"metadata": {"name": node}})
         make_pod(control_plane, f"{node}-nvidia", labels=labels, nodeName=node, phase="Running")
+    control_plane.client.post("/api/v1/nodes", json={"metadata": {"name": "discovery"}})
+    spec = {"nodeName": "discovery", "containers": [DISCOVERY]}
+    make_pod(control_plane, "gfd", labels=PLUGINS["chart"], phase="Running", **spec)
     ours = {"app.kubernetes.io/name": "coterie-plugin"}
     check = partial(run, control_plane, tmp_path, block("uniq --repeated"))
     assert check() == ""
-    for node in PLUGINS:
+    for node in (*PLUGINS, "discovery"):
         phase = "Succeeded" if node == "gke" else "Running"
         make_pod(control_plane, f"{node}-coterie", labels=ours, nodeName=node, phase=phase)
     assert check().split() == ["chart", "operator", "static"]
+
+
+def test_a_node_that_offers_fewer_gpus_is_not_done(control_plane, tmp_path):
+    """The pod of a reporter is ready too; only the node's count shows that GPUs are served."""
+    control_plane.client.post("/api/v1/nodes", json={"metadata": {"name": "my-node"}})
+    (count,) = [
+        line for line in block("wait node/my-node").splitlines() if "wait node/my-node" in line
+    ]
+    check = partial(run, control_plane, tmp_path, count.replace("2m", "2s"))
+
+    def offer(n_gpus):
+        body = {"status": {"allocatable": {names.DEFAULT_RESOURCE: n_gpus}}}
+        path = "/api/v1/nodes/my-node/status"
+        control_plane.client.patch(path, json=body, headers=MERGE).raise_for_status()
+
+    offer("7")
+    with pytest.raises(AssertionError, match="timed out waiting for the condition"):
+        check()
+    offer("8")
+    assert "condition met" in check()
 
 
 def test_what_stays_after_a_removal_is_what_the_page_lists(binaries, tmp_path):
