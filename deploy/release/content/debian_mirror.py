@@ -59,7 +59,7 @@ def _download(
         ]
         try:
             run([_HELPER, "-o", "APT::Sandbox::User=root", "download-file", *wanted])
-        except StepFailed as error:  # this mirror lacks some: the others are asked for them
+        except StepFailed as error:  # this mirror lacks some: try the others
             said = str(error).rpartition("expected 0:")[2].strip()
         for sha256, path in partial.items():
             if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256:

@@ -121,7 +121,7 @@ def test_a_node_that_offers_fewer_gpus_is_not_done(control_plane, tmp_path):
 
 
 def test_what_stays_after_a_removal_is_what_the_page_lists(binaries, tmp_path):
-    """Annotations that nobody could remove before, and pods without an end of their own."""
+    """Annotations that no user could remove before, and pods without an end of their own."""
     *_, text = (one.text for one in blocks(PAGE) if "kubectl delete -k" in one.text)
     text = text.replace("deploy/scheduler-name\n", f"{scheduler_name_folder(binaries.minor)}\n")
     folders = [line.split()[-1].removeprefix("deploy/") for line in text.splitlines()]

@@ -135,7 +135,7 @@ def test_the_newest_texts_are_what_this_checkout_writes(name, check_golden):
 
 
 def test_every_text_of_a_release_is_compared():
-    """A file of another name would be read by nobody."""
+    """A file of another name would not be read."""
     assert {path.stem for path in released()} == TEXTS.keys()
     assert (RELEASES / NEWEST).is_dir()
 
