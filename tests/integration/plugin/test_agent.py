@@ -911,6 +911,7 @@ def test_a_restart_is_due_after_minutes(root, monkeypatch):
     asyncio.run(go())
 
 
+@pytest.mark.slow("waits for an agent to end by itself")
 def test_a_restart_that_no_probe_makes_is_made_by_the_agent(root, monkeypatch):
     """A process that can do nothing any more ends, for whatever starts it again."""
     times = functools.partial(HealthTimes, wait_s=0.1, restart_s=0.5, probe_s=1)
