@@ -32,6 +32,7 @@ from tests.cluster.programs.build import (
     prometheus,
     promtool,
 )
+from tests.cluster.programs.operator_crds import CrdsMissing, operator_crds
 from tests.cluster.programs.toolchain import ToolchainMissing
 from tests.cluster.programs.versions import (
     DEFAULT_MINOR,
@@ -62,7 +63,7 @@ def build(*, kubernetes: Kubernetes = DEFAULT_MINOR) -> None:
     """Build what is not in the cache yet: etcd, Kubernetes, Prometheus, Helm; prints where."""
     built = _made(lambda: binaries(kubernetes, _say))
     around = _made(lambda: node_programs(_say))
-    makers = promtool, prometheus, partial(helm, chosen_helm())
+    makers = promtool, prometheus, operator_crds, partial(helm, chosen_helm())
     tools = [_made(partial(make, _say)) for make in makers]
     for path in (built.etcd, built.kube_apiserver, built.kubectl, around.containerd, *tools):
         typer.echo(path)
@@ -135,7 +136,7 @@ def main() -> None:
 def _made(make: Callable[[], T]) -> T:
     try:
         return make()
-    except (BuildFailed, ToolchainMissing, UnknownVersion) as error:
+    except (BuildFailed, CrdsMissing, ToolchainMissing, UnknownVersion) as error:
         _fail(str(error), 1)
 
 

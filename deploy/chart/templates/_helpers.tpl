@@ -12,6 +12,20 @@
 {{- .Values.node.namespace | default (printf "%s-node" .Release.Namespace) -}}
 {{- end }}
 
+{{/* The namespace of what Prometheus and Grafana read. */}}
+{{- define "coterie.monitoringNamespace" -}}
+{{- .Values.monitoring.namespace | default .Release.Namespace -}}
+{{- end }}
+
+{{/* Annotations of pods by which a Prometheus without the operator finds them, with their `port`. */}}
+{{- define "coterie.scrapeAnnotations" -}}
+{{- if .root.Values.monitoring.scrapeAnnotations -}}
+prometheus.io/scrape: "true"
+prometheus.io/port: {{ .port | quote }}
+prometheus.io/path: /metrics
+{{- end -}}
+{{- end }}
+
 {{/* Labels of every object. None of them is in a selector or in a pod. */}}
 {{- define "coterie.labels" -}}
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -3,7 +3,7 @@ Combinations of values that each are allowed and together are wrong. Each fault 
 value, what is wrong with it, what to do. All are said at once.
 */}}
 {{- define "coterie.validate" -}}
-{{- $faults := concat (include "coterie.imageFaults" . | fromYamlArray) (include "coterie.modeFaults" . | fromYamlArray) (include "coterie.versionFaults" . | fromYamlArray) (include "coterie.pluginFaults" . | fromYamlArray) (include "coterie.otherReleaseFaults" . | fromYamlArray) -}}
+{{- $faults := concat (include "coterie.imageFaults" . | fromYamlArray) (include "coterie.modeFaults" . | fromYamlArray) (include "coterie.versionFaults" . | fromYamlArray) (include "coterie.pluginFaults" . | fromYamlArray) (include "coterie.monitoringFaults" . | fromYamlArray) (include "coterie.otherReleaseFaults" . | fromYamlArray) -}}
 {{- if $faults -}}
 {{- fail (join "\n" (prepend $faults "the values cannot be installed:")) -}}
 {{- end -}}
@@ -127,6 +127,18 @@ admissionregistration.k8s.io/v1beta1
 {{- $own := include "coterie.pluginEnv" . | fromYamlArray -}}
 {{- include "coterie.settingFaults" (dict "value" "plugin.settings" "prefix" "COTERIE_PLUGIN_" "settings" $plugin.settings "own" $own) }}
 {{- include "coterie.settingFaults" (dict "value" "plugin.env" "prefix" "" "settings" $plugin.env "own" $own) }}
+{{- end }}
+{{- end }}
+
+{{- define "coterie.monitoringFaults" -}}
+{{- $monitoring := .Values.monitoring -}}
+{{- range $name, $kind := dict "podMonitor" "PodMonitor" "rules" "PrometheusRule" }}
+{{- if and (get $monitoring $name).enabled (not ($.Capabilities.APIVersions.Has "monitoring.coreos.com/v1")) }}
+- "monitoring.{{ $name }}.enabled is true, and this API server does not serve monitoring.coreos.com/v1, which {{ $kind }} is of: install the Prometheus operator's CustomResourceDefinitions first, or leave it out. A tool that renders without a cluster is given the API versions: helm template --api-versions monitoring.coreos.com/v1"
+{{- end }}
+{{- end }}
+{{- if and $monitoring.podMonitor.enabled $monitoring.scrapeAnnotations }}
+- "monitoring.podMonitor.enabled and monitoring.scrapeAnnotations are both true: each pod would be scraped twice. Choose the one that your Prometheus goes by"
 {{- end }}
 {{- end }}
 

@@ -20,11 +20,13 @@ SYSTEM = "coterie-system"
 HELM_LABELS = {"instance", "managed-by", "version"}
 POD_USER = {"runAsUser", "runAsGroup", "fsGroup"}
 CLUSTER_WIDE = ("Namespace", "ClusterRole", "ClusterRoleBinding", "SecurityContextConstraints")
+MONITORING = "monitoring.coreos.com/v1"
+SERVED = ("--api-versions", MONITORING)
 
 
 def way(name):
-    """The arguments that choose the values of a way."""
-    return ("-f", str(CHART / "ci" / f"{name}.yaml"))
+    """The arguments that choose the values of a way, on a cluster with Prometheus' operator."""
+    return ("-f", str(CHART / "ci" / f"{name}.yaml"), *SERVED)
 
 
 # Equal to deploy/
@@ -36,6 +38,8 @@ class Counterpart:
 
     folders: tuple[str, ...]
     components: tuple[str, ...] = ()
+    is_monitored: bool = False
+    """Whether what is in deploy/monitoring is a part of it."""
 
 
 SECOND = "second-scheduler"
@@ -58,6 +62,7 @@ COUNTERPARTS = {
     "scheduler-name": Counterpart((SECOND, "scheduler-name")),
     "scheduler-name-warn": Counterpart((SECOND, "scheduler-name-warn")),
     "scheduler-name-deny": Counterpart((SECOND, "scheduler-name-deny")),
+    "monitoring": Counterpart((SECOND, "plugin"), is_monitored=True),
 }
 NEVER_ALONE = {"base", "scheduler"}
 """Folders that are parts of others."""
@@ -100,6 +105,26 @@ def of_deploy(binaries, folder, counterpart, scheduler="v1.36.3"):
     return render(binaries.kubectl, folder)
 
 
+def of_monitoring():
+    """What deploy/monitoring is as objects: its PodMonitor, and the files that no cluster reads."""
+    folder = DEPLOY / "monitoring"
+    metadata = {"name": "coterie", "namespace": "monitoring"}
+    yield yaml.safe_load((folder / "podmonitor.yaml").read_text(encoding="utf-8"))
+    rules = yaml.safe_load((folder / "rules.yaml").read_text(encoding="utf-8"))
+    yield {"apiVersion": MONITORING, "kind": "PrometheusRule", "metadata": metadata, "spec": rules}
+    dashboards = (folder / "dashboards").iterdir()
+    yield {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            **metadata,
+            "name": "coterie-dashboards",
+            "labels": {"grafana_dashboard": "1"},  # what Grafana's chart looks for
+        },
+        "data": {one.name: one.read_text(encoding="utf-8") for one in dashboards},
+    }
+
+
 def identity(one):
     """Kind, namespace and name."""
     metadata = one["metadata"]
@@ -119,7 +144,10 @@ def comparable(one):
     if not labels:
         one["metadata"].pop("labels", None)
     if one["kind"] == "ConfigMap":
-        one["data"] = {key: yaml.safe_load(value) for key, value in one["data"].items()}
+        one["data"] = {
+            key: (json.loads if key.endswith(".json") else yaml.safe_load)(value)
+            for key, value in one["data"].items()
+        }
     if one["kind"] in {"Deployment", "DaemonSet"}:
         template = one["spec"]["template"]
         annotations = template["metadata"].pop("annotations", {})
@@ -144,7 +172,9 @@ def by_identity(objects):
 @pytest.mark.parametrize("name", WAYS)
 def test_each_way_is_that_of_deploy(binaries, helm, tmp_path, name):
     """Object by object, field by field: who changes one and forgets the other hears of it here."""
-    expected = by_identity(of_deploy(binaries, tmp_path, COUNTERPARTS[name]))
+    counterpart = COUNTERPARTS[name]
+    monitoring = of_monitoring() if counterpart.is_monitored else ()
+    expected = by_identity([*of_deploy(binaries, tmp_path, counterpart), *monitoring])
     # Helm makes a release's namespace, or finds it; NOTES say how to label it.
     expected.pop(("Namespace", "", SYSTEM), None)
     if name == "openshift":  # deploy/ leaves the scheduler to the reader's own kustomization there
@@ -185,7 +215,15 @@ def test_a_variable_comes_after_those_that_it_names(helm):
 @pytest.mark.parametrize("name", WAYS)
 def test_lint_finds_nothing(helm, name):
     """Helm's own rules, warnings included."""
-    helm.run("lint", "--strict", "--kube-version", "v1.36.3", *way(name), str(CHART))
+    helm.run(
+        "lint",
+        "--strict",
+        "--kube-version",
+        "v1.36.3",
+        "-f",
+        str(CHART / "ci" / f"{name}.yaml"),
+        str(CHART),
+    )
 
 
 # Any name, any namespace
@@ -194,8 +232,11 @@ RELEASES = (("one", "team-a", "one-coterie"), ("my-coterie", "gpus", "my-coterie
 
 
 def everything(helm, release, namespace):
-    """The objects of all ways, under another name and in the chart's own second namespace."""
-    for name in WAYS:
+    """The objects of all ways but monitoring, which names metrics, alerts and documents.
+
+    Under another name and in the chart's own second namespace.
+    """
+    for name in set(WAYS) - {"monitoring"}:
         yield from helm.objects(
             *(*way(name), "--set", "node.namespace="), release=release, namespace=namespace
         )
@@ -226,6 +267,62 @@ def test_everything_follows_release_and_namespace(helm):
         )
     assert wide[0] & wide[1] == set()
     assert {kind for kind, _, _ in wide[0]} >= set(CLUSTER_WIDE)
+
+
+def monitoring(helm, *values):
+    """The three objects for Prometheus and Grafana of a release called `gpus`, by their kinds."""
+    objects = helm.objects(
+        *(*way("monitoring"), "--set", "monitoring.namespace=,node.namespace=", *values),
+        release="gpus",
+        namespace="team-a",
+    )
+    kinds = ("PodMonitor", "PrometheusRule", "ConfigMap")
+    made = {
+        one["kind"]: one
+        for one in objects
+        if one["kind"] in kinds and one["metadata"]["name"] != "gpus-coterie-scheduler-config"
+    }
+    assert {one["metadata"]["namespace"] for one in made.values()} == {"team-a"}
+    assert tuple(sorted(made, key=kinds.index)) == kinds
+    return made
+
+
+def test_alerts_and_scrapes_follow_the_release(helm):
+    """By another job or namespace `up` would never be 0, and there would be no target."""
+    made = monitoring(helm)
+    assert made["PodMonitor"]["spec"]["namespaceSelector"] == {
+        "matchNames": ["team-a", "team-a-node"]
+    }
+    rules = {
+        rule["alert"]: rule["expr"]
+        for group in made["PrometheusRule"]["spec"]["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    }
+    assert rules["CoteriePluginDown"] == 'up{job="gpus-coterie-plugin"} == 0'
+    assert '{daemonset=~"(.+-)?gpus-coterie-plugin"}' in rules["CoteriePluginUnavailable"]
+
+
+@pytest.mark.parametrize(
+    ("values", "namespaces", "groups", "dashboards"),
+    [
+        (
+            *("mode=audit", ["team-a-node"]),
+            *(["coterie-plugin"], ["coterie-node.json"]),
+        ),
+        (
+            *("plugin.enabled=false", ["team-a"]),
+            *(["coterie-extender", "coterie-recorded"], ["coterie-cluster.json"]),
+        ),
+    ],
+)
+def test_only_what_is_installed_is_monitored(helm, values, namespaces, groups, dashboards):
+    """An alert about an absent extender would fire for ever where none is to be."""
+    made = monitoring(helm, "--set", values)
+    assert made["PodMonitor"]["spec"]["namespaceSelector"]["matchNames"] == namespaces
+    found = made["PrometheusRule"]["spec"]["groups"]
+    assert [one["name"] for one in found] == groups
+    assert list(made["ConfigMap"]["data"]) == dashboards
 
 
 def test_no_selector_has_what_a_release_changes(helm):

@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.own_plane]
 IMAGE = ("--set", "image.registry=registry.example,image.tag=v1.0")
 PAGE = ROOT / "docs" / "install.md"
 WAYS = sorted(path.stem for path in (CHART / "ci").glob("*.yaml"))
+FOREIGN = {"openshift", "monitoring"}
+"""Ways with objects that a plain API server has no kinds for."""
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 DRY_RUN = {"dryRun": "All"}
 EVERYTHING = {
@@ -62,7 +64,7 @@ def own_arguments(control_plane, name):
     return chosen
 
 
-@pytest.mark.parametrize("name", [*(one for one in WAYS if one != "openshift"), "everything"])
+@pytest.mark.parametrize("name", [*(one for one in WAYS if one not in FOREIGN), "everything"])
 def test_the_api_server_takes_each_object(cluster, control_plane, tmp_path, kubernetes, name):
     """Strictly: an unknown field or an impossible value is refused."""
     if name == "everything":
@@ -148,7 +150,47 @@ def test_notes_say_how_to_see_that_the_operators_nodes_are_chosen(cluster, mode)
     notes = notes_of(cluster, f"{profile},plugin.gpuOperator.clientLabel={older}")
     assert f"--label-columns={older},nvidia.com/gpu.deploy.operator-validator\n" in notes
     assert "--set-string" not in notes
-    assert "DESIRED" not in notes_of(cluster, f"mode={mode}")
+    assert "operator-validator" not in notes_of(cluster, f"mode={mode}")
+
+
+def test_notes_name_the_labels_that_nodes_need(cluster):
+    """The DaemonSet's own; with none of them the rollout succeeds without a pod."""
+    notes = notes_of(cluster, "mode=second-scheduler")
+    (daemonset,) = (
+        one for one in cluster.objects(*IMAGE, release="gpus") if one["kind"] == "DaemonSet"
+    )
+    spec = daemonset["spec"]["template"]["spec"]
+    affinity = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms = [one["matchExpressions"] for one in affinity["nodeSelectorTerms"]]
+    assert len(terms) == 5
+    assert re.findall(r"^ +(\S+)=true$", notes, re.MULTILINE)[:5] == [
+        one["key"] for (one,) in terms
+    ]
+    for values in ("plugin.onlyLabelledNodes=true", "plugin.profile=simulated"):
+        assert "pci-10de" not in notes_of(cluster, f"mode=second-scheduler,{values}")
+
+
+@pytest.mark.parametrize("mode", ["audit", "second-scheduler"])
+def test_notes_say_what_a_self_signed_kubelet_needs(cluster, mode):
+    """The one reason by which a first installation commonly does not become ready."""
+    command = "--set plugin.kubelet.caConfigMap=NAME\n"
+    notes = notes_of(cluster, f"mode={mode}")
+    assert command in notes
+    assert ("their nodes offer no GPU" in notes) == (mode != "audit")
+    assert command not in notes_of(cluster, f"mode={mode},plugin.kubelet.caConfigMap=ca")
+    notes = notes_of(cluster, f"mode={mode},plugin.kubelet.insecure=true")
+    assert command not in notes
+    assert "plugin.kubelet.insecure is set" in notes
+
+
+def test_notes_say_what_comes_before_an_uninstallation(cluster):
+    """Afterwards no agent is there that could clean its node."""
+    notes = notes_of(cluster, "mode=second-scheduler")
+    assert "--reset-then-reuse-values --set plugin.clean=true\n" in notes
+    assert "helm uninstall" not in notes
+    notes = notes_of(cluster, "mode=second-scheduler,plugin.clean=true")
+    assert "helm uninstall gpus --namespace team-a\n" in notes
+    assert "clean" not in notes_of(cluster, "mode=second-scheduler,plugin.enabled=false")
 
 
 def test_the_pages_commands_do_what_it_says(cluster, control_plane, tmp_path):

@@ -134,6 +134,77 @@ def test_a_privileged_agent_is_valid(helm):
     }
 
 
+def scraped(objects):
+    """By workload, the annotations of its pods that Prometheus reads."""
+    return {
+        one["metadata"]["name"]: {
+            key.partition("/")[2]: value
+            for key, value in (one["spec"]["template"]["metadata"].get("annotations") or {}).items()
+            if key.startswith("prometheus.io/")
+        }
+        for one in objects
+        if one["kind"] in {"Deployment", "DaemonSet"}
+    }
+
+
+def test_pods_with_metrics_are_annotated_on_request(helm):
+    """With the port of their metrics; kube-scheduler alone has none without a credential."""
+    of_extender, of_plugin = (
+        {"scrape": "true", "port": port, "path": "/metrics"} for port in ("8889", "8890")
+    )
+    asked = (*IMAGE, "--set", "monitoring.scrapeAnnotations=true")
+    assert scraped(helm.objects(*asked, "--set", "mode=second-scheduler")) == {
+        "coterie-scheduler": of_extender,
+        "coterie-plugin": of_plugin,
+    }
+    assert scraped(helm.objects(*asked, "--set", "mode=service")) == {
+        "coterie-scheduler": {},
+        "coterie-extender": of_extender,
+        "coterie-plugin": of_plugin,
+    }
+    assert set(map(len, scraped(helm.objects(*IMAGE, "--set", "mode=service")).values())) == {0}
+
+
+def test_values_of_monitoring_reach_its_objects(helm, tmp_path):
+    """What a Prometheus or Grafana selects by differs from cluster to cluster."""
+    values = {
+        "monitoring": {
+            "podMonitor": {
+                "enabled": True,
+                "labels": {"release": "prometheus"},
+                "interval": "1m",
+                "scrapeTimeout": "20s",
+            },
+            "rules": {
+                "enabled": True,
+                "labels": {"release": "prometheus"},
+                "runbooks": "https://docs.example/coterie/",
+            },
+            "dashboards": {
+                "enabled": True,
+                "labels": {"grafana_dashboard": None, "board": "yes"},
+                "annotations": {"grafana_folder": "GPUs"},
+            },
+        },
+    }
+    file = tmp_path / "values.yaml"
+    file.write_text(json.dumps(values), encoding="utf-8")
+    arguments = (*IMAGE, "-f", str(file), "--api-versions", "monitoring.coreos.com/v1")
+    made = {one["kind"]: one for one in helm.objects(*arguments)}
+    monitor, rules, boards = (made[kind] for kind in ("PodMonitor", "PrometheusRule", "ConfigMap"))
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert rules["metadata"]["labels"]["release"] == "prometheus"
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert (endpoint["interval"], endpoint["scrapeTimeout"]) == ("1m", "20s")
+    (group,) = rules["spec"]["groups"]
+    for rule in group["rules"]:
+        url = rule["annotations"]["runbook_url"]
+        assert url.startswith("https://docs.example/coterie/docs/operations.md#coterie-")
+    labels = boards["metadata"]["labels"]
+    assert (labels["board"], "grafana_dashboard" in labels) == ("yes", False)
+    assert boards["metadata"]["annotations"] == {"grafana_folder": "GPUs"}
+
+
 def test_several_resources_are_the_same_everywhere(helm):
     """Scheduler, extender and policies must agree on what a GPU is."""
     objects = helm.objects(
@@ -191,6 +262,14 @@ REFUSED = [
     ((*OPERATOR, "plugin.deviceListStrategy=envvar"), "plugin.deviceListStrategy is envvar with"),
     ((*AUDIT, "plugin.passDeviceSpecs=true"), "plugin.passDeviceSpecs is true for a reporter"),
     ((*SCHEDULER, "plugin.driverRoot=/opt"), "plugin.driverRoot is set, and"),
+    (
+        ("monitoring.podMonitor.enabled=true",),
+        "monitoring.podMonitor.enabled is true, and this API server does not serve monitoring.cor",
+    ),
+    (
+        ("monitoring.rules.enabled=true",),
+        "monitoring.rules.enabled is true, and this API server does not serve monitoring.coreos",
+    ),
 ]
 
 
@@ -248,6 +327,13 @@ def test_a_dot_in_the_releases_name_is_no_fault_without_a_service(helm):
     )
     with pytest.raises(HelmFailed, match=refused):
         helm.objects(*IMAGE, "--set", "mode=service", release="my.gpus")
+
+
+def test_pods_are_not_to_be_scraped_twice(helm):
+    """Each count of a counter would be there twice, under two jobs."""
+    both = "monitoring.podMonitor.enabled=true,monitoring.scrapeAnnotations=true"
+    with pytest.raises(HelmFailed, match="are both true: each pod would be scraped twice"):
+        helm.objects(*IMAGE, "--set", both, "--api-versions", "monitoring.coreos.com/v1")
 
 
 def test_all_faults_are_said_at_once(helm):

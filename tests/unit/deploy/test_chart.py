@@ -27,6 +27,8 @@ FREE = {
     "plugin.env",
     *(f"{part}.nodeSelector" for part in ("scheduler", "extender", "plugin")),
     *(f"{part}.podAnnotations" for part in ("scheduler", "extender", "plugin")),
+    *(f"monitoring.{part}.labels" for part in ("podMonitor", "rules", "dashboards")),
+    "monitoring.dashboards.annotations",
 }
 """Values whose keys are the user's."""
 
@@ -123,6 +125,10 @@ def test_ways_are_valid(path):
         {"gpuResources": []},
         {"gpuResources": ["gpu"]},
         {"extender": {"image": {"digest": "sha256:1"}}},
+        {"monitoring": {"podMonitor": {"interval": "30"}}},
+        {"monitoring": {"podMonitor": {"interval": ""}}},
+        {"monitoring": {"rules": {"runbooks": "https://docs.example"}}},
+        {"monitoring": {"dashboards": {"labels": {"grafana_dashboard": 1}}}},
     ],
     ids=str,
 )

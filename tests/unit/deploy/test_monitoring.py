@@ -87,6 +87,12 @@ def test_gauges_of_the_cluster_are_not_summed_over_extenders(rule):
     assert set(summed).isdisjoint(gauges)
 
 
+def test_the_chart_has_the_same_rules(check_golden):
+    """Helm reads nothing outside the chart; `make golden` copies them."""
+    text = (DEPLOY / "monitoring" / "rules.yaml").read_text(encoding="utf-8")
+    check_golden(DEPLOY / "chart" / "files" / "rules.yaml", text)
+
+
 def test_recorded_series_have_names_of_their_own():
     """Level, metric and operation, by Prometheus' convention; level `coterie`."""
     assert all(re.fullmatch(r"coterie:[a-z_]+:[a-z0-9_]+", name) for name in RECORDED)
