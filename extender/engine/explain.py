@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from extender.placement import Rating, scores
+from extender.placement import Rank, Refusal, scores
 from extender.snapshot import with_free
 from topology.annotations import decode_plan
 from topology.errors import CodecError
@@ -22,7 +22,7 @@ from topology.select import Selected, select_set
 from topology.value import Limit, gpus_of
 
 if TYPE_CHECKING:
-    from extender.placement import Rater, Refusal
+    from extender.placement import Rater
     from extender.protocol import PodRequest, WirePod
     from extender.snapshot import ClusterSnapshot, NodeView
     from extender.state import LiveCluster
@@ -122,10 +122,10 @@ def _could_have(request: PodRequest, view: NodeView, own: int, rater: Rater) -> 
     if request.shape is None:
         return None
     without = with_free(view, view.free | own)
-    (rating,) = rater.rate(request, (without,))
-    if isinstance(rating, Rating):
-        return {"fits": True, "containers": _containers(request, without, rating.fit)}
-    return _refusal(rating)
+    fit = rater.choose(request, without)
+    if isinstance(fit, Refusal):
+        return _refusal(fit)
+    return {"fits": True, "containers": _containers(request, without, fit)}
 
 
 def _head(request: PodRequest, snapshot: ClusterSnapshot) -> Json:
@@ -160,7 +160,12 @@ def _request(request: PodRequest) -> Json | None:
 def _nodes(request: PodRequest, snapshot: ClusterSnapshot, rater: Rater) -> list[Json]:
     by_state = {view.state: view for view in snapshot.views}
     ratings = dict(zip(by_state, rater.rate(request, by_state.values()), strict=True))
-    ranks = {state: one.rank for state, one in ratings.items() if isinstance(one, Rating)}
+    ranks = {state: one for state, one in ratings.items() if isinstance(one, Rank)}
+    fits = {
+        state: fit
+        for state in ranks
+        if not isinstance(fit := rater.choose(request, by_state[state]), Refusal)
+    }
     taints: list[bool] = snapshot.node_index.is_soft_tainted.tolist()
     is_tainted = dict(zip((view.name for view in snapshot.views), taints, strict=True))
     keys = {(view.state, is_tainted[view.name]) for view in snapshot.views}
@@ -172,9 +177,7 @@ def _nodes(request: PodRequest, snapshot: ClusterSnapshot, rater: Rater) -> list
         avoided={key for key in keys if key[1]},
     )
     left = {
-        state: _left_behind(by_state[state], one)
-        for state, one in ratings.items()
-        if isinstance(one, Rating)
+        state: _left_behind(by_state[state], fits[state], rank) for state, rank in ranks.items()
     }
 
     def place(view: NodeView) -> tuple[bool, object, str]:
@@ -197,10 +200,10 @@ def _nodes(request: PodRequest, snapshot: ClusterSnapshot, rater: Rater) -> list
                 "scope": manager.scope.value,
             }
         rating = ratings[view.state]
-        if isinstance(rating, Rating):
+        if isinstance(rating, Rank):
             level = score[view.state, is_tainted[view.name]]
             explanation |= {"fits": True, "place": position, "score": level}
-            explanation["containers"] = _containers(request, view, rating.fit)
+            explanation["containers"] = _containers(request, view, fits[view.state])
             explanation["left_behind"] = left[view.state]
         else:
             explanation |= _refusal(rating)
@@ -260,15 +263,15 @@ def _shared_uplinks(view: NodeView, selected: Selected, used: int) -> list[Json]
 _OVER_PCIE = frozenset({Limit.PORT, Limit.UPLINK, Limit.SOCKET})
 
 
-def _left_behind(view: NodeView, rating: Rating) -> Json | None:
+def _left_behind(view: NodeView, fit: PodFit | None, rank: Rank) -> Json | None:
     """What the node could still offer afterwards; None where its topology is unknown."""
     machine = view.kind.machine
-    if machine is None or rating.fit is None:
+    if machine is None or fit is None:
         return None
-    after = view.free & ~rating.fit.used
+    after = view.free & ~fit.used
     return {
         "free_gpus": after.bit_count(),
-        "remainder_cost_gpus": round(rating.rank.remainder_cost_gpus, 4),
+        "remainder_cost_gpus": round(rank.remainder_cost_gpus, 4),
         "best_gbytes_per_s": _best_left(machine.selector, after),
     }
 

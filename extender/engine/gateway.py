@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, overload
 
 from extender.engine import events
 from extender.errors import MalformedPod, UserError, WireError
-from extender.placement import RatingBudget
+from extender.placement import WORK_S, RatingBudget
 from extender.protocol import Answer, Outcome, Verb, messages, parse_pod
 
 if TYPE_CHECKING:
@@ -43,14 +43,19 @@ class RatingLimit:
     timer: Callable[[], float]
 
     def budget(self) -> RatingBudget:
-        """The budget of one call, which runs from its first rating on."""
+        """The budget of one call, which runs from its first rating on; that one it always allows.
+
+        A rating that would not end within the budget is not begun: those that are searched for take
+        as long as the whole.
+        """
         began_s: list[float] = []
 
-        def is_spent() -> bool:
+        def is_spent(work: int) -> bool:
             now_s = self.timer()
             if not began_s:
                 began_s.append(now_s)
-            return now_s - began_s[0] >= self.seconds
+                return False
+            return now_s - began_s[0] + work * WORK_S >= self.seconds
 
         return RatingBudget(is_spent)
 

@@ -9,14 +9,15 @@ from extender.placement.filter_score import (
     plan_efficiency,
     prioritize_nodes,
 )
-from extender.placement.node_order import rank_fit, scores
-from extender.placement.rating import Rater, Rating, RatingBudget, Refusal, rating_work
+from extender.placement.node_order import Rank, rank_fit, scores
+from extender.placement.rating import WORK_S, Rater, RatingBudget, Refusal, rating_work
 from extender.placement.request_reader import NodesRequest, RequestedNodes, RequestReader, locate
 
 __all__ = [
+    "WORK_S",
     "NodesRequest",
+    "Rank",
     "Rater",
-    "Rating",
     "RatingBudget",
     "Refusal",
     "RequestReader",

@@ -21,7 +21,7 @@ import numpy as np
 
 from extender.placement.candidates import draw
 from extender.placement.node_order import TOP_SCORE, Rank, scores
-from extender.placement.rating import Rating, Refusal
+from extender.placement.rating import Refusal
 from extender.protocol import Reason, reason_tail, score_head, score_tail
 from topology.annotations import ContainerPlan, Plan
 
@@ -146,14 +146,14 @@ def plan_bind(
     request: PodRequest, view: NodeView, *, rater: Rater, generation: int
 ) -> Plan | Refusal:
     """Choose the devices for good, from what is free on the node now; the pod requests GPUs."""
-    (rating,) = rater.rate(request, (view,))
-    if isinstance(rating, Refusal):
-        return rating
-    if rating.fit is None:
+    fit = rater.choose(request, view)
+    if isinstance(fit, Refusal):
+        return fit
+    if fit is None:
         free = [one for i, one in enumerate(view.ids) if view.free >> i & 1]
         ids = tuple(free[: request.size_gpus])
         return Plan(view.name, (), ids, generation, 0.0, request.priority)
-    return _plan(request, view, rating.fit, generation)
+    return _plan(request, view, fit, generation)
 
 
 def plan_efficiency(request: PodRequest, view: NodeView, *, rater: Rater) -> float | None:
@@ -161,10 +161,10 @@ def plan_efficiency(request: PodRequest, view: NodeView, *, rater: Rater) -> flo
 
     0..1, of the container that loses most; 1 for single GPUs, None where the machine is unknown.
     """
-    (rating,) = rater.rate(request, (view,))
-    if isinstance(rating, Refusal) or rating.fit is None:
+    fit = rater.choose(request, view)
+    if fit is None or isinstance(fit, Refusal):
         return None
-    return 1.0 - max(one.loss for _, one in rating.fit.containers)
+    return 1.0 - max(one.loss for _, one in fit.containers)
 
 
 def _plan(request: PodRequest, view: NodeView, fit: PodFit, generation: int) -> Plan:
@@ -189,15 +189,15 @@ def _rate(
     snapshot: ClusterSnapshot,
     rater: Rater,
     budget: RatingBudget | None,
-) -> dict[int, Rating | Refusal]:
+) -> dict[int, Rank | Refusal]:
     """Rate each state that occurs once, by its number."""
     occurring: list[int] = np.bincount(numbers).nonzero()[0].tolist()
     samples = [snapshot.samples[number] for number in occurring]
     return dict(zip(occurring, rater.rate(request, samples, budget), strict=True))
 
 
-def _ranks(ratings: Mapping[int, Rating | Refusal]) -> dict[int, Rank]:
-    return {number: one.rank for number, one in ratings.items() if isinstance(one, Rating)}
+def _ranks(ratings: Mapping[int, Rank | Refusal]) -> dict[int, Rank]:
+    return {number: one for number, one in ratings.items() if isinstance(one, Rank)}
 
 
 def _places(ranks: Mapping[int, Rank], n_numbers: int) -> NDArray[np.int64]:
@@ -214,7 +214,7 @@ def _refuse_all(
     request: PodRequest,
     requested: RequestedNodes,
     snapshot: ClusterSnapshot,
-    ratings: Mapping[int, Rating | Refusal],
+    ratings: Mapping[int, Rank | Refusal],
     *,
     curable: frozenset[Reason],
 ) -> Filtered:

@@ -52,9 +52,17 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping, Sequence
 
     from extender.protocol import Shape
-    from topology.select import PodFit
+    from topology.select import ChosenSets, PodFit
 
-__all__ = ["DEFAULT_LOSS_BOUNDS", "TOP_SCORE", "Rank", "rank_fit", "scores", "unranked"]
+__all__ = [
+    "DEFAULT_LOSS_BOUNDS",
+    "TOP_SCORE",
+    "Rank",
+    "rank_fit",
+    "rank_sets",
+    "scores",
+    "unranked",
+]
 
 K = TypeVar("K", bound="Hashable")
 
@@ -124,19 +132,80 @@ def rank_fit(
 
     `worth` is that of one of its GPUs.
     """
-    remainder_cost_gpus = fit.remainder_cost_gpus
-    missed = 0
-    if shape.policy.nic is NicRule.PREFERRED:
-        missed += not all(one.has_near_nic for _, one in fit.containers)
+    sets = [selected for _, selected in fit.containers]
+    joined = [one for one in sets if len(one.gpus) > 1]
+    return _rank(
+        shape,
+        lacks_nic=not all(one.has_near_nic for one in sets),
+        misses_affinity=not all(one.satisfies_affinity for one in joined),
+        speed=min((one.value_gbytes_per_s for one in joined), default=0.0),
+        loss_class=_loss_class(fit.worst.loss, loss_bounds),
+        cost=fit.remainder_cost_gpus,
+        n_free=n_free,
+        worth=worth,
+    )
+
+
+def rank_sets(
+    chosen: ChosenSets,
+    shape: Shape,
+    *,
+    n_free: Sequence[int],
+    worth: float = 1.0,
+    loss_bounds: Sequence[float] = DEFAULT_LOSS_BOUNDS,
+) -> list[Rank | None]:
+    """Rank the set of each of some node states, as `rank_fit`; None where no set fits.
+
+    The pod's GPUs are one container's. `n_free` are the free GPUs of each state.
+    """
+    return [
+        _rank(
+            shape,
+            lacks_nic=not has_nic,
+            misses_affinity=not satisfies,
+            speed=speed,
+            loss_class=_loss_class(loss, loss_bounds),
+            cost=cost,
+            n_free=free,
+            worth=worth,
+        )
+        if mask
+        else None
+        for mask, has_nic, satisfies, speed, loss, cost, free in zip(
+            chosen.masks.tolist(),
+            chosen.has_near_nic.tolist(),
+            chosen.satisfies_affinity.tolist(),
+            chosen.value_gbytes_per_s.tolist(),
+            chosen.loss.tolist(),
+            chosen.remainder_cost_gpus.tolist(),
+            n_free,
+            strict=True,
+        )
+    ]
+
+
+def _loss_class(loss: float, loss_bounds: Sequence[float]) -> int:
+    return bisect_left(loss_bounds, round(loss, _ROUNDING))
+
+
+def _rank(  # noqa: PLR0913 - all that a rank is made of
+    shape: Shape,
+    *,
+    lacks_nic: bool,
+    misses_affinity: bool,
+    speed: float,
+    loss_class: int,
+    cost: float,
+    n_free: int,
+    worth: float,
+) -> Rank:
+    missed = int(lacks_nic and shape.policy.nic is NicRule.PREFERRED)
     if is_packed(shape):
-        return Rank((missed, 0), 0.0, remainder_cost_gpus, n_free, worth)
-    sets = [selected for _, selected in fit.containers if len(selected.gpus) > 1]
-    missed += 0 if all(one.satisfies_affinity for one in sets) else 2
+        return Rank((missed, 0), 0.0, cost, n_free, worth)
+    missed += 2 * misses_affinity
     if shape.policy.prefer is Prefer.FASTEST:
-        speed = min(one.value_gbytes_per_s for one in sets)
-        return Rank((missed, 0), speed, remainder_cost_gpus, n_free)
-    loss_class = bisect_left(loss_bounds, round(fit.worst.loss, _ROUNDING))
-    return Rank((missed, loss_class), 0.0, remainder_cost_gpus, n_free, worth)
+        return Rank((missed, 0), speed, cost, n_free)
+    return Rank((missed, loss_class), 0.0, cost, n_free, worth)
 
 
 def scores(

@@ -1,9 +1,10 @@
 """Ratings of node states for pod shapes, cached.
 
-Finds the best sets of a pod on nodes of one kind with the same GPUs free, their rank, or
-why not. A cluster of thousands of nodes has few distinct states, and pods come in few shapes, so a
-bounded cache over both makes the request path a look-up. The cache never changes an answer: it is
-keyed by all that the answer depends on.
+Finds the rank of a pod's best sets on nodes of one kind with the same GPUs free, or why there are
+none; and for one node the sets themselves. A cluster of thousands of nodes has few distinct states,
+and pods come in few shapes, so a bounded cache over both makes the request path a look-up. The
+cache never changes an answer: it is keyed by all that the answer depends on. New states of one
+machine type are rated together where the pod's GPUs are one container's.
 
 A call may have a budget: states that are not known when it is spent are rated by count for this
 call, and remembered; `rate_deferred` rates them later, so that the next call knows them.
@@ -16,32 +17,38 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from extender.placement.node_order import DEFAULT_LOSS_BOUNDS, Rank, rank_fit, unranked
+import numpy as np
+
+from extender.placement.node_order import (
+    DEFAULT_LOSS_BOUNDS,
+    Rank,
+    rank_fit,
+    rank_sets,
+    unranked,
+)
 from extender.protocol import Reason, from_unfit
 from topology.annotations import NicRule, Strength
-from topology.select import PodFit, fit_pod
+from topology.select import MachineTables, PodFit, fit_pod, select_sets
 from topology.topology_manager import Kubelet, fit_admitted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from extender.protocol import PodRequest, Shape
     from extender.snapshot import MachineType, NodeKind, NodeView
     from topology.select import Unfit
 
-__all__ = ["Rater", "Rating", "RatingBudget", "Refusal", "rating_work"]
+__all__ = ["WORK_S", "Rater", "RatingBudget", "Refusal", "rating_work"]
 
 MAX_ENTRIES = 65_536
 """Ratings kept. One 16-GPU kind has 65,536 states, of which a cluster shows a fraction; at about
 0.6 KB each (measured) this bounds the memory to some 40 MB."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rating:
-    """The node state can take the pod. `fit` is None where it has no usable topology."""
-
-    rank: Rank
-    fit: PodFit | None
+WORK_S = 30e-6
+"""Seconds that a unit of `rating_work` takes at most, on the machine of `benchmarks/results`."""
+_BATCH_WORK = 128
+"""Work that is rated together: by how much a call may exceed its budget beside one rating."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +62,12 @@ class Refusal:
 class RatingBudget:
     """How many states one call may rate: those before `is_spent` is true for the first time.
 
-    `n_rated` counts them, `work` adds up what they take (`rating_work`), and `n_deferred` counts
-    the others that the call met.
+    `is_spent` is called with the work of the next state (`rating_work`). `n_rated` counts those
+    that were rated, `work` adds up what they take, and `n_deferred` counts the others that the call
+    met.
     """
 
-    def __init__(self, is_spent: Callable[[], bool]) -> None:
+    def __init__(self, is_spent: Callable[[int], bool]) -> None:
         self._is_spent = is_spent
         self.n_rated = 0
         self.work = 0
@@ -68,18 +76,18 @@ class RatingBudget:
     @classmethod
     def of_states(cls, n_states: int) -> RatingBudget:
         """A budget of so many states, whatever they take."""
-        budget = cls(lambda: budget.n_rated >= n_states)
+        budget = cls(lambda _: budget.n_rated >= n_states)
         return budget
 
     @classmethod
     def of_work(cls, at_most: int) -> RatingBudget:
         """A budget of so much work; reads no clock, so a replay rates the same."""
-        budget = cls(lambda: budget.work >= at_most)
+        budget = cls(lambda _: budget.work >= at_most)
         return budget
 
     def allows(self, work: int = 1) -> bool:
         """Whether one state more may be rated, which takes so much; counts it."""
-        if self.n_deferred or self._is_spent():
+        if self.n_deferred or self._is_spent(work):
             self.n_deferred += 1
             return False
         self.n_rated += 1
@@ -88,7 +96,7 @@ class RatingBudget:
 
 
 def rating_work(shape: Shape, kind: NodeKind) -> int:
-    """What rating a state of this kind takes, in units of about 30 us, by the worst that was seen.
+    """What rating a state of this kind takes, in units of `WORK_S`, by the worst that was seen.
 
     One container on up to 8 GPUs takes 1; tables of 16 GPUs are longer, and containers that are
     chosen together go over all unions of their sets; a search takes longer than all that.
@@ -117,7 +125,7 @@ class Rater:
     ) -> None:
         self._loss_bounds = tuple(loss_bounds)
         self._max_entries = max_entries
-        self._by_shape: OrderedDict[Shape, dict[int, Rating | Refusal]] = OrderedDict()
+        self._by_shape: OrderedDict[Shape, dict[int, Rank | Refusal]] = OrderedDict()
         self._n_entries = 0
         # What calls left out, oldest first, with the pod's size.
         self._deferred: dict[tuple[Shape, int], tuple[int, NodeView]] = {}
@@ -143,7 +151,7 @@ class Rater:
             size_gpus, view = self._deferred.pop(key)
             shape, state = key
             if state not in self._by_shape.get(shape, {}):
-                self._keep(shape, state, self._rate(shape, size_gpus, view))
+                self._keep(shape, size_gpus, [view])
         self._trim()
 
     def rate(
@@ -151,45 +159,63 @@ class Rater:
         request: PodRequest,
         views: Iterable[NodeView],
         budget: RatingBudget | None = None,
-    ) -> list[Rating | Refusal]:
+    ) -> list[Rank | Refusal]:
         """Rate nodes, in their order; the pod requests GPUs. Without a budget all are rated.
 
         Complexity: one look-up per node, one fit per state not seen lately. Raises `ValueError` for
         a pod without GPUs.
         """
-        if request.shape is None:
-            msg = f"pod {request.full_name} requests no GPU, expected a shape"
-            raise ValueError(msg)
-        known = self._by_shape.get(request.shape, {})
-        ratings: list[Rating | Refusal] = []
+        shape, size_gpus = _shape_of(request), request.size_gpus
+        known = self._by_shape.get(shape, {})
+        ratings: list[Rank | Refusal | int] = []
+        due: dict[int, NodeView] = {}
+        due_work = 0
         for view in views:
             rating = known.get(view.state)
-            if rating is None and (
-                budget is None
-                or view.kind.machine is None
-                or budget.allows(rating_work(request.shape, view.kind))
-            ):
-                rating = self._rate(request.shape, request.size_gpus, view)
-                known = self._keep(request.shape, view.state, rating)
-            elif rating is None:
-                rating = self._defer(request.shape, request.size_gpus, view)
-            ratings.append(rating)
+            if rating is not None or view.state in due:
+                ratings.append(rating or view.state)
+                continue
+            work = rating_work(shape, view.kind)
+            if budget is None or view.kind.machine is None or budget.allows(work):
+                ratings.append(view.state)
+                due[view.state] = view
+                due_work += work
+                if due_work >= _BATCH_WORK:
+                    known = self._keep(shape, size_gpus, due.values())
+                    due, due_work = {}, 0
+            else:
+                ratings.append(self._defer(shape, size_gpus, view))
+        if due:
+            known = self._keep(shape, size_gpus, due.values())
+        rated = [known[one] if isinstance(one, int) else one for one in ratings]
         if known:
-            self._by_shape.move_to_end(request.shape)
+            self._by_shape.move_to_end(shape)
         self._trim()
-        return ratings
+        return rated
+
+    def choose(self, request: PodRequest, view: NodeView) -> PodFit | Refusal | None:
+        """The best sets of a pod on one node; None where devices are taken by count.
+
+        Raises `ValueError` for a pod without GPUs.
+        """
+        return _choose(_shape_of(request), request.size_gpus, view)
 
     def _keep(
-        self, shape: Shape, state: int, rating: Rating | Refusal
-    ) -> dict[int, Rating | Refusal]:
-        """Keep a new rating, and return all of its shape."""
+        self, shape: Shape, size_gpus: int, views: Collection[NodeView]
+    ) -> dict[int, Rank | Refusal]:
+        """Rate states and keep the ratings; return all of the shape."""
         # A shape without ratings is not kept: only ratings are counted and trimmed.
         known = self._by_shape.setdefault(shape, {})
-        known[state] = rating
-        self._n_entries += 1
+        by_kind: dict[NodeKind, list[NodeView]] = {}
+        for view in views:
+            by_kind.setdefault(view.kind, []).append(view)
+        for kind, alike in by_kind.items():
+            for view, rating in zip(alike, self._rate(shape, size_gpus, kind, alike), strict=True):
+                known[view.state] = rating
+        self._n_entries += len(views)
         return known
 
-    def _defer(self, shape: Shape, size_gpus: int, view: NodeView) -> Rating | Refusal:
+    def _defer(self, shape: Shape, size_gpus: int, view: NodeView) -> Rank | Refusal:
         """Rate by count for now; what a pod states as a condition cannot be."""
         if len(self._deferred) >= self._max_entries:
             del self._deferred[next(iter(self._deferred))]
@@ -204,19 +230,61 @@ class Rater:
             _, ratings = self._by_shape.popitem(last=False)
             self._n_entries -= len(ratings)
 
-    def _rate(self, shape: Shape, size_gpus: int, view: NodeView) -> Rating | Refusal:
-        kind, n_free = view.kind, view.free.bit_count()
-        if kind.resource != shape.resource:
-            return Refusal(Reason.OTHER_RESOURCE)
-        if kind.machine is None:
-            return _by_count(shape, size_gpus, n_free)
-        fit = _fit(kind.machine, shape, view)
-        if isinstance(fit, PodFit):
-            rank = rank_fit(
-                fit, shape, n_free=n_free, worth=kind.worth, loss_bounds=self._loss_bounds
+    def _rate(
+        self, shape: Shape, size_gpus: int, kind: NodeKind, views: Sequence[NodeView]
+    ) -> list[Rank | Refusal]:
+        """Rate states of one kind."""
+        ranks: Sequence[Rank | None] = (None,) * len(views)
+        if (
+            len(shape.requests) == 1
+            and kind.resource == shape.resource
+            and kind.manager is None
+            and kind.machine is not None
+            and isinstance(kind.machine.selector, MachineTables)
+        ):
+            available = np.array([view.free for view in views])
+            (request,) = shape.requests
+            chosen = select_sets(
+                kind.machine.selector, available=available, size=request.size, policy=shape.policy
             )
-            return Rating(rank, fit)
-        return Refusal(from_unfit(fit.reason), fit.detail)
+            ranks = rank_sets(
+                chosen,
+                shape,
+                n_free=[view.free.bit_count() for view in views],
+                worth=kind.worth,
+                loss_bounds=self._loss_bounds,
+            )
+        return [
+            rank or self._rate_one(shape, size_gpus, view)
+            for rank, view in zip(ranks, views, strict=True)
+        ]
+
+    def _rate_one(self, shape: Shape, size_gpus: int, view: NodeView) -> Rank | Refusal:
+        n_free = view.free.bit_count()
+        fit = _choose(shape, size_gpus, view)
+        if isinstance(fit, PodFit):
+            return rank_fit(
+                fit, shape, n_free=n_free, worth=view.kind.worth, loss_bounds=self._loss_bounds
+            )
+        return fit or unranked(n_free)
+
+
+def _shape_of(request: PodRequest) -> Shape:
+    if request.shape is None:
+        msg = f"pod {request.full_name} requests no GPU, expected a shape"
+        raise ValueError(msg)
+    return request.shape
+
+
+def _choose(shape: Shape, size_gpus: int, view: NodeView) -> PodFit | Refusal | None:
+    kind = view.kind
+    if kind.resource != shape.resource:
+        return Refusal(Reason.OTHER_RESOURCE)
+    if kind.machine is None:
+        counted = _by_count(shape, size_gpus, view.free.bit_count())
+        return counted if isinstance(counted, Refusal) else None
+    fit = _fit(kind.machine, shape, view)
+    return fit if isinstance(fit, PodFit) else Refusal(from_unfit(fit.reason), fit.detail)
 
 
 def _fit(machine: MachineType, shape: Shape, view: NodeView) -> PodFit | Unfit:
@@ -237,7 +305,7 @@ def _fit(machine: MachineType, shape: Shape, view: NodeView) -> PodFit | Unfit:
     )
 
 
-def _by_count(shape: Shape, size_gpus: int, n_free: int) -> Rating | Refusal:
+def _by_count(shape: Shape, size_gpus: int, n_free: int) -> Rank | Refusal:
     """A node without usable topology takes pods without requirements, by count.
 
     A pod with a minimum bandwidth requests two GPUs or more (`extender.protocol.pod_request`).
@@ -251,4 +319,4 @@ def _by_count(shape: Shape, size_gpus: int, n_free: int) -> Rating | Refusal:
         return Refusal(Reason.NO_TOPOLOGY)
     if n_free < size_gpus:
         return Refusal(Reason.NOT_ENOUGH_FREE)
-    return Rating(unranked(n_free), None)
+    return unranked(n_free)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from extender.placement import Rating
+from extender.placement import Rank
 from extender.preemption.victims import PRIORITY_SHIFT
 from extender.protocol import messages
 from extender.snapshot import with_free
@@ -134,7 +134,7 @@ class WhatIfNode:
     def quality(self, free: int) -> tuple[object, ...] | None:
         """How good the best set is if these devices are free; less is better."""
         (rating,) = self.rater.rate(self.request, (with_free(self.view, free),))
-        return rating.rank.key if isinstance(rating, Rating) else None
+        return rating.key if isinstance(rating, Rank) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from extender.placement import Rating, RatingBudget
+from extender.placement import Rank, RatingBudget
 from extender.unschedulable.node_bitmap import NodeNumbers
 from extender.unschedulable.pod_groups import (
     FIRST_PAUSE_S,
@@ -60,7 +60,7 @@ SPARE_NUMBERS = 1024
 """Node numbers that may go out of use before nodes are renumbered."""
 MAX_REQUEUES = 20
 """Pods requeued in one call; each costs a patch."""
-MAX_RATED = 16
+MAX_LOOK_WORK = 16
 """Work of the ratings of one look at all nodes. The others are rated between requests, one at a
 time, and looked at the next time."""
 MAX_WORK = 1000
@@ -206,7 +206,7 @@ class UnschedulablePool:
         rated = self._rated(viewpoint, by_state.values(), budget)
         if rated is None:
             return None
-        fits = {s for s, one in zip(by_state, rated, strict=True) if isinstance(one, Rating)}
+        fits = {s for s, one in zip(by_state, rated, strict=True) if isinstance(one, Rank)}
         return self._numbers.mask(view.name for view in views if view.state in fits)
 
     def _all_fitting(
@@ -218,7 +218,7 @@ class UnschedulablePool:
         rated = self._rated(pods.viewpoint, samples, budget)
         if rated is None:
             return None
-        fits = [n for n, one in zip(occurring, rated, strict=True) if isinstance(one, Rating)]
+        fits = [n for n, one in zip(occurring, rated, strict=True) if isinstance(one, Rank)]
         positions: list[int] = np.isin(snapshot.state_ids, fits).nonzero()[0].tolist()
         names = snapshot.node_index.names
         mask = self._numbers.mask(names[position] for position in positions)
@@ -226,7 +226,7 @@ class UnschedulablePool:
 
     def _rated(
         self, viewpoint: PodRequest, views: Iterable[NodeView], budget: RatingBudget
-    ) -> list[Rating | Refusal] | None:
+    ) -> list[Rank | Refusal] | None:
         """The ratings of nodes, or None where the budget does not reach for all."""
         n_deferred = budget.n_deferred
         rated = self._rater.rate(viewpoint, views, budget)
@@ -306,7 +306,7 @@ class UnschedulablePool:
         rated = self._rated(pods.viewpoint, views, budget)
         if rated is None:
             return None
-        fitting = [v for v, rating in zip(views, rated, strict=True) if isinstance(rating, Rating)]
+        fitting = [v for v, rating in zip(views, rated, strict=True) if isinstance(rating, Rank)]
         pods.candidates = {view.name: pods.candidates[view.name] for view in fitting}
         return {view.name: view.free.bit_count() // pods.viewpoint.size_gpus for view in fitting}
 
@@ -372,7 +372,7 @@ class _Look:
     def __init__(self, snapshots: SnapshotCache, now_s: float) -> None:
         self.snapshots = snapshots
         self.now_s = now_s
-        self.all_nodes = RatingBudget.of_work(MAX_RATED)
+        self.all_nodes = RatingBudget.of_work(MAX_LOOK_WORK)
         self.candidates = RatingBudget.of_work(MAX_WORK)
 
 

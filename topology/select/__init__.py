@@ -15,10 +15,18 @@ from topology.select.large_machine import LargeMachine
 from topology.select.levels import affinity_level
 from topology.select.near_best import near_best_counts
 from topology.select.outcome import Selected, Unfit, UnfitReason
-from topology.select.selection import Machine, build_machine, rank_sets, select_set
+from topology.select.selection import (
+    ChosenSets,
+    Machine,
+    build_machine,
+    rank_sets,
+    select_set,
+    select_sets,
+)
 from topology.select.tables import MachineTables, build_tables, with_raw_figures
 
 __all__ = [
+    "ChosenSets",
     "ContainerRequest",
     "ContainerRole",
     "LargeMachine",
@@ -37,5 +45,6 @@ __all__ = [
     "pod_size",
     "rank_sets",
     "select_set",
+    "select_sets",
     "with_raw_figures",
 ]

@@ -155,7 +155,14 @@ def _fit(
         detail = f"pod requests {wanted}, {available.bit_count()} of {machine.n_gpus} are free"
         return Unfit(UnfitReason.NOT_ENOUGH_FREE, detail)
     lasting = [r for r in requests if r.role is not ContainerRole.INIT]
-    sets = _joint(machine, available, tuple(r.size for r in lasting), policy, beside)
+    sets = _joint(
+        machine,
+        available,
+        tuple(r.size for r in lasting),
+        policy=policy,
+        beside=beside,
+        n_sets=len(requests),
+    )
     if isinstance(sets, Unfit):
         return sets
     chosen = _with_inits(
@@ -189,12 +196,14 @@ def join_sets(
     )
 
 
-def _joint(
+def _joint(  # noqa: PLR0913 - as `select_set`
     machine: Machine,
     available: int,
     sizes: tuple[int, ...],
+    *,
     policy: PlacementPolicy,
     beside: int,
+    n_sets: int,
 ) -> tuple[Selected, ...] | Unfit:
     """Disjoint sets for containers that hold their GPUs side by side."""
     if len(sizes) > 1 and isinstance(machine, MachineTables):
@@ -202,7 +211,12 @@ def _joint(
     chosen: dict[int, Selected] = {}
     for place in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         found = select_set(
-            machine, available=available, beside=beside, size=sizes[place], policy=policy
+            machine,
+            available=available,
+            beside=beside,
+            size=sizes[place],
+            policy=policy,
+            n_sets=n_sets,
         )
         if isinstance(found, Unfit):
             return found
@@ -368,7 +382,12 @@ def _with_inits(
             areas = [lasting[name].mask for name in later] + apps
             inner, outer = _area(handed, areas, free, request.size)
             found = select_set(
-                machine, available=outer, must_include=inner, size=request.size, policy=policy
+                machine,
+                available=outer,
+                must_include=inner,
+                size=request.size,
+                policy=policy,
+                n_sets=len(requests),
             )
             if isinstance(found, Unfit):
                 return found

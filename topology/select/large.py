@@ -15,7 +15,8 @@ Method.
   wishes one, then those with the most accelerator bandwidth) a set that grows by the device with
   the most accelerator bandwidth into it (ties: nearest on PCIe, lowest id). The set that serves the
   policy best (conditions, wishes, then value; of equal ones the packing's own) is improved by
-  single swaps. At most `most_sets` sets are rated, shared by the parts that are searched.
+  single swaps. At most `most_sets` sets are rated, shared by the parts that are searched and by the
+  containers of the pod.
   What is left behind is counted as on an even machine.
 
 Both are done for every part of the machine in which the affinity level can hold; of equal sets the
@@ -58,15 +59,16 @@ from topology.value import (
 __all__ = ["select_large", "shared_cost"]
 
 
-def select_large(
+def select_large(  # noqa: PLR0913 - as `select_set`
     machine: LargeMachine,
     *,
     available: int,
     must_include: int,
     size: int,
     policy: PlacementPolicy = DEFAULT_POLICY,
+    n_sets: int = 1,
 ) -> Selected | Unfit:
-    """Choose a set of `size` available devices that holds `must_include`.
+    """Choose a set of `size` available devices that holds `must_include`, one of `n_sets` of a pod.
 
     The caller has checked masks and counts (`topology.select.selection.select_set`).
     """
@@ -80,9 +82,11 @@ def select_large(
     ]
     if not able:
         return Unfit(UnfitReason.MIXED_MODELS, f"{size} devices of one model")
-    request = SearchRequest(must_include, size, policy, len(able))
+    request = SearchRequest(must_include, size, policy, len(able) * n_sets)
+    best = _best_value_of(machine, size, n_sets)
     found = [
-        _rate(machine, choose_set(machine, domain, request), available, policy) for domain in able
+        _rate(machine, choose_set(machine, domain, request), available, policy, best)
+        for domain in able
     ]
     fitting = [
         (_rank(machine, entry, policy), domain.bit_count(), entry.gpus, entry)
@@ -98,7 +102,12 @@ def select_large(
     everything = machine.all_gpus
     if available != everything or must_include:
         empty = select_large(
-            machine, available=everything, must_include=0, size=size, policy=policy
+            machine,
+            available=everything,
+            must_include=0,
+            size=size,
+            policy=policy,
+            n_sets=n_sets,
         )
         return Unfit(taken if isinstance(empty, Selected) else empty.reason, detail)
     return Unfit(_or_unknown(machine, found, never, size, policy), detail)
@@ -157,10 +166,12 @@ def _rank(
     return (not entry.satisfies_affinity, lacks_nic, -value)
 
 
-def _rate(machine: LargeMachine, mask: int, available: int, policy: PlacementPolicy) -> Selected:
+def _rate(
+    machine: LargeMachine, mask: int, available: int, policy: PlacementPolicy, best: float
+) -> Selected:
+    """A set beside the best value of its size."""
     size = mask.bit_count()
     value, limit = value_of(machine, mask)
-    best = _best_value_of(machine, size)
     return Selected(
         gpus=gpus_of(mask),
         value_gbytes_per_s=value,
@@ -174,11 +185,11 @@ def _rate(machine: LargeMachine, mask: int, available: int, policy: PlacementPol
 
 
 @lru_cache(maxsize=1024)
-def _best_value_of(machine: LargeMachine, size: int) -> float:
-    """The best value that the search finds on the empty machine."""
+def _best_value_of(machine: LargeMachine, size: int, n_sets: int) -> float:
+    """The best value that one of so many searches finds on the empty machine."""
     areas = [model for model in machine.models if model.bit_count() >= size]
     areas = areas or [machine.all_gpus]
-    request = SearchRequest(0, size, DEFAULT_POLICY, len(areas))
+    request = SearchRequest(0, size, DEFAULT_POLICY, len(areas) * n_sets)
     sets = [choose_set(machine, area, request) for area in areas]
     return max(value_of(machine, mask)[0] for mask in sets)
 

@@ -21,7 +21,7 @@ from topology.value import gpus_of, mask_of
 
 __all__ = ["SearchRequest", "choose_set", "most_sets"]
 
-MAX_WORK = 20_000
+MAX_WORK = 10_000
 """Bound of a request's searches on one machine (`most_sets`)."""
 _SET_WORK = 400
 """Work of a rated set beside the cube of its size, which is what a minimum cut costs: most of it is
@@ -34,7 +34,7 @@ def most_sets(size: int, n_searches: int = 1) -> int:
     """How many sets of a size each of so many searches rates.
 
     >>> most_sets(2), most_sets(8), most_sets(16)
-    (49, 21, 8)
+    (24, 10, 8)
     """
     return max(_LEAST_SETS, MAX_WORK // (size**3 + _SET_WORK) // n_searches)
 

@@ -15,7 +15,8 @@ Order, first difference decides (all from the machine's tables):
 never satisfies one. GPUs of different models mix only under affinity `none`.
 
 Complexity: O(C(n, size)) numpy word operations, 12,870 sets at most; memoised by all inputs. The
-sets that qualify are put in order once (`topology.select.qualifying`).
+sets that qualify are put in order once (`topology.select.qualifying`). Many states of one machine
+type are looked at together (`select_sets`).
 Nodes of more than 16 devices: `topology.select.large`, by the same order.
 """
 
@@ -44,11 +45,14 @@ from topology.value import (
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from topology.annotations import PlacementPolicy
     from topology.model import NodeTopology
     from topology.value import Demand
 
 __all__ = [
+    "ChosenSets",
     "Machine",
     "RankedSet",
     "build_machine",
@@ -57,6 +61,7 @@ __all__ = [
     "rank_sets",
     "remainder_cost",
     "select_set",
+    "select_sets",
 ]
 
 Machine = MachineTables | LargeMachine
@@ -101,11 +106,13 @@ def select_set(  # noqa: PLR0913 - the kubelet's three inputs, the pod's wish, a
     must_include: int = 0,
     beside: int = 0,
     policy: PlacementPolicy = DEFAULT_POLICY,
+    n_sets: int = 1,
 ) -> Selected | Unfit:
     """Choose the best set of `size` free GPUs that holds `must_include`.
 
     GPUs `beside` are free as well and not to be chosen: they count in what is left behind, on
-    machines of up to 16 GPUs. Raises `UnknownDevice` for GPUs that the node has not,
+    machines of up to 16 GPUs. The set is one of `n_sets` of a pod, which share the bound of a
+    search (`topology.select.large`). Raises `UnknownDevice` for GPUs that the node has not,
     `InvalidRequest` for a size below 1.
 
     >>> from topology.recordings import load_recording
@@ -119,7 +126,7 @@ def select_set(  # noqa: PLR0913 - the kubelet's three inputs, the pod's wish, a
     check_request(
         n=machine.n_gpus, available=available | beside, must_include=must_include, size=size
     )
-    return _select(machine, available, must_include, size, policy, beside)
+    return _select(machine, available, must_include, size, policy, beside, n_sets)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -130,6 +137,7 @@ def _select(  # noqa: PLR0913, PLR0917 - a memory is keyed by all that counts
     size: int,
     policy: PlacementPolicy,
     beside: int,
+    n_sets: int,
 ) -> Selected | Unfit:
     n = machine.n_gpus
     if size > n:
@@ -142,33 +150,125 @@ def _select(  # noqa: PLR0913, PLR0917 - a memory is keyed by all that counts
         return Unfit(UnfitReason.MUST_INCLUDE, detail)
     if isinstance(machine, LargeMachine):
         return select_large(
-            machine, available=available, must_include=must_include, size=size, policy=policy
+            machine,
+            available=available,
+            must_include=must_include,
+            size=size,
+            policy=policy,
+            n_sets=n_sets,
         )
-    ordered = ordered_sets(machine, size, policy)
-    is_free = (ordered.masks & ~available == 0) & (ordered.masks & must_include == must_include)
-    places = is_free.nonzero()[0]
-    if not len(places):
+    best = _best_masks(
+        machine,
+        np.array([available]),
+        size=size,
+        policy=policy,
+        must_include=must_include,
+        beside=beside,
+    )
+    if not best[0]:
         return why_none(
             machine, available=available, must_include=must_include, size=size, policy=policy
         )
-    groups = ordered.groups[places]
-    equal = ordered.masks[places[: groups.searchsorted(groups[0], "right")]]
-    free = available | beside
-    best = int(equal[machine.remainder[free & ~equal].argmax()])
-    return describe_set(machine, best, available=free, policy=policy)
+    return describe_set(machine, int(best[0]), available=available | beside, policy=policy)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChosenSets:
+    """The best set for each of some states, in their order; arrays of one length.
+
+    `masks` int64, 0 where no set fits; `loss`, `remainder_cost_gpus` and `value_gbytes_per_s`
+    float64 and `has_near_nic` and `satisfies_affinity` bool are those of `Selected`, and mean
+    nothing where no set fits.
+    """
+
+    masks: NDArray[np.int64]
+    value_gbytes_per_s: NDArray[np.float64]
+    loss: NDArray[np.float64]
+    satisfies_affinity: NDArray[np.bool_]
+    has_near_nic: NDArray[np.bool_]
+    remainder_cost_gpus: NDArray[np.float64]
+
+
+def select_sets(
+    tables: MachineTables,
+    *,
+    available: NDArray[np.int64],
+    size: int,
+    policy: PlacementPolicy = DEFAULT_POLICY,
+) -> ChosenSets:
+    """Choose the best set of `size` free GPUs for many states of one machine type at once.
+
+    `available` are masks of its GPUs, int64; `size` is 1 or more. The sets are those of
+    `select_set`.
+
+    >>> from topology.recordings import load_recording
+    >>> from topology.select.tables import build_tables
+    >>> tables = build_tables(load_recording("dgx-1-v100"))
+    >>> select_sets(tables, available=np.array([0xFF, 0b11, 0xF0]), size=4).masks.tolist()
+    [15, 0, 240]
+    """
+    if size > tables.n_gpus:
+        masks = np.zeros(len(available), dtype=np.int64)
+    else:
+        masks = _best_masks(tables, available, size=size, policy=policy)
+    left = tables.remainder[available & ~masks]
+    level = affinity_level(tables, policy.affinity)
+    return ChosenSets(
+        masks=masks,
+        value_gbytes_per_s=tables.value[masks],
+        loss=tables.loss[masks],
+        satisfies_affinity=np.ones(len(masks), dtype=np.bool_) if level is None else level[masks],
+        has_near_nic=tables.has_nic[masks],
+        remainder_cost_gpus=(tables.remainder[available] - left) * tables.n_gpus,
+    )
+
+
+def _best_masks(  # noqa: PLR0913 - as `select_set`
+    tables: MachineTables,
+    available: NDArray[np.int64],
+    *,
+    size: int,
+    policy: PlacementPolicy,
+    must_include: int = 0,
+    beside: int = 0,
+) -> NDArray[np.int64]:
+    """The best set of each state, 0 where none fits.
+
+    The first free set gives the group; in a group the remainder decides, then the first place.
+    """
+    best = np.zeros(len(available), dtype=np.int64)
+    ordered = ordered_sets(tables, size, policy)
+    masks, groups = ordered.masks, ordered.groups
+    if must_include:
+        holds = masks & must_include == must_include
+        masks, groups = masks[holds], groups[holds]
+    if not len(masks):
+        return best
+    is_free = masks & ~available[:, None] == 0
+    first = is_free.argmax(axis=1)
+    is_free &= groups <= groups[first][:, None]
+    states, places = is_free.nonzero()
+    if not len(states):
+        return best
+    left = tables.remainder[(available[states] | beside) & ~masks[places]]
+    begins = np.flatnonzero(np.diff(states, prepend=-1))
+    most = np.maximum.reduceat(left, begins)
+    is_best = left == most.repeat(np.diff(begins, append=len(states)))
+    states, places = states[is_best], places[is_best]
+    begins = np.flatnonzero(np.diff(states, prepend=-1))
+    best[states[begins]] = masks[places[begins]]
+    return best
 
 
 def describe_set(
     tables: MachineTables, mask: int, *, available: int, policy: PlacementPolicy
 ) -> Selected:
     """What taking a set from `available` is worth and costs."""
-    gpus = gpus_of(mask)
-    value, best = float(tables.value[mask]), tables.best_value[len(gpus)]
     level = affinity_level(tables, policy.affinity)
     return Selected(
-        gpus=gpus,
-        value_gbytes_per_s=value,
-        loss=max(0.0, 1 - value / best) if best > 0 else 0.0,
+        gpus=gpus_of(mask),
+        value_gbytes_per_s=float(tables.value[mask]),
+        loss=float(tables.loss[mask]),
         satisfies_affinity=level is None or bool(level[mask]),
         has_near_nic=bool(tables.has_nic[mask]),
         remainder_cost_gpus=remainder_cost(tables, available, mask),

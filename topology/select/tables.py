@@ -63,7 +63,8 @@ _ERRORS = np.array([STATED_ERROR[limit] for limit in sorted(STATED_ERROR)])
 class MachineTables:
     """One machine type. Arrays are indexed by mask (length 2**n) and never written again.
 
-    - `value` float64, GB/s at `message_bytes`.
+    - `value` float64, GB/s at `message_bytes`; `loss` float64, 1 - value / the best value of that
+      size, 0..1 (0 for one GPU).
     - `value_class` int32, 0 is the best class of its size.
     - `order` int32: (value class, sums of the tie-break) of a mask within its size, lower is
       better; equal masks are equal up to the remainder. `tie` int32: raw sums, value, lowest ids.
@@ -79,6 +80,7 @@ class MachineTables:
     demand: Demand
     message_bytes: int
     value: NDArray[np.float64]
+    loss: NDArray[np.float64]
     value_class: NDArray[np.int32]
     order: NDArray[np.int32]
     tie: NDArray[np.int32]
@@ -144,12 +146,14 @@ def build_tables(
     value_class = _classes(value, index.size)
     closeness = _mean_closeness(topology)
     is_uniform = _uniform(topology)
+    best_value = _best_values(value, is_uniform, index.by_size)
     return MachineTables(
         topology=topology,
         capacities=capacities,
         demand=demand,
         message_bytes=message_bytes,
         value=value,
+        loss=_losses(value, index.size, best_value),
         value_class=value_class,
         order=_ranks(index.size, value_class, -class_sum, -closeness),
         tie=_total_order(index.by_size, raw_sum, value),
@@ -161,7 +165,7 @@ def build_tables(
         has_nic=_any_member(n, gpus_near_rdma(topology)),
         is_uniform=is_uniform,
         is_known=known_table(topology, table),
-        best_value=_best_values(value, is_uniform, index.by_size),
+        best_value=best_value,
         class_sum=class_sum,
         raw_sum=raw_sum,
     )
@@ -192,6 +196,15 @@ def _classes(value: NDArray[np.float64], size: NDArray[np.int16]) -> NDArray[np.
     classes = np.empty(len(value), dtype=np.int32)
     classes[by_size_and_value] = running - starts
     return classes
+
+
+def _losses(
+    value: NDArray[np.float64], size: NDArray[np.int16], best_value: tuple[float, ...]
+) -> NDArray[np.float64]:
+    best = np.array(best_value)[size]
+    share = np.divide(value, best, out=np.ones(len(value)), where=best > 0)
+    losses: NDArray[np.float64] = np.maximum(0.0, 1 - share)
+    return losses
 
 
 def _ranks(*keys: NDArray[np.float64] | NDArray[np.int16] | NDArray[np.int32]) -> NDArray[np.int32]:

@@ -149,7 +149,7 @@ def test_time_is_split_into_parts():
 
 def test_the_slowest_rating_is_searched_for():
     """Machines repeat for a draw; the table names the slowest."""
-    draw = Draw(20, 0.5, 4, 2, 3, Affinity.NUMA, seed=1)
+    draw = Draw(20, 0.5, 4, 2, 3, Affinity.NUMA, n_containers=2, seed=1)
     assert drawn_machine(draw) == drawn_machine(draw) != drawn_machine(replace(draw, seed=2))
     table = measure_large(QUICK, 0)
     assert [row[1] for row in table.rows] == [QUICK.n_builds] * 3 + [QUICK.n_draws]

@@ -493,6 +493,20 @@ def test_a_live_run_replays_byte_for_byte():
     assert replay([*lines[:30], '{"kind":"fe']).cut == (31,)
 
 
+@pytest.mark.parametrize(
+    ("works", "allowed"),
+    [
+        pytest.param((10_000, 1), [True, True], id="the first always"),
+        pytest.param((1, 10_000, 1), [True, False, False], id="a search later never"),
+        pytest.param((1, 100, 100), [True, True, True], id="tables"),
+    ],
+)
+def test_no_rating_is_begun_that_would_exceed_the_budget(works, allowed):
+    """A search takes as long as all other ratings of a call together may."""
+    budget = RatingLimit(0.1, lambda: 7.0).budget()
+    assert [budget.allows(work) for work in works] == allowed
+
+
 def test_a_call_that_ran_out_of_time_replays_by_count():
     """A clock decided in the first run; the log says how many states it had time for."""
     scene = Scene()

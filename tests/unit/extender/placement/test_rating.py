@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
-from extender.placement import Rater, Rating, RatingBudget, Refusal, rating, rating_work
+from extender.placement import Rank, Rater, RatingBudget, Refusal, rank_fit, rating, rating_work
 from extender.placement.node_order import unranked
 from extender.protocol import PodRequest, Reason, Shape, messages, parse_pod
 from extender.snapshot import MachineType, NodeKind, NodeView, make_view, with_free
 from tests.machine_strategies import build_machine_by_hand
 from tests.unit.extender.engines import engine
 from tests.unit.extender.pods import GPU, pod
-from topology.annotations import PlacementPolicy
+from topology.annotations import Affinity, NicRule, PlacementPolicy, Prefer, Strength
 from topology.recordings import load_recording
-from topology.select import ContainerRequest, build_machine, fit_pod
+from topology.select import ContainerRequest, PodFit, build_machine, select_sets
 
 BLIND = make_view(
     "blind", zone="a", kind=NodeKind(0, "blind", GPU, None), ids=tuple("abcdefgh"), free=0xFF
@@ -47,7 +48,7 @@ def request(n_gpus: int, **annotations: str) -> PodRequest:
 def test_unknown_topology_satisfies_nothing_that_is_required(wish, is_taken):
     """A count says nothing of links or NICs, so it must not stand for them."""
     (found,) = Rater().rate(request(2, **wish), (BLIND,))
-    assert isinstance(found, Rating) if is_taken else found == Refusal(Reason.NO_TOPOLOGY)
+    assert isinstance(found, Rank) if is_taken else found == Refusal(Reason.NO_TOPOLOGY)
 
 
 def test_a_nic_may_be_required_for_one_gpu_too():
@@ -76,11 +77,11 @@ def test_the_shape_used_longest_ago_is_forgotten_first(monkeypatch):
     """A shape that comes again and again stays, however early it came first."""
     rated: list[int] = []
 
-    def counted(machine, **arguments):
-        rated.append(arguments["requests"][0].size)
-        return fit_pod(machine, **arguments)
+    def counted(tables, **arguments):
+        rated.append(arguments["size"])
+        return select_sets(tables, **arguments)
 
-    monkeypatch.setattr(rating, "fit_pod", counted)
+    monkeypatch.setattr(rating, "select_sets", counted)
     views: list[NodeView] = [engine({"count": 1, "machine": "8x-l4"}).cluster.snapshot.views[0]]
     rater = Rater(max_entries=2)
     for n_gpus in (1, 2, 1, 3, 1, 2):
@@ -101,9 +102,9 @@ def test_states_beyond_the_budget_are_rated_by_count_and_then_beside():
     budget = RatingBudget.of_states(1)
     first, second, third, full = rater.rate(wanted, views, budget)
     assert (budget.n_rated, budget.n_deferred, rater.n_deferred) == (1, 3, 3)
-    assert isinstance(first, Rating)
-    assert first.fit is not None
-    assert [second, third] == [Rating(unranked(7), None), Rating(unranked(6), None)]
+    assert isinstance(first, Rank)
+    assert first.step
+    assert [second, third] == [unranked(7), unranked(6)]
     assert full == Refusal(Reason.NOT_ENOUGH_FREE)
     rater.rate_deferred(2)
     assert rater.n_deferred == 1
@@ -126,14 +127,14 @@ def test_a_condition_cannot_be_met_by_count():
 def test_a_node_by_count_needs_no_budget():
     """There is nothing to search."""
     budget = RatingBudget.of_states(0)
-    assert isinstance(Rater().rate(request(2), (BLIND,), budget)[0], Rating)
+    assert isinstance(Rater().rate(request(2), (BLIND,), budget)[0], Rank)
     assert budget.n_deferred == 0
 
 
 def test_a_budget_that_is_spent_once_is_spent_for_the_call():
     """Else what is rated would depend on how a clock goes on."""
     answers = iter([False, True, False])
-    budget = RatingBudget(lambda: next(answers))
+    budget = RatingBudget(lambda _: next(answers))
     assert [budget.allows() for _ in range(4)] == [True, False, False, False]
     assert (budget.n_rated, budget.n_deferred) == (1, 3)
 
@@ -187,3 +188,42 @@ def test_work_grows_with_the_machine_and_the_containers(recording, sizes, resour
     requests = tuple(ContainerRequest(f"c{i}", size) for i, size in enumerate(sizes))
     shape = Shape(GPU, requests, PlacementPolicy())
     assert rating_work(shape, NodeKind(0, recording, resource, machine)) == work
+
+
+@pytest.mark.parametrize("recording", ["dgx-1-v100", "8x-a6000-bridged", "dgx-a100"])
+def test_states_that_are_rated_together_have_the_ranks_of_each(recording):
+    """Whether a state is new alone or among hundreds must not change where a pod goes."""
+    machine = MachineType(recording, build_machine(load_recording(recording)))
+    kind = NodeKind(0, recording, GPU, machine, worth=2.5)
+    views = [
+        make_view("n", zone="a", kind=kind, ids=tuple("abcdefgh"), free=free)
+        for free in range(0, 256, 3)
+    ]
+    policies = [
+        PlacementPolicy(affinity=affinity, strength=strength, nic=nic, prefer=prefer)
+        for affinity in (Affinity.ANY, Affinity.NVLINK, Affinity.NUMA, Affinity.NONE)
+        for strength in Strength
+        for nic in (NicRule.UNSET, NicRule.PREFERRED)
+        for prefer in Prefer
+    ]
+    for size in (1, 2, 4, 9):
+        for policy in policies:
+            shape = Shape(GPU, (ContainerRequest("0", size),), policy)
+            wanted = replace(request(1), shape=shape, size_gpus=size)
+            rater = Rater()
+            for view, found in zip(views, rater.rate(wanted, views), strict=True):
+                chosen = rater.choose(wanted, view)
+                if isinstance(chosen, PodFit):
+                    free = view.free.bit_count()
+                    assert found == rank_fit(chosen, shape, n_free=free, worth=2.5)
+                else:
+                    assert found == chosen
+
+
+def test_states_that_are_alike_are_rated_once():
+    """Callers may name one state twice, as a pool of pods does."""
+    (view,) = used(2)
+    budget = RatingBudget.of_states(5)
+    first, second = Rater().rate(request(2), [view, view], budget)
+    assert first is second
+    assert budget.n_rated == 1

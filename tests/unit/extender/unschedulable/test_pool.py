@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extender.embedded import EmbeddedCluster, lay_out
-from extender.placement import Rater, Rating, RatingBudget, Refusal
+from extender.placement import Rank, Rater, RatingBudget, Refusal
 from extender.protocol import PodRequest, Reason, messages, parse_pod
 from extender.state import DeviceState
 from extender.unschedulable import UnschedulablePod, UnschedulablePool, pool
@@ -76,7 +76,7 @@ class NotingRater(Rater):
         request: PodRequest,
         views: Iterable[NodeView],
         budget: RatingBudget | None = None,
-    ) -> list[Rating | Refusal]:
+    ) -> list[Rank | Refusal]:
         """Rate and note."""
         views = list(views)
         self.rated += [view.name for view in views]

@@ -20,7 +20,7 @@ from extender.engine.events import (
 )
 from extender.protocol import Outcome, Verb
 from extender.unschedulable import pool
-from extender.unschedulable.pool import MAX_RATED
+from extender.unschedulable.pool import MAX_LOOK_WORK
 from extender.unschedulable.sampling import is_sample_size, n_samples
 from tests.unit.extender.engines import RULES
 from tests.unit.extender.feeds import content, facts, ids, live, node, plan_of
@@ -123,7 +123,7 @@ def test_a_look_at_all_nodes_rates_few_of_them_and_the_rest_is_rated_beside():
     scene.reject(NAMES[:N_SAMPLED], 101.0)
     assert [scene.requeued(now_s) for now_s in (101.1, 101.2)] == [[], []]
     n_deferred = scene.gateway.engine.n_deferred
-    assert n_deferred == N_NODES - N_SAMPLED - MAX_RATED
+    assert n_deferred == N_NODES - N_SAMPLED - MAX_LOOK_WORK
     scene.gateway.handle(RatingsResumed(n_deferred))
     assert [scene.requeued(now_s) for now_s in (101.3, 101.9)] == [[], ["p"]]
 

@@ -17,7 +17,7 @@ from tests.examples import up_to
 from tests.machine_strategies import build_machine_by_hand, policies
 from topology.annotations import Affinity, NicRule, PlacementPolicy, Strength
 from topology.model import UNKNOWN_LINK, Nic, PcieLevel, SwitchFabric
-from topology.select import Selected, Unfit, UnfitReason, select_set
+from topology.select import ContainerRequest, Selected, Unfit, UnfitReason, fit_pod, select_set
 from topology.select.large_machine import LargeMachine, large_machine, value_of
 from topology.select.large_search import most_sets
 from topology.value import Demand, mask_of
@@ -296,6 +296,23 @@ def test_parts_of_a_machine_share_the_bound(monkeypatch: pytest.MonkeyPatch) -> 
     machine = large_machine(build_machine_by_hand(48, links=links, levels=sockets))
     _select(machine, 5, policy=PlacementPolicy(affinity=Affinity.NUMA))
     assert calls <= 2 * most_sets(5) + 9 * (5 + 2)
+
+
+def test_containers_of_a_pod_share_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six containers are six searches: a pod takes no multiple of the time of one set."""
+    calls = 0
+
+    def counted(capacities: Capacities, mask: int) -> SetValue:
+        nonlocal calls
+        calls += 1
+        return set_value(capacities, mask)
+
+    monkeypatch.setattr(topology.select.large_machine, "set_value", counted)
+    requests = tuple(ContainerRequest(str(i), 3) for i in range(6))
+    machine = large_machine(_mesh())
+    fit_pod(machine, available=machine.all_gpus, requests=requests)
+    searches = 7  # one of each container, and once for the best on the empty machine
+    assert 0 < calls <= searches * (most_sets(3, 6) + 2)
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(MACHINES)), policy=policies())

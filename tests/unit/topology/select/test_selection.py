@@ -7,6 +7,7 @@ from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -33,6 +34,7 @@ from topology.select import (
     build_tables,
     rank_sets,
     select_set,
+    select_sets,
 )
 from topology.select.selection import remainder_cost
 from topology.value import gpus_of, mask_index, mask_of
@@ -647,3 +649,23 @@ def test_a_machine_of_17_is_searched_not_tabled() -> None:
     assert 16 in found.gpus
     assert remainder_cost(machine, machine.all_gpus, found.mask) == found.remainder_cost_gpus
     assert isinstance(build_machine(build_machine_by_hand(16)), MachineTables)
+
+
+@given(data=st.data(), name=st.sampled_from(["dgx-1-v100", "8x-a6000-bridged", "dgx-2"]))
+@settings(max_examples=up_to(60))
+def test_many_states_at_once_get_the_sets_of_each(data: st.DataObject, name: str) -> None:
+    """They are looked at together for speed alone."""
+    machine = _machine(name)
+    frees = data.draw(st.lists(st.integers(0, machine.all_gpus), min_size=1, max_size=20))
+    size = data.draw(st.sampled_from([1, 2, 3, 8, 17]))
+    policy = data.draw(st.sampled_from(EVERY_POLICY))
+    chosen = select_sets(machine, available=np.array(frees), size=size, policy=policy)
+    for i, free in enumerate(frees):
+        one = select_set(machine, available=free, size=size, policy=policy)
+        assert chosen.masks[i] == (one.mask if isinstance(one, Selected) else 0)
+        if isinstance(one, Selected):
+            assert chosen.value_gbytes_per_s[i] == one.value_gbytes_per_s
+            assert chosen.loss[i] == one.loss
+            assert chosen.satisfies_affinity[i] == one.satisfies_affinity
+            assert chosen.has_near_nic[i] == one.has_near_nic
+            assert chosen.remainder_cost_gpus[i] == one.remainder_cost_gpus
