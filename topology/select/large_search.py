@@ -27,7 +27,7 @@ _SET_WORK = 400
 """Work of a rated set beside the cube of its size, which is what a minimum cut costs: most of it is
 the packing of rings, whose steps are bounded (`topology.value.set_value`)."""
 _LEAST_SETS = 8
-"""Sets that each search rates, however large."""
+"""Sets of any size that the searches rate together, and two by each."""
 
 
 def most_sets(size: int, n_searches: int = 1) -> int:
@@ -36,7 +36,7 @@ def most_sets(size: int, n_searches: int = 1) -> int:
     >>> most_sets(2), most_sets(8), most_sets(16)
     (24, 10, 8)
     """
-    return max(_LEAST_SETS, MAX_WORK // (size**3 + _SET_WORK) // n_searches)
+    return max(2, max(_LEAST_SETS, MAX_WORK // (size**3 + _SET_WORK)) // n_searches)
 
 
 @dataclass(frozen=True, slots=True)
