@@ -21,7 +21,7 @@ __all__ = ["Reason", "from_unfit"]
 class Reason(Enum):
     """A refusal; the value is the sentence, the lower-case name the label in metrics.
 
-    `advice` says what to do about it (docs/operations.md, "Reasons").
+    `advice` says what to do about it (docs/operator-guide.md, "Reasons").
     """
 
     _value_: str

@@ -21,7 +21,8 @@ def test_values_are_generated(check_golden):
 def test_values_that_documents_name_exist():
     """A misspelt value in a command is refused by the chart, but only when somebody runs it."""
     known = {one.path for one in chart_values()}
-    pages = (PAGE, ROOT / "docs" / "install.md", CHART / "templates" / "NOTES.txt")
+    guide = ROOT / "docs" / "operator-guide.md"
+    pages = (PAGE, guide, ROOT / "docs" / "migrate.md", CHART / "templates" / "NOTES.txt")
     text = "".join(path.read_text(encoding="utf-8") for path in pages)
     named = set(re.findall(r"--set(?:-string)? ([\w.]+)=", text))
     named |= set(re.findall(r"`([\w.]+)=[^`]+`", PAGE.read_text(encoding="utf-8")))

@@ -1,4 +1,4 @@
-"""docs/operations.md names every route, metric and reason that the extender has, and no other."""
+"""docs/operations.md names every route and metric that the extender has, and no other."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from extender.embedded import make_engine, parse_cluster
 from extender.engine import Gateway
 from extender.http.routes import read_routes
 from extender.http.verbs import Dependencies
-from extender.observe.events import EventReason
-from extender.protocol import Outcome, Reason, Verb
+from extender.protocol import Outcome, Verb
 from extender.runtime import STALE
 from extender.state import DeviceState
 from extender.watch import Feed
@@ -146,25 +145,11 @@ def test_staleness_is_explained():
     assert f"| `{STALE}` |" in PAGE
 
 
-@pytest.mark.parametrize("reason", EventReason)
-def test_every_event_is_explained(reason):
-    """Whoever finds a reason in `kubectl describe` looks it up here."""
-    assert f"| `{reason.value}` |" in PAGE
-
-
 def test_every_log_event_is_explained():
     """An event of the log that no page names is noise."""
     source = (ROOT / "extender" / "logkeys.py").read_text(encoding="utf-8")
     named = set(re.findall(r'= "(\w+)"', source))
     assert [name for name in named if f"`{name}`" not in PAGE] == []
-
-
-def test_reasons_are_generated(check_golden):
-    """A user who sees a sentence in an event looks it up here, word for word."""
-    before, _, after = section(PATH.read_text(encoding="utf-8"), "reasons")
-    rows = [(f"`{reason.label}`", reason.value, reason.advice) for reason in Reason]
-    shown = table(("label", "sentence", "what to do"), rows)
-    check_golden(PATH, f"{before}\n{shown}\n{after}")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from topology.model import names
 pytestmark = [pytest.mark.cluster, pytest.mark.own_plane]
 
 IMAGE = ("--set", "image.registry=registry.example,image.tag=v1.0")
-PAGE = ROOT / "docs" / "install.md"
+PAGE = ROOT / "docs" / "operator-guide.md"
 WAYS = sorted(path.stem for path in (CHART / "ci").glob("*.yaml"))
 FOREIGN = {"openshift", "monitoring"}
 """Ways with objects that a plain API server has no kinds for."""
@@ -194,8 +194,8 @@ def test_notes_say_what_comes_before_an_uninstallation(cluster):
 
 
 def test_the_pages_commands_do_what_it_says(cluster, control_plane, tmp_path):
-    """From the reporter to the scheduler and the plugin, as somebody copies them."""
-    part = PAGE.read_text(encoding="utf-8").partition("\n## With Helm\n")[2].partition("\n## ")[0]
+    """From the reporter to the scheduler, the plugin and its removal, as somebody copies them."""
+    page = PAGE.read_text(encoding="utf-8")
     (tmp_path / "helm").symlink_to(cluster.program)
     (tmp_path / "kubectl").symlink_to(control_plane.binaries.kubectl)
     environment = {
@@ -204,29 +204,30 @@ def test_the_pages_commands_do_what_it_says(cluster, control_plane, tmp_path):
         "KUBECONFIG": str(control_plane.admin),
     }
     arguments = []
-    for command in re.findall(r"^(?:helm|kubectl)(?:.*\\\n)*.*$", part, re.MULTILINE):
-        if not command.startswith(("helm test", "kubectl --namespace")):  # no kubelet is here
-            subprocess.run(["bash", "-euc", command], cwd=ROOT, env=environment, check=True)
-            pods = control_plane.kubectl(
-                *("get", "daemonsets,deployments", "--all-namespaces", "-o", "json")
-            )
-            arguments.append(
-                {
-                    one["metadata"]["name"]: one["spec"]["template"]["spec"]["containers"][-1][
-                        "args"
-                    ]
-                    for one in json.loads(pods)["items"]
-                }
-            )
+    commands = r"^(?:helm (?:install|upgrade|uninstall)|kubectl label) (?:.*\\\n)*.*$"
+    for command in re.findall(commands, page, re.MULTILINE):
+        subprocess.run(["bash", "-euc", command], cwd=ROOT, env=environment, check=True)
+        pods = control_plane.kubectl(
+            *("get", "daemonsets,deployments", "--all-namespaces", "-o", "json")
+        )
+        arguments.append(
+            {
+                one["metadata"]["name"]: one["spec"]["template"]["spec"]["containers"][-1]["args"]
+                for one in json.loads(pods)["items"]
+            }
+        )
     plugin, scheduler = "coterie-plugin", "coterie-scheduler"
     reports, serves = ["run", "--mode=reporter"], ["run"]
+    cleans = ["clean", "--annotations", "--stay"]
     assert arguments == [
         {plugin: reports},
         {plugin: reports, scheduler: ["serve"]},
         {plugin: reports, scheduler: ["serve"]},
         {plugin: serves, scheduler: ["serve"]},
+        {plugin: serves, scheduler: ["serve"]},
+        {plugin: cleans, scheduler: ["serve"]},
+        {},
     ]
-    cluster.run("uninstall", "coterie", "--namespace", "coterie-system")
 
 
 @dataclass(frozen=True)

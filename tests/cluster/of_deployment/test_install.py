@@ -28,15 +28,15 @@ from tests.docs.markdown import ROOT, blocks
 pytestmark = [pytest.mark.cluster, pytest.mark.own_plane]
 
 PAGE = ROOT / "docs" / "install.md"
-MIGRATE = ROOT / "docs" / "migrate.md"
+GUIDE = ROOT / "docs" / "operator-guide.md"
 DRY_RUN = {"dryRun": "All"}
 SERVICE = f"coterie-extender.{NAMESPACE}.svc"
 
 
-def block(language, containing):
+def block(language, containing, page=PAGE):
     """The one code block of the page in that language with these words in it."""
     (found,) = [
-        one.text for one in blocks(PAGE) if one.language == language and containing in one.text
+        one.text for one in blocks(page) if one.language == language and containing in one.text
     ]
     return found
 
@@ -194,7 +194,7 @@ def shake_hands(client, server, name):
 
 def test_the_pod_to_try_with_is_one(control_plane):
     """The reader's first pod must not be refused by what he has just installed."""
-    pod = yaml.safe_load(block("yaml", "try-coterie"))
+    pod = yaml.safe_load(block("yaml", "try-coterie", GUIDE))
     install(control_plane, Mode.SECOND_SCHEDULER)
     answer = control_plane.client.post("/api/v1/namespaces/default/pods", json=pod, params=DRY_RUN)
     assert answer.status_code == 201, answer.text
@@ -202,7 +202,7 @@ def test_the_pod_to_try_with_is_one(control_plane):
 
 def test_what_is_removed_is_gone(binaries, tmp_path, copy):
     """After removal nothing of Coterie blocks a request."""
-    *_, text = (one.text for one in blocks(MIGRATE) if "kubectl delete -k" in one.text)
+    (text,) = [one.text for one in blocks(GUIDE) if "kubectl delete -k" in one.text]
     served = scheduler_name_folder(binaries.minor)
     text = text.replace("deploy/scheduler-name\n", f"deploy/{served}\n")
     commands = [line.split()[1:] for line in text.splitlines()]

@@ -1,4 +1,4 @@
-"""docs/migrate.md: the check for two plugins, and what a removal takes away and leaves."""
+"""The check for two plugins (docs/migrate.md), and what a removal leaves (operator guide)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from topology.model import names
 pytestmark = pytest.mark.cluster
 
 PAGE = ROOT / "docs" / "migrate.md"
+GUIDE = ROOT / "docs" / "operator-guide.md"
 PODS = "/api/v1/namespaces/default/pods"
 OURS = {names.TOPOLOGY: "t", names.DEVICES: "d"}
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -39,9 +40,9 @@ DISCOVERY = {"name": "gpu-feature-discovery-ctr", "image": "none"}
 """A container whose pods have the plugin's labels in NVIDIA's chart, and serve nothing."""
 
 
-def block(containing):
+def block(containing, page=PAGE):
     """The one code block of the page with these words in it."""
-    (found,) = [one.text for one in blocks(PAGE) if containing in one.text]
+    (found,) = [one.text for one in blocks(page) if containing in one.text]
     return found
 
 
@@ -122,7 +123,7 @@ def test_a_node_that_offers_fewer_gpus_is_not_done(control_plane, tmp_path):
 
 def test_what_stays_after_a_removal_is_what_the_page_lists(binaries, tmp_path):
     """Annotations that no user could remove before, and pods without an end of their own."""
-    *_, text = (one.text for one in blocks(PAGE) if "kubectl delete -k" in one.text)
+    text = block("kubectl delete -k", GUIDE)
     text = text.replace("deploy/scheduler-name\n", f"{scheduler_name_folder(binaries.minor)}\n")
     folders = [line.split()[-1].removeprefix("deploy/") for line in text.splitlines()]
     written = {"my-scheduler": "second-scheduler", "my-plugin": "plugin"}
@@ -156,7 +157,7 @@ def test_what_stays_after_a_removal_is_what_the_page_lists(binaries, tmp_path):
         plane.kubectl(*removal)
         left = plane.client.get("/api/v1/nodes/n1").json()["metadata"]["annotations"]
         assert left == {key: value for key, value in stayed.items() if key not in OURS}
-        listed = run(plane, tmp_path, block("spec.schedulerName=coterie-scheduler"))
+        listed = run(plane, tmp_path, block("spec.schedulerName=coterie-scheduler", GUIDE))
         assert [line.split()[1] for line in listed.splitlines()[1:]] == ["waits"]
         kinds = ("clusterroles", "clusterrolebindings", "validatingadmissionpolicies")
         found = plane.kubectl("get", ",".join(kinds), "-o", "name").split()

@@ -1,0 +1,87 @@
+"""docs/operator-guide.md: reasons and Events as the code has them, and the order of a removal."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from extender.observe.events import EventReason
+from extender.protocol import Reason
+from tests.docs.chart_values import chart_values
+from tests.docs.markdown import ROOT, blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATH = ROOT / "docs" / "operator-guide.md"
+PAGE = PATH.read_text(encoding="utf-8")
+CHAPTERS = (
+    *("Choose a mode", "Install", "Check", "Migrate", "Configure", "Watch"),
+    *("Upgrade and roll back", "Remove", "Troubleshoot"),
+)
+ROW = re.compile(
+    r"^\| (?P<sentence>[^|]+) \(`(?P<label>\w+)`\) \| (?P<means>[^|]+) \| (?P<advice>[^|]+) \|$",
+    re.MULTILINE,
+)
+
+
+def subsection(heading: str) -> str:
+    """The text under a heading of the third level."""
+    return re.split(r"\n##+ ", PAGE.partition(f"\n### {heading}\n")[2])[0]
+
+
+def test_chapters_are_in_the_order_of_the_work():
+    """It is read from top to bottom."""
+    assert tuple(re.findall(r"^## (.+)$", PAGE, re.MULTILINE)) == CHAPTERS
+
+
+def test_reasons_are_generated(check_golden):
+    """A user who sees a sentence in an event looks it up here, word for word.
+
+    `make golden` rewrites sentences and advice; what a reason means is written here.
+    """
+    reasons = {reason.label: reason for reason in Reason}
+
+    def row(match: re.Match[str]) -> str:
+        reason = reasons[match["label"]]
+        return f"| {reason.value} (`{reason.label}`) | {match['means']} | {reason.advice} |"
+
+    part = subsection("Reasons")
+    assert sorted(match["label"] for match in ROW.finditer(part)) == sorted(reasons)
+    check_golden(PATH, PAGE.replace(part, ROW.sub(row, part)))
+
+
+def test_what_a_reason_means_is_no_copy_of_its_row():
+    """What it means says more than the sentence."""
+    rows = list(ROW.finditer(subsection("Reasons")))
+    assert [one["label"] for one in rows if one["means"] in {one["sentence"], one["advice"]}] == []
+
+
+@pytest.mark.parametrize("reason", EventReason)
+def test_every_event_is_explained(reason):
+    """Whoever finds a reason in `kubectl describe` looks it up here."""
+    assert f"\n| `{reason.value}` |" in subsection("Events")
+
+
+def settings_of_commands() -> Iterator[str]:
+    """Every value that a command of the page sets."""
+    for one in blocks(PATH):
+        yield from re.findall(r"--set(?:-string)? ([\w.]+)=", one.text)
+
+
+def test_values_that_the_page_names_exist():
+    """In commands and in prose; those of `settings` are the program's."""
+    known = {one.path for one in chart_values()}
+    table = PAGE.partition("\n## Configure\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`((?:plugin|extender)\.\w+)(?:\.\w+)?`", table))
+    assert named
+    assert (named | set(settings_of_commands())) - known == set()
+
+
+def test_the_plugin_cleans_before_it_is_removed():
+    """After `helm uninstall` no pod is left that may remove what is on the nodes."""
+    remove = PAGE.partition("\n## Remove\n")[2].partition("\n## ")[0]
+    assert 0 < remove.find("plugin.clean=true") < remove.find("\nhelm uninstall ")
+    assert 0 < remove.find("`deploy/plugin-clean`") < remove.find("kubectl delete -k")
