@@ -23,7 +23,7 @@ UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-e
 # pytest's workers: one per processor, or e.g. WORKERS=0 for none (a debugger needs that).
 WORKERS ?= auto
 # Tests of the programs; those of the harness, Kubernetes and the benchmarks run when these change.
-CLUSTER_TESTS := $(addprefix tests/cluster/of_,extender deployment node)
+CLUSTER_TESTS := $(addprefix tests/cluster/of_,extender deployment node install)
 # COVERAGE=1 measures branch coverage on the way, for `make coverage`.
 COVERAGE ?=
 # Of the images: which, for which architectures, and what to put before their names.
@@ -34,7 +34,7 @@ REGISTRY ?=
 RELEASE_FLAGS ?=
 
 .PHONY: help setup fmt format-check lint imports types mypy pyright unit coverage docs test test-all \
-	test-nightly mutation test-shared build-cluster test-cluster test-kubelet test-versions cluster demo bench \
+	test-nightly mutation test-shared build-cluster test-cluster test-kubelet test-install test-versions cluster demo bench \
 	bench-cluster bench-node images release golden protos lock clean
 
 help: ## list the targets
@@ -114,6 +114,9 @@ test-cluster: build-cluster ## the tests on a real API server and a real kube-sc
 
 test-kubelet: build-cluster ## those of them with real kubelets and containers (Linux, root)
 	$(BIN)/pytest -m kubelet $(CLUSTER_TESTS)
+
+test-install: build-cluster ## those of them that install Coterie as pods, by kubectl and by Helm (Linux, root)
+	$(BIN)/pytest -m install -n $(if $(filter-out auto,$(WORKERS)),$(WORKERS),2) --dist loadgroup tests/cluster/of_install
 
 test-versions: $(STAMP) ## the same on the other supported version of Kubernetes
 	COTERIE_KUBERNETES=1.35 $(MAKE) test-cluster

@@ -33,7 +33,7 @@ from tests.cluster.node.kubelet_node import KubeletNode, NodeTools
 from tests.cluster.node.node_space import SpaceRefused, check_machine
 from tests.cluster.node.real_pods import RealPods, is_running, real_container, real_pod
 from tests.cluster.programs.build import binaries, node_programs
-from tests.cluster.programs.containerd import RuntimeMissing, find_runc
+from tests.cluster.programs.debian import ProgramMissing, find_runc
 from tests.cluster.programs.versions import chosen_minor
 from topology.model import DEFAULT_RESOURCE, decode_topology, names
 
@@ -87,7 +87,7 @@ def main(
     try:
         check_machine()
         tools = NodeTools(node_programs(), find_runc(console.print))
-    except (SpaceRefused, RuntimeMissing) as error:
+    except (SpaceRefused, ProgramMissing) as error:
         console.print(f"[red]{error}[/red]")
         raise typer.Exit(1) from error
     date = datetime.now(tz=UTC).isoformat(timespec="seconds")

@@ -27,6 +27,8 @@ from tests.cluster.lanes import LANES, stamp_of
 from tests.cluster.programs.build import (
     BuildFailed,
     binaries,
+    cni_plugins,
+    coredns,
     helm,
     node_programs,
     prometheus,
@@ -63,7 +65,8 @@ def build(*, kubernetes: Kubernetes = DEFAULT_MINOR) -> None:
     """Build what is not in the cache yet: etcd, Kubernetes, Prometheus, Helm; prints where."""
     built = _made(lambda: binaries(kubernetes, _say))
     around = _made(lambda: node_programs(_say))
-    makers = promtool, prometheus, operator_crds, partial(helm, chosen_helm())
+    around_pods = cni_plugins, coredns
+    makers = *around_pods, promtool, prometheus, operator_crds, partial(helm, chosen_helm())
     tools = [_made(partial(make, _say)) for make in makers]
     for path in (built.etcd, built.kube_apiserver, built.kubectl, around.containerd, *tools):
         typer.echo(path)

@@ -20,7 +20,7 @@ from tests.cluster.node.real_pods import RealPods
 from tests.cluster.programs.build import binaries as built
 from tests.cluster.programs.build import helm as built_helm
 from tests.cluster.programs.build import node_programs
-from tests.cluster.programs.containerd import RuntimeMissing, find_runc
+from tests.cluster.programs.debian import ProgramMissing, find_runc
 from tests.cluster.programs.versions import chosen_helm, chosen_minor
 
 if TYPE_CHECKING:
@@ -38,8 +38,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_short(item: pytest.Item) -> tuple[bool, bool]:
-    """Rank of a test: minutes of Jobs or benchmarks, then real kubelets, then the rest."""
-    is_long = item.path.stem.startswith(("test_loop_", "test_bench_"))
+    """Rank of a test: Jobs, benchmarks and installations, then real kubelets, then the rest."""
+    is_long = item.path.stem.startswith(("test_loop_", "test_bench_")) or bool(
+        item.get_closest_marker("install")
+    )
     return not is_long, item.get_closest_marker("kubelet") is None
 
 
@@ -97,7 +99,7 @@ def node_tools() -> NodeTools:
         pytest.skip(f"no real kubelet on this machine: {error}")
     try:
         runc = find_runc(lambda text: print(text, file=sys.stderr))  # noqa: T201 - for people
-    except RuntimeMissing as error:
+    except ProgramMissing as error:
         if os.environ.get("CI") == "true":
             pytest.fail(str(error))
         pytest.skip(str(error))

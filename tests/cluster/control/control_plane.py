@@ -40,6 +40,8 @@ MASTERS = "system:masters"
 """The group that may do everything."""
 
 _LOOPBACK = "127.0.0.1"
+_SERVICE = ("10.0.0.1", "kubernetes.default.svc")
+"""How pods call the API server: the first address of the Services' range, and the name."""
 _PROBE_TIMEOUT_S = 2.0
 _TOKEN_LIFE_S = 7 * 24 * 3600
 _CONTROLLERS = (
@@ -55,14 +57,24 @@ class CommandFailed(Exception):
 
 
 class ControlPlane:
-    """One API server over one etcd. A context manager; `start` and `stop` do the same."""
+    """One API server over one etcd. A context manager; `start` and `stop` do the same.
+
+    With `pod_address`, an address of this machine that pods reach, it is the endpoint of the
+    Service `kubernetes`, and pods have accounts: then run the controller manager, too.
+    """
 
     def __init__(
-        self, binaries: Binaries, folder: Path, *, api_server_flags: Sequence[str] = ()
+        self,
+        binaries: Binaries,
+        folder: Path,
+        *,
+        api_server_flags: Sequence[str] = (),
+        pod_address: str | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.binaries = binaries
         self.folder = folder
+        self._pod_address = pod_address
         self.authority = Authority("test cluster")
         """Signs the certificates of users and of servers."""
         self._files = self._write_files()
@@ -231,10 +243,17 @@ class ControlPlane:
         return self._started(extender)
 
     def start_program(
-        self, name: str, command: Sequence[str], ready_url: str | None = None
+        self,
+        name: str,
+        command: Sequence[str],
+        ready_url: str | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
     ) -> Program:
         """Start any other program that this control plane shall end; awaits a 200 from that URL."""
-        return self._started(self._program(name, command[0], command[1:], ready_url))
+        program = self._program(name, command[0], command[1:], ready_url)
+        program.environment = environment or {}
+        return self._started(program)
 
     def _program(
         self, name: str, path: str, flags: Sequence[str], ready_url: str | None
@@ -264,7 +283,8 @@ class ControlPlane:
         # A separate authority: its certificates may impersonate any user.
         (files / "front-proxy-ca.crt").write_bytes(Authority("front proxy").certificate)
         (files / "tokens.key").write_bytes(signing_key())
-        self.authority.server("localhost", _LOOPBACK).write(files, "server")
+        for_pods = (self._pod_address, *_SERVICE) if self._pod_address else ()
+        self.authority.server("localhost", _LOOPBACK, *for_pods).write(files, "server")
         self.authority.client("admin", [MASTERS]).write(files, "admin")
         return files
 
@@ -305,10 +325,7 @@ class ControlPlane:
             *("--etcd-servers", self.etcd_url),
             "--storage-media-type=application/json",
             "--etcd-compaction-interval=0",
-            *("--bind-address", _LOOPBACK, "--secure-port", str(self._api_server_port)),
-            # Loopback is no address to advertise, and a machine may have no other: this one is
-            # from RFC 5737, and no event reports it.
-            *("--advertise-address", "192.0.2.1", "--endpoint-reconciler-type", "none"),
+            *("--secure-port", str(self._api_server_port), *self._reachability_flags()),
             *("--tls-cert-file", str(files / "server.crt")),
             *("--tls-private-key-file", str(files / "server.key")),
             *("--client-ca-file", str(files / "ca.crt")),
@@ -323,8 +340,24 @@ class ControlPlane:
             *("--service-account-signing-key-file", str(files / "tokens.key")),
             *("--service-cluster-ip-range", "10.0.0.0/24"),
             "--allow-privileged=true",
-            # ServiceAccount wants a `default` account in every namespace, which a controller makes;
-            # TaintNodesByCondition marks new nodes not ready until a controller has looked.
-            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             *api_server_flags(self.binaries.minor),
+        ]
+
+    def _reachability_flags(self) -> list[str]:
+        """Who reaches it, and so which admission plugins must be off, as no controller is there.
+
+        ServiceAccount wants a `default` account in every namespace, which a controller makes;
+        TaintNodesByCondition marks new nodes not ready until a controller has looked.
+        """
+        if self._pod_address:
+            return [
+                *("--bind-address", "0.0.0.0", "--advertise-address", self._pod_address),  # noqa: S104 - the test's own network
+                "--disable-admission-plugins=TaintNodesByCondition",
+            ]
+        return [
+            # Loopback is no address to advertise, and a machine may have no other: this one is
+            # from RFC 5737, and no event reports it.
+            *("--bind-address", _LOOPBACK, "--advertise-address", "192.0.2.1"),
+            *("--endpoint-reconciler-type", "none"),
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
         ]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
 
-__all__ = ["Place", "Program", "ProgramFailed", "free_port", "tethered"]
+__all__ = ["Place", "Program", "ProgramFailed", "free_port", "in_starter", "tethered"]
 
 _TETHER = Path(__file__).with_name("tether.py")
 _ROOT = _TETHER.parents[3]
@@ -170,6 +170,11 @@ class Program:
 
     def _log_end(self) -> str:
         return f"command: {' '.join(self.command)}\nthe end of {self.log}:\n{self.log_tail()}"
+
+
+def in_starter(call: Callable[[], None]) -> None:
+    """Run it in the thread that starts programs: they inherit what it changes of that thread."""
+    _STARTER.submit(call).result()
 
 
 def tethered(command: Sequence[str], *, parent: int | None = None) -> list[str]:

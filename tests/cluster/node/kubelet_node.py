@@ -28,8 +28,12 @@ if TYPE_CHECKING:
 
     from tests.cluster.control.control_plane import ControlPlane
     from tests.cluster.programs.build import NodePrograms
+    from tests.cluster.programs.containerd import PodNetwork
 
-__all__ = ["KubeletNode", "NodeTools"]
+__all__ = ["CNI_CACHE", "KubeletNode", "NodeNetwork", "NodeTools"]
+
+CNI_CACHE = Path("/var/lib/cni")
+"""Where containerd notes the networks of pods (containernetworking/cni, libcni/api.go)."""
 
 _LOOPBACK = "127.0.0.1"
 _STARTS_WITHIN_S = 120.0
@@ -52,11 +56,28 @@ class NodeTools:
     runc: Path
 
 
+@dataclass(frozen=True, slots=True)
+class NodeNetwork:
+    """A node at an address of its own, whose pods have a network of their own.
+
+    `CNI_CACHE` must be there; the node has its own in its place.
+    """
+
+    address: str
+    """One that this machine has."""
+    port: int
+    """Where the kubelet listens at that address."""
+    name_server: str
+    """The address of the cluster's DNS."""
+    pods: PodNetwork
+
+
 class KubeletNode:
     """One node. A context manager; `start` and `stop` do the same.
 
     `numa_nodes` other than 0 is how many the kubelet shall see. `config` are fields of its
-    KubeletConfiguration beyond those that make it run at all.
+    KubeletConfiguration beyond those that make it run at all. Without `network` it listens on
+    loopback, and its pods use the machine's network.
     """
 
     def __init__(
@@ -67,12 +88,15 @@ class KubeletNode:
         *,
         numa_nodes: int = 0,
         config: Mapping[str, object] | None = None,
+        network: NodeNetwork | None = None,
     ) -> None:
         self.name = name
         self._plane = control_plane
         self._tools = tools
-        self.port = free_port()
-        self.url = f"https://{_LOOPBACK}:{self.port}"
+        self._network = network
+        self.address = network.address if network else _LOOPBACK
+        self.port = network.port if network else free_port()
+        self.url = f"https://{self.address}:{self.port}"
         self.folder = control_plane.folder / f"{name}-{self.port}"
         """Logs and settings; they stay."""
         self.folder.mkdir()
@@ -81,6 +105,9 @@ class KubeletNode:
             numa = self.folder / "numa"
             write_numa_nodes(numa, numa_nodes)
             binds[str(SYSFS_NODES)] = numa
+        if network:
+            binds[str(CNI_CACHE)] = self.folder / "cni-cache"
+            binds[str(CNI_CACHE)].mkdir()
         self.space = NodeSpace(name, self.folder / "init.log", binds=binds)
         self._config = self._base_config() | dict(config or {})
         self._client = self._admin_client()
@@ -105,7 +132,11 @@ class KubeletNode:
         self.space.start()
         tools = self._tools
         self.containerd = start_containerd(
-            self.space, tools.programs, tools.runc, self.folder / "containerd.log"
+            self.space,
+            tools.programs,
+            tools.runc,
+            self.folder / "containerd.log",
+            self._network.pods if self._network else None,
         )
         self._write_config()
         self.kubelet = self.space.program(
@@ -235,18 +266,21 @@ class KubeletNode:
             *(str(self._plane.binaries.kubelet), "--config", str(self.folder / "kubelet.json")),
             *("--kubeconfig", str(user), "--hostname-override", self.name),
             *("--root-dir", str(KUBELET), "--v", "2"),
+            *(("--node-ip", self.address) if self._network else ()),
         ]
 
     def _base_config(self) -> dict[str, Any]:
         """Settings for any machine: old or new control groups, swap, few rights, no network."""
         authority = self.folder / "ca.crt"
         authority.write_bytes(self._plane.authority.certificate)
-        pair = self._plane.authority.server(self.name, _LOOPBACK).write(self.folder, "server")
+        pair = self._plane.authority.server(self.name, self.address).write(self.folder, "server")
         return {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "address": _LOOPBACK,
+            "address": self.address,
             "port": self.port,
+            "clusterDNS": [self._network.name_server] if self._network else [],
+            "clusterDomain": "cluster.local",
             "healthzPort": 0,
             "tlsCertFile": str(pair.certificate),
             "tlsPrivateKeyFile": str(pair.key),

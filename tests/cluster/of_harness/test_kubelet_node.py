@@ -25,7 +25,7 @@ RUN_BY_ANOTHER = """
 import sys, threading
 from pathlib import Path
 from tests.cluster.programs.build import binaries, node_programs
-from tests.cluster.programs.containerd import find_runc
+from tests.cluster.programs.debian import find_runc
 from tests.cluster.control.control_plane import ControlPlane
 from tests.cluster.node.kubelet_node import KubeletNode, NodeTools
 from tests.cluster.node.real_pods import RealPods, is_running, real_container, real_pod

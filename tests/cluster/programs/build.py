@@ -23,7 +23,9 @@ from tests.cluster.control.processes import tethered
 from tests.cluster.programs.cache import cache_folder, made_once
 from tests.cluster.programs.toolchain import find_go, go_environment
 from tests.cluster.programs.versions import (
+    CNI_PLUGINS,
     CONTAINERD,
+    COREDNS,
     ETCD,
     PROMETHEUS,
     PROMTOOL,
@@ -44,6 +46,8 @@ __all__ = [
     "BuildFailed",
     "NodePrograms",
     "binaries",
+    "cni_plugins",
+    "coredns",
     "helm",
     "kube_scheduler",
     "node_programs",
@@ -68,6 +72,7 @@ class Binaries:
     etcd: Path
     kube_apiserver: Path
     kube_controller_manager: Path
+    kube_proxy: Path
     kube_scheduler: Path
     kubectl: Path
     kubelet: Path
@@ -88,6 +93,7 @@ def binaries(minor: str, say: Callable[[str], None] | None = None) -> Binaries:
         etcd=_built(ETCD, say) / "etcd",
         kube_apiserver=components / "kube-apiserver",
         kube_controller_manager=components / "kube-controller-manager",
+        kube_proxy=components / "kube-proxy",
         kube_scheduler=components / "kube-scheduler",
         kubectl=components / "kubectl",
         kubelet=components / "kubelet",
@@ -113,6 +119,16 @@ def node_programs(say: Callable[[str], None] | None = None) -> NodePrograms:
         ctr=containerd / "ctr",
         workload=_built(WORKLOAD, say) / "workload",
     )
+
+
+def cni_plugins(say: Callable[[str], None] | None = None) -> Path:
+    """The folder with the programs that give pods a network; progress and errors as `binaries`."""
+    return _built(CNI_PLUGINS, say or _say)
+
+
+def coredns(say: Callable[[str], None] | None = None) -> Path:
+    """The name server; progress and errors as `binaries`."""
+    return _built(COREDNS, say or _say) / "coredns"
 
 
 def promtool(say: Callable[[str], None] | None = None) -> Path:

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 __all__ = [
+    "CNI_PLUGINS",
     "CONTAINERD",
+    "COREDNS",
     "DEFAULT_MINOR",
     "ETCD",
     "HELM_MAJORS",
@@ -46,6 +48,7 @@ _FOLDER = Path(__file__).parents[1] / "modules"
 _COMPONENTS = (
     "kube-apiserver",
     "kube-controller-manager",
+    "kube-proxy",
     "kube-scheduler",
     "kubectl",
     "kubelet",
@@ -129,6 +132,25 @@ CONTAINERD = GoModule(
     stamps=False,
 )
 """Not the distributions': Debian 12's knows no CDI, and kubelets drop it after 1.36."""
+
+CNI_PLUGINS = GoModule(
+    folder=_FOLDER / "cni-plugins-1",
+    main="github.com/containernetworking/plugins",
+    packages={
+        Path(path).name: f"github.com/containernetworking/plugins/plugins/{path}"
+        for path in ("ipam/host-local", "main/bridge", "main/loopback")
+    },
+    stamps=False,
+)
+"""What gives a pod a network of its own."""
+
+COREDNS = GoModule(
+    folder=_FOLDER / "coredns-1",
+    main="github.com/coredns/coredns",
+    packages={"coredns": "."},
+    stamps=False,
+)
+"""The cluster's name server, with few of its plugins."""
 
 PROMTOOL = GoModule(
     folder=_FOLDER / "prometheus-3",

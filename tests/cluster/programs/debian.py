@@ -1,0 +1,111 @@
+"""Programs of the machine's distribution: runc, which is C as well as Go, and nft.
+
+Returns the machine's own, else one that apt-get fetches and that is unpacked into the cache, so
+that nothing is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.cluster.programs.cache import cache_folder, made_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Nft", "ProgramMissing", "find_nft", "find_runc"]
+
+_FETCHED = Path("usr/sbin")
+"""Where Debian and Ubuntu have both programs in their packages."""
+_LIBRARIES = Path("usr/lib")
+_SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin")
+_NFT_PACKAGES = ("nftables", "libnftables1", "libnftnl11", "libjansson4", "libxtables12", "libmnl0")
+"""nft with what it links that a minimal installation lacks."""
+_RUNS_WITHIN_S = 300
+
+
+class ProgramMissing(Exception):
+    """The machine lacks a program, and it could not be fetched; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nft:
+    """nft, which kube-proxy runs by that name."""
+
+    program: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """With which whoever runs it by its name finds it and its libraries."""
+        libraries = self.program.parents[2] / _LIBRARIES / f"{platform.machine()}-linux-gnu"
+        own = {} if self.program.is_relative_to("/usr") else {"LD_LIBRARY_PATH": str(libraries)}
+        path = os.environ.get("PATH", os.defpath)
+        return own | {"PATH": f"{self.program.parent}{os.pathsep}{path}"}
+
+
+def find_runc(say: Callable[[str], None]) -> Path:
+    """The machine's own, else that of its distribution. Raises `ProgramMissing`."""
+    return _find("runc", ("runc",), say)
+
+
+def find_nft(say: Callable[[str], None]) -> Nft:
+    """The machine's own, else that of its distribution. Raises `ProgramMissing`."""
+    return Nft(_find("nft", _NFT_PACKAGES, say))
+
+
+def _find(name: str, packages: Sequence[str], say: Callable[[str], None]) -> Path:
+    own = shutil.which(name, path=os.pathsep.join([*os.get_exec_path(), *_SYSTEM_FOLDERS]))
+    if own is not None:
+        return Path(own)
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        msg = f"{name} is not on PATH, and there is no apt-get to fetch it with"
+        raise ProgramMissing(msg)
+    system = platform.freedesktop_os_release()
+    release = f"{system['ID']}-{system.get('VERSION_ID', 'rolling')}-{platform.machine()}"
+    folder = made_once(
+        cache_folder() / f"{name}-{release}", partial(_fetch, name, packages, say=say), say
+    )
+    return folder / _FETCHED / name
+
+
+def _fetch(name: str, packages: Sequence[str], folder: Path, *, say: Callable[[str], None]) -> None:
+    """Download the packages and unpack them, as whoever may; installing would take root."""
+    say(f"no {name} here: fetching its package")
+    download = ["apt-get", "download", "--quiet", *packages]
+    done = _run(download, folder)
+    if done.returncode != 0:  # a machine whose package lists are missing or old
+        _run(["apt-get", "update", "--quiet"], folder)
+        done = _run(download, folder)
+    archives = sorted(folder.glob("*.deb"))
+    if done.returncode != 0 or not archives:
+        msg = f"apt-get could not download {name}:\n{done.stdout[-2000:]}"
+        raise ProgramMissing(msg)
+    for archive in archives:
+        unpacked = _run(["dpkg-deb", "--extract", str(archive), str(folder)], folder)
+        if unpacked.returncode != 0:
+            msg = f"{archive.name} does not unpack:\n{unpacked.stdout[-2000:]}"
+            raise ProgramMissing(msg)
+        archive.unlink()
+    if not (folder / _FETCHED / name).is_file():
+        msg = f"{', '.join(packages)}: no {_FETCHED / name} inside"
+        raise ProgramMissing(msg)
+
+
+def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=_RUNS_WITHIN_S,
+    )
