@@ -96,6 +96,7 @@ test-nightly: build-cluster ## what takes longer: many more examples, tests of h
 	COTERIE_EXAMPLES=thorough $(MAKE) unit
 	$(BIN)/python -m tests.cluster test --again
 	COTERIE_HELM=3 $(BIN)/pytest -m cluster tests/cluster/of_deployment/test_chart*.py
+	$(BIN)/pytest -m nightly tests/cluster/of_deployment
 	$(MAKE) mutation
 
 mutation: $(STAMP) ## how many of a sample of faults in selection and accounting the tests find (half an hour)

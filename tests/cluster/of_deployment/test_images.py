@@ -10,17 +10,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import threading
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from deploy.release import ImageOrder, build_images, identify
 from deploy.release.content import PROGRAMS
 from deploy.release.oci import machine_architecture
+from tests.cluster.of_deployment.unpacked_image import IMPORT_EVERYTHING, SITE, Unpacked, unpack
 from tests.unit.plugin.test_wiring import KUBECONFIG
 
 pytestmark = [
@@ -32,31 +30,15 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).resolve().parents[3]
-CONTAINED = Path(__file__).with_name("contained.py")
 MIB = 1 << 20
 MOST_COMPRESSED = 60 * MIB
 MOST_UNPACKED = 180 * MIB
 DEADLINE_S = 60.0
-SITE = "opt/coterie/lib/python3.13/site-packages"
 NOT_INSIDE = (
     *("sh", "bash", "dash", "busybox", "pip", "pip3", "uv", "apt", "dpkg", "perl", "mawk"),
     *("gcc", "cc", "ld", "as", "make"),
 )
 """Shells, package managers, compilers and other interpreters."""
-IMPORT_EVERYTHING = """
-import importlib, pathlib, sys, traceback
-failed = 0
-for package in sys.argv[2:]:
-    for path in sorted(pathlib.Path(sys.argv[1], package).rglob("*.py")):
-        parts = path.relative_to(sys.argv[1]).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        try:
-            importlib.import_module(name)
-        except BaseException:
-            failed += 1
-            print(name, traceback.format_exc(limit=-1))
-sys.exit(failed)
-"""
 SHOW_RIGHTS = """
 import errno, json, pathlib
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
@@ -68,55 +50,6 @@ except OSError as error:
 names = ("Uid", "CapInh", "CapPrm", "CapEff", "CapBnd", "NoNewPrivs")
 print(json.dumps({name: status[name].split()[0] for name in names} | {"write": written}))
 """
-
-
-@dataclass(frozen=True)
-class Unpacked:
-    """An image for this machine, built and unpacked."""
-
-    name: str
-    version: str
-    root: Path
-    config: dict[str, Any]
-    compressed: int
-    unpacked: int
-
-    def command(self, *command, folder=None):
-        """What runs a command in it, as the user that its pods have."""
-        user = (self.config.get("User") or "0").partition(":")[0]
-        inside = [sys.executable, "-I", "-S", str(CONTAINED), str(self.root), user]
-        return ["unshare", "--mount", *inside, str(folder or ""), *map(str, command)]
-
-    def run(self, *command):
-        """Run a command to its end."""
-        return subprocess.run(
-            self.command(*command), capture_output=True, text=True, timeout=60, check=False
-        )
-
-    def files(self):
-        """All paths below its root."""
-        return {str(path.relative_to(self.root)): path for path in self.root.rglob("*")}
-
-
-def unpack(archive, root):
-    """Unpack the first architecture of an OCI archive; returns its config."""
-    with tarfile.open(archive) as outer:
-
-        def member(path):
-            found = outer.extractfile(path)
-            assert found is not None
-            return found
-
-        def blob(digest):
-            return member(f"blobs/sha256/{digest.removeprefix('sha256:')}")
-
-        (index,) = json.load(member("index.json"))["manifests"]
-        (described,) = json.load(blob(index["digest"]))["manifests"]
-        manifest = json.load(blob(described["digest"]))
-        for layer in manifest["layers"]:
-            with tarfile.open(fileobj=blob(layer["digest"]), mode="r:gz") as inner:
-                inner.extractall(root, filter="fully_trusted")  # noqa: S202 - ours
-        return json.load(blob(manifest["config"]["digest"]))["config"]
 
 
 @pytest.fixture(scope="module")

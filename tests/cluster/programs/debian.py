@@ -1,7 +1,7 @@
 """Programs of the machine's distribution: runc, which is C as well as Go, and nft.
 
-Returns the machine's own, else one that apt-get fetches and that is unpacked into the cache, so
-that nothing is installed.
+Returns the machine's own, else one of packages that apt-get fetches and that are unpacked into the
+cache: nothing is installed, and no script of theirs runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.cluster.programs.cache import cache_folder, made_once
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Nft", "ProgramMissing", "find_nft", "find_runc"]
+__all__ = ["Nft", "ProgramMissing", "find_nft", "find_runc", "unpacked_packages"]
 
 _FETCHED = Path("usr/sbin")
 """Where Debian and Ubuntu have both programs in their packages."""
@@ -64,15 +64,25 @@ def _find(name: str, packages: Sequence[str], say: Callable[[str], None]) -> Pat
     own = shutil.which(name, path=os.pathsep.join([*os.get_exec_path(), *_SYSTEM_FOLDERS]))
     if own is not None:
         return Path(own)
+    fetched = unpacked_packages(name, packages, say) / _FETCHED / name
+    if not fetched.is_file():
+        msg = f"{', '.join(packages)}: no {_FETCHED / name} inside"
+        raise ProgramMissing(msg)
+    return fetched
+
+
+def unpacked_packages(name: str, packages: Sequence[str], say: Callable[[str], None]) -> Path:
+    """The folder that stands for `/` of these packages, made once for each name and distribution.
+
+    Raises `ProgramMissing`.
+    """
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        msg = f"{name} is not on PATH, and there is no apt-get to fetch it with"
+        msg = f"{name} is not here, and there is no apt-get to fetch it with"
         raise ProgramMissing(msg)
     system = platform.freedesktop_os_release()
     release = f"{system['ID']}-{system.get('VERSION_ID', 'rolling')}-{platform.machine()}"
-    folder = made_once(
-        cache_folder() / f"{name}-{release}", partial(_fetch, name, packages, say=say), say
-    )
-    return folder / _FETCHED / name
+    make = partial(_fetch, name, packages, say=say)
+    return made_once(cache_folder() / f"{name}-{release}", make, say)
 
 
 def _fetch(name: str, packages: Sequence[str], folder: Path, *, say: Callable[[str], None]) -> None:
@@ -93,9 +103,6 @@ def _fetch(name: str, packages: Sequence[str], folder: Path, *, say: Callable[[s
             msg = f"{archive.name} does not unpack:\n{unpacked.stdout[-2000:]}"
             raise ProgramMissing(msg)
         archive.unlink()
-    if not (folder / _FETCHED / name).is_file():
-        msg = f"{', '.join(packages)}: no {_FETCHED / name} inside"
-        raise ProgramMissing(msg)
 
 
 def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -201,7 +201,7 @@ def helm_module(major: str) -> GoModule:
 
 
 def chosen_helm() -> str:
-    """The major version of Helm that the environment asks for, else the default."""
+    """The major version of Helm that the environment names, else the default."""
     return os.environ.get(HELM_VARIABLE) or HELM_MAJORS[0]
 
 
