@@ -34,7 +34,7 @@ __all__ = [
     "kubernetes",
 ]
 
-MINORS = ("1.36", "1.35")
+MINORS = ("1.36", "1.37", "1.35")
 """The first is the default; `make test-versions` runs the others."""
 
 DEFAULT_MINOR = MINORS[0]
