@@ -1,10 +1,10 @@
 """A kubelet as device plugins know it, as Kubernetes 1.36.3 has it, over real gRPC on unix sockets.
 
 The registration dials back before it answers; a kubelet knows its plugins by the resource's name
-alone (pkg/kubelet/cm/devicemanager/plugin/v1beta1); PodResources reports what pods got, and limits
-the rate of requests. Which devices a pod gets that arrives is in `tests.device_manager`. The
-checkpoint is memory that outlives `kill`. It is no authority: tests/cluster holds the plugin
-against the real kubelet.
+alone (pkg/kubelet/cm/devicemanager/plugin/v1beta1; 1.37's is in `fake_kubelet_by_socket`);
+PodResources reports what pods got, and limits the rate of requests. Which devices a pod gets that
+arrives is in `tests.device_manager`. The checkpoint is memory that outlives `kill`. It is no
+authority: tests/cluster holds the plugin against the real kubelet.
 
 `python -m tests.fake_kubelet FOLDER` runs one as a process of its own, which can be killed.
 """
@@ -211,11 +211,9 @@ class FakeKubelet(DeviceManager):
                 grpc.StatusCode.UNKNOWN, f'the ResourceName "{resource}" is invalid'
             )
         client = Client(resource, self.folder / request.endpoint)
-        self.clients[resource] = client
         try:
-            await client.connect(self.dial_s)
+            await self.connect(client)
         except ConnectionError as error:
-            self.clients.pop(resource, None)
             await context.abort(grpc.StatusCode.UNKNOWN, str(error))
         self.endpoints[resource] = Endpoint(client, is_stopped=False)
         self._note(f"registered {resource}")
@@ -223,6 +221,15 @@ class FakeKubelet(DeviceManager):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return pb.Empty()
+
+    async def connect(self, client: Client) -> None:
+        """`connectClient`: dial a plugin that has requested its registration."""
+        self.clients[client.resource] = client
+        try:
+            await client.connect(self.dial_s)
+        except ConnectionError:
+            self.clients.pop(client.resource, None)
+            raise
 
     async def watch_plugin(self, client: Client) -> None:
         """`runClient`: when a watch ends, whoever is known by that name *then* is hung up on."""
@@ -234,6 +241,10 @@ class FakeKubelet(DeviceManager):
         """Hang up on the plugin of a resource, as `client.Disconnect` does."""
         client = self.clients.pop(resource)
         await client.close()
+        self.mark_stopped(resource)
+
+    def mark_stopped(self, resource: str) -> None:
+        """No plugin serves a resource: none of its devices is allocated."""
         self.unhealthy.setdefault(resource, set()).update(self.healthy.get(resource, ()))
         self.healthy[resource] = set()
         if resource in self.endpoints:

@@ -26,7 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.node.calls import time_calls
 from benchmarks.process_usage import cpu_s, resident_mib
 from benchmarks.report import ResultTable, read_environment, to_rich, write_results
-from plugin.deviceplugin import DevicePluginMethod, endpoint_of
+from plugin.deviceplugin import DevicePluginMethod, socket_names
 from tests.cluster.control.control_plane import MASTERS, ControlPlane
 from tests.cluster.node.agent_process import start_agent
 from tests.cluster.node.kubelet_node import KubeletNode, NodeTools
@@ -153,7 +153,7 @@ def _measure(
             advance()
         for number in range(load.n_pods):
             pods.until(f"idle-{number}", is_running)
-        socket = node.device_plugins / endpoint_of(DEFAULT_RESOURCE)
+        (socket,) = node.device_plugins.glob(socket_names(DEFAULT_RESOURCE))
         calls = _Calls(*time_calls(socket, _device_ids(plane, node.name), load.n_calls, advance))
         lookups = _run_real_pods(pods, node.name, agent, load.n_real, advance)
         registered_s = [_restart(node, agent) for _ in range(load.n_restarts)]

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kube.client import ApiServer
 from kube.errors import KubeError, NotFound
-from plugin.deviceplugin import SOCKET_NAMES
+from plugin.deviceplugin import SOCKET_NAMES, is_served
 from plugin.errors import CdiError, KubeletError
 from plugin.kubelet import PodResources
 from plugin.vendor import VENDOR
@@ -66,7 +65,7 @@ async def _clean(settings: PluginSettings, node: str, cleaning: _Cleaning) -> No
     async with contextlib.AsyncExitStack() as stack:
         transport = await stack.enter_async_context(open_transport(settings)) if node else None
         sockets = _own_sockets(settings.device_plugin_folder)
-        serving = [path for path in sockets if _is_served(path)]
+        serving = [path for path in sockets if is_served(path)]
         for path in serving:
             cleaning.keep(f"{path}: a node plugin serves there; end it first, nothing was removed")
         if serving:
@@ -109,18 +108,7 @@ class _Cleaning:
 
 
 def _own_sockets(folder: Path) -> list[Path]:
-    found = (path for pattern in SOCKET_NAMES for path in folder.glob(pattern))
-    return sorted(path for path in found if path.is_socket())
-
-
-def _is_served(path: Path) -> bool:
-    """Whether somebody listens there: the file of a plugin that was killed refuses connections."""
-    with socket.socket(socket.AF_UNIX) as client:
-        try:
-            client.connect(str(path))
-        except OSError:
-            return False
-    return True
+    return sorted(path for path in folder.glob(SOCKET_NAMES) if path.is_socket())
 
 
 async def _clean_files(settings: PluginSettings, cleaning: _Cleaning) -> None:

@@ -7,7 +7,13 @@ from plugin.deviceplugin.device_list import DeviceList, ListedDevice
 from plugin.deviceplugin.kubelet_socket import KubeletSocket
 from plugin.deviceplugin.offer import CallRefused, Offer
 from plugin.deviceplugin.registration import Registration, RegistrationChange, RegistrationPhase
-from plugin.deviceplugin.server import SOCKET_NAMES, ResourceServer, endpoint_of
+from plugin.deviceplugin.server import (
+    SOCKET_NAMES,
+    ResourceServer,
+    Serving,
+    is_served,
+    socket_names,
+)
 from plugin.deviceplugin.service import CallOutcome, DevicePluginCall, DevicePluginMethod
 
 __all__ = [
@@ -24,5 +30,7 @@ __all__ = [
     "RegistrationChange",
     "RegistrationPhase",
     "ResourceServer",
-    "endpoint_of",
+    "Serving",
+    "is_served",
+    "socket_names",
 ]

@@ -2,9 +2,9 @@
 
 While `run` lasts, each resource is served, and registered whenever there is a kubelet. The kubelet
 loses a registration in three ways and never restores it by itself: it restarts (its socket is
-replaced), its watch of the devices ends, or another plugin registers the same resource and ends:
-then the kubelet has no device and still watches ours (plugin/v1beta1/handler.go, runClient), so
-that its healthy devices are read from time to time. In each case:
+replaced), its watch of the devices ends, or, before Kubernetes 1.37, another plugin registers the
+same resource and ends: then the kubelet has no device and still watches ours (plugin/v1beta1/
+handler.go, runClient), so that its healthy devices are read from time to time. In each case:
 
     wait for the kubelet's socket ──▶ serve ──▶ register ──▶ the kubelet watches ──▶ registered
       ▲                                            │ refused, no answer, no watch          │
@@ -14,11 +14,12 @@ that its healthy devices are read from time to time. In each case:
 A pause ends early when a new socket appears. The kubelet requests the options while it answers the
 registration, so the server is started first (plugin/v1beta1/server.go, Register).
 
-A pause has a part that never ends early, since the kubelet identifies a watch by the resource's
-name alone: where it detects the end of one after the resource was registered again, it closes the
-new one (plugin/v1beta1/handler.go, runClient; fixed after 1.36). An old plugin that ends after its
+A pause has a part that never ends early, since before 1.37 the kubelet identifies a watch by the
+resource's name alone: where it detects the end of one after the resource was registered again, it
+closes the new one (plugin/v1beta1/handler.go, runClient). An old plugin that ends after its
 successor has registered does that to the successor in any case; the successor sees its watch end,
-and registers again.
+and registers again. From 1.37 on a watch is identified by its socket, too, and each registration
+has its own (`server`).
 
 A kubelet's refusal is never final: the next kubelet may accept.
 """
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plugin.deviceplugin.kubelet_socket import SocketId
-    from plugin.deviceplugin.server import ResourceServer
+    from plugin.deviceplugin.server import ResourceServer, Serving
     from plugin.deviceplugin.service import DevicePluginService
 
 __all__ = ["Registration", "RegistrationChange", "RegistrationPhase", "RegistrationTiming"]
@@ -195,11 +196,13 @@ class Registration:
                 backoff.reset()
                 last = socket_id
             try:
-                async with server.serving() as service:
-                    await self._enter(server, service.began, socket, socket_id)
+                async with server.serving() as serving:
+                    await self._enter(server, serving, socket, socket_id)
                     self._notify(server, RegistrationPhase.REGISTERED)
                     since_s = clock()
-                    loss = await _before_replaced(self._loss(server, service), socket, socket_id)
+                    loss = await _before_replaced(
+                        self._loss(server, serving.service), socket, socket_id
+                    )
             except RegistrationError as error:
                 phase, detail = RegistrationPhase.FAILED, str(error)
             else:
@@ -219,7 +222,7 @@ class Registration:
     async def _enter(
         self,
         server: ResourceServer,
-        began: asyncio.Event,
+        serving: Serving,
         socket: KubeletSocket,
         socket_id: SocketId,
     ) -> None:
@@ -230,8 +233,8 @@ class Registration:
         """
 
         async def enter() -> bool:
-            await self._register(server, socket.path)
-            await self._watched(server, began)
+            await self._register(server, serving.path.name, socket.path)
+            await self._watched(server, serving.service.began)
             return True
 
         if not await _before_replaced(enter(), socket, socket_id):
@@ -264,11 +267,11 @@ class Registration:
             )
             n_without = n_without + 1 if is_without else 0
 
-    async def _register(self, server: ResourceServer, path: Path) -> None:
+    async def _register(self, server: ResourceServer, endpoint: str, path: Path) -> None:
         """Register. The kubelet has requested the options when this returns."""
         request = pb.RegisterRequest(
             version=_VERSION,
-            endpoint=server.path.name,
+            endpoint=endpoint,
             resource_name=server.offer.resource,
             options=OPTIONS,
         )
@@ -281,17 +284,16 @@ class Registration:
             try:
                 await register(request, timeout=self._timing.register_s)
             except grpc.aio.AioRpcError as error:
-                msg = f"{server.offer.resource}: {self._refusal(server, path, error)}"
+                msg = f"{server.offer.resource}: {self._refusal(endpoint, path, error)}"
                 raise RegistrationError(msg) from error
 
-    def _refusal(self, server: ResourceServer, path: Path, error: grpc.aio.AioRpcError) -> str:
+    def _refusal(self, endpoint: str, path: Path, error: grpc.aio.AioRpcError) -> str:
         expected = {
             grpc.StatusCode.UNAVAILABLE: "a kubelet to listen there",
             grpc.StatusCode.DEADLINE_EXCEEDED: f"an answer within {self._timing.register_s:g} s",
         }.get(
             error.code(),
-            f"it to speak {_VERSION}, to take the name and to reach {server.path.name} in its "
-            "folder",
+            f"it to speak {_VERSION}, to take the name and to reach {endpoint} in its folder",
         )
         said = cut(f"{error.code().name}: {error.details()}")
         return f"the kubelet at {path} did not take the registration ({said}), expected {expected}"

@@ -219,6 +219,11 @@ class KubeletNode:
         """Whether pod.status names devices: ResourceHealthStatus is on from 1.36."""
         return self._plane.binaries.minor != "1.35"
 
+    @property
+    def knows_plugins_by_socket(self) -> bool:
+        """Whether a device plugin that ends leaves others of its resource registered: from 1.37."""
+        return self._plane.binaries.minor not in {"1.35", "1.36"}
+
     def get(self, path: str, *, token: str | None = None) -> httpx.Response:
         """Ask the kubelet itself, as one who may do everything, or who has that token; "" is none.
 

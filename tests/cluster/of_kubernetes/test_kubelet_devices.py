@@ -295,7 +295,7 @@ def test_a_pod_is_refused_while_no_plugin_has_registered_since_the_start(node, d
     assert is_running(pods.get("known"))
 
 
-def test_an_old_stream_that_ends_takes_the_new_plugin_with_it(node, devices):
+def test_before_1_37_an_old_stream_that_ends_takes_the_new_plugin_with_it(node, devices, pods):
     """Facts 5.3, the race of an upgrade: so the old one ends first, then the new one registers."""
     old = StubPlugin(node, NO_NUMA, socket="old.sock", prefer=first)
     new = StubPlugin(node, NO_NUMA, socket="new.sock", prefer=first)
@@ -305,9 +305,30 @@ def test_an_old_stream_that_ends_takes_the_new_plugin_with_it(node, devices):
             while new.streams == 0:
                 time.sleep(0.02)  # only the kubelet knows when it calls
             old.stop()
-            devices.until(8, 0)
-            new.register()
+            if not node.knows_plugins_by_socket:
+                devices.until(8, 0)
+                new.register()
             devices.until(8, 8)
+            run(pods, "next", real_container("main", 1))
+            assert len(new.calls_of("Allocate")) == 1
+
+
+def test_from_1_37_a_socket_that_is_known_is_refused_and_then_never_released(node, devices):
+    """So each registration needs a socket of its own; what is stuck stays until a restart."""
+    if not node.knows_plugins_by_socket:
+        pytest.skip("before Kubernetes 1.37 the kubelet knows plugins by the resource alone")
+    with StubPlugin(node, NO_NUMA, prefer=first) as plugin:
+        devices.until(8, 8)
+        with pytest.raises(grpc.RpcError, match="device plugin already connected"):
+            plugin.register()
+    time.sleep(2.0)  # the end of the stream was long ago for a kubelet that processes it
+    devices.until(8, 8)
+    with pytest.raises(grpc.RpcError, match="device plugin already connected"):
+        StubPlugin(node, NO_NUMA, prefer=first).__enter__()
+    node.restart_kubelet()
+    devices.until(0, 0)
+    with StubPlugin(node, NO_NUMA, prefer=first):
+        devices.until(8, 8)
 
 
 def test_the_checkpoint_names_pod_and_devices(node, devices, pods):

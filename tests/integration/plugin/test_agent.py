@@ -484,6 +484,7 @@ def test_a_new_agent_goes_on_where_the_last_one_ended(root):
             await node.until(lambda: node.report().holds)
             generation, n_writes = node.report().generation, len(node.api.writes)
             await node.end()
+            await node.kubelet.until(lambda: GPU not in node.kubelet.clients)
             node.begin()
             await node.kubelet.until(lambda: GPU in node.kubelet.clients)
             await node.kubelet.until_listed(GPU, 8)

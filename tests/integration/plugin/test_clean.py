@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,7 +71,7 @@ class Node:
         device = CdiDevice("GPU-0", ("/dev/nvidia0",))
         CdiFiles(self.cdi).write([CdiDocument(CDI_VENDOR, "gpu", (device,))])
 
-    def leave_socket(self, name: str = "coterie-nvidia.com_gpu.sock") -> Path:
+    def leave_socket(self, name: str = "coterie-nvidia.com_gpu-0a1b2c3d.sock") -> Path:
         """As a plugin that was killed."""
         path = self.kubelet.folder / name
         with socket.socket(socket.AF_UNIX) as bound:
@@ -108,14 +107,6 @@ async def a_node(root):
             await kubelet.stop()
 
 
-def until_exists(path: Path) -> None:
-    """Wait for a socket's file, for which there is no event."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_everything_that_is_ours_is_removed(root):
     """And nothing else; a second time there is nothing to do, which is no failure."""
 
@@ -125,7 +116,7 @@ def test_everything_that_is_ours_is_removed(root):
             others = [node.cdi / "nvidia.com-gpu.json", node.kubelet.folder / "nvidia-gpu.sock"]
             for path in others:
                 path.write_text("{}")
-            gone = [node.leave_socket(), node.leave_socket(".coterie-0a1b2c3d.sock")]
+            gone = [node.leave_socket(), node.leave_socket("coterie-nvidia.com_gpu-4e5f6071.sock")]
             gone += [node.cdi / SPECIFICATION, node.cdi / RECORD]
             done = await node.clean("--annotations")
             said = [f"removed {path}" for path in (*sorted(gone[:2]), *gone[2:])]
@@ -201,18 +192,15 @@ def test_nothing_is_removed_below_a_plugin_that_serves(root):
             server = ResourceServer(
                 offer(8, allocator=Obliging()), node.kubelet.folder, on_call=lambda _: None
             )
-            registration = Registration([server], None, on_change=lambda _: None)
-            serving = asyncio.create_task(registration.run())
-            await asyncio.to_thread(until_exists, server.path)
-            done = await node.clean("--annotations", "--force")
+            async with server.serving() as serving:
+                done = await node.clean("--annotations", "--force")
             said = (
-                f"left {server.path}: a node plugin serves there; end it first, nothing was removed"
+                f"left {serving.path}: a node plugin serves there; end it first, "
+                "nothing was removed"
             )
             assert (done.exit_code, done.output) == (1, f"{said}\n")
             assert (node.cdi / SPECIFICATION).exists()
             assert node.annotations.items() >= OURS.items()
-            serving.cancel()
-            await asyncio.gather(serving, return_exceptions=True)
 
     asyncio.run(go())
 

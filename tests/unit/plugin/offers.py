@@ -74,12 +74,14 @@ class ServedOffer:
         self.offer = one
         self.calls: list[Any] = []
         self.server = ResourceServer(one, folder, on_call=self.calls.append, deadline_s=deadline_s)
-        self.client = Client(one.resource, self.server.path)
+        self.client: Client
+        """From `begin` on."""
         self._stack = contextlib.AsyncExitStack()
 
     async def begin(self) -> None:
         """Serve, and connect."""
-        await self._stack.enter_async_context(self.server.serving())
+        serving = await self._stack.enter_async_context(self.server.serving())
+        self.client = Client(self.offer.resource, serving.path)
         await self.client.connect(5.0)
 
     async def end(self) -> None:

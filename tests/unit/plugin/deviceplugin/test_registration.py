@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 from dataclasses import replace
 
 import pytest
 
-from plugin.deviceplugin import ListedDevice, Registration, RegistrationPhase, ResourceServer
+from plugin.deviceplugin import (
+    ListedDevice,
+    Registration,
+    RegistrationPhase,
+    ResourceServer,
+    socket_names,
+)
 from plugin.deviceplugin.registration import RegistrationTiming
 from plugin.kubelet import PodResources
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 from tests.fake_kubelet import FakeKubelet
+from tests.fake_kubelet_by_socket import KubeletBySocket
 from tests.unit.plugin.offers import GPU, offer, until
 
 MIG = "nvidia.com/mig-1g.10gb"
@@ -282,7 +290,7 @@ def test_a_registration_that_lasted_is_no_failure_in_a_row(root):
 
 
 def test_an_old_plugin_that_ends_disconnects_its_successor_which_comes_back(root):
-    """The kubelet knows watches by the resource's name alone (facts of 1.36: handler.go)."""
+    """Before 1.37 the kubelet knows watches by the resource's name alone (handler.go)."""
     kubelet = FakeKubelet(root)
     old, new = Plugin(kubelet.folder, offer()), Plugin(kubelet.folder, offer(3))
 
@@ -310,6 +318,53 @@ def test_an_old_plugin_that_ends_disconnects_its_successor_which_comes_back(root
         RegistrationPhase.LOST,
         RegistrationPhase.REGISTERED,
     ]
+
+
+def test_from_1_37_an_old_plugin_leaves_its_successor_registered(root):
+    """The kubelet knows them by their sockets; the same one twice would be refused for good."""
+    kubelet = KubeletBySocket(root)
+    old, new, last = (Plugin(kubelet.folder, offer(n)) for n in (4, 3, 2))
+
+    async def go():
+        async with running(kubelet):
+            old.start()
+            await kubelet.until_listed(GPU, 4)
+            new.start()
+            await kubelet.until_listed(GPU, 3)
+            await old.stop()
+            await until(lambda: len(kubelet.clients) == 1)
+            assert len(kubelet.healthy[GPU]) == 3
+            await new.stop()
+            await kubelet.until_listed(GPU, 0)
+            last.start()
+            await kubelet.until_listed(GPU, 2)
+            await last.stop()
+
+    asyncio.run(go())
+    assert [one.phases for one in (old, new, last)] == [[RegistrationPhase.REGISTERED]] * 3
+
+
+def test_from_1_37_a_kubelet_that_has_not_seen_our_end_takes_us_again(root):
+    """A plugin that is restarted at once must not meet its own socket."""
+    kubelet = KubeletBySocket(root, notices_end_after_s=0.2)
+    before, after = Plugin(kubelet.folder, offer()), Plugin(kubelet.folder, offer(3))
+
+    async def go():
+        async with running(kubelet):
+            before.start()
+            await kubelet.until_listed(GPU, 4)
+            await before.stop()
+            assert len(kubelet.clients) == 1
+            after.start()
+            await kubelet.until_listed(GPU, 3)
+            assert len(kubelet.clients) == 2
+            await until(lambda: len(kubelet.clients) == 1)
+            assert len(kubelet.healthy[GPU]) == 3
+            await after.stop()
+            await kubelet.until_listed(GPU, 0)
+
+    asyncio.run(go())
+    assert after.phases == [RegistrationPhase.REGISTERED]
 
 
 def test_the_devices_of_another_plugin_that_came_and_went_are_registered_again(root):
@@ -383,11 +438,11 @@ def test_a_refusal_names_versions_and_is_tried_again(root):
 
     asyncio.run(go())
     failed = [standing for standing in plugin.changes if standing.phase is RegistrationPhase.FAILED]
-    assert failed[0].detail == (
+    assert re.sub(r"coterie-nvidia\.com_gpu-\w+\.sock", "SOCKET", failed[0].detail) == (
         f"{GPU}: the kubelet at {kubelet.socket} did not take the registration "
         '(UNKNOWN: requested API version "v1beta1" is not supported by kubelet. Supported version '
-        'is ["v1"]), expected it to speak v1beta1, to take the name and to reach '
-        "coterie-nvidia.com_gpu.sock in its folder"
+        'is ["v1"]), expected it to speak v1beta1, to take the name and to reach SOCKET in its '
+        "folder"
     )
     delays = [standing.delay_s for standing in failed]
     assert delays[:5] == pytest.approx([0.015, 0.03, 0.06, 0.12, 0.15])
@@ -420,7 +475,7 @@ def test_a_kubelet_that_cannot_reach_the_plugin_is_reported(root):
     asyncio.run(go())
     detail = plugin.standing[GPU].detail
     assert "failed to dial device plugin" in detail
-    assert detail.endswith("and to reach coterie-nvidia.com_gpu.sock in its folder")
+    assert re.search(r"and to reach coterie-nvidia\.com_gpu-\w+\.sock in its folder$", detail)
 
 
 def test_a_kubelet_that_hangs_is_given_up_and_tried_again(root):
@@ -515,7 +570,7 @@ def test_a_kubelet_that_starts_while_we_register_is_not_waited_for(root):
             mute.bind(str(kubelet.socket))
             mute.listen()
             async with running(plugin):
-                await until((kubelet.folder / "coterie-nvidia.com_gpu.sock").exists)
+                await until(lambda: list(kubelet.folder.glob(socket_names(GPU))))
                 await asyncio.sleep(0.1)
                 assert plugin.changes == []
                 async with running(kubelet):
@@ -561,7 +616,8 @@ def test_without_a_kubelet_socket_the_plugin_serves_and_does_not_register(root):
             await plugin.until(RegistrationPhase.FAILED)
             folder.mkdir()
             await plugin.until(RegistrationPhase.DISABLED)
-            assert [path.name for path in folder.iterdir()] == ["coterie-nvidia.com_gpu.sock"]
+            (path,) = folder.iterdir()
+            assert path.match(socket_names(GPU))
         assert list(folder.iterdir()) == []
 
     asyncio.run(go())

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
 import grpc.aio
 import pytest
 
 from plugin.container import ContainerAccess
-from plugin.deviceplugin import ResourceServer, endpoint_of
+from plugin.deviceplugin import ResourceServer, is_served, socket_names
 from plugin.errors import RegistrationError
 from plugin.pb import deviceplugin_v1beta1_pb2 as pb
 from tests.plugin_client import Client
 from tests.unit.plugin.offers import GPU, Obliging, offer, served, until
 
-ENDPOINT = "coterie-nvidia.com_gpu.sock"
 OPTIONS = ("GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions)
 ALLOCATE = (
     "Allocate",
@@ -29,9 +29,9 @@ def server(root, one=None, **more):
     return ResourceServer(one or offer(), root, on_call=lambda _: None, **more)
 
 
-async def answers(one: ResourceServer) -> bool:
-    """Whether a server answers at the server's path."""
-    client = Client(GPU, one.path)
+async def answers(path) -> bool:
+    """Whether a server answers at a path."""
+    client = Client(GPU, path)
     try:
         await client.connect(0.5)
     except ConnectionError:
@@ -42,48 +42,74 @@ async def answers(one: ResourceServer) -> bool:
 
 def files(root):
     """What lies in the folder."""
-    return sorted(path.name for path in root.iterdir())
+    return sorted(root.iterdir())
 
 
-def test_resources_have_sockets_of_their_own():
+def test_resources_have_sockets_of_their_own(root):
     """Two resources of one plugin, or of two vendors, must not meet in one file."""
-    names = ["nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-1g.10gb.me"]
-    assert len({endpoint_of(name) for name in names}) == 3
-    assert endpoint_of(GPU) == ENDPOINT
-
-
-def test_the_socket_is_there_while_it_is_served_and_can_be_served_again(root):
-    """Each watch of the kubelet's needs a fresh server, at the same path."""
+    names = [GPU, "amd.com/gpu", "nvidia.com/mig-1g.10gb.me", "nvidia.com/gpu.shared"]
 
     async def go():
-        one = server(root)
-        for _ in range(3):
-            async with one.serving():
-                assert files(root) == [ENDPOINT]
-                assert await answers(one)
-            assert files(root) == []
+        async with contextlib.AsyncExitStack() as stack:
+            for name in names:
+                await stack.enter_async_context(server(root, offer(name=name)).serving())
+            for name in names:
+                assert len(list(root.glob(socket_names(name)))) == 1
 
     asyncio.run(go())
 
 
+def test_the_socket_is_there_while_it_is_served_and_the_next_one_is_another(root):
+    """Kubernetes 1.37 refuses a socket whose last watch it has not seen end, and then for good."""
+    paths = []
+
+    async def go():
+        one = server(root)
+        for _ in range(3):
+            async with one.serving() as serving:
+                assert files(root) == [serving.path]
+                assert await answers(serving.path)
+                paths.append(serving.path)
+            assert files(root) == []
+
+    asyncio.run(go())
+    assert len(set(paths)) == 3
+    assert all(path.match(socket_names(GPU)) for path in paths)
+
+
 @pytest.mark.parametrize("kind", ["socket", "file"])
-def test_what_a_killed_plugin_left_is_replaced(root, kind):
-    """After SIGKILL the old file is still there without a listener."""
-    left = root / ENDPOINT
+def test_what_a_killed_plugin_left_is_removed(root, kind):
+    """After SIGKILL the old file is still there without a listener; other resources keep theirs."""
+    left, others = root / "coterie-nvidia.com_gpu-0a1b.sock", root / "coterie-amd.com_gpu-0a1b.sock"
     if kind == "socket":
         with socket.socket(socket.AF_UNIX) as bound:
             bound.bind(str(left))
     else:
         left.write_text("")
+    others.write_text("")
 
     async def go():
-        one = server(root)
-        async with one.serving():
-            assert files(root) == [ENDPOINT]
-            assert await answers(one)
-        assert files(root) == []
+        async with server(root).serving() as serving:
+            assert files(root) == [others, serving.path]
 
     asyncio.run(go())
+
+
+def test_a_socket_whose_queue_is_full_is_served(root):
+    """A plugin that is busy, or stopped for a moment, must not lose its socket."""
+    path = root / "busy.sock"
+    with socket.socket(socket.AF_UNIX) as bound, contextlib.ExitStack() as stack:
+        bound.bind(str(path))
+        assert not is_served(path)
+        bound.listen(0)
+        for _ in range(3):
+            waiting = stack.enter_context(socket.socket(socket.AF_UNIX))
+            waiting.settimeout(0)
+            with contextlib.suppress(BlockingIOError):
+                waiting.connect(str(path))
+        assert is_served(path)
+    assert not is_served(path)
+    assert not is_served(root / "absent.sock")
 
 
 @pytest.mark.parametrize("n_steps", range(8))
@@ -107,16 +133,16 @@ def test_it_may_be_ended_while_it_starts(root, n_steps):
 
 
 def test_an_old_plugin_that_ends_leaves_its_successors_socket(root):
-    """In an upgrade both live for a while; gRPC alone would remove the path, whosever it is."""
+    """In an upgrade both may live for a while."""
 
     async def go():
-        old, new = server(root), server(root)
-        async with old.serving():
-            serving = new.serving()
-            await serving.__aenter__()
-        assert files(root) == [ENDPOINT]
-        assert await answers(new)
-        await serving.__aexit__(None, None, None)
+        async with contextlib.AsyncExitStack() as stack:
+            async with server(root).serving() as old:
+                new = await stack.enter_async_context(server(root).serving())
+                assert files(root) == sorted([old.path, new.path])
+                assert await answers(old.path)
+            assert files(root) == [new.path]
+            assert await answers(new.path)
         assert files(root) == []
 
     asyncio.run(go())
@@ -126,8 +152,8 @@ def test_a_socket_that_the_kubelet_removed_is_not_missed(root):
     """A kubelet that starts removes every socket; the end of the server must not mind."""
 
     async def go():
-        async with server(root).serving():
-            (root / ENDPOINT).unlink()
+        async with server(root).serving() as serving:
+            serving.path.unlink()
         assert files(root) == []
 
     asyncio.run(go())
@@ -145,7 +171,7 @@ def test_a_socket_that_cannot_be_is_reported(root, folder, capfd):
             async with one.serving():
                 pass
         message = str(error.value)
-        assert message.startswith(f"{GPU}: cannot serve at {one.path} (")
+        assert message.startswith(f"{GPU}: cannot serve at {root / folder}/coterie-nvidia.com_gpu-")
         assert message.endswith("that can be written and a path of at most 107 bytes")
 
     asyncio.run(go())
@@ -201,8 +227,9 @@ def test_the_kubelets_watch_is_known_to_begin_and_to_end(root):
 
     async def go():
         one = server(root)
-        async with one.serving() as service:
-            kubelet, other = Client(GPU, one.path), Client(GPU, one.path)
+        async with one.serving() as serving:
+            service = serving.service
+            kubelet, other = Client(GPU, serving.path), Client(GPU, serving.path)
             for client in (kubelet, other):
                 await client.connect(5.0)
             assert not service.began.is_set()
@@ -225,14 +252,13 @@ def test_the_end_of_the_server_ends_the_watch(root):
     """The kubelet marks the devices unhealthy then, and gives none of them out."""
 
     async def go():
-        one = server(root)
-        client = Client(GPU, one.path)
-        async with one.serving() as service:
+        async with server(root).serving() as serving:
+            client = Client(GPU, serving.path)
             await client.connect(5.0)
             watching = asyncio.create_task(client.run(lambda _: None))
-            await service.began.wait()
+            await serving.service.began.wait()
         await asyncio.wait_for(watching, 5)
-        assert service.ended.is_set()
+        assert serving.service.ended.is_set()
         await client.close()
 
     asyncio.run(go())
