@@ -24,6 +24,8 @@ UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-e
 WORKERS ?= auto
 # Tests of the programs; those of the harness, Kubernetes and the benchmarks run when these change.
 CLUSTER_TESTS := $(addprefix tests/cluster/of_,extender deployment node install)
+# The versions of Kubernetes that `make test-versions` runs; test-cluster runs the default one.
+VERSIONS ?= 1.37 1.35
 # COVERAGE=1 measures branch coverage on the way, for `make coverage`.
 COVERAGE ?=
 # Of the images: which, for which architectures, and what to put before their names.
@@ -119,8 +121,8 @@ test-kubelet: build-cluster ## those of them with real kubelets and containers (
 test-install: build-cluster ## those of them that install Coterie as pods, by kubectl and by Helm (Linux, root)
 	$(BIN)/pytest -m install -n $(if $(filter-out auto,$(WORKERS)),$(WORKERS),2) --dist loadgroup tests/cluster/of_install
 
-test-versions: $(STAMP) ## the same on the other supported version of Kubernetes
-	COTERIE_KUBERNETES=1.35 $(MAKE) test-cluster
+test-versions: $(STAMP) ## the same on each other supported version of Kubernetes (VERSIONS=1.37 for one)
+	for version in $(VERSIONS); do COTERIE_KUBERNETES=$$version $(MAKE) test-cluster; done
 
 cluster: build-cluster ## run such a cluster with the extender until ctrl-C (NODES="8x dgx-h100, ...")
 	@$(BIN)/python -m tests.cluster run --nodes "$(NODES)"

@@ -195,8 +195,10 @@ def test_etcd_is_a_release_that_serves_consistent_lists_from_the_cache():
 
 
 def test_the_environment_chooses_the_version(monkeypatch, root):
-    """`make test-versions` runs the same tests on the version that is not the default."""
-    assert f"{VARIABLE}={MINORS[1]} " in (root / "Makefile").read_text(encoding="utf-8")
+    """`make test-versions` runs the same tests on the versions that are not the default."""
+    makefile = (root / "Makefile").read_text(encoding="utf-8")
+    assert f"\nVERSIONS ?= {' '.join(MINORS[1:])}\n" in makefile
+    assert f"for version in $(VERSIONS); do {VARIABLE}=$$version $(MAKE) test-cluster;" in makefile
     monkeypatch.delenv(VARIABLE, raising=False)
     assert chosen_minor() == MINORS[0]
     monkeypatch.setenv(VARIABLE, "1.35")

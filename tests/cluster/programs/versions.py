@@ -1,7 +1,7 @@
 """Which versions of Kubernetes, etcd and Helm the tests have, and where their modules are pinned.
 
 Returns the pinned Go module of a Kubernetes minor, which programs it makes, and which flags its API
-server needs so that both versions offer what Coterie's manifests use. The one place that says a
+server needs so that all versions offer what Coterie's manifests use. The one place that says a
 patch release is the module's own go.mod.
 """
 
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 MINORS = ("1.36", "1.37", "1.35")
-"""The first is the default; `make test-versions` runs the others."""
+"""The first is the default; `make test-versions` runs the others, in this order."""
 
 DEFAULT_MINOR = MINORS[0]
 VARIABLE = "COTERIE_KUBERNETES"
@@ -131,7 +131,7 @@ CONTAINERD = GoModule(
     },
     stamps=False,
 )
-"""Not the distributions': Debian 12's knows no CDI, and kubelets drop it after 1.36."""
+"""Not the distributions': Debian 12's knows no CDI, and kubelets drop it after 1.37."""
 
 CNI_PLUGINS = GoModule(
     folder=_FOLDER / "cni-plugins-1",
