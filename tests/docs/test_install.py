@@ -89,7 +89,7 @@ def test_the_images_that_are_pushed_are_those_that_are_deployed():
 
 def test_what_is_installed_is_removed():
     """Each kustomization that the page applies, but one that stands for another."""
-    pattern = r"kubectl {} -k ([\w/-]+)"
+    pattern = r"kubectl {} (?:--[\w-]+ )*-k ([\w/-]+)"
     text = "".join(one.text for one in blocks(PATH))
     folders = set(re.findall(pattern.format("apply"), text))
     removed = set(re.findall(pattern.format("delete"), part("Remove", GUIDE)))

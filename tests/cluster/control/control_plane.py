@@ -353,6 +353,10 @@ class ControlPlane:
             return [
                 *("--bind-address", "0.0.0.0", "--advertise-address", self._pod_address),  # noqa: S104 - the test's own network
                 "--disable-admission-plugins=TaintNodesByCondition",
+                # Logs are read through the API server; names of nodes are in no DNS.
+                "--kubelet-preferred-address-types=InternalIP",
+                *("--kubelet-client-certificate", str(self._files / "admin.crt")),
+                *("--kubelet-client-key", str(self._files / "admin.key")),
             ]
         return [
             # Loopback is no address to advertise, and a machine may have no other: this one is

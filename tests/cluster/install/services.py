@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from tests.cluster.install.own_network import HOST
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -24,7 +22,6 @@ _METRICS = "127.0.0.1:10249"
 _READY = "127.0.0.1:8181"
 _COREFILE = """\
 .:53 {{
-    bind {host}
     errors
     ready {ready}
     kubernetes cluster.local {{
@@ -61,10 +58,10 @@ def start_kube_proxy(plane: ControlPlane, node: str, nft: Nft) -> Program:
 
 
 def start_name_server(plane: ControlPlane, coredns: Path) -> Program:
-    """Start CoreDNS at the address that nodes name to their pods."""
+    """Start CoreDNS, at every address of this network."""
     kubeconfig = plane.kubeconfig("coredns", "system:masters")
     file = plane.folder / "Corefile"
-    text = _COREFILE.format(host=HOST, ready=_READY, kubeconfig=kubeconfig)
+    text = _COREFILE.format(ready=_READY, kubeconfig=kubeconfig)
     file.write_text(text, encoding="utf-8")
     return plane.start_program(
         "coredns", [str(coredns), "-conf", str(file)], f"http://{_READY}/ready"

@@ -47,7 +47,7 @@ from tests.cluster.node.real_pods import RealPods, is_running, real_container, r
 from tests.cluster.node.stub_plugin import VARIABLE
 from tests.cluster.programs.build import cni_plugins, coredns
 from tests.cluster.programs.build import helm as built_helm
-from tests.cluster.programs.containerd import ctr, import_image
+from tests.cluster.programs.containerd import ctr, quick_snapshotter
 from tests.cluster.programs.debian import find_nft
 from tests.cluster.programs.versions import chosen_helm
 from topology.model import names
@@ -61,7 +61,15 @@ if TYPE_CHECKING:
     from tests.cluster.programs.build import Binaries
     from tests.cluster.programs.debian import Nft
 
-__all__ = ["InstallStage", "InstallTools", "Process", "SomethingLeft", "gpu_pod", "install_tools"]
+__all__ = [
+    "SIMULATED",
+    "InstallStage",
+    "InstallTools",
+    "Process",
+    "SomethingLeft",
+    "gpu_pod",
+    "install_tools",
+]
 
 SIMULATED = "coterie.gpu/simulated"
 """Label of nodes on which the agent simulates GPUs."""
@@ -244,6 +252,11 @@ class InstallStage:
         node = self.nodes[found["spec"]["nodeName"]]
         return dict(node.given(found, container)["environment"])
 
+    def start(self, name: str, gpus: int) -> Process:
+        """Run a pod with so many GPUs in `default`; its container, once it runs."""
+        self.pods.create(gpu_pod(name, gpus, schedulerName="coterie-scheduler"))
+        return self.process(name)
+
     def process(self, pod: str) -> Process:
         """The container `main` of a pod in `default`, once it runs."""
         found = self.pods.until(pod, is_running)
@@ -271,18 +284,20 @@ class InstallStage:
         self.control_plane = plane
         plane.start_controller_manager()
         plane.start_scheduler(plain_config())
+        snapshotter = quick_snapshotter(self.folder)
         pods = pod_network(self.folder / "pod-addresses", tools.cni)
         for number in range(self._n_nodes):
             network = NodeNetwork(node_address(number), KUBELET_PORT, HOST, pods)
             name = f"node-{number}"
-            self.nodes[name] = enter(KubeletNode(plane, name, tools.node, network=network))
+            node = KubeletNode(plane, name, tools.node, network=network, snapshotter=snapshotter)
+            self.nodes[name] = enter(node)
             plane.kubectl("label", "node", name, f"{SIMULATED}=true")
         start_kube_proxy(plane, "node-0", tools.nft)
         if self._has_names:
             start_name_server(plane, tools.coredns)
         for node in self.nodes.values():
             for archive in self.images.archives:
-                import_image(node.space, tools.node.programs, archive)
+                node.import_image(archive)
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         await_so(partial(_is_there, plane, account), "account of namespace default")
 

@@ -21,7 +21,7 @@ from tests.cluster.control.processes import Program, free_port
 from tests.cluster.fleet.nodes import node_path
 from tests.cluster.node.node_space import KUBELET, NodeSpace
 from tests.cluster.node.numa import SYSFS_NODES, write_numa_nodes
-from tests.cluster.programs.containerd import endpoint, start_containerd
+from tests.cluster.programs.containerd import NATIVE, endpoint, import_image, start_containerd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -77,7 +77,7 @@ class KubeletNode:
 
     `numa_nodes` other than 0 is how many the kubelet shall see. `config` are fields of its
     KubeletConfiguration beyond those that make it run at all. Without `network` it listens on
-    loopback, and its pods use the machine's network.
+    loopback, and its pods use the machine's network. `snapshotter` is containerd's.
     """
 
     def __init__(
@@ -89,11 +89,13 @@ class KubeletNode:
         numa_nodes: int = 0,
         config: Mapping[str, object] | None = None,
         network: NodeNetwork | None = None,
+        snapshotter: str = NATIVE,
     ) -> None:
         self.name = name
         self._plane = control_plane
         self._tools = tools
         self._network = network
+        self._snapshotter = snapshotter
         self.address = network.address if network else _LOOPBACK
         self.port = network.port if network else free_port()
         self.url = f"https://{self.address}:{self.port}"
@@ -137,6 +139,7 @@ class KubeletNode:
             tools.runc,
             self.folder / "containerd.log",
             self._network.pods if self._network else None,
+            self._snapshotter,
         )
         self._write_config()
         self.kubelet = self.space.program(
@@ -173,6 +176,10 @@ class KubeletNode:
         """SIGKILL, then `start_kubelet`."""
         self.kubelet.kill()
         self.start_kubelet(**changes)
+
+    def import_image(self, archive: Path) -> None:
+        """Have the image of an OCI archive, under the name that it has there."""
+        import_image(self.space, self._tools.programs, archive, self._snapshotter)
 
     def start_program(
         self,

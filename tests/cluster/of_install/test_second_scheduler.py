@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cluster.control.control_plane import CommandFailed
 from tests.cluster.control.manifests import await_so, send_gpu_pods
 from tests.cluster.install.stage import InstallStage, gpu_pod
 from topology.model import names
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.install]
 
 SYSTEM, NODE = "coterie-system", "coterie-node"
+AGENT, SCHEDULER = "daemonset/coterie-plugin", "deployment/coterie-scheduler"
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +35,36 @@ def stage(
     """The way, installed, and all GPU pods sent there."""
     with InstallStage(install_tools, install_images, tmp_path_factory.mktemp("install")) as running:
         with running.timed("install"):
-            folder = running.kustomization("second-scheduler", "plugin-simulated")
-            running.kubectl("apply", "-k", str(folder))
-            running.rolled_out("daemonset/coterie-plugin", NODE)
-            running.rolled_out("deployment/coterie-scheduler", SYSTEM)
+            install(running)
         send_gpu_pods(running.control_plane)
         yield running
 
 
-@pytest.mark.slow("image layers are unpacked for each container")
+def install(stage, tag=None):
+    """Apply all, and wait until it runs."""
+    folder = stage.kustomization("second-scheduler", "plugin-simulated", tag=tag)
+    stage.kubectl("apply", "-k", str(folder))
+    roll_out(stage)
+
+
+def roll_out(stage):
+    """Wait until all pods are new and Ready."""
+    stage.rolled_out(AGENT, NODE)
+    stage.rolled_out(SCHEDULER, SYSTEM)
+
+
+def tags(stage):
+    """The tags of Coterie's images that run, of all containers."""
+    found = set()
+    for namespace in (SYSTEM, NODE):
+        for pod in stage.get(f"/api/v1/namespaces/{namespace}/pods")["items"]:
+            if "deletionTimestamp" not in pod["metadata"]:
+                images = [one["image"] for one in pod["spec"]["containers"]]
+                found |= {one.partition(":")[2] for one in images if "/coterie/" in one}
+    return found
+
+
+@pytest.mark.slow("a Job's pod starts")
 def test_a_jobs_container_has_what_was_planned(stage):
     """The whole way: policy, scheduler, extender, plan, kubelet, plugin, container."""
     assert stage.gpus("node-0") == (8, 8)
@@ -68,6 +91,8 @@ def test_all_pods_are_as_secure_as_their_namespaces_want(stage):
     found: dict[str, int] = {}
     for namespace in (SYSTEM, NODE):
         for pod in stage.get(f"/api/v1/namespaces/{namespace}/pods")["items"]:
+            if "deletionTimestamp" in pod["metadata"]:
+                continue
             account = pod["spec"]["serviceAccountName"]
             found[account] = found.get(account, 0) + 1
             assert [one["restartCount"] for one in pod["status"]["containerStatuses"]] == [
@@ -90,3 +115,34 @@ def test_the_node_says_what_it_has(stage):
     """Written by the agent's own token, which names its node, below the policies."""
     node = stage.get("/api/v1/nodes/node-0")
     assert node["metadata"]["annotations"].keys() >= {names.TOPOLOGY, names.DEVICES}
+
+
+@pytest.mark.slow("pods are replaced one after the other")
+def test_upgrade_and_rollback_leave_gpu_pods_alone(stage):
+    """Their containers keep process and devices, and new pods get what these do not hold."""
+    first = stage.start("first", 4)
+    (before,) = tags(stage)
+    stage.tag_images("next")
+    with stage.timed("upgrade"):
+        install(stage, tag="next")
+    await_so(lambda: tags(stage) == {"next"}, "the new version alone")
+    await_so(lambda: stage.gpus("node-0") == (8, 8), "all GPUs")
+    second = stage.start("second", 2)
+    assert second.devices == tuple(stage.plan("second"))
+    assert not set(second.devices) & set(first.devices)
+
+    for folder in ("second-scheduler", "plugin-simulated"):
+        stage.kubectl("apply", "-k", str(stage.kustomization(folder, tag="missing")))
+    with pytest.raises(CommandFailed, match="timed out"):
+        stage.rolled_out(AGENT, NODE, within_s=3)
+    with stage.timed("rollback"):
+        stage.kubectl("rollout", "undo", AGENT, "-n", NODE)
+        stage.kubectl("rollout", "undo", SCHEDULER, "-n", SYSTEM)
+        roll_out(stage)
+    await_so(lambda: tags(stage) == {"next"} != {before}, "the version before")
+    await_so(lambda: stage.gpus("node-0") == (8, 8), "all GPUs")
+    third = stage.start("third", 2)
+    assert third.devices == tuple(stage.plan("third"))
+    assert len({*first.devices, *second.devices, *third.devices}) == 8
+    assert [stage.process(one) for one in ("first", "second")] == [first, second]
+    stage.pods.clear()

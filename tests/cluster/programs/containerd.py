@@ -27,11 +27,22 @@ if TYPE_CHECKING:
     from tests.cluster.node.node_space import NodeSpace
     from tests.cluster.programs.build import NodePrograms
 
-__all__ = ["PodNetwork", "ctr", "endpoint", "import_image", "start_containerd"]
+__all__ = [
+    "NATIVE",
+    "PodNetwork",
+    "ctr",
+    "endpoint",
+    "import_image",
+    "quick_snapshotter",
+    "start_containerd",
+]
 
+NATIVE = "native"
+"""The snapshotter that works on any file system."""
+_OVERLAY = "overlayfs"
 _RUNS_WITHIN_S = 300
 # `restrict_oom_score_adj`: without CAP_SYS_RESOURCE runc could not protect the sandbox, and fails
-# with "can't get final child's PID from pipe". `native` works on any file system. /run is the
+# with "can't get final child's PID from pipe". /run is the
 # node's own, so that its CDI specifications are too; those in /etc/cdi would be the machine's.
 _CONFIG = """\
 version = 3
@@ -46,7 +57,7 @@ address = "{endpoint}"
 path = "{folder}/opt"
 
 [plugins."io.containerd.cri.v1.images"]
-snapshotter = "native"
+snapshotter = "{snapshotter}"
 
 [plugins."io.containerd.cri.v1.images".pinned_images]
 sandbox = "{image}"
@@ -96,6 +107,7 @@ def start_containerd(
     runc: Path,
     log: Path,
     network: PodNetwork | None = None,
+    snapshotter: str = NATIVE,
 ) -> Program:
     """Start it in that space, and import the image that is the workload alone.
 
@@ -113,6 +125,7 @@ def start_containerd(
         "image": IMAGE,
         "runc": runc,
         "network_programs": network.programs,
+        "snapshotter": snapshotter,
     }
     config.write_text(_CONFIG.format_map(settings), encoding="utf-8")
     containerd = space.program(
@@ -124,14 +137,29 @@ def start_containerd(
         environment={"PATH": f"{programs.containerd.parent}:{os.environ.get('PATH', os.defpath)}"},
     )
     containerd.start()
-    import_image(space, programs, write_archive(programs.workload, folder / "workload.tar"))
+    archive = write_archive(programs.workload, folder / "workload.tar")
+    import_image(space, programs, archive, snapshotter)
     return containerd
 
 
-def import_image(space: NodeSpace, programs: NodePrograms, archive: Path) -> None:
+def import_image(space: NodeSpace, programs: NodePrograms, archive: Path, snapshotter: str) -> None:
     """Take an OCI archive's image into that space's containerd. Raises `ProgramFailed`."""
     # Not local, it would be the transfer service's work, which unpacks for overlayfs alone.
-    ctr(space, programs, "images", "import", "--local", "--snapshotter", "native", str(archive))
+    how = ("--local", "--snapshotter", snapshotter)
+    ctr(space, programs, "images", "import", *how, str(archive))
+
+
+def quick_snapshotter(folder: Path) -> str:
+    """The one that copies no image for each container, if the file system of `folder` allows it."""
+    lower, upper, work, target = (folder / name for name in ("lower", "upper", "work", "target"))
+    for one in (lower, upper, work, target):
+        one.mkdir(parents=True)
+    options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    mount = ["mount", "--types", "overlay", "overlay", "--options", options, str(target)]
+    tried = subprocess.run(
+        ["unshare", "--mount", *mount], capture_output=True, check=False, timeout=_RUNS_WITHIN_S
+    )
+    return NATIVE if tried.returncode else _OVERLAY
 
 
 def ctr(space: NodeSpace, programs: NodePrograms, *arguments: str) -> str:

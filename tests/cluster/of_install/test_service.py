@@ -1,0 +1,121 @@
+"""deploy/service as a reader applies it: the page's certificates, the Service's name, its Lease."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from tests.cluster.install.stage import InstallStage
+from tests.docs.markdown import ROOT, blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.install.images import Images
+    from tests.cluster.install.stage import InstallTools
+
+pytestmark = [pytest.mark.cluster, pytest.mark.kubelet, pytest.mark.install]
+
+SYSTEM = "coterie-system"
+PAGE = ROOT / "docs" / "install.md"
+MAY_BIND = "coterie_extender_may_bind"
+SOON_S = 60.0
+
+
+def make_certificates(stage):
+    """Run what the page says, with kubectl at hand."""
+    (text,) = [one.text for one in blocks(PAGE) if "create secret generic" in one.text]
+    plane = stage.control_plane
+    (programs := stage.folder / "bin").mkdir()
+    (programs / "kubectl").symlink_to(plane.binaries.kubectl)
+    environment = {
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(stage.folder),
+        "KUBECONFIG": str(plane.admin),
+    }
+    (stage.folder / "deploy").symlink_to(ROOT / "deploy")
+    command = ["bash", "-euo", "pipefail", "-c", text]
+    done = subprocess.run(
+        command,
+        cwd=stage.folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SOON_S,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def stage(
+    install_tools: InstallTools, install_images: Images, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[InstallStage]:
+    """The way, installed."""
+    folder = tmp_path_factory.mktemp("install")
+    with InstallStage(install_tools, install_images, folder, name_server=True) as running:
+        make_certificates(running)
+        with running.timed("install"):
+            own = running.kustomization("service", "plugin-simulated")
+            running.kubectl("apply", "-k", str(own))
+            running.rolled_out("daemonset/coterie-plugin", "coterie-node")
+            running.rolled_out("deployment/coterie-extender", SYSTEM)
+            running.rolled_out("deployment/coterie-scheduler", SYSTEM)
+        yield running
+
+
+def extenders(stage):
+    """The address of each extender's pod, by its name."""
+    path = f"/api/v1/namespaces/{SYSTEM}/pods?labelSelector=app.kubernetes.io/name=coterie-extender"
+    return {one["metadata"]["name"]: one["status"]["podIP"] for one in stage.get(path)["items"]}
+
+
+def may_bind(address):
+    """What the extender at that address says of itself."""
+    page = httpx.get(f"http://{address}:8889/metrics", timeout=10, trust_env=False).text
+    (line,) = [one for one in page.splitlines() if one.startswith(MAY_BIND)]
+    return float(line.split()[1])
+
+
+def until_planned(stage, name, gpus):
+    """Run a pod with so many GPUs; it has what its plan says."""
+    assert stage.start(name, gpus).devices == tuple(stage.plan(name))
+    assert len(stage.plan(name)) == gpus
+
+
+@pytest.mark.slow("a pod starts")
+def test_the_scheduler_calls_the_extender_by_the_services_name(stage):
+    """Over mutual TLS, through CoreDNS and kube-proxy: without either no pod would be planned."""
+    until_planned(stage, "by-name", 2)
+
+
+@pytest.mark.slow("another replica takes the Lease over, and a pod starts")
+def test_one_replica_binds_and_the_other_takes_over(stage):
+    """The pod's address, which the Lease's holder publishes, is one that the other one reaches."""
+    before = extenders(stage)
+    values = {name: may_bind(address) for name, address in before.items()}
+    assert sorted(values.values()) == [0, 1]
+    leader = max(values, key=values.__getitem__)
+    stage.kubectl("delete", "pod", "-n", SYSTEM, leader)
+    stage.rolled_out("deployment/coterie-extender", SYSTEM)
+    deadline = time.monotonic() + SOON_S
+    while sum(map(may_bind, (now := extenders(stage)).values())) != 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert leader not in now
+    until_planned(stage, "after", 2)
+
+
+def test_who_has_no_certificate_is_refused(stage):
+    """The Service's address is open to every pod of the cluster."""
+    service = stage.get(f"/api/v1/namespaces/{SYSTEM}/services/coterie-extender")
+    url = f"https://{service['spec']['clusterIP']}:8443/filter"
+    with pytest.raises(
+        httpx.HTTPError, match=r"(?i)certificate required|handshake|eof|reset|disconnected"
+    ):
+        httpx.post(url, json={}, verify=False, timeout=10, trust_env=False)  # noqa: S501 - ours
