@@ -7,7 +7,7 @@ kept by their hash.
 from __future__ import annotations
 
 import hashlib
-import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,21 +50,22 @@ def _download(
     mirrors = list(dict.fromkeys(uri.rstrip("/") for uri, _ in debian_sources()))
     for mirror in mirrors:
         say(f"downloading {len(missing)} Debian packages")
-        # Another run may download the same.
-        partial = {one.sha256: Path(f"{files[one.sha256]}.{os.getpid()}") for one in missing}
-        wanted = [
-            word
-            for one in missing
-            for word in (f"{mirror}/{one.path}", str(partial[one.sha256]), f"SHA256:{one.sha256}")
-        ]
-        try:
-            run([_HELPER, "-o", "APT::Sandbox::User=root", "download-file", *wanted])
-        except StepFailed as error:  # this mirror lacks some: try the others
-            said = str(error).rpartition("expected 0:")[2].strip()
-        for sha256, path in partial.items():
-            if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256:
-                path.rename(files[sha256])
-            path.unlink(missing_ok=True)
+        # Another run may download the same, and another thread too: a package for all architectures
+        # is one file.
+        with tempfile.TemporaryDirectory(dir=files[missing[0].sha256].parent) as folder:
+            partial = {one.sha256: Path(folder) / one.sha256 for one in missing}
+            wanted = [
+                word
+                for one in missing
+                for word in (f"{mirror}/{one.path}", partial[one.sha256], f"SHA256:{one.sha256}")
+            ]
+            try:
+                run([_HELPER, "-o", "APT::Sandbox::User=root", "download-file", *wanted])
+            except StepFailed as error:  # this mirror lacks some: try the others
+                said = str(error).rpartition("expected 0:")[2].strip()
+            for sha256, path in partial.items():
+                if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256:
+                    path.rename(files[sha256])
         missing = [one for one in missing if not files[one.sha256].is_file()]
         if not missing:
             return
