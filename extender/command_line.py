@@ -35,8 +35,8 @@ from kube.documents import as_json, read_yaml
 from kube.errors import DocumentError, SettingsError, Unreadable
 from kube.log import json_logger
 from kube.objects import pod_of
-from kube.settings import Parser, add_options, given_settings
-from topology.cli.program import version
+from kube.settings import add_options, given_settings
+from topology.cli.program import Parser, version
 from topology.errors import file_fault, quote
 
 if TYPE_CHECKING:

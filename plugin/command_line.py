@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from kube.errors import SettingsError
 from kube.log import json_logger
-from kube.settings import Parser, add_options, given_settings, go_booleans
+from kube.settings import add_options, given_settings, go_booleans
 from plugin import logkeys
 from plugin.config import PluginSettings, load_settings
 from plugin.errors import MeasurementError, PluginError, ReadingError
 from plugin.measure import DEFAULT_COMMAND, DEFAULT_MESSAGE_BYTES, Benchmark, all_pairs, measure
 from plugin.vendor import VENDOR
 from plugin.wiring import Running, open_reader, run_agents
-from topology.cli.program import version
+from topology.cli.program import Parser, version
 from topology.errors import quote
 from topology.model import write_measurement
 

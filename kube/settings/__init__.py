@@ -5,13 +5,12 @@ Knows no setting of its own and starts nothing.
 
 from kube.settings.fields import FieldNames, FileLayout, OtherNames, ProgramSettings, names_of
 from kube.settings.load import load_fields
-from kube.settings.options import Parser, add_options, given_settings, go_booleans
+from kube.settings.options import add_options, given_settings, go_booleans
 
 __all__ = [
     "FieldNames",
     "FileLayout",
     "OtherNames",
-    "Parser",
     "ProgramSettings",
     "add_options",
     "given_settings",

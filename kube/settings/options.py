@@ -11,7 +11,7 @@ import re
 from enum import Enum
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Literal, NoReturn, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Literal, cast, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
@@ -22,23 +22,11 @@ if TYPE_CHECKING:
 
     from kube.settings.fields import ProgramSettings
 
-__all__ = ["Parser", "add_options", "given_settings", "go_booleans"]
+__all__ = ["add_options", "given_settings", "go_booleans"]
 
 _SENTENCE = re.compile(r"(?<=[^.])\.(?= |$)")
 """The end of a description's first sentence; the whole is in the documentation."""
 _KINDS = {bool: "BOOL", int: "NUMBER", float: "NUMBER", Path: "PATH"}
-
-
-class Parser(argparse.ArgumentParser):
-    """Takes no abbreviated options, and says what is wrong without a page of usage."""
-
-    def __init__(self, **options: object) -> None:
-        usage = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
-        super().__init__(**usage | options)  # type: ignore[arg-type]  # argparse's own keywords
-
-    def error(self, message: str) -> NoReturn:
-        """End with exit code 2."""
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def add_options(

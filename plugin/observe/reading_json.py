@@ -28,8 +28,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from topology.printable import printable
-from topology.report.compute import report_show
 from topology.report.listing import Grid, NoteLine, list_show
+from topology.report.machine import report_show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

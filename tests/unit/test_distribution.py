@@ -94,7 +94,7 @@ def pinned(lock: Path) -> dict[str, list[str]]:
 PROGRAMS = {
     "extender": "extender.__main__",
     "plugin": "plugin.__main__",
-    "cli": "topology.__main__",
+    "draw": "topology.__main__",
 }
 CORE = declared(PROJECT["project"]["dependencies"])
 EXTRAS = {n: declared(rs) for n, rs in PROJECT["project"]["optional-dependencies"].items()}
@@ -107,7 +107,7 @@ def test_a_program_needs_exactly_its_extra(extra, module):
     """What it imports anywhere is declared for it, and its image carries nothing for others."""
     needed = imported(module)
     needed |= FOUND_BY_UVICORN if "uvicorn" in needed else set()
-    assert needed == CORE | EXTRAS[extra] | (EXTRAS["draw"] if extra == "cli" else set())
+    assert needed == CORE | EXTRAS[extra]
 
 
 def test_no_code_lies_beside_the_programs():

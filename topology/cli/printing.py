@@ -1,4 +1,4 @@
-"""A report on standard output: JSON for programs, tables for people."""
+"""A report as text: JSON for programs, tables for people."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from topology.report.listing import NoteLine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from topology.report.listing import Block, Grid
     from topology.report.values import (
@@ -27,36 +22,35 @@ if TYPE_CHECKING:
 
     Report = ShowReport | ValueReport | BestReport | RankReport | RecordingsReport
 
-__all__ = ["print_report"]
-
-MAX_COLUMNS = 10_000
-"""Wider than any table: 512 GPUs with their NICs."""
+__all__ = ["json_report", "table_report"]
 
 
-def print_report(report: Report, blocks: Sequence[Block], *, as_json: bool) -> None:
-    """Print a report, or the `blocks` that lay it out."""
-    if as_json:
-        typer.echo(json.dumps(asdict(report), indent=2))
-        return
-    # Tables are never cut to the terminal's width (rich assumes 80 columns in a pipe): a column
-    # left out would be a lost fact. The terminal wraps what it cannot hold.
-    console = Console(width=MAX_COLUMNS, highlight=False, markup=False, emoji=False)
-    with console.capture() as capture:
-        for k, block in enumerate(blocks):
-            if isinstance(block, NoteLine):
-                style = "bold" if block.is_heading else ""
-                lead = "\n" if block.is_heading and k else ""
-                console.print(Text(lead + block.text, style=style))
-            else:
-                console.print(_table(block))
-    for line in capture.get().splitlines():
-        typer.echo(line.rstrip())
+def json_report(report: Report) -> str:
+    """Write a report as one JSON object."""
+    return json.dumps(asdict(report), indent=2) + "\n"
 
 
-def _table(grid: Grid) -> Table:
-    table = Table(box=None, show_header=any(grid.columns), pad_edge=False, header_style="dim")
-    for k, heading in enumerate(grid.columns):
-        table.add_column(heading, justify="right" if k in grid.right_aligned else "left")
-    for row in grid.rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return table
+def table_report(blocks: Sequence[Block]) -> str:
+    """Write the blocks that lay a report out; an empty line stands before each heading.
+
+    Tables are never cut to the terminal's width: a column left out would be a lost fact.
+    """
+    lines: list[str] = []
+    for block in blocks:
+        if isinstance(block, NoteLine):
+            lines += [""] * (block.is_heading and bool(lines))
+            lines.append(block.text)
+        else:
+            lines += _rows(block)
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _rows(grid: Grid) -> Iterator[str]:
+    """Pad every column to its longest cell, with two blanks between columns."""
+    rows = [*([grid.columns] if any(grid.columns) else []), *grid.rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(
+            cell.rjust(width) if k in grid.right_aligned else cell.ljust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )

@@ -1,21 +1,36 @@
-"""What each program of this distribution does first: say its version, or what is not installed.
+"""What all programs of this distribution share: how options are read, version, missing extras.
 
 It imports nothing but the standard library.
 """
 
 from __future__ import annotations
 
+import argparse
+import re
 import sys
 from contextlib import contextmanager
-from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["needs_extra", "version"]
+__all__ = ["Parser", "needs_extra", "version"]
 
 _OWN = frozenset({"extender", "kube", "plugin", "topology"})
+_ARGUMENT = re.compile(r"^argument (\S+): ")
+
+
+class Parser(argparse.ArgumentParser):
+    """Takes no abbreviated options, and says what is wrong without a page of usage."""
+
+    def __init__(self, **options: object) -> None:
+        usage = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
+        super().__init__(**usage | options)  # type: ignore[arg-type]  # argparse's own keywords
+
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2 and one sentence."""
+        said = _ARGUMENT.sub(r"\1: ", message)
+        self.exit(2, f"error: {said} (see {self.prog} --help)\n")
 
 
 @contextmanager
@@ -34,6 +49,8 @@ def needs_extra(program: str, extra: str) -> Generator[None]:
 
 def version() -> str:
     """Return the version of the installed distribution; `unknown` in a bare folder of sources."""
+    from importlib import metadata  # noqa: PLC0415 - takes longer to import than all else here
+
     try:
         return metadata.version("coterie")
     except metadata.PackageNotFoundError:

@@ -8,16 +8,15 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topology.errors import ImportFormatError, InvalidRequest, InvalidTopology, file_fault, quote
 from topology.importers import import_text
-from topology.model import parse_measurement
+from topology.model import GPU_MODEL_NAMES, MAX_TABLE_GPUS, find_gpu_model, parse_measurement
 from topology.printable import printable
 from topology.recordings import load_recording, recording_names
-from topology.value import MAX_TABLE_GPUS
 
 if TYPE_CHECKING:
     from topology.importers import FileFormat
@@ -32,14 +31,26 @@ _RANGE = re.compile(r"\s*([0-9]{1,4})(?:-([0-9]{1,4}))?\s*")
 
 
 def read_machine(
-    file: str,
+    file: str | None,
     gpu_model: str | None,
     file_format: FileFormat | None,
     measured: str | None = None,
 ) -> NodeTopology:
-    """Read FILE: standard input, an existing file, or a shipped machine; in this order."""
-    is_file = file == "-" or Path(file).exists()
-    if is_file:
+    """Read FILE: standard input, an existing file, or a shipped machine; in this order.
+
+    Without FILE it is this machine, and standard error says so.
+    """
+    if gpu_model is not None and find_gpu_model(gpu_model) is None:
+        raise InvalidRequest(_unknown_model(gpu_model))
+    if file is None:
+        if file_format is not None:
+            msg = "--format without FILE, expected FILE: this machine is read by nvidia-smi"
+            raise InvalidRequest(msg)
+        from topology.cli.this_machine import read_this_machine  # noqa: PLC0415 - runs a program, which few need
+
+        topology = read_this_machine(gpu_model)
+        print("no FILE: this machine, as nvidia-smi shows it", file=sys.stderr)  # noqa: T201 - for people
+    elif file == "-" or Path(file).exists():
         topology = import_text(_read(file), gpu_model=gpu_model, file_format=file_format)
         if topology.name is None and file != "-":
             topology = replace(topology, name=printable(Path(file).stem) or None)
@@ -50,8 +61,10 @@ def read_machine(
         raise InvalidRequest(msg)
     else:
         topology = load_recording(file)
-    if measured is None:
-        return topology
+    return topology if measured is None else _with_measured(topology, measured)
+
+
+def _with_measured(topology: NodeTopology, measured: str) -> NodeTopology:
     if topology.n_gpus > MAX_TABLE_GPUS:
         msg = (
             f"--measured with {topology.n_gpus} GPUs, expected at most {MAX_TABLE_GPUS}: "
@@ -63,6 +76,17 @@ def read_machine(
     except InvalidTopology as error:
         msg = f"{quote(measured)}: {error}"
         raise ImportFormatError(msg) from error
+
+
+def _unknown_model(name: str) -> str:
+    wanted = name.lower()
+
+    def likeness(known: str) -> float:
+        parts = [known.lower(), *known.lower().replace("-", " ").split()]
+        return max(SequenceMatcher(None, wanted, part).ratio() for part in parts)
+
+    near = sorted(GPU_MODEL_NAMES, key=likeness, reverse=True)[:3]
+    return f"--gpu-model is {quote(name)}, which is not known; near names: {', '.join(near)}"
 
 
 def _unknown_machine(file: str) -> str:

@@ -10,8 +10,15 @@ from topology.model.codec import (
     levels_text,
     links_text,
 )
+from topology.model.digest import topology_digest
 from topology.model.fields import Field
-from topology.model.gpu_models import GA102_GENERATION, GpuModel, find_gpu_model
+from topology.model.gpu_models import (
+    GA102_GENERATION,
+    GPU_MODEL_NAMES,
+    GpuModel,
+    find_gpu_model,
+)
+from topology.model.gpu_sets import MAX_TABLE_GPUS, gpus_of, islands_of, mask_of, masks_by
 from topology.model.gpu_worth import (
     UNKNOWN_WORTH,
     WORTH_EXPECTED,
@@ -55,8 +62,10 @@ __all__ = [
     "DEFAULT_RESOURCE",
     "FITTED_MESSAGE_BYTES",
     "GA102_GENERATION",
+    "GPU_MODEL_NAMES",
     "MAX_GPUS",
     "MAX_LINKS",
+    "MAX_TABLE_GPUS",
     "NO_LINK",
     "REFERENCE_MESSAGE_BYTES",
     "UNKNOWN_LINK",
@@ -81,9 +90,13 @@ __all__ = [
     "encode_topology",
     "find_gpu_model",
     "find_gpu_worth",
+    "gpus_of",
+    "islands_of",
     "levels_text",
     "link_rate",
     "links_text",
+    "mask_of",
+    "masks_by",
     "node_worth",
     "normalise_pci_bus_id",
     "parse_measurement",
@@ -92,6 +105,7 @@ __all__ = [
     "read_text",
     "socket_rate",
     "symmetric",
+    "topology_digest",
     "write_measurement",
     "write_text",
 ]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from topology.model.node_topology import LinkKind, P2pAccess
 
-__all__ = ["GA102_GENERATION", "GpuModel", "find_gpu_model"]
+__all__ = ["GA102_GENERATION", "GPU_MODEL_NAMES", "GpuModel", "find_gpu_model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,22 @@ _ROWS = (
     GpuModel(r"mi100", LinkKind.XGMI, 2, 3, 4, _YES, "cdna"),
     GpuModel(r"mi[56]0\b|vega ?20|radeon pro vii", LinkKind.XGMI, 1, 2, 4, _YES, "cdna"),
 )
+GPU_MODEL_NAMES = (
+    *("NVIDIA GB300", "NVIDIA GB200", "NVIDIA B300", "NVIDIA B200", "NVIDIA GH200 480GB"),
+    *("NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe", "NVIDIA H100 NVL", "NVIDIA H200", "NVIDIA H20"),
+    *("NVIDIA H800", "NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe", "NVIDIA A800-SXM4-80GB"),
+    *("NVIDIA A30", "NVIDIA A10", "NVIDIA A10G", "NVIDIA A16", "NVIDIA A2", "NVIDIA A40"),
+    *("NVIDIA RTX A6000", "NVIDIA RTX A5500", "NVIDIA RTX A5000", "NVIDIA RTX A4500"),
+    *("NVIDIA RTX A4000", "NVIDIA RTX A2000 12GB", "NVIDIA L40S", "NVIDIA L40", "NVIDIA L20"),
+    *("NVIDIA L4", "NVIDIA RTX 6000 Ada Generation", "NVIDIA RTX PRO 6000 Blackwell"),
+    *("NVIDIA GeForce RTX 5090", "NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 3090"),
+    *("NVIDIA GeForce RTX 3080", "NVIDIA GeForce RTX 2080 Ti", "Quadro RTX 8000"),
+    *("Tesla V100-SXM2-32GB", "Tesla V100-PCIE-16GB", "Tesla P100-SXM2-16GB"),
+    *("Tesla P100-PCIE-16GB", "Tesla T4", "Tesla P40", "Tesla P4", "Tesla K80"),
+    *("AMD Instinct MI300X", "AMD Instinct MI250X", "AMD Instinct MI210", "AMD Instinct MI100"),
+    *("AMD Instinct MI60", "AMD Instinct MI50"),
+)
+"""A product of each row at least, as the driver prints its name, for messages that propose one."""
 _COMPILED = tuple((re.compile(row.pattern, re.IGNORECASE), row) for row in _ROWS)
 
 

@@ -17,17 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "CLASS_GAP",
     "MAX_MEASURED",
     "MIN_MEASURED",
     "MeasuredPair",
     "MeasuredSet",
     "Measurement",
     "first_repeated",
+    "group_in_classes",
+    "pair_classes",
+    "raw_pairs",
+    "set_figures",
 ]
 
 MIN_MEASURED, MAX_MEASURED = 1e-3, 1e6
 """Measured GB/s that may be real: a thousandth of a GB/s is a broken link, a million is beyond any
 set of GPUs in one node."""
+
+
+CLASS_GAP = 0.10
+"""Figures closer than this share a class; a share of the higher one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +102,57 @@ def first_repeated(keys: Sequence[object]) -> object:
     """Return the key that the shortest prefix repeats; linear, since a text may hold thousands."""
     first_seen = {key: i for i, key in reversed(list(enumerate(keys)))}
     return next(key for i, key in enumerate(keys) if first_seen[key] != i)
+
+
+def group_in_classes(figures: Sequence[float]) -> dict[float, float]:
+    """Map each figure to its class's median in two significant digits, the highest class first.
+
+    >>> group_in_classes([42.2, 42.3, 22.0, 4.12])
+    {42.3: 42.0, 42.2: 42.0, 22.0: 22.0, 4.12: 4.1}
+    """
+    classes: list[list[float]] = []
+    for figure in sorted(figures, reverse=True):
+        if classes and figure >= classes[-1][-1] * (1 - CLASS_GAP):
+            classes[-1].append(figure)
+        else:
+            classes.append([figure])
+    return {figure: _rounded(_median(members)) for members in classes for figure in members}
+
+
+def _median(descending: Sequence[float]) -> float:
+    n = len(descending)
+    return (descending[(n - 1) // 2] + descending[n // 2]) / 2
+
+
+def _rounded(figure: float) -> float:
+    return float(f"{figure:.2g}")
+
+
+def set_figures(measurement: Measurement) -> dict[tuple[int, ...], float]:
+    """The measured sets of three GPUs and more as they enter the value: two significant digits."""
+    return {
+        entry.gpus: _rounded(entry.bandwidth_gbytes_per_s)
+        for entry in sorted(measurement.sets, key=lambda entry: entry.gpus)
+        if len(entry.gpus) > 2  # noqa: PLR2004 - pairs have classes
+    }
+
+
+def pair_classes(measurement: Measurement) -> dict[tuple[int, int], float]:
+    """The class figure of every measured pair, GB/s at the measurement's own message size.
+
+    A measured set of two GPUs counts as a pair.
+    """
+    raw = raw_pairs(measurement)
+    classes = group_in_classes(list(raw.values()))
+    return {pair: classes[figure] for pair, figure in sorted(raw.items())}
+
+
+def raw_pairs(measurement: Measurement) -> dict[tuple[int, int], float]:
+    """The figure of every measured pair as it was measured, GB/s."""
+    raw = {
+        (entry.gpus[0], entry.gpus[1]): entry.bandwidth_gbytes_per_s
+        for entry in measurement.sets
+        if len(entry.gpus) == 2  # noqa: PLR2004 - a pair
+    }
+    raw.update({(p.first, p.second): p.bandwidth_gbytes_per_s for p in measurement.pairs})
+    return raw

@@ -1,44 +1,44 @@
-"""What the command line says about a machine, computed.
+"""What the command line says about sets of a machine, computed.
 
-What it answers: for a node and a question, the report (`topology.report.values`) that the commands
-print. Everything in it comes from the same public functions that the extender calls, so that a
-figure on the command line is the figure that a pod is placed by. It prints nothing and reads no
-file.
+What it answers: for a node and a question about its sets, the report (`topology.report.values`)
+that the commands print; `topology.report.machine` reports the node itself. Everything in it comes
+from the same public functions that the extender calls, so that a figure on the command line is the
+figure that a pod is placed by. It prints nothing and reads no file.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from itertools import combinations
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from topology.annotations import DEFAULT_POLICY, Affinity, NicRule, PlacementPolicy, Strength
 from topology.errors import InvalidRequest, UnknownDevice
-from topology.model import REFERENCE_MESSAGE_BYTES, CpuPlatform, P2pAccess, PcieLevel
+from topology.model import REFERENCE_MESSAGE_BYTES
+from topology.report.machine import machine_report
 from topology.report.values import (
     SCHEMA_VERSION,
     BestReport,
-    FabricReport,
-    GpuReport,
-    MachineReport,
-    MeasurementReport,
-    NicReport,
-    PairReport,
     RankedReport,
     RankReport,
-    RecordingReport,
-    RecordingsReport,
     RequestReport,
+    RunnerUpReport,
     SelectedReport,
-    ShowReport,
     UnfitReport,
     ValueReport,
 )
-from topology.select import MachineTables, Selected, Unfit, build_machine, rank_sets, select_set
-from topology.value import MAX_TABLE_GPUS, STATED_ERROR, gpus_of, mask_of, topology_digest
+from topology.select import (
+    MachineTables,
+    Selected,
+    Unfit,
+    build_machine,
+    find_runner_up,
+    rank_sets,
+    select_set,
+)
+from topology.value import MAX_TABLE_GPUS, STATED_ERROR, gpus_of, mask_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection
 
     from topology.model import NodeTopology
     from topology.select import Machine
@@ -47,8 +47,6 @@ __all__ = [
     "BestQuery",
     "report_best",
     "report_rank",
-    "report_recordings",
-    "report_show",
     "report_value",
 ]
 
@@ -69,43 +67,6 @@ class BestQuery:
     policy: PlacementPolicy = DEFAULT_POLICY
 
 
-def report_show(topology: NodeTopology) -> ShowReport:
-    """Report a machine: what is known of it and what is not."""
-    return ShowReport(
-        schema_version=SCHEMA_VERSION,
-        machine=_machine_report(topology),
-        source=topology.source,
-        p2p=topology.p2p.value,
-        cpu=topology.cpu.value,
-        gpus=tuple(GpuReport(index=i, **asdict(gpu)) for i, gpu in enumerate(topology.gpus)),
-        pairs=tuple(
-            _pair_report(topology, i, j) for i, j in combinations(range(topology.n_gpus), 2)
-        ),
-        fabrics=tuple(
-            FabricReport(
-                kind=fabric.kind.value,
-                is_up=fabric.is_up,
-                clique=fabric.clique,
-                gpus=tuple(gpu for gpu, _ in fabric.ports),
-                n_links=tuple(n_links for _, n_links in fabric.ports),
-            )
-            for fabric in topology.fabrics
-        ),
-        nics=tuple(
-            NicReport(
-                name=nic.name,
-                pci_bus_id=nic.pci_bus_id,
-                numa_node=nic.numa_node,
-                is_rdma=nic.is_rdma,
-                pcie_levels=tuple(_known_level(level) for level in nic.levels),
-            )
-            for nic in topology.nics
-        ),
-        measurement=_measurement_report(topology),
-        unknown=tuple(_unknown(topology)),
-    )
-
-
 def report_value(topology: NodeTopology, gpus: Collection[int]) -> ValueReport:
     """Report what one set is worth beside the best set of its size on the empty machine.
 
@@ -124,7 +85,7 @@ def report_value(topology: NodeTopology, gpus: Collection[int]) -> ValueReport:
     best = select_set(machine, available=machine.all_gpus, size=len(members))
     return ValueReport(
         schema_version=SCHEMA_VERSION,
-        machine=_machine_report(topology),
+        machine=machine_report(topology),
         gpus=members,
         message_bytes=REFERENCE_MESSAGE_BYTES,
         value_gbytes_per_s=own.value_gbytes_per_s,
@@ -171,7 +132,7 @@ def report_best(topology: NodeTopology, question: BestQuery) -> BestReport:
     )
     return BestReport(
         schema_version=SCHEMA_VERSION,
-        machine=_machine_report(topology),
+        machine=machine_report(topology),
         request=RequestReport(
             size_gpus=question.size,
             free=gpus_of(free),
@@ -183,6 +144,7 @@ def report_best(topology: NodeTopology, question: BestQuery) -> BestReport:
         ),
         selected=None if isinstance(found, Unfit) else _selected_report(found),
         unfit=UnfitReport(found.reason.value, found.detail) if isinstance(found, Unfit) else None,
+        runner_up=_runner_up_report(machine, free, must_include, question),
     )
 
 
@@ -199,15 +161,25 @@ def report_rank(topology: NodeTopology, size: int, *, limit: int | None = None) 
         )
         raise InvalidRequest(msg)
     ranked = rank_sets(machine, size)
+    groups: dict[tuple[float, ...], int] = {}
     return RankReport(
         schema_version=SCHEMA_VERSION,
-        machine=_machine_report(topology),
+        machine=machine_report(topology),
         size_gpus=size,
         n_sets=len(ranked),
         message_bytes=REFERENCE_MESSAGE_BYTES,
         sets=tuple(
             RankedReport(
                 rank=rank,
+                group=groups.setdefault(
+                    (
+                        int(machine.order[mask_of(entry.gpus)]),
+                        entry.raw_sum,
+                        entry.value_gbytes_per_s,
+                        entry.limit,
+                    ),
+                    len(groups) + 1,
+                ),
                 gpus=entry.gpus,
                 value_gbytes_per_s=entry.value_gbytes_per_s,
                 value_class=entry.value_class,
@@ -216,25 +188,6 @@ def report_rank(topology: NodeTopology, size: int, *, limit: int | None = None) 
                 raw_sum=entry.raw_sum,
             )
             for rank, entry in enumerate(ranked[:limit], start=1)
-        ),
-    )
-
-
-def report_recordings(recordings: Mapping[str, NodeTopology]) -> RecordingsReport:
-    """Report the machines that ship with the project, by name."""
-    return RecordingsReport(
-        schema_version=SCHEMA_VERSION,
-        recordings=tuple(
-            RecordingReport(
-                name=name,
-                n_gpus=topology.n_gpus,
-                models=tuple(
-                    dict.fromkeys(gpu.model for gpu in topology.gpus if gpu.model is not None)
-                ),
-                n_nics=len(topology.nics),
-                source=topology.source,
-            )
-            for name, topology in sorted(recordings.items())
         ),
     )
 
@@ -265,6 +218,28 @@ def _required(affinity: Affinity) -> PlacementPolicy:
     return PlacementPolicy(affinity=affinity, strength=Strength.REQUIRED)
 
 
+def _runner_up_report(
+    machine: Machine, free: int, must_include: int, question: BestQuery
+) -> RunnerUpReport | None:
+    if not isinstance(machine, MachineTables):
+        return None
+    found = find_runner_up(
+        machine,
+        available=free,
+        must_include=must_include,
+        size=question.size,
+        policy=question.policy,
+    )
+    if found is None:
+        return None
+    return RunnerUpReport(
+        gpus=found.gpus,
+        value_gbytes_per_s=found.value_gbytes_per_s,
+        decided_by=found.decided_by.value,
+        figures=found.figures,
+    )
+
+
 def _selected_report(found: Selected) -> SelectedReport:
     return SelectedReport(
         gpus=found.gpus,
@@ -277,66 +252,6 @@ def _selected_report(found: Selected) -> SelectedReport:
     )
 
 
-def _machine_report(topology: NodeTopology) -> MachineReport:
-    return MachineReport(topology.name, topology_digest(topology), topology.n_gpus)
-
-
-def _known_level(level: PcieLevel) -> str | None:
-    return None if level is PcieLevel.UNKNOWN else level.value
-
-
-def _pair_report(topology: NodeTopology, i: int, j: int) -> PairReport:
-    link = topology.links[i][j]
-    return PairReport(
-        gpus=(i, j),
-        link=link.kind.value if link.is_known else None,
-        n_links=link.n_links if link.is_known else None,
-        pcie_level=_known_level(topology.pcie[i][j]),
-    )
-
-
 def _is_measured(topology: NodeTopology, gpus: tuple[int, ...]) -> bool:
     measured = topology.measurement
     return measured is not None and gpus in dict(measured.figures)
-
-
-def _measurement_report(topology: NodeTopology) -> MeasurementReport | None:
-    measured = topology.measurement
-    if measured is None:
-        return None
-    return MeasurementReport(
-        n_pairs=len(measured.pairs),
-        n_sets=len(measured.sets),
-        message_bytes=measured.message_bytes,
-        nccl_version=measured.nccl_version,
-        date=measured.date,
-        source=measured.source,
-    )
-
-
-def _unknown(topology: NodeTopology) -> list[str]:
-    """What the recording leaves open, one sentence each, in the order of the report."""
-    pairs = list(combinations(range(topology.n_gpus), 2))
-    links = [topology.links[i][j] for i, j in pairs]
-    counts = (
-        ("model of the GPU", [gpu.model is None for gpu in topology.gpus], "GPUs"),
-        ("NUMA node", [gpu.numa_node is None for gpu in topology.gpus], "GPUs"),
-        ("accelerator link", [not link.is_known for link in links], "pairs"),
-        ("number of links", [link.n_links is None for link in links], "pairs"),
-        ("PCIe level", [topology.pcie[i][j] is PcieLevel.UNKNOWN for i, j in pairs], "pairs"),
-        (
-            "PCIe level to the GPU",
-            [level is PcieLevel.UNKNOWN for nic in topology.nics for level in nic.levels],
-            "NIC and GPU pairs",
-        ),
-        ("RDMA", [nic.is_rdma is None for nic in topology.nics], "NICs"),
-        ("P2P access over PCIe", [topology.p2p is P2pAccess.UNKNOWN], "nodes"),
-        ("CPU platform", [topology.cpu is CpuPlatform.UNKNOWN], "nodes"),
-    )
-    return [_share(label, flags, unit) for label, flags, unit in counts if any(flags)]
-
-
-def _share(label: str, flags: Sequence[bool], unit: str) -> str:
-    if unit == "nodes":
-        return label
-    return f"{label}: {'all' if all(flags) else f'{sum(flags)} of'} {len(flags)} {unit}"

@@ -7,6 +7,7 @@ passes `topology.printable`; what is unknown is "?", what is absent is "-".
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         MachineReport,
         NicReport,
         PairReport,
+        RankedReport,
         RankReport,
         RecordingsReport,
         ShowReport,
@@ -58,7 +60,36 @@ class Grid:
 
 Block: TypeAlias = NoteLine | Grid
 
+MOST_NAMED_SETS = 3
+"""Sets of a group of equal ones that are named."""
+
 _LINK_PREFIX = {"nvlink": "NV", "xgmi": "XG", "c2c": "C2C-", "metaxlink": "MX"}
+_LEGEND = {
+    "X": "the GPU itself",
+    "NV#": "# NVLinks between the two GPUs, direct or through a switch fabric",
+    "XG#": "# XGMI links between the two GPUs",
+    "C2C-#": "# C2C links between the two GPUs",
+    "MX#": "# MetaXLinks between the two GPUs, direct or through a switch fabric",
+    "-": "no accelerator link",
+    "PIX": "at most one PCIe switch between the two",
+    "PXB": "several PCIe switches, no CPU between the two",
+    "PHB": "a CPU's PCIe host bridge between the two",
+    "NODE": "several PCIe host bridges of one NUMA node between the two",
+    "SYS": "the link between CPU sockets (NUMA nodes) between the two",
+    "?": "unknown",
+}
+"""What the labels mean, as `nvidia-smi topo -m` explains its own."""
+_CRITERIA = {
+    "affinity": "the affinity, which the runner-up misses",
+    "nic": "an RDMA NIC within PXB, which the runner-up lacks",
+    "value_class": "class {:.0f} against {:.0f}",
+    "class_sum": "class sum {:.1f} against {:.1f}, as in `rank`",
+    "closeness": "GPUs closer to each other on PCIe",
+    "remainder": "future placement cost {:.2f} against {:.2f} GPU-equivalents",
+    "raw_sum": "measured figures that sum up to {:.1f} against {:.1f} GB/s",
+    "value": "{:.1f} against {:.1f} GB/s",
+    "indices": "lowest indices; equal in all else",
+}
 _LIMITS = {
     "nothing": "nothing to reduce",
     "switch": "switch ports",
@@ -71,15 +102,14 @@ _LIMITS = {
 
 
 def list_show(report: ShowReport) -> list[Block]:
-    """List a machine: GPUs, both matrices, fabrics, NICs, what is unknown."""
+    """List a machine: its parts, what is unknown, what the labels mean, where it comes from."""
     models = Counter(gpu.model or "unknown model" for gpu in report.gpus)
     inventory = ", ".join(f"{count} x {printable(model)}" for model, count in models.items())
     facts = [
         ("GPUs", inventory),
-        ("source", _text(report.source)),
+        ("NICs", _text(report.machine.n_nics)),
         ("P2P over PCIe", _text(None if report.p2p == "unknown" else report.p2p)),
         ("CPU", _text(None if report.cpu == "unknown" else report.cpu)),
-        ("digest", report.machine.digest),
     ]
     if report.measurement is not None:
         measured = report.measurement
@@ -102,6 +132,9 @@ def list_show(report: ShowReport) -> list[Block]:
         blocks += [NoteLine("NICs", is_heading=True), _nic_grid(report)]
     blocks.append(NoteLine("Unknown", is_heading=True))
     blocks.extend(NoteLine(text) for text in report.unknown or ("nothing",))
+    blocks += [NoteLine("Legend", is_heading=True), _legend(report)]
+    origin = [("source", _text(report.source)), ("digest", report.machine.digest)]
+    blocks += [NoteLine("Recording", is_heading=True), _facts(origin)]
     return blocks
 
 
@@ -128,7 +161,10 @@ def list_value(report: ValueReport) -> list[Block]:
         ("affinity nvlink", _yes(is_true=report.has_nvlink)),
         ("affinity pcie-switch", _yes(is_true=report.has_switch)),
         ("affinity numa", _yes(is_true=report.has_numa)),
-        ("RDMA NIC within PXB", _yes(is_true=report.has_nic)),
+        (
+            "RDMA NIC within PXB",
+            "?" if report.machine.n_nics is None else _yes(is_true=report.has_nic),
+        ),
     ]
     return [NoteLine(_name(report.machine), is_heading=True), _facts(facts)]
 
@@ -152,31 +188,51 @@ def list_best(report: BestReport) -> list[Block]:
     if report.request.affinity not in {"any", "none"}:
         holds = _yes(is_true=selected.satisfies_affinity)
         facts.append((f"affinity {report.request.affinity}", holds))
+    if (other := report.runner_up) is not None:
+        worth = f" with {other.value_gbytes_per_s:.1f} GB/s" if size > 1 else ""
+        facts += [
+            ("runner-up", f"{_gpus(other.gpus)}{worth}"),
+            ("decided by", _CRITERIA[other.decided_by].format(*other.figures or ())),
+        ]
     return [heading, _facts(facts)]
 
 
-def list_rank(report: RankReport) -> list[Block]:
-    """List every set in the order of preference."""
+def list_rank(report: RankReport, *, n_rows: int, is_every_set: bool) -> list[Block]:
+    """List the best `n_rows` groups of equal sets, or that many sets, each on its own row."""
     is_measured = any(entry.raw_sum for entry in report.sets)
-    columns = ("rank", "GPUs", "GB/s", "class", "limited by", "class sum", "raw sum")
+    groups: dict[int, list[RankedReport]] = {}
+    for entry in report.sets:
+        groups.setdefault(entry.rank if is_every_set else entry.group, []).append(entry)
     rows = [
         (
-            str(entry.rank),
-            _gpus(entry.gpus),
-            f"{entry.value_gbytes_per_s:.1f}",
-            str(entry.value_class),
-            _LIMITS[entry.limit],
-            f"{entry.class_sum:.1f}",
-            f"{entry.raw_sum:.1f}",
+            str(group[0].rank),
+            str(len(group)),
+            _some_sets([entry.gpus for entry in group]),
+            f"{group[0].value_gbytes_per_s:.1f}",
+            str(group[0].value_class),
+            _LIMITS[group[0].limit],
+            f"{group[0].class_sum:.1f}",
+            f"{group[0].raw_sum:.1f}",
         )
-        for entry in report.sets
+        for group in list(groups.values())[:n_rows]
     ]
-    shown = len(columns) if is_measured else len(columns) - 1
-    listed = f"{len(report.sets)} of {report.n_sets} sets of {report.size_gpus}"
+    columns = ("rank", "sets", "GPUs", "GB/s", "class", "limited by", "class sum", "raw sum")
+    hidden = {
+        name for name, is_one in (("sets", is_every_set), ("raw sum", not is_measured)) if is_one
+    }
+    kept = [c for c, name in enumerate(columns) if name not in hidden]
+    unit = "sets" if is_every_set else "groups of equal sets"
+    listed = f"{report.n_sets} sets of {report.size_gpus}, best first; "
+    if not is_every_set or len(rows) < len(groups):
+        listed += f"{len(rows)} of {len(groups)} {unit}; "
     return [
         NoteLine(_name(report.machine), is_heading=True),
-        NoteLine(f"{listed}, best first; GB/s at {_gibibytes(report.message_bytes)} messages"),
-        Grid(columns[:shown], tuple(row[:shown] for row in rows), frozenset({0, 2, 3, 5, 6})),
+        NoteLine(f"{listed}GB/s at {_gibibytes(report.message_bytes)} messages"),
+        Grid(
+            tuple(columns[c] for c in kept),
+            tuple(tuple(row[c] for c in kept) for row in rows),
+            frozenset(k for k, c in enumerate(kept) if columns[c] not in {"GPUs", "limited by"}),
+        ),
     ]
 
 
@@ -187,7 +243,7 @@ def list_recordings(report: RecordingsReport) -> list[Block]:
             entry.name,
             str(entry.n_gpus),
             ", ".join(map(printable, entry.models)) or "?",
-            str(entry.n_nics),
+            _text(entry.n_nics),
         )
         for entry in report.recordings
     )
@@ -242,6 +298,20 @@ def _link(pair: PairReport) -> str:
     if pair.link == "none":
         return "-"
     return _LINK_PREFIX[pair.link] + ("?" if pair.n_links is None else str(pair.n_links))
+
+
+def _legend(report: ShowReport) -> Grid:
+    """Explain the labels that the tables hold."""
+    links = {re.sub(r"[0-9?]+$", "#", _link(pair)) for pair in report.pairs}
+    levels = {pair.pcie_level or "?" for pair in report.pairs}
+    levels.update(level or "?" for nic in report.nics for level in nic.pcie_levels)
+    shown = links | levels | {"?"} | ({"X"} if report.pairs else set[str]())
+    return _facts([(label, text) for label, text in _LEGEND.items() if label in shown])
+
+
+def _some_sets(sets: Sequence[Sequence[int]]) -> str:
+    more = " ..." if len(sets) > MOST_NAMED_SETS else ""
+    return "  ".join(map(_gpus, sets[:MOST_NAMED_SETS])) + more
 
 
 def _fabric_grid(report: ShowReport) -> Grid:

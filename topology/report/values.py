@@ -26,6 +26,7 @@ __all__ = [
     "RecordingReport",
     "RecordingsReport",
     "RequestReport",
+    "RunnerUpReport",
     "SelectedReport",
     "ShowReport",
     "UnfitReport",
@@ -45,6 +46,8 @@ class MachineReport:
     """Digest of all that a set's value can depend on; machines of one type share it."""
     n_gpus: int
     """Number of GPUs."""
+    n_nics: int | None
+    """Number of network ports; null where none is recorded, since no format says "none"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +255,22 @@ class UnfitReport:
 
 
 @dataclass(frozen=True, slots=True)
+class RunnerUpReport:
+    """The set that would be chosen without the chosen one, and why it was not."""
+
+    gpus: tuple[int, ...]
+    """The set, ascending."""
+    value_gbytes_per_s: float
+    """Predicted all-reduce bus bandwidth, GB/s; 0 for one GPU."""
+    decided_by: str
+    """First difference in the order of preference: affinity, nic, value_class, class_sum,
+    closeness, remainder, raw_sum, value or indices."""
+    figures: tuple[float, float] | None
+    """That of the chosen set, then of this one (remainder: cost in GPU-equivalents); null for
+    affinity, nic, closeness and indices."""
+
+
+@dataclass(frozen=True, slots=True)
 class BestReport:
     """`best --json`: the best set of a size; exactly one of `selected` and `unfit` is given."""
 
@@ -265,6 +284,8 @@ class BestReport:
     """The set; null where none fits (exit code 1)."""
     unfit: UnfitReport | None
     """Why none fits; null where one does."""
+    runner_up: RunnerUpReport | None
+    """The next set; null where there is no other, and above 16 GPUs, where not all are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +294,8 @@ class RankedReport:
 
     rank: int
     """Place in the order of preference, from 1."""
+    group: int
+    """Group of equal sets, from 1: in a group only the indices decide."""
     gpus: tuple[int, ...]
     """The set, ascending."""
     value_gbytes_per_s: float
@@ -315,8 +338,8 @@ class RecordingReport:
     """Number of GPUs."""
     models: tuple[str, ...]
     """GPU models, each once."""
-    n_nics: int
-    """Number of network ports."""
+    n_nics: int | None
+    """Number of network ports; null where none is recorded."""
     source: str | None
     """Where the recording comes from."""
 

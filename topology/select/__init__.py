@@ -15,6 +15,7 @@ from topology.select.large_machine import LargeMachine
 from topology.select.levels import affinity_level
 from topology.select.near_best import near_best_counts
 from topology.select.outcome import Selected, Unfit, UnfitReason
+from topology.select.runner_up import Criterion, RunnerUp, find_runner_up
 from topology.select.selection import (
     ChosenSets,
     Machine,
@@ -29,16 +30,19 @@ __all__ = [
     "ChosenSets",
     "ContainerRequest",
     "ContainerRole",
+    "Criterion",
     "LargeMachine",
     "Machine",
     "MachineTables",
     "PodFit",
+    "RunnerUp",
     "Selected",
     "Unfit",
     "UnfitReason",
     "affinity_level",
     "build_machine",
     "build_tables",
+    "find_runner_up",
     "fit_pod",
     "join_sets",
     "near_best_counts",

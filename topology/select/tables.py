@@ -3,7 +3,7 @@
 What it answers: for each mask of up to 16 GPUs its value, class, remainder and which affinity
 levels it satisfies; so that a request is a scan of masks (`topology.select.selection`) and nothing
 on the request path walks a graph. Machines that differ only in UUIDs and names share a table (keyed
-by `topology.value.digest.topology_digest`); `with_raw_figures` adds what one node alone measured.
+by `topology.model.digest.topology_digest`); `with_raw_figures` adds what one node alone measured.
 It chooses nothing.
 
 Method. Value (`topology.value.set_value`), corrected by measurements (`topology.value.measured`),

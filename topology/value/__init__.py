@@ -3,18 +3,17 @@
 Values sets; knows no request and chooses nothing.
 """
 
-from topology.value.capacity import Capacities, node_capacities
-from topology.value.digest import topology_digest
-from topology.value.known_sets import has_dark_links, is_known_set, known_table
-from topology.value.masks import (
+from topology.model import (
     MAX_TABLE_GPUS,
     gpus_of,
     islands_of,
-    mask_index,
     mask_of,
     masks_by,
-    pair_sums,
+    topology_digest,
 )
+from topology.value.capacity import Capacities, node_capacities
+from topology.value.known_sets import has_dark_links, is_known_set, known_table
+from topology.value.masks import mask_index, pair_sums
 from topology.value.measured import apply_measurement, raw_sums
 from topology.value.nics import gpus_maybe_near_rdma, gpus_near_rdma
 from topology.value.remainder import DEFAULT_DEMAND, Demand, remainder_table

@@ -23,11 +23,11 @@ from topology.model import (
     P2pAccess,
     PcieLevel,
     find_gpu_model,
+    islands_of,
     link_rate,
     pcie_rate,
     socket_rate,
 )
-from topology.value.masks import islands_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topology.model import CpuPlatform, P2pAccess, PcieLevel, find_gpu_model
-from topology.value.masks import gpus_of, mask_index, mask_of, pair_sums
+from topology.model import CpuPlatform, P2pAccess, PcieLevel, find_gpu_model, gpus_of, mask_of
+from topology.value.masks import mask_index, pair_sums
 from topology.value.set_value import Limit
 
 if TYPE_CHECKING:

@@ -8,29 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-__all__ = [
-    "MAX_TABLE_GPUS",
-    "gpus_of",
-    "islands_of",
-    "mask_index",
-    "mask_of",
-    "masks_by",
-    "pair_sums",
-]
-
-K = TypeVar("K", bound="Hashable")
-
-MAX_TABLE_GPUS = 16
-"""Most GPUs for which every subset is tabled: 65,536 masks; one more GPU doubles time and space."""
+__all__ = ["mask_index", "pair_sums"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +40,7 @@ class MaskIndex:
 def mask_index(n: int) -> MaskIndex:
     """Index the masks of n GPUs, 1 <= n <= 16. O(2**n), made once for each n.
 
+    >>> from topology.model import gpus_of
     >>> [gpus_of(int(m)) for m in mask_index(3).by_size[2]]
     [(0, 1), (0, 2), (1, 2)]
     """
@@ -66,66 +54,6 @@ def mask_index(n: int) -> MaskIndex:
     for array in (masks, size, *by_size):
         array.setflags(write=False)
     return MaskIndex(n, masks, size, by_size)
-
-
-def gpus_of(mask: int) -> tuple[int, ...]:
-    """Members of a mask, ascending.
-
-    >>> gpus_of(0b1001)
-    (0, 3)
-    """
-    gpus: list[int] = []
-    while mask:
-        lowest = mask & -mask
-        gpus.append(lowest.bit_length() - 1)
-        mask ^= lowest
-    return tuple(gpus)
-
-
-def mask_of(gpus: Iterable[int]) -> int:
-    """Mask of some GPU indices.
-
-    >>> mask_of((0, 3))
-    9
-    """
-    mask = 0
-    for gpu in gpus:
-        mask |= 1 << gpu
-    return mask
-
-
-def masks_by(keys: Iterable[K]) -> dict[K, int]:
-    """Mask of the GPUs of each key, given every GPU's key in order.
-
-    >>> masks_by(("a", "b", "a"))
-    {'a': 5, 'b': 2}
-    """
-    masks: dict[K, int] = {}
-    for gpu, key in enumerate(keys):
-        masks[key] = masks.get(key, 0) | 1 << gpu
-    return masks
-
-
-def islands_of(joined: Sequence[int], mask: int) -> list[int]:
-    """The parts of a set that a graph connects inside it, as masks, lowest id first.
-
-    `joined[i]` is the mask of i's neighbours.
-
-    >>> islands_of([0b010, 0b001, 0b000], 0b111)
-    [3, 4]
-    """
-    islands: list[int] = []
-    while mask:
-        island = frontier = mask & -mask
-        while frontier:
-            i = (frontier & -frontier).bit_length() - 1
-            frontier &= frontier - 1
-            reached = joined[i] & mask & ~island
-            island |= reached
-            frontier |= reached
-        islands.append(island)
-        mask &= ~island
-    return islands
 
 
 def pair_sums(pairs: Sequence[Sequence[float]] | NDArray[np.float64]) -> NDArray[np.float64]:

@@ -21,82 +21,22 @@ less than 3 % on the V100, A6000 and H100 nodes of BandPilot, pairs of different
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topology.model import FITTED_MESSAGE_BYTES, REFERENCE_MESSAGE_BYTES
-from topology.value.masks import mask_index, mask_of, pair_sums
+from topology.model import FITTED_MESSAGE_BYTES, REFERENCE_MESSAGE_BYTES, mask_of
+from topology.model.measurement import pair_classes, raw_pairs, set_figures
+from topology.value.masks import mask_index, pair_sums
 from topology.value.set_value import at_message_size
 from topology.value.value_table import connected_masks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from topology.model.node_topology import Measurement
 
-__all__ = [
-    "CLASS_GAP",
-    "apply_measurement",
-    "group_in_classes",
-    "pair_classes",
-    "raw_sums",
-    "set_figures",
-]
-
-CLASS_GAP = 0.10
-"""Figures closer than this share a class; a share of the higher one."""
-
-
-def group_in_classes(figures: Sequence[float]) -> dict[float, float]:
-    """Map each figure to its class's median in two significant digits, the highest class first.
-
-    >>> group_in_classes([42.2, 42.3, 22.0, 4.12])
-    {42.3: 42.0, 42.2: 42.0, 22.0: 22.0, 4.12: 4.1}
-    """
-    classes: list[list[float]] = []
-    for figure in sorted(figures, reverse=True):
-        if classes and figure >= classes[-1][-1] * (1 - CLASS_GAP):
-            classes[-1].append(figure)
-        else:
-            classes.append([figure])
-    return {figure: _rounded(median(members)) for members in classes for figure in members}
-
-
-def _rounded(figure: float) -> float:
-    return float(f"{figure:.2g}")
-
-
-def set_figures(measurement: Measurement) -> dict[tuple[int, ...], float]:
-    """The measured sets of three GPUs and more as they enter the value: two significant digits."""
-    return {
-        entry.gpus: _rounded(entry.bandwidth_gbytes_per_s)
-        for entry in sorted(measurement.sets, key=lambda entry: entry.gpus)
-        if len(entry.gpus) > 2  # noqa: PLR2004 - pairs have classes
-    }
-
-
-def pair_classes(measurement: Measurement) -> dict[tuple[int, int], float]:
-    """The class figure of every measured pair, GB/s at the measurement's own message size.
-
-    A measured set of two GPUs counts as a pair.
-    """
-    raw = _raw_pairs(measurement)
-    classes = group_in_classes(list(raw.values()))
-    return {pair: classes[figure] for pair, figure in sorted(raw.items())}
-
-
-def _raw_pairs(measurement: Measurement) -> dict[tuple[int, int], float]:
-    raw = {
-        (entry.gpus[0], entry.gpus[1]): entry.bandwidth_gbytes_per_s
-        for entry in measurement.sets
-        if len(entry.gpus) == 2  # noqa: PLR2004 - a pair
-    }
-    raw.update({(p.first, p.second): p.bandwidth_gbytes_per_s for p in measurement.pairs})
-    return raw
+__all__ = ["apply_measurement", "raw_sums"]
 
 
 def apply_measurement(
@@ -137,7 +77,7 @@ def raw_sums(
     measurement: Measurement, class_sum: NDArray[np.float64], n: int
 ) -> NDArray[np.float64]:
     """Sum of the raw pair figures inside each mask: `class_sum` with each class's figure undone."""
-    raw, classes = _raw_pairs(measurement), pair_classes(measurement)
+    raw, classes = raw_pairs(measurement), pair_classes(measurement)
     difference = np.zeros((n, n))
     for pair, figure in raw.items():
         difference[pair] = difference[pair[::-1]] = figure - classes[pair]

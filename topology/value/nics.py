@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topology.model import PcieLevel
-from topology.value.masks import mask_of
+from topology.model import PcieLevel, mask_of
 
 if TYPE_CHECKING:
     from topology.model import NodeTopology

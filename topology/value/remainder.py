@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topology.errors import InvalidRequest
-from topology.value.masks import mask_index, mask_of
+from topology.model import mask_of
+from topology.value.masks import mask_index
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -39,8 +39,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topology.model import DEFAULT_CONSTANTS, FITTED_MESSAGE_BYTES
-from topology.value.masks import MAX_TABLE_GPUS, gpus_of, islands_of
+from topology.model import (
+    DEFAULT_CONSTANTS,
+    FITTED_MESSAGE_BYTES,
+    MAX_TABLE_GPUS,
+    gpus_of,
+    islands_of,
+)
 from topology.value.ring_packing import MAX_PACKING_STEPS, pack_rings
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from topology.model import DEFAULT_CONSTANTS
-from topology.value.masks import gpus_of, mask_index
+from topology.model import DEFAULT_CONSTANTS, gpus_of
+from topology.value.masks import mask_index
 from topology.value.ring_packing import closed_ring_ends, minimum_cuts, pack_rings
 from topology.value.set_value import (
     BOUND_DECIMALS,

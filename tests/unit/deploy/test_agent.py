@@ -15,12 +15,13 @@ import yaml
 
 from kube.client import ApiServer, KubeletClient, ObjectEvent
 from kube.objects import ObjectKey
-from kube.settings import Parser, add_options, given_settings
+from kube.settings import add_options, given_settings
 from plugin import command_line
 from plugin.config import Mode, PluginSettings, load_settings
 from plugin.nvidia.container.cdi_files import CdiGenerator
 from tests.cluster.control.manifests import DEPLOY, documents, pod_spec
 from tests.unit.kube.requesters import ScriptedRequester
+from topology.cli.program import Parser
 from topology.model import names
 from topology.recordings import load_recording
 

@@ -402,9 +402,9 @@ def test_the_version():
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("--message-bytes=0", "argument --message-bytes: '0', expected int of at least 1"),
-        ("--timeout-s=0", "argument --timeout-s: '0', expected float of at least 0.1"),
-        ("--timeout-s=x", "argument --timeout-s: 'x', expected float of at least 0.1"),
+        ("--message-bytes=0", "--message-bytes: '0', expected int of at least 1"),
+        ("--timeout-s=0", "--timeout-s: '0', expected float of at least 0.1"),
+        ("--timeout-s=x", "--timeout-s: 'x', expected float of at least 0.1"),
     ],
 )
 def test_a_benchmark_needs_bytes_and_time(measuring, option, message):

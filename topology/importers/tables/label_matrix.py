@@ -31,8 +31,10 @@ from topology.model import (
     PcieLevel,
     SwitchFabric,
     find_gpu_model,
+    gpus_of,
+    islands_of,
+    mask_of,
 )
-from topology.value import gpus_of, islands_of, mask_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

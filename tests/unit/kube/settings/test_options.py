@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kube.settings import Parser, add_options, given_settings, go_booleans
+from kube.settings import add_options, given_settings, go_booleans
 from plugin.config import PluginSettings
 from tests.programs import called
+from topology.cli.program import Parser
 
 
 def given(*words: str) -> dict[str, object]:
@@ -50,7 +51,7 @@ def test_booleans(words, value):
     done = called(lambda words: given(*words), "--gds-enabled", "false")
     assert (done.exit_code, done.stderr) == (
         2,
-        "serve: unrecognized arguments: false (see serve --help)\n",
+        "error: unrecognized arguments: false (see serve --help)\n",
     )
 
 

@@ -11,7 +11,7 @@ from plugin.observe import reading_text
 from plugin.observe.reading_json import SCHEMA_VERSION, reading_json
 from tests.unit.plugin.machine_values import gpu_reading, mig_device
 from topology.recordings import load_recording
-from topology.report.compute import report_show
+from topology.report.machine import report_show
 
 
 def reading_of(name, **facts):

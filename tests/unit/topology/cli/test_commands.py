@@ -59,12 +59,12 @@ def test_wishes_have_the_choices_of_their_annotations(run):
     """What is tried out here is then written on a pod."""
     _, printed, _ = run("best", "--help")
     options = {key.name.removeprefix(names.PREFIX): key for key in POD_KEYS}
-    offered = {name for name in options if f"--{name} " in printed}
+    offered = {name for name in options if f"  --{name} " in printed}
     assert offered == {"affinity", "policy", "min-bandwidth", "nic"}
     for name in offered:
-        described = "".join(printed.partition(f"--{name} ")[2].split())  # wrapped anywhere
+        described = "".join(printed.partition(f"  --{name} ")[2].split())  # wrapped anywhere
         choices = "|".join(choice.value for choice in options[name].choices)
-        assert choices in described.partition(">")[0]
+        assert choices in described.partition("How")[0] + described
         assert "".join(options[name].summary.split()) in described
 
 
@@ -173,11 +173,11 @@ def test_rank_lists_every_set_once(run):
     assert classes == sorted(classes)
 
 
-def test_rank_limit_cuts_the_list_and_says_so(run):
-    """Twelve thousand sets are seldom what is wanted."""
+def test_rank_of_equal_sets_is_one_row(run):
+    """Behind one NVSwitch fabric only PCIe tells sets apart, and twelve thousand are no answer."""
     code, out, _ = run("rank", "--size", 8, "--limit", 2, "dgx-2")
     assert code == 0
-    assert "2 of 12870 sets of 8" in out
+    assert "12870 sets of 8, best first; 2 of 16 groups of equal sets" in out
     assert "raw sum" not in out
 
 
@@ -190,7 +190,7 @@ def test_measured_figures_overrule_the_labels(run, bridged, tmp_path):
     assert code == 0
     assert "raw sum" in out
     first = out.splitlines()[3].split()
-    assert first[:2] == ["1", "0,2"]
+    assert first[:3] == ["1", "1", "0,2"]
 
 
 def test_a_measured_set_is_marked(run, bridged, tmp_path):
@@ -210,7 +210,8 @@ def test_draw_writes_a_picture(run, tmp_path, suffix):
     code, out, err = run(
         "draw", "--gpus", "0,3", "--gpus", "5", "--title", "mine", "-o", target, "dgx-1-v100"
     )
-    assert (code, out, err) == (0, "", "")
+    assert (code, err) == (0, "")
+    assert out == f"drawn: {target}, {target.stat().st_size} bytes\n"
     start = target.read_bytes()[:8]
     assert start.startswith(b"<svg" if suffix == "svg" else b"\x89PNG")
 
@@ -220,6 +221,145 @@ def test_recordings_lists_all(run):
     code, out, _ = run("recordings")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()[1:]] == list(recording_names())
+
+
+def test_rank_prints_ten_rows_and_groups_equal_sets(run):
+    """1,820 sets are no answer; the sets of a row differ in nothing but their indices."""
+    _, out, _ = run("rank", "--size", 4, "8x-mi50-pcie-2nic")
+    _, every, _ = run("rank", "--size", 4, "--all", "8x-mi50-pcie-2nic")
+    rows, sets = out.splitlines()[3:], every.splitlines()[3:]
+    report = json.loads(run("rank", "--size", 4, "--json", "8x-mi50-pcie-2nic")[1])["sets"]
+    assert len(rows) <= 10
+    assert len(sets) == 70
+    counts = [sum(entry["group"] == k for entry in report) for k in range(1, len(rows) + 1)]
+    assert [int(row.split()[1]) for row in rows] == counts
+    assert max(counts) > 1
+    assert rows[0].split()[2] == sets[0].split()[1]
+
+
+def test_rank_limit_is_a_number_of_rows(run):
+    """Rows are groups, with --all sets, and with --json sets."""
+    _, out, _ = run("rank", "--size", 2, "--limit", 3, "dgx-1-v100")
+    assert len(out.splitlines()) == 3 + 3
+    assert "28 sets of 2, best first; 3 of 7 groups of equal sets" in out
+    _, out, _ = run("rank", "--size", 2, "--all", "--limit", 3, "dgx-1-v100")
+    assert "28 sets of 2, best first; 3 of 28 sets" in out
+    _, out, _ = run("rank", "--size", 2, "--json", "--limit", 3, "dgx-1-v100")
+    assert len(json.loads(out)["sets"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "decided", "runner_up"),
+    [
+        (["--size", 3], "lowest indices; equal in all else", "1,2,3 with"),
+        (["--size", 2, "--free", "0,1,2,4"], "GPUs closer to each other on PCIe", "with"),
+        (["--size", 1, "--free", "0-2"], "future placement cost 1.00 against 1.20", ""),
+        (["--size", 2, "--free", "0,3,5"], "class 0 against 2", "with"),
+        (["--size", 2, "--free", "0,2,5", "--affinity", "nvlink"], "the affinity, which", "with"),
+    ],
+)
+def test_best_names_the_runner_up_and_why(run, arguments, decided, runner_up):
+    """A choice can be understood only beside what was not chosen."""
+    code, out, _ = run("best", *arguments, "dgx-1-v100")
+    facts = dict(line.split("  ", 1) for line in out.splitlines() if "  " in line)
+    assert code == 0
+    assert facts["decided by"].strip().startswith(decided)
+    assert runner_up in facts["runner-up"]
+
+
+def test_a_best_set_without_another_names_none(run):
+    """All free GPUs are one set."""
+    _, out, _ = run("best", "--size", 8, "dgx-1-v100")
+    assert "runner-up" not in out
+
+
+def test_draw_to_standard_output_is_the_picture_alone(run):
+    """So that it can be piped into a viewer or a page."""
+    code, out, err = run("draw", "-o", "-", "summit")
+    assert (code, err) == (0, "")
+    assert out.startswith("<svg")
+    assert out.rstrip().endswith("</svg>")
+
+
+def test_show_begins_with_the_machine_and_ends_with_where_it_comes_from(run):
+    """Ten lines of sources before the first GPU hide the answer."""
+    out = run("show", "dgx-1-v100")[1].splitlines()
+    assert out[1].split(maxsplit=1) == ["GPUs", "8 x Tesla V100-SXM2-32GB"]
+    sections = [out[k + 1] for k, line in enumerate(out) if not line]
+    assert sections[0] == "GPUs"
+    assert sections[-1] == "Recording"
+    assert out[-2].startswith("source  ")
+
+
+def test_show_explains_the_labels_that_it_prints(run):
+    """And no others."""
+    out = run("show", "dgx-1-v100")[1].splitlines()
+    start = out.index("Legend")
+    labels = [line.split()[0] for line in out[start + 1 : out.index("", start)]]
+    assert labels == ["X", "NV#", "-", "PIX", "PHB", "SYS", "?"]
+
+
+def test_nics_that_are_not_recorded_are_unknown(run):
+    """Most recordings list none, which does not say that the machine has none."""
+    shown = run("show", "summit")[1].splitlines()
+    assert shown[2].split() == ["NICs", "?"]
+    assert "NICs" in shown[shown.index("Unknown") :]
+    facts = run("value", "--gpus", "0,1", "summit")[1]
+    assert facts.splitlines()[-1].split()[-1] == "?"
+    assert json.loads(run("show", "--json", "summit")[1])["machine"]["n_nics"] is None
+    listed = {line.split()[0]: line.split()[-1] for line in run("recordings")[1].splitlines()}
+    assert (listed["summit"], listed["dgx-1-v100"]) == ("?", "4")
+
+
+# --- This machine -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def smi(tmp_path, monkeypatch):
+    """Put a program called nvidia-smi on an otherwise empty PATH; give its script's writer."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+
+    def write(script):
+        program = folder / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+
+    return write
+
+
+def test_without_file_it_is_this_machine(run, smi, tmp_path):
+    """As lstopo does; standard error says where the facts come from."""
+    (tmp_path / "topo").write_text(SMI)
+    listed = "\n".join(f"GPU {k}: NVIDIA RTX A6000 (UUID: GPU-{k:08d})" for k in range(4))
+    smi(
+        f'if [ "$1" = -L ]; then echo \'{listed}\'; else while read -r l; do echo "$l"; done'
+        f" < {tmp_path}/topo; fi"
+    )
+    code, out, err = run("show")
+    assert (code, err) == (0, "no FILE: this machine, as nvidia-smi shows it\n")
+    assert out.splitlines()[:2] == ["this machine", "GPUs           4 x NVIDIA RTX A6000"]
+    assert "nvidia-smi -L and nvidia-smi topo -m on this machine" in out
+    assert json.loads(run("best", "--size", 2, "--json")[1])["selected"]["gpus"] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (None, "this machine has no nvidia-smi"),
+        ("echo 'driver is not loaded'; exit 9", "exited 9 ('driver is not loaded')"),
+    ],
+)
+def test_a_machine_that_cannot_be_read_gets_the_next_step(run, smi, script, said):
+    """Most laptops have no NVIDIA driver."""
+    if script is not None:
+        smi(script)
+    code, out, err = run("show")
+    assert (code, out) == (3, "")
+    assert said in err
+    assert "give FILE, such as a shipped machine" in err
+    assert err.count("\n") == 1
 
 
 # --- Where FILE comes from ----------------------------------------------------------------------
@@ -299,10 +439,12 @@ def test_format_skips_the_detection(run, bridged):
         ),
         pytest.param(["show", "."], 3, "'.' cannot be read: is a directory\n", id="a folder"),
         pytest.param(["show", "a\0b"], 3, "neither a file nor", id="a name that no file can have"),
-        pytest.param(["show", "-"], 3, "no recording that can be read", id="nothing on stdin"),
+        pytest.param(
+            ["show", "-"], 3, "no recording that can be read: it is empty", id="nothing on stdin"
+        ),
         pytest.param(["show", "--format", "nccl-xml", "{file}"], 3, "XML", id="another format"),
         pytest.param(
-            ["show", "--gpu-model", "A100", "summit"],
+            ["show", "--gpu-model", "NVIDIA A100-SXM4-80GB", "summit"],
             2,
             "summit is a shipped machine, expected no --gpu-model",
             id="a shipped machine knows its model",
@@ -376,7 +518,7 @@ def test_format_skips_the_detection(run, bridged):
         pytest.param(
             ["best", "--size", "2", "--min-bandwidth", "-1", "8x-l4"],
             2,
-            "--min-bandwidth is -1, expected a number of GB/s above 0",
+            "--min-bandwidth is '-1', expected a number of GB/s above 0",
             id="negative bandwidth",
         ),
         pytest.param(
@@ -385,12 +527,43 @@ def test_format_skips_the_detection(run, bridged):
             "one has nothing to reduce",
             id="bandwidth of one GPU",
         ),
+        pytest.param(["paint"], 2, "COMMAND: invalid choice: 'paint'", id="no such command"),
+        pytest.param(
+            ["best", "8x-l4"], 2, "are required: --size (see coterie-topology best", id="no size"
+        ),
+        pytest.param(["show", "--color"], 2, "unrecognized arguments: --color", id="no option"),
+        pytest.param(
+            ["best", "--size", "0", "8x-l4"],
+            2,
+            "--size is '0', expected a whole number of 1 or more",
+            id="size 0",
+        ),
+        pytest.param(
+            ["best", "--size", "2", "--affinity", "nvlnk", "8x-l4"],
+            2,
+            "--affinity is 'nvlnk', expected one of any, nvlink, pcie-switch, numa, none; "
+            "nearest: nvlink\n",
+            id="misspelt",
+        ),
+        pytest.param(
+            ["show", "--format", "x", "8x-l4"], 2, "--format is 'x', expected", id="no such format"
+        ),
+        pytest.param(
+            ["show", "--gpu-model", "H10O", "-"],
+            2,
+            "--gpu-model is 'H10O', which is not known; near names: NVIDIA H100 80GB HBM3, ",
+            id="no such GPU model",
+        ),
+        pytest.param(
+            ["show", "--format", "nvidia-smi"], 2, "--format without FILE", id="format of nothing"
+        ),
+        pytest.param(["value", "--gpus", "0,0", "8x-l4"], 2, "names GPU 0 twice", id="GPU 0 twice"),
         pytest.param(["rank", "--size", "9", "8x-l4"], 2, "expected 1..8", id="size above n"),
         pytest.param(["best", "--size", "9", "8x-l4"], 2, "size is 9, expected 1..8", id="too big"),
         pytest.param(
             ["draw", "-o", "a.pdf", "8x-l4"],
             2,
-            "--output is 'a.pdf', expected a name in .svg or .png",
+            "--output is 'a.pdf', expected a name in .svg or .png, or -",
             id="another kind of picture",
         ),
         pytest.param(
@@ -410,6 +583,7 @@ def test_errors_are_one_sentence_and_a_code(run, bridged, tmp_path, arguments, c
     assert message in err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
+    assert "Value error" not in err
 
 
 @pytest.mark.parametrize(
@@ -417,7 +591,6 @@ def test_errors_are_one_sentence_and_a_code(run, bridged, tmp_path, arguments, c
     [
         pytest.param([], id="no command"),
         pytest.param(["paint"], id="no such command"),
-        pytest.param(["show"], id="no FILE"),
         pytest.param(["show", "--color", "summit"], id="no such option"),
         pytest.param(["best", "--size", "0", "summit"], id="size 0"),
         pytest.param(["best", "--size", "2.5", "summit"], id="fractional size"),
@@ -463,7 +636,7 @@ def test_terminal_codes_in_a_file_are_not_printed(run, tmp_path):
     """A recording from outside must not drive the terminal."""
     path = tmp_path / "a.txt"
     path.write_text("GPU0 X NV4\nGPU1 NV4 X\x1b]0;owned\x07\n")
-    for arguments in (["show", path], ["show", "--gpu-model", "x\x1b[31m", "-"]):
+    for arguments in (["show", path], ["show", "--gpu-model", "A100\x1b[31m", "-"]):
         _, out, err = run(*arguments, stdin=SMI.encode())
         assert "\x1b" not in out + err
 
@@ -517,6 +690,29 @@ def test_a_set_of_mixed_models_has_a_value_but_no_affinity(run, monkeypatch):
     assert report["value_gbytes_per_s"] > 0
     assert not report["has_switch"]
     assert "best set of 2" not in run("value", "--gpus", "0,1", "mixed")[1]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["best", "--help"], ["show", "{file}"]])
+def test_what_values_no_set_loads_no_numpy(bridged, arguments):
+    """A command line that takes a second to start is not used; numpy takes most of it."""
+    words = [str(bridged) if word == "{file}" else word for word in arguments]
+    script = (
+        "import sys; from topology.cli.commands import main\n"
+        f"try: main({words!r})\n"
+        "except SystemExit as end: assert not end.code\n"
+        "print({name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=Path(commands.__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    loaded = done.stdout.splitlines()[-1]
+    for name in ("numpy", "networkx", "matplotlib", "subprocess", "rich", "typer", "pydantic"):
+        assert f"'{name}'" not in loaded
 
 
 def test_the_module_runs_as_a_program():

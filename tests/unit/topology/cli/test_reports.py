@@ -18,10 +18,9 @@ from topology.report.compute import (
     BestQuery,
     report_best,
     report_rank,
-    report_recordings,
-    report_show,
     report_value,
 )
+from topology.report.machine import report_recordings, report_show
 from topology.report.values import (
     BestReport,
     RankReport,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from topology.model import GA102_GENERATION, LinkKind, P2pAccess, find_gpu_model
+from topology.model import GA102_GENERATION, GPU_MODEL_NAMES, LinkKind, P2pAccess, find_gpu_model
 
 NVLINK, XGMI, NONE = LinkKind.NVLINK, LinkKind.XGMI, LinkKind.NONE
 YES, NO = P2pAccess.YES, P2pAccess.NO
@@ -70,3 +70,8 @@ def test_an_unknown_name_is_no_product(name):
 def test_case_does_not_count(name):
     """Importers meet both spellings."""
     assert find_gpu_model(name) == find_gpu_model("Tesla V100-SXM2-32GB")
+
+
+def test_names_that_messages_propose_are_known():
+    """A proposal that is refused in turn would be worse than none."""
+    assert [name for name in GPU_MODEL_NAMES if find_gpu_model(name) is None] == []

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.examples import up_to
 from tests.machines import relabelled
 from tests.strategies import node_topologies
+from topology.model.measurement import CLASS_GAP, group_in_classes, pair_classes, set_figures
 from topology.model.node_topology import (
     MAX_MEASURED,
     MIN_MEASURED,
@@ -29,7 +30,6 @@ from topology.value import (
     node_capacities,
     raw_sums,
 )
-from topology.value.measured import CLASS_GAP, group_in_classes, pair_classes, set_figures
 from topology.value.value_table import value_table
 
 MIB = 1 << 20

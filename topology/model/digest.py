@@ -10,12 +10,11 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from topology.model import levels_text, links_text
-from topology.value.measured import pair_classes, set_figures
+from topology.model.codec import levels_text, links_text
+from topology.model.measurement import pair_classes, set_figures
 
 if TYPE_CHECKING:
-    from topology.model import NodeTopology
-    from topology.model.node_topology import Measurement
+    from topology.model.node_topology import Measurement, NodeTopology
 
 __all__ = ["topology_digest"]
 

@@ -1,0 +1,73 @@
+"""The second set of the order: beside every chosen set, and what decided."""
+
+from itertools import combinations
+
+import pytest
+
+from topology.annotations import Affinity, NicRule, PlacementPolicy
+from topology.recordings import load_recording
+from topology.select import Criterion, Selected, build_tables, find_runner_up, select_set
+from topology.value import mask_of
+
+MACHINES = ("dgx-1-v100", "summit", "8x-mi50-pcie-2nic", "dgx-2")
+POLICIES = (
+    PlacementPolicy(),
+    PlacementPolicy(affinity=Affinity.NVLINK, nic=NicRule.PREFERRED),
+    PlacementPolicy(affinity=Affinity.NONE),
+)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=["any", "wishes", "remainder first"])
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_chosen_set_is_preferred_to_its_runner_up(name, policy):
+    """Of the two alone, and of all free GPUs without a GPU of the chosen set, `select_set` says so.
+
+    The runner-up is the best of the sets that lack some GPU of the chosen one.
+    """
+    tables = build_tables(load_recording(name))
+    for size in (1, 2, 3):
+        for taken in combinations(range(tables.n_gpus), 2):
+            free = tables.all_gpus & ~mask_of(taken)
+            best = select_set(tables, available=free, size=size, policy=policy)
+            found = find_runner_up(tables, available=free, size=size, policy=policy)
+            assert isinstance(best, Selected)
+            assert found is not None
+            assert found.gpus != best.gpus
+            assert len(found.gpus) == size
+            own = mask_of(found.gpus)
+            lacking = [
+                select_set(
+                    tables, available=free & ~(1 << g), beside=1 << g, size=size, policy=policy
+                )
+                for g in best.gpus
+            ]
+            assert found.gpus in [one.gpus for one in lacking if isinstance(one, Selected)]
+            assert own & ~free == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "free", "size", "policy", "criterion"),
+    [
+        ("dgx-1-v100", (0, 2, 5), 2, PlacementPolicy(affinity=Affinity.NVLINK), "affinity"),
+        ("dgx-1-v100", (0, 3, 5), 2, PlacementPolicy(), "value_class"),
+        ("dgx-1-v100", (0, 1, 2), 1, PlacementPolicy(), "remainder"),
+        ("dgx-1-v100", (0, 2, 5, 6), 3, PlacementPolicy(), "class_sum"),
+        ("dgx-2", (0, 5, 6), 1, PlacementPolicy(nic=NicRule.PREFERRED), "nic"),
+        ("dgx-1-v100", (0, 3, 4), 2, PlacementPolicy(), "closeness"),
+        ("dgx-1-v100", (0, 1, 2, 3, 4, 5, 6, 7), 3, PlacementPolicy(), "indices"),
+    ],
+)
+def test_the_first_difference_decides(name, free, size, policy, criterion):
+    """Each key of the order has its name, and figures where it is a figure."""
+    tables = build_tables(load_recording(name))
+    found = find_runner_up(tables, available=mask_of(free), size=size, policy=policy)
+    assert found is not None
+    assert found.decided_by is Criterion(criterion)
+    has_figures = criterion in {"value_class", "class_sum", "remainder", "raw_sum", "value"}
+    assert (found.figures is not None) is has_figures
+
+
+def test_a_single_set_has_no_runner_up():
+    """All free GPUs."""
+    tables = build_tables(load_recording("summit"))
+    assert find_runner_up(tables, available=0b11, size=2) is None

@@ -1,0 +1,129 @@
+"""Which set comes next after the chosen one, and what decided between them.
+
+What it answers: for one request, the set that would be chosen without the best one, and the first
+key of the order (`topology.select.selection`) in which the two differ. It chooses nothing: the
+order is that of the machine's tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from topology.annotations import DEFAULT_POLICY, NicRule, is_remainder_first
+from topology.select.levels import affinity_level
+from topology.select.qualifying import ordered_sets
+from topology.select.selection import remainder_cost
+from topology.value import gpus_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from topology.annotations import PlacementPolicy
+    from topology.select.tables import MachineTables
+
+__all__ = ["Criterion", "RunnerUp", "find_runner_up"]
+
+
+class Criterion(Enum):
+    """A key of the order of preference; `topology.select.selection` explains them."""
+
+    AFFINITY = "affinity"
+    NIC = "nic"
+    VALUE_CLASS = "value_class"
+    CLASS_SUM = "class_sum"
+    CLOSENESS = "closeness"
+    REMAINDER = "remainder"
+    RAW_SUM = "raw_sum"
+    VALUE = "value"
+    INDICES = "indices"
+
+
+_WITHOUT_FIGURES = {Criterion.AFFINITY, Criterion.NIC, Criterion.CLOSENESS}
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerUp:
+    """The next set; `figures` are those of the chosen set and of this one that differ first.
+
+    Classes and GB/s; what is left behind as a cost in GPU-equivalents; None where `decided_by` has
+    no figure.
+    """
+
+    gpus: tuple[int, ...]
+    value_gbytes_per_s: float
+    decided_by: Criterion
+    figures: tuple[float, float] | None
+
+
+def find_runner_up(
+    tables: MachineTables,
+    *,
+    available: int,
+    size: int,
+    must_include: int = 0,
+    policy: PlacementPolicy = DEFAULT_POLICY,
+) -> RunnerUp | None:
+    """Find the second set of the order, None where fewer than two sets fit.
+
+    The inputs are those of `select_set`, which has checked them. O(C(n, size)).
+
+    >>> from topology.recordings import load_recording
+    >>> from topology.select.tables import build_tables
+    >>> tables = build_tables(load_recording("dgx-1-v100"))
+    >>> found = find_runner_up(tables, available=0b11111111, size=2)
+    >>> found.gpus, found.decided_by.value
+    ((6, 7), 'indices')
+    """
+    ordered = ordered_sets(tables, size, policy)
+    masks, groups = ordered.masks, ordered.groups
+    fits = (masks & ~available == 0) & (masks & must_include == must_include)
+    masks, groups = masks[fits], groups[fits]
+    if len(masks) < 2:  # noqa: PLR2004 - the chosen one and another
+        return None
+    left = tables.remainder[available & ~masks]
+    two = np.lexsort((-left, groups))[:2]  # stable: the place in the order decides last
+    best, other = (int(mask) for mask in masks[two])
+    for criterion, key in _keys(tables, available, size, policy):
+        figures = (key(best), key(other))
+        if figures[0] != figures[1]:
+            shown = None if criterion in _WITHOUT_FIGURES else figures
+            return RunnerUp(gpus_of(other), float(tables.value[other]), criterion, shown)
+    return RunnerUp(gpus_of(other), float(tables.value[other]), Criterion.INDICES, None)
+
+
+def _keys(
+    tables: MachineTables, available: int, size: int, policy: PlacementPolicy
+) -> Iterator[tuple[Criterion, Callable[[int], float]]]:
+    """The keys of the order, the most significant first, each as a figure of a mask."""
+    level = affinity_level(tables, policy.affinity)
+    if level is not None:
+        yield Criterion.AFFINITY, _figure_of(level)
+    if policy.nic is NicRule.PREFERRED:
+        yield Criterion.NIC, _figure_of(tables.has_nic)
+    remainder_first = is_remainder_first(policy, size)
+
+    def cost(mask: int) -> float:
+        return remainder_cost(tables, available, mask)
+
+    if remainder_first:
+        yield Criterion.REMAINDER, cost
+    yield Criterion.VALUE_CLASS, _figure_of(tables.value_class)
+    yield Criterion.CLASS_SUM, _figure_of(tables.class_sum)
+    yield (
+        Criterion.CLOSENESS,
+        _figure_of(tables.order),
+    )  # all of it but class and sum are equal here
+    if not remainder_first:
+        yield Criterion.REMAINDER, cost
+    yield Criterion.RAW_SUM, _figure_of(tables.raw_sum)
+    yield Criterion.VALUE, _figure_of(tables.value)
+
+
+def _figure_of(table: NDArray[Any]) -> Callable[[int], float]:
+    return lambda mask: float(table[mask])
