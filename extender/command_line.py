@@ -36,6 +36,7 @@ from kube.errors import DocumentError, SettingsError, Unreadable
 from kube.log import json_logger
 from kube.objects import pod_of
 from kube.settings import add_options, given_settings
+from topology.cli.completion import add_completion
 from topology.cli.program import Parser, version
 from topology.errors import file_fault, quote
 
@@ -68,6 +69,7 @@ def _parser() -> Parser:
         description="Place GPU pods: the extender of kube-scheduler that chooses node and GPUs.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version()}")
+    add_completion(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     about = "answer kube-scheduler until SIGTERM; docs/configuration.md explains each setting"

@@ -31,6 +31,7 @@ from plugin.errors import MeasurementError, PluginError, ReadingError
 from plugin.measure import DEFAULT_COMMAND, DEFAULT_MESSAGE_BYTES, Benchmark, all_pairs, measure
 from plugin.vendor import VENDOR
 from plugin.wiring import Running, open_reader, run_agents
+from topology.cli.completion import add_completion
 from topology.cli.program import Parser, version
 from topology.errors import quote
 from topology.model import write_measurement
@@ -62,6 +63,7 @@ def parser() -> Parser:
         description="Publish this node's GPU topology and serve its GPUs to the kubelet.",
     )
     root.add_argument("--version", action="version", version=f"%(prog)s {version()}")
+    add_completion(root)
     commands = root.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[..., None], about: str) -> Parser:

@@ -12,10 +12,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from topology.annotations import POD_KEYS, Affinity, NicRule, Strength, pod_keys
+from topology.cli.completion import add_completion
 from topology.cli.program import Parser, version
 from topology.cli.reading import read_gpus
 from topology.errors import InvalidRequest, quote
 from topology.importers import FileFormat
+from topology.recordings import recording_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +43,7 @@ def make_parser() -> Parser:
     """Make the parser; `command` of what it reads names the command."""
     root = Parser(prog="coterie-topology", description=_ABOUT, epilog=_EXIT_CODES)
     root.add_argument("--version", action="version", version=f"%(prog)s {version()}")
+    add_completion(root, recording_names())
     commands = root.add_subparsers(required=True, metavar="COMMAND", dest="command")
 
     def command(name: str, about: str) -> Parser:
