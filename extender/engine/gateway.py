@@ -45,8 +45,7 @@ class RatingLimit:
     def budget(self) -> RatingBudget:
         """The budget of one call, which runs from its first rating on; that one it always allows.
 
-        A rating that would not end within the budget is not begun: those that are searched for take
-        as long as the whole.
+        A rating that would not end within the budget, by what it counts, is not begun.
         """
         began_s: list[float] = []
 

@@ -32,7 +32,7 @@ from topology.select import MachineTables, PodFit, fit_pod, select_sets
 from topology.topology_manager import Kubelet, fit_admitted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from extender.protocol import PodRequest, Shape
     from extender.snapshot import MachineType, NodeKind, NodeView
@@ -46,9 +46,11 @@ MAX_ENTRIES = 65_536
 
 
 WORK_S = 30e-6
-"""Seconds that a unit of `rating_work` takes at most, on the machine of `benchmarks/results`."""
+"""Seconds of a unit of `rating_work`: a new state of 8 GPUs that is rated alone."""
 _BATCH_WORK = 128
-"""Work that is rated together: by how much a call may exceed its budget beside one rating."""
+"""Work of the states of one kind that are rated together, between two looks at the clock."""
+_SEARCH_WORK = 1600
+"""48 ms. The longest of a search that was found takes 99 ms (`benchmarks speed`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +98,20 @@ class RatingBudget:
 
 
 def rating_work(shape: Shape, kind: NodeKind) -> int:
-    """What rating a state of this kind takes, in units of `WORK_S`, by the worst that was seen.
+    """What rating a state of this kind takes, in units of some `WORK_S`.
 
     One container on up to 8 GPUs takes 1; tables of 16 GPUs are longer, and containers that are
-    chosen together go over all unions of their sets; a search takes longer than all that.
+    chosen together go over all unions of their sets. A search takes up to twice what it counts, so
+    one is begun while half the default budget is left.
     """
     if kind.machine is None or kind.resource != shape.resource:
         return 1
     if kind.machine.is_searched:
-        return 10_000
+        return _SEARCH_WORK
     is_small = kind.machine.selector.n_gpus <= _FEW_GPUS
     if len(shape.requests) > 1:
         return 15 if is_small else 300
-    return 1 if is_small else 4
+    return 1 if is_small else 10
 
 
 _FEW_GPUS = 8
@@ -151,7 +154,7 @@ class Rater:
             size_gpus, view = self._deferred.pop(key)
             shape, state = key
             if state not in self._by_shape.get(shape, {}):
-                self._keep(shape, size_gpus, [view])
+                self._keep(shape, size_gpus, (view,))
         self._trim()
 
     def rate(
@@ -166,28 +169,27 @@ class Rater:
         a pod without GPUs.
         """
         shape, size_gpus = _shape_of(request), request.size_gpus
+        views = list(views)
         known = self._by_shape.get(shape, {})
-        ratings: list[Rank | Refusal | int] = []
-        due: dict[int, NodeView] = {}
-        due_work = 0
-        for view in views:
-            rating = known.get(view.state)
-            if rating is not None or view.state in due:
-                ratings.append(rating or view.state)
-                continue
-            work = rating_work(shape, view.kind)
-            if budget is None or view.kind.machine is None or budget.allows(work):
-                ratings.append(view.state)
-                due[view.state] = view
+        deferred: dict[int, Rank | Refusal] = {}
+        for kind, alike in _by_kind(views, known).items():
+            due: list[NodeView] = []
+            due_work = 0
+            for view in alike:
+                work = _work(shape, size_gpus, view)
+                if budget is not None and kind.machine is not None and not budget.allows(work):
+                    deferred[view.state] = self._defer(shape, size_gpus, view)
+                    continue
+                due.append(view)
                 due_work += work
-                if due_work >= _BATCH_WORK:
-                    known = self._keep(shape, size_gpus, due.values())
-                    due, due_work = {}, 0
-            else:
-                ratings.append(self._defer(shape, size_gpus, view))
-        if due:
-            known = self._keep(shape, size_gpus, due.values())
-        rated = [known[one] if isinstance(one, int) else one for one in ratings]
+                # The first of a kind puts its sets in order, which takes longest.
+                if due_work >= _BATCH_WORK or view is alike[0]:
+                    self._keep(shape, size_gpus, due)
+                    due, due_work = [], 0
+            if due:
+                self._keep(shape, size_gpus, due)
+        known = self._by_shape.get(shape, {})
+        rated = [known.get(view.state) or deferred[view.state] for view in views]
         if known:
             self._by_shape.move_to_end(shape)
         self._trim()
@@ -200,20 +202,13 @@ class Rater:
         """
         return _choose(_shape_of(request), request.size_gpus, view)
 
-    def _keep(
-        self, shape: Shape, size_gpus: int, views: Collection[NodeView]
-    ) -> dict[int, Rank | Refusal]:
-        """Rate states and keep the ratings; return all of the shape."""
+    def _keep(self, shape: Shape, size_gpus: int, views: Sequence[NodeView]) -> None:
+        """Rate states of one kind, one or more, and keep the ratings."""
         # A shape without ratings is not kept: only ratings are counted and trimmed.
         known = self._by_shape.setdefault(shape, {})
-        by_kind: dict[NodeKind, list[NodeView]] = {}
-        for view in views:
-            by_kind.setdefault(view.kind, []).append(view)
-        for kind, alike in by_kind.items():
-            for view, rating in zip(alike, self._rate(shape, size_gpus, kind, alike), strict=True):
-                known[view.state] = rating
+        rated = self._rate(shape, size_gpus, views[0].kind, views)
+        known |= zip((view.state for view in views), rated, strict=True)
         self._n_entries += len(views)
-        return known
 
     def _defer(self, shape: Shape, size_gpus: int, view: NodeView) -> Rank | Refusal:
         """Rate by count for now; what a pod states as a condition cannot be."""
@@ -267,6 +262,31 @@ class Rater:
                 fit, shape, n_free=n_free, worth=view.kind.worth, loss_bounds=self._loss_bounds
             )
         return fit or unranked(n_free)
+
+
+def _by_kind(
+    views: Iterable[NodeView], known: Mapping[int, Rank | Refusal]
+) -> dict[NodeKind, list[NodeView]]:
+    """The states that are not known, each once, by kind; those that are searched for come last.
+
+    Else a search that the budget does not reach for would stand before states that take no time.
+    """
+    new = {view.state: view for view in views if view.state not in known}
+    kinds: dict[NodeKind, list[NodeView]] = {}
+    for view in new.values():
+        kinds.setdefault(view.kind, []).append(view)
+    return dict(sorted(kinds.items(), key=lambda item: _is_searched(item[0])))
+
+
+def _is_searched(kind: NodeKind) -> bool:
+    return kind.machine is not None and kind.machine.is_searched
+
+
+def _work(shape: Shape, size_gpus: int, view: NodeView) -> int:
+    """What rating a state takes; one with too few free GPUs is looked at no further."""
+    if view.free.bit_count() < size_gpus:
+        return 1
+    return rating_work(shape, view.kind)
 
 
 def _shape_of(request: PodRequest) -> Shape:

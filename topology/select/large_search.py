@@ -17,7 +17,7 @@ from topology.select.large_machine import (
     unmet_condition,
     value_of,
 )
-from topology.value import gpus_of, mask_of
+from topology.value import MAX_TABLE_GPUS, gpus_of, mask_of
 
 __all__ = ["SearchRequest", "choose_set", "most_sets"]
 
@@ -27,16 +27,20 @@ _SET_WORK = 400
 """Work of a rated set beside the cube of its size, which is what a minimum cut costs: most of it is
 the packing of rings, whose steps are bounded (`topology.value.set_value`)."""
 _LEAST_SETS = 8
-"""Sets of any size that the searches rate together, and two by each."""
+"""Sets of up to 16 devices that the searches rate together, and two by each. A larger set takes
+milliseconds to rate: one may be all there is time for, and then it is the packing's."""
 
 
 def most_sets(size: int, n_searches: int = 1) -> int:
     """How many sets of a size each of so many searches rates.
 
-    >>> most_sets(2), most_sets(8), most_sets(16)
-    (24, 10, 8)
+    >>> most_sets(2), most_sets(8), most_sets(16), most_sets(32)
+    (24, 10, 8, 1)
     """
-    return max(2, max(_LEAST_SETS, MAX_WORK // (size**3 + _SET_WORK)) // n_searches)
+    n_sets = MAX_WORK // (size**3 + _SET_WORK)
+    if size > MAX_TABLE_GPUS:
+        return max(1, n_sets // n_searches)
+    return max(2, max(_LEAST_SETS, n_sets) // n_searches)
 
 
 @dataclass(frozen=True, slots=True)

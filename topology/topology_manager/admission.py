@@ -24,6 +24,7 @@ kubelet takes any of them, so that from there on what was planned is one possibi
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from topology.annotations import DEFAULT_POLICY, TopologyManagerPolicy, TopologyManagerScope
@@ -136,6 +137,17 @@ def fit_admitted(
     >>> fit_admitted(machine, kubelet=kubelet, available=0xFF, requests=requests).detail
     'policy single-numa-node, scope container: 6 GPUs take NUMA nodes 0, 1, expected 1 of them'
     """
+    return _fit(machine, kubelet, available, requests, policy)
+
+
+@lru_cache(maxsize=1 << 14)
+def _fit(
+    machine: Machine,
+    kubelet: Kubelet,
+    available: int,
+    requests: tuple[ContainerRequest, ...],
+    policy: PlacementPolicy,
+) -> PodFit | Unfit:
     joint = fit_pod(machine, available=available, requests=requests, policy=policy)
     if isinstance(joint, Unfit):
         return joint

@@ -497,7 +497,8 @@ def test_a_live_run_replays_byte_for_byte():
     ("works", "allowed"),
     [
         pytest.param((10_000, 1), [True, True], id="the first always"),
-        pytest.param((1, 10_000, 1), [True, False, False], id="a search later never"),
+        pytest.param((1, 1600, 1600), [True, True, True], id="while half is left"),
+        pytest.param((1, 10_000), [True, False], id="longer than the budget"),
         pytest.param((1, 100, 100), [True, True, True], id="tables"),
     ],
 )

@@ -164,9 +164,9 @@ def test_a_search_counts_as_more_than_many_states_of_tables():
         make_view(str(i), zone="a", kind=NodeKind(i, str(i), GPU, one), ids=DEVICES, free=0x1FFFF)
         for i, one in enumerate((even, even, searched, searched, even))
     ]
-    budget = RatingBudget.of_work(16)
+    budget = RatingBudget.of_work(31)
     Rater().rate(request(2), views, budget)
-    assert (budget.n_rated, budget.n_deferred) == (3, 2)
+    assert (budget.n_rated, budget.n_deferred) == (4, 1)
     budget = RatingBudget.of_work(2)
     Rater().rate(request(2), views, budget)
     assert (budget.n_rated, budget.n_deferred) == (1, 4)
@@ -176,7 +176,7 @@ def test_a_search_counts_as_more_than_many_states_of_tables():
     ("recording", "sizes", "resource", "work"),
     [
         pytest.param("dgx-1-v100", (4,), GPU, 1, id="tables of 8 GPUs"),
-        pytest.param("dgx-2", (4,), GPU, 4, id="tables of 16 GPUs"),
+        pytest.param("dgx-2", (4,), GPU, 10, id="tables of 16 GPUs"),
         pytest.param("dgx-1-v100", (2, 2), GPU, 15, id="containers together"),
         pytest.param("dgx-2", (2, 2), GPU, 300, id="containers together, of 16 GPUs"),
         pytest.param("dgx-2", (2, 2), "nvidia.com/mig-1g.5gb", 1, id="refused at once"),
@@ -227,3 +227,26 @@ def test_states_that_are_alike_are_rated_once():
     first, second = Rater().rate(request(2), [view, view], budget)
     assert first is second
     assert budget.n_rated == 1
+
+
+def test_searches_come_after_states_of_tables():
+    """One that the budget does not reach for must not keep hundreds of others from being rated."""
+    searched = MachineType("pair", build_machine(build_machine_by_hand(17, links={(0, 1): 2})))
+    kind = NodeKind(9, "pair", GPU, searched)
+    first = make_view("0", zone="a", kind=kind, ids=DEVICES, free=0x1FFFF)
+    views = [first, *used(*range(6))]
+    budget = RatingBudget(lambda work: work > 100)
+    found = Rater().rate(request(2), views, budget)
+    assert found[0] == unranked(17)
+    assert all(isinstance(one, Rank) and one.step for one in found[1:])
+    assert (budget.n_rated, budget.n_deferred) == (6, 1)
+
+
+def test_a_full_node_takes_no_search():
+    """Whether a pod fits there is known by counting."""
+    searched = MachineType("pair", build_machine(build_machine_by_hand(17, links={(0, 1): 2})))
+    view = make_view("0", zone="a", kind=NodeKind(9, "pair", GPU, searched), ids=DEVICES, free=0b1)
+    budget = RatingBudget(lambda work: work > 1)
+    (found,) = Rater().rate(request(2), (view,), budget)
+    assert isinstance(found, Refusal)
+    assert found.reason is Reason.NOT_ENOUGH_FREE
