@@ -260,59 +260,48 @@ def test_a_worse_set_is_reported_as_worse() -> None:
     assert found.value_class == 1
 
 
+@pytest.fixture(name="rated")
+def _rated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The masks of the sets that are valued from now on."""
+    masks: list[int] = []
+
+    def noted(capacities: Capacities, mask: int) -> SetValue:
+        masks.append(mask)
+        return set_value(capacities, mask)
+
+    monkeypatch.setattr(topology.select.large_machine, "set_value", noted)
+    return masks
+
+
 @pytest.mark.parametrize("size", [3, 6, 12, 20])
 @pytest.mark.parametrize("policy", [PlacementPolicy(), PlacementPolicy(nic=NicRule.REQUIRED)])
 def test_the_search_is_bounded_in_the_sets_it_rates(
-    monkeypatch: pytest.MonkeyPatch, size: int, policy: PlacementPolicy
+    rated: list[int], size: int, policy: PlacementPolicy
 ) -> None:
     """Work, not time; beside the bound the first set of a search and its end are looked at."""
-    calls = 0
-
-    def counted(capacities: Capacities, mask: int) -> SetValue:
-        nonlocal calls
-        calls += 1
-        return set_value(capacities, mask)
-
-    monkeypatch.setattr(topology.select.large_machine, "set_value", counted)
     machine = large_machine(_mesh())
     _select(machine, size, policy=policy)
     searches = 2  # the whole machine is one island; and once for the best on the empty machine
-    assert calls <= searches * (most_sets(size) + 2)
+    assert len(rated) <= searches * (most_sets(size) + 2)
 
 
-def test_parts_of_a_machine_share_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_a_machine_share_the_bound(rated: list[int]) -> None:
     """Eight sockets are eight searches: they do not take eight times as long as one."""
-    calls = 0
-
-    def counted(capacities: Capacities, mask: int) -> SetValue:
-        nonlocal calls
-        calls += 1
-        return set_value(capacities, mask)
-
-    monkeypatch.setattr(topology.select.large_machine, "set_value", counted)
     chance = Random(1)  # noqa: S311 - repeatable
     links = {(i, j): chance.randint(1, 18) for i in range(48) for j in range(i + 1, 48)}
     sockets = {PcieLevel.NODE: [range(6 * g, 6 * g + 6) for g in range(8)]}
     machine = large_machine(build_machine_by_hand(48, links=links, levels=sockets))
     _select(machine, 5, policy=PlacementPolicy(affinity=Affinity.NUMA))
-    assert calls <= 2 * most_sets(5) + 9 * (5 + 2)
+    assert len(rated) <= 2 * most_sets(5) + 9 * (5 + 2)
 
 
-def test_containers_of_a_pod_share_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_containers_of_a_pod_share_the_bound(rated: list[int]) -> None:
     """Six containers are six searches: a pod takes no multiple of the time of one set."""
-    calls = 0
-
-    def counted(capacities: Capacities, mask: int) -> SetValue:
-        nonlocal calls
-        calls += 1
-        return set_value(capacities, mask)
-
-    monkeypatch.setattr(topology.select.large_machine, "set_value", counted)
     requests = tuple(ContainerRequest(str(i), 3) for i in range(6))
     machine = large_machine(_mesh())
     fit_pod(machine, available=machine.all_gpus, requests=requests)
     searches = 7  # one of each container, and once for the best on the empty machine
-    assert 0 < calls <= searches * (most_sets(3, 6) + 2)
+    assert 0 < len(rated) <= searches * (most_sets(3, 6) + 2)
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(MACHINES)), policy=policies())
