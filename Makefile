@@ -119,7 +119,7 @@ test-kubelet: build-cluster ## those of them with real kubelets and containers (
 	$(BIN)/pytest -m kubelet $(CLUSTER_TESTS)
 
 test-install: build-cluster ## those of them that install Coterie as pods, by kubectl and by Helm (Linux, root)
-	$(BIN)/pytest -m install -n $(if $(filter-out auto,$(WORKERS)),$(WORKERS),2) --dist loadgroup tests/cluster/of_install
+	$(BIN)/pytest -m install -n $(if $(filter-out auto,$(WORKERS)),$(WORKERS),2) --dist loadfile tests/cluster/of_install
 
 test-versions: $(STAMP) ## the same on each other supported version of Kubernetes (VERSIONS=1.37 for one)
 	for version in $(VERSIONS); do COTERIE_KUBERNETES=$$version $(MAKE) test-cluster; done

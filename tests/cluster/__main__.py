@@ -90,7 +90,7 @@ def run_tests(
         return
     command = [
         *(sys.executable, "-m", "pytest", "-m", "cluster and not alone", "-n", str(workers)),
-        *("--dist", "loadgroup", "--no-loadscope-reorder", *paths),
+        *("--dist", "loadfile", "--no-loadscope-reorder", *paths),
     ]
     environment = os.environ | {VARIABLE: kubernetes}
     if code := subprocess.run(command, check=False, env=environment).returncode:

@@ -11,7 +11,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]  # xdist has no types
 
 from tests.cluster.control.chart import Helm
 from tests.cluster.control.control_plane import ControlPlane
@@ -27,35 +26,11 @@ from tests.cluster.programs.versions import chosen_helm, chosen_minor
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from xdist.remote import Producer  # type: ignore[import-untyped]  # as above
-
     from tests.cluster.programs.build import Binaries
 
 
-class _InstallationsByFile(LoadGroupScheduling):  # type: ignore[misc]  # as above
-    """Keeps files of installations in one worker each: their fixture is an installation.
-
-    From pytest 9.2 on the marks by which xdist 3.8 groups tests have no effect: it appends the
-    group to an attribute of items that is no more.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        if "/of_install/" in nodeid:
-            return nodeid.partition("::")[0]
-        return str(super()._split_scope(nodeid))
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGroupScheduling | None:
-    """Deal the tests out to workers."""
-    is_ours = config.getvalue("dist") == "loadgroup"
-    return _InstallationsByFile(config, log) if is_ours else None
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep each file in one worker unless its tests say otherwise, the longest files first."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    """Begin with the longest files; each stays in one worker (`--dist loadfile`)."""
     items.sort(key=_is_short)
 
 

@@ -88,12 +88,14 @@ OWN_UNUSED = (
     "*__pycache__/*",
     "*.pyi",
     "*.proto",
-    # Needs matplotlib, rich or typer, which neither program has.
+    # The command coterie-topology, and what needs matplotlib, which neither program has.
     "topology/__main__.py",
     "topology/draw/*",
     "topology/cli/commands.py",
+    "topology/cli/options.py",
     "topology/cli/printing.py",
     "topology/cli/reading.py",
+    "topology/cli/this_machine.py",
 )
 """Of the project's own packages, by path in the checkout."""
 

@@ -47,7 +47,6 @@ def stage(control_plane, node_tools):
         yield running
 
 
-@pytest.mark.xdist_group("many Jobs")
 def test_every_container_gets_what_was_planned(stage):
     """The promise of it all: the set that was scored is the set that is allocated.
 

@@ -64,14 +64,7 @@ def stage(control_plane, node_tools):
 
 @pytest.mark.parametrize(
     ("policy", "scope"),
-    [
-        pytest.param(
-            *one,
-            id="-".join(o.value for o in one),
-            marks=pytest.mark.xdist_group(f"topology manager, {one[1].value}"),
-        )
-        for one in CONFIGS
-    ],
+    [pytest.param(*one, id="-".join(o.value for o in one)) for one in CONFIGS],
 )
 def test_plans_stay_inside_what_the_kubelet_allows(stage, policy, scope):
     """The agent notices the change by itself and reports it; from then on plans fit.
@@ -99,7 +92,6 @@ def test_plans_stay_inside_what_the_kubelet_allows(stage, policy, scope):
     assert stage.unreported(verdict.astray) == []
 
 
-@pytest.mark.xdist_group("topology manager, pod")
 def test_what_the_kubelet_gives_twice_is_refused_by_the_agent(stage):
     """Kubernetes 137534: a List of PodResources in the middle of an allocation loses count of it.
 
