@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from topology.annotations import POD_KEYS
-from topology.cli import commands, reading
+from topology.cli import commands, reading, this_machine
 from topology.cli.program import version
 from topology.importers import FileFormat
 from topology.model import (
@@ -223,6 +224,29 @@ def test_recordings_lists_all(run):
     assert [line.split()[0] for line in out.splitlines()[1:]] == list(recording_names())
 
 
+@pytest.mark.parametrize("figure", ["fast", "0", "inf", "nan"])
+def test_a_bandwidth_is_a_number_above_0(run, figure):
+    """Words, and numbers that no set could have."""
+    code, out, err = run("best", "--size", 2, "--min-bandwidth", figure, "dgx-1-v100")
+    assert (code, out) == (2, "")
+    assert f"--min-bandwidth is {figure!r}, expected a number of GB/s above 0" in err
+
+
+def test_a_reader_that_leaves_is_no_error(run, monkeypatch):
+    """As `head` does after its lines."""
+
+    class Left(io.StringIO):
+        """A pipe without a reader."""
+
+        def flush(self):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Left())
+    code, _, err = run("recordings")
+    sys.stdout.close()
+    assert (code, err) == (0, "")
+
+
 def test_rank_prints_ten_rows_and_groups_equal_sets(run):
     """1,820 sets are no answer; the sets of a row differ in nothing but their indices."""
     _, out, _ = run("rank", "--size", 4, "8x-mi50-pcie-2nic")
@@ -360,6 +384,25 @@ def test_a_machine_that_cannot_be_read_gets_the_next_step(run, smi, script, said
     assert said in err
     assert "give FILE, such as a shipped machine" in err
     assert err.count("\n") == 1
+
+
+def test_nvidia_smi_that_hangs_is_given_up(run, smi, monkeypatch):
+    """As it does beside a GPU that fell off its bus."""
+    smi("while :; do :; done")
+    monkeypatch.setattr(this_machine, "TIMEOUT_S", 0.1)
+    code, out, err = run("show")
+    assert (code, out) == (3, "")
+    assert "nvidia-smi -L did not end within 0.1 s; give FILE" in err
+
+
+def test_nvidia_smi_that_cannot_be_run_names_the_fault(run, smi):
+    """A program for another architecture, say."""
+    smi("")
+    program = Path(os.environ["PATH"]) / "nvidia-smi"
+    program.write_bytes(b"\x7fELF")
+    code, out, err = run("show")
+    assert (code, out) == (3, "")
+    assert "nvidia-smi -L cannot be run: " in err
 
 
 # --- Where FILE comes from ----------------------------------------------------------------------
