@@ -52,7 +52,7 @@ def test_every_container_gets_what_was_planned(stage):
 
     Simulated nodes have no kubelet that could go its own way: their Jobs have plans and complete.
     """
-    stage.start_agents()
+    stage.start_agents(name="planned")
     before = [stage.annotation(node, names.DEVICES) for node in stage.nodes]
     with stage.beside(SIMULATED) as simulated:
         verdict = stage.run(JobMix(N_JOBS, seed=1, prefix="job"), burst=BURST)
@@ -90,7 +90,7 @@ def test_without_a_preferred_allocation_the_kubelet_chooses_itself(stage):
 def test_jobs_complete_while_everything_is_killed(stage):
     """Agents, kubelets and extender by SIGKILL: no GPU has two holders, and every Job completes."""
     chance = random.Random(3)  # noqa: S311 - repeatable
-    stage.start_agents()
+    stage.start_agents(name="killed")
     ends = threading.Event()
     kills = []
 
