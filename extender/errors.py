@@ -9,6 +9,7 @@ never exceptions. HTTP codes are not known here (`extender.http.routes`).
     ├── UserError         a pod with an invalid GPU request
     ├── ClusterSpecError  a description of the embedded cluster that cannot be built
     ├── PeerError         another replica that cannot be reached
+    ├── QueryError        a query of the read API that cannot be answered as it is
     └── DecisionLogError  a decision log that cannot be read
 """
 
@@ -20,6 +21,7 @@ __all__ = [
     "ExtenderError",
     "MalformedPod",
     "PeerError",
+    "QueryError",
     "UserError",
     "WireError",
 ]
@@ -43,6 +45,10 @@ class UserError(ExtenderError):
 
 class ClusterSpecError(ExtenderError):
     """A description of the embedded cluster that cannot be built."""
+
+
+class QueryError(ExtenderError):
+    """A query of the read API that cannot be answered as it is."""
 
 
 class PeerError(ExtenderError):

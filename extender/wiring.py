@@ -17,11 +17,12 @@ from extender.decision_log import DecisionLog
 from extender.embedded import make_engine
 from extender.engine import Engine, Gateway, RatingLimit
 from extender.execution import rate_deferred
-from extender.http.routes import create_app, create_health_app
+from extender.http.routes import create_app, create_health_app, create_read_app
 from extender.http.server import Door, freeze, listen, run_until_signal
 from extender.http.tls import Certificates, TlsFiles
 from extender.http.verbs import Dependencies
 from extender.observe import ExtenderMetrics
+from extender.read_api import ReadApi
 from extender.runtime import LiveExtender, connect
 from extender.state import LiveCluster
 
@@ -43,27 +44,33 @@ _WITH_ANSWERS = frozenset({"debug", "info"})
 
 @dataclass(frozen=True, slots=True)
 class Sockets:
-    """What is listened on; `health` only beside TLS."""
+    """What is listened on; `health` and `read` where their ports are set."""
 
     verbs: socket.socket
     health: socket.socket | None
+    read: socket.socket | None = None
 
     def close(self) -> None:
         """Close them."""
-        self.verbs.close()
-        if self.health is not None:
-            self.health.close()
+        for one in (self.verbs, self.health, self.read):
+            if one is not None:
+                one.close()
 
 
 def open_sockets(settings: ExtenderSettings) -> Sockets:
     """Listen, so that a wrong address ends the start. Raises `SettingsError`."""
-    health = None
-    if settings.health_port is not None:
-        health = listen(
-            settings.health_address, settings.health_port, setting="health_address, health_port"
-        )
+    health = _listen(settings.health_address, settings.health_port, "health")
+    read = _listen(settings.read_address, settings.read_port, "read")
     where = "listen_address, listen_port"
-    return Sockets(listen(settings.listen_address, settings.listen_port, setting=where), health)
+    verbs = listen(settings.listen_address, settings.listen_port, setting=where)
+    return Sockets(verbs, health, read)
+
+
+def _listen(address: str, port: int | None, name: str) -> socket.socket | None:
+    """Listen on a port of its own, where there is one."""
+    if port is None:
+        return None
+    return listen(address, port, setting=f"{name}_address, {name}_port")
 
 
 async def serve(
@@ -98,6 +105,7 @@ async def _serve_embedded(
         body_limit_bytes=settings.body_limit_bytes,
         is_ready=lambda: engine.is_ready(clock()),
         logs_answers=settings.log_level in _WITH_ANSWERS,
+        read_api=ReadApi(engine, clock=clock, is_ready=lambda: engine.is_ready(clock())),
     )
     freeze()
     _log_listening(sockets, log)
@@ -146,6 +154,7 @@ async def _serve_live(
         verbs=live.verbs,
         on_answer=live.on_answer,
         logs_answers=settings.log_level in _WITH_ANSWERS,
+        read_api=ReadApi(engine, clock=live.clock, is_ready=lambda: live.is_ready),
     )
     # Again when the state is complete: until then much of what is allocated lives on.
     freeze()
@@ -163,6 +172,8 @@ def _doors(deps: Dependencies, sockets: Sockets, certificates: Certificates | No
     doors = [Door(create_app(deps), sockets.verbs, certificates)]
     if sockets.health is not None:
         doors.append(Door(create_health_app(deps), sockets.health))
+    if sockets.read is not None:
+        doors.append(Door(create_read_app(deps), sockets.read))
     return doors
 
 
@@ -193,5 +204,6 @@ def _recorder(
 
 def _log_listening(sockets: Sockets, log: Logger) -> None:
     address, port = sockets.verbs.getsockname()[:2]
-    health = {} if sockets.health is None else {"health_port": sockets.health.getsockname()[1]}
-    log.info(logkeys.LISTENING, address=address, port=port, **health)
+    others = {"health_port": sockets.health, "read_port": sockets.read}
+    ports = {name: one.getsockname()[1] for name, one in others.items() if one is not None}
+    log.info(logkeys.LISTENING, address=address, port=port, **ports)

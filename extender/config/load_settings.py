@@ -58,6 +58,10 @@ def _check_together(settings: ExtenderSettings) -> None:
             f"settings listen_port, health_port are both {s.listen_port}, expected two ports",
         ),
         (
+            s.read_port not in {None, _FREE_PORT} and s.read_port in {s.listen_port, s.health_port},
+            f"setting read_port is {s.read_port}, expected another than listen_port, health_port",
+        ),
+        (
             (s.lease is None) != (s.replica_url is None),
             "settings lease, replica_url: expected both or none",
         ),

@@ -261,6 +261,25 @@ class ExtenderSettings(ProgramSettings):
             "is to reach."
         ),
     ] = "0.0.0.0"  # noqa: S104 - probes of a pod come to its own address
+    read_port: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=65535,
+            description="TCP port for the read API (`/api/v1/`) in plain HTTP on `read_address`, "
+            "for people and tools that come through `kubectl port-forward`; 0 takes a free one, "
+            "which the log event `listening` reports. By default those routes are on `listen_port` "
+            "alone.",
+        ),
+    ] = None
+    read_address: Annotated[
+        str,
+        Field(
+            description="Address of `read_port`. Local by default, which a port-forward reaches: "
+            "there is no authentication, and who may forward a port decides who reads; another "
+            "one only behind a proxy that authenticates."
+        ),
+    ] = "127.0.0.1"
     lease: Annotated[
         str | None,
         Field(

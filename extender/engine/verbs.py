@@ -80,6 +80,10 @@ class Engine:
         """Ratings that the memory holds."""
         return self._rater.n_entries
 
+    def recall(self, uid: str, full_name: str) -> PodRequest | None:
+        """What a pod requested in its last filter call; None where that is not kept."""
+        return self._recent_pods.recall(uid, full_name)
+
     def is_ready(self, now_s: float) -> bool:
         """Whether the state is fresh enough to answer from."""
         return self.cluster.snapshot.is_fresh(now_s, self.rules.staleness_bound_s)

@@ -14,6 +14,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 
@@ -29,21 +30,26 @@ from extender.http.responses import (
 )
 from extender.http.verbs import answer_now, verb_handlers
 from extender.protocol import Verb
+from extender.read_api import add_read_api
 from kube.errors import KubeError
 from topology.cli.program import version
+from topology.errors import quote
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
     from extender.embedded import EmbeddedCluster
     from extender.http.verbs import Dependencies
 
-__all__ = ["create_app", "create_health_app", "read_routes"]
+__all__ = ["create_app", "create_health_app", "create_read_app", "read_routes"]
 
 _DESCRIPTION = (
     "What people and tools read. kube-scheduler's calls (`POST /filter`, `/prioritize`, "
-    "`/preempt`, `/bind`) and `POST /explain` are described in docs/extender-wire.md."
+    "`/preempt`, `/bind`) and `POST /explain` are described in docs/extender-wire.md, the routes "
+    "under `/api/v1` in docs/read-api.md."
 )
 _JSON = "application/json"
 _PROBLEM = "application/problem+json"
@@ -68,8 +74,27 @@ def create_health_app(deps: Dependencies) -> FastAPI:
     return app
 
 
+def create_read_app(deps: Dependencies) -> FastAPI:
+    """Make the application of `read_port`: the read API, which changes nothing."""
+    app = _described_app()
+    _add_read_api(app, deps)
+    return app
+
+
 def read_routes(deps: Dependencies) -> FastAPI:
     """The routes for people and tools, with their description."""
+    app = _described_app()
+    _add_health_routes(app, deps)
+    _add_state_routes(app, deps)
+    _add_explain_route(app, deps)
+    if isinstance(deps.gateway.engine, EmbeddedEngine):
+        _add_embedded_routes(app, deps.gateway.engine.cluster, deps)
+    _add_read_api(app, deps)
+    return app
+
+
+def _described_app() -> FastAPI:
+    """An application with a description, whose errors are problem details."""
     # FastAPI's own page of the description loads its scripts from the net: ours is plain HTML.
     app = FastAPI(
         title="Coterie extender",
@@ -79,21 +104,31 @@ def read_routes(deps: Dependencies) -> FastAPI:
         redoc_url=None,
         responses=_FAILS,
     )
-    _add_health_routes(app, deps)
-    _add_state_routes(app, deps)
-    _add_explain_route(app, deps)
-    if isinstance(deps.gateway.engine, EmbeddedEngine):
-        _add_embedded_routes(app, deps.gateway.engine.cluster, deps)
 
     @app.exception_handler(HTTPException)
     async def problem(_request: Request, error: HTTPException) -> Response:
         return _problem(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_request: Request, error: RequestValidationError) -> Response:
+        return _problem(HTTPException(400, "; ".join(map(_sentence, error.errors()))))
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
         return HTMLResponse(_page(app.openapi()))
 
     return app
+
+
+def _add_read_api(app: FastAPI, deps: Dependencies) -> None:
+    if deps.read_api is not None:
+        add_read_api(app, deps.read_api)
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    """What is wrong with a parameter."""
+    where, name = error["loc"][:2]
+    return f"{where} parameter {name} is {quote(str(error['input']))}: {error['msg'].lower()}"
 
 
 def _add_health_routes(app: FastAPI, deps: Dependencies) -> None:

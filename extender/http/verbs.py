@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from extender.http.asgi import Handler, VerbRequest
     from extender.observe import ExtenderMetrics
     from extender.protocol import Answer, TimedAnswer
+    from extender.read_api import ReadApi
     from kube.log import Logger
 
 __all__ = ["Dependencies", "Verbs", "answer_now", "verb_handlers"]
@@ -63,7 +64,7 @@ class Dependencies:
     `verbs` is None over an embedded cluster, which answers bind at once. `is_ready` returns
     whether requests should come at all, `unready_because` why not; `is_healthy` whether another
     extender could do no better. `on_answer` is called with each answer and the plan that a bind
-    wrote. `logs_answers` is False where the log drops INFO.
+    wrote. `logs_answers` is False where the log drops INFO. `read_api` is None where there is none.
     """
 
     gateway: Gateway
@@ -78,6 +79,7 @@ class Dependencies:
     verbs: Verbs | None = None
     on_answer: Callable[[Answer, str | None], None] | None = None
     logs_answers: bool = True
+    read_api: ReadApi | None = None
 
 
 def verb_handlers(deps: Dependencies) -> dict[str, Handler]:

@@ -3,6 +3,7 @@
 Facts and binds go in, immutable snapshots come out; knows no API server, no clock and no HTTP.
 """
 
+from extender.state.accounting import Account, AssignmentState
 from extender.state.cluster_state import LiveCluster
 from extender.state.device_states import DeviceState
 from extender.state.effects import (
@@ -15,11 +16,14 @@ from extender.state.effects import (
     Probe,
 )
 from extender.state.machine_types import Kinds, build_machine_type
-from extender.state.node_record import NodeRecord, NodeResource
-from extender.state.pod_record import BoundPod
+from extender.state.node_record import BY_COUNT, NodeRecord, NodeResource, mask_of
+from extender.state.pod_record import BoundPod, PodRecord
 
 __all__ = [
+    "BY_COUNT",
+    "Account",
     "Agreement",
+    "AssignmentState",
     "BoundPod",
     "DeviceState",
     "Effect",
@@ -31,6 +35,8 @@ __all__ = [
     "NodeRecord",
     "NodeResource",
     "PlanConflict",
+    "PodRecord",
     "Probe",
     "build_machine_type",
+    "mask_of",
 ]

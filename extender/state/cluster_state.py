@@ -224,6 +224,11 @@ class LiveCluster:
             for row in device_rows(served.ids, account)
         )
 
+    def node_accounts(self) -> dict[str, tuple[NodeRecord, Sequence[Account]]]:
+        """Each node with its resources' accounts, which never change; others replace them."""
+        self.reconcile()
+        return {name: (node, self._accounts[name]) for name, node in self._nodes.items()}
+
     def as_json(self) -> dict[str, object]:
         """Everything, for people."""
         generation, name_of = self.snapshot.generation, self.pods.name_of
@@ -231,10 +236,8 @@ class LiveCluster:
             "generation": generation,
             "is_synced": self._is_synced,
             "nodes": {
-                name: node_json(
-                    node, self._snapshots.all_shown(node), self._accounts[name], name_of
-                )
-                for name, node in self._nodes.items()
+                name: node_json(node, self._snapshots.all_shown(node), accounts, name_of)
+                for name, (node, accounts) in self.node_accounts().items()
             },
         }
 

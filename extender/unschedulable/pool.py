@@ -182,6 +182,10 @@ class UnschedulablePool:
         """A pod of the pool, or None."""
         return self._pods.get(uid)
 
+    def pods(self) -> Sequence[UnschedulablePod]:
+        """All pods of the pool. O(pods)."""
+        return tuple(self._pods.values())
+
     def counts(self) -> Mapping[Reason, int]:
         """Number of pods in the pool by the reason of their last rejection."""
         return Counter(pod.reason for pod in self._pods.values())

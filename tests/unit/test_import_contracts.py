@@ -26,6 +26,7 @@ SHELLS = {
         "extender.http",
         "extender.logkeys",
         "extender.observe",
+        "extender.read_api",
         "extender.runtime",
         "extender.watch",
         "extender.wiring",

@@ -1,4 +1,4 @@
 """A machine as a picture.
 
-An end: nothing but the command line imports it.
+An end: the command line imports it, and the read API the places of its parts (`layout`).
 """

@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from tests.unit.extender.pods import args, binding, pod
@@ -28,6 +29,7 @@ class Extender:
 
     process: subprocess.Popen[str]
     connection: http.client.HTTPConnection
+    read_port: int
 
     def call(self, method: str, path: str, body: bytes | None = None):
         """One request on the same connection."""
@@ -44,6 +46,7 @@ def extender(tmp_path) -> Iterator[Extender]:
     """A server on a free port, which is in its log."""
     command = [
         *(sys.executable, "-m", "extender", "serve", "--listen-port", "0"),
+        *("--read-port", "0"),
         *("--cluster", "2x dgx-1-v100, 1x 8x-l4", "--decision-log", str(tmp_path / "d.jsonl")),
     ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -53,7 +56,7 @@ def extender(tmp_path) -> Iterator[Extender]:
         while line.get("event") != "listening":
             line = json.loads(process.stderr.readline())
         connection = http.client.HTTPConnection("127.0.0.1", int(str(line["port"])), timeout=20)
-        yield Extender(process, connection)
+        yield Extender(process, connection, int(str(line["read_port"])))
         connection.close()
     finally:
         if process.poll() is None:
@@ -86,3 +89,18 @@ def test_a_pod_lives_and_the_process_ends_cleanly(extender, tmp_path):
         check=False,
     )
     assert (replay.returncode, replay.stdout) == (0, "5 calls, all answered as recorded\n")
+
+
+def test_the_read_port_is_of_the_loopback_alone_and_places_no_pod(extender):
+    """What the log names as `read_port` answers reads, and no verb of the scheduler's."""
+    with httpx.Client(base_url=f"http://127.0.0.1:{extender.read_port}", timeout=20) as client:
+        page = client.get("/api/v1/nodes", params={"limit": 2})
+        assert [node["name"] for node in page.json()["items"]] == ["8x-l4-0", "dgx-1-v100-0"]
+        tag = {"If-None-Match": page.headers["etag"]}
+        assert client.get("/api/v1/nodes", headers=tag).status_code == 304
+        refused = client.post("/filter", content=args(pod(1), ["8x-l4-0"]))
+        assert refused.status_code == 404
+    elsewhere = f"http://127.0.0.2:{extender.read_port}"
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{elsewhere}/api/v1/nodes", timeout=20)
+    assert extender.call("GET", "/readyz") == (200, b"ok")

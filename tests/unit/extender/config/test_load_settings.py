@@ -147,6 +147,11 @@ def test_lists_may_be_text_or_lists(tmp_path, text):
             "settings listen_port, health_port are both 9000, expected two ports",
             id="one port twice",
         ),
+        pytest.param(
+            FLAGS | {"listen_port": 9000, "read_port": 9000},
+            "setting read_port is 9000, expected another than listen_port, health_port",
+            id="reads on the verbs' port",
+        ),
         pytest.param({"lease": "ns/name"}, "lease, replica_url: expected both", id="no URL"),
         pytest.param(TLS | {"replica_url": "https://a"}, "expected both or none", id="no Lease"),
         pytest.param(REPLICA, "expected http:// (as the server speaks)", id="TLS for the others"),

@@ -1,0 +1,285 @@
+"""What the read API's routes respond, as types of the API description.
+
+The bodies are JSON already: these types describe them, and a test holds each to its type. Rates are
+GB/s (predicted all-reduce bus bandwidth), shares are 0..1 of the empty machine's best set of that
+size, times Unix seconds, GPUs indices in device order. A machine type is named by the digest of its
+topology; null where devices are known by count alone.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "CapacityBody",
+    "ClusterBody",
+    "MachinesBody",
+    "NodeBody",
+    "NodesBody",
+    "PendingBody",
+    "PlacedPodBody",
+    "PodsBody",
+    "ReadBody",
+]
+
+
+class ReadBody(BaseModel):
+    """A JSON object with these fields and no other."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+class ClusterBody(ReadBody):
+    """Sums over the cluster; `gpus_stranded` are free and can form no set of four."""
+
+    generation: int
+    is_ready: bool
+    version: str
+    at_unix_s: float
+    n_nodes: int
+    gpus: int
+    gpus_free: int
+    gpus_stranded: int
+    gpus_unhealthy: int
+    pods_placed: int
+    pods_pending: int
+
+
+class ListBody(ReadBody):
+    """A page. `continue` is for the query of the next one, null on the last."""
+
+    generation: int
+    continue_: str | None = Field(alias="continue")
+    remaining: int
+
+
+class MachineGpu(ReadBody):
+    """A GPU of a machine type."""
+
+    index: int
+    model: str | None
+    numa_node: int | None
+
+
+class MachineNic(ReadBody):
+    """A NIC; `pcie` are its levels to the GPUs as `nvidia-smi topo -m` names them."""
+
+    name: str
+    numa_node: int | None
+    is_rdma: bool | None
+    pcie: list[str | None]
+
+
+class MachineLink(ReadBody):
+    """A pair: `label` is its accelerator link, else its PCIe level; GB/s those of the pair."""
+
+    a: int
+    b: int
+    label: str | None
+    pcie: str | None
+    gbytes_per_s: float | None
+
+
+class SceneNic(ReadBody):
+    """A NIC's place."""
+
+    label: str
+    x: float
+    y: float
+    angle_deg: float
+
+
+class SceneSector(ReadBody):
+    """A ring sector around the GPUs of one PCIe switch, tree of switches or NUMA node."""
+
+    kind: Literal["pix", "pxb", "host"]
+    label: str | None
+    inner: float
+    outer: float
+    start_deg: float
+    end_deg: float
+
+
+class MachineScene(ReadBody):
+    """Places in inches from the middle, y up: `gpus` in order, `hubs` are switch fabrics."""
+
+    extent: float
+    gpu_radius: float
+    gpus: list[tuple[float, float]]
+    hubs: list[tuple[float, float]]
+    nics: list[SceneNic]
+    sectors: list[SceneSector]
+
+
+class MachineBody(ReadBody):
+    """A machine type. Null: NICs that no node reports; links of more than 72 GPUs."""
+
+    topology: str
+    machine: str
+    nodes: int
+    gpus: list[MachineGpu]
+    nics: list[MachineNic] | None
+    links: list[MachineLink] | None
+    best_gbytes_per_s: dict[Literal["2", "4", "8"], float] | None
+    scene: MachineScene | None
+
+
+class MachinesBody(ListBody):
+    """Machine types by digest."""
+
+    items: list[MachineBody]
+
+
+class NodeGpu(ReadBody):
+    """A device; `reason` is why it is unhealthy, also while a pod has it."""
+
+    index: int
+    id: str
+    state: Literal["free", "planned", "assumed", "held", "claimed", "unhealthy"]
+    pod: str | None
+    pod_uid: str | None
+    reason: str | None
+
+
+class FreeSet(ReadBody):
+    """The best free set of a size."""
+
+    gpus: list[int]
+    gbytes_per_s: float
+    share: float
+
+
+class NodeResourceBody(ReadBody):
+    """A resource of a node. `best` is null where sets are not searched (over 16 GPUs)."""
+
+    machine: str
+    topology: str | None
+    resource: str
+    gpus: list[NodeGpu]
+    free: int
+    best: dict[Literal["2", "4", "8"], FreeSet] | None
+
+
+class ManagerBody(ReadBody):
+    """The kubelet's Topology Manager; null where the node does not report it."""
+
+    policy: str | None
+    scope: str | None
+
+
+class NodeBody(NodeResourceBody):
+    """A node by its first resource, and the others that it serves."""
+
+    name: str
+    zone: str
+    topology_manager: ManagerBody
+    problems: list[str]
+    other_resources: list[NodeResourceBody]
+
+
+class NodesBody(ListBody):
+    """Nodes by name."""
+
+    items: list[NodeBody]
+
+
+class SetBody(ReadBody):
+    """GPUs and what they are worth together; null for one GPU and where it is unknown."""
+
+    gpus: list[int]
+    ids: list[str]
+    gbytes_per_s: float | None
+    share: float | None
+    limited_by: str | None
+
+
+class ContainerBody(SetBody):
+    """The GPUs of a container."""
+
+    name: str
+
+
+class PlacedPodBody(SetBody):
+    """A placed pod; its figures are those of its slowest container.
+
+    `as_planned` is null where nothing was planned or it is not known what the pod has
+    (`unlocated`).
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    machine: str
+    topology: str | None
+    resource: str
+    state: Literal["planned", "assumed", "held", "unlocated"]
+    containers: list[ContainerBody]
+    as_planned: bool | None
+    planned_ids: list[str]
+
+
+class PodsBody(ListBody):
+    """Placed pods by node, then by namespace and name."""
+
+    items: list[PlacedPodBody]
+
+
+class PendingContainerBody(ReadBody):
+    """GPUs that a container requests; its name is null where it is not kept any more."""
+
+    name: str | None
+    size: int
+
+
+class PendingPod(ReadBody):
+    """A pod that filter rejected; null where its request is invalid."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource: str | None
+    size_gpus: int | None
+    containers: list[PendingContainerBody]
+    affinity: str | None
+    policy: str | None
+    min_bandwidth_gbytes_per_s: float | None
+    reason: str
+    reason_label: str
+    since_unix_s: float
+    last_filtered_unix_s: float
+
+
+class PendingBody(ListBody):
+    """The pods that wait, by namespace and name."""
+
+    items: list[PendingPod]
+
+
+class MachineCapacity(ReadBody):
+    """What is free of a machine type. Sets within 10 % of the machine's best count as placeable.
+
+    `stranded` GPUs are free on nodes where no set of four is placeable (of two, where they have
+    fewer than four GPUs). `efficiency` is the mean share of pods of two or more GPUs, by GPU.
+    """
+
+    topology: str | None
+    machine: str
+    resource: str
+    nodes: int
+    gpus: int
+    free: int
+    unhealthy: int
+    placeable: dict[Literal["2", "4", "8"], int]
+    stranded: int
+    stranded_since_unix_s: float | None
+    efficiency: float | None
+
+
+class CapacityBody(ReadBody):
+    """Capacity by machine type."""
+
+    generation: int
+    machines: list[MachineCapacity]

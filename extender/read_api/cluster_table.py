@@ -1,0 +1,167 @@
+"""The cluster as the read API shows it: an entry for each node, and sums by machine type.
+
+`ClusterTable.refresh` looks which nodes changed since the last time, makes their entries and
+corrects the sums; it yields to the event loop meanwhile. What it leaves is a `Cluster` of one
+generation, which never changes. One refresh runs at a time: others wait for it and look again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from extender.read_api.figures import SIZES, SetFigures
+from extender.read_api.node_entry import NodeEntry
+from extender.read_api.pacing import paced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from extender.read_api.node_entry import Tally, TallyKey
+    from extender.snapshot import MachineType
+    from extender.state import LiveCluster
+
+__all__ = ["Cluster", "ClusterTable", "Sums"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums over nodes; see `extender.read_api.node_entry.Tally`."""
+
+    n_nodes: int = 0
+    n_gpus: int = 0
+    n_free: int = 0
+    n_unhealthy: int = 0
+    placeable: tuple[int, ...] = (0,) * len(SIZES)
+    n_stranded: int = 0
+    shares_gpus: float = 0.0
+    valued_gpus: int = 0
+
+    @property
+    def efficiency(self) -> float | None:
+        """Mean share of the machine's best that pods of two or more GPUs have, by GPU."""
+        return round(self.shares_gpus / self.valued_gpus, 4) if self.valued_gpus else None
+
+    def changed(self, tally: Tally, sign: int) -> Sums:
+        """With a node more (`sign` 1), or one less (-1)."""
+        placeable = zip(self.placeable, tally.placeable, strict=True)
+        return Sums(
+            self.n_nodes + sign,
+            self.n_gpus + sign * tally.n_gpus,
+            self.n_free + sign * tally.n_free,
+            self.n_unhealthy + sign * tally.n_unhealthy,
+            tuple(mine + sign * more for mine, more in placeable),
+            self.n_stranded + sign * tally.n_stranded,
+            self.shares_gpus + sign * tally.shares_gpus,
+            self.valued_gpus + sign * tally.valued_gpus,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The cluster at one generation.
+
+    `names` are those of the nodes that lists show, ascending; `entries` has every node. `sums` are
+    by machine type, in order. `stranded_since_s` is since when, in Unix seconds, a machine type has
+    had stranded GPUs each time it was looked at. `machines` are by digest. `revision` grows with
+    every change of an answer.
+    """
+
+    generation: int = -1
+    revision: int = 0
+    names: Sequence[str] = ()
+    entries: Mapping[str, NodeEntry] = field(default_factory=dict[str, NodeEntry])
+    sums: Mapping[TallyKey, Sums] = field(default_factory=dict["TallyKey", Sums])
+    stranded_since_s: Mapping[TallyKey, float] = field(default_factory=dict["TallyKey", float])
+    machines: Mapping[str, MachineType] = field(default_factory=dict[str, "MachineType"])
+    n_pods: int = 0
+
+
+class ClusterTable:
+    """The newest `Cluster`; `clock` gives Unix seconds."""
+
+    def __init__(self, state: LiveCluster, clock: Callable[[], float]) -> None:
+        self._state = state
+        self._clock = clock
+        self.figures = SetFigures()
+        self._lock = asyncio.Lock()
+        self._cluster = Cluster()
+
+    @property
+    def latest(self) -> Cluster:
+        """The cluster as it was when last looked at."""
+        return self._cluster
+
+    async def refresh(self) -> Cluster:
+        """The cluster as it is now. O(nodes) comparisons, and the nodes that changed."""
+        async with self._lock:
+            self._cluster = await self._next(self._cluster)
+            return self._cluster
+
+    async def _next(self, before: Cluster) -> Cluster:
+        state = self._state
+        nodes, generation = state.node_accounts(), state.snapshot.generation
+        entries: dict[str, NodeEntry] = {}
+        changed: list[tuple[NodeEntry | None, NodeEntry | None]] = []
+        async for name, (node, accounts) in paced(nodes.items()):
+            entry = before.entries.get(name)
+            if entry is None or entry.node is not node or entry.accounts is not accounts:
+                old = entry
+                pods = tuple(state.pods.on_node(name))
+                entry = NodeEntry(node, accounts, pods, self.figures)
+                changed.append((old, entry))
+            entries[name] = entry
+        changed.extend((entry, None) for name, entry in before.entries.items() if name not in nodes)
+        if not changed:
+            return replace(before, generation=generation)
+        sums, machines, n_pods = dict(before.sums), dict(before.machines), before.n_pods
+        async for old, new in paced(changed):
+            for entry, sign in ((old, -1), (new, 1)):
+                if entry is not None:
+                    n_pods += sign * entry.n_pods
+                    for tally in entry.tallies:
+                        if tally.machine is not None:
+                            machines[tally.machine.digest] = tally.machine
+                        sums[tally.key] = sums.get(tally.key, Sums()).changed(tally, sign)
+        sums = {key: one for key, one in sorted(sums.items(), key=_order) if one.n_nodes}
+        digests = {key.topology for key in sums}
+        return Cluster(
+            generation=generation,
+            revision=before.revision + 1,
+            names=_names(before, entries, changed),
+            entries=entries,
+            sums=sums,
+            stranded_since_s=self._stranded_since(before, sums),
+            machines={key: one for key, one in machines.items() if key in digests},
+            n_pods=n_pods,
+        )
+
+    def _stranded_since(
+        self, before: Cluster, sums: Mapping[TallyKey, Sums]
+    ) -> Mapping[TallyKey, float]:
+        now_s = self._clock()
+        return {
+            key: before.stranded_since_s.get(key, now_s)
+            for key, one in sums.items()
+            if one.n_stranded
+        }
+
+
+def _order(item: tuple[TallyKey, Sums]) -> tuple[str, str, str]:
+    key = item[0]
+    return key.machine, key.resource, key.topology or ""
+
+
+def _names(
+    before: Cluster,
+    entries: Mapping[str, NodeEntry],
+    changed: Sequence[tuple[NodeEntry | None, NodeEntry | None]],
+) -> Sequence[str]:
+    """The names that lists show; sorted again only where others are to be shown than before."""
+    if all(
+        (old is not None and old.is_listed) == (new is not None and new.is_listed)
+        for old, new in changed
+    ):
+        return before.names
+    return tuple(sorted(name for name, entry in entries.items() if entry.is_listed))

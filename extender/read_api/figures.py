@@ -1,0 +1,109 @@
+"""What sets of a machine type are worth, and what its free GPUs still hold.
+
+Looks values up in the tables of a machine type; what costs more is remembered by machine type and
+free mask, since nodes that are alike share it. Machine types above 16 GPUs whose links are not
+equal would have to be searched for a best set (`MachineType.is_searched`), which takes too long
+here: their figures are unknown. It chooses no set for a pod.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from topology.select import MachineTables, Selected, select_set
+from topology.value import Limit, gpus_of
+
+if TYPE_CHECKING:
+    from extender.snapshot import MachineType
+
+__all__ = ["SIZES", "Json", "SetFigures", "Worth"]
+
+Json = dict[str, object]
+
+SIZES = (2, 4, 8)
+"""Set sizes for which the best free set and the placeable sets are shown."""
+MAX_KEPT = 16_384
+"""Free masks whose best sets are remembered, some 1 KB each; beyond it all are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What a set is worth: predicted GB/s, and its share 0..1 of the empty machine's best."""
+
+    gbytes_per_s: float
+    share: float
+    limited_by: str
+
+
+class SetFigures:
+    """The figures of all machine types."""
+
+    def __init__(self) -> None:
+        self._best: dict[tuple[MachineType, int], Json | None] = {}
+
+    def worth(self, machine: MachineType | None, mask: int) -> Worth | None:
+        """What a set is worth; None for one GPU, and where that is unknown or to be searched."""
+        if machine is None or machine.is_searched or mask.bit_count() < SIZES[0]:
+            return None
+        tables = machine.selector
+        if isinstance(tables, MachineTables):
+            limit = Limit(int(tables.limit[mask]))
+            return _worth(float(tables.value[mask]), float(tables.loss[mask]), limit)
+        selected = select_set(tables, available=mask, size=mask.bit_count())
+        if not isinstance(selected, Selected):
+            return None
+        return _worth(selected.value_gbytes_per_s, selected.loss, selected.limit)
+
+    def best(self, machine: MachineType | None, free: int) -> Json | None:
+        """The best free set of each of `SIZES` that has one; None where they are not searched."""
+        if machine is None:
+            return {}
+        key = machine, free
+        if key not in self._best:
+            if len(self._best) >= MAX_KEPT:
+                self._best.clear()
+            self._best[key] = None if machine.is_searched else self._find_best(machine, free)
+        return self._best[key]
+
+    def _find_best(self, machine: MachineType, free: int) -> Json:
+        best: Json = {}
+        for size in SIZES:
+            if size > free.bit_count():
+                break
+            selected = select_set(machine.selector, available=free, size=size)
+            if isinstance(selected, Selected):
+                best[str(size)] = {
+                    "gpus": list(gpus_of(selected.mask)),
+                    "gbytes_per_s": round(selected.value_gbytes_per_s, 3),
+                    "share": round(1 - selected.loss, 4),
+                }
+        return best
+
+    @staticmethod
+    def placeable(machine: MachineType | None, free: int) -> tuple[int, ...]:
+        """How many sets of each of `SIZES` can be placed side by side.
+
+        Only sets within 10 % of the machine's best count (`topology.select.near_best_counts`), for
+        sizes of the setting `demand`; other sizes, machine types above 16 GPUs and devices without
+        a topology are counted by number.
+        """
+        counts = [free.bit_count() // size for size in SIZES]
+        if machine is not None:
+            for i, size in enumerate(SIZES):
+                if size in machine.near_best:
+                    counts[i] = int(machine.near_best[size][free])
+        return tuple(counts)
+
+    @staticmethod
+    def stranded(placeable: tuple[int, ...], *, n_gpus: int, n_free: int) -> int:
+        """Free GPUs of a node that can form no set of 4; none of 2 where it has fewer GPUs.
+
+        `n_gpus` are all GPUs of the node, `placeable` those of its free ones.
+        """
+        fitting = [n for size, n in zip(SIZES, placeable, strict=True) if size <= min(n_gpus, 4)]
+        return 0 if not fitting or fitting[-1] else n_free
+
+
+def _worth(value_gbytes_per_s: float, loss: float, limit: Limit) -> Worth:
+    return Worth(round(value_gbytes_per_s, 3), round(1 - loss, 4), limit.name.lower())

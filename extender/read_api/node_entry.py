@@ -1,0 +1,334 @@
+"""One node of the read API: what it adds to the cluster's sums, and its JSON and its pods'.
+
+An entry belongs to a node as it was last seen and the accounts of its resources, which never
+change; when others replace them there is another entry. So its JSON is made at most once, and only
+when it is read. It never decides anything.
+
+A pod is *placed* where it has devices of the node, or should have (by its plan, its binding in
+flight, or what it requests): a pod that is nominated only is pending.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from extender.state import BY_COUNT, AssignmentState, mask_of
+from topology.value import gpus_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from extender.read_api.figures import Json, SetFigures, Worth
+    from extender.snapshot import MachineType
+    from extender.state import Account, NodeRecord, NodeResource, PodRecord
+    from topology.annotations import ContainerPlan
+
+__all__ = ["NodeEntry", "Tally", "TallyKey"]
+
+STATES = {
+    AssignmentState.BOUND: "planned",
+    AssignmentState.ASSUMED: "assumed",
+    AssignmentState.HELD: "held",
+    AssignmentState.CLAIMED: "claimed",
+}
+"""As `/state/nodes` names them."""
+UNLOCATED = "unlocated"
+"""State of a pod of which it is not known which devices it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class TallyKey:
+    """Nodes that are counted together: a machine type, or nodes by count (`topology` None)."""
+
+    topology: str | None
+    machine: str
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What one resource of a node adds to the sums.
+
+    `placeable` is by `extender.read_api.figures.SIZES`. `shares_gpus` sums, over the pods with two
+    or more GPUs of known worth, their share of the machine's best times their GPUs; `valued_gpus`
+    are those.
+    """
+
+    key: TallyKey
+    machine: MachineType | None
+    n_gpus: int
+    n_free: int
+    n_unhealthy: int
+    placeable: tuple[int, ...]
+    n_stranded: int
+    shares_gpus: float
+    valued_gpus: int
+
+
+class NodeEntry:
+    """A node and its accounts, with its sums; its JSON once that was read.
+
+    `n_pods` counts the placed pods.
+    """
+
+    __slots__ = ("_figures", "_node_json", "_pods_json", "accounts", "n_pods", "node", "tallies")
+
+    def __init__(
+        self,
+        node: NodeRecord,
+        accounts: Sequence[Account],
+        pods: Sequence[PodRecord],
+        figures: SetFigures,
+    ) -> None:
+        self.node = node
+        self.accounts = accounts
+        self._figures = figures
+        self._node_json: bytes | None = None
+        self._pods_json: dict[str, bytes] | None = None
+        placed = [_find_placed(pod, self._parts()) for pod in pods]
+        self.n_pods = len({pod.full_name for pod in placed if pod is not None})
+        self.tallies = tuple(
+            _tally(part, [pod for pod in placed if pod is not None and pod.part == part], figures)
+            for part in self._parts()
+            if part.served.name
+        )
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether lists show the node: it serves a resource, or something is wrong with it."""
+        return bool(self.tallies or self.node.problems)
+
+    @property
+    def has_unhealthy(self) -> bool:
+        """Whether a device is unhealthy."""
+        return any(one.n_unhealthy for one in self.tallies)
+
+    def is_of(self, machine: str) -> bool:
+        """Whether a resource's machine type has this name, or this digest."""
+        return any(machine in {one.key.machine, one.key.topology} for one in self.tallies)
+
+    def node_json(self, name_of: Callable[[str], str]) -> bytes:
+        """The node's JSON."""
+        if self._node_json is None:
+            self._node_json = _dump(self._node(name_of))
+        return self._node_json
+
+    def pods_json(self, pods: Iterable[PodRecord]) -> Mapping[str, bytes]:
+        """The JSON of each placed pod by its full name, in order; `pods` are the node's."""
+        if self._pods_json is None:
+            parts = self._parts()
+            placed = [one for pod in pods if (one := _find_placed(pod, parts)) is not None]
+            placed.sort(key=lambda one: one.full_name)
+            self._pods_json = {one.full_name: _dump(_pod(one, self._figures)) for one in placed}
+        return self._pods_json
+
+    def _parts(self) -> list[_Part]:
+        return [
+            _Part(self.node, served, account)
+            for served, account in zip(self.node.resources, self.accounts, strict=True)
+        ]
+
+    def _node(self, name_of: Callable[[str], str]) -> Json:
+        node = self.node
+        reasons = {one.id: one.reason for one in node.report.unhealthy}
+        first, *others = (self._resource(part, reasons, name_of) for part in self._parts())
+        policy, scope = node.report.policy, node.report.scope
+        return {
+            "name": node.name,
+            "zone": node.zone,
+            **first,
+            "topology_manager": {
+                "policy": None if policy is None else policy.value,
+                "scope": None if scope is None else scope.value,
+            },
+            "problems": list(node.problems),
+            "other_resources": others,
+        }
+
+    def _resource(
+        self, part: _Part, reasons: Mapping[str, str], name_of: Callable[[str], str]
+    ) -> Json:
+        key, account = part.key, part.account
+        owners = {
+            gpu: (uid, STATES[one.state])
+            for uid, one in account.assignments.items()
+            for gpu in gpus_of(one.mask)
+        }
+        gpus: list[Json] = []
+        for i, one in enumerate(part.served.ids):
+            is_bad = bool(account.unhealthy >> i & 1)
+            uid, state = owners.get(i, (None, "unhealthy" if is_bad else "free"))
+            gpus.append(
+                {
+                    "index": i,
+                    "id": one,
+                    "state": state,
+                    "pod": None if uid is None else name_of(uid) or None,
+                    "pod_uid": uid,
+                    "reason": reasons.get(one) if is_bad else None,
+                }
+            )
+        return {
+            "machine": key.machine,
+            "topology": key.topology,
+            "resource": key.resource,
+            "gpus": gpus,
+            "free": account.free.bit_count(),
+            "best": self._figures.best(part.machine, account.free),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A resource of a node and its account."""
+
+    node: NodeRecord
+    served: NodeResource
+    account: Account
+
+    @property
+    def machine(self) -> MachineType | None:
+        """The machine type; None where devices are known by count alone."""
+        return None if self.account.unlocated else self.served.machine
+
+    @property
+    def key(self) -> TallyKey:
+        is_counted = self.machine is None
+        machine = BY_COUNT if is_counted and self.served.machine is not None else self.served.label
+        digest = None if self.machine is None else self.machine.digest
+        return TallyKey(digest, machine, self.served.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A placed pod: its devices of a resource as a mask, 0 where it is not known which.
+
+    `containers` are those with devices, as far as these are known.
+    """
+
+    pod: PodRecord
+    part: _Part
+    state: str
+    mask: int
+    containers: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.pod.namespace}/{self.pod.name}"
+
+    def worths(self, figures: SetFigures) -> list[tuple[str, int, Worth | None]]:
+        """Of each container its name, its devices as a mask, and what they are worth."""
+        positions = self.part.served.positions
+        masks = [(name, mask_of(ids, positions)) for name, ids in self.containers]
+        return [(name, mask, figures.worth(self.part.machine, mask)) for name, mask in masks]
+
+
+def _find_placed(pod: PodRecord, parts: Sequence[_Part]) -> _Placed | None:
+    for part in parts:
+        account, uid = part.account, pod.uid
+        assigned = account.assignments.get(uid)
+        if assigned is not None and assigned.state is AssignmentState.CLAIMED:
+            continue
+        if uid in account.unlocated:
+            return _Placed(pod, part, UNLOCATED, 0, ())
+        if assigned is not None:
+            containers = _containers(pod, part)
+            return _Placed(pod, part, STATES[assigned.state], assigned.mask, containers)
+        if uid in account.contested or uid in account.lost:
+            return _Placed(pod, part, STATES[AssignmentState.BOUND], 0, ())
+    return None
+
+
+def _containers(pod: PodRecord, part: _Part) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What it was given, else what was planned, else what the node or its status names."""
+    plan = pod.node_plan
+    known: Iterable[ContainerPlan] = part.account.given.get(pod.uid, ())
+    if not known and plan is not None:
+        known = plan.containers
+    if known:
+        return tuple((one.name, one.ids) for one in known)
+    holds = [one for one in part.node.report.holds if one.uid == pod.uid]
+    devices = () if pod.body is None else pod.body.devices
+    found: dict[str, tuple[str, ...]] = {}
+    for one in holds or devices:
+        if not part.served.positions.keys().isdisjoint(one.ids):
+            found[one.container] = found.get(one.container, ()) + one.ids
+    return tuple(found.items())
+
+
+def _tally(part: _Part, placed: Iterable[_Placed], figures: SetFigures) -> Tally:
+    account, n_gpus = part.account, len(part.served.ids)
+    placeable = figures.placeable(part.machine, account.free)
+    n_free = account.free.bit_count()
+    sums: Counter[str] = Counter()
+    shares_gpus = 0.0
+    for pod in placed:
+        for _, mask, worth in pod.worths(figures):
+            if worth is not None:
+                shares_gpus += worth.share * mask.bit_count()
+                sums["valued"] += mask.bit_count()
+    return Tally(
+        key=part.key,
+        machine=part.machine,
+        n_gpus=n_gpus,
+        n_free=n_free,
+        n_unhealthy=account.unhealthy.bit_count(),
+        placeable=placeable,
+        n_stranded=figures.stranded(placeable, n_gpus=n_gpus, n_free=n_free),
+        shares_gpus=shares_gpus,
+        valued_gpus=sums["valued"],
+    )
+
+
+def _pod(placed: _Placed, figures: SetFigures) -> Json:
+    pod, part = placed.pod, placed.part
+    key, ids = part.key, part.served.ids
+    gpus = gpus_of(placed.mask)
+    own_ids = [ids[i] for i in gpus]
+    plan = pod.node_plan
+    worths = placed.worths(figures)
+    known = [one for _, _, one in worths if one is not None]
+    worst = min(known, key=lambda one: one.gbytes_per_s, default=None)
+    planned_ids = [] if plan is None else list(plan.ids)
+    is_known = placed.state != UNLOCATED
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "node": part.node.name,
+        "machine": key.machine,
+        "topology": key.topology,
+        "resource": key.resource,
+        "state": placed.state,
+        "gpus": list(gpus),
+        "ids": own_ids,
+        **_figures(worst),
+        "containers": [
+            {
+                "name": name,
+                "gpus": list(gpus_of(mask)),
+                "ids": [ids[i] for i in gpus_of(mask)],
+                **_figures(worth),
+            }
+            for name, mask, worth in worths
+        ],
+        "as_planned": set(planned_ids) == set(own_ids) if planned_ids and is_known else None,
+        "planned_ids": planned_ids,
+    }
+
+
+def _figures(worth: Worth | None) -> Json:
+    if worth is None:
+        return {"gbytes_per_s": None, "share": None, "limited_by": None}
+    return {
+        "gbytes_per_s": worth.gbytes_per_s,
+        "share": worth.share,
+        "limited_by": worth.limited_by,
+    }
+
+
+def _dump(content: Json) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode()

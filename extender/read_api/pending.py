@@ -1,0 +1,106 @@
+"""The pods that wait, as JSON in the order of their names.
+
+They are those that filter rejected (`extender.unschedulable`): why, since when, what they request.
+`PendingTable.refresh` makes the JSON of those that changed, yielding to the event loop meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from extender.read_api.pacing import paced
+from topology.select import pod_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from extender.engine import Engine
+    from extender.read_api.figures import Json
+    from extender.unschedulable import UnschedulablePod
+
+__all__ = ["Pending", "PendingTable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The pods that wait. `keys` ascending, `pods` by key; `revision` grows with every change."""
+
+    revision: int = 0
+    keys: Sequence[str] = ()
+    pods: Mapping[str, tuple[UnschedulablePod, bytes]] = field(
+        default_factory=dict[str, "tuple[UnschedulablePod, bytes]"]
+    )
+
+
+class PendingTable:
+    """The newest `Pending` of an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock = asyncio.Lock()
+        self._pending = Pending()
+
+    async def refresh(self) -> Pending:
+        """The pods that wait now. O(pods) comparisons, and the pods that changed."""
+        async with self._lock:
+            self._pending = await self._next(self._pending)
+            return self._pending
+
+    async def _next(self, before: Pending) -> Pending:
+        keys, pods = list(before.keys), dict[str, "tuple[UnschedulablePod, bytes]"]()
+        is_changed = False
+        async for pod in paced(self._engine.unschedulable.pods()):
+            key = f"{pod.namespace}/{pod.name} {pod.uid}"
+            old = before.pods.get(key)
+            if old is None:
+                insort(keys, key)
+            pods[key] = old if old is not None and old[0] is pod else (pod, self._json(pod))
+            is_changed = is_changed or old is None or old[1] != pods[key][1]
+        async for key in paced([key for key in before.keys if key not in pods]):
+            del keys[bisect_left(keys, key)]
+            is_changed = True
+        return Pending(before.revision + is_changed, keys, pods)
+
+    def _json(self, pod: UnschedulablePod) -> bytes:
+        content = {
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+            **self._request(pod),
+            "reason": pod.reason.value,
+            "reason_label": pod.reason.label,
+            "since_unix_s": round(pod.since_s, 3),
+            "last_filtered_unix_s": round(pod.seen_s, 3),
+        }
+        return json.dumps(content, separators=(",", ":")).encode()
+
+    def _request(self, pod: UnschedulablePod) -> Json:
+        """What it requests; unknown for an invalid request. Names may not be kept any more."""
+        shape = pod.shape
+        if shape is None:
+            return {
+                "resource": None,
+                "size_gpus": None,
+                "containers": [],
+                "affinity": None,
+                "policy": None,
+                "min_bandwidth_gbytes_per_s": None,
+            }
+        request = self._engine.recall(pod.uid, f"{pod.namespace}/{pod.name}")
+        is_kept = request is not None and request.shape == shape
+        names = request.containers if request is not None and is_kept else None
+        return {
+            "resource": shape.resource,
+            "size_gpus": pod_size(shape.requests),
+            "containers": [
+                {"name": None if names is None else names[i], "size": one.size}
+                for i, one in enumerate(shape.requests)
+            ],
+            "affinity": shape.policy.affinity.value,
+            "policy": shape.policy.strength.value,
+            "min_bandwidth_gbytes_per_s": shape.policy.min_bandwidth_gbytes_per_s,
+        }

@@ -1,0 +1,218 @@
+"""What the routes of the read API answer, from the newest state.
+
+Each answer is of one generation and has a tag that is equal for equal answers (RFC 9110, entity
+tags), so that a client that has it already is sent nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING
+
+from extender.read_api.cluster_table import ClusterTable
+from extender.read_api.figures import SIZES
+from extender.read_api.machines import MachinesJson
+from extender.read_api.pacing import paced
+from extender.read_api.paging import ItemsPage, decode_continue
+from extender.read_api.pending import PendingTable
+from topology.cli.program import version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from extender.engine import Engine
+    from extender.read_api.cluster_table import Cluster
+    from extender.read_api.figures import Json
+    from extender.read_api.node_entry import NodeEntry
+    from extender.read_api.pending import Pending
+
+__all__ = ["ReadApi"]
+
+
+class ReadApi:
+    """The read API of one engine.
+
+    `clock` gives the engine's time in Unix seconds, `is_ready` whether its state is complete and
+    fresh. Called from the event loop only.
+    """
+
+    def __init__(
+        self, engine: Engine, *, clock: Callable[[], float], is_ready: Callable[[], bool]
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._is_ready = is_ready
+        # Generations begin again with each process.
+        self._process = format(int(clock() * 1000), "x")
+        self._table = ClusterTable(engine.cluster, clock)
+        self._pending = PendingTable(engine)
+        self._machines = MachinesJson(self._table.figures)
+
+    async def refresh(self) -> Cluster:
+        """The cluster now."""
+        return await self._table.refresh()
+
+    async def refresh_pending(self) -> Pending:
+        """The pods that wait now."""
+        return await self._pending.refresh()
+
+    def tag(self, cluster: Cluster, *more: object) -> str:
+        """The entity tag of an answer about a cluster, and what else it tells."""
+        parts = (cluster.generation, cluster.revision, *more)
+        return f'"{self._process}-{".".join(map(str, parts))}"'
+
+    def cluster_tag(self, cluster: Cluster) -> str:
+        """That of `cluster`, which is equal while nothing but the time differs."""
+        return self.tag(cluster, int(self._is_ready()), self._engine.unschedulable.n_pods)
+
+    def cluster(self, cluster: Cluster) -> Json:
+        """Sums over the whole cluster."""
+        sums = cluster.sums.values()
+        return {
+            "generation": cluster.generation,
+            "is_ready": self._is_ready(),
+            "version": version(),
+            "at_unix_s": round(self._clock(), 3),
+            "n_nodes": len(cluster.names),
+            "gpus": sum(one.n_gpus for one in sums),
+            "gpus_free": sum(one.n_free for one in sums),
+            "gpus_stranded": sum(one.n_stranded for one in sums),
+            "gpus_unhealthy": sum(one.n_unhealthy for one in sums),
+            "pods_placed": cluster.n_pods,
+            "pods_pending": self._engine.unschedulable.n_pods,
+        }
+
+    def capacity(self, cluster: Cluster) -> Json:
+        """What is free of each machine type, and what it is good for."""
+        return {
+            "generation": cluster.generation,
+            "machines": [
+                {
+                    "topology": key.topology,
+                    "machine": key.machine,
+                    "resource": key.resource,
+                    "nodes": one.n_nodes,
+                    "gpus": one.n_gpus,
+                    "free": one.n_free,
+                    "unhealthy": one.n_unhealthy,
+                    "placeable": {
+                        str(size): n for size, n in zip(SIZES, one.placeable, strict=True)
+                    },
+                    "stranded": one.n_stranded,
+                    "stranded_since_unix_s": _rounded(cluster.stranded_since_s.get(key)),
+                    "efficiency": one.efficiency,
+                }
+                for key, one in cluster.sums.items()
+            ],
+        }
+
+    async def machines(self, cluster: Cluster, *, limit: int, after: str | None) -> ItemsPage:
+        """The machine types, by digest."""
+        names: dict[str, tuple[str, int]] = {}
+        for key, one in cluster.sums.items():
+            if key.topology is not None:
+                name, n_nodes = names.get(key.topology, (key.machine, 0))
+                names[key.topology] = name, n_nodes + one.n_nodes
+        page, last, n_remaining = _cut(sorted(names), limit, after)
+        items = [
+            self._machines.of(cluster.machines[digest], *names[digest])
+            async for digest in paced(page)
+        ]
+        return ItemsPage(cluster.generation, items, last, n_remaining)
+
+    async def nodes(
+        self,
+        cluster: Cluster,
+        *,
+        limit: int,
+        after: str | None,
+        machine: str | None = None,
+        is_unhealthy: bool = False,
+    ) -> ItemsPage:
+        """Nodes by name: all, those of a machine type (name or digest), those with bad devices."""
+        names: Sequence[str] = cluster.names
+        if machine is not None or is_unhealthy:
+            names = [
+                name
+                async for name in paced(names)
+                if (machine is None or cluster.entries[name].is_of(machine))
+                and (not is_unhealthy or cluster.entries[name].has_unhealthy)
+            ]
+        page, last, n_remaining = _cut(names, limit, after)
+        items = [self._node(cluster.entries[name]) async for name in paced(page)]
+        return ItemsPage(cluster.generation, items, last, n_remaining)
+
+    def node(self, cluster: Cluster, name: str) -> bytes | None:
+        """One node; None where there is none of the name."""
+        entry = cluster.entries.get(name)
+        return None if entry is None else self._node(entry)
+
+    async def pods(
+        self,
+        cluster: Cluster,
+        *,
+        limit: int,
+        after: str | None,
+        namespace: str | None = None,
+        node: str | None = None,
+    ) -> ItemsPage:
+        """Placed pods by node, then by name: all, those of a namespace, those on a node."""
+        after_node, _, after_name = decode_continue(after).partition(" ") if after else ("", "", "")
+        names = cluster.names
+        if node is not None:
+            names = [node] if node in cluster.entries else []
+        prefix = "" if namespace is None else f"{namespace}/"
+        items: list[bytes] = []
+        last, n_remaining = "", 0
+        async for name in paced(names[bisect_left(names, after_node) :]):
+            entry = cluster.entries[name]
+            if namespace is None and len(items) == limit:
+                n_remaining += entry.n_pods
+                continue
+            for key, text in self._pods(entry).items():
+                if not key.startswith(prefix) or (name == after_node and key <= after_name):
+                    continue
+                if len(items) == limit:
+                    n_remaining += 1
+                else:
+                    items.append(text)
+                    last = f"{name} {key}"
+        return ItemsPage(cluster.generation, items, last if n_remaining else None, n_remaining)
+
+    async def pod(self, cluster: Cluster, namespace: str, name: str) -> bytes | None:
+        """One placed pod; None where there is none of the name."""
+        full_name = f"{namespace}/{name}"
+        async for entry in paced(cluster.entries.values()):
+            text = self._pods(entry).get(full_name) if entry.n_pods else None
+            if text is not None:
+                return text
+        return None
+
+    @staticmethod
+    async def pending(
+        cluster: Cluster, pending: Pending, *, limit: int, after: str | None
+    ) -> ItemsPage:
+        """The pods that wait, by name."""
+        page, last, n_remaining = _cut(pending.keys, limit, after)
+        items = [pending.pods[key][1] async for key in paced(page)]
+        return ItemsPage(cluster.generation, items, last, n_remaining)
+
+    def _node(self, entry: NodeEntry) -> bytes:
+        return entry.node_json(self._engine.cluster.pods.name_of)
+
+    def _pods(self, entry: NodeEntry) -> Mapping[str, bytes]:
+        return entry.pods_json(self._engine.cluster.pods.on_node(entry.node.name))
+
+
+def _cut(
+    keys: Sequence[str], limit: int, after: str | None
+) -> tuple[Sequence[str], str | None, int]:
+    """The next `limit` of ascending keys, the last of them if more follow, and how many do."""
+    begin = 0 if after is None else bisect_right(keys, decode_continue(after))
+    page = keys[begin : begin + limit]
+    n_remaining = len(keys) - begin - len(page)
+    return page, page[-1] if n_remaining else None, n_remaining
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 3)

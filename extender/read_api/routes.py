@@ -1,0 +1,187 @@
+"""The read API's routes under `/api/v1/`: GET only, with entity tags and pages.
+
+An answer of many items is sent in parts, so that joining it takes no long turn on the event loop.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Header, Query
+from fastapi.responses import Response, StreamingResponse
+from starlette.exceptions import HTTPException
+
+from extender.errors import QueryError
+from extender.read_api.bodies import (
+    CapacityBody,
+    ClusterBody,
+    MachinesBody,
+    NodeBody,
+    NodesBody,
+    PendingBody,
+    PlacedPodBody,
+    PodsBody,
+)
+from extender.read_api.pacing import paced
+from extender.read_api.paging import DEFAULT_LIMIT, MAX_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable
+
+    from fastapi import FastAPI
+
+    from extender.read_api.paging import ItemsPage
+    from extender.read_api.read_api import ReadApi
+
+__all__ = ["add_read_api"]
+
+_JSON = "application/json"
+_UNCHANGED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "As with the tag in `If-None-Match`."}
+}
+
+_Limit = Annotated[
+    int, Query(ge=1, le=MAX_LIMIT, description=f"Most items of a page, 1..{MAX_LIMIT}.")
+]
+_Continue = Annotated[
+    str | None, Query(alias="continue", description="`continue` of the page before.")
+]
+_Tag = Annotated[str | None, Header(alias="If-None-Match")]
+
+
+def add_read_api(app: FastAPI, api: ReadApi) -> None:
+    """Add the routes to an application that answers `HTTPException` with problem details."""
+    router = APIRouter(prefix="/api/v1")
+    _add_sums(router, api)
+    _add_nodes(router, api)
+    _add_pods(router, api)
+    app.include_router(router)
+
+
+def _add_sums(router: APIRouter, api: ReadApi) -> None:
+    @router.get("/cluster", response_model=ClusterBody, responses=_UNCHANGED)
+    async def cluster(if_none_match: _Tag = None) -> Response:
+        """Sums over the whole cluster."""
+        now = await api.refresh()
+        tag = api.cluster_tag(now)
+        return _unchanged(if_none_match, tag) or _json(api.cluster(now), tag)
+
+    @router.get("/capacity", response_model=CapacityBody, responses=_UNCHANGED)
+    async def capacity(if_none_match: _Tag = None) -> Response:
+        """What is free of each machine type: sets of 2, 4 and 8, and stranded GPUs since when."""
+        now = await api.refresh()
+        tag = api.tag(now)
+        return _unchanged(if_none_match, tag) or _json(api.capacity(now), tag)
+
+    @router.get("/machines", response_model=MachinesBody, responses=_UNCHANGED)
+    async def machines(
+        limit: _Limit = DEFAULT_LIMIT, after: _Continue = None, if_none_match: _Tag = None
+    ) -> Response:
+        """Machine types: GPUs, NICs, links with GB/s, and where to draw them."""
+        now = await api.refresh()
+        tag = api.tag(now)
+        return _unchanged(if_none_match, tag) or await _list(
+            api.machines(now, limit=limit, after=after), tag
+        )
+
+
+def _add_nodes(router: APIRouter, api: ReadApi) -> None:
+    @router.get("/nodes", response_model=NodesBody, responses=_UNCHANGED)
+    async def nodes(
+        *,
+        limit: _Limit = DEFAULT_LIMIT,
+        after: _Continue = None,
+        machine: Annotated[
+            str | None, Query(description="Only nodes of this machine type: its name or digest.")
+        ] = None,
+        unhealthy: Annotated[bool, Query(description="Only nodes with unhealthy devices.")] = False,
+        if_none_match: _Tag = None,
+    ) -> Response:
+        """Nodes by name: each GPU with state and owner, and the best free set by size."""
+        now = await api.refresh()
+        tag = api.tag(now)
+        return _unchanged(if_none_match, tag) or await _list(
+            api.nodes(now, limit=limit, after=after, machine=machine, is_unhealthy=unhealthy), tag
+        )
+
+    @router.get("/nodes/{name}", response_model=NodeBody, responses=_UNCHANGED)
+    async def node(name: str, if_none_match: _Tag = None) -> Response:
+        """One node, also one that lists leave out since it serves no GPU."""
+        now = await api.refresh()
+        text = api.node(now, name)
+        if text is None:
+            raise HTTPException(404, f"node {name} is not known")
+        tag = api.tag(now)
+        return _unchanged(if_none_match, tag) or _respond(text, tag)
+
+
+def _add_pods(router: APIRouter, api: ReadApi) -> None:
+    @router.get("/pods", response_model=PodsBody, responses=_UNCHANGED)
+    async def pods(
+        limit: _Limit = DEFAULT_LIMIT,
+        after: _Continue = None,
+        namespace: Annotated[str | None, Query(description="Only pods of this namespace.")] = None,
+        node: Annotated[str | None, Query(description="Only pods on this node.")] = None,
+        if_none_match: _Tag = None,
+    ) -> Response:
+        """Placed pods by node, then by name: their GPUs, GB/s and share, and the plan."""
+        now = await api.refresh()
+        tag = api.tag(now)
+        return _unchanged(if_none_match, tag) or await _list(
+            api.pods(now, limit=limit, after=after, namespace=namespace, node=node), tag
+        )
+
+    @router.get("/pods/{namespace}/{name}", response_model=PlacedPodBody, responses=_UNCHANGED)
+    async def pod(namespace: str, name: str, if_none_match: _Tag = None) -> Response:
+        """One placed pod."""
+        now = await api.refresh()
+        text = await api.pod(now, namespace, name)
+        if text is None:
+            raise HTTPException(404, f"pod {namespace}/{name} has no GPUs on a node")
+        tag = api.tag(now)
+        return _unchanged(if_none_match, tag) or _respond(text, tag)
+
+    @router.get("/pending", response_model=PendingBody, responses=_UNCHANGED)
+    async def pending(
+        limit: _Limit = DEFAULT_LIMIT, after: _Continue = None, if_none_match: _Tag = None
+    ) -> Response:
+        """The pods that filter rejected, by name: why, since when, and what they request."""
+        now, waiting = await api.refresh(), await api.refresh_pending()
+        tag = api.tag(now, waiting.revision)
+        return _unchanged(if_none_match, tag) or await _list(
+            api.pending(now, waiting, limit=limit, after=after), tag
+        )
+
+
+async def _list(listing: Awaitable[ItemsPage], tag: str) -> Response:
+    try:
+        page = await listing
+    except QueryError as error:
+        raise HTTPException(400, str(error)) from error
+
+    async def send() -> AsyncIterator[bytes]:
+        async for chunk in paced(page.chunks()):
+            yield chunk
+
+    return StreamingResponse(send(), media_type=_JSON, headers=_headers(tag))
+
+
+def _unchanged(if_none_match: str | None, tag: str) -> Response | None:
+    """304 where the client has this answer already."""
+    known = () if if_none_match is None else if_none_match.split(",")
+    if any(one.strip().removeprefix("W/") in {tag, "*"} for one in known):
+        return Response(status_code=304, headers=_headers(tag))
+    return None
+
+
+def _json(content: object, tag: str) -> Response:
+    return _respond(json.dumps(content, separators=(",", ":")).encode(), tag)
+
+
+def _respond(body: bytes, tag: str) -> Response:
+    return Response(body, media_type=_JSON, headers=_headers(tag))
+
+
+def _headers(tag: str) -> dict[str, str]:
+    return {"etag": tag, "cache-control": "no-cache"}
