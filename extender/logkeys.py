@@ -21,6 +21,7 @@ __all__ = [
     "LISTENING",
     "OBJECT_UNREADABLE",
     "READY",
+    "READ_API_FAILED",
     "REQUEUED",
     "REQUEUE_FAILED",
     "STOPPED",
@@ -31,6 +32,7 @@ __all__ = [
 EFFECTIVE_SETTINGS = "effective_settings"
 LISTENING = "listening"
 READY = "ready"
+READ_API_FAILED = "read_api_failed"
 STOPPED = "stopped"
 FATAL = "fatal"
 ANSWERED = "answered"

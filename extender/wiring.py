@@ -6,6 +6,7 @@ order.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
@@ -28,7 +29,7 @@ from extender.state import LiveCluster
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from extender.config import ExtenderSettings
     from extender.embedded import ClusterSpec
@@ -96,6 +97,7 @@ async def _serve_embedded(
     limit = RatingLimit(settings.rating_budget_s, time.thread_time)
     gateway = Gateway(engine, record=_recorder(file, spec, engine, log), limit=limit)
     clock = SteadyClock()
+    read_api = ReadApi(engine, clock=clock, is_ready=lambda: engine.is_ready(clock()))
     deps = Dependencies(
         gateway=gateway,
         metrics=ExtenderMetrics(engine),
@@ -105,7 +107,7 @@ async def _serve_embedded(
         body_limit_bytes=settings.body_limit_bytes,
         is_ready=lambda: engine.is_ready(clock()),
         logs_answers=settings.log_level in _WITH_ANSWERS,
-        read_api=ReadApi(engine, clock=clock, is_ready=lambda: engine.is_ready(clock())),
+        read_api=read_api,
     )
     freeze()
     _log_listening(sockets, log)
@@ -115,7 +117,8 @@ async def _serve_embedded(
         doors,
         keep_alive_s=settings.keep_alive_s,
         log=log,
-        background=lambda: rate_deferred(gateway),
+        background=lambda: _beside(rate_deferred(gateway), read_api, log),
+        on_end=read_api.changes.end,
     )
 
 
@@ -141,6 +144,7 @@ async def _serve_live(
     )
     metrics = ExtenderMetrics(engine)
     metrics.add_source(live.metrics.collect)
+    read_api = ReadApi(engine, clock=live.clock, is_ready=lambda: live.is_ready)
     deps = Dependencies(
         gateway=gateway,
         metrics=metrics,
@@ -154,7 +158,7 @@ async def _serve_live(
         verbs=live.verbs,
         on_answer=live.on_answer,
         logs_answers=settings.log_level in _WITH_ANSWERS,
-        read_api=ReadApi(engine, clock=live.clock, is_ready=lambda: live.is_ready),
+        read_api=read_api,
     )
     # Again when the state is complete: until then much of what is allocated lives on.
     freeze()
@@ -162,10 +166,27 @@ async def _serve_live(
     doors = _doors(deps, sockets, certificates)
     try:
         await run_until_signal(
-            doors, keep_alive_s=settings.keep_alive_s, log=log, background=live.run
+            doors,
+            keep_alive_s=settings.keep_alive_s,
+            log=log,
+            background=lambda: _beside(live.run(), read_api, log),
+            on_end=read_api.changes.end,
         )
     finally:
         await live.close()
+
+
+async def _beside(run: Awaitable[None], read_api: ReadApi, log: Logger) -> None:
+    """Run what places pods, and beside it what the read API does by itself."""
+
+    def on_fault(error: Exception) -> None:
+        log.warning(logkeys.READ_API_FAILED, detail=repr(error))
+
+    reads = asyncio.create_task(read_api.run(on_fault))
+    try:
+        await run
+    finally:
+        reads.cancel()
 
 
 def _doors(deps: Dependencies, sockets: Sockets, certificates: Certificates | None) -> list[Door]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from extender.http.tls import Certificates
     from kube.log import Logger
 
-__all__ = ["GC_THRESHOLDS", "Door", "freeze", "listen", "run_until_signal"]
+__all__ = ["GC_THRESHOLDS", "GRACE_S", "Door", "freeze", "listen", "run_until_signal"]
 
 GC_THRESHOLDS = (50_000, 50, 1_000)
 """A request makes thousands of short-lived objects and no cycles, so collecting often is work for
@@ -100,8 +100,11 @@ async def run_until_signal(
     keep_alive_s: int,
     log: Logger,
     background: Callable[[], Awaitable[None]] | None = None,
+    on_end: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; the first door's requests are finished.
+
+    `on_end` is called before the servers wait for these: it ends responses that have no end.
 
     `background` runs as long as the servers do, and is cancelled when they have ended. If it ends
     first, the servers end and its exception is raised.
@@ -118,10 +121,15 @@ async def run_until_signal(
     ]
     if background is not None:
         others.append(asyncio.ensure_future(background()))
-    with _signals(servers):
-        ended, _ = await asyncio.wait((*tasks, *others), return_when=asyncio.FIRST_COMPLETED)
+
+    def end() -> None:
+        on_end()
         for server in servers:
             server.should_exit = True
+
+    with _signals(end):
+        ended, _ = await asyncio.wait((*tasks, *others), return_when=asyncio.FIRST_COMPLETED)
+        end()
         await asyncio.wait(tasks)
     for task in others:
         task.cancel()
@@ -160,14 +168,13 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def _signals(servers: list[_Server]) -> Generator[None]:
-    """Have the servers end on SIGTERM or SIGINT, and put the old handlers back afterwards."""
+def _signals(end: Callable[[], None]) -> Generator[None]:
+    """Have SIGTERM and SIGINT call this, and put the old handlers back afterwards."""
 
-    def end(_number: int, _frame: object) -> None:
-        for server in servers:
-            server.should_exit = True
+    def handle(_number: int, _frame: object) -> None:
+        end()
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:

@@ -14,7 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
     "CapacityBody",
+    "ChangeBody",
     "ClusterBody",
+    "HistoryBody",
     "MachinesBody",
     "NodeBody",
     "NodesBody",
@@ -283,3 +285,27 @@ class CapacityBody(ReadBody):
 
     generation: int
     machines: list[MachineCapacity]
+
+
+class ChangeBody(ReadBody):
+    """The data of an event: nodes that changed, came or went, and whether pending pods did."""
+
+    generation: int
+    nodes: list[str]
+    pending: bool
+
+
+class MachineHistory(ReadBody):
+    """A point: Unix seconds, free, stranded, placeable sets of 2, 4 and 8, efficiency or null."""
+
+    machine: str
+    points: list[tuple[int, int, int, int, int, int, float | None]]
+
+
+class HistoryBody(ReadBody):
+    """Points by digest of the machine type, `by count` for nodes without a topology."""
+
+    began_unix_s: float
+    interval_s: int
+    lost_at_restart: Literal[True]
+    machines: dict[str, MachineHistory]

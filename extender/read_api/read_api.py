@@ -6,12 +6,15 @@ tags), so that a client that has it already is sent nothing.
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from extender.read_api.cluster_table import ClusterTable
 from extender.read_api.figures import SIZES
 from extender.read_api.machines import MachinesJson
+from extender.read_api.over_time import Changes, History
+from extender.read_api.over_time.history import INTERVAL_S
 from extender.read_api.pacing import paced
 from extender.read_api.paging import ItemsPage, decode_continue
 from extender.read_api.pending import PendingTable
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
     from extender.read_api.pending import Pending
 
 __all__ = ["ReadApi"]
+
+AGAIN_S = 60.0
+"""Seconds after which the history and the streams begin again where they failed."""
 
 
 class ReadApi:
@@ -47,6 +53,8 @@ class ReadApi:
         self._table = ClusterTable(engine.cluster, clock)
         self._pending = PendingTable(engine)
         self._machines = MachinesJson(self._table.figures)
+        self.changes = Changes(self._refresh_both)
+        self.history = History(clock())
 
     async def refresh(self) -> Cluster:
         """The cluster now."""
@@ -56,9 +64,40 @@ class ReadApi:
         """The pods that wait now."""
         return await self._pending.refresh()
 
-    def tag(self, cluster: Cluster, *more: object) -> str:
-        """The entity tag of an answer about a cluster, and what else it tells."""
-        parts = (cluster.generation, cluster.revision, *more)
+    async def _refresh_both(self) -> tuple[Cluster, Pending]:
+        return await self._table.refresh(), await self._pending.refresh()
+
+    async def run(self, on_fault: Callable[[Exception], None]) -> None:
+        """Feed the streams of changes and the history, until cancelled.
+
+        An unexpected error is given to `on_fault`, and they begin again after `AGAIN_S`: it must
+        end nothing that places pods.
+        """
+        while True:
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self.changes.run())
+                    tasks.create_task(self._keep_history())
+            except Exception as error:  # noqa: BLE001 - the outer loop, which reports it
+                on_fault(error)
+            await asyncio.sleep(AGAIN_S)
+
+    async def _keep_history(self) -> None:
+        """A point a minute, from when the state is complete."""
+        while True:
+            if self._is_ready():
+                await self.add_to_history()
+                await asyncio.sleep(INTERVAL_S)
+            else:
+                await asyncio.sleep(1.0)
+
+    async def add_to_history(self) -> None:
+        """Add the points of now."""
+        self.history.add(await self._table.refresh(), self._clock())
+
+    def tag(self, cluster: Cluster | None, *more: object) -> str:
+        """The entity tag of an answer about a cluster, or none, and what else it tells."""
+        parts = more if cluster is None else (cluster.generation, cluster.revision, *more)
         return f'"{self._process}-{".".join(map(str, parts))}"'
 
     def cluster_tag(self, cluster: Cluster) -> str:

@@ -5,8 +5,10 @@ An answer of many items is sent in parts, so that joining it takes no long turn 
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import Response, StreamingResponse
@@ -15,7 +17,9 @@ from starlette.exceptions import HTTPException
 from extender.errors import QueryError
 from extender.read_api.bodies import (
     CapacityBody,
+    ChangeBody,
     ClusterBody,
+    HistoryBody,
     MachinesBody,
     NodeBody,
     NodesBody,
@@ -23,20 +27,26 @@ from extender.read_api.bodies import (
     PlacedPodBody,
     PodsBody,
 )
+from extender.read_api.over_time.changes import MAX_CLIENTS
 from extender.read_api.pacing import paced
 from extender.read_api.paging import DEFAULT_LIMIT, MAX_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import AsyncGenerator, Awaitable, Iterable
 
     from fastapi import FastAPI
+    from starlette.types import Send
 
     from extender.read_api.paging import ItemsPage
     from extender.read_api.read_api import ReadApi
 
 __all__ = ["add_read_api"]
 
+SEND_TIMEOUT_S = 30.0
+"""Seconds that a client of the stream of changes may take for an event."""
 _JSON = "application/json"
+_EVENTS = "text/event-stream"
+_NO_CACHE = {"cache-control": "no-cache"}
 _UNCHANGED: dict[int | str, dict[str, Any]] = {
     304: {"description": "As with the tag in `If-None-Match`."}
 }
@@ -56,6 +66,7 @@ def add_read_api(app: FastAPI, api: ReadApi) -> None:
     _add_sums(router, api)
     _add_nodes(router, api)
     _add_pods(router, api)
+    _add_over_time(router, api)
     app.include_router(router)
 
 
@@ -154,17 +165,65 @@ def _add_pods(router: APIRouter, api: ReadApi) -> None:
         )
 
 
+def _add_over_time(router: APIRouter, api: ReadApi) -> None:
+    @router.get("/history", response_model=HistoryBody, responses=_UNCHANGED)
+    async def history(
+        since_unix_s: Annotated[
+            float, Query(ge=0, description="Only points from this time on, Unix seconds.")
+        ] = 0.0,
+        if_none_match: _Tag = None,
+    ) -> Response:
+        """The last 7 days by machine type, a point a minute; a restart loses them."""
+        tag = api.tag(None, api.history.revision)
+        chunks = api.history.chunks(since_unix_s)
+        return _unchanged(if_none_match, tag) or _stream(chunks, tag)
+
+    @router.get(
+        "/changes",
+        response_class=_EventStream,
+        responses={
+            200: {"content": {_EVENTS: {"schema": ChangeBody.model_json_schema()}}},
+        },
+    )
+    async def changes() -> Response:
+        """Server-sent events: which nodes changed, and whether pending pods did.
+
+        An event `change` at once and then at most twice a second, its `id` the generation; a
+        comment every 15 s. 503 where 64 streams are open.
+        """
+        client = await api.changes.open()
+        if client is None:
+            raise HTTPException(503, f"{MAX_CLIENTS} streams of changes are open, expected fewer")
+        return _EventStream(api.changes.events(client), media_type=_EVENTS, headers=_NO_CACHE)
+
+
+class _EventStream(StreamingResponse):
+    """A response without end; a client that takes nothing for `SEND_TIMEOUT_S` is dropped."""
+
+    async def stream_response(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        events = cast("AsyncGenerator[bytes]", self.body_iterator)
+        async with aclosing(events):
+            async for event in events:
+                try:
+                    async with asyncio.timeout(SEND_TIMEOUT_S):
+                        await send({"type": "http.response.body", "body": event, "more_body": True})
+                except TimeoutError:
+                    return  # the server closes the connection of a response that has no end
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
 async def _list(listing: Awaitable[ItemsPage], tag: str) -> Response:
     try:
         page = await listing
     except QueryError as error:
         raise HTTPException(400, str(error)) from error
+    return _stream(page.chunks(), tag)
 
-    async def send() -> AsyncIterator[bytes]:
-        async for chunk in paced(page.chunks()):
-            yield chunk
 
-    return StreamingResponse(send(), media_type=_JSON, headers=_headers(tag))
+def _stream(chunks: Iterable[bytes], tag: str) -> Response:
+    return StreamingResponse(paced(chunks), media_type=_JSON, headers=_headers(tag))
 
 
 def _unchanged(if_none_match: str | None, tag: str) -> Response | None:
@@ -184,4 +243,4 @@ def _respond(body: bytes, tag: str) -> Response:
 
 
 def _headers(tag: str) -> dict[str, str]:
-    return {"etag": tag, "cache-control": "no-cache"}
+    return {"etag": tag, **_NO_CACHE}

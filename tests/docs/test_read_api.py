@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -27,6 +28,26 @@ def cut(value: Any) -> Any:
     return value
 
 
+def json_of(served: ServedReads, path: str) -> str:
+    """The JSON of an answer, cut."""
+    content = served.call(path).json()
+    if "version" in content:
+        content["version"] = "1.2.3"
+    return json.dumps(cut(content), indent=2)
+
+
+async def events(served: ServedReads) -> str:
+    """The first events of a stream."""
+    client = await served.api.changes.open()
+    assert client is not None
+    stream = served.api.changes.events(client)
+    first = await anext(stream)
+    served.engine.answer(*served.filter_call(1, "u4", ["8x-l4-0"]), 0.0)
+    served.engine.answer(*served.bind_call("u4", "8x-l4-0"), 0.0)
+    await served.api.changes.look()
+    return (first + await anext(stream)).decode()
+
+
 def answers() -> str:
     """All routes, described and answered."""
     served = ServedReads(engine())
@@ -34,19 +55,21 @@ def answers() -> str:
     served.place(4, "u1", "dgx-1-v100-0")
     served.place(2, "u2", "8x-l4-0")
     served.filter(8, "u3", ["dgx-1-v100-0"], affinity="nvlink", policy="required")
+    asyncio.run(served.api.add_to_history())
     description: Any = served.call("/openapi.json", app=served.read_app).json()
     parts: list[str] = []
     paths: dict[str, Any] = description["paths"]
     for path, operations in paths.items():
         operation = operations["get"]
         in_query = [one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"]
-        content = served.call(PATHS.get(path, path)).json()
-        if "version" in content:
-            content["version"] = "1.2.3"
+        language, body = "json", ""
+        if path == "/api/v1/changes":
+            language, body = "text", asyncio.run(events(served)).strip()
+        else:
+            body = json_of(served, PATHS.get(path, path))
         query = f"Query: {', '.join(f'`{name}`' for name in in_query)}.\n" if in_query else ""
-        body = json.dumps(cut(content), indent=2)
         parts.append(
-            f"### `GET {path}`\n\n{operation['description']}\n{query}\n```json\n{body}\n```\n"
+            f"### `GET {path}`\n\n{operation['description']}\n{query}\n```{language}\n{body}\n```\n"
         )
     return "\n" + "\n".join(parts) + "\n"
 

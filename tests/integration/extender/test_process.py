@@ -7,12 +7,14 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
+from extender.http.server import GRACE_S
 from tests.unit.extender.pods import args, binding, pod
 
 if TYPE_CHECKING:
@@ -104,3 +106,20 @@ def test_the_read_port_is_of_the_loopback_alone_and_places_no_pod(extender):
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{elsewhere}/api/v1/nodes", timeout=20)
     assert extender.call("GET", "/readyz") == (200, b"ok")
+
+
+def test_a_stream_shows_a_pod_that_is_placed_and_ends_with_the_process(extender):
+    """Neither does an open stream keep SIGTERM waiting."""
+    base = f"http://127.0.0.1:{extender.read_port}"
+    with httpx.stream("GET", f"{base}/api/v1/changes", timeout=20) as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        lines = (line for line in stream.iter_lines() if line.startswith("data: "))
+        assert json.loads(next(lines).removeprefix("data: "))["nodes"] == []
+        extender.call("POST", "/filter", args(pod(1), ["8x-l4-0"]))
+        extender.call("POST", "/bind", binding("u1", "8x-l4-0"))
+        assert json.loads(next(lines).removeprefix("data: "))["nodes"] == ["8x-l4-0"]
+        began_s = time.monotonic()
+        extender.process.send_signal(signal.SIGTERM)
+        assert list(lines) == []
+        assert extender.process.wait(timeout=START_TIMEOUT_S) == 0
+        assert time.monotonic() - began_s < GRACE_S

@@ -62,9 +62,10 @@ async def serve_briefly(
     keep_alive_s: int,
     log: Logger,
     background: Callable[[], Awaitable[None]],
+    on_end: Callable[[], None],
 ) -> None:
     """Stand in for the servers."""
-    del doors, keep_alive_s, log, background
+    del doors, keep_alive_s, log, background, on_end
 
 
 class Caller(threading.Thread):

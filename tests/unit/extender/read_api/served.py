@@ -11,6 +11,7 @@ from extender.engine import Gateway
 from extender.http.routes import create_app, create_read_app
 from extender.http.verbs import Dependencies
 from extender.observe import ExtenderMetrics
+from extender.protocol import Verb
 from extender.read_api import ReadApi
 from tests.unit.extender.pods import args, binding, pod
 from tests.unit.extender.shells import Log
@@ -27,6 +28,9 @@ class ServedReads:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.now_s = 1000.0
+        self.api = ReadApi(
+            engine, clock=lambda: self.now_s, is_ready=lambda: engine.is_ready(self.now_s)
+        )
         self.deps = Dependencies(
             gateway=Gateway(engine),
             metrics=ExtenderMetrics(engine),
@@ -35,9 +39,7 @@ class ServedReads:
             timer=lambda: 0.0,
             body_limit_bytes=100_000,
             is_ready=lambda: engine.is_ready(self.now_s),
-            read_api=ReadApi(
-                engine, clock=lambda: self.now_s, is_ready=lambda: engine.is_ready(self.now_s)
-            ),
+            read_api=self.api,
         )
         self.app = create_app(self.deps)
         self.read_app = create_read_app(self.deps)
@@ -60,6 +62,16 @@ class ServedReads:
         response = self.call(f"/api/v1/{path}")
         assert response.status_code == 200, response.text
         return response.json()
+
+    @staticmethod
+    def filter_call(n_gpus: int, uid: str, nodes: list[str]) -> tuple[Verb, bytes]:
+        """What the engine is given for a filter call."""
+        return Verb.FILTER, args(pod(n_gpus, uid=uid), nodes)
+
+    @staticmethod
+    def bind_call(uid: str, node: str) -> tuple[Verb, bytes]:
+        """What the engine is given for a bind call."""
+        return Verb.BIND, binding(uid, node)
 
     def filter(self, n_gpus: int, uid: str, nodes: list[str], **annotations: str) -> Any:
         """A filter call for a pod."""

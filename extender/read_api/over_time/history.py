@@ -1,0 +1,125 @@
+"""Capacity and efficiency of the last 7 days by machine type, a point a minute, in memory.
+
+A restart loses it, and the answer says so; Prometheus keeps the same for longer
+(`coterie_extender_placeable_sets`, `coterie_extender_stranded_devices`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from extender.read_api.cluster_table import Sums
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from extender.read_api.cluster_table import Cluster
+
+__all__ = ["INTERVAL_S", "History"]
+
+INTERVAL_S = 60
+KEPT_S = 7 * 24 * 3600
+MAX_POINTS = KEPT_S // INTERVAL_S
+"""Points of a machine type: 10,080 of 56 bytes."""
+MAX_MACHINES = 64
+"""Machine types that are kept, 36 MB at most; further ones are left out until others are old."""
+BY_COUNT = "by count"
+"""Stands for a digest where nodes have no topology."""
+_WIDTH = 7
+"""Numbers of a point: Unix seconds, free, stranded, sets of 2, 4 and 8, efficiency (NaN: none)."""
+_CHUNK_POINTS = 200
+
+
+@dataclass(slots=True)
+class _Points:
+    """The points of one machine type, one after the other."""
+
+    machine: str
+    numbers: array[float] = field(default_factory=lambda: array("d"))
+
+    def drop_before(self, at_s: float) -> None:
+        n_old = self.first_from(at_s)
+        del self.numbers[: n_old * _WIDTH]
+
+    def first_from(self, at_s: float) -> int:
+        """The index of the first point that is not before a time. O(log points)."""
+        begin, end = 0, len(self.numbers) // _WIDTH
+        while begin < end:
+            middle = (begin + end) // 2
+            if self.numbers[middle * _WIDTH] < at_s:
+                begin = middle + 1
+            else:
+                end = middle
+        return begin
+
+    def chunks(self, since_s: float) -> Iterator[str]:
+        """The points from a time on as JSON, in parts."""
+        for begin in range(self.first_from(since_s) * _WIDTH, len(self.numbers), _SPAN):
+            part = self.numbers[begin : begin + _SPAN]
+            points = (part[i : i + _WIDTH] for i in range(0, len(part), _WIDTH))
+            yield ",".join(map(_point, points))
+
+
+_SPAN = _CHUNK_POINTS * _WIDTH
+
+
+class History:
+    """The points of all machine types; `began_s` is when it began."""
+
+    def __init__(self, began_s: float) -> None:
+        self._began_s = began_s
+        self._kept: dict[str, _Points] = {}
+        self.revision = 0
+
+    def add(self, cluster: Cluster, now_s: float) -> None:
+        """Add a point for each machine type."""
+        self.revision += 1
+        for topology, points in list(self._kept.items()):
+            points.drop_before(now_s - KEPT_S)
+            if not points.numbers:
+                del self._kept[topology]
+        for topology, (machine, sums) in _by_topology(cluster).items():
+            if topology not in self._kept:
+                if len(self._kept) >= MAX_MACHINES:
+                    continue
+                self._kept[topology] = _Points(machine)
+            efficiency = math.nan if sums.efficiency is None else sums.efficiency
+            point = (now_s, sums.n_free, sums.n_stranded, *sums.placeable, efficiency)
+            self._kept[topology].numbers.extend(point)
+
+    def chunks(self, since_s: float = 0.0) -> Iterator[bytes]:
+        """The history from a time on, as JSON, in parts."""
+        head = {
+            "began_unix_s": round(self._began_s, 3),
+            "interval_s": INTERVAL_S,
+            "lost_at_restart": True,
+        }
+        yield f'{json.dumps(head, separators=(",", ":"))[:-1]},"machines":{{'.encode()
+        for i, (topology, points) in enumerate(tuple(self._kept.items())):
+            comma = "," if i else ""
+            machine = json.dumps(points.machine)
+            yield f'{comma}{json.dumps(topology)}:{{"machine":{machine},"points":['.encode()
+            for k, chunk in enumerate(points.chunks(since_s)):
+                yield f"{',' if k else ''}{chunk}".encode()
+            yield b"]}"
+        yield b"}}"
+
+
+def _by_topology(cluster: Cluster) -> dict[str, tuple[str, Sums]]:
+    """Sums by digest, all resources together."""
+    found: dict[str, tuple[str, Sums]] = {}
+    for key, sums in cluster.sums.items():
+        topology = BY_COUNT if key.topology is None else key.topology
+        name, before = found.get(topology, (key.machine, Sums()))
+        found[topology] = name, before.plus(sums)
+    return found
+
+
+def _point(numbers: array[float]) -> str:
+    at_s, *counts, efficiency = numbers
+    shown = "null" if math.isnan(efficiency) else f"{efficiency:g}"
+    return f"[{at_s:.0f},{','.join(f'{one:.0f}' for one in counts)},{shown}]"
