@@ -44,6 +44,9 @@ from deploy.release.oci import File
         pytest.param(DEPENDENCIES_UNUSED, "numpy/linalg/tests/a.py", True, id="numpy's tests"),
         pytest.param(DEPENDENCIES_UNUSED, "numpy/testing/__init__.py", False, id="not testing"),
         pytest.param(OWN_UNUSED, "topology/draw/render.py", True, id="drawing needs matplotlib"),
+        pytest.param(
+            OWN_UNUSED, "topology/draw/layout.py", False, id="the read API has the layout"
+        ),
         pytest.param(OWN_UNUSED, "topology/cli/program.py", False, id="programs start with it"),
         pytest.param(OWN_UNUSED, "kube/__pycache__/log.cpython-311.pyc", True, id="byte code"),
         pytest.param(OWN_UNUSED, "topology/recordings/dgx-h100.toml", False, id="data stay"),
