@@ -37,6 +37,12 @@ value, what is wrong with it, what to do. All are said at once.
 - "extender.tlsSecret or scheduler.tlsSecret is set in mode second-scheduler, where the extender is called on the pod's own loopback without TLS: leave them out, or set mode to service"
 {{- end }}
 {{- end }}
+{{- if and .Values.extender.readApi.service .Values.networkPolicy.enabled (not .Values.extender.readApi.proxyNamespace) }}
+- "extender.readApi.proxyNamespace is not set beside extender.readApi.service, and the network policy would let no proxy in: set the namespace of the proxy that authenticates"
+{{- end }}
+{{- if and .Values.extender.readApi.proxyNamespace (not .Values.extender.readApi.service) }}
+- "extender.readApi.proxyNamespace is set without extender.readApi.service: there is no Service that a proxy could call. Set it to true, or leave the namespace out"
+{{- end }}
 {{- if eq (include "coterie.schedulerName" .) "default-scheduler" }}
 - "schedulerName.name is default-scheduler, which is the cluster's own scheduler: choose another name"
 {{- end }}
@@ -46,6 +52,9 @@ value, what is wrong with it, what to do. All are said at once.
 {{- $own := include "coterie.extenderEnv" . | fromYamlArray -}}
 {{- include "coterie.settingFaults" (dict "value" "extender.settings" "prefix" "COTERIE_EXTENDER_" "settings" .Values.extender.settings "own" $own) }}
 {{- else }}
+{{- if .Values.extender.readApi.service }}
+- "extender.readApi.service is true in mode audit, which has no extender. Set mode to second-scheduler or service"
+{{- end }}
 {{- if not .Values.plugin.enabled }}
 - "plugin.enabled is false in mode audit, which is the node plugin alone: nothing would be installed. Set mode to second-scheduler or service"
 {{- end }}
@@ -147,6 +156,7 @@ Variables that other values make, and these values, which make what belongs to t
 capabilities, mounts, arguments. They are refused whatever the chart makes now.
 */}}
 {{- define "coterie.valuesOfVariables" -}}
+COTERIE_EXTENDER_READ_ADDRESS: extender.readApi.service
 COTERIE_PLUGIN_KUBELET_CA: plugin.kubelet.caConfigMap
 COTERIE_PLUGIN_KUBELET_INSECURE: plugin.kubelet.insecure
 COTERIE_PLUGIN_KUBELET_SERVER_NAME: plugin.kubelet.serverName

@@ -225,6 +225,33 @@ def test_several_resources_are_the_same_everywhere(helm):
     assert text.count("schedulerName to gpus") == text.count("schedulerName: 'gpus'") == 1
 
 
+@pytest.mark.parametrize(
+    ("mode", "name"), [(SECOND, "coterie-scheduler"), ("service", "coterie-extender")]
+)
+def test_the_read_api_can_be_put_behind_a_proxy(helm, mode, name):
+    """A Service to the pods that have the port, and one more namespace that may call it."""
+    values = "extender.readApi.service=true,extender.readApi.proxyNamespace=proxies"
+    objects = helm.objects(*IMAGE, "--set", f"mode={mode},{values}")
+    (service,) = (one for one in objects if one["metadata"]["name"].endswith("-read-api"))
+    selector = {"app.kubernetes.io/name": name}
+    assert service["spec"]["selector"] == selector
+    (port,) = service["spec"]["ports"]
+    (workload,) = (
+        one for one in objects if one["kind"] == "Deployment" and one["metadata"]["name"] == name
+    )
+    assert workload["spec"]["selector"]["matchLabels"] == selector
+    extender = workload["spec"]["template"]["spec"]["containers"][-1]
+    assert {"name": port["targetPort"], "containerPort": 8890} in extender["ports"]
+    assert variables(extender)["COTERIE_EXTENDER_READ_ADDRESS"] == "0.0.0.0"  # noqa: S104 - for it
+    (policy,) = (
+        one for one in objects if one["kind"] == "NetworkPolicy" and one["metadata"]["name"] == name
+    )
+    rule = policy["spec"]["ingress"][-1]
+    assert rule["ports"] == [{"port": "read-api"}]
+    (source,) = rule["from"]
+    assert source["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "proxies"}
+
+
 # Refused with a sentence
 
 AUDIT = ("mode=audit",)
@@ -244,6 +271,16 @@ REFUSED = [
     (
         (*SCHEDULER, "schedulerName.name=default-scheduler"),
         "schedulerName.name is default-scheduler, which is the cluster's own",
+    ),
+    ((*AUDIT, "extender.readApi.service=true"), "extender.readApi.service is true in mode audit"),
+    ((*SCHEDULER, "extender.readApi.service=true"), "extender.readApi.proxyNamespace is not set"),
+    (
+        (*SCHEDULER, "extender.readApi.proxyNamespace=p"),
+        "extender.readApi.proxyNamespace is set without",
+    ),
+    (
+        (*SCHEDULER, "extender.settings.read_address=0.0.0.0"),
+        "extender.settings.read_address is a setting that the chart makes",
     ),
     ((*SCHEDULER, "extender.settings.resources=x"), "extender.settings.resources is a setting"),
     ((*SCHEDULER, "plugin.settings.sysfs_root=/sys"), "plugin.settings.sysfs_root is a setting"),

@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from extender.config import load_settings
+from extender.config import ExtenderSettings, load_settings
 from tests.cluster.control.manifests import (
     DEPLOY,
     EXTENDER_FILES,
@@ -144,7 +144,10 @@ def test_ports_are_where_the_probes_are():
 
 @pytest.mark.parametrize("mode", [Mode.SECOND_SCHEDULER, Mode.SERVICE])
 def test_policies_name_ports_that_are(mode):
-    """A network policy for a port that no container has shuts out whom it should let in."""
+    """A network policy for a port that no container has shuts out whom it should let in.
+
+    The read API is on the loopback, which a port-forward reaches past every policy.
+    """
     ports = {
         port["name"]
         for path in (EXTENDER_FILES[mode], "scheduler/deployment.yaml")
@@ -157,7 +160,18 @@ def test_policies_name_ports_that_are(mode):
         for rule in policy["spec"]["ingress"]
         for port in rule["ports"]
     }
-    assert allowed == ports
+    assert allowed == ports - {"read-api"}
+
+
+@pytest.mark.parametrize("path", EXTENDER_FILES.values())
+def test_the_read_api_is_on_the_loopback_alone(path):
+    """It has no authentication: who may forward a port of the pod reads."""
+    (container,) = [one for one in pod_spec(path)["containers"] if "extender" in one["name"]]
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    variables = {one["name"]: one.get("value") for one in container["env"]}
+    assert variables["COTERIE_EXTENDER_READ_PORT"] == str(ports["read-api"]) == "8890"
+    assert "COTERIE_EXTENDER_READ_ADDRESS" not in variables
+    assert ExtenderSettings.model_fields["read_address"].default == "127.0.0.1"
 
 
 EXTENDERS_OF = {mode.value: path for mode, path in EXTENDER_FILES.items()}

@@ -19,6 +19,10 @@
 - {name: COTERIE_EXTENDER_LISTEN_PORT, value: "8888"}
 - {name: COTERIE_EXTENDER_HEALTH_PORT, value: "8889"}
 {{- end }}
+- {name: COTERIE_EXTENDER_READ_PORT, value: "8890"} # on the pod's loopback, for port-forward
+{{- if .Values.extender.readApi.service }}
+- {name: COTERIE_EXTENDER_READ_ADDRESS, value: 0.0.0.0} # and for the proxy
+{{- end }}
 - {name: COTERIE_EXTENDER_HTTP_TIMEOUT_S, value: "5"} # the scheduler's httpTimeout
 - name: COTERIE_EXTENDER_RESOURCES # and its managedResources
   value: {{ join "," .Values.gpuResources }}
@@ -41,6 +45,7 @@
     - {name: verbs, containerPort: 8443}
     {{- end }}
     - {name: health, containerPort: 8889}
+    - {name: read-api, containerPort: 8890}
   startupProbe: # up to a minute; reading a large cluster is readiness, not start
     httpGet: {path: /livez, port: health}
     periodSeconds: 2
