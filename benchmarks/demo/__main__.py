@@ -21,14 +21,16 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.demo.figures import compute_figures, duels, span
-from benchmarks.demo.fleet import FLEET, lay_out_fleet
+from benchmarks.demo.examples import pick_examples
+from benchmarks.demo.figures import compute_figures, span
+from benchmarks.demo.fleet import FLEET, lay_out_fleet, list_products
+from benchmarks.demo.gains import gain_by_machine, match_pods, say_result
 from benchmarks.demo.kube_scheduler import HttpExtender
 from benchmarks.demo.pods import draw_pods
 from benchmarks.demo.policies import ExtenderPolicy, MostAllocatedPolicy, RivalOnCoterieNode
 from benchmarks.demo.process import run_extender
 from benchmarks.demo.report import Demo, count_drawings, render_report
-from benchmarks.demo.tables import policy_table, showcase_table, span_table
+from benchmarks.demo.tables import example_table, gain_table, policy_table, span_table
 from benchmarks.demo.timeline import play
 from benchmarks.errors import BenchmarkError
 from benchmarks.report import read_environment
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
 DEFAULT_OUT = Path("build/demo")
 LOG = "extender.log"
 N_POLICIES = 4
-N_SHOWCASED = 5
 EXAMPLE_POD = {
     "metadata": {"name": "mine", "namespace": "demo", "uid": "mine"},
     "spec": {"containers": [{"name": "main", "resources": {"limits": {DEFAULT_RESOURCE: "4"}}}]},
@@ -84,6 +85,7 @@ def main(  # noqa: PLR0913 - one flag for each choice
             demo = _run(client, console, seeds=range(seed, seed + further + 1), n_pods=pods)
             _print(demo, console)
             path = _write(demo, console, out)
+            console.print(say_result(demo.matched, demo.nodes, demo.spans), highlight=False)
             console.print(f"report: [bold]{path}[/bold]", soft_wrap=True)
             if keep_running:
                 _keep(client, console, demo)
@@ -106,7 +108,8 @@ def _run(client: httpx.Client, console: Console, *, seeds: range, n_pods: int) -
     start = time.perf_counter()
     nodes = lay_out_fleet(FLEET)
     extender = HttpExtender(client)
-    mixes = [draw_pods(n_pods, seed=seed) for seed in seeds]
+    products = list_products(nodes.values())
+    mixes = [draw_pods(n_pods, seed=seed, products=products) for seed in seeds]
     played: list[tuple[Run, ...]] = []
     with _progress(console, "placing pods", len(seeds) * n_pods * N_POLICIES) as advance:
         for seed, mix in zip(seeds, mixes, strict=True):
@@ -114,7 +117,11 @@ def _run(client: httpx.Client, console: Console, *, seeds: range, n_pods: int) -
             played.append(tuple(play(policy, mix, nodes, advance=advance) for policy in policies))
     figures = [tuple(compute_figures(run, nodes) for run in runs) for runs in played]
     shown = played[0]
-    compared = duels(shown[-1], shown[0], nodes)
+    matched = [
+        one
+        for seed, runs in zip(seeds, played, strict=True)
+        for one in match_pods(runs, nodes, seed=seed)
+    ]
     date = datetime.now(tz=UTC).isoformat(timespec="seconds")
     return Demo(
         seed=seeds[0],
@@ -123,9 +130,10 @@ def _run(client: httpx.Client, console: Console, *, seeds: range, n_pods: int) -
         pods=mixes[0],
         runs=shown,
         figures=figures[0],
-        duels=compared,
-        showcased=tuple(duel for duel in compared[:N_SHOWCASED] if duel.gap > 0),
         spans=tuple(span(of_policy) for of_policy in zip(*figures, strict=True)),
+        matched=tuple(matched),
+        gains=gain_by_machine(matched, nodes),
+        examples=pick_examples(matched),
         n_requests=extender.n_requests,
         seconds=time.perf_counter() - start,
         environment=read_environment(date, {}),
@@ -175,8 +183,9 @@ def _print(demo: Demo, console: Console) -> None:
     console.print(policy_table(demo.figures))
     if demo.spans[0].n_mixes > 1:
         console.print(span_table(demo.spans))
-    if demo.showcased:
-        console.print(showcase_table(demo))
+    console.print(gain_table(demo))
+    if demo.examples:
+        console.print(example_table(demo))
 
 
 def _write(demo: Demo, console: Console, out: Path) -> Path:

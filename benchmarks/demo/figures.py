@@ -1,7 +1,7 @@
-"""What the runs are worth: the figures of the table, and the pods that differ most.
+"""What the runs are worth: the figures of the table.
 
 Computes, per policy, how close the pods came to the best of their machines, how many waited and
-what was stranded; and for which pods two policies differ most. All policies are judged by the same
+what was stranded. All policies are judged by the same
 tables (the value model of `topology.value.set_value`); nothing here is measured bandwidth.
 
 - Judged pods: two or more GPUs and not affinity `none` (their owners said bandwidth does not
@@ -28,13 +28,10 @@ if TYPE_CHECKING:
     from benchmarks.demo.timeline import Placed, Run
 
 __all__ = [
-    "Duel",
     "Figures",
     "Span",
     "compute_figures",
-    "duels",
     "has_affinity",
-    "relative_by_machine",
     "show_percent",
     "span",
 ]
@@ -80,16 +77,6 @@ class Span:
     n_waited: float
     stranded: Mapping[int, float]
     n_free: float
-
-
-@dataclass(frozen=True, slots=True)
-class Duel:
-    """One pod under two policies; `gap` is the difference of relative bandwidth."""
-
-    ours: Placed
-    theirs: Placed
-    gap: float
-    gap_gbytes_per_s: float
 
 
 def compute_figures(run: Run, nodes: Mapping[str, DemoNode]) -> Figures:
@@ -149,42 +136,6 @@ def span(mixes: Sequence[Figures]) -> Span:
         stranded={size: fmean(one.stranded[size] for one in mixes) for size in STRANDED_SIZES},
         n_free=fmean(one.n_free for one in mixes),
     )
-
-
-def duels(ours: Run, theirs: Run, nodes: Mapping[str, DemoNode]) -> tuple[Duel, ...]:
-    """Every judged pod that both policies placed, the largest gap in our favour first.
-
-    Equal gaps: by the gap in GB/s, then by name.
-    """
-    other = {one.pod.uid: one for one in theirs.placed}
-    pairs = [
-        Duel(
-            one,
-            other[one.pod.uid],
-            _relative(one, nodes) - _relative(other[one.pod.uid], nodes),
-            _value(one, nodes) - _value(other[one.pod.uid], nodes),
-        )
-        for one in ours.placed
-        if one.pod.is_judged and one.pod.uid in other
-    ]
-    return tuple(
-        sorted(
-            pairs,
-            key=lambda duel: (-round(duel.gap, 6), -duel.gap_gbytes_per_s, duel.ours.pod.name),
-        )
-    )
-
-
-def relative_by_machine(run: Run, nodes: Mapping[str, DemoNode]) -> dict[str, tuple[int, float]]:
-    """Number of judged pods on each machine type and the mean of their relative bandwidth."""
-    by_machine: dict[str, list[float]] = {node.machine: [] for node in nodes.values()}
-    for one in run.placed:
-        if one.pod.is_judged:
-            by_machine[nodes[one.place.node].machine].append(_relative(one, nodes))
-    return {
-        machine: (len(shares), fmean(shares) if shares else 0.0)
-        for machine, shares in by_machine.items()
-    }
 
 
 def has_affinity(placed: Placed, nodes: Mapping[str, DemoNode]) -> bool:

@@ -13,13 +13,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchmarks.demo.pods import Product
 from extender.embedded import lay_out, parse_cluster
-from topology.select import MachineTables, build_tables
+from topology.annotations import Affinity
+from topology.select import MachineTables, affinity_level, build_tables
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from topology.model import NodeTopology
 
-__all__ = ["FLEET", "DemoNode", "lay_out_fleet"]
+__all__ = ["FLEET", "DemoNode", "lay_out_fleet", "list_products"]
 
 FLEET = (
     "6x dgx-1-v100, 1x dgx-1-v100-dead-link, 4x dgx-1-p100, 3x dgx-a100, 2x dgx-h100, "
@@ -27,6 +31,10 @@ FLEET = (
     "4x 4x-a100-sxm, 3x 4x-l40s, 3x gb200-tray"
 )
 """Forty nodes of thirteen types: cube meshes, bridged pairs, switched fabrics, plain PCIe."""
+
+FLAT_LOSS = 0.02
+"""Most loss of any set of a machine on which the choice of the set gains nothing."""
+_LEVELS = (Affinity.NVLINK, Affinity.PCIE_SWITCH, Affinity.NUMA)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +51,20 @@ class DemoNode:
     def n_gpus(self) -> int:
         """Number of GPUs."""
         return len(self.ids)
+
+    @property
+    def product(self) -> str:
+        """GPU model as the label `nvidia.com/gpu.product` has it: blanks become hyphens."""
+        return (self.topology.gpus[0].model or "unknown").replace(" ", "-")
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether every set of a size is worth the same, within 2 %: a switched fabric."""
+        return all(
+            self.relative(mask) >= 1 - FLAT_LOSS
+            for mask in range(1, 1 << self.n_gpus)
+            if mask.bit_count() > 1
+        )
 
     def value_gbytes_per_s(self, gpus: int) -> float:
         """Predicted all-reduce bus bandwidth of a set (a mask), GB/s; 0 for one GPU."""
@@ -70,3 +92,25 @@ def lay_out_fleet(cluster: str = FLEET) -> dict[str, DemoNode]:
             node.name, node.group, node.topology, tables[node.group], node.ids
         )
     return nodes
+
+
+def list_products(nodes: Iterable[DemoNode]) -> tuple[Product, ...]:
+    """The GPU models of a fleet, in the order of its nodes, with what a pod may ask of each."""
+    n_gpus: dict[str, int] = {}
+    largest: dict[str, dict[str, int]] = {}
+    for node in nodes:
+        most = largest.setdefault(node.product, {})
+        if node.product not in n_gpus or node.n_gpus > most[Affinity.ANY.value]:
+            most[Affinity.ANY.value] = node.n_gpus
+        n_gpus[node.product] = n_gpus.get(node.product, 0) + node.n_gpus
+        for affinity in _LEVELS:
+            most[affinity.value] = max(most.get(affinity.value, 0), _largest(node.tables, affinity))
+    return tuple(Product(name, n_gpus[name], most) for name, most in largest.items())
+
+
+def _largest(tables: MachineTables, affinity: Affinity) -> int:
+    """GPUs of the largest set that has a level; 0 where no pair has it."""
+    level = affinity_level(tables, affinity)
+    sizes = [] if level is None else [int(mask).bit_count() for mask in level.nonzero()[0]]
+    most = max(sizes, default=0)
+    return most if most > 1 else 0

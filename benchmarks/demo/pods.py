@@ -6,20 +6,31 @@ the same for every policy. Nothing is placed here.
 The mix is ours, made so that every size and affinity occurs. Sizes lean to 1, 2, 4 and 8, the only
 ones in the openb trace; there most pods request one GPU, here fewer, since one GPU leaves no set to
 choose. Odd sizes are there because users request them. A minute is the unit of time.
+
+Most pods name a GPU model by the label of NVIDIA's gpu-feature-discovery, as users of mixed fleets
+do: a job is written for a GPU's memory and speed. So the policies choose among the same machines
+for such a pod. It requests only sizes and levels that some machine of that model has.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from topology.annotations import Affinity, PlacementPolicy, parse_policy, pod_keys
 from topology.model import names
 
-__all__ = ["NAMESPACE", "DemoPod", "draw_pods"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["NAMESPACE", "PRODUCT_LABEL", "DemoPod", "Product", "draw_pods"]
 
 NAMESPACE = "demo"
+PRODUCT_LABEL = "nvidia.com/gpu.product"
+"""Node label of NVIDIA's gpu-feature-discovery: the GPU model, blanks as hyphens."""
+PRODUCT_SHARE = 0.85
+"""Share of pods that name a GPU model."""
 
 SIZE_WEIGHTS = {1: 18, 2: 28, 3: 8, 4: 24, 5: 4, 6: 6, 7: 2, 8: 10}
 AFFINITY_WEIGHTS: dict[str | None, int] = {
@@ -40,13 +51,30 @@ GAP_MINUTES = (0, 1, 2)
 _IMAGES = {True: "registry.example/train:1", False: "registry.example/notebook:1"}
 
 
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One GPU model of the fleet: its label, its GPUs, and the largest set by affinity.
+
+    `largest` has the size of the largest machine under `any`, and for each level the largest set
+    that has it, 0 for none.
+    """
+
+    name: str
+    n_gpus: int
+    largest: Mapping[str, int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoPod:
-    """One pod with one GPU container. `affinity` None is the absent annotation."""
+    """One pod with one GPU container.
+
+    `affinity` None is the absent annotation, `product` None a pod that takes any GPU model.
+    """
 
     name: str
     uid: str
     size: int
+    product: str | None = None
     affinity: str | None = None
     is_required: bool = False
     arrival_minute: int = 0
@@ -68,6 +96,11 @@ class DemoPod:
         """The annotations in a word or two, for people."""
         affinity = "best set" if self.affinity is None else self.affinity
         return f"{affinity}, required" if self.is_required else affinity
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """The pod's nodeSelector."""
+        return {} if self.product is None else {PRODUCT_LABEL: self.product}
 
     @property
     def is_judged(self) -> bool:
@@ -92,6 +125,7 @@ class DemoPod:
                         "resources": {"limits": count, "requests": count},
                     }
                 ],
+                "nodeSelector": self.selector,
                 "restartPolicy": "Never",
                 "schedulerName": "default-scheduler",
             },
@@ -99,8 +133,10 @@ class DemoPod:
         }
 
 
-def draw_pods(n_pods: int, *, seed: int) -> tuple[DemoPod, ...]:
+def draw_pods(n_pods: int, *, seed: int, products: Sequence[Product] = ()) -> tuple[DemoPod, ...]:
     """Draw the mix, in order of arrival; the same seed gives the same pods.
+
+    Most pods name one of `products`, drawn by its number of GPUs; without any, none does.
 
     >>> [pod.size for pod in draw_pods(3, seed=1)] == [pod.size for pod in draw_pods(9, seed=1)][:3]
     True
@@ -113,19 +149,32 @@ def draw_pods(n_pods: int, *, seed: int) -> tuple[DemoPod, ...]:
         affinity = _weighted(rng, AFFINITY_WEIGHTS if size > 1 else SINGLE_AFFINITY_WEIGHTS)
         insists = rng.random() < REQUIRED_SHARE
         duration = rng.randint(*DURATION_MINUTES)
+        product = _draw_product(rng, size, products)
+        largest = MOST_REQUIRED if product is None else product.largest
+        if product is not None and affinity != "none" and size > largest.get(affinity or "any", 0):
+            affinity = None
         pods.append(
             DemoPod(
                 name=f"pod-{number:03d}",
                 uid=f"00000000-0000-4000-8000-{number:012d}",
                 size=size,
+                product=None if product is None else product.name,
                 affinity=affinity,
-                is_required=insists and size <= MOST_REQUIRED.get(affinity or "", 0),
+                is_required=insists and affinity is not None and size <= largest.get(affinity, 0),
                 arrival_minute=minute,
                 duration_minutes=duration,
             )
         )
         minute += rng.choice(GAP_MINUTES)
     return tuple(pods)
+
+
+def _draw_product(rng: Random, size: int, products: Sequence[Product]) -> Product | None:
+    """A model with a machine of that many GPUs; None for a pod that takes any."""
+    fitting = [product for product in products if product.largest["any"] >= size]
+    if not fitting or rng.random() >= PRODUCT_SHARE:
+        return None
+    return rng.choices(fitting, [product.n_gpus for product in fitting])[0]
 
 
 def _weighted(rng: Random, weights: dict[Any, int]) -> Any:  # noqa: ANN401 - the type of the keys

@@ -1,7 +1,8 @@
 """The demo's policies: who chooses the node, and who the GPUs on it.
 
 A policy returns, for one pod at one moment, the node and the exact GPUs that the pod gets. Every
-policy keeps its own account of what is free, as its pods really took it.
+policy keeps its own account of what is free, as its pods really took it. The pod's nodeSelector
+binds all of them: kube-scheduler leaves other nodes out before a policy chooses.
 
 - Coterie: the extender process over HTTP; it chooses both.
 - NVIDIA's best-effort allocation on Coterie's node: the same filter and prioritize code in this
@@ -69,10 +70,15 @@ class _Free:
 
     def __init__(self, nodes: Mapping[str, DemoNode]) -> None:
         self.masks = {name: (1 << node.n_gpus) - 1 for name, node in nodes.items()}
+        self._products = {name: node.product for name, node in nodes.items()}
 
-    def fitting(self, size: int) -> list[str]:
-        """Nodes with enough GPUs free, in the fleet's order."""
-        return [name for name, mask in self.masks.items() if mask.bit_count() >= size]
+    def fitting(self, pod: DemoPod) -> list[str]:
+        """Nodes of the pod's GPU model with enough GPUs free, in the fleet's order."""
+        return [
+            name
+            for name, mask in self.masks.items()
+            if mask.bit_count() >= pod.size and pod.product in {None, self._products[name]}
+        ]
 
     def take(self, place: Place) -> None:
         if place.gpus & ~self.masks[place.node]:
@@ -101,7 +107,7 @@ class ExtenderPolicy:
 
     def place(self, pod: DemoPod) -> Place | None:
         """Run filter, prioritize and bind, then read the plan."""
-        node = choose_node(self._extender, pod, self._free.fitting(pod.size), self._rng)
+        node = choose_node(self._extender, pod, self._free.fitting(pod), self._rng)
         if node is None:
             return None
         send_bind(self._extender, pod, node)
@@ -159,7 +165,7 @@ class RivalOnCoterieNode:
 
     def place(self, pod: DemoPod) -> Place | None:
         """Request the node, let the rival choose GPUs there, record its choice."""
-        node = choose_node(self._extender, pod, self._free.fitting(pod.size), self._rng)
+        node = choose_node(self._extender, pod, self._free.fitting(pod), self._rng)
         if node is None:
             return None
         topology, free = self._nodes[node].topology, self._free.masks[node]
@@ -214,7 +220,7 @@ class MostAllocatedPolicy:
 
     def place(self, pod: DemoPod) -> Place | None:
         """Take the fullest node that fits, then what the rival chooses there."""
-        fitting = self._free.fitting(pod.size)
+        fitting = self._free.fitting(pod)
         if not fitting:
             return None
         shares = {name: self._share_left(name, pod.size) for name in fitting}

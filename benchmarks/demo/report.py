@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment as Templates
 from jinja2 import PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from benchmarks.demo.figures import has_affinity, relative_by_machine, show_percent
-from benchmarks.demo.pods import DURATION_MINUTES
+from benchmarks.demo.examples import count_waits, longest_extra_wait
+from benchmarks.demo.figures import has_affinity, show_percent
+from benchmarks.demo.gains import OURS, RIVAL, count_tally, say_gain, say_result
+from benchmarks.demo.pods import DURATION_MINUTES, PRODUCT_LABEL
 from benchmarks.masks import members
 from topology.draw.render import draw_topology
 from topology.draw.scene import SET_COLOURS, compose_scene
@@ -25,13 +28,15 @@ from topology.draw.shapes import Text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from benchmarks.demo.figures import Duel, Figures, Span
+    from benchmarks.demo.examples import Example
+    from benchmarks.demo.figures import Figures, Span
     from benchmarks.demo.fleet import DemoNode
+    from benchmarks.demo.gains import Gain, Matched
     from benchmarks.demo.pods import DemoPod
     from benchmarks.demo.timeline import Placed, Run
     from benchmarks.report import Environment
 
-__all__ = ["Demo", "count_drawings", "gbytes", "percent", "render_report"]
+__all__ = ["Demo", "Tile", "count_drawings", "gbytes", "make_tiles", "percent", "render_report"]
 
 CLASS_BOUNDS = ((0.98, "a"), (0.90, "b"), (0.70, "c"), (0.0, "d"))
 """Least relative bandwidth of each colour; the extender's own loss classes (2, 10, 30 %)."""
@@ -46,7 +51,7 @@ LEGEND_MARGIN = 0.16
 class Demo:
     """Everything that the report shows. `runs` in the order of the columns, Coterie last.
 
-    `showcased` are the first of `duels`; `spans` sum this mix and the further ones up.
+    `runs` and `figures` are of the first mix; `spans`, `matched`, `gains` and `examples` of all.
     """
 
     seed: int
@@ -55,13 +60,23 @@ class Demo:
     pods: tuple[DemoPod, ...]
     runs: tuple[Run, ...]
     figures: tuple[Figures, ...]
-    duels: tuple[Duel, ...]
-    showcased: tuple[Duel, ...]
     spans: tuple[Span, ...]
+    matched: tuple[Matched, ...]
+    gains: tuple[Gain, ...]
+    examples: tuple[Example, ...]
     n_requests: int
     seconds: float
     environment: Environment
     version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One figure at the top: Coterie's, that of NVIDIA's best-effort, and what it is."""
+
+    ours: str
+    theirs: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +118,7 @@ class _Machine:
 
 def count_drawings(demo: Demo) -> int:
     """How many machines the report draws."""
-    return len(demo.runs) * len(_showcase(demo)) + 2 * len(demo.showcased)
+    return len(demo.runs) * len(_showcase(demo)) + 2 * len(demo.examples)
 
 
 def render_report(demo: Demo, *, advance: Callable[[], None] = lambda: None) -> str:
@@ -118,21 +133,79 @@ def render_report(demo: Demo, *, advance: Callable[[], None] = lambda: None) -> 
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"percent": percent, "gbytes": gbytes, "gpus": _gpus}
+    templates.filters |= {
+        "percent": percent,
+        "gbytes": gbytes,
+        "gpus": _gpus,
+        "gain": say_gain,
+        "class": _class,
+    }
     return templates.get_template("report.html.j2").render(
         demo=demo,
         n_gpus=sum(node.n_gpus for node in demo.nodes.values()),
         n_machines=len({node.machine for node in demo.nodes.values()}),
         plain=demo.figures[0],
-        ours=demo.figures[-1],
+        rival=demo.figures[RIVAL],
+        ours=demo.figures[OURS],
+        result=say_result(demo.matched, demo.nodes, demo.spans),
+        tiles=make_tiles(demo),
         spreads=[_spread(run, demo) for run in demo.runs],
-        tally=_tally(demo),
-        showcased=[_showcased(duel, demo, advance) for duel in demo.showcased],
+        waits=[count_waits(run, demo.pods, demo.nodes) for run in demo.runs],
+        extra_wait=longest_extra_wait(demo.runs[OURS], demo.runs[RIVAL]),
+        examples=[_example(one, demo, advance) for one in demo.examples],
         fleet=_fleet_map(demo),
         machines=[_machine(node, demo, advance) for node in _showcase(demo)],
-        by_machine=_by_machine(demo),
         durations=DURATION_MINUTES,
+        label=PRODUCT_LABEL,
     )
+
+
+def make_tiles(demo: Demo) -> tuple[Tile, ...]:
+    """The figures at the top, over all mixes, each beside that of NVIDIA's best-effort."""
+    ours, rival, plain = demo.spans[OURS], demo.spans[RIVAL], demo.spans[0]
+    versus = f"Coterie vs {rival.policy}"
+    tiles: list[Tile] = []
+    if demo.matched:
+        columns = list(zip(*(one.shares for one in demo.matched), strict=True))
+        means = [percent(fmean(column), 1) for column in columns]
+        worst = [percent(min(column)) for column in columns]
+        tally = count_tally(demo.matched)
+        n_flat = sum(gain.n_pods for gain in demo.gains if gain.is_flat)
+        tiles += [
+            Tile(
+                means[OURS],
+                means[RIVAL],
+                f"of the machine's best bandwidth, mean of {len(demo.matched)} pods on the same "
+                f"machine types: {versus} ({plain.policy} {means[0]})",
+            ),
+            Tile(
+                worst[OURS],
+                worst[RIVAL],
+                f"the worst of these pods: {versus} ({plain.policy} {worst[0]})",
+            ),
+            Tile(
+                f"{tally.faster}",
+                f"{tally.slower}",
+                f"of these pods are faster with Coterie vs with {rival.policy}; {tally.equal} are "
+                f"equal, {n_flat} of the {len(demo.matched)} on machines where every set is "
+                "equally fast",
+            ),
+        ]
+    tiles += [
+        Tile(
+            f"{ours.n_required_missed:.1f}",
+            f"{rival.n_required_missed:.1f}",
+            f"pods of a mix without the affinity that they required: {versus} "
+            f"({plain.policy} {plain.n_required_missed:.1f})",
+        ),
+        Tile(
+            f"{ours.n_waited:.1f}",
+            f"{rival.n_waited:.1f}",
+            f"pods of a mix of {len(demo.pods)} that waited: {versus} "
+            f"({plain.policy} {plain.n_waited:.1f})",
+        ),
+    ]
+    return tuple(tiles)
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -170,16 +243,6 @@ def _spread(run: Run, demo: Demo) -> dict[str, int]:
     return counts
 
 
-def _tally(demo: Demo) -> dict[str, int]:
-    """For how many judged pods Coterie's share is above, equal to or below the plain kubelet's."""
-    gaps = [round(duel.gap, 6) for duel in demo.duels]
-    return {
-        "above": sum(gap > 0 for gap in gaps),
-        "equal": sum(gap == 0 for gap in gaps),
-        "below": sum(gap < 0 for gap in gaps),
-    }
-
-
 def _legend(held: Sequence[Placed], demo: Demo) -> tuple[_Legend, ...]:
     """The pods of a picture in the order in which they were drawn."""
     return tuple(
@@ -211,33 +274,32 @@ def _draw(node: DemoNode, held: Sequence[Placed]) -> Markup:
     return Markup(svg)  # noqa: S704 - our own drawing, escaped there
 
 
-def _showcased(duel: Duel, demo: Demo, advance: Callable[[], None]) -> dict[str, object]:
-    """One of the showcased pods: its request, and where each policy put it."""
-    uid = duel.ours.pod.uid
-    rows: list[dict[str, object]] = []
-    for run in demo.runs:
-        one = next((placed for placed in run.placed if placed.pod.uid == uid), None)
-        if one is None:
-            continue
-        node = demo.nodes[one.place.node]
-        rows.append(
-            {
-                "policy": run.policy,
-                "node": node.name,
-                "gpus": one.place.gpus,
-                "value": _value(one, demo),
-                "share": _relative(one, demo),
-                "colour": _class(_relative(one, demo)),
-                "missed": not has_affinity(one, demo.nodes),
-                "waited": one.waited_minutes,
-            }
+def _example(example: Example, demo: Demo, advance: Callable[[], None]) -> dict[str, object]:
+    """One of the example pods: its request, and where each policy put it."""
+    matched = example.matched
+    rows = [
+        {
+            "policy": run.policy,
+            "node": one.place.node,
+            "gpus": one.place.gpus,
+            "value": value,
+            "share": share,
+            "colour": _class(share),
+            "missed": not has_affinity(one, demo.nodes),
+            "waited": one.waited_minutes,
+        }
+        for run, one, value, share in zip(
+            demo.runs, matched.placed, matched.gbytes_per_s, matched.shares, strict=True
         )
+    ]
     pictures: list[_Picture] = []
-    for run, one in ((demo.runs[0], duel.theirs), (demo.runs[-1], duel.ours)):
-        node = demo.nodes[one.place.node]
-        pictures.append(_Picture(run.policy, _draw(node, [one]), _bandwidth(one, demo)))
+    for number in (RIVAL if example.best_rival is None else example.best_rival, OURS):
+        one = matched.placed[number]
+        drawing = _draw(demo.nodes[one.place.node], [one])
+        pictures.append(_Picture(demo.runs[number].policy, drawing, _bandwidth(one, demo)))
         advance()
-    return {"pod": duel.ours.pod, "rows": rows, "pictures": pictures}
+    rival = None if example.best_rival is None else demo.runs[example.best_rival].policy
+    return {"of": matched, "rows": rows, "pictures": pictures, "rival": rival}
 
 
 def _fleet_map(demo: Demo) -> list[dict[str, object]]:
@@ -286,17 +348,7 @@ def _showcase(demo: Demo) -> tuple[DemoNode, ...]:
     for name, node in demo.nodes.items():
         if node.machine not in chosen or counts[name] > counts[chosen[node.machine].name]:
             chosen[node.machine] = node
-    return tuple(sorted(chosen.values(), key=_is_flat))
-
-
-def _is_flat(node: DemoNode) -> bool:
-    """Whether every set of a size is worth the same, within 2 %: a switched fabric."""
-    everything = (1 << node.n_gpus) - 1
-    return all(
-        node.relative(mask) >= CLASS_BOUNDS[0][0]
-        for mask in range(1, everything + 1)
-        if mask.bit_count() > 1
-    )
+    return tuple(sorted(chosen.values(), key=lambda node: node.is_flat))
 
 
 def _machine(node: DemoNode, demo: Demo, advance: Callable[[], None]) -> _Machine:
@@ -308,22 +360,4 @@ def _machine(node: DemoNode, demo: Demo, advance: Callable[[], None]) -> _Machin
         picture = _Picture(run.policy, _draw(node, held), caption, _legend(held, demo))
         pictures.append(picture)
         advance()
-    return _Machine(node.machine, node.name, _is_flat(node), tuple(pictures))
-
-
-def _by_machine(demo: Demo) -> list[dict[str, object]]:
-    shares = [relative_by_machine(run, demo.nodes) for run in demo.runs]
-    counts: dict[str, int] = {}
-    for node in demo.nodes.values():
-        counts[node.machine] = counts.get(node.machine, 0) + 1
-    return [
-        {
-            "machine": machine,
-            "n_nodes": n_nodes,
-            "cells": [
-                {"n": of[machine][0], "share": of[machine][1], "colour": _class(of[machine][1])}
-                for of in shares
-            ],
-        }
-        for machine, n_nodes in counts.items()
-    ]
+    return _Machine(node.machine, node.name, node.is_flat, tuple(pictures))

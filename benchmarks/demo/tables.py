@@ -11,15 +11,17 @@ from rich import box
 from rich.table import Table
 
 from benchmarks.demo.figures import show_percent
+from benchmarks.demo.gains import OURS, RIVAL, say_gain
 from benchmarks.masks import members
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from benchmarks.demo.figures import Figures, Span
+    from benchmarks.demo.gains import Matched
     from benchmarks.demo.report import Demo
 
-__all__ = ["policy_table", "showcase_table", "span_table"]
+__all__ = ["example_table", "gain_table", "policy_table", "span_table"]
 
 WIDEST_NAME = len("NVIDIA best-effort")
 FIGURE_COLUMNS = ("mean", "harmonic", "worst", "missed", "waited", "stranded", "free")
@@ -68,30 +70,61 @@ def span_table(spans: Sequence[Span]) -> Table:
     return table
 
 
-def showcase_table(demo: Demo) -> Table:
-    """Two rows for each of the showcased pods: the first policy and the last."""
-    table = _table("The pods that differ most", ("pod", "policy", "node", "GPUs"), ("GB/s", "%"))
+def gain_table(demo: Demo) -> Table:
+    """One row for each machine type: mean GB/s of the pods that all policies put there."""
+    title = "Mean GB/s of pods that every policy put on the same machine type"
+    rival = demo.spans[RIVAL].policy
+    table = _table(title, ("machine",), ("pods", demo.spans[0].policy, rival, "Coterie"))
+    table.add_column(f"gain over {rival}", max_width=23)
+    for one in demo.gains:
+        values = [one.gbytes_per_s[number] for number in (0, RIVAL, OURS)] if one.n_pods else []
+        shown = [f"{value:.1f}" for value in values] or ["-"] * 3
+        table.add_row(one.machine, str(one.n_pods), *shown, say_gain(one))
+    table.columns[0].no_wrap = True
+    for column, width in zip(table.columns[2:4], (len("kubelet"), len("best-effort")), strict=True):
+        column.no_wrap = False
+        column.max_width = width
+    return table
+
+
+def example_table(demo: Demo) -> Table:
+    """One row for each policy under each example pod."""
+    table = _table(
+        "Pods on the same machine type", ("pod", "policy", "node", "GPUs"), ("GB/s", "%")
+    )
+    table.caption = (
+        "loss: the largest that Coterie has against any rival"
+        if any(example.best_rival is not None for example in demo.examples)
+        else None
+    )
+    table.caption_justify = "left"
     table.columns[0].max_width = 14
     table.columns[1].min_width = None
-    for column in table.columns[1:]:
+    table.columns[1].max_width = 18
+    for column in table.columns[2:]:
         column.no_wrap = True
-    for duel in demo.showcased:
-        pod = duel.ours.pod
-        labels = (pod.name, f"{pod.size} GPUs, {pod.wish}")
-        for run, one, what in zip(
-            (demo.runs[0], demo.runs[-1]), (duel.theirs, duel.ours), labels, strict=True
-        ):
-            node, gpus = demo.nodes[one.place.node], one.place.gpus
+    for example in demo.examples:
+        one = example.matched
+        rows = zip(demo.runs, one.placed, one.gbytes_per_s, one.shares, strict=True)
+        for number, (run, placed, value, share) in enumerate(rows):
+            if run.policy.endswith("on Coterie's node"):
+                continue
             table.add_row(
-                what,
+                _example_label(one, number, is_loss=example.best_rival is not None),
                 run.policy,
-                node.name,
-                ",".join(str(gpu) for gpu in members(gpus)),
-                f"{node.value_gbytes_per_s(gpus):.1f}",
-                show_percent(node.relative(gpus)),
-                end_section=one is duel.ours,
+                placed.place.node,
+                ",".join(str(gpu) for gpu in members(placed.place.gpus)),
+                f"{value:.1f}",
+                show_percent(share),
+                end_section=run is demo.runs[OURS],
             )
     return table
+
+
+def _example_label(one: Matched, row: int, *, is_loss: bool) -> str:
+    """What stands beside a row of an example: name, size and wish."""
+    name = f"{one.pod.name}, loss" if is_loss else one.pod.name
+    return {0: name, RIVAL: f"{one.pod.size} GPUs"}.get(row, one.pod.wish)
 
 
 def _table(title: str, names: Iterable[str], figures: Iterable[str]) -> Table:

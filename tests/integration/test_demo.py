@@ -69,8 +69,27 @@ def test_the_table_names_every_policy_and_the_report(shown):
         )
     assert "30 pods, seed 3, on 40 nodes with 272 GPUs" in text
     assert "The same over 2 mixes" in text
-    assert "The pods that differ most" in text
+    assert "Mean GB/s of pods that every policy put on the same machine type" in text
+    assert "0: every set is equally" in text
     assert text.rstrip().endswith(f"report: {out / 'report.html'}")
+    said = " ".join(text[text.rindex("Of ") :].split())
+    assert re.match(r"Of \d+ pods .* are faster with Coterie than with NVIDIA best-effort", said)
+    assert re.search(r"pods that waited, of each mix: [\d.]+ with Coterie, [\d.]+ with", said)
+
+
+def test_the_readme_quotes_the_result_of_the_default_run(tmp_path):
+    """The sentence that a newcomer compares with what `make demo` printed."""
+    done = subprocess.run(
+        command("--out", tmp_path),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout[done.stdout.rindex("Of ") :].partition("report: ")[0].split())
+    assert said in " ".join((ROOT / "README.md").read_text().split())
 
 
 def test_the_report_is_one_file_that_stands_alone(shown):

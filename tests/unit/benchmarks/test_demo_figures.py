@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.demo.figures import compute_figures, duels, has_affinity, relative_by_machine, span
+from benchmarks.demo.figures import compute_figures, has_affinity, span
 from benchmarks.demo.fleet import FLEET, lay_out_fleet
 from benchmarks.demo.pods import DemoPod
 from benchmarks.demo.policies import Place
@@ -107,24 +107,6 @@ def test_stranded_gpus(free, pairs, fours):
     assert figures.peak_share == pytest.approx(1 - figures.n_free / 12)
 
 
-def test_duels_put_the_largest_gap_first():
-    """Pods that only one policy placed, and pods that are not judged, are left out."""
-    ours = run(
-        placed("a", BRIDGED),
-        placed("b", BRIDGED),
-        placed("c", BRIDGED, affinity="none"),
-        placed("e", APART),
-    )
-    theirs = run(placed("b", APART), placed("a", BRIDGED), placed("c", APART), placed("e", BRIDGED))
-    found = duels(ours, theirs, NODES)
-    assert [duel.ours.pod.name for duel in found] == ["b", "a", "e"]
-    assert found[0].gap == pytest.approx(1 - NODES[PAIRS].relative(APART))
-    assert found[1].gap == 0
-    assert found[2].gap == pytest.approx(-found[0].gap)
-    assert found[0].gap_gbytes_per_s > 0
-    assert duels(ours, run(), NODES) == ()
-
-
 @pytest.mark.parametrize(
     ("gpus", "affinity", "holds"),
     [
@@ -138,12 +120,6 @@ def test_duels_put_the_largest_gap_first():
 def test_affinity(gpus, affinity, holds):
     """The level is read from the core's tables."""
     assert has_affinity(placed("a", gpus, affinity=affinity), NODES) is holds
-
-
-def test_machines_are_summed_up_apart():
-    """A machine without pods has none."""
-    shares = relative_by_machine(run(placed("a", BRIDGED), placed("b", 0b1, node=TRAY)), NODES)
-    assert shares == {"8x-a6000-bridged": (1, 1.0), "gb200-tray": (0, 0.0)}
 
 
 def test_a_span_has_mean_least_and_most():

@@ -6,7 +6,14 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.demo.pods import DURATION_MINUTES, MOST_REQUIRED, DemoPod, draw_pods
+from benchmarks.demo.fleet import lay_out_fleet, list_products
+from benchmarks.demo.pods import (
+    DURATION_MINUTES,
+    MOST_REQUIRED,
+    PRODUCT_LABEL,
+    DemoPod,
+    draw_pods,
+)
 from extender.protocol import WirePod, parse_pod
 from topology.annotations import Affinity, Strength
 
@@ -73,3 +80,40 @@ def test_what_is_judged(size, affinity, required, wish, is_judged):
     """Bandwidth is judged where the owner wants it."""
     pod = DemoPod(name="p", uid="u", size=size, affinity=affinity, is_required=required)
     assert (pod.wish, pod.is_judged) == (wish, is_judged)
+
+
+PRODUCTS = list_products(lay_out_fleet().values())
+NAMED_MIX = draw_pods(2000, seed=3, products=PRODUCTS)
+
+
+def test_most_pods_name_a_gpu_model():
+    """As users of mixed fleets do; a few take any."""
+    named = [pod.product for pod in NAMED_MIX if pod.product is not None]
+    assert 0.8 < len(named) / len(NAMED_MIX) < 0.9
+    assert set(named) == {product.name for product in PRODUCTS}
+
+
+def test_a_pod_asks_of_a_model_only_what_its_machines_have():
+    """No pod waits for ever, and no rival is blamed for a level that the machine lacks."""
+    largest = {product.name: product.largest for product in PRODUCTS}
+    for pod in NAMED_MIX:
+        if pod.product is not None:
+            assert pod.size <= largest[pod.product]["any"]
+            if pod.affinity not in {None, "none"}:
+                assert pod.size <= largest[pod.product][str(pod.affinity)]
+        assert not pod.is_required or pod.affinity not in {None, "none"}
+
+
+def test_the_model_is_a_node_selector():
+    """The label of NVIDIA's gpu-feature-discovery; without a model there is no selector."""
+    named = DemoPod(name="p", uid="u", size=2, product="NVIDIA-L40S")
+    assert named.as_json()["spec"]["nodeSelector"] == {PRODUCT_LABEL: "NVIDIA-L40S"}
+    assert DemoPod(name="p", uid="u", size=2).as_json()["spec"]["nodeSelector"] == {}
+
+
+def test_products_say_what_a_fleet_has():
+    """Models are spelt as labels; the largest set of each level over their machines."""
+    (bridged, l40s) = list_products(lay_out_fleet("2x 8x-a6000-bridged, 1x 4x-l40s").values())
+    assert (bridged.name, bridged.n_gpus) == ("NVIDIA-RTX-A6000", 16)
+    assert bridged.largest == {"any": 8, "nvlink": 2, "pcie-switch": 4, "numa": 4}
+    assert (l40s.largest["any"], l40s.largest["nvlink"]) == (4, 0)

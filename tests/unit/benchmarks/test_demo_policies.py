@@ -206,6 +206,23 @@ def test_most_allocated_takes_the_node_that_becomes_fullest():
     assert policy.place(HUGE) is None
 
 
+def test_every_policy_keeps_to_the_pods_gpu_model():
+    """A nodeSelector binds rivals and Coterie alike; a model that is full makes the pod wait."""
+    on_pairs = DemoPod(name="p", uid="u", size=8, product="NVIDIA-RTX-A6000")
+    second = DemoPod(name="q", uid="q", size=2, product="NVIDIA-RTX-A6000")
+    with extender_transport() as client:
+        policies = (
+            MostAllocatedPolicy("kubelet", "", PlainKubelet(), NODES, seed=1),
+            RivalOnCoterieNode(
+                NvidiaBestEffort(), NODES, SETTINGS.cluster_spec(), SETTINGS.rules, seed=1
+            ),
+            ExtenderPolicy(NODES, HttpExtender(client), seed=1),
+        )
+        for policy in policies:
+            assert policy.place(on_pairs) == Place("8x-a6000-bridged-0", 0xFF)
+            assert policy.place(second) is None
+
+
 def test_a_rival_that_refuses_lets_the_pod_wait():
     """Some rivals choose nothing."""
 

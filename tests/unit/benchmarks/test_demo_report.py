@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import dataclasses
 from html.parser import HTMLParser
 
 import pytest
 
-from benchmarks.demo.figures import compute_figures, duels, span
+from benchmarks.demo.examples import Example, pick_examples
+from benchmarks.demo.figures import compute_figures, span
 from benchmarks.demo.fleet import lay_out_fleet
+from benchmarks.demo.gains import gain_by_machine, match_pods, say_gain
 from benchmarks.demo.pods import draw_pods
 from benchmarks.demo.policies import MostAllocatedPolicy
-from benchmarks.demo.report import Demo, count_drawings, gbytes, percent, render_report
+from benchmarks.demo.report import Demo, count_drawings, gbytes, make_tiles, percent, render_report
 from benchmarks.demo.timeline import play
 from benchmarks.report import Environment
-from benchmarks.rivals import NvidiaBestEffort, PlainKubelet
+from benchmarks.rivals import LowestIds, NvidiaBestEffort, PlainKubelet
 
 FLEET = "2x 8x-a6000-bridged, 1x gb200-tray"
 
 
 @pytest.fixture(scope="module")
 def demo():
-    """A small demo of two policies."""
+    """A small demo of three policies, with a gain and a loss to show."""
     nodes = lay_out_fleet(FLEET)
     pods = draw_pods(16, seed=2)
     runs = tuple(
         play(MostAllocatedPolicy(name, "a <note>", rival, nodes, seed=2), pods, nodes)
-        for name, rival in (("plain & random", PlainKubelet()), ("last", NvidiaBestEffort()))
+        for name, rival in (
+            ("plain & random", PlainKubelet()),
+            ("lowest", LowestIds()),
+            ("last", NvidiaBestEffort()),
+        )
     )
     figures = tuple(compute_figures(run, nodes) for run in runs)
-    compared = duels(runs[1], runs[0], nodes)
+    matched = tuple(match_pods(runs, nodes, seed=2))
+    gains = gain_by_machine(matched, nodes)
     return Demo(
         seed=2,
         cluster=FLEET,
@@ -36,9 +44,10 @@ def demo():
         pods=pods,
         runs=runs,
         figures=figures,
-        duels=compared,
-        showcased=compared[:2],
         spans=tuple(span([one, one]) for one in figures),
+        matched=matched,
+        gains=gains,
+        examples=(Example(matched[0]), Example(matched[1], best_rival=0)),
         n_requests=7,
         seconds=1.5,
         environment=Environment("2026-01-02", "abc", "a CPU", 2, "3.11", "2.0"),
@@ -105,8 +114,8 @@ def test_every_policy_pod_and_figure_is_there(demo, page):
     assert "a &lt;note&gt;" in page
     for one in demo.figures:
         assert percent(one.harmonic, 1) in page
-    for duel in demo.showcased:
-        assert duel.ours.pod.name in page
+    for example in demo.examples:
+        assert f"{example.matched.pod.name} on {example.matched.machine}" in page
     assert "seed 2" in page
     assert "1.2.3, commit abc" in page
 
@@ -115,7 +124,7 @@ def test_each_drawing_is_counted_once(demo):
     """The progress bar ends where it says."""
     steps = []
     drawn = render_report(demo, advance=lambda: steps.append(1))
-    assert len(steps) == count_drawings(demo) == drawn.count("<svg") == 2 * 2 + 2 * 2
+    assert len(steps) == count_drawings(demo) == drawn.count("<svg") == 3 * 2 + 2 * 2
 
 
 def test_the_map_has_a_cell_for_every_gpu(page):
@@ -125,16 +134,67 @@ def test_the_map_has_a_cell_for_every_gpu(page):
         for tag, attributes in tags(page)
         if attributes.get("title", "").startswith("GPU ")
     ]
-    assert len(cells) == 2 * (8 + 8 + 4)
+    assert len(cells) == 3 * (8 + 8 + 4)
     assert {one["class"] for one in cells} <= {"a", "b", "c", "d", "one", "none", "free"}
+
+
+def test_tiles_compare_with_the_second_policy_and_name_the_first(demo, page):
+    """NVIDIA's best-effort is the rival; a kubelet at random stands in the text only."""
+    tiles = make_tiles(demo)
+    assert len(tiles) == 5
+    theirs = [one.shares[1] for one in demo.matched]
+    ours = [one.shares[2] for one in demo.matched]
+    assert tiles[0].ours == percent(sum(ours) / len(ours), 1)
+    assert tiles[0].theirs == percent(sum(theirs) / len(theirs), 1)
+    assert (tiles[1].ours, tiles[1].theirs) == (percent(min(ours)), percent(min(theirs)))
+    assert "last" not in tiles[0].text
+    for tile in (*tiles[:2], *tiles[3:]):
+        assert "Coterie vs lowest (plain & random " in tile.text
+    assert "faster with Coterie vs with lowest" in tiles[2].text
+    assert tiles[4].text.startswith("pods of a mix of 16 that waited: ")
+    for tile in tiles:
+        assert f"{tile.ours} <small>vs {tile.theirs}</small>" in page
+
+
+def test_without_pods_to_compare_there_are_no_shares(demo):
+    """No tile has a figure of nothing."""
+    assert len(make_tiles(dataclasses.replace(demo, matched=()))) == 2
+
+
+def test_a_machine_without_a_gain_says_why(demo, page):
+    """Every machine type has a row, a switched fabric says 0."""
+    shown = {one.machine: say_gain(one) for one in demo.gains}
+    assert shown["gb200-tray"] == "0: every set is equally fast"
+    for machine, said in shown.items():
+        assert f"{machine}<small>gain {said}</small>" in page
+
+
+def test_a_rivals_better_pod_is_marked(demo, page):
+    """And where there is none, the page says so."""
+    assert f"{demo.matched[1].machine}: plain &amp; random is faster" in page
+    assert "No pod on the same machine type is faster" not in page
+    without = render_report(dataclasses.replace(demo, examples=demo.examples[:1]))
+    assert "No pod on the same machine type is faster with a rival." in without
+
+
+def test_examples_name_every_policy_on_the_same_machine(demo):
+    """What the page shows comes from pods that were compared alike."""
+    for example in pick_examples(demo.matched):
+        assert {demo.nodes[one.place.node].machine for one in example.matched.placed} == {
+            example.matched.machine
+        }
+
+
+def test_waiting_stranded_and_free_are_explained_beside_the_table(page):
+    """Before the next picture, not at the end of the page."""
+    table, explained = page.index("How each policy did"), page.index("Pods by how close")
+    for word in ("Waited", "Stranded", "Free"):
+        assert table < page.index(f"<b>{word}</b>") < explained
 
 
 def test_further_mixes_are_shown_where_there_are_some(demo, page):
     """One mix has no spread to show."""
-    alone = Demo(
-        **{name: getattr(demo, name) for name in Demo.__slots__ if name != "spans"},
-        spans=tuple(span([one]) for one in demo.figures),
-    )
+    alone = dataclasses.replace(demo, spans=tuple(span([one]) for one in demo.figures))
     assert "The same with 2 mixes" in page
     assert "The same with" not in render_report(alone)
 

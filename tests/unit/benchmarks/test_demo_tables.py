@@ -7,12 +7,14 @@ import io
 import pytest
 from rich.console import Console
 
-from benchmarks.demo.figures import compute_figures, duels, show_percent, span
+from benchmarks.demo.examples import Example, pick_examples
+from benchmarks.demo.figures import compute_figures, show_percent, span
 from benchmarks.demo.fleet import lay_out_fleet
+from benchmarks.demo.gains import gain_by_machine, match_pods
 from benchmarks.demo.pods import DemoPod
 from benchmarks.demo.policies import Place
 from benchmarks.demo.report import Demo
-from benchmarks.demo.tables import policy_table, showcase_table, span_table
+from benchmarks.demo.tables import example_table, gain_table, policy_table, span_table
 from benchmarks.demo.timeline import Moment, Placed, Run
 from benchmarks.report import Environment
 
@@ -29,10 +31,14 @@ def run(name, gpus, pair):
     return Run(name, "", pods, (never,), (Moment(0, {NODE: 0}, pods, 1),) * 2)
 
 
-RUNS = (run("NVIDIA best-effort", 0b1111111, 0b100001), run("Coterie", 0b1111111, 0b1001))
+RUNS = (
+    run("plain kubelet", 0b1111111, 0b11),
+    run("NVIDIA best-effort", 0b1111111, 0b100001),
+    run("Coterie", 0b1111111, 0b1001),
+)
 FIGURES = tuple(compute_figures(one, NODES) for one in RUNS)
 MEAN = show_percent(FIGURES[0].mean, 1)
-DUELS = duels(RUNS[1], RUNS[0], NODES)
+MATCHED = tuple(match_pods(RUNS, NODES, seed=1))
 DEMO = Demo(
     seed=1,
     cluster="",
@@ -40,9 +46,10 @@ DEMO = Demo(
     pods=(POD,),
     runs=RUNS,
     figures=FIGURES,
-    duels=DUELS,
-    showcased=DUELS,
     spans=tuple(span([one, one]) for one in FIGURES),
+    matched=MATCHED,
+    gains=gain_by_machine(MATCHED, NODES),
+    examples=(*pick_examples(MATCHED), Example(MATCHED[0], best_rival=0)),
     n_requests=1,
     seconds=1.0,
     environment=Environment("2026-01-02", "abc", "a CPU", 2, "3.11", "2.0"),
@@ -65,9 +72,12 @@ def shown(table):
         ),
         pytest.param(span_table(DEMO.spans), ("over 2 mixes", f"{MEAN}..{MEAN}"), id="spans"),
         pytest.param(
-            showcase_table(DEMO),
-            (NODE, "0,1,2,3,4,5,6", "pod-007", "pod-008", "49.9"),
-            id="showcased pods",
+            example_table(DEMO),
+            (NODE, "0,1,2,3,4,5,6", "pod-007, loss", "pod-008", "49.9", "loss: the largest"),
+            id="example pods",
+        ),
+        pytest.param(
+            gain_table(DEMO), ("dgx-1-v100-dead-link", "NVIDIA", "49.9", "gain over"), id="machines"
         ),
     ],
 )
