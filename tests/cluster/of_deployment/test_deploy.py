@@ -16,7 +16,7 @@ import yaml
 
 from kube.client import ApiServer, Binding, ObjectEvent, Transport
 from kube.errors import KubeError
-from kube.objects import Lease, ObjectKey
+from kube.objects import TEMPLATES, Lease, ObjectKey
 from tests.cluster.control.control_plane import MASTERS, ControlPlane
 from tests.cluster.control.credentials import Authority
 from tests.cluster.control.manifests import (
@@ -51,6 +51,7 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
+EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 KUBEADM_POD = Path(__file__).parents[1] / "kubeadm" / "kube-scheduler.yaml"
 
 
@@ -202,6 +203,40 @@ def test_policies_type_check(installed):
         assert type_checks() == {name: {} for name in names_}
     finally:
         manager.stop()
+
+
+# The user guide's examples
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_examples_are_admitted(installed, file):
+    """Objects of Kubernetes' own kinds are applied; of all, the pods that come of them."""
+    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    if content["kind"] in {"Pod", *TEMPLATES}:
+        installed.plane.kubectl("apply", "-f", str(file))
+        installed.plane.kubectl("delete", "-f", str(file))
+    pods = list(pods_of(content))
+    assert pods
+    for one in pods:
+        metadata = {"name": "example", **one.get("metadata", {})}
+        pod = {"apiVersion": "v1", "kind": "Pod", **one, "metadata": metadata}
+        answer = installed.send("POST", PODS, pod, **DRY_RUN)
+        assert answer.status_code == 201, answer.text
+        keys = answer.json()["metadata"].get("annotations", {})
+        assert keys == metadata.get("annotations", {})
+
+
+def pods_of(value: Any) -> Iterator[dict[str, Any]]:
+    """Each pod template anywhere in a manifest, and a pod itself."""
+    if isinstance(value, dict):
+        if "containers" in value.get("spec", {}):
+            yield {key: value[key] for key in ("metadata", "spec") if key in value}
+        else:
+            for one in value.values():
+                yield from pods_of(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from pods_of(one)
 
 
 # Coterie's own keys
