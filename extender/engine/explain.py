@@ -1,10 +1,11 @@
 """Why this node, why this set, why not that one.
 
-For a pod without a node: every node of the cluster in the order of preference, with the best set
-there, its GB/s and loss and what would be left behind, or why not; and since when filter has
-rejected the pod. It uses the verbs' own ratings, so it shows what filter and prioritize would have
-answered at that moment. For a pod that has a node: its plan, its devices, what those are
-worth, and what the node would offer it if it were placed there now. It changes nothing.
+For a pod without a node: what it comes down to (`extender.engine.summary`), since when filter has
+rejected it, and every node of the cluster in the order of preference, with the best set there, its
+GB/s and loss and what would be left behind, or why not. It uses the verbs' own ratings, so it shows
+what filter and prioritize would have answered at that moment. For a pod that has a node: its plan,
+its devices, what those are worth, and what the node would offer it if it were placed there now. It
+changes nothing.
 
 The order is total: rank, then node name. Nodes that cannot take the pod come last, by name.
 """
@@ -13,8 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from extender.engine.summary import Ratings, summarize
 from extender.placement import Rank, Refusal, scores
 from extender.snapshot import with_free
+from extender.state import DeviceState
 from topology.annotations import decode_plan
 from topology.errors import CodecError
 from topology.model import names
@@ -22,6 +25,8 @@ from topology.select import Selected, select_set
 from topology.value import Limit, gpus_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from extender.placement import Rater
     from extender.protocol import PodRequest, WirePod
     from extender.snapshot import ClusterSnapshot, NodeView
@@ -40,15 +45,17 @@ LEFT_SIZES = (2, 4, 8)
 
 def explain_pod(
     request: PodRequest,
-    snapshot: ClusterSnapshot,
+    cluster: LiveCluster,
     *,
     rater: Rater,
     unschedulable: UnschedulablePod | None = None,
 ) -> Json:
-    """Explain a pod on every node of the snapshot, as JSON values.
+    """Explain a pod on every node of the cluster, as JSON values.
 
-    Complexity: one rating and a few selections per distinct node state.
+    Complexity: one rating and a few selections per distinct node state, and what
+    `extender.engine.summary.summarize` says.
     """
+    snapshot = cluster.snapshot_for(request)
     explanation = _head(request, snapshot)
     if unschedulable is not None:
         explanation["unschedulable"] = {
@@ -58,7 +65,17 @@ def explain_pod(
             "last_filtered_s": unschedulable.seen_s,
             "n_requeues": unschedulable.n_requeues,
         }
-    explanation["nodes"] = () if request.shape is None else _nodes(request, snapshot, rater)
+    if request.shape is None:
+        return explanation | {"nodes": ()}
+    by_state = {view.state: view for view in snapshot.views}
+    ratings = dict(zip(by_state, rater.rate(request, by_state.values()), strict=True))
+
+    def owners(view: NodeView) -> Mapping[str, int]:
+        return _owners(view, cluster)
+
+    rated = Ratings(snapshot.views, ratings)
+    explanation["summary"] = summarize(request, rated, owners, rater)
+    explanation["nodes"] = _nodes(request, snapshot, ratings, rater)
     return explanation
 
 
@@ -87,6 +104,20 @@ def explain_bound(request: PodRequest, pod: WirePod, cluster: LiveCluster, *, ra
         "could_have": None if view is None else _could_have(request, view, own, rater),
     }
     return explanation
+
+
+def _owners(view: NodeView, cluster: LiveCluster) -> Mapping[str, int]:
+    """The GPUs of each pod on a node as a mask; a claim is of a pod that is not there yet."""
+    masks: dict[str, int] = {}
+    for i, (_, state, owner) in enumerate(cluster.devices(view.name, view.kind.resource)):
+        if owner is not None and state in _HAVE:
+            pod = cluster.pods.name_of(owner) or owner
+            masks[pod] = masks.get(pod, 0) | 1 << i
+    return masks
+
+
+_HAVE = frozenset({DeviceState.ASSUMED, DeviceState.BOUND, DeviceState.HELD})
+"""Healthy devices of a pod: one that is unhealthy stays so when the pod ends."""
 
 
 def _plan(text: str | None) -> tuple[Plan | None, str]:
@@ -157,9 +188,13 @@ def _request(request: PodRequest) -> Json | None:
     }
 
 
-def _nodes(request: PodRequest, snapshot: ClusterSnapshot, rater: Rater) -> list[Json]:
+def _nodes(
+    request: PodRequest,
+    snapshot: ClusterSnapshot,
+    ratings: Mapping[int, Rank | Refusal],
+    rater: Rater,
+) -> list[Json]:
     by_state = {view.state: view for view in snapshot.views}
-    ratings = dict(zip(by_state, rater.rate(request, by_state.values()), strict=True))
     ranks = {state: one for state, one in ratings.items() if isinstance(one, Rank)}
     fits = {
         state: fit

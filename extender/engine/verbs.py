@@ -264,8 +264,7 @@ class Engine:
             explanation = explain_bound(request, pod, cluster, rater=rater)
         else:
             unschedulable = self.unschedulable.pod(request.uid)
-            snapshot = cluster.snapshot_for(request)
-            explanation = explain_pod(request, snapshot, rater=rater, unschedulable=unschedulable)
+            explanation = explain_pod(request, cluster, rater=rater, unschedulable=unschedulable)
         return self._answer(Verb.EXPLAIN, request, json.dumps(explanation).encode())
 
     def _refuse_pod(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = ["EmbeddedState", "Explanation", "NodesState", "PodJson", "Problem", "State"]
 
@@ -216,6 +216,59 @@ class NodeOffer(SetOffer):
     left_behind: LeftBehind | None = None
 
 
+class SummaryOffer(Body):
+    """A set on a node: GB/s and share 0..1 of the machine's best, of the slowest container.
+
+    Null: `gpus` where devices go by count, figures where no container has two GPUs.
+    """
+
+    node: str
+    gpus: list[int] | None
+    gbytes_per_s: float | None
+    share: float | None
+
+
+class ReliefOffer(SummaryOffer):
+    """What the pod would get once these pods (`namespace/name`) have ended."""
+
+    when_ended: list[str]
+    gpus_freed: int
+
+
+class ReasonGroup(Body):
+    """The nodes that do not fit for one reason; `nearest` is null where no three pods suffice."""
+
+    reason: str
+    reason_label: str
+    sentence: str
+    n: int
+    nearest: ReliefOffer | None
+
+
+class ChangeOffer(SummaryOffer):
+    """What the pod would get now with this change of its annotations."""
+
+    change: str
+
+
+class SecondNode(SummaryOffer):
+    """The node that comes second, and why it does."""
+
+    why: str
+
+
+class Summary(Body):
+    """What an explanation comes down to; `try` only where no node fits."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    n_nodes: int
+    n_fit: int
+    groups: list[ReasonGroup]
+    try_: ChangeOffer | None = Field(alias="try")
+    runner_up: SecondNode | None
+
+
 class UnschedulableState(Body):
     """Why and since when filter has rejected the pod; times are the engine's, in seconds.
 
@@ -257,5 +310,6 @@ class Explanation(Body):
     warnings: list[str]
     request: RequestSummary | None
     unschedulable: UnschedulableState | None = None
+    summary: Summary | None = None
     nodes: list[NodeOffer] | None = None
     bound: BoundState | None = None

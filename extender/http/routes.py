@@ -13,7 +13,7 @@ from html import escape
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request  # Request at runtime: FastAPI reads the signatures
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
@@ -38,7 +38,6 @@ from topology.errors import quote
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from starlette.requests import Request
     from starlette.types import ASGIApp
 
     from extender.embedded import EmbeddedCluster
@@ -121,8 +120,20 @@ def _described_app() -> FastAPI:
 
 
 def _add_read_api(app: FastAPI, deps: Dependencies) -> None:
-    if deps.read_api is not None:
-        add_read_api(app, deps.read_api)
+    if deps.read_api is None:
+        return
+    add_read_api(app, deps.read_api)
+    _add_explain_route(app, deps, prefix="/api/v1")
+
+    @app.post("/api/v1/explain", response_model=Explanation)
+    async def explain_pod(request: Request) -> Response:
+        """The same for a pod that need not be in the cluster: its manifest, as JSON."""
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > deps.body_limit_bytes:
+                raise HTTPException(413, f"body is over {deps.body_limit_bytes} bytes")
+        return _answered(Verb.EXPLAIN, bytes(body), deps)
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
@@ -186,8 +197,8 @@ def _add_state_routes(app: FastAPI, deps: Dependencies) -> None:
             return _json(engine.cluster.as_json())
 
 
-def _add_explain_route(app: FastAPI, deps: Dependencies) -> None:
-    @app.get("/explain/{namespace}/{name}", response_model=Explanation)
+def _add_explain_route(app: FastAPI, deps: Dependencies, *, prefix: str = "") -> None:
+    @app.get(f"{prefix}/explain/{{namespace}}/{{name}}", response_model=Explanation)
     async def explain(namespace: str, name: str) -> Response:
         """Each node's best set for a pod of the cluster, its GB/s, what is left, or why not."""
         if deps.verbs is None:

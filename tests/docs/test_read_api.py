@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.docs.markdown import ROOT, section
 from tests.unit.extender.engines import engine
+from tests.unit.extender.pods import pod
 from tests.unit.extender.read_api.served import ServedReads
 
 PAGE = ROOT / "docs" / "read-api.md"
@@ -15,6 +16,8 @@ PATHS = {
     "/api/v1/nodes/{name}": "/api/v1/nodes/8x-l4-0",
     "/api/v1/pods/{namespace}/{name}": "/api/v1/pods/default/pod-u1",
 }
+WITHOUT_EXAMPLE = {"/api/v1/explain/{namespace}/{name}"}
+"""Needs an API server; its answer is that of the route which takes a manifest."""
 SHOWN = 2
 
 
@@ -60,17 +63,22 @@ def answers() -> str:
     parts: list[str] = []
     paths: dict[str, Any] = description["paths"]
     for path, operations in paths.items():
-        operation = operations["get"]
+        ((method, operation),) = operations.items()
         in_query = [one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"]
-        language, body = "json", ""
+        query = f"Query: {', '.join(f'`{name}`' for name in in_query)}.\n" if in_query else ""
+        title = f"### `{method.upper()} {path}`\n\n{operation['description']}\n{query}"
         if path == "/api/v1/changes":
             language, body = "text", asyncio.run(events(served)).strip()
+        elif method == "post":
+            manifest = json.dumps(pod(4, uid="u5", affinity="nvlink", policy="required"))
+            answer = served.call(path, method="POST", content=manifest.encode()).json()
+            language, body = "json", json.dumps(cut(answer), indent=2)
+        elif path in WITHOUT_EXAMPLE:
+            parts.append(title)
+            continue
         else:
-            body = json_of(served, PATHS.get(path, path))
-        query = f"Query: {', '.join(f'`{name}`' for name in in_query)}.\n" if in_query else ""
-        parts.append(
-            f"### `GET {path}`\n\n{operation['description']}\n{query}\n```{language}\n{body}\n```\n"
-        )
+            language, body = "json", json_of(served, PATHS.get(path, path))
+        parts.append(f"{title}\n```{language}\n{body}\n```\n")
     return "\n" + "\n".join(parts) + "\n"
 
 

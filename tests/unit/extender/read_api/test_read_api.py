@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from extender.http.responses import Problem
@@ -16,6 +18,7 @@ from extender.read_api.bodies import (
     PodsBody,
 )
 from tests.unit.extender.engines import engine
+from tests.unit.extender.pods import pod
 from tests.unit.extender.read_api.served import ServedReads
 
 NODES = ["8x-l4-0", "dgx-1-v100-0", "dgx-1-v100-1"]
@@ -271,10 +274,11 @@ def test_the_port_of_its_own_serves_nothing_else(served):
 
 
 def test_nothing_there_writes(served):
-    """Every route is GET."""
+    """Every route is GET, but for the one that takes the pod that it explains."""
     described = served.call("/openapi.json", app=served.read_app).json()
     assert described["paths"]
-    assert {m for path in described["paths"].values() for m in path} == {"get"}
+    posted = [path for path, methods in described["paths"].items() if set(methods) != {"get"}]
+    assert posted == ["/api/v1/explain"]
 
 
 def test_a_machine_shows_its_links_and_where_to_draw_them(served):
@@ -286,3 +290,38 @@ def test_a_machine_shows_its_links_and_where_to_draw_them(served):
     assert {one["label"] for one in l4["links"]} <= {"PIX", "PXB", "PHB", "NODE", "SYS"}
     best = max(one["gbytes_per_s"] for one in v100["links"])
     assert best == v100["best_gbytes_per_s"]["2"]
+
+
+def test_explain_takes_a_manifest_and_sums_up():
+    """For a pod that is in no cluster: on the port of people's own, where the verbs are not."""
+    served = ServedReads(engine())
+    before = served.get("cluster")["generation"]
+    body = json.dumps(pod(4, affinity="nvlink", policy="required")).encode()
+    for app in (served.app, served.read_app):
+        response = served.call("/api/v1/explain", method="POST", content=body, app=app)
+        assert response.status_code == 200, response.text
+        assert response.json()["summary"]["n_fit"] == 2
+    assert served.get("cluster")["generation"] == before
+    assert served.get("pending")["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "detail"),
+    [
+        pytest.param(b"[]", 400, "request body is", id="no pod"),
+        pytest.param(b" " * 100_001, 413, "body is over 100000 bytes", id="too large"),
+    ],
+)
+def test_explain_of_something_else_is_a_problem(body, code, detail):
+    """With what was expected, and a body without end is not read to its end."""
+    served = ServedReads(engine())
+    response = served.call("/api/v1/explain", method="POST", content=body, app=served.read_app)
+    assert response.status_code == code
+    assert detail in response.json()["detail"]
+
+
+def test_explain_of_a_pod_by_name_needs_an_api_server():
+    """An embedded cluster has no pods before they are bound."""
+    response = ServedReads(engine()).call("/api/v1/explain/default/pod-u1")
+    assert response.status_code == 404
+    assert "an embedded cluster has no pods" in response.json()["detail"]

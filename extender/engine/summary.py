@@ -1,0 +1,205 @@
+"""What an explanation comes down to: how many nodes fit, why the others do not, what would help.
+
+For a pod that fits nowhere: the reasons with the number of their nodes, the pods whose end would
+make room (`extender.engine.relief`), and the least change of its own annotations with which it
+would fit now. For one that fits: the node that comes second, and what decided. It shows what the
+verbs' own ratings say, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from extender.engine.relief import find_relief
+from extender.placement import Rank, Refusal
+from extender.protocol import Reason
+from topology.annotations import Affinity, NicRule, Strength, pod_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from extender.placement import Rater
+    from extender.protocol import PodRequest, Shape
+    from extender.snapshot import NodeView
+    from topology.annotations import PlacementPolicy
+    from topology.select import PodFit
+
+__all__ = ["Ratings", "summarize"]
+
+Json: TypeAlias = "dict[str, object]"
+
+RELIEVED = frozenset(
+    {
+        Reason.NOT_ENOUGH_FREE,
+        Reason.CONTAINERS_TAKEN,
+        Reason.MIXED_MODELS,
+        Reason.AFFINITY_TAKEN,
+        Reason.NIC_TAKEN,
+        Reason.BANDWIDTH_TAKEN,
+        Reason.ALIGNMENT_TAKEN,
+        Reason.ALIGNMENT_APART,
+    }
+)
+"""Reasons that may pass when other pods end."""
+SHOWN_MACHINES = 3
+"""Machine types that a reason names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratings:
+    """The nodes of a snapshot and their ratings by state."""
+
+    views: Sequence[NodeView]
+    by_state: Mapping[int, Rank | Refusal]
+
+
+def summarize(
+    request: PodRequest,
+    rated: Ratings,
+    owners: Callable[[NodeView], Mapping[str, int]],
+    rater: Rater,
+) -> Json:
+    """The summary of a pod with GPUs, as JSON values.
+
+    `owners` has the GPUs of a node as a mask for each pod there. Complexity: at most
+    `extender.engine.relief.MAX_TRIES` selections for each reason, and one rating per state and
+    change that is tried.
+    """
+    fitting = [view for view in rated.views if isinstance(rated.by_state[view.state], Rank)]
+    return {
+        "n_nodes": len(rated.views),
+        "n_fit": len(fitting),
+        "groups": [
+            _group(request, reason, views, owners, rater) for reason, views in _by_reason(rated)
+        ],
+        "try": None if fitting else _try(request, rated.views, rater),
+        "runner_up": _runner_up(request, fitting, rated.by_state, rater),
+    }
+
+
+def _by_reason(rated: Ratings) -> list[tuple[Reason, list[NodeView]]]:
+    """The nodes that do not fit by reason, most nodes first."""
+    groups: dict[Reason, list[NodeView]] = {}
+    for view in rated.views:
+        rating = rated.by_state[view.state]
+        if isinstance(rating, Refusal):
+            groups.setdefault(rating.reason, []).append(view)
+    return sorted(groups.items(), key=lambda item: (-len(item[1]), item[0].label))
+
+
+def _group(
+    request: PodRequest,
+    reason: Reason,
+    views: Sequence[NodeView],
+    owners: Callable[[NodeView], Mapping[str, int]],
+    rater: Rater,
+) -> Json:
+    relief = find_relief(request, views, owners, rater) if reason in RELIEVED else None
+    machines = sorted({view.kind.name for view in views})
+    named = ", ".join(machines[:SHOWN_MACHINES])
+    more = len(machines) - SHOWN_MACHINES
+    return {
+        "reason": reason.value,
+        "reason_label": reason.label,
+        "sentence": f"{reason.value} ({named}{f' and {more} more' if more > 0 else ''})",
+        "n": len(views),
+        "nearest": None
+        if relief is None
+        else {
+            "node": relief.view.name,
+            "when_ended": list(relief.pods),
+            "gpus_freed": relief.n_gpus,
+            **_offer(relief.view, relief.fit),
+        },
+    }
+
+
+def _try(request: PodRequest, views: Sequence[NodeView], rater: Rater) -> Json | None:
+    """The least change of the pod's annotations with which it fits on some node now."""
+    if request.shape is None:
+        return None
+    by_state = {view.state: view for view in views}
+    for change, policy in _weaker(request.shape):
+        changed = replace(request, shape=replace(request.shape, policy=policy))
+        ratings = rater.rate(changed, by_state.values())
+        ranks = {
+            state: one
+            for state, one in zip(by_state, ratings, strict=True)
+            if isinstance(one, Rank)
+        }
+        fitting = [view for view in views if view.state in ranks]
+        if fitting:
+            view = min(fitting, key=lambda one: (ranks[one.state].key, one.name))
+            fit = rater.choose(changed, view)
+            if not isinstance(fit, Refusal):
+                return {"change": change, "node": view.name, **_offer(view, fit)}
+    return None
+
+
+def _weaker(shape: Shape) -> Iterator[tuple[str, PlacementPolicy]]:
+    """Changes of the annotations that require less, each alone and then all together."""
+    policy = shape.policy
+    texts: list[str] = []
+    weakest = policy
+    if policy.strength is Strength.REQUIRED and policy.affinity is not Affinity.ANY:
+        texts.append(f"{pod_keys.POLICY}={Strength.PREFERRED.value}")
+        weakest = replace(weakest, strength=Strength.PREFERRED)
+        yield texts[-1], replace(policy, strength=Strength.PREFERRED)
+    if policy.min_bandwidth_gbytes_per_s is not None:
+        texts.append(f"without {pod_keys.MIN_BANDWIDTH}")
+        weakest = replace(weakest, min_bandwidth_gbytes_per_s=None)
+        yield texts[-1], replace(policy, min_bandwidth_gbytes_per_s=None)
+    if policy.nic is NicRule.REQUIRED:
+        texts.append(f"{pod_keys.NIC}={NicRule.PREFERRED.value}")
+        weakest = replace(weakest, nic=NicRule.PREFERRED)
+        yield texts[-1], replace(policy, nic=NicRule.PREFERRED)
+    if len(texts) > 1:
+        yield " and ".join(texts), weakest
+
+
+def _runner_up(
+    request: PodRequest,
+    fitting: Sequence[NodeView],
+    by_state: Mapping[int, Rank | Refusal],
+    rater: Rater,
+) -> Json | None:
+    """The node that comes second, and the first difference to the best in the order of nodes."""
+    ranks = {state: one for state, one in by_state.items() if isinstance(one, Rank)}
+    order = sorted(fitting, key=lambda one: (ranks[one.state].key, one.name))
+    if len(order) == 1 or not order:
+        return None
+    best, second = order[0], order[1]
+    fit = rater.choose(request, second)
+    if isinstance(fit, Refusal):
+        return None
+    why = _why(ranks[best.state], ranks[second.state])
+    return {"node": second.name, **_offer(second, fit), "why": why}
+
+
+def _why(best: Rank, second: Rank) -> str:
+    if best.key == second.key:
+        return "equal for the pod; the first by name is shown first"
+    if best.step != second.step:
+        if not second.step:
+            return "its topology is unknown"
+        is_missed = best.step[:1] != second.step[:1]
+        return "it misses a stated wish" if is_missed else "its set is further from its best"
+    if best.key[2] != second.key[2]:
+        return "its set is slower"
+    if best.key[3] != second.key[3]:
+        return "taking its set costs later pods more"
+    return "it has more GPUs free, which are kept together"
+
+
+def _offer(view: NodeView, fit: PodFit | None) -> Json:
+    """The GPUs, and GB/s and share of the slowest container of two or more; null without."""
+    if fit is None:
+        return {"gpus": None, "gbytes_per_s": None, "share": None}
+    sets = [one for _, one in fit.containers if len(one.gpus) > 1]
+    worst = min(sets, key=lambda one: one.value_gbytes_per_s, default=None)
+    return {
+        "gpus": [gpu for gpu in range(len(view.ids)) if fit.used >> gpu & 1],
+        "gbytes_per_s": None if worst is None else round(worst.value_gbytes_per_s, 3),
+        "share": None if worst is None else round(1 - worst.loss, 4),
+    }
