@@ -1,8 +1,8 @@
 """The benchmarks' command line: run one or all, show the tables, keep them.
 
-`python -m benchmarks [efficiency|fidelity|replay|fleet|speed|all] --shared ../shared`. Each writes
-`<name>.json` and `<name>.md` with environment and date to the folder that `--out` names. Exit
-codes: 0 done, 1 a benchmark could not run (the message says why), 2 usage.
+`python -m benchmarks [efficiency|fidelity|replay|fleet|speed|reads|all] --shared ../shared`. Each
+writes `<name>.json` and `<name>.md` with environment and date to the folder that `--out` names.
+Exit codes: 0 done, 1 a benchmark could not run (the message says why), 2 usage.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.measured import DEFAULT_SHARED, load_machines
 from benchmarks.quality import efficiency, fidelity, replay
 from benchmarks.quality.queues import load_queue
 from benchmarks.report import ResultTable, read_environment, to_rich, write_results
-from benchmarks.speed import benchmark
+from benchmarks.speed import benchmark, reads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +45,7 @@ class Name(Enum):
     REPLAY = "replay"
     FLEET = "fleet"
     SPEED = "speed"
+    READS = "reads"
     ALL = "all"
 
 
@@ -89,12 +90,18 @@ def _speed(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[R
     return benchmark.run(benchmark.QUICK if quick else benchmark.FULL, advance=advance)
 
 
+def _reads(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[ResultTable, ...]:
+    del shared
+    return reads.run(reads.QUICK_READS if quick else reads.FULL_READS, advance=advance)
+
+
 _RUNNERS: dict[Name, Callable[..., tuple[ResultTable, ...]]] = {
     Name.EFFICIENCY: _efficiency,
     Name.FIDELITY: _fidelity,
     Name.REPLAY: _replay,
     Name.FLEET: _fleet,
     Name.SPEED: _speed,
+    Name.READS: _reads,
 }
 
 

@@ -45,7 +45,15 @@ if TYPE_CHECKING:
     from benchmarks.speed.cluster import Cluster
     from benchmarks.speed.load import Load
 
-__all__ = ["N_SHAPES", "CallTimes", "draw_pods", "measure_http", "table_rows", "time_parts"]
+__all__ = [
+    "N_SHAPES",
+    "CallTimes",
+    "draw_pods",
+    "measure_calls",
+    "measure_http",
+    "table_rows",
+    "time_parts",
+]
 
 SIZES = (1, 1, 2, 2, 3, 4, 4, 8)
 """Sizes are drawn evenly from here: small ones are more frequent."""
@@ -77,13 +85,23 @@ class CallTimes:
         return [*self.first, *self.later]
 
 
-def _measure_calls(
-    connection: Connection, names: Sequence[str], pods: Sequence[dict[str, Any]]
+def measure_calls(
+    connection: Connection,
+    names: Sequence[str],
+    pods: Sequence[dict[str, Any]],
+    *,
+    every_s: float = 0.0,
 ) -> dict[str, CallTimes]:
+    """Call filter and prioritize for each pod, and bind and end every second one; by verb.
+
+    A pod begins `every_s` after the one before at the earliest.
+    """
     names_json = names_list(names)
     measured = {"filter": CallTimes(), "prioritize": CallTimes()}
     shapes: set[str] = set()
+    begin_s = time.monotonic()
     for i, one in enumerate(pods):
+        time.sleep(max(0.0, begin_s + i * every_s - time.monotonic()))
         shape = json.dumps((one["metadata"]["annotations"], one["spec"]))
         body = filter_args(one, names_json)
         filtered, filter_s = connection.send("/filter", body)
@@ -203,7 +221,7 @@ def _measure(
         connection = Connection(port)
         n_pods = fill_cluster(connection, cluster, load, seed=seed, advance=advance)
         before = _answer_seconds(connection)
-        measured = _measure_calls(connection, names, pods)
+        measured = measure_calls(connection, names, pods)
         after = _answer_seconds(connection)
         advance()
         resident, highest = resident_mib(process_id)

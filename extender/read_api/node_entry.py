@@ -74,7 +74,16 @@ class NodeEntry:
     `n_pods` counts the placed pods.
     """
 
-    __slots__ = ("_figures", "_node_json", "_pods_json", "accounts", "n_pods", "node", "tallies")
+    __slots__ = (
+        "_figures",
+        "_node_json",
+        "_pods_json",
+        "_pods_text",
+        "accounts",
+        "n_pods",
+        "node",
+        "tallies",
+    )
 
     def __init__(
         self,
@@ -124,6 +133,10 @@ class NodeEntry:
             placed.sort(key=lambda one: one.full_name)
             self._pods_json = {one.full_name: _dump(_pod(one, self._figures)) for one in placed}
         return self._pods_json
+
+    def pods_text(self, pods: Iterable[PodRecord]) -> bytes:
+        """The same as one text, commas between: most pages have all pods of a node."""
+        return b",".join(self.pods_json(pods).values())
 
     def _parts(self) -> list[_Part]:
         return [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from extender.read_api.cluster_table import ClusterTable
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadApi"]
 
+END_OF_NODE = "~"
+"""Behind all names of pods, which have letters, digits, hyphens, dots and a slash alone."""
+NOT_READY_S = 1.0
+"""Seconds between looks whether the state is complete, at the start."""
 AGAIN_S = 60.0
 """Seconds after which the history and the streams begin again where they failed."""
 
@@ -89,7 +94,7 @@ class ReadApi:
                 await self.add_to_history()
                 await asyncio.sleep(INTERVAL_S)
             else:
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(NOT_READY_S)
 
     async def add_to_history(self) -> None:
         """Add the points of now."""
@@ -202,19 +207,27 @@ class ReadApi:
             names = [node] if node in cluster.entries else []
         prefix = "" if namespace is None else f"{namespace}/"
         items: list[bytes] = []
-        last, n_remaining = "", 0
-        async for name in paced(names[bisect_left(names, after_node) :]):
+        last, n_items, n_remaining = "", 0, 0
+        names = names[bisect_left(names, after_node) :]
+        async for i, name in paced(enumerate(names)):
             entry = cluster.entries[name]
-            if namespace is None and len(items) == limit:
-                n_remaining += entry.n_pods
+            if namespace is None and name != after_node and 0 < entry.n_pods <= limit - n_items:
+                items.append(self._pods_text(entry))
+                n_items += entry.n_pods
+                last = f"{name} {END_OF_NODE}"
                 continue
+            if namespace is None and n_items == limit:
+                rest = map(cluster.entries.__getitem__, names[i:])
+                n_remaining += sum(map(attrgetter("n_pods"), rest))
+                break
             for key, text in self._pods(entry).items():
                 if not key.startswith(prefix) or (name == after_node and key <= after_name):
                     continue
-                if len(items) == limit:
+                if n_items == limit:
                     n_remaining += 1
                 else:
                     items.append(text)
+                    n_items += 1
                     last = f"{name} {key}"
         return ItemsPage(cluster.generation, items, last if n_remaining else None, n_remaining)
 
@@ -238,6 +251,9 @@ class ReadApi:
 
     def _node(self, entry: NodeEntry) -> bytes:
         return entry.node_json(self._engine.cluster.pods.name_of)
+
+    def _pods_text(self, entry: NodeEntry) -> bytes:
+        return entry.pods_text(self._engine.cluster.pods.on_node(entry.node.name))
 
     def _pods(self, entry: NodeEntry) -> Mapping[str, bytes]:
         return entry.pods_json(self._engine.cluster.pods.on_node(entry.node.name))

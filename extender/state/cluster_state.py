@@ -224,10 +224,10 @@ class LiveCluster:
             for row in device_rows(served.ids, account)
         )
 
-    def node_accounts(self) -> dict[str, tuple[NodeRecord, Sequence[Account]]]:
-        """Each node with its resources' accounts, which never change; others replace them."""
+    def node_accounts(self) -> tuple[dict[str, NodeRecord], dict[str, Sequence[Account]]]:
+        """Nodes and their resources' accounts by name; neither changes, others replace them."""
         self.reconcile()
-        return {name: (node, self._accounts[name]) for name, node in self._nodes.items()}
+        return self._nodes.copy(), self._accounts.copy()
 
     def as_json(self) -> dict[str, object]:
         """Everything, for people."""
@@ -236,8 +236,10 @@ class LiveCluster:
             "generation": generation,
             "is_synced": self._is_synced,
             "nodes": {
-                name: node_json(node, self._snapshots.all_shown(node), accounts, name_of)
-                for name, (node, accounts) in self.node_accounts().items()
+                name: node_json(
+                    node, self._snapshots.all_shown(node), self._accounts[name], name_of
+                )
+                for name, node in self._nodes.items()
             },
         }
 

@@ -212,19 +212,29 @@ def test_an_unchanged_history_is_not_sent_again(served):
     assert served.call("/api/v1/history", if_none_match=tag).status_code == 200
 
 
-def test_history_begins_when_the_state_is_complete(served):
+def test_history_begins_when_the_state_is_complete(served, monkeypatch):
     """What is not known yet is not free."""
+    looked = asyncio.Event()
+    refresh = served.api.add_to_history
 
-    async def go() -> int:
-        task = asyncio.create_task(served.api.run(raise_it))
-        await asyncio.sleep(0.05)
-        task.cancel()
-        return int(served.api.history.revision)
+    async def add() -> None:
+        await refresh()
+        looked.set()
 
+    monkeypatch.setattr(served.api, "add_to_history", add)
     served.engine.cluster.set_freshness(is_synced=False, observed_at_s=None)
-    assert asyncio.run(go()) == 0
-    served.engine.cluster.set_freshness(is_synced=True, observed_at_s=None)
-    assert asyncio.run(go()) == 1
+
+    async def go() -> tuple[int, int]:
+        task = asyncio.create_task(served.api.run(raise_it))
+        await asyncio.sleep(0.01)
+        before = int(served.api.history.revision)
+        served.engine.cluster.set_freshness(is_synced=True, observed_at_s=None)
+        await looked.wait()
+        task.cancel()
+        return before, int(served.api.history.revision)
+
+    monkeypatch.setattr(read_api_module, "NOT_READY_S", 0.001)
+    assert asyncio.run(go()) == (0, 1)
 
 
 def test_a_fault_is_reported_and_the_tasks_begin_again(served, monkeypatch):

@@ -1,0 +1,83 @@
+"""The benchmark of the read API: a reader that reads everything, and calls beside it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from benchmarks.errors import ServerFailed
+from benchmarks.speed.load import Load
+from benchmarks.speed.reader import PATHS, read_all
+from benchmarks.speed.reads import PACES, ReadsLoad, run
+
+
+class Pages(BaseHTTPRequestHandler):
+    """Answers with one page, but for pods with two."""
+
+    asked: list[str]
+    status = 200
+
+    def do_GET(self) -> None:
+        """One request."""
+        url = urlsplit(self.path)
+        token = parse_qs(url.query).get("continue")
+        self.asked.append(url.path.rpartition("/")[2] + (f" after {token[0]}" if token else ""))
+        following = "x" if url.path.endswith("/pods") and not token else None
+        content = {"generation": 1, "items": [], "continue": following, "remaining": 0}
+        body = json.dumps(content, separators=(",", ":")).encode()
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *_words: object) -> None:  # noqa: A002 - http.server's name
+        """Say nothing."""
+
+
+@pytest.fixture
+def pages():
+    """A server of pages: its connection, what was asked, and the handler."""
+    handler = type("Handler", (Pages,), {"asked": []})
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+    yield connection, handler
+    connection.close()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_the_reader_reads_every_page(pages):
+    """What it does not read costs nothing, and the figures would be too good."""
+    connection, handler = pages
+    n_bytes = read_all(connection)
+    assert set(handler.asked) == {*PATHS, "pods after x"}
+    assert n_bytes > len(PATHS) * len('{"generation":1}')
+
+
+def test_the_reader_fails_where_an_answer_does(pages):
+    """An error is short, so quick."""
+    connection, handler = pages
+    handler.status = 500
+    with pytest.raises(ServerFailed, match=r"status 500, expected 200"):
+        read_all(connection)
+
+
+@pytest.mark.slow("runs an extender and a reader as processes")
+def test_calls_are_measured_with_and_without_a_reader():
+    """Each verb at each pace, beside the same without."""
+    load = Load((16,), 40, 4, n_builds=1, n_selections=1, n_fits=1, n_draws=1)
+    (table,) = run(ReadsLoad(load, n_pairs=1, n_pods=4))
+    assert len(table.rows) == 2 * 2 * len(PACES)
+    for without, beside in zip(table.rows[::2], table.rows[1::2], strict=True):
+        assert (without[1], beside[1]) == (4, 4)
+        assert without[-1] == 1.0
+        assert float(beside[-1] or 0) > 0
+    assert any("rounds; without entity tags" in note for note in table.notes)
