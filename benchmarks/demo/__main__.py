@@ -86,7 +86,7 @@ def main(  # noqa: PLR0913 - one flag for each choice
             _print(demo, console)
             path = _write(demo, console, out)
             console.print(say_result(demo.matched, demo.nodes, demo.spans), highlight=False)
-            console.print(f"report: [bold]{path}[/bold]", soft_wrap=True)
+            console.print(f"report: [bold]{path.resolve().as_uri()}[/bold]", soft_wrap=True)
             if keep_running:
                 _keep(client, console, demo)
     except (BenchmarkError, ExtenderError, OSError) as error:

@@ -35,8 +35,11 @@ def policy_table(figures: Sequence[Figures]) -> Table:
         FIGURE_COLUMNS,
     )
     table.caption = (
+        "harmonic: harmonic mean, which slow pods lower most. "
         "missed: requested an affinity and did not get it (of these: required). "
-        "stranded: free GPUs that make no pair, no four within 10 % of the machine's best"
+        "waited: found no place when they arrived, mostly for want of free GPUs of their model. "
+        "stranded: free GPUs that make no pair, no four within 10 % of the machine's best. "
+        "free: mean number of GPUs without a pod, while the fleet is full"
     )
     table.caption_justify = "left"
     for one in figures:

@@ -71,7 +71,7 @@ def test_the_table_names_every_policy_and_the_report(shown):
     assert "The same over 2 mixes" in text
     assert "Mean GB/s of pods that every policy put on the same machine type" in text
     assert "0: every set is equally" in text
-    assert text.rstrip().endswith(f"report: {out / 'report.html'}")
+    assert text.rstrip().endswith(f"report: {(out / 'report.html').as_uri()}")
     said = " ".join(text[text.rindex("Of ") :].split())
     assert re.match(r"Of \d+ pods .* are faster with Coterie than with NVIDIA best-effort", said)
     assert re.search(r"pods that waited, of each mix: [\d.]+ with Coterie, [\d.]+ with", said)

@@ -92,3 +92,10 @@ def test_nothing_is_cut_at_80_columns(table, words):
 def test_pods_that_never_ran_are_reported():
     """They are part of those that waited."""
     assert "1, 1 never ran" in shown(policy_table(FIGURES))
+
+
+def test_every_column_is_explained_under_the_table():
+    """A reader of the terminal has no other page."""
+    text = shown(policy_table(FIGURES))
+    for column in ("harmonic", "missed", "waited", "stranded", "free"):
+        assert f"{column}: " in " ".join(text.split())
