@@ -102,7 +102,7 @@ def start_pair(plane: ControlPlane, number: int) -> Pair:
     """One of the Deployment's pods."""
     port, health_port = free_port(), free_port()
     shipped = extender_settings(Mode.SECOND_SCHEDULER)
-    shipped |= {"listen_port": str(port), "health_port": str(health_port)}
+    shipped |= {"listen_port": str(port), "health_port": str(health_port), "read_port": "0"}
     extender = plane.start_extender(
         plane.service_account(NAMESPACE, "coterie-extender"),
         name=f"extender-{number}",
