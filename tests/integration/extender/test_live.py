@@ -84,9 +84,9 @@ class Live:
         """What a route responds, which must be of its declared type."""
         response = await self.client.get(path)
         declared = next(body for start, body in BODIES.items() if path.startswith(start))
-        assert declared.model_validate(response.json()).model_dump(exclude_unset=True) == (
-            response.json()
-        )
+        assert declared.model_validate(response.json()).model_dump(
+            exclude_unset=True, by_alias=True
+        ) == (response.json())
         return response.json()
 
     async def filter(self, name: str, nodes: list[str] | None = None) -> Any:
