@@ -36,7 +36,7 @@ REGISTRY ?=
 RELEASE_FLAGS ?=
 
 .PHONY: help setup fmt format-check lint imports types mypy pyright unit coverage docs test test-all \
-	test-nightly mutation test-shared build-cluster test-cluster test-kubelet test-install test-versions cluster demo bench \
+	test-nightly mutation test-shared build-cluster test-cluster test-kubelet test-install test-page test-versions cluster demo bench \
 	bench-cluster bench-node images release golden protos lock clean
 
 help: ## list the targets
@@ -120,6 +120,10 @@ test-kubelet: build-cluster ## those of them with real kubelets and containers (
 
 test-install: build-cluster ## those of them that install Coterie as pods, by kubectl and by Helm (Linux, root)
 	$(BIN)/pytest -m install -n $(if $(filter-out auto,$(WORKERS)),$(WORKERS),2) --dist loadfile tests/cluster/of_install
+
+test-page: $(STAMP) ## the page in a real headless Chromium (where none is here: root and apt-get); PAGE_SHOTS=folder keeps pictures
+	@command -v chromium >/dev/null || { apt-get update --quiet && apt-get install --quiet --yes --no-install-recommends chromium fonts-dejavu-core; }
+	$(BIN)/pytest -m page tests/page
 
 test-versions: $(STAMP) ## the same on each other supported version of Kubernetes (VERSIONS=1.37 for one)
 	for version in $(VERSIONS); do COTERIE_KUBERNETES=$$version $(MAKE) test-cluster; done

@@ -29,6 +29,7 @@ from extender.http.responses import (
     State,
 )
 from extender.http.verbs import answer_now, verb_handlers
+from extender.page import add_page
 from extender.protocol import Verb
 from extender.read_api import add_read_api
 from kube.errors import KubeError
@@ -123,6 +124,7 @@ def _add_read_api(app: FastAPI, deps: Dependencies) -> None:
     if deps.read_api is None:
         return
     add_read_api(app, deps.read_api)
+    add_page(app)
     _add_explain_route(app, deps, prefix="/api/v1")
 
     @app.post("/api/v1/explain", response_model=Explanation)

@@ -26,6 +26,7 @@ SHELLS = {
         "extender.http",
         "extender.logkeys",
         "extender.observe",
+        "extender.page",
         "extender.read_api",
         "extender.runtime",
         "extender.watch",

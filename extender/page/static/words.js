@@ -1,0 +1,49 @@
+// Numbers, times and sets in words.
+
+/** A count with its noun. */
+export function count(n, noun, many = `${noun}s`) {
+  return `${n.toLocaleString("en")} ${n === 1 ? noun : many}`;
+}
+
+/** GB/s; unknown is no zero. */
+export function rate(value) {
+  if (value === null || value === undefined) return "unknown";
+  return `${value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2)} GB/s`;
+}
+
+/** A share of the machine's best. */
+export function percent(share) {
+  return share === null || share === undefined ? "unknown" : `${Math.round(share * 100)} %`;
+}
+
+/** How long ago. */
+export function since(unixS, now = Date.now() / 1000) {
+  const s = Math.max(0, Math.round(now - unixS));
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min`;
+  if (s < 172800) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  return `${Math.floor(s / 86400)} days`;
+}
+
+/** A time of day, with the day where it is not today. */
+export function clock(unixS) {
+  const at = new Date(unixS * 1000);
+  const time = at.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  const isToday = at.toDateString() === new Date().toDateString();
+  return isToday ? time : `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${time}`;
+}
+
+/** Indices of GPUs as a set. */
+export function set(gpus) {
+  return `{${gpus.join(", ")}}`;
+}
+
+/** The state of the cluster in a sentence. */
+export function headline(cluster) {
+  const { gpus, gpus_free: free, gpus_stranded: stranded, gpus_unhealthy: bad, pods_pending: waiting } = cluster;
+  const parts = [count(gpus, "GPU"), `${free.toLocaleString("en")} free`];
+  if (free > 0) parts.push(`${stranded === 0 ? "none" : stranded.toLocaleString("en")} of them can form no set of four`);
+  if (bad > 0) parts.push(`${bad.toLocaleString("en")} unhealthy`);
+  parts.push(waiting === 1 ? "1 pod waits" : `${waiting === 0 ? "no" : waiting.toLocaleString("en")} pods wait`);
+  return parts.join(", ");
+}

@@ -1,0 +1,124 @@
+"""Chromium over an extender of its own, on an embedded cluster with pods."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from benchmarks.demo.process import run_extender
+from tests.unit.extender.pods import args, binding, pod
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from httpx import Client
+    from playwright.sync_api import Browser, Page
+
+CLUSTER = "8x dgx-h100, 6x dgx-1-v100, 4x 8x-l4, 2x dgx-a100"
+SIZES = (4, 2, 8, 1, 2, 4, 2, 8, 4, 1)
+SCRIPT_NAME = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The machine's own Chromium, headless."""
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.fail("chromium is not on PATH; `make test-page` installs Debian's")
+    with sync_playwright() as play:
+        # Root, as in containers, has no sandbox of its own.
+        found = play.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="session")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """The extender, with placed pods, one of them named like a script, and one that waits."""
+    log = tmp_path_factory.mktemp("page") / "extender.log"
+    with run_extender(CLUSTER, port=0, log=log) as found:
+        nodes = [node["name"] for node in found.get("/api/v1/nodes").json()["items"]]
+        for i, size in enumerate(SIZES):
+            place(found, size, f"u{i}", nodes[i * 2 : i * 2 + 2])
+        strange = pod(2, uid="strange")
+        strange["metadata"]["name"] = SCRIPT_NAME
+        assert found.post("/filter", content=args(strange, ["dgx-a100-1"])).json()["NodeNames"]
+        bound = json.loads(binding("strange", "dgx-a100-1")) | {"PodName": SCRIPT_NAME}
+        assert found.post("/bind", json=bound).json() == {"Error": ""}
+        assert not found.post("/filter", content=args(pod(8, uid="waits"), ["dgx-a100-1"])).json()[
+            "NodeNames"
+        ]
+        yield found
+
+
+def place(client: Client, size: int, uid: str, nodes: list[str]) -> None:
+    """Place a pod on the first of these nodes that filter names."""
+    named = client.post("/filter", content=args(pod(size, uid=uid), nodes)).json()["NodeNames"]
+    assert client.post("/bind", content=binding(uid, named[0])).json() == {"Error": ""}
+
+
+@pytest.fixture
+def open_page(browser: Browser, client: Client) -> Iterator[Callable[..., Page]]:
+    """Opens a view; at the end no script has failed and the policy has stopped nothing."""
+    contexts = []
+    complaints: list[str] = []
+
+    def go(
+        view: str,
+        *,
+        theme: str = "light",
+        width: int = 1280,
+        at: Client = client,
+        fails: bool = False,
+    ) -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": 860},
+            color_scheme="dark" if theme == "dark" else "light",
+            reduced_motion="reduce",
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+        if not fails:
+            page.on("console", lambda said: complaints.append(said.text) if _is_bad(said) else None)
+        page.goto(
+            f"{at.base_url}ui/#/{view}"
+            if str(at.base_url).endswith("/")
+            else f"{at.base_url}/ui/#/{view}"
+        )
+        page.wait_for_selector("h1")
+        page.wait_for_function("document.getElementById('live').textContent !== ''")
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def _is_bad(said: object) -> bool:
+    text = f"{getattr(said, 'type', '')} {getattr(said, 'text', '')}"
+    address = (getattr(said, "location", None) or {}).get("url", "")
+    # The browser itself logs an answer that is no success; the page shows it as a sentence.
+    return text.startswith(("error", "warning")) and "/api/v1/explain/" not in address
+
+
+@pytest.fixture
+def keep_picture(tmp_path: Path) -> Callable[[Page, str], Path]:
+    """Keeps a picture of the page, in the folder that PAGE_SHOTS names, if it names one."""
+    folder = Path(os.environ.get("PAGE_SHOTS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def keep(page: Page, name: str) -> Path:
+        path = folder / f"{name}.png"
+        page.screenshot(path=path)
+        return path
+
+    return keep
