@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import time
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from benchmarks.demo.process import run_extender
@@ -52,7 +52,9 @@ def test_a_view_shows_its_content_and_is_accessible(open_page, keep_picture, vie
     page = open_page(VIEWS[view], theme=theme)
     settled(page, SHOWN[view])
     keep_picture(page, f"{view}-{theme}")
-    found = Axe().run(page).response["violations"]
+    # The package bundles axe-core; its own code has no types and adds nothing here.
+    page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run().then(results => results.violations)")
     serious = [one for one in found if one["impact"] in {"serious", "critical"}]
     assert [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in serious] == []
 
