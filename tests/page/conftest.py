@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from benchmarks.demo.process import run_extender
 from tests.unit.extender.pods import args, binding, pod
@@ -94,7 +94,7 @@ def open_page(browser: Browser, client: Client) -> Iterator[Callable[..., Page]]
             else f"{at.base_url}/ui/#/{view}"
         )
         page.wait_for_selector("h1")
-        page.wait_for_function("document.getElementById('live').textContent !== ''")
+        expect(page.locator("#live")).not_to_be_empty()
         return page
 
     yield go

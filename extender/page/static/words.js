@@ -33,8 +33,9 @@ export function clock(unixS) {
   return isToday ? time : `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${time}`;
 }
 
-/** Indices of GPUs as a set. */
+/** Indices of GPUs as a set; null where devices go by count. */
 export function set(gpus) {
+  if (gpus === null) return "GPUs by count";
   return `{${gpus.join(", ")}}`;
 }
 
