@@ -18,6 +18,7 @@ from extender.decision_log import DecisionLog
 from extender.embedded import make_engine
 from extender.engine import Engine, Gateway, RatingLimit
 from extender.execution import rate_deferred
+from extender.http.hosts import HostCheck
 from extender.http.routes import create_app, create_health_app, create_read_app
 from extender.http.server import Door, freeze, listen, run_until_signal
 from extender.http.tls import Certificates, TlsFiles
@@ -112,7 +113,7 @@ async def _serve_embedded(
     freeze()
     _log_listening(sockets, log)
     log.info(logkeys.READY)
-    doors = _doors(deps, sockets, certificates)
+    doors = _doors(deps, sockets, certificates, settings.read_hosts)
     await run_until_signal(
         doors,
         keep_alive_s=settings.keep_alive_s,
@@ -163,7 +164,7 @@ async def _serve_live(
     # Again when the state is complete: until then much of what is allocated lives on.
     freeze()
     _log_listening(sockets, log)
-    doors = _doors(deps, sockets, certificates)
+    doors = _doors(deps, sockets, certificates, settings.read_hosts)
     try:
         await run_until_signal(
             doors,
@@ -189,12 +190,17 @@ async def _beside(run: Awaitable[None], read_api: ReadApi, log: Logger) -> None:
         reads.cancel()
 
 
-def _doors(deps: Dependencies, sockets: Sockets, certificates: Certificates | None) -> list[Door]:
+def _doors(
+    deps: Dependencies,
+    sockets: Sockets,
+    certificates: Certificates | None,
+    read_hosts: tuple[str, ...],
+) -> list[Door]:
     doors = [Door(create_app(deps), sockets.verbs, certificates)]
     if sockets.health is not None:
         doors.append(Door(create_health_app(deps), sockets.health))
     if sockets.read is not None:
-        doors.append(Door(create_read_app(deps), sockets.read))
+        doors.append(Door(HostCheck(create_read_app(deps), read_hosts), sockets.read))
     return doors
 
 

@@ -280,6 +280,15 @@ class ExtenderSettings(ProgramSettings):
             "one only behind a proxy that authenticates."
         ),
     ] = "127.0.0.1"
+    read_hosts: Annotated[
+        tuple[str, ...],
+        Field(
+            description="Names, comma-separated and without port, by which `read_port` may be "
+            "called, besides addresses and `localhost`: that of a Service, or of a proxy that "
+            "keeps its callers' Host. A request for another is answered 421, so that no web page "
+            "reads through a forwarded port by a name that it resolves to the loopback."
+        ),
+    ] = ()
     lease: Annotated[
         str | None,
         Field(

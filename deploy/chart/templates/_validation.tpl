@@ -43,6 +43,9 @@ value, what is wrong with it, what to do. All are said at once.
 {{- if and .Values.extender.readApi.proxyNamespace (not .Values.extender.readApi.service) }}
 - "extender.readApi.proxyNamespace is set without extender.readApi.service: there is no Service that a proxy could call. Set it to true, or leave the namespace out"
 {{- end }}
+{{- if and .Values.extender.readApi.hosts (not .Values.extender.readApi.service) }}
+- "extender.readApi.hosts is set without extender.readApi.service: a port-forward calls by address or localhost. Set it to true, or leave the hosts out"
+{{- end }}
 {{- if eq (include "coterie.schedulerName" .) "default-scheduler" }}
 - "schedulerName.name is default-scheduler, which is the cluster's own scheduler: choose another name"
 {{- end }}
@@ -157,6 +160,7 @@ capabilities, mounts, arguments. They are refused whatever the chart makes now.
 */}}
 {{- define "coterie.valuesOfVariables" -}}
 COTERIE_EXTENDER_READ_ADDRESS: extender.readApi.service
+COTERIE_EXTENDER_READ_HOSTS: extender.readApi.hosts
 COTERIE_PLUGIN_KUBELET_CA: plugin.kubelet.caConfigMap
 COTERIE_PLUGIN_KUBELET_INSECURE: plugin.kubelet.insecure
 COTERIE_PLUGIN_KUBELET_SERVER_NAME: plugin.kubelet.serverName

@@ -230,8 +230,9 @@ def test_several_resources_are_the_same_everywhere(helm):
 )
 def test_the_read_api_can_be_put_behind_a_proxy(helm, mode, name):
     """A Service to the pods that have the port, and one more namespace that may call it."""
-    values = "extender.readApi.service=true,extender.readApi.proxyNamespace=proxies"
-    objects = helm.objects(*IMAGE, "--set", f"mode={mode},{values}")
+    values = ["service=true", "proxyNamespace=proxies", "hosts={gpus.example}"]
+    settings = ",".join(f"extender.readApi.{value}" for value in values)
+    objects = helm.objects(*IMAGE, "--set", f"mode={mode},{settings}")
     (service,) = (one for one in objects if one["metadata"]["name"].endswith("-read-api"))
     selector = {"app.kubernetes.io/name": name}
     assert service["spec"]["selector"] == selector
@@ -243,6 +244,11 @@ def test_the_read_api_can_be_put_behind_a_proxy(helm, mode, name):
     extender = workload["spec"]["template"]["spec"]["containers"][-1]
     assert {"name": port["targetPort"], "containerPort": 8890} in extender["ports"]
     assert variables(extender)["COTERIE_EXTENDER_READ_ADDRESS"] == "0.0.0.0"  # noqa: S104 - for it
+    hosts = variables(extender)["COTERIE_EXTENDER_READ_HOSTS"].split(",")
+    name_of = service["metadata"]["name"]
+    assert hosts[0] == name_of
+    assert hosts[-1] == "gpus.example"
+    assert all(host.startswith(f"{name_of}.") for host in hosts[1:-1])
     (policy,) = (
         one for one in objects if one["kind"] == "NetworkPolicy" and one["metadata"]["name"] == name
     )
@@ -278,6 +284,7 @@ REFUSED = [
         (*SCHEDULER, "extender.readApi.proxyNamespace=p"),
         "extender.readApi.proxyNamespace is set without",
     ),
+    ((*SCHEDULER, "extender.readApi.hosts={a.example}"), "extender.readApi.hosts is set without"),
     (
         (*SCHEDULER, "extender.settings.read_address=0.0.0.0"),
         "extender.settings.read_address is a setting that the chart makes",

@@ -102,6 +102,8 @@ def test_the_read_port_is_of_the_loopback_alone_and_places_no_pod(extender):
         assert client.get("/api/v1/nodes", headers=tag).status_code == 304
         refused = client.post("/filter", content=args(pod(1), ["8x-l4-0"]))
         assert refused.status_code == 404
+        rebound = client.get("/api/v1/nodes", headers={"Host": "attacker.example"})
+        assert (rebound.status_code, "read_hosts" in rebound.text) == (421, True)
     elsewhere = f"http://127.0.0.2:{extender.read_port}"
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{elsewhere}/api/v1/nodes", timeout=20)

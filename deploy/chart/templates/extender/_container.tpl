@@ -22,12 +22,22 @@
 - {name: COTERIE_EXTENDER_READ_PORT, value: "8890"} # on the pod's loopback, for port-forward
 {{- if .Values.extender.readApi.service }}
 - {name: COTERIE_EXTENDER_READ_ADDRESS, value: 0.0.0.0} # and for the proxy
+- name: COTERIE_EXTENDER_READ_HOSTS # by which it may call
+  value: {{ include "coterie.readHosts" . }}
 {{- end }}
 - {name: COTERIE_EXTENDER_HTTP_TIMEOUT_S, value: "5"} # the scheduler's httpTimeout
 - name: COTERIE_EXTENDER_RESOURCES # and its managedResources
   value: {{ join "," .Values.gpuResources }}
 - name: COTERIE_EXTENDER_SCHEDULER_NAMES # and its profiles
   value: {{ include "coterie.schedulerName" . }}
+{{- end }}
+
+{{/* Names of the read API's Service, and those that a proxy before it passes on. */}}
+{{- define "coterie.readHosts" -}}
+{{- $service := printf "%s-read-api" (include "coterie.fullname" .) -}}
+{{- $inNamespace := printf "%s.%s" $service .Release.Namespace -}}
+{{- $names := list $service $inNamespace (printf "%s.svc" $inNamespace) (printf "%s.svc.cluster.local" $inNamespace) -}}
+{{- join "," (concat $names .Values.extender.readApi.hosts) -}}
 {{- end }}
 
 {{/* The extender's container: beside kube-scheduler, or in a pod of its own. */}}
