@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.bind import BindCall, ReadPod
+from extender.embedded.known_pods import write_pod
 from extender.embedded.spec import lay_out
 from extender.embedded.state import EmbeddedCluster
 from extender.engine import Engine
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from extender.embedded.spec import ClusterSpec
     from extender.placement import RatingBudget
     from extender.rules import Rules
+    from extender.state import BoundPod
+    from extender.unschedulable import UnschedulablePod
 
 __all__ = ["EmbeddedEngine", "make_engine"]
 
@@ -49,6 +52,14 @@ class EmbeddedEngine(Engine):
         if verb is Verb.END:
             return self._end_pod(body)
         return super().answer(verb, body, now_s, budget)
+
+    def read_pod(self, namespace: str, name: str) -> bytes | None:
+        """The JSON of a pod that was filtered and is bound or waits, else None. O(pods)."""
+        bound = next((pod for pod in self.cluster.pods_bound() if _is(pod, namespace, name)), None)
+        waits = (pod for pod in self.unschedulable.pods() if _is(pod, namespace, name))
+        found = bound or next(waits, None)
+        request = None if found is None else self.recall(found.uid, f"{namespace}/{name}")
+        return None if request is None else json.dumps(write_pod(request, bound)).encode()
 
     def _bind(self, body: bytes, now_s: float) -> Answer:
         step = self.binds.begin(BindCall.decode(body), now_s)
@@ -82,6 +93,10 @@ class EmbeddedEngine(Engine):
             self.cluster.snapshot.generation,
         )
         return replace(answer, pod=f"{pod.namespace}/{pod.name}", pod_uid=uid, node=pod.node)
+
+
+def _is(pod: BoundPod | UnschedulablePod, namespace: str, name: str) -> bool:
+    return (pod.namespace, pod.name) == (namespace, name)
 
 
 def make_engine(spec: ClusterSpec, rules: Rules) -> EmbeddedEngine:

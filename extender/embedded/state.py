@@ -17,7 +17,7 @@ from topology.model import UNKNOWN_WORTH, names, node_worth
 from topology.value import topology_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from extender.bind import WriteBinding
     from extender.embedded.spec import EmbeddedNode
@@ -54,6 +54,10 @@ class EmbeddedCluster(LiveCluster):
     def bound(self, uid: str) -> BoundPod | None:
         """A bound pod, or None."""
         return self._bound.get(uid)
+
+    def pods_bound(self) -> Collection[BoundPod]:
+        """Every pod that is bound."""
+        return self._bound.values()
 
     def write_binding(self, step: WriteBinding) -> Written:
         """Accept a binding as the API server would; only the node is checked here."""

@@ -203,14 +203,13 @@ def _add_explain_route(app: FastAPI, deps: Dependencies, *, prefix: str = "") ->
     @app.get(f"{prefix}/explain/{{namespace}}/{{name}}", response_model=Explanation)
     async def explain(namespace: str, name: str) -> Response:
         """Each node's best set for a pod of the cluster, its GB/s, what is left, or why not."""
-        if deps.verbs is None:
-            raise HTTPException(404, _NO_API_SERVER)
         try:
-            pod = await deps.verbs.read_pod(namespace, name)
+            pod = await _read_pod(namespace, name, deps)
         except KubeError as error:
             raise HTTPException(502, f"pod {namespace}/{name} cannot be read: {error}") from error
         if pod is None:
-            raise HTTPException(404, f"pod {namespace}/{name} is not in the cluster")
+            where = "the cluster" if deps.verbs is not None else _EMBEDDED
+            raise HTTPException(404, f"pod {namespace}/{name} is not in {where}")
         return _answered(Verb.EXPLAIN, pod, deps)
 
 
@@ -234,9 +233,17 @@ def _add_embedded_routes(app: FastAPI, cluster: EmbeddedCluster, deps: Dependenc
         return _answered(Verb.END, uid.encode(), deps)
 
 
-_NO_API_SERVER = (
-    "an embedded cluster has no pods before they are bound: run `coterie-extender explain` with a "
-    "file and --cluster, without --url, or POST the pod to /explain"
+async def _read_pod(namespace: str, name: str, deps: Dependencies) -> bytes | None:
+    """A pod as the API server has it, or as the embedded cluster knows it."""
+    if deps.verbs is not None:
+        return await deps.verbs.read_pod(namespace, name)
+    engine = deps.gateway.engine
+    return engine.read_pod(namespace, name) if isinstance(engine, EmbeddedEngine) else None
+
+
+_EMBEDDED = (
+    "the embedded cluster, which has those that were filtered: run `coterie-extender explain` with "
+    "a file and --cluster, without --url, or POST the pod to /explain"
 )
 
 

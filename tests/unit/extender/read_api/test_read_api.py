@@ -320,8 +320,18 @@ def test_explain_of_something_else_is_a_problem(body, code, detail):
     assert detail in response.json()["detail"]
 
 
-def test_explain_of_a_pod_by_name_needs_an_api_server():
-    """An embedded cluster has no pods before they are bound."""
-    response = ServedReads(engine()).call("/api/v1/explain/default/pod-u1")
-    assert response.status_code == 404
-    assert "an embedded cluster has no pods" in response.json()["detail"]
+def test_explain_by_name_on_an_embedded_cluster_is_of_pods_that_were_filtered():
+    """As they requested when they were: bound and waiting; of others it says what to do."""
+    served = ServedReads(engine({"machine": "dgx-1-v100", "count": 1}))
+    served.place(4, "u1", "dgx-1-v100-0", affinity="nvlink", policy="required")
+    served.filter(8, "u2", ["dgx-1-v100-0"], **{"min-bandwidth": "20.5"})
+    bound = served.get("explain/default/pod-u1")
+    assert bound["bound"]["has_what_was_planned"]
+    wishes = {key: bound["request"][key] for key in ("size_gpus", "affinity", "policy")}
+    assert wishes == {"size_gpus": 4, "affinity": "nvlink", "policy": "required"}
+    waits = served.get("explain/default/pod-u2")
+    assert waits["request"]["min_bandwidth_gbytes_per_s"] == 20.5
+    assert waits["unschedulable"]["reason_label"] == "not_enough_free"
+    unknown = served.call("/api/v1/explain/default/other")
+    assert unknown.status_code == 404
+    assert "is not in the embedded cluster, which has those" in unknown.json()["detail"]
