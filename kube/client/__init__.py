@@ -4,18 +4,19 @@ The only package that sees the client library; knows no watch.
 """
 
 from kube.client.certificates import certificate_end_s
+from kube.client.configuration import Endpoint, context_namespace
 from kube.client.kubelet import (
     KUBELET_PORT,
     KubeletClient,
     kubelet_endpoint,
 )
 from kube.client.pages import Page, WatchEvent, read_event
+from kube.client.port_forward import PortForward
 from kube.client.server import ApiServer, Binding, ObjectEvent, PodReader
 from kube.client.transport import (
     JSON,
     METADATA,
     METADATA_LIST,
-    Endpoint,
     Request,
     Requester,
     Transport,
@@ -33,11 +34,13 @@ __all__ = [
     "ObjectEvent",
     "Page",
     "PodReader",
+    "PortForward",
     "Request",
     "Requester",
     "Transport",
     "WatchEvent",
     "certificate_end_s",
+    "context_namespace",
     "kubelet_endpoint",
     "read_event",
 ]

@@ -14,22 +14,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import urllib.request
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import aiohttp
-import yaml
+from multidict import CIMultiDict
 
 from kube.client.aio_client import ApiClient, Configuration, config
+from kube.client.configuration import Endpoint, load_configuration, redirect
 from kube.client.lines import LineSplitter
 from kube.errors import Unanswered, Unreachable, cut, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
     from kube.errors import KubeError
 
@@ -39,9 +39,9 @@ __all__ = [
     "METADATA",
     "METADATA_LIST",
     "NOT_TRUSTED",
-    "Endpoint",
     "Request",
     "Requester",
+    "Socket",
     "Transport",
 ]
 
@@ -56,14 +56,11 @@ NOT_TRUSTED = "NotTrusted"
 _CONNECT_S = 3.0
 """A TCP and TLS handshake inside a data centre takes milliseconds; a lost SYN is sent again after
 one second."""
-_MAX_CONNECTIONS = 256
-"""Binds of a burst and the watches beside each other, without waiting for a free connection."""
+_CLOSE = aiohttp.ClientWSTimeout(ws_close=1.0)  # pyright: ignore[reportCallIssue] - attrs
+"""How long a socket waits for the other end to agree to its end."""
 RENEW_EVERY_S = 5.0
 """Shortest time between reloads of refused credentials: an exec plugin is a process."""
 _MAX_REFUSAL_BYTES = 64 * 1024
-
-
-_config: Any = config  # untyped
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +80,6 @@ class Request:
     content_type: str = JSON
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """A server beside the API server that takes the same credentials: the kubelet of a node.
-
-    `url` has no path. `ca_file` holds the CA that must have signed its certificate; None: the CA
-    of the API server. `server_name` is the name in the certificate where it is not the url's host.
-    `is_verified` False: any certificate will do.
-    """
-
-    url: str
-    ca_file: Path | None = None
-    server_name: str | None = None
-    is_verified: bool = True
-
-
 class Requester(Protocol):
     """What the reflector and the API server's methods need of a transport."""
 
@@ -110,6 +92,36 @@ class Requester(Protocol):
         ...
 
 
+class Socket:
+    """A WebSocket: messages of bytes, both ways."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, socket: aiohttp.ClientWebSocketResponse
+    ) -> None:
+        self._session = session
+        self._socket = socket
+
+    async def send(self, message: bytes) -> None:
+        """Send a message. Raises `Unanswered` where the connection is gone."""
+        try:
+            await self._socket.send_bytes(message)
+        except (aiohttp.ClientError, OSError) as error:
+            raise _unanswered(error) from error
+
+    async def messages(self) -> AsyncGenerator[bytes]:
+        """The messages as they come, until the other end closes. Raises `Unanswered`."""
+        async for message in self._socket:
+            if message.type is aiohttp.WSMsgType.ERROR:
+                raise _unanswered(message.data) from message.data
+            data = message.data
+            yield data if isinstance(data, bytes) else str(data).encode()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._socket.close()
+        await self._session.close()
+
+
 class Transport:
     """Connections to one server. Made by `connect`, ended by `close`."""
 
@@ -120,10 +132,11 @@ class Transport:
         *,
         user_agent: str,
         url: str | None = None,
+        headers: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._load = load
         self._url = url
-        self._user_agent = user_agent
+        self._headers = (("User-Agent", user_agent), *headers)
         self._client = self._open(configuration)
         self._retired: list[Any] = []
         self._streams: dict[aiohttp.ClientResponse, object] = {}
@@ -138,23 +151,25 @@ class Transport:
         context: str | None = None,
         user_agent: str = "coterie",
         endpoint: Endpoint | None = None,
+        headers: Sequence[tuple[str, str]] = (),
     ) -> Transport:
         """Load the configuration of a kubeconfig file, or of the pod we run in if None.
 
-        With an `endpoint` the credentials are sent there instead of to the API server. Nothing
-        is sent yet. Raises `Unreachable` for a configuration that cannot be used.
+        With an `endpoint` the credentials are sent there instead of to the API server. `headers`
+        go with every request. Nothing is sent yet. Raises `Unreachable` for a configuration that
+        cannot be used.
         """
 
         async def load() -> Configuration:
-            configuration = await _configuration(kubeconfig, context)
+            configuration = await load_configuration(kubeconfig, context)
             if endpoint is not None:
-                _redirect(configuration, endpoint)
+                redirect(configuration, endpoint)
             return configuration
 
         # Not in the configuration: with each token the client's own hook sets the address there to
         # the API server's.
         url = None if endpoint is None else endpoint.url
-        return cls(load, await load(), user_agent=user_agent, url=url)
+        return cls(load, await load(), user_agent=user_agent, url=url, headers=headers)
 
     @property
     def client_certificate(self) -> Path | None:
@@ -210,6 +225,41 @@ class Transport:
         if rest:
             yield [rest]
 
+    async def open_socket(self, request: Request, protocol: str) -> Socket:
+        """Open a WebSocket (RFC 6455) that speaks `protocol`; its owner closes it.
+
+        Raises `KubeError`; the refusal of a WebSocket has no body, so no detail.
+        """
+        client = self._client
+        rest, configuration = client.rest_client, client.configuration
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=rest.ssl_context), trust_env=False
+        )
+        try:
+            socket = await session.ws_connect(
+                self._address(client, request),
+                protocols=(protocol,),
+                headers=await self._authorized(client, request),
+                proxy=rest.proxy,
+                proxy_headers=rest.proxy_headers,
+                server_hostname=configuration.tls_server_name,
+                timeout=_CLOSE,
+                max_msg_size=0,
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            await session.close()
+            raise refusal(error.status, HTTPStatus(error.status).phrase, b"") from error
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            await session.close()
+            raise _unreachable(error) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            await session.close()
+            raise _unanswered(error) from error
+        except BaseException:
+            await session.close()
+            raise
+        return Socket(session, socket)
+
     async def _send(
         self, request: Request, limits: aiohttp.ClientTimeout
     ) -> tuple[object, aiohttp.ClientResponse]:
@@ -231,33 +281,45 @@ class Transport:
         request: Request,
         limits: aiohttp.ClientTimeout,
     ) -> aiohttp.ClientResponse:
-        url = f"{self._url or client.configuration.host}{request.path}"
-        if request.query:
-            url = f"{url}?{urlencode(request.query, quote_via=quote)}"
-        headers = {
-            "Accept": request.accept,
-            "Content-Type": request.content_type,
-            "User-Agent": self._user_agent,
-            # Inflating a page of a list keeps the loop for longer than reading it does, and costs
-            # the API server more than its bytes cost the network (docs/adr/0007-watches.md).
-            "Accept-Encoding": "identity",
-        }
+        headers = await self._authorized(client, request)
+        headers.update(
+            {
+                "Accept": request.accept,
+                "Content-Type": request.content_type,
+                # Inflating a page of a list keeps the loop for longer than reading it does, and
+                # costs the API server more than its bytes cost the network
+                # (docs/adr/0007-watches.md).
+                "Accept-Encoding": "identity",
+            }
+        )
+        try:
+            answer = await client.rest_client.request(
+                request.method,
+                self._address(client, request),
+                headers=headers,
+                body=request.body,
+                _request_timeout=limits,
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise _unreachable(error) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _unanswered(error) from error
+        return cast("aiohttp.ClientResponse", answer.response)
+
+    async def _authorized(self, client: Any, request: Request) -> CIMultiDict[str]:  # noqa: ANN401 - the client is untyped
+        """The headers that go with every request, and the credentials."""
+        headers = CIMultiDict(self._headers)
         try:
             await client.update_params_for_auth(
                 headers, [], ["BearerToken"], request.path, request.method, None
             )
         except (config.ConfigException, OSError) as error:
             raise Unreachable(0, "NoCredentials", cut(str(error))) from error
-        try:
-            answer = await client.rest_client.request(
-                request.method, url, headers=headers, body=request.body, _request_timeout=limits
-            )
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            reason = NOT_TRUSTED if isinstance(error, aiohttp.ClientSSLError) else "Unreachable"
-            raise Unreachable(0, reason, _describe(error)) from error
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unanswered(error) from error
-        return cast("aiohttp.ClientResponse", answer.response)
+        return headers
+
+    def _address(self, client: Any, request: Request) -> str:  # noqa: ANN401 - the client is untyped
+        url = f"{self._url or client.configuration.host}{request.path}"
+        return f"{url}?{urlencode(request.query, quote_via=quote)}" if request.query else url
 
     async def _renew(self, refused: object) -> bool:
         """Reload the credentials, once for all requests refused with the same; False: too soon.
@@ -295,71 +357,6 @@ class Transport:
             raise Unreachable(0, "BadConfiguration", msg) from error
 
 
-async def _configuration(kubeconfig: Path | None, context: str | None) -> Configuration:
-    configuration = Configuration(
-        connection_pool_maxsize=_MAX_CONNECTIONS,
-        # The client's default also reads ~/.netrc, in a thread, before each request.
-        client_session_kwargs={"trust_env": False, "cookie_jar": aiohttp.DummyCookieJar()},
-    )
-    # Go does not enforce all of RFC 5280 either; CAs of real clusters violate parts of it, and
-    # Python 3.13 would refuse those. Signatures, names and dates are checked all the same.
-    configuration.disable_strict_ssl_verification = True
-    try:
-        if kubeconfig is None:
-            _config.load_incluster_config(configuration)
-        else:
-            await _config.load_kube_config(
-                str(kubeconfig),
-                context=context,
-                client_configuration=configuration,
-                persist_config=False,
-            )
-    except (
-        config.ConfigException,
-        yaml.YAMLError,
-        OSError,
-        # What the client raises where a file is missing, empty, or no kubeconfig at all.
-        AttributeError,
-        KeyError,
-        TypeError,
-        ValueError,
-    ) as error:
-        where = "in-cluster configuration" if kubeconfig is None else f"kubeconfig {kubeconfig}"
-        # Errors of readers repeat what they read, which holds credentials; the client's own name
-        # the place by the whole entry.
-        is_safe = isinstance(error, config.ConfigException | OSError)
-        cause = str(error).partition("{")[0] if is_safe else "unreadable"
-        raise Unreachable(0, "BadConfiguration", cut(f"{where}: {cause}")) from error
-    if kubeconfig is not None:
-        _trim_token(configuration)
-        configuration.proxy = configuration.proxy or _proxy(configuration.host)
-    return configuration
-
-
-def _redirect(configuration: Configuration, endpoint: Endpoint) -> None:
-    """Keep the credentials of a configuration, and send them to another server."""
-    configuration.tls_server_name = endpoint.server_name
-    configuration.verify_ssl = endpoint.is_verified
-    configuration.proxy = None  # the one that leads to the API server
-    if endpoint.ca_file is not None:
-        configuration.ssl_ca_cert = str(endpoint.ca_file)
-
-
-def _trim_token(configuration: Configuration) -> None:
-    """Token files of people end with a newline, which no header may hold."""
-    token = configuration.api_key.get("BearerToken")
-    if token is not None:
-        configuration.api_key["BearerToken"] = token.strip()
-
-
-def _proxy(url: str) -> str | None:
-    """The proxy that the environment names, as for kubectl; inside a cluster none is wanted."""
-    parts = urlsplit(url)
-    if urllib.request.proxy_bypass(parts.hostname or ""):
-        return None
-    return urllib.request.getproxies().get(parts.scheme)
-
-
 def _abort(response: aiohttp.ClientResponse) -> None:
     """End a stream's connection without reading the rest of the stream.
 
@@ -386,6 +383,11 @@ async def _refusal(response: aiohttp.ClientResponse) -> KubeError:
         body,
         retry_after_s=float(after) if after.isdecimal() else None,
     )
+
+
+def _unreachable(error: Exception) -> Unreachable:
+    reason = NOT_TRUSTED if isinstance(error, aiohttp.ClientSSLError) else "Unreachable"
+    return Unreachable(0, reason, _describe(error))
 
 
 def _unanswered(error: Exception) -> Unanswered:

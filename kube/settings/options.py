@@ -35,7 +35,6 @@ def add_options(
     only: Collection[str] | None = None,
 ) -> None:
     """Add an option for the file and one for each setting, or for those of `only`."""
-    parser.usage = "%(prog)s [OPTIONS]" if only is None else parser.usage
     group = parser.add_argument_group("settings")
     layout = model.layout
     group.add_argument(

@@ -1,0 +1,133 @@
+"""Where the API server is and who we are there: a kubeconfig, or what a pod has.
+
+Reads files and environment by the official client (`kubernetes.aio`), which runs the exec plugins
+that a kubeconfig names. It opens no connection, and never repeats a credential in an error.
+"""
+
+from __future__ import annotations
+
+import urllib.request
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import yaml
+
+from kube.client.aio_client import Configuration, config
+from kube.errors import Unreachable, cut
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Endpoint", "context_namespace", "load_configuration", "redirect"]
+
+_MAX_CONNECTIONS = 256
+"""Binds of a burst and the watches beside each other, without waiting for a free connection."""
+
+_config: Any = config  # untyped
+_FAULTS = (
+    config.ConfigException,
+    yaml.YAMLError,
+    OSError,
+    # What the client raises where a file is missing, empty, or no kubeconfig at all.
+    AttributeError,
+    KeyError,
+    TypeError,
+    ValueError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server beside the API server that takes the same credentials: the kubelet of a node.
+
+    `url` has no path. `ca_file` holds the CA that must have signed its certificate; None: the CA
+    of the API server. `server_name` is the name in the certificate where it is not the url's host.
+    `is_verified` False: any certificate will do.
+    """
+
+    url: str
+    ca_file: Path | None = None
+    server_name: str | None = None
+    is_verified: bool = True
+
+
+async def load_configuration(kubeconfig: Path | None, context: str | None) -> Configuration:
+    """Load a kubeconfig (several where they are joined as in `KUBECONFIG`), or the pod's own.
+
+    Raises `Unreachable` for a configuration that cannot be used.
+    """
+    configuration = Configuration(
+        connection_pool_maxsize=_MAX_CONNECTIONS,
+        # The client's default also reads ~/.netrc, in a thread, before each request.
+        client_session_kwargs={"trust_env": False, "cookie_jar": aiohttp.DummyCookieJar()},
+    )
+    # Go does not enforce all of RFC 5280 either; CAs of real clusters violate parts of it, and
+    # Python 3.13 would refuse those. Signatures, names and dates are checked all the same.
+    configuration.disable_strict_ssl_verification = True
+    try:
+        if kubeconfig is None:
+            _config.load_incluster_config(configuration)
+        else:
+            await _config.load_kube_config(
+                str(kubeconfig),
+                context=context,
+                client_configuration=configuration,
+                persist_config=False,
+            )
+    except _FAULTS as error:
+        raise _unusable(kubeconfig, error) from error
+    if kubeconfig is not None:
+        _trim_token(configuration)
+        configuration.proxy = configuration.proxy or _proxy(configuration.host)
+    return configuration
+
+
+def context_namespace(kubeconfig: Path, context: str | None) -> str:
+    """The namespace of a context (None: the current one) of a kubeconfig; empty: it names none.
+
+    Raises `Unreachable` for a configuration that cannot be used.
+    """
+    try:
+        contexts, current = _config.kube_config.list_kube_config_contexts(str(kubeconfig))
+    except _FAULTS as error:
+        raise _unusable(kubeconfig, error) from error
+    wanted = current["name"] if context is None else context
+    for one in contexts:
+        if one["name"] == wanted:
+            return str(one["context"].get("namespace") or "")
+    return ""
+
+
+def redirect(configuration: Configuration, endpoint: Endpoint) -> None:
+    """Keep the credentials of a configuration, and send them to another server."""
+    configuration.tls_server_name = endpoint.server_name
+    configuration.verify_ssl = endpoint.is_verified
+    configuration.proxy = None  # the one that leads to the API server
+    if endpoint.ca_file is not None:
+        configuration.ssl_ca_cert = str(endpoint.ca_file)
+
+
+def _trim_token(configuration: Configuration) -> None:
+    """Token files of people end with a newline, which no header may hold."""
+    token = configuration.api_key.get("BearerToken")
+    if token is not None:
+        configuration.api_key["BearerToken"] = token.strip()
+
+
+def _proxy(url: str) -> str | None:
+    """The proxy that the environment names, as for kubectl; inside a cluster none is wanted."""
+    parts = urlsplit(url)
+    if urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)
+
+
+def _unusable(kubeconfig: Path | None, error: Exception) -> Unreachable:
+    where = "in-cluster configuration" if kubeconfig is None else f"kubeconfig {kubeconfig}"
+    # Errors of readers repeat what they read, which holds credentials; the client's own name
+    # the place by the whole entry.
+    is_safe = isinstance(error, config.ConfigException | OSError)
+    cause = str(error).partition("{")[0] if is_safe else "unreadable"
+    return Unreachable(0, "BadConfiguration", cut(f"{where}: {cause}"))
