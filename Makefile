@@ -26,6 +26,10 @@ WORKERS ?= auto
 CLUSTER_TESTS := $(addprefix tests/cluster/of_,extender deployment node install)
 # The versions of Kubernetes that `make test-versions` runs; test-cluster runs the default one.
 VERSIONS ?= 1.37 1.35
+# SERVE=1 keeps the demo's page live.
+SERVE ?=
+# Where `make test-page` keeps its pictures.
+PAGE_SHOTS ?= build/page-shots
 # COVERAGE=1 measures branch coverage on the way, for `make coverage`.
 COVERAGE ?=
 # Of the images: which, for which architectures, and what to put before their names.
@@ -81,6 +85,7 @@ coverage: $(STAMP) ## the coverage gates, after `make unit COVERAGE=1`
 	$(BIN)/coverage report --include='kube/*' --fail-under=95
 	$(BIN)/coverage report --include='extender/*' --fail-under=95
 	$(BIN)/coverage report --include='plugin/*' --fail-under=95
+	$(BIN)/coverage report --include='kubectl_coterie/*' --fail-under=95
 	$(BIN)/coverage report --include='benchmarks/*' --fail-under=95
 
 docs: $(STAMP) ## the commands, links and generated parts of the documentation
@@ -121,9 +126,9 @@ test-kubelet: build-cluster ## those of them with real kubelets and containers (
 test-install: build-cluster ## those of them that install Coterie as pods, by kubectl and by Helm (Linux, root)
 	$(BIN)/pytest -m install -n $(if $(filter-out auto,$(WORKERS)),$(WORKERS),2) --dist loadfile tests/cluster/of_install
 
-test-page: $(STAMP) ## the page in a real headless Chromium (where none is here: root and apt-get); PAGE_SHOTS=folder keeps pictures
+test-page: $(STAMP) ## the page in a real headless Chromium (where none is here: root and apt-get); its pictures are kept in PAGE_SHOTS
 	@command -v chromium >/dev/null || { apt-get update --quiet && apt-get install --quiet --yes --no-install-recommends chromium fonts-dejavu-core; }
-	$(BIN)/pytest -m page tests/page
+	PAGE_SHOTS=$(PAGE_SHOTS) $(BIN)/pytest -m page tests/page
 
 test-versions: $(STAMP) ## the same on each other supported version of Kubernetes (VERSIONS=1.37 for one)
 	for version in $(VERSIONS); do COTERIE_KUBERNETES=$$version $(MAKE) test-cluster; done
@@ -131,8 +136,8 @@ test-versions: $(STAMP) ## the same on each other supported version of Kubernete
 cluster: $(STAMP) ## run such a cluster with the extender until ctrl-C; builds etcd and Kubernetes if they are not there (NODES="8x dgx-h100, ...")
 	@$(BIN)/python -m tests.cluster run --nodes "$(NODES)"
 
-demo: $(STAMP) ## place pods on an embedded cluster, beside its rivals; writes an HTML report
-	$(BIN)/python -m benchmarks.demo
+demo: $(STAMP) ## place pods on an embedded cluster, beside its rivals; writes an HTML report (SERVE=1: then the page, live)
+	@$(BIN)/python -m benchmarks.demo $(if $(SERVE),--serve)
 
 bench: $(STAMP) ## every benchmark; results go to benchmarks/results/
 	$(BIN)/python -m benchmarks

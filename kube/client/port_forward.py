@@ -1,6 +1,6 @@
 """A port of a pod, as an address of this machine: `kubectl port-forward` without kubectl.
 
-Listens on a free port of the loopback; each connection there is carried over a WebSocket of its own
+Listens on a port of the loopback; each connection there is carried over a WebSocket of its own
 to the API server, the kubelet and the pod. Protocol (k8s.io/streaming and kubelet v1.36,
 portforward/websocket.go, `v4.channel.k8s.io`): the first byte of a message is its channel, 0 for
 data and 1 for errors; the first message of each channel is the port, two bytes, the low one first.
@@ -33,21 +33,27 @@ _CONNECT_S = 10.0
 class PortForward:
     """A forwarded port, while its `async with` lasts; `fault` is the last connection's error."""
 
-    def __init__(self, transport: Transport, *, namespace: str, pod: str, port: int) -> None:
+    def __init__(
+        self, transport: Transport, *, namespace: str, pod: str, port: int, local_port: int = 0
+    ) -> None:
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}"
         self._request = Request(
             "GET", f"{path}/portforward", _CONNECT_S, query={"ports": str(port)}
         )
         self._transport = transport
+        self._wanted_port = local_port
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self.fault: KubeError | None = None
 
     async def __aenter__(self) -> Self:
-        """Listen, once a first connection was opened. Raises `KubeError` where none can be."""
+        """Listen, once a first connection was opened.
+
+        Raises `KubeError` where none can be, `OSError` where the local port is in use.
+        """
         socket = await self._open()
         await socket.close()
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._wanted_port)
         return self
 
     async def __aexit__(self, *_: object) -> None:

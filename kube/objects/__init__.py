@@ -23,7 +23,7 @@ from kube.objects.fields import (
     whole_at,
 )
 from kube.objects.leases import Lease, read_lease, write_lease
-from kube.objects.manifests import TEMPLATES, pod_of
+from kube.objects.manifests import TEMPLATES, pod_count, pod_of
 from kube.objects.objects import (
     ContainerDevices,
     NodeFacts,
@@ -62,6 +62,7 @@ __all__ = [
     "objects_at",
     "parse_object",
     "parse_whole",
+    "pod_count",
     "pod_facts_reader",
     "pod_fields",
     "pod_of",

@@ -1,9 +1,10 @@
 """The pod that a manifest creates.
 
-What it answers: which pod comes of a manifest that people write: that of a pod, a bare pod
-template, or the template of one of Kubernetes' own controllers. Annotations of Coterie that a
-controller has in its own metadata are refused, since nothing copies them to its pods. It checks
-nothing else. Controllers of other projects have several templates, so it reads none of them.
+What it answers: which pod comes of a manifest that people write, and how many at a time: that of a
+pod, a bare pod template, or the template of one of Kubernetes' own controllers. Annotations of
+Coterie that a controller has in its own metadata are refused, since nothing copies them to its
+pods. It checks nothing else. Controllers of other projects have several templates, so it reads none
+of them.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from kube.errors import Unreadable
-from kube.objects.fields import object_at, text_at
+from kube.objects.fields import object_at, text_at, whole_at
 from topology.errors import quote
 from topology.model.names import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["TEMPLATES", "pod_of"]
+__all__ = ["TEMPLATES", "pod_count", "pod_of"]
 
 TEMPLATES: Mapping[str, str] = {
     "CronJob": "spec.jobTemplate.spec.template",
@@ -45,6 +46,37 @@ def pod_of(manifest: object) -> object:
     if isinstance(content.get("metadata"), dict):
         return content | {"metadata": {"namespace": "default", **object_at(content, "metadata")}}
     return content
+
+
+def pod_count(manifest: object) -> int | None:
+    """How many pods a manifest has at a time; None for a DaemonSet, which has one on each node.
+
+    The API server's defaults: one replica, and a Job's parallelism is one, and never more than its
+    completions. Raises `Unreadable`.
+    """
+    if not isinstance(manifest, dict):
+        return 1
+    content = cast("dict[str, object]", manifest)
+    kind = text_at(content, "kind") or "Pod"
+    if kind == "DaemonSet":
+        return None
+    spec = object_at(content, "spec")
+    if kind == "CronJob":
+        spec = object_at(object_at(spec, "jobTemplate"), "spec")
+    if kind not in _COUNTS:
+        return 1
+    counts = [whole_at(spec, key) for key in _COUNTS[kind] if spec.get(key) is not None]
+    # A work queue has parallelism and no completions; completions alone run one by one.
+    return min(counts) if spec.get(_COUNTS[kind][0]) is not None else min([1, *counts])
+
+
+_COUNTS: Mapping[str, tuple[str, ...]] = {
+    "CronJob": ("parallelism", "completions"),
+    "Deployment": ("replicas",),
+    "Job": ("parallelism", "completions"),
+    "ReplicaSet": ("replicas",),
+    "StatefulSet": ("replicas",),
+}
 
 
 def _template(kind: str, content: Mapping[str, object]) -> object:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = ROOT / "docs" / "architecture.md"
-PROGRAMS = ("topology", "kube", "extender", "plugin")
+PROGRAMS = ("topology", "kube", "extender", "plugin", "kubectl_coterie")
 LONGEST_CELL = 200
 """Two or three short sentences; a module's opening has room for the rest."""
 
@@ -72,7 +72,7 @@ def test_the_page_names_tests_and_modules_that_exist():
     names = set(re.findall(r"`(test_\w+|Test\w+)`", page))
     # A state machine's test is an assignment: `TestX = Machine.TestCase`.
     defined = set(re.findall(r"(?:def |class |^)(test_\w+|Test\w+)", tests, re.MULTILINE))
-    files = re.findall(r"`((?:topology|kube|extender|plugin|tests|deploy|docs)/[\w/.-]+)`", page)
+    files = re.findall(r"`((?:topology|kube|extender|plugin|kubectl_coterie|tests|deploy|docs)/[\w/.-]+)`", page)
     assert names - defined == set()
     assert [one for one in files if not (ROOT / one).exists()] == []
 

@@ -32,7 +32,7 @@ TARGETS = set(
     re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 )
 LONGEST_README = 150
-PACKAGES = ("benchmarks", "extender", "kube", "plugin", "topology")
+PACKAGES = ("benchmarks", "extender", "kube", "kubectl_coterie", "plugin", "topology")
 TEMPLATE = ROOT / "docs" / "adr" / "0000-template.md"
 RECORDS = sorted(set((ROOT / "docs" / "adr").glob("[0-9]*.md")) - {TEMPLATE})
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
-PACKAGES = ("topology", "kube", "extender", "plugin")
+PACKAGES = ("topology", "kube", "extender", "plugin", "kubectl_coterie")
 OWN = {*PACKAGES, "benchmarks"}
 FOUND_BY_UVICORN = {"httptools", "uvloop"}
 DISTRIBUTIONS = packages_distributions()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ("topology", "kube", "extender", "plugin")
+PROGRAMS = ("topology", "kube", "extender", "plugin", "kubectl_coterie")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LINTER = PYPROJECT["tool"]["importlinter"]
 CONTRACTS = LINTER["contracts"]

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("topology", "kube", "extender", "plugin")
+PACKAGES = ("topology", "kube", "extender", "plugin", "kubectl_coterie")
 GENERATED = "pb"  # protoc names things its own way
 READERS = (*PACKAGES, "benchmarks")
 ENTRY_POINTS = {"__main__"}

@@ -1,0 +1,10 @@
+"""One command's way to the cluster: kubeconfig, the extender's pod, its read API by port-forward.
+
+The only package here that opens connections. It writes nothing to the cluster.
+"""
+
+from kubectl_coterie.cluster.options import ClusterOptions
+from kubectl_coterie.cluster.read_api import Change, ReadApiClient
+from kubectl_coterie.cluster.session import Session
+
+__all__ = ["Change", "ClusterOptions", "ReadApiClient", "Session"]

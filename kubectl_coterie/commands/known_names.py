@@ -1,0 +1,49 @@
+"""Names of nodes and pods of the cluster, for completion.
+
+Where the cluster does not answer within `TIMEOUT_S`, or refuses, there are none: completion says
+nothing of errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kube.objects import object_at, text_at
+from kubectl_coterie.cluster import Session
+from kubectl_coterie.commands.session_of import options_of
+from kubectl_coterie.errors import CliError
+from kubectl_coterie.options import make_parser
+from kubectl_coterie.terminal import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["offered"]
+
+TIMEOUT_S = 2.0
+_NODES = {"node", "drain"}
+_PODS = {"pod"}
+_BY_COMMAND = {"nodes": "node", "pods": "pod"}
+
+
+def offered(argument: str, words: Sequence[str]) -> dict[str, Sequence[str]]:
+    """The names that an argument of these words may have, by the argument's name."""
+    kind = _BY_COMMAND.get(words[0], "") if argument == "names" else argument
+    if kind not in _NODES | _PODS:
+        return {}
+    try:
+        return {argument: asyncio.run(_names(is_pods=kind in _PODS, words=words))}
+    except (CliError, TimeoutError):
+        return {}
+
+
+async def _names(*, is_pods: bool, words: Sequence[str]) -> list[str]:
+    given = make_parser().parse_known_args([*words[:-1], "x"])[0]
+    async with asyncio.timeout(TIMEOUT_S), Session(options_of(given), Progress()) as session:
+        namespace = session.namespace
+        path = "/api/v1/nodes"
+        if is_pods:
+            path = "/api/v1/pods" if namespace is None else f"/api/v1/namespaces/{namespace}/pods"
+        found = await session.list_objects(path)
+        return sorted(text_at(object_at(one, "metadata"), "name") for one in found)

@@ -1,0 +1,92 @@
+"""Lists of objects: printed once, or for as long as something changes.
+
+As kubectl's: a table, the objects as JSON or YAML, or their names; with `--watch` an object again
+when it has changed. Objects that are gone are not printed.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote as url_quote
+
+from kube.objects import object_at, text_at
+from kubectl_coterie.errors import CliError
+from topology.errors import quote
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from kubectl_coterie.cluster import ReadApiClient, Session
+    from kubectl_coterie.cluster.read_api import Json
+    from kubectl_coterie.terminal import Output, Table
+
+__all__ = ["Listing", "labelled", "list_and_watch", "named"]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list: its objects, their table, what `-o name` prints, and what to say of none."""
+
+    read: Callable[[], Awaitable[Sequence[Json]]]
+    table: Table[Json]
+    name: Callable[[Json], str]
+    none: str
+
+
+async def list_and_watch(
+    listing: Listing, given: Namespace, api: ReadApiClient, output: Output
+) -> None:
+    """Print the list, and with `--watch` what changes, until the stream ends.
+
+    Raises `CliError`.
+    """
+    rows = listing.table.sorted(await listing.read(), given.sort_by)
+    if not rows and not output.is_data:
+        sys.stderr.write(f"{listing.none}\n")
+    _print(listing, rows, output, has_header=bool(rows))
+    if not given.watch:
+        return
+    shown = {listing.name(row): row for row in rows}
+    async for _ in api.changes():
+        now = await listing.read()
+        changed = [row for row in now if shown.get(listing.name(row)) != row]
+        has_header = not shown
+        shown = {listing.name(row): row for row in now}
+        if changed:
+            changed = listing.table.sorted(changed, given.sort_by)
+            _print(listing, changed, output, has_header=has_header)
+
+
+def _print(listing: Listing, rows: Sequence[Json], output: Output, *, has_header: bool) -> None:
+    if output.is_data:
+        output.data({"items": list(rows)})
+    else:
+        output.rows(listing.table, rows, listing.name, has_header=has_header)
+
+
+def named(kind: str, rows: Iterable[Json], names: Sequence[str]) -> list[Json]:
+    """The objects of these names, all where none is named. Raises `CliError` for one not there."""
+    found = list(rows)
+    if not names:
+        return found
+    missing = set(names).difference(row["name"] for row in found)
+    if missing:
+        msg = f"{kind} {quote(min(missing))} is not known to the extender"
+        raise CliError(msg)
+    return [row for row in found if row["name"] in names]
+
+
+async def labelled(
+    session: Session, resource: str, selector: str, namespace: str | None = None
+) -> set[tuple[str, str]]:
+    """Namespace and name of the objects with these labels, as the API server selects them.
+
+    Raises `CliError`.
+    """
+    place = "" if namespace is None else f"/namespaces/{url_quote(namespace, safe='')}"
+    found = await session.list_objects(f"/api/v1{place}/{resource}", {"labelSelector": selector})
+    metadata = [object_at(one, "metadata") for one in found]
+    return {(text_at(one, "namespace"), text_at(one, "name")) for one in metadata}

@@ -1,0 +1,110 @@
+"""`kubectl coterie nodes`: GPU nodes, what is free on each, and the best free sets."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kubectl_coterie.commands.listing import Listing, labelled, list_and_watch, named
+from kubectl_coterie.commands.session_of import output_of, session_of
+from kubectl_coterie.terminal import Column, Table
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+
+    from kubectl_coterie.cluster import ReadApiClient, Session
+    from kubectl_coterie.cluster.read_api import Json
+    from kubectl_coterie.terminal import Style
+
+__all__ = ["node_table", "run"]
+
+
+def run(given: Namespace) -> int:
+    """List them. Raises `CliError`."""
+    asyncio.run(_list(given))
+    return 0
+
+
+async def _list(given: Namespace) -> None:
+    output = output_of(given)
+    async with session_of(given) as session:
+        api = await session.read_api()
+        listing = Listing(
+            read=partial(_read, given, session, api),
+            table=node_table(output.style),
+            name=lambda node: f"node/{node['name']}",
+            none="No GPU nodes found.",
+        )
+        await list_and_watch(listing, given, api, output)
+
+
+async def _read(given: Namespace, session: Session, api: ReadApiClient) -> Sequence[Json]:
+    query: dict[str, str] = {}
+    if given.machine is not None:
+        query["machine"] = given.machine
+    if given.unhealthy:
+        query["unhealthy"] = "true"
+    async with session.progress.step("reading nodes"):
+        nodes = named("node", await api.items("nodes", query), given.names)
+    if given.selector is None:
+        return nodes
+    wanted = await labelled(session, "nodes", given.selector)
+    return [node for node in nodes if ("", node["name"]) in wanted]
+
+
+def node_table(style: Style) -> Table[Json]:
+    """The table; sets are of the node's free GPUs, with GB/s and share of the machine's best."""
+
+    def best(size: str) -> Column[Json]:
+        return Column(
+            f"BEST {size}",
+            lambda node: _best(node, size),
+            key=lambda node: (_set(node, size) or {}).get("gbytes_per_s"),
+            paint=lambda node, text: style.share(text, (_set(node, size) or {}).get("share")),
+        )
+
+    return Table(
+        (
+            Column("NAME", lambda node: node["name"]),
+            Column("MACHINE", lambda node: node["machine"]),
+            Column("GPUS", lambda node: str(len(node["gpus"])), key=lambda node: len(node["gpus"])),
+            Column("FREE", lambda node: str(node["free"]), key=lambda node: node["free"]),
+            Column(
+                "UNHEALTHY",
+                lambda node: str(_n_unhealthy(node)),
+                key=_n_unhealthy,
+                paint=lambda node, text: style.paint(text, "red") if _n_unhealthy(node) else text,
+            ),
+            best("2"),
+            best("4"),
+            best("8"),
+            Column("PODS", lambda node: str(len(_pods(node))), key=lambda node: len(_pods(node))),
+            Column("ZONE", lambda node: node["zone"] or None, is_wide=True),
+            Column("FREE GPUS", lambda node: _free(node) or None, is_wide=True),
+            Column("PROBLEMS", lambda node: "; ".join(node["problems"]) or None, is_wide=True),
+        )
+    )
+
+
+def _set(node: Json, size: str) -> Json | None:
+    best: dict[str, Json] = node["best"] or {}
+    return best.get(size)
+
+
+def _best(node: Json, size: str) -> str | None:
+    found = _set(node, size)
+    return None if found is None else f"{found['gbytes_per_s']:.4g} ({found['share']:.0%})"
+
+
+def _n_unhealthy(node: Json) -> int:
+    return sum(1 for gpu in node["gpus"] if gpu["reason"] or gpu["state"] == "unhealthy")
+
+
+def _pods(node: Json) -> set[str]:
+    return {gpu["pod_uid"] for gpu in node["gpus"] if gpu["pod_uid"]}
+
+
+def _free(node: Json) -> str:
+    return ",".join(str(gpu["index"]) for gpu in node["gpus"] if gpu["state"] == "free")

@@ -1,0 +1,39 @@
+"""What every command makes of its options: the session, and where it prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kubectl_coterie.cluster import ClusterOptions, Session
+from kubectl_coterie.terminal import Output, Progress
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+__all__ = ["options_of", "output_of", "session_of"]
+
+
+def options_of(given: Namespace) -> ClusterOptions:
+    """What the flags of `kubectl_coterie.options` say of the cluster."""
+    return ClusterOptions(
+        kubeconfig=given.kubeconfig,
+        context=given.context,
+        namespace=given.namespace,
+        all_namespaces=getattr(given, "all_namespaces", False),
+        as_user=given.as_user,
+        as_groups=tuple(given.as_groups),
+        request_timeout_s=given.request_timeout,
+        extender_namespace=given.extender_namespace,
+        extender_pod=given.extender_pod,
+        extender_url=given.extender_url,
+    )
+
+
+def session_of(given: Namespace) -> Session:
+    """The session of these flags."""
+    return Session(options_of(given), Progress())
+
+
+def output_of(given: Namespace) -> Output:
+    """Standard output in the form of `-o`."""
+    return Output(form=given.output, has_header=not getattr(given, "no_headers", False))
