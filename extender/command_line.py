@@ -19,7 +19,7 @@ import time
 from argparse import SUPPRESS, Namespace
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote as url_quote
 
 import uvloop
@@ -36,8 +36,8 @@ from kube.errors import DocumentError, SettingsError, Unreadable
 from kube.log import json_logger
 from kube.objects import pod_of
 from kube.settings import add_options, given_settings
-from topology.cli.completion import add_completion
-from topology.cli.program import Parser, version
+from topology.cli.completion import FILE, add_completion_command
+from topology.cli.program import Parser, add_command, fail, program_parser
 from topology.errors import file_fault, quote
 
 if TYPE_CHECKING:
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _POD = "YAML or JSON file of a pod, or of a Job, Deployment and so on, or NAMESPACE/NAME."
+_EXIT_CODES = """\
+0 done; 1 a replay differed, the pod fits nowhere, or the extender failed; 2 bad settings,
+files or arguments."""
 _EXPLAIN = """\
 Without --url the pod is a file, and the cluster an embedded one that is empty. An https URL
 needs --ca, --cert and --key, or the settings tls_cert, tls_key and tls_client_ca, as they are in
@@ -64,26 +67,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        prog="coterie-extender",
-        description="Place GPU pods: the extender of kube-scheduler that chooses node and GPUs.",
-    )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {version()}")
-    add_completion(parser)
+    about = "Place GPU pods: the extender of kube-scheduler that chooses node and GPUs."
+    parser = program_parser("coterie-extender", about, exit_codes=_EXIT_CODES)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     about = "answer kube-scheduler until SIGTERM; docs/configuration.md explains each setting"
-    serve = commands.add_parser("serve", help=about, description=about)
+    serve = add_command(commands, "serve", about)
     add_options(serve, ExtenderSettings)
     serve.set_defaults(run=_serve)
 
     about = "answer every recorded call again and compare byte for byte"
-    replaying = commands.add_parser("replay", help=about, description=about)
+    replaying = add_command(commands, "replay", about)
     replaying.add_argument("file", metavar="FILE", type=Path, help="A decision log.")
     replaying.set_defaults(run=_replay)
 
     about = "show how a pod would be placed, as JSON"
-    explain = commands.add_parser("explain", help=about, description=f"{about}.\n\n{_EXPLAIN}")
+    explain = add_command(commands, "explain", about, more=_EXPLAIN)
     explain.add_argument("pod", metavar="POD", help=_POD)
     explain.add_argument("--url", help="Address of a running extender.")
     for flag, name, about in (
@@ -95,6 +94,7 @@ def _parser() -> Parser:
         explain.add_argument(flag, dest=name, default=SUPPRESS, metavar="VALUE", help=about)
     add_options(explain, ExtenderSettings, only={"cluster"})
     explain.set_defaults(run=_explain)
+    add_completion_command(commands, parser, {"pod": [FILE]})
     return parser
 
 
@@ -103,7 +103,7 @@ def _replay(given: Namespace) -> None:
         with given.file.open(encoding="utf-8") as lines:
             found = replay(lines)
     except (ExtenderError, OSError, UnicodeDecodeError) as error:
-        _fail(f"{given.file}: {file_fault(error)}")
+        fail(f"{given.file}: {file_fault(error)}", 2)
     for line in found.cut:
         print(f"line {line} is cut off, as by a crash: its run ends there")
     if found.difference is None:
@@ -125,7 +125,7 @@ def _explain(given: Namespace) -> None:
         what, resources = given.pod, "a resource of the extender's setting `resources`"
         answer = _fetch(given.url, given.pod, settings)
     if answer.get("request") is None:
-        _fail(f"{what}: no container requests {resources}: Coterie does not place this pod")
+        fail(f"{what}: no container requests {resources}: Coterie does not place this pod", 2)
     try:
         print(json.dumps(answer, indent=2), flush=True)
     except BrokenPipeError:
@@ -139,7 +139,7 @@ def _settings(flags: Mapping[str, object]) -> ExtenderSettings:
     try:
         return load_settings(flags)
     except (ExtenderError, SettingsError) as error:
-        _fail(str(error))
+        fail(str(error), 2)
 
 
 def _explain_file(file: Path, settings: ExtenderSettings) -> dict[str, Any]:
@@ -147,14 +147,14 @@ def _explain_file(file: Path, settings: ExtenderSettings) -> dict[str, Any]:
         body = as_json(pod_of(read_yaml(file.read_text(encoding="utf-8")))).encode()
     except (OSError, ValueError, DocumentError, Unreadable) as error:
         hint = "" if file.suffix else "; for a pod of the cluster, NAMESPACE/NAME, give --url"
-        _fail(f"pod file {file} cannot be read: {file_fault(error)}{hint}")
+        fail(f"pod file {file} cannot be read: {file_fault(error)}{hint}", 2)
     try:
         engine = make_engine(settings.cluster_spec(), settings.rules)
     except (ExtenderError, SettingsError) as error:
-        _fail(str(error))
+        fail(str(error), 2)
     answer = engine.answer(Verb.EXPLAIN, body, time.time())
     if answer.outcome is Outcome.FAILED:
-        _fail(f"pod file {file}: {answer.detail}")
+        fail(f"pod file {file}: {answer.detail}", 2)
     explanation: dict[str, Any] = json.loads(answer.body)
     return explanation
 
@@ -162,7 +162,7 @@ def _explain_file(file: Path, settings: ExtenderSettings) -> dict[str, Any]:
 def _fetch(url: str, pod: str, settings: ExtenderSettings) -> dict[str, Any]:
     namespace, slash, name = pod.partition("/")
     if not (namespace and slash and name):
-        _fail(f"POD is {quote(pod)}, expected NAMESPACE/NAME with --url (a file needs no --url)")
+        fail(f"POD is {quote(pod)}, expected NAMESPACE/NAME with --url (a file needs no --url)", 2)
     try:
         certificates = wiring.make_certificates(settings)
         tls = None if certificates is None else certificates.client
@@ -173,7 +173,7 @@ def _fetch(url: str, pod: str, settings: ExtenderSettings) -> dict[str, Any]:
             name=settings.peer_name,
         )
     except (ExtenderError, SettingsError) as error:
-        _fail(str(error))
+        fail(str(error), 2)
 
 
 def _serve(given: Namespace) -> None:
@@ -225,8 +225,3 @@ def _ends_a_line(path: Path) -> bool:
             return True
         file.seek(-1, os.SEEK_END)
         return file.read() == b"\n"
-
-
-def _fail(message: str) -> NoReturn:
-    print(message, file=sys.stderr)
-    raise SystemExit(2)

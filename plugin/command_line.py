@@ -20,7 +20,7 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kube.errors import SettingsError
 from kube.log import json_logger
@@ -31,8 +31,8 @@ from plugin.errors import MeasurementError, PluginError, ReadingError
 from plugin.measure import DEFAULT_COMMAND, DEFAULT_MESSAGE_BYTES, Benchmark, all_pairs, measure
 from plugin.vendor import VENDOR
 from plugin.wiring import Running, open_reader, run_agents
-from topology.cli.completion import add_completion
-from topology.cli.program import Parser, version
+from topology.cli.completion import add_completion_command
+from topology.cli.program import Parser, add_command, fail, program_parser
 from topology.errors import quote
 from topology.model import write_measurement
 
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "parser"]
 
+_EXIT_CODES = """\
+0 done; 1 the machine cannot be read, the plugin failed, or something could not be removed;
+2 bad settings, files or arguments."""
 N = TypeVar("N", int, float)
 
 
@@ -58,16 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parser() -> Parser:
     """The options of each command; `run` of what is parsed does it."""
-    root = Parser(
-        prog="coterie-plugin",
-        description="Publish this node's GPU topology and serve its GPUs to the kubelet.",
-    )
-    root.add_argument("--version", action="version", version=f"%(prog)s {version()}")
-    add_completion(root)
+    about = "Publish this node's GPU topology and serve its GPUs to the kubelet."
+    root = program_parser("coterie-plugin", about, exit_codes=_EXIT_CODES)
     commands = root.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[..., None], about: str) -> Parser:
-        one = commands.add_parser(name, help=about, description=about)
+        one = add_command(commands, name, about)
         add_options(one, PluginSettings)
         one.set_defaults(run=run)
         return one
@@ -111,6 +110,7 @@ def parser() -> Parser:
         ("--stay", "Then wait for SIGTERM, as a pod of a DaemonSet has to."),
     ):
         cleaning.add_argument(option, action="store_true", help=about)
+    add_completion_command(commands, root)
     return root
 
 
@@ -152,7 +152,7 @@ def _measure(flags: Mapping[str, object], given: Namespace) -> None:
     uuids = [gpu.uuid for gpu in reading.gpus]
     pairs = all_pairs(len(uuids))
     if not pairs:
-        _fail(f"this machine has {len(uuids)} GPU, expected two at least", 1)
+        fail(f"this machine has {len(uuids)} GPU, expected two at least", 1)
     sets = [*pairs, *([tuple(range(len(uuids)))] if given.whole else [])]
     n_done = 0
 
@@ -171,13 +171,13 @@ def _measure(flags: Mapping[str, object], given: Namespace) -> None:
             advance=advance,
         )
     except MeasurementError as error:
-        _fail(str(error), 1)
+        fail(str(error), 1)
     text = write_measurement(found)
     try:
         given.out.write_text(text, encoding="utf-8")
     except OSError as error:
         print(text, end="")  # it may have taken hours
-        _fail(f"file {given.out} cannot be written, see standard output: {error.strerror}", 2)
+        fail(f"file {given.out} cannot be written, see standard output: {error.strerror}", 2)
     print(f"{len(found.pairs)} pairs measured, written to {given.out}")
 
 
@@ -187,7 +187,7 @@ def _record(flags: Mapping[str, object], given: Namespace) -> None:
     try:
         record_to(given.out, _load_here(flags), keeps_ids=given.keep_ids, say=_say)
     except SettingsError as error:
-        _fail(str(error), 2)
+        fail(str(error), 2)
 
 
 def _clean(flags: Mapping[str, object], given: Namespace) -> None:
@@ -203,7 +203,7 @@ def _clean(flags: Mapping[str, object], given: Namespace) -> None:
     try:
         is_clean = clean_node(_load(flags), options, partial(print, flush=True))
     except SettingsError as error:
-        _fail(str(error), 2)
+        fail(str(error), 2)
     if not is_clean:
         raise SystemExit(1)
     if given.stay:
@@ -225,7 +225,7 @@ def _load(flags: Mapping[str, object]) -> LoadedSettings:
     try:
         return load_settings(flags)
     except SettingsError as error:
-        _fail(str(error), 2)
+        fail(str(error), 2)
 
 
 def _load_here(flags: Mapping[str, object]) -> LoadedSettings:
@@ -239,16 +239,11 @@ def _read(loaded: LoadedSettings) -> MachineReading:
         with closing(open_reader(loaded.settings)) as reader:
             return reader.read()
     except SettingsError as error:
-        _fail(str(error), 2)
+        fail(str(error), 2)
     except ReadingError as error:
-        _fail(str(error), 1)
+        fail(str(error), 1)
 
 
 def _say(text: str) -> None:
     """Say something beside what a program may read from standard output."""
     print(text, file=sys.stderr, flush=True)
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    print(message, file=sys.stderr)
-    raise SystemExit(code)

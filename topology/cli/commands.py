@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from topology.annotations import PlacementPolicy
 from topology.cli.options import make_parser
 from topology.cli.printing import json_report, table_report
+from topology.cli.program import fail
 from topology.cli.reading import read_machine
 from topology.errors import CodecError, ImportFormatError, InvalidRequest, TopologyError, quote
 from topology.model import encode_topology
@@ -35,7 +36,6 @@ from topology.report.machine import report_recordings, report_show
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
-    from typing import NoReturn
 
     from topology.model import NodeTopology
 
@@ -61,9 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         given = make_parser().parse_args(arguments)
         sys.exit(_COMMANDS[given.command](given))
     except (ImportFormatError, CodecError) as error:
-        _fail(str(error), ExitCode.FILE)
+        fail(str(error), ExitCode.FILE)
     except TopologyError as error:
-        _fail(str(error), ExitCode.USAGE)
+        fail(str(error), ExitCode.USAGE)
 
 
 def _show(given: Namespace) -> ExitCode:
@@ -121,7 +121,7 @@ def _draw(given: Namespace) -> ExitCode:
     try:
         import topology.draw.render as drawing  # noqa: PLC0415 - needs matplotlib
     except ImportError as error:
-        _fail(str(error), ExitCode.NO_MATPLOTLIB)
+        fail(str(error), ExitCode.NO_MATPLOTLIB)
     try:
         if is_png:
             drawing.save_png(topology, target, sets=sets, title=given.title)
@@ -132,7 +132,7 @@ def _draw(given: Namespace) -> ExitCode:
             target.write_text(svg, encoding="utf-8")
         n_bytes = target.stat().st_size
     except OSError as error:
-        _fail(f"{quote(given.output)} cannot be written: {error.strerror}", ExitCode.FILE)
+        fail(f"{quote(given.output)} cannot be written: {error.strerror}", ExitCode.FILE)
     return _print(f"drawn: {printable(given.output)}, {n_bytes} bytes\n")
 
 
@@ -163,8 +163,3 @@ def _print(text: str) -> ExitCode:
         # The reader left, as `head` does; the interpreter would flush again at its end.
         sys.stdout = Path("/dev/null").open("w", encoding="utf-8")  # noqa: SIM115 - until the end
     return ExitCode.ANSWERED
-
-
-def _fail(message: str, code: ExitCode) -> NoReturn:
-    sys.stderr.write(f"error: {printable(message)}\n")
-    sys.exit(code)

@@ -12,8 +12,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from topology.annotations import POD_KEYS, Affinity, NicRule, Strength, pod_keys
-from topology.cli.completion import add_completion
-from topology.cli.program import Parser, version
+from topology.cli.completion import FILE, add_completion_command
+from topology.cli.program import Parser, add_command, program_parser
 from topology.cli.reading import read_gpus
 from topology.errors import InvalidRequest, quote
 from topology.importers import FileFormat
@@ -33,26 +33,19 @@ FILE is a recording of any format (nvidia-smi topo -m, rocm-smi --showtopo, NCCL
 matrix, a topology annotation), the name of a shipped machine (see `recordings`), or - for standard
 input. Without FILE it is this machine, as nvidia-smi shows it."""
 _EXIT_CODES = """\
-Exit codes: 0 answered; 1 no set fits (best); 2 wrong usage; 3 a file or this machine cannot be
-read or understood, or a file not written; 4 drawing without matplotlib."""
+0 answered; 1 no set fits (best); 2 wrong usage; 3 a file or this machine cannot be read
+or understood, or a file not written; 4 drawing without matplotlib."""
 _GPUS = "GPU indices, such as 0,3,5 or 0-3,6."
 _WISHES = {key.name: f"{key.summary} As {key.name}." for key in POD_KEYS}
 
 
 def make_parser() -> Parser:
     """Make the parser; `command` of what it reads names the command."""
-    root = Parser(prog="coterie-topology", description=_ABOUT, epilog=_EXIT_CODES)
-    root.add_argument("--version", action="version", version=f"%(prog)s {version()}")
-    add_completion(root, recording_names())
+    root = program_parser("coterie-topology", _ABOUT, exit_codes=_EXIT_CODES)
     commands = root.add_subparsers(required=True, metavar="COMMAND", dest="command")
 
     def command(name: str, about: str) -> Parser:
-        return commands.add_parser(
-            name,
-            help=about,
-            description=f"{about[0].upper()}{about[1:]}.",
-            usage=f"coterie-topology {name} [OPTIONS]{'' if name == 'recordings' else ' [FILE]'}",
-        )
+        return add_command(commands, name, about)
 
     show = command("show", "show GPUs, links, PCIe levels, NICs and unknowns")
     _add_machine(show)
@@ -77,6 +70,7 @@ def make_parser() -> Parser:
     recordings = command("recordings", "list the shipped machines that FILE may name")
     for one in (show, value, rank, recordings):
         _add_json(one)
+    add_completion_command(commands, root, {"file": [*recording_names(), FILE]})
     return root
 
 

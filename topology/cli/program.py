@@ -1,6 +1,6 @@
-"""What all programs of this distribution share: how options are read, version, missing extras.
+"""What all programs of this distribution share: their form of help, errors, version and extras.
 
-It imports nothing but the standard library.
+It loads nothing but the standard library, since every program starts with it.
 """
 
 from __future__ import annotations
@@ -9,28 +9,98 @@ import argparse
 import re
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+from topology.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["Parser", "needs_extra", "version"]
+__all__ = ["Commands", "Parser", "add_command", "fail", "needs_extra", "program_parser", "version"]
 
-_OWN = frozenset({"extender", "kube", "plugin", "topology"})
+_OWN = frozenset({"extender", "kube", "kubectl_coterie", "plugin", "topology"})
 _ARGUMENT = re.compile(r"^argument (\S+): ")
+_CHOICE = re.compile(r"^(\S+): invalid choice: (.+) \(choose from (.+)\)$", re.DOTALL)
+
+_COLUMN = 16
+"""Of what is explained, at least: the longest command with its indentation."""
+_LABELS = {"?": "[{}]", "*": "[{} ...]", "+": "{0} [{0} ...]", argparse.PARSER: "{} ..."}
+"""How an argument of so many words stands in the line of usage; one of one word as it is."""
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Leaves room for the names of commands, which argparse does not count."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+        self._action_max_length = _COLUMN
 
 
 class Parser(argparse.ArgumentParser):
     """Takes no abbreviated options, and says what is wrong without a page of usage."""
 
     def __init__(self, **options: object) -> None:
-        usage = {"allow_abbrev": False, "formatter_class": argparse.RawDescriptionHelpFormatter}
-        super().__init__(**usage | options)  # type: ignore[arg-type]  # argparse's own keywords
+        usage = {"allow_abbrev": False, "formatter_class": _Help}
+        has_help = options.get("add_help", True)
+        super().__init__(**usage | options | {"add_help": False})  # type: ignore[arg-type]  # argparse's own keywords
+        if has_help:
+            self.add_argument("-h", "--help", action="help", help="Show this help and exit.")
 
     def error(self, message: str) -> NoReturn:
         """End with exit code 2 and one sentence."""
         said = _ARGUMENT.sub(r"\1: ", message)
+        if match := _CHOICE.match(said):
+            name, value, choices = match.groups()
+            said = f"{name} is {value}, expected one of {choices.replace(chr(39), '')}"
         self.exit(2, f"error: {said} (see {self.prog} --help)\n")
+
+    def format_help(self) -> str:
+        """Write the help; its usage names what must be given, and no option beside that."""
+        if self.usage is None:
+            actions = sorted(self._actions, key=lambda action: not action.option_strings)
+            parts = [part for action in actions if (part := _usage_part(action))]
+            self.usage = " ".join(["%(prog)s [OPTIONS]", *parts])
+        return super().format_help()
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - its only name
+"""What `add_subparsers` of a `Parser` returns."""
+
+
+class _ShowVersion(argparse.Action):
+    """Finds the version only where it is wanted, since that takes long."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        sys.stdout.write(f"{parser.prog} {version()}\n")
+        parser.exit()
+
+
+def program_parser(
+    name: str, about: str, *, exit_codes: str, kind: type[Parser] = Parser
+) -> Parser:
+    """Make a program's parser: what it is for, what its exit says, `--help` and `--version`."""
+    parser = kind(prog=name, description=about, epilog=f"Exit codes: {exit_codes}")
+    parser.add_argument(
+        "--version", action=_ShowVersion, nargs=0, help="Show the version and exit."
+    )
+    return parser
+
+
+def add_command(commands: Commands, name: str, about: str, *, more: str = "") -> Parser:
+    """Add a command; `about` begins in lower case and has no full stop, as lists of commands do.
+
+    Its own help says the same as a sentence, and `more` below it.
+    """
+    sentence = f"{about[0].upper()}{about[1:]}."
+    return commands.add_parser(
+        name, help=about, description=f"{sentence}\n\n{more}" if more else sentence
+    )
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """End with an exit code and one sentence on standard error."""
+    sys.stderr.write(f"error: {printable(message)}\n")
+    raise SystemExit(code)
 
 
 @contextmanager
@@ -41,10 +111,8 @@ def needs_extra(program: str, extra: str) -> Generator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in _OWN:
             raise
-        sys.exit(
-            f"{program} needs its dependencies ({error.name} is not installed): "
-            f"in a checkout, pip install '.[{extra}]'"
-        )
+        said = f"{program} needs its dependencies ({error.name} is not installed): "
+        fail(f"{said}in a checkout, pip install '.[{extra}]'", 1)
 
 
 def version() -> str:
@@ -55,3 +123,11 @@ def version() -> str:
         return metadata.version("coterie")
     except metadata.PackageNotFoundError:
         return "unknown"
+
+
+def _usage_part(action: argparse.Action) -> str:
+    """What must or may be given, as the line of usage shows it; an option only where required."""
+    label = str(action.metavar or action.dest)
+    if action.option_strings:
+        return f"{action.option_strings[0]} {label}" if action.required else ""
+    return _LABELS.get(str(action.nargs), "{}").format(label)

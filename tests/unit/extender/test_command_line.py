@@ -143,7 +143,7 @@ def test_replay_of_something_else_is_an_error(tmp_path, content, message):
         path.write_bytes(content)
     result = run("replay", str(path))
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"{path}: ")
+    assert result.stderr.startswith(f"error: {path}: ")
     assert message in result.stderr
 
 
@@ -207,7 +207,8 @@ def test_explain_of_a_pod_without_gpus_does_not_say_that_it_fits(tmp_path):
     result = run("explain", str(path), "--cluster", CLUSTER)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.strip() == (
-        f"pod file {path}: no container requests nvidia.com/gpu: Coterie does not place this pod"
+        f"error: pod file {path}: no container requests nvidia.com/gpu: "
+        "Coterie does not place this pod"
     )
 
 

@@ -570,7 +570,9 @@ def test_format_skips_the_detection(run, bridged):
             "one has nothing to reduce",
             id="bandwidth of one GPU",
         ),
-        pytest.param(["paint"], 2, "COMMAND: invalid choice: 'paint'", id="no such command"),
+        pytest.param(
+            ["paint"], 2, "COMMAND is 'paint', expected one of show, ", id="no such command"
+        ),
         pytest.param(
             ["best", "8x-l4"], 2, "are required: --size (see coterie-topology best", id="no size"
         ),
