@@ -145,6 +145,7 @@ def report_best(topology: NodeTopology, question: BestQuery) -> BestReport:
         selected=None if isinstance(found, Unfit) else _selected_report(found),
         unfit=UnfitReport(found.reason.value, found.detail) if isinstance(found, Unfit) else None,
         runner_up=_runner_up_report(machine, free, must_include, question),
+        is_every_set_compared=isinstance(machine, MachineTables),
     )
 
 
@@ -221,8 +222,6 @@ def _required(affinity: Affinity) -> PlacementPolicy:
 def _runner_up_report(
     machine: Machine, free: int, must_include: int, question: BestQuery
 ) -> RunnerUpReport | None:
-    if not isinstance(machine, MachineTables):
-        return None
     found = find_runner_up(
         machine,
         available=free,

@@ -88,6 +88,7 @@ _CRITERIA = {
     "remainder": "future placement cost {:.2f} against {:.2f} GPU-equivalents",
     "raw_sum": "measured figures that sum up to {:.1f} against {:.1f} GB/s",
     "value": "{:.1f} against {:.1f} GB/s",
+    "packing": "groups of GPUs that are filled first, such as parts of one GPU; equal in all else",
     "indices": "lowest indices; equal in all else",
 }
 _LIMITS = {
@@ -194,6 +195,10 @@ def list_best(report: BestReport) -> list[Block]:
             ("runner-up", f"{_gpus(other.gpus)}{worth}"),
             ("decided by", _CRITERIA[other.decided_by].format(*other.figures or ())),
         ]
+    elif not report.is_every_set_compared:
+        facts.append(("runner-up", "none: no other set that fits was compared"))
+    if not report.is_every_set_compared:
+        facts.append(("compared", "not every set, since the machine has more than 16 GPUs"))
     return [heading, _facts(facts)]
 
 

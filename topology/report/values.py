@@ -264,10 +264,10 @@ class RunnerUpReport:
     """Predicted all-reduce bus bandwidth, GB/s; 0 for one GPU."""
     decided_by: str
     """First difference in the order of preference: affinity, nic, value_class, class_sum,
-    closeness, remainder, raw_sum, value or indices."""
+    closeness, remainder, raw_sum, value, packing (above 16 GPUs) or indices."""
     figures: tuple[float, float] | None
     """That of the chosen set, then of this one (remainder: cost in GPU-equivalents); null for
-    affinity, nic, closeness and indices."""
+    affinity, nic, closeness, packing and indices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,10 @@ class BestReport:
     unfit: UnfitReport | None
     """Why none fits; null where one does."""
     runner_up: RunnerUpReport | None
-    """The next set; null where there is no other, and above 16 GPUs, where not all are compared."""
+    """The next set; null where there is no other, or where no other was compared."""
+    is_every_set_compared: bool
+    """False above 16 GPUs, where the best set and the next one are the best of those that a
+    bounded search compares."""
 
 
 @dataclass(frozen=True, slots=True)

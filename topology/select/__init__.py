@@ -24,9 +24,15 @@ from topology.select.selection import (
     select_set,
     select_sets,
 )
-from topology.select.tables import MachineTables, build_tables, with_raw_figures
+from topology.select.tables import (
+    VALUE_CLASS_GAP,
+    MachineTables,
+    build_tables,
+    with_raw_figures,
+)
 
 __all__ = [
+    "VALUE_CLASS_GAP",
     "ChosenSets",
     "ContainerRequest",
     "ContainerRole",

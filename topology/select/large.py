@@ -20,7 +20,8 @@ Method.
   What is left behind is counted as on an even machine.
 
 Both are done for every part of the machine in which the affinity level can hold; of equal sets the
-one from the part with the fewest free devices is taken.
+one from the part with the fewest free devices is taken. The runner-up is the next of those that
+were rated; on an even machine, what is packed without the last device of the set.
 
 The value of one set is `topology.value.set_value.set_value` in both cases. Measurements are not
 applied above 16 devices.
@@ -29,6 +30,7 @@ applied above 16 devices.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from topology.annotations import (
     DEFAULT_POLICY,
@@ -43,7 +45,7 @@ from topology.select.large_machine import (
     unmet_condition,
     value_of,
 )
-from topology.select.large_search import SearchRequest, choose_set
+from topology.select.large_search import SearchRequest, choose_set, next_set
 from topology.select.levels import possible_neighbours
 from topology.select.outcome import Selected, Unfit, UnfitReason
 from topology.select.tables import VALUE_CLASS_GAP
@@ -56,7 +58,10 @@ from topology.value import (
     islands_of,
 )
 
-__all__ = ["select_large", "shared_cost"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["next_large", "select_large", "shared_cost"]
 
 
 def select_large(  # noqa: PLR0913 - as `select_set`
@@ -72,14 +77,7 @@ def select_large(  # noqa: PLR0913 - as `select_set`
 
     The caller has checked masks and counts (`topology.select.selection.select_set`).
     """
-    mixes = policy.affinity is Affinity.NONE
-    areas = [available & model for model in (machine.all_gpus,) * mixes or machine.models]
-    domains = [part & area for area in areas for part in _near(machine, area, size, policy)]
-    able = [
-        domain
-        for domain in dict.fromkeys(domains + areas)
-        if domain.bit_count() >= size and must_include & ~domain == 0
-    ]
+    able = _able(machine, available, must_include, size, policy)
     if not able:
         return Unfit(UnfitReason.MIXED_MODELS, f"{size} devices of one model")
     request = SearchRequest(must_include, size, policy, len(able) * n_sets)
@@ -88,13 +86,9 @@ def select_large(  # noqa: PLR0913 - as `select_set`
         _rate(machine, choose_set(machine, domain, request), available, policy, best)
         for domain in able
     ]
-    fitting = [
-        (_rank(machine, entry, policy), domain.bit_count(), entry.gpus, entry)
-        for entry, domain in zip(found, able, strict=True)
-        if unmet_condition(machine, entry.mask, policy) is None
-    ]
+    fitting = _fitting(machine, zip(found, able, strict=True), policy)
     if fitting:
-        return min(fitting, key=lambda option: option[:3])[3]
+        return fitting[0]
     detail = f"{size} devices, affinity {policy.affinity.value}"
     never, taken = min(
         filter(None, (unmet_condition(machine, entry.mask, policy) for entry in found)), key=_late
@@ -111,6 +105,59 @@ def select_large(  # noqa: PLR0913 - as `select_set`
         )
         return Unfit(taken if isinstance(empty, Selected) else empty.reason, detail)
     return Unfit(_or_unknown(machine, found, never, size, policy), detail)
+
+
+def next_large(
+    machine: LargeMachine,
+    chosen: Selected,
+    *,
+    available: int,
+    must_include: int,
+    policy: PlacementPolicy,
+) -> Selected | None:
+    """The best other set among those that the choice compared, which are not all there are.
+
+    None where it compared no other that fits. It rates nothing that the choice did not rate, but
+    one set of each part that is only packed.
+    """
+    size = len(chosen.gpus)
+    able = _able(machine, available, must_include, size, policy)
+    request = SearchRequest(must_include, size, policy, len(able))
+    best = _best_value_of(machine, size, 1)
+    others = [
+        (_rate(machine, mask, available, policy, best), domain)
+        for domain in able
+        for mask in (choose_set(machine, domain, request), next_set(machine, domain, request))
+        if mask is not None and mask != chosen.mask
+    ]
+    fitting = _fitting(machine, others, policy)
+    return fitting[0] if fitting else None
+
+
+def _able(
+    machine: LargeMachine, available: int, must_include: int, size: int, policy: PlacementPolicy
+) -> list[int]:
+    """The parts of the machine that are searched."""
+    mixes = policy.affinity is Affinity.NONE
+    areas = [available & model for model in (machine.all_gpus,) * mixes or machine.models]
+    domains = [part & area for area in areas for part in _near(machine, area, size, policy)]
+    return [
+        domain
+        for domain in dict.fromkeys(domains + areas)
+        if domain.bit_count() >= size and must_include & ~domain == 0
+    ]
+
+
+def _fitting(
+    machine: LargeMachine, found: Iterable[tuple[Selected, int]], policy: PlacementPolicy
+) -> list[Selected]:
+    """The sets that meet the policy's conditions, each with its part, the preferred one first."""
+    fitting = [
+        (_rank(machine, entry, policy), domain.bit_count(), entry.gpus, entry)
+        for entry, domain in found
+        if unmet_condition(machine, entry.mask, policy) is None
+    ]
+    return [entry for *_, entry in sorted(fitting, key=lambda option: option[:3])]
 
 
 def _or_unknown(

@@ -19,7 +19,7 @@ from topology.select.large_machine import (
 )
 from topology.value import MAX_TABLE_GPUS, gpus_of, mask_of
 
-__all__ = ["SearchRequest", "choose_set", "most_sets"]
+__all__ = ["SearchRequest", "choose_set", "most_sets", "next_set"]
 
 MAX_WORK = 10_000
 """Bound of a request's searches on one machine (`most_sets`)."""
@@ -56,17 +56,44 @@ class SearchRequest:
     n_searches: int = 1
 
 
-@lru_cache(maxsize=1 << 14)
 def choose_set(machine: LargeMachine, domain: int, request: SearchRequest) -> int:
     """A set of a domain: packed on an even machine, else the best that the search finds."""
-    near = domain & machine.near_rdma if request.policy.nic is not NicRule.UNSET else 0
+    return _chosen(machine, domain, request)[0]
+
+
+def next_set(machine: LargeMachine, domain: int, request: SearchRequest) -> int | None:
+    """The best other set among those that `choose_set` compared, None where there is none.
+
+    Where it only packs, what it packs without the last device of its set: all sets are equal there.
+    """
+    return _chosen(machine, domain, request)[1]
+
+
+@lru_cache(maxsize=1 << 14)
+def _chosen(machine: LargeMachine, domain: int, request: SearchRequest) -> tuple[int, int | None]:
+    packed = _packed(machine, domain, request)
+    if machine.is_even or request.size == 1:
+        spare = packed & ~request.must_include
+        if not spare or domain.bit_count() <= request.size:
+            return packed, None
+        return packed, _packed(machine, domain & ~(1 << spare.bit_length() - 1), request)
+    near = _near_nic(machine, domain, request)
+    search = _Search(machine, domain, request)
+    best = search.best(packed, _seeds(machine, domain, near))
+    return best, search.best_but(best)
+
+
+def _packed(machine: LargeMachine, domain: int, request: SearchRequest) -> int:
+    near = _near_nic(machine, domain, request)
     held, size = request.must_include, request.size
     if near and not held & machine.near_rdma and held.bit_count() < size:
         held |= _pack(machine.levels, near, 1, held)
-    packed = held | _pack(machine.levels, domain & ~held, size - held.bit_count(), held)
-    if machine.is_even or size == 1:
-        return packed
-    return _Search(machine, domain, request).best(packed, _seeds(machine, domain, near))
+    return held | _pack(machine.levels, domain & ~held, size - held.bit_count(), held)
+
+
+def _near_nic(machine: LargeMachine, domain: int, request: SearchRequest) -> int:
+    """The devices near a NIC, where the request wishes or needs one."""
+    return domain & machine.near_rdma if request.policy.nic is not NicRule.UNSET else 0
 
 
 def _seeds(machine: LargeMachine, domain: int, near: int) -> list[int]:
@@ -122,6 +149,10 @@ class _Search:
             if grown.bit_count() == self._size and self._quality(grown) > self._quality(found):
                 found = grown
         return self._swapped(found)
+
+    def best_but(self, best: int) -> int | None:
+        """The best other set that was rated."""
+        return max((mask for mask in self._rated if mask != best), key=self._order, default=None)
 
     def _order(self, mask: int) -> tuple[tuple[bool, bool, bool, float], tuple[int, ...]]:
         return self._quality(mask), tuple(-gpu for gpu in gpus_of(mask))

@@ -2,7 +2,8 @@
 
 What it answers: for one request, the set that would be chosen without the best one, and the first
 key of the order (`topology.select.selection`) in which the two differ. It chooses nothing: the
-order is that of the machine's tables.
+order is that of the machine's tables. Above 16 GPUs it is the best other set among those that the
+bounded search compared (`topology.select.large`).
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from topology.annotations import DEFAULT_POLICY, NicRule, is_remainder_first
+from topology.select.large import next_large
+from topology.select.large_machine import LargeMachine
 from topology.select.levels import affinity_level
+from topology.select.outcome import Unfit
 from topology.select.qualifying import ordered_sets
-from topology.select.selection import remainder_cost
+from topology.select.selection import remainder_cost, select_set
 from topology.value import gpus_of
 
 if TYPE_CHECKING:
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topology.annotations import PlacementPolicy
+    from topology.select.outcome import Selected
+    from topology.select.selection import Machine
     from topology.select.tables import MachineTables
 
 __all__ = ["Criterion", "RunnerUp", "find_runner_up"]
@@ -41,6 +47,8 @@ class Criterion(Enum):
     REMAINDER = "remainder"
     RAW_SUM = "raw_sum"
     VALUE = "value"
+    PACKING = "packing"
+    """Above 16 GPUs: which groups of devices are filled, since neither wish nor value decides."""
     INDICES = "indices"
 
 
@@ -62,16 +70,17 @@ class RunnerUp:
 
 
 def find_runner_up(
-    tables: MachineTables,
+    machine: Machine,
     *,
     available: int,
     size: int,
     must_include: int = 0,
     policy: PlacementPolicy = DEFAULT_POLICY,
 ) -> RunnerUp | None:
-    """Find the second set of the order, None where fewer than two sets fit.
+    """Find the second set of the order, None where fewer than two sets fit or were compared.
 
-    The inputs are those of `select_set`, which has checked them. O(C(n, size)).
+    The inputs are those of `select_set`, which has checked them. O(C(n, size)) up to 16 GPUs, the
+    work of `select_set` above.
 
     >>> from topology.recordings import load_recording
     >>> from topology.select.tables import build_tables
@@ -80,6 +89,42 @@ def find_runner_up(
     >>> found.gpus, found.decided_by.value
     ((6, 7), 'indices')
     """
+    if isinstance(machine, LargeMachine):
+        best = select_set(
+            machine, available=available, size=size, must_include=must_include, policy=policy
+        )
+        return _next_found(machine, best, available, must_include, policy)
+    return _second(machine, available, must_include, size, policy)
+
+
+def _next_found(
+    machine: LargeMachine,
+    best: Selected | Unfit,
+    available: int,
+    must_include: int,
+    policy: PlacementPolicy,
+) -> RunnerUp | None:
+    if isinstance(best, Unfit):
+        return None
+    other = next_large(machine, best, available=available, must_include=must_include, policy=policy)
+    if other is None:
+        return None
+    figures = None
+    if best.satisfies_affinity and not other.satisfies_affinity:
+        decided_by = Criterion.AFFINITY
+    elif policy.nic is NicRule.PREFERRED and best.has_near_nic and not other.has_near_nic:
+        decided_by = Criterion.NIC
+    elif best.value_gbytes_per_s > other.value_gbytes_per_s:
+        decided_by = Criterion.VALUE
+        figures = (best.value_gbytes_per_s, other.value_gbytes_per_s)
+    else:
+        decided_by = Criterion.PACKING
+    return RunnerUp(other.gpus, other.value_gbytes_per_s, decided_by, figures)
+
+
+def _second(
+    tables: MachineTables, available: int, must_include: int, size: int, policy: PlacementPolicy
+) -> RunnerUp | None:
     ordered = ordered_sets(tables, size, policy)
     masks, groups = ordered.masks, ordered.groups
     fits = (masks & ~available == 0) & (masks & must_include == must_include)

@@ -297,6 +297,38 @@ def test_a_best_set_without_another_names_none(run):
     assert "runner-up" not in out
 
 
+@pytest.mark.parametrize(
+    ("size", "runner_up", "decided"),
+    [
+        (2, "2,3 with", "groups of GPUs that are filled first, such as parts of one GPU"),
+        (20, "none: no other set that fits was compared", None),
+    ],
+)
+def test_best_of_more_than_16_gpus_says_what_was_compared(run, tmp_path, size, runner_up, decided):
+    """The search is bounded, so the next set is the best other one that it looked at."""
+    rows = [
+        "X" if i == j else "NV2" if i // 2 == j // 2 else "SYS"
+        for i in range(20)
+        for j in range(20)
+    ]
+    lines = ["\t".join(["", *(f"GPU{i}" for i in range(20))])]
+    lines += ["\t".join([f"GPU{i}", *rows[20 * i : 20 * i + 20]]) for i in range(20)]
+    file = tmp_path / "topo.txt"
+    file.write_text("\n".join(lines) + "\n")
+    code, out, _ = run("best", "--size", size, "--gpu-model", "Tesla V100-SXM2-32GB", file)
+    facts = {
+        k: v.strip() for k, v in (row.split("  ", 1) for row in out.splitlines() if "  " in row)
+    }
+    assert code == 0
+    assert facts["runner-up"].startswith(runner_up)
+    assert facts["compared"] == "not every set, since the machine has more than 16 GPUs"
+    assert (facts.get("decided by") or "").startswith(decided or "")
+    _, out, _ = run("best", "--size", size, "--json", "--gpu-model", "Tesla V100-SXM2-32GB", file)
+    report = json.loads(out)
+    assert report["is_every_set_compared"] is False
+    assert (report["runner_up"] is None) is (decided is None)
+
+
 def test_draw_to_standard_output_is_the_picture_alone(run):
     """So that it can be piped into a viewer or a page."""
     code, out, err = run("draw", "-o", "-", "summit")
