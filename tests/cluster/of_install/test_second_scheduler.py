@@ -14,6 +14,7 @@ import pytest
 from tests.cluster.control.control_plane import CommandFailed
 from tests.cluster.control.manifests import await_so, send_gpu_pods
 from tests.cluster.install.stage import InstallStage, gpu_pod
+from tests.cluster.of_install.kubectl_coterie import KubectlCoterie
 from topology.model import names
 
 if TYPE_CHECKING:
@@ -146,3 +147,12 @@ def test_upgrade_and_rollback_leave_gpu_pods_alone(stage):
     assert len({*first.devices, *second.devices, *third.devices}) == 8
     assert [stage.process(one) for one in ("first", "second")] == [first, second]
     stage.pods.clear()
+
+
+@pytest.mark.slow("an extender is found, and its port forwarded")
+def test_kubectl_coterie_reaches_the_extender(stage):
+    """By the user's kubeconfig and a port-forward of its own, which ends with it."""
+    coterie = KubectlCoterie(stage.control_plane)
+    (node,) = json.loads(coterie("nodes", "-o", "json"))["items"]
+    assert (node["name"], len(node["gpus"])) == ("node-0", 8)
+    assert coterie("nodes", "-o", "name") == "node/node-0\n"
