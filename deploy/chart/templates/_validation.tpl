@@ -46,6 +46,14 @@ value, what is wrong with it, what to do. All are said at once.
 {{- if and .Values.extender.readApi.hosts (not .Values.extender.readApi.service) }}
 - "extender.readApi.hosts is set without extender.readApi.service: a port-forward calls by address or localhost. Set it to true, or leave the hosts out"
 {{- end }}
+{{- range .Values.extender.readApi.readers }}
+{{- if and (eq .kind "ServiceAccount") (not .namespace) }}
+- {{ printf "extender.readApi.readers has ServiceAccount %s without its namespace: set it beside kind and name" .name | quote }}
+{{- end }}
+{{- if and (ne .kind "ServiceAccount") .namespace }}
+- {{ printf "extender.readApi.readers has %s %s with a namespace, which only a ServiceAccount has: leave it out" .kind .name | quote }}
+{{- end }}
+{{- end }}
 {{- if eq (include "coterie.schedulerName" .) "default-scheduler" }}
 - "schedulerName.name is default-scheduler, which is the cluster's own scheduler: choose another name"
 {{- end }}
@@ -57,6 +65,9 @@ value, what is wrong with it, what to do. All are said at once.
 {{- else }}
 {{- if .Values.extender.readApi.service }}
 - "extender.readApi.service is true in mode audit, which has no extender. Set mode to second-scheduler or service"
+{{- end }}
+{{- if .Values.extender.readApi.readers }}
+- "extender.readApi.readers is set in mode audit, which has no extender. Set mode to second-scheduler or service, or leave the readers out"
 {{- end }}
 {{- if not .Values.plugin.enabled }}
 - "plugin.enabled is false in mode audit, which is the node plugin alone: nothing would be installed. Set mode to second-scheduler or service"

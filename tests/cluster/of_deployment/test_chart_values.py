@@ -258,6 +258,25 @@ def test_the_read_api_can_be_put_behind_a_proxy(helm, mode, name):
     assert source["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "proxies"}
 
 
+READER = "extender.readApi.readers[0]"
+
+
+@pytest.mark.parametrize("mode", [SECOND, "service"])
+def test_readers_are_bound_to_their_role(helm, mode):
+    """Both have the release's name and namespace; without readers nobody is bound."""
+
+    def rights(*more):
+        objects = helm.objects(*IMAGE, "--set", f"mode={mode}", *more)
+        return {one["kind"]: one for one in objects if one["metadata"]["name"] == "coterie-reader"}
+
+    assert set(rights()) == {"Role"}
+    found = rights("--set", f"{READER}.kind=Group,{READER}.name=ml-team")
+    role, binding = found["Role"], found["RoleBinding"]
+    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"]
+    assert binding["roleRef"]["name"] == "coterie-reader"
+    assert binding["subjects"] == [{"kind": "Group", "name": "ml-team"}]
+
+
 # Refused with a sentence
 
 AUDIT = ("mode=audit",)
@@ -285,6 +304,18 @@ REFUSED = [
         "extender.readApi.proxyNamespace is set without",
     ),
     ((*SCHEDULER, "extender.readApi.hosts={a.example}"), "extender.readApi.hosts is set without"),
+    (
+        (*AUDIT, f"{READER}.kind=User", f"{READER}.name=a"),
+        "extender.readApi.readers is set in mode audit",
+    ),
+    (
+        (*SCHEDULER, f"{READER}.kind=ServiceAccount", f"{READER}.name=a"),
+        "extender.readApi.readers has ServiceAccount a without its namespace",
+    ),
+    (
+        (*SCHEDULER, f"{READER}.kind=User", f"{READER}.name=a", f"{READER}.namespace=b"),
+        "extender.readApi.readers has User a with a namespace",
+    ),
     (
         (*SCHEDULER, "extender.settings.read_address=0.0.0.0"),
         "extender.settings.read_address is a setting that the chart makes",

@@ -95,6 +95,12 @@ def _items(_schema, wanted, value, root, at):
     ]
 
 
+def _required(_schema, wanted, value, _root, at):
+    if not isinstance(value, dict):
+        return []
+    return [f"{at}.{key} is missing" for key in wanted if key not in value]
+
+
 def _any_of(_schema, wanted, value, root, at):
     found = [faults(one, value, root, at) for one in wanted]
     return [] if [] in found else found[0]
@@ -102,6 +108,7 @@ def _any_of(_schema, wanted, value, root, at):
 
 CHECKS = {
     "type": _type,
+    "required": _required,
     "enum": _enum,
     "pattern": _pattern,
     "minimum": _least,

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from kube.client import ApiServer, Binding, ObjectEvent, Transport
+from kube.client import ApiServer, Binding, ObjectEvent, PortForward, Transport
 from kube.errors import KubeError
 from kube.objects import Lease, ObjectKey
 from kube.watch import Reflector, watches
+from kubectl_coterie.cluster.find_extender import find_extender_pods
+from kubectl_coterie.errors import CliError
 from tests.cluster.control.manifests import DEPLOY, documents
 
 if TYPE_CHECKING:
@@ -119,7 +121,28 @@ def granted(path, kind):
     }
 
 
-async def _ask(folder):
+async def _extenders_requests(transport, recorder):
+    server = ApiServer(transport)
+    for call in CALLS.values():
+        with contextlib.suppress(KubeError):
+            await call(server)
+    for source in SOURCES.values():
+        recorder.is_watched.clear()
+        running = asyncio.ensure_future(Reflector(transport, source(), DiscardingSink()).run())
+        await recorder.is_watched.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def _readers_requests(transport, _recorder):
+    with contextlib.suppress(CliError):
+        await find_extender_pods(transport, None, 10.0)
+    with contextlib.suppress(KubeError):
+        async with PortForward(transport, namespace="ns", pod="p", port=1):
+            pass
+
+
+async def _ask(folder, ask):
     recorder = Recorder()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", recorder.answer)
@@ -141,16 +164,7 @@ async def _ask(folder):
     )
     transport = await Transport.connect(kubeconfig)
     try:
-        server = ApiServer(transport)
-        for call in CALLS.values():
-            with contextlib.suppress(KubeError):
-                await call(server)
-        for source in SOURCES.values():
-            recorder.is_watched.clear()
-            running = asyncio.ensure_future(Reflector(transport, source(), DiscardingSink()).run())
-            await recorder.is_watched.wait()
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+        await ask(transport, recorder)
     finally:
         await transport.close()
         await runner.cleanup()
@@ -159,8 +173,8 @@ async def _ask(folder):
 
 @pytest.fixture(scope="module")
 def requests(tmp_path_factory):
-    """All requests that kube makes to an API server."""
-    return asyncio.run(_ask(tmp_path_factory.mktemp("kube")))
+    """All requests that the extender makes to an API server."""
+    return asyncio.run(_ask(tmp_path_factory.mktemp("kube"), _extenders_requests))
 
 
 def test_every_call_is_counted():
@@ -185,6 +199,24 @@ def test_roles_are_what_the_code_needs(requests):
     leases = {one for one in requests if one[2] == "leases"}
     assert granted("service/rbac.yaml", "Role") == leases
     assert granted("base/rbac.yaml", "ClusterRole") == requests - leases
+
+
+def test_the_readers_role_is_what_a_port_forward_needs(tmp_path):
+    """What `kubectl coterie` requests, and what kubectl's own port-forward does besides.
+
+    kubectl reads the pod first, and opens the forward with GET or POST. The API server takes the
+    GET of a WebSocket for `create` too from Kubernetes 1.35 on
+    (AuthorizePodWebsocketUpgradeCreatePermission).
+    """
+    requests = asyncio.run(_ask(tmp_path, _readers_requests))
+    assert requests == {("list", "", "pods"), ("get", "", "pods/portforward")}
+    kubectl = {("get", "", "pods"), ("create", "", "pods/portforward")}
+    assert granted("base/reader-rbac.yaml", "Role") == requests | kubectl
+
+
+def test_no_one_is_bound_to_the_readers_role():
+    """Who may read is for the cluster's administrators to say."""
+    assert [one["kind"] for one in documents("base/reader-rbac.yaml")] == ["Role"]
 
 
 def test_leases_are_one_lease():

@@ -134,9 +134,10 @@ def test_the_writer_is_whom_rbac_lets_write():
 
 def test_the_writer_of_a_static_pod_is_its_certificates_user():
     """A static pod has no service account: both places name the same user instead."""
-    subjects, *conditions, _ = (
-        patch["patch"] for patch in documents("kubeadm/kustomization.yaml")[0]["patches"]
-    )
+    patches = documents("kubeadm/kustomization.yaml")[0]["patches"]
+    by_kind = [(one.get("target", {}).get("kind"), one["patch"]) for one in patches]
+    (subjects,) = [text for kind, text in by_kind if kind == "ClusterRoleBinding"]
+    conditions = [text for kind, text in by_kind if kind == "ValidatingAdmissionPolicy"]
     (user,) = re.findall(r"kind: User, name: ([\w-]+)", subjects)
     assert [words(condition) for condition in conditions] == [[user], [user]]
 
