@@ -31,7 +31,7 @@ from extender.http.responses import (
 from extender.http.verbs import answer_now, verb_handlers
 from extender.page import add_page
 from extender.protocol import Verb
-from extender.read_api import add_read_api
+from extender.read_api import add_read_api, read_body
 from kube.errors import KubeError
 from topology.cli.program import version
 from topology.errors import quote
@@ -123,19 +123,15 @@ def _described_app() -> FastAPI:
 def _add_read_api(app: FastAPI, deps: Dependencies) -> None:
     if deps.read_api is None:
         return
-    add_read_api(app, deps.read_api)
+    add_read_api(app, deps.read_api, body_limit_bytes=deps.body_limit_bytes)
     add_page(app)
     _add_explain_route(app, deps, prefix="/api/v1")
 
     @app.post("/api/v1/explain", response_model=Explanation)
     async def explain_pod(request: Request) -> Response:
         """The same for a pod that need not be in the cluster: its manifest, as JSON."""
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > deps.body_limit_bytes:
-                raise HTTPException(413, f"body is over {deps.body_limit_bytes} bytes")
-        return _answered(Verb.EXPLAIN, bytes(body), deps)
+        body = await read_body(request, limit_bytes=deps.body_limit_bytes)
+        return _answered(Verb.EXPLAIN, body, deps)
 
 
 def _sentence(error: Mapping[str, Any]) -> str:

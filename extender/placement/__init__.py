@@ -8,6 +8,7 @@ from extender.placement.filter_score import (
     plan_bind,
     plan_efficiency,
     prioritize_nodes,
+    score_nodes,
 )
 from extender.placement.node_order import Rank, rank_fit, scores
 from extender.placement.rating import WORK_S, Rater, RatingBudget, Refusal, rating_work
@@ -29,5 +30,6 @@ __all__ = [
     "prioritize_nodes",
     "rank_fit",
     "rating_work",
+    "score_nodes",
     "scores",
 ]

@@ -37,7 +37,14 @@ if TYPE_CHECKING:
     from extender.snapshot import ClusterSnapshot, NodeView
     from topology.select import PodFit
 
-__all__ = ["Filtered", "filter_nodes", "plan_bind", "plan_efficiency", "prioritize_nodes"]
+__all__ = [
+    "Filtered",
+    "filter_nodes",
+    "plan_bind",
+    "plan_efficiency",
+    "prioritize_nodes",
+    "score_nodes",
+]
 
 TAKEN = frozenset(
     {
@@ -123,7 +130,25 @@ def prioritize_nodes(
 
     Nodes that cannot take the pod (any more) and unknown nodes score 0; the latter come last.
     """
-    positions, numbers = requested.positions, snapshot.state_ids[requested.positions]
+    positions = requested.positions
+    by_position = score_nodes(request, positions, snapshot, rater=rater, budget=budget)
+    heads = snapshot.node_index.score_heads
+    where: list[int] = positions.tolist()
+    tails = [score_tail(score) for score in range(TOP_SCORE + 1)]
+    entries = [heads[i] + tails[score] for i, score in zip(where, by_position, strict=True)]
+    return entries + [score_head(name) + score_tail(0) for _, name in requested.unknown]
+
+
+def score_nodes(
+    request: PodRequest,
+    positions: NDArray[np.int64],
+    snapshot: ClusterSnapshot,
+    *,
+    rater: Rater,
+    budget: RatingBudget | None = None,
+) -> list[int]:
+    """Score the nodes at these positions, 0..10, in their order; 0 where one cannot take it."""
+    numbers = snapshot.state_ids[positions]
     ranks = _ranks(_rate(request, numbers, snapshot, rater, budget))
     # Nodes that share a state may differ in their taint: twice the state's number, plus the taint.
     taints = snapshot.node_index.is_soft_tainted[positions]
@@ -135,11 +160,7 @@ def prioritize_nodes(
         has_soft_wishes=request.has_soft_wishes,
         avoided={key for key in keys if key & 1},
     )
-    heads = snapshot.node_index.score_heads
-    where: list[int] = positions.tolist()
-    tails = [score_tail(score) for score in range(TOP_SCORE + 1)]
-    entries = [heads[i] + tails[by_key.get(key, 0)] for i, key in zip(where, keys, strict=True)]
-    return entries + [score_head(name) + score_tail(0) for _, name in requested.unknown]
+    return [by_key.get(key, 0) for key in keys]
 
 
 def plan_bind(

@@ -230,7 +230,7 @@ class BindingArgs(_Wire):
     node: str = Field(alias="Node", min_length=1)
 
 
-W = TypeVar("W", bound=_Wire)
+W = TypeVar("W", bound=BaseModel)
 
 _KINDS = {
     field.alias or name: "a string" if field.annotation is str else "an object"

@@ -5,6 +5,6 @@ the cluster yields to the event loop (`pacing`), so that the scheduler's calls g
 """
 
 from extender.read_api.read_api import ReadApi
-from extender.read_api.routes import add_read_api
+from extender.read_api.routes import add_read_api, read_body
 
-__all__ = ["ReadApi", "add_read_api"]
+__all__ = ["ReadApi", "add_read_api", "read_body"]

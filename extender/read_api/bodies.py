@@ -24,6 +24,7 @@ __all__ = [
     "PlacedPodBody",
     "PodsBody",
     "ReadBody",
+    "SetBody",
 ]
 
 

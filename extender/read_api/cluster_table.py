@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from extender.read_api.figures import SIZES, SetFigures
 from extender.read_api.node_entry import NodeEntry
 from extender.read_api.pacing import paced, pause
+from extender.state import StateMoment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -67,6 +68,9 @@ class Sums:
         )
 
 
+_NO_STATE = StateMoment({}, {}, {}, ())
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """The cluster at one generation.
@@ -74,10 +78,11 @@ class Cluster:
     `names` are those of the nodes that lists show, ascending; `entries` has every node. `sums` are
     by machine type, in order. `stranded_since_s` is since when, in Unix seconds, a machine type has
     had stranded GPUs each time it was looked at. `machines` are by digest. `revision` grows with
-    every change of an answer.
+    every change of an answer. `moment` is the state that it was made from.
     """
 
     generation: int = -1
+    moment: StateMoment = _NO_STATE
     revision: int = 0
     names: Sequence[str] = ()
     entries: Mapping[str, NodeEntry] = field(default_factory=dict[str, NodeEntry])
@@ -113,8 +118,8 @@ class ClusterTable:
 
     async def _next(self, before: Cluster) -> Cluster:
         state = self._state
-        nodes, accounts = state.node_accounts()
-        generation = state.snapshot.generation
+        moment = state.moment()
+        nodes, accounts, generation = moment.nodes, moment.accounts, moment.generation
         others = _changed(nodes, self._nodes)
         await pause()
         others |= _changed(accounts, self._accounts)
@@ -128,7 +133,7 @@ class ClusterTable:
             changed.append((old, new))
         if not changed:
             self._nodes, self._accounts = nodes, accounts
-            return replace(before, generation=generation)
+            return replace(before, generation=generation, moment=moment)
         sums, machines, n_pods = dict(before.sums), dict(before.machines), before.n_pods
         async for old, new in paced(changed):
             for entry, sign in ((old, -1), (new, 1)):
@@ -144,6 +149,7 @@ class ClusterTable:
         self._nodes, self._accounts = nodes, accounts
         return Cluster(
             generation=generation,
+            moment=moment,
             revision=before.revision + 1,
             names=_names(before, entries, changed),
             entries=entries,

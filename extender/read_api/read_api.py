@@ -19,6 +19,7 @@ from extender.read_api.over_time.history import INTERVAL_S
 from extender.read_api.pacing import paced
 from extender.read_api.paging import ItemsPage, decode_continue
 from extender.read_api.pending import PendingTable
+from extender.read_api.what_if import WhatIfs
 from topology.cli.program import version
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class ReadApi:
         self._table = ClusterTable(engine.cluster, clock)
         self._pending = PendingTable(engine)
         self._machines = MachinesJson(self._table.figures)
+        self.what_ifs = WhatIfs(engine, self._table.refresh, self._table.figures)
         self.changes = Changes(self._refresh_both)
         self.history = History(clock())
 

@@ -1,4 +1,4 @@
-"""The read API's routes under `/api/v1/`: GET only, with entity tags and pages.
+"""The read API's routes under `/api/v1/`: GET with entity tags and pages, and what-if, a POST.
 
 An answer of many items is sent in parts, so that joining it takes no long turn on the event loop.
 """
@@ -10,7 +10,7 @@ import json
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
@@ -30,6 +30,7 @@ from extender.read_api.bodies import (
 from extender.read_api.over_time.changes import MAX_CLIENTS
 from extender.read_api.pacing import paced
 from extender.read_api.paging import DEFAULT_LIMIT, MAX_LIMIT
+from extender.read_api.what_if import MAX_WAITING, WhatIfAnswer, WhatIfBody
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Iterable
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from extender.read_api.paging import ItemsPage
     from extender.read_api.read_api import ReadApi
 
-__all__ = ["add_read_api"]
+__all__ = ["add_read_api", "read_body"]
 
 SEND_TIMEOUT_S = 30.0
 """Seconds that a client of the stream of changes may take for an event."""
@@ -60,13 +61,14 @@ _Continue = Annotated[
 _Tag = Annotated[str | None, Header(alias="If-None-Match")]
 
 
-def add_read_api(app: FastAPI, api: ReadApi) -> None:
+def add_read_api(app: FastAPI, api: ReadApi, *, body_limit_bytes: int) -> None:
     """Add the routes to an application that answers `HTTPException` with problem details."""
     router = APIRouter(prefix="/api/v1")
     _add_sums(router, api)
     _add_nodes(router, api)
     _add_pods(router, api)
     _add_over_time(router, api)
+    _add_what_if(router, api, body_limit_bytes)
     app.include_router(router)
 
 
@@ -195,6 +197,42 @@ def _add_over_time(router: APIRouter, api: ReadApi) -> None:
         if client is None:
             raise HTTPException(503, f"{MAX_CLIENTS} streams of changes are open, expected fewer")
         return _EventStream(api.changes.events(client), media_type=_EVENTS, headers=_NO_CACHE)
+
+
+def _add_what_if(router: APIRouter, api: ReadApi, body_limit_bytes: int) -> None:
+    @router.post(
+        "/what-if",
+        response_model=WhatIfAnswer,
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {_JSON: {"schema": WhatIfBody.model_json_schema()}},
+            }
+        },
+    )
+    async def what_if(request: Request) -> Response:
+        """Where pods would go if nodes were added or drained, and what would be left.
+
+        Nothing is changed. 503 where 8 of these calls are under way.
+        """
+        body = await read_body(request, limit_bytes=body_limit_bytes)
+        try:
+            parts = await api.what_ifs.answer(body)
+        except QueryError as error:
+            raise HTTPException(400, str(error)) from error
+        if parts is None:
+            raise HTTPException(503, f"{MAX_WAITING} what-ifs are under way, expected fewer")
+        return StreamingResponse(paced(parts), media_type=_JSON, headers=_NO_CACHE)
+
+
+async def read_body(request: Request, *, limit_bytes: int) -> bytes:
+    """The body of a request; 413 where it is larger."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit_bytes:
+            raise HTTPException(413, f"body is over {limit_bytes} bytes")
+    return bytes(body)
 
 
 class _EventStream(StreamingResponse):

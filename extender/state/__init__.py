@@ -16,6 +16,7 @@ from extender.state.effects import (
     Probe,
 )
 from extender.state.machine_types import Kinds, build_machine_type
+from extender.state.moment import StateMoment
 from extender.state.node_record import BY_COUNT, NodeRecord, NodeResource, mask_of
 from extender.state.pod_record import BoundPod, PodRecord
 
@@ -37,6 +38,7 @@ __all__ = [
     "PlanConflict",
     "PodRecord",
     "Probe",
+    "StateMoment",
     "build_machine_type",
     "mask_of",
 ]

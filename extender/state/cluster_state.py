@@ -28,6 +28,7 @@ from extender.state.device_states import count_changes, count_states, device_row
 from extender.state.effect_rules import add_effects
 from extender.state.effects import NodeProblem
 from extender.state.machine_types import Kinds
+from extender.state.moment import StateMoment
 from extender.state.node_reader import NodeReader
 from extender.state.node_record import BY_COUNT, fingerprint, mask_of
 from extender.state.pod_record import PodStage
@@ -224,10 +225,11 @@ class LiveCluster:
             for row in device_rows(served.ids, account)
         )
 
-    def node_accounts(self) -> tuple[dict[str, NodeRecord], dict[str, Sequence[Account]]]:
-        """Nodes and their resources' accounts by name; neither changes, others replace them."""
+    def moment(self) -> StateMoment:
+        """Everything now, as one value that never changes. O(nodes) references."""
         self.reconcile()
-        return self._nodes.copy(), self._accounts.copy()
+        copies = self._nodes.copy(), self._accounts.copy()
+        return StateMoment(*copies, self._snapshots.by_resource(), tuple(self._claimed))
 
     def as_json(self) -> dict[str, object]:
         """Everything, for people."""

@@ -54,6 +54,10 @@ class ResourceSnapshots:
                 self._further[resource] = snapshot
         return snapshot
 
+    def by_resource(self) -> Mapping[str, ClusterSnapshot]:
+        """All snapshots by resource, the first one under the empty name."""
+        return {_FIRST: self._first, **self._further}
+
     def shown(self, node: str, resource: str) -> NodeView | None:
         """The node as it is shown to pods that request a resource; None where it is new."""
         snapshot = self._further.get(resource, self._first)

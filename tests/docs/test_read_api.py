@@ -18,6 +18,15 @@ PATHS = {
 }
 WITHOUT_EXAMPLE = {"/api/v1/explain/{namespace}/{name}"}
 """Needs an API server; its answer is that of the route which takes a manifest."""
+MANIFEST = pod(4, uid="u5", affinity="nvlink", policy="required")
+POSTED = {
+    "/api/v1/explain": MANIFEST,
+    "/api/v1/what-if": {
+        "pods": [{"manifest": MANIFEST}],
+        "drain": ["dgx-1-v100-0"],
+        "add": [{"machine": "dgx-h100"}],
+    },
+}
 SHOWN = 2
 
 
@@ -70,8 +79,8 @@ def answers() -> str:
         if path == "/api/v1/changes":
             language, body = "text", asyncio.run(events(served)).strip()
         elif method == "post":
-            manifest = json.dumps(pod(4, uid="u5", affinity="nvlink", policy="required"))
-            answer = served.call(path, method="POST", content=manifest.encode()).json()
+            posted = json.dumps(POSTED[path]).encode()
+            answer = served.call(path, method="POST", content=posted).json()
             language, body = "json", json.dumps(cut(answer), indent=2)
         elif path in WITHOUT_EXAMPLE:
             parts.append(title)

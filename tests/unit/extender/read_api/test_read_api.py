@@ -274,11 +274,11 @@ def test_the_port_of_its_own_serves_nothing_else(served):
 
 
 def test_nothing_there_writes(served):
-    """Every route is GET, but for the one that takes the pod that it explains."""
+    """Every route is GET, but for those that take the pod or the question that they answer."""
     described = served.call("/openapi.json", app=served.read_app).json()
     assert described["paths"]
     posted = [path for path, methods in described["paths"].items() if set(methods) != {"get"}]
-    assert posted == ["/api/v1/explain"]
+    assert sorted(posted) == ["/api/v1/explain", "/api/v1/what-if"]
 
 
 def test_a_machine_shows_its_links_and_where_to_draw_them(served):

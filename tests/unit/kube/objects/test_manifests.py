@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kube.errors import Unreadable
-from kube.objects import TEMPLATES, pod_of
+from kube.objects import TEMPLATES, pod_count, pod_of
 
 ANNOTATED: dict[str, Any] = {"annotations": {"coterie.gpu/affinity": "nvlink"}}
 SPEC: dict[str, Any] = {"containers": [{"name": "c"}]}
@@ -99,3 +99,32 @@ def test_other_manifests_are_refused(manifest, message):
     with pytest.raises(Unreadable) as caught:
         pod_of(manifest)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "expected"),
+    [
+        pytest.param("Pod", {}, 1, id="a pod"),
+        pytest.param("Deployment", {}, 1, id="one replica by default"),
+        pytest.param("Deployment", {"replicas": 0}, 0, id="scaled to nothing"),
+        pytest.param("StatefulSet", {"replicas": 3}, 3, id="replicas"),
+        pytest.param("Job", {}, 1, id="a job runs one"),
+        pytest.param("Job", {"parallelism": 4}, 4, id="parallelism"),
+        pytest.param("Job", {"parallelism": 4, "completions": 2}, 2, id="no more than completions"),
+        pytest.param("Job", {"completions": 9}, 1, id="completions alone run one by one"),
+        pytest.param("DaemonSet", {}, None, id="one on each node"),
+        pytest.param("RayCluster", {}, 1, id="another project's"),
+    ],
+)
+def test_pods_at_a_time(kind, spec, expected):
+    """By the defaults of the API server."""
+    assert pod_count({"kind": kind, "spec": spec}) == expected
+
+
+def test_pods_at_a_time_of_a_schedule():
+    """Those of its job; what is no manifest is one pod, and a wrong number is refused."""
+    job = {"jobTemplate": {"spec": {"parallelism": 3}}}
+    assert pod_count({"kind": "CronJob", "spec": job}) == 3
+    assert pod_count([]) == 1
+    with pytest.raises(Unreadable, match="replicas is 'x', expected a whole number"):
+        pod_count({"kind": "Deployment", "spec": {"replicas": "x"}})

@@ -1,0 +1,176 @@
+"""The answer of a what-if as JSON: where each pod goes, and the capacity before and after.
+
+Capacity has the definitions of `/api/v1/capacity`: the sums are the cluster's, corrected by the
+nodes that the trial changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from extender.read_api.cluster_table import Sums
+from extender.read_api.figures import SIZES
+from extender.read_api.node_entry import Tally, TallyKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from extender.read_api.cluster_table import Cluster
+    from extender.read_api.figures import Json, SetFigures
+    from extender.snapshot import NodeView
+    from extender.what_if import Trialled, TrialPod
+    from topology.select import Selected
+
+__all__ = ["capacity_json", "not_considered", "placement_json", "sums_after"]
+
+NOT_CONSIDERED: tuple[str, ...] = (
+    "CPU, memory, volumes and other resources than GPUs",
+    "taints, other than that nodes with PreferNoSchedule come after equal ones without",
+    "node affinity, affinity between pods and topology spread constraints",
+    "pods that wait already, and evictions for the sake of pods with a higher priority",
+)
+OF_DRAINS = "disruption budgets, and whether a drain would leave a DaemonSet's pods in place"
+UNKNOWN_MODEL = (
+    "a nodeSelector for a GPU model, on nodes whose model is not known: they count as fitting"
+)
+UNRATED = "how good the sets of some nodes are: there were too many to rate"
+
+
+def placement_json(one: Trialled) -> Json:
+    """Where a pod goes."""
+    view, fit, request = one.view, one.fit, one.pod.request
+    containers: list[Json] = []
+    joined: list[Selected] = []
+    if view is not None and fit is not None and request is not None:
+        by_position = dict(fit.containers)
+        chosen = [by_position[str(i)] for i in range(len(request.containers))]
+        containers = [
+            {"name": name, **_set_json(view, selected)}
+            for name, selected in zip(request.containers, chosen, strict=True)
+        ]
+        joined = [selected for selected in chosen if len(selected.gpus) > 1]
+    worst = min(joined, key=lambda selected: selected.value_gbytes_per_s, default=None)
+    return {
+        "pod": one.pod.full_name,
+        "is_evicted": one.pod.is_evicted,
+        "node": None if view is None else view.name,
+        "machine": None if view is None else view.kind.name,
+        "containers": containers,
+        "gbytes_per_s": None if worst is None else round(worst.value_gbytes_per_s, 3),
+        "share": None if worst is None else round(1 - worst.loss, 4),
+        "n_fit": one.n_fit,
+        "reason": one.reason,
+        "reasons": [
+            {"reason": group.reason, "reason_label": group.label, "n_nodes": group.n_nodes}
+            for group in one.refused
+        ],
+        "assumed": one.pod.assumed,
+    }
+
+
+def _set_json(view: NodeView, selected: Selected) -> Json:
+    """A set; its figures are null for one GPU, which has nothing to reduce."""
+    is_joined = len(selected.gpus) > 1
+    return {
+        "gpus": list(selected.gpus),
+        "ids": [view.ids[gpu] for gpu in selected.gpus],
+        "gbytes_per_s": round(selected.value_gbytes_per_s, 3) if is_joined else None,
+        "share": round(1 - selected.loss, 4) if is_joined else None,
+        "limited_by": selected.limit.name.lower() if is_joined else None,
+    }
+
+
+def sums_after(
+    cluster: Cluster,
+    *,
+    added: Sequence[NodeView],
+    drained: Iterable[str],
+    taken: Mapping[tuple[str, str], int],
+    figures: SetFigures,
+) -> Mapping[TallyKey, Sums]:
+    """The cluster's sums with nodes added and others drained, and these devices taken."""
+    sums = dict(cluster.sums)
+
+    def change(tally: Tally, sign: int) -> None:
+        sums[tally.key] = sums.get(tally.key, Sums()).changed(tally, sign)
+
+    gone = frozenset(drained)
+    for name in gone:
+        for tally in cluster.entries[name].tallies:
+            change(tally, -1)
+    new = {view.name: view for view in added}
+    for name, view in new.items():
+        used = taken.get((name, view.kind.resource), 0)
+        change(_new_tally(view, view.free & ~used, figures), 1)
+    for (name, resource), used in taken.items():
+        if name in new:
+            continue
+        entry = cluster.entries[name]
+        for tally, account in zip(entry.tallies, entry.accounts, strict=False):
+            if tally.key.resource == resource:
+                change(tally, -1)
+                change(_with_free(tally, account.free & ~used, figures), 1)
+    return sums
+
+
+def _new_tally(view: NodeView, free: int, figures: SetFigures) -> Tally:
+    kind, n_gpus = view.kind, len(view.ids)
+    digest = None if kind.machine is None else kind.machine.digest
+    empty = Tally(
+        key=TallyKey(digest, kind.name, kind.resource),
+        machine=kind.machine,
+        n_gpus=n_gpus,
+        n_free=n_gpus,
+        n_unhealthy=0,
+        placeable=(),
+        n_stranded=0,
+        shares_gpus=0.0,
+        valued_gpus=0,
+    )
+    return _with_free(empty, free, figures)
+
+
+def _with_free(tally: Tally, free: int, figures: SetFigures) -> Tally:
+    placeable, n_free = figures.placeable(tally.machine, free), free.bit_count()
+    n_stranded = figures.stranded(placeable, n_gpus=tally.n_gpus, n_free=n_free)
+    return replace(tally, n_free=n_free, placeable=placeable, n_stranded=n_stranded)
+
+
+def capacity_json(keys: Iterable[TallyKey], sums: Mapping[TallyKey, Sums]) -> list[Json]:
+    """The sums of these machine types, in their order; zero where there is no node."""
+    return [
+        {
+            "topology": key.topology,
+            "machine": key.machine,
+            "resource": key.resource,
+            "nodes": one.n_nodes,
+            "gpus": one.n_gpus,
+            "free": one.n_free,
+            "placeable": {str(size): n for size, n in zip(SIZES, one.placeable, strict=True)},
+            "stranded": one.n_stranded,
+        }
+        for key in keys
+        for one in [sums.get(key, Sums())]
+    ]
+
+
+def not_considered(
+    pods: Iterable[TrialPod],
+    *,
+    is_drained: bool,
+    has_unknown_products: bool,
+    has_unrated: bool,
+) -> list[str]:
+    """What kube-scheduler and an eviction consider beside, for these pods."""
+    labels = sorted({label for pod in pods for label in pod.ignored})
+    sentences = list(NOT_CONSIDERED)
+    if labels:
+        sentences.append(f"nodeSelector: {', '.join(labels)}")
+    if is_drained:
+        sentences.append(OF_DRAINS)
+    if has_unknown_products:
+        sentences.append(UNKNOWN_MODEL)
+    if has_unrated:
+        sentences.append(UNRATED)
+    return sentences

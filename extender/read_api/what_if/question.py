@@ -1,0 +1,64 @@
+"""Reads the question of a what-if: the pods, nodes to drain and machines to add, within bounds.
+
+It knows no state but the names that the question refers to, which `Question` leaves to the runner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from extender.errors import QueryError, WireError
+from extender.protocol import decode
+from extender.read_api.what_if.bodies import WhatIfBody
+from extender.what_if import name_pods, read_pods
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from extender.what_if import TrialPod
+
+__all__ = ["MAX_EVICTED", "Question", "read_question"]
+
+MAX_PODS = 512
+MAX_NODES = 64
+"""Nodes drained, and nodes added."""
+MAX_EVICTED = 1024
+"""Pods of the drained nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Pods by name, names of the nodes to drain, and of the machines to add with their count."""
+
+    pods: Sequence[TrialPod]
+    drain: Sequence[str]
+    add: Sequence[tuple[str, int]]
+
+
+def read_question(body: bytes, resources: Sequence[str]) -> Question:
+    """Read a body, for pods with these resources. Raises `QueryError`."""
+    try:
+        asked = decode(WhatIfBody, body)
+    except WireError as error:
+        raise QueryError(str(error)) from error
+    if not (asked.pods or asked.drain or asked.add):
+        msg = "request body has no pods, drain or add, expected at least one of them"
+        raise QueryError(msg)
+    drain = tuple(dict.fromkeys(asked.drain))
+    _bound("drain", len(drain), MAX_NODES, "nodes")
+    _bound("add", sum(one.count for one in asked.add), MAX_NODES, "nodes")
+    pods: list[TrialPod] = []
+    n_pods = 0
+    for i, one in enumerate(asked.pods):
+        pod, count = read_pods(one.manifest, one.count, resources, where=f"pods.{i}")
+        n_pods += count
+        _bound("pods", n_pods, MAX_PODS, "pods")
+        pods += name_pods(pod, count)
+    return Question(pods, drain, [(one.machine, one.count) for one in asked.add])
+
+
+def _bound(key: str, number: int, at_most: int, what: str) -> None:
+    if number > at_most:
+        msg = f"{key} has {number} {what}, expected at most {at_most}"
+        raise QueryError(msg)

@@ -1,0 +1,194 @@
+"""Answers what-ifs one at a time, in turns with pauses, each from the state at one moment.
+
+A recording's tables are built in a thread, as those of a new node are. Nothing is written: neither
+to the state, nor to the ratings that the verbs keep, nor to the decision log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from extender.errors import QueryError
+from extender.read_api.pacing import paced, pause
+from extender.read_api.what_if.answer import (
+    capacity_json,
+    not_considered,
+    placement_json,
+    sums_after,
+)
+from extender.read_api.what_if.question import MAX_EVICTED, read_question
+from extender.state import build_machine_type
+from extender.what_if import (
+    Trial,
+    add_nodes,
+    evicted_pods,
+    find_kind,
+    kinds_by_name,
+    recorded_kind,
+)
+from topology.errors import quote
+from topology.recordings import load_recording
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+    from extender.engine import Engine
+    from extender.read_api.cluster_table import Cluster
+    from extender.read_api.figures import Json, SetFigures
+    from extender.read_api.what_if.question import Question
+    from extender.snapshot import MachineType, NodeKind, NodeView
+    from extender.what_if import Trialled, TrialPod
+
+__all__ = ["MAX_WAITING", "WhatIfs"]
+
+MAX_WAITING = 8
+"""What-ifs that are answered or wait for their turn."""
+MAX_KINDS = 8
+"""Recordings whose tables are kept: those of 16 GPUs take some 4 MB."""
+
+
+class WhatIfs:
+    """The what-ifs of one engine. `refresh` gives the cluster as it is now."""
+
+    def __init__(
+        self, engine: Engine, refresh: Callable[[], Awaitable[Cluster]], figures: SetFigures
+    ) -> None:
+        self._engine = engine
+        self._refresh = refresh
+        self._figures = figures
+        self._lock = asyncio.Lock()
+        self._n_waiting = 0
+        self._kinds: dict[str, NodeKind] = {}
+        self._n_kinds = 0
+
+    async def answer(self, body: bytes) -> Sequence[bytes] | None:
+        """The answer to a body, as parts of JSON; None where `MAX_WAITING` are under way.
+
+        Raises `QueryError` for what is no question about this cluster.
+        """
+        question = read_question(body, self._engine.rules.resources)
+        if self._n_waiting >= MAX_WAITING:
+            return None
+        self._n_waiting += 1
+        try:
+            async with self._lock:
+                return await self._answer(question)
+        finally:
+            self._n_waiting -= 1
+
+    async def _answer(self, question: Question) -> Sequence[bytes]:
+        cluster = await self._refresh()
+        moment, rules = cluster.moment, self._engine.rules
+        self._check_drained(question.drain, cluster)
+        added = await self._added(question.add, cluster)
+        evicted = self._evicted(question.drain, cluster)
+        await pause()
+        trial = Trial(moment, rules, added=added, drained=question.drain)
+        pods = [*evicted, *question.pods]
+        placements = [
+            _dump(placement_json(placed))
+            async for placed in paced(_steps(trial, pods))
+            if placed is not None
+        ]
+        after = sums_after(
+            cluster,
+            added=added,
+            drained=question.drain,
+            taken=trial.taken,
+            figures=self._figures,
+        )
+        await pause()
+        keys = sorted(
+            {*cluster.sums, *after}, key=lambda key: (key.machine, key.resource, key.topology or "")
+        )
+        head: Json = {
+            "generation": cluster.generation,
+            "added": [{"node": view.name, "machine": view.kind.name} for view in added],
+            "drained": list(question.drain),
+        }
+        tail: Json = {
+            "before": capacity_json(keys, cluster.sums),
+            "after": capacity_json(keys, after),
+            "not_considered": not_considered(
+                pods,
+                is_drained=bool(question.drain),
+                has_unknown_products=trial.has_unknown_products,
+                has_unrated=trial.has_unrated,
+            ),
+        }
+        return list(_parts(head, placements, tail))
+
+    @staticmethod
+    def _check_drained(names: Sequence[str], cluster: Cluster) -> None:
+        for i, name in enumerate(names):
+            if name not in cluster.moment.nodes:
+                msg = (
+                    f"drain.{i} is {quote(name)}, expected the name of a node: the cluster has "
+                    f"{len(cluster.moment.nodes)}, none of this name"
+                )
+                raise QueryError(msg)
+
+    def _evicted(self, names: Sequence[str], cluster: Cluster) -> list[TrialPod]:
+        pods, recall = self._engine.cluster.pods, self._engine.recall
+        evicted = evicted_pods(cluster.moment, names, pod=pods.get, recall=recall)
+        if len(evicted) > MAX_EVICTED:
+            msg = (
+                f"drain has nodes with {len(evicted)} pods, expected at most {MAX_EVICTED}: drain "
+                "fewer at a time"
+            )
+            raise QueryError(msg)
+        return evicted
+
+    async def _added(
+        self, groups: Sequence[tuple[str, int]], cluster: Cluster
+    ) -> Sequence[NodeView]:
+        if not groups:
+            return ()
+        known = kinds_by_name(cluster.moment)
+        found: list[tuple[str, NodeKind, int]] = []
+        for i, (machine, count) in enumerate(groups):
+            kind = find_kind(machine, known, where=f"add.{i}")
+            found.append((machine, kind or await self._recorded(machine), count))
+        return add_nodes(found, cluster.moment.nodes)
+
+    async def _recorded(self, name: str) -> NodeKind:
+        """The kind of a recording's nodes."""
+        kind = self._kinds.pop(name, None)
+        if kind is None:
+            machine = await asyncio.to_thread(self._build, name)
+            kind = recorded_kind(name, machine, self._engine.rules, self._n_kinds)
+            self._n_kinds += 1
+        # The one used longest ago comes first.
+        self._kinds[name] = kind
+        if len(self._kinds) > MAX_KINDS:
+            del self._kinds[next(iter(self._kinds))]
+        return kind
+
+    def _build(self, name: str) -> MachineType:
+        return build_machine_type(load_recording(name), self._engine.rules.demand)
+
+
+def _steps(trial: Trial, pods: Sequence[TrialPod]) -> Iterator[Trialled | None]:
+    """Each pod placed, and None between turns."""
+    for pod in pods:
+        turns = trial.place(pod)
+        while True:
+            try:
+                next(turns)
+            except StopIteration as end:
+                yield end.value
+                break
+            yield None
+
+
+def _parts(head: Json, placements: Sequence[bytes], tail: Json) -> Iterator[bytes]:
+    yield _dump(head)[:-1] + b',"placements":['
+    for i, one in enumerate(placements):
+        yield b"," + one if i else one
+    yield b"]," + _dump(tail)[1:]
+
+
+def _dump(content: Json) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode()

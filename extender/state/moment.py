@@ -1,0 +1,55 @@
+"""The state at one moment: nodes, their accounts and the snapshots made of them, as one value.
+
+What reads it in many turns of the event loop reads one generation, whatever changes meanwhile. It
+shares everything with the live state, which replaces what changes and never writes into it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from extender.protocol import PodRequest
+    from extender.snapshot import ClusterSnapshot
+    from extender.state.accounting import Account
+    from extender.state.node_record import NodeRecord
+
+__all__ = ["StateMoment"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateMoment:
+    """Nodes and the accounts of their resources by name; snapshots by resource, the first one "".
+
+    `claimed` are the names of the nodes on which devices are claimed.
+    """
+
+    nodes: Mapping[str, NodeRecord]
+    accounts: Mapping[str, Sequence[Account]]
+    snapshots: Mapping[str, ClusterSnapshot]
+    claimed: Sequence[str]
+
+    @property
+    def generation(self) -> int:
+        """That of all snapshots."""
+        return self.snapshots[""].generation
+
+    def key(self, resource: str) -> str:
+        """Which of the snapshots is for pods that request a resource."""
+        return resource if resource in self.snapshots else ""
+
+    def free_for(self, request: PodRequest) -> Mapping[str, int]:
+        """The masks of what a pod may have on the nodes with claims that serve its resource.
+
+        As `LiveCluster.snapshot_for` counts them, but without what the pod itself has assumed.
+        """
+        masks: dict[str, int] = {}
+        for name in self.claimed:
+            index = self.nodes[name].index(request.resource)
+            if index is not None:
+                account = self.accounts[name][index]
+                masks[name] = account.free_for(request, is_assumed=False)
+        return masks

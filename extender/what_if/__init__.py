@@ -1,0 +1,27 @@
+"""What if: pods placed, nodes drained or added, over the state at one moment.
+
+Values in, values out: it changes no state, and has no clock and no I/O.
+"""
+
+from extender.what_if.added import add_nodes, find_kind, kinds_by_name, recorded_kind
+from extender.what_if.asked import TrialPod, name_pods, read_pods
+from extender.what_if.evicted import evicted_pods
+from extender.what_if.products import PRODUCT
+from extender.what_if.rating_turns import rate_in_turns
+from extender.what_if.trial import RefusedNodes, Trial, Trialled
+
+__all__ = [
+    "PRODUCT",
+    "RefusedNodes",
+    "Trial",
+    "TrialPod",
+    "Trialled",
+    "add_nodes",
+    "evicted_pods",
+    "find_kind",
+    "kinds_by_name",
+    "name_pods",
+    "rate_in_turns",
+    "read_pods",
+    "recorded_kind",
+]

@@ -1,0 +1,95 @@
+"""The pods of a what-if: a manifest and how many, as requests with names of their own.
+
+It reads what a pod requests as the verbs do (`extender.protocol.parse_pod`). A pod or a controller
+that Kubernetes would accept and that requests no GPU is refused: nothing would be placed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+from extender.errors import MalformedPod, QueryError, UserError, WireError
+from extender.protocol import WirePod, decode, parse_pod
+from extender.what_if.products import PRODUCT
+from kube.errors import Unreadable
+from kube.objects import object_at, pod_count, pod_of, text_at, texts_at
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from extender.protocol import PodRequest
+
+__all__ = ["TrialPod", "name_pods", "read_pods"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPod:
+    """A pod to place. `request` is None where it is not known what it requests.
+
+    `product` is the GPU model that its nodeSelector names, `ignored` the other labels there.
+    `assumed` says what was assumed of it, where it is not known in full.
+    """
+
+    full_name: str
+    request: PodRequest | None
+    is_evicted: bool = False
+    product: str | None = None
+    ignored: tuple[str, ...] = ()
+    assumed: str | None = None
+
+
+def read_pods(
+    manifest: object, count: int | None, resources: Sequence[str], *, where: str
+) -> tuple[TrialPod, int]:
+    """The pod of a manifest and how many of it; `name_pods` makes the single ones.
+
+    Without a count as many as the manifest's kind says. Raises `QueryError`, which names the
+    manifest by `where`.
+    """
+    try:
+        content = pod_of(manifest)
+        number = pod_count(manifest) if count is None else count
+        request = parse_pod(decode(WirePod, json.dumps(content).encode()), resources)
+        product, ignored = _selector(content)
+    except (Unreadable, WireError, MalformedPod, UserError) as error:
+        msg = f"{where}.manifest: {error}"
+        raise QueryError(msg) from error
+    if request.shape is None:
+        named = ", ".join(resources)
+        msg = f"{where}.manifest: pod {request.full_name} requests no GPU, expected one of {named}"
+        raise QueryError(msg)
+    if number is None:
+        msg = (
+            f"{where}.count is missing, expected how many pods: a DaemonSet has one on each of "
+            "the nodes that it selects, and these are not known"
+        )
+        raise QueryError(msg)
+    if number < 1:
+        msg = f"{where}.manifest has 0 pods now, expected count, or replicas or parallelism above 0"
+        raise QueryError(msg)
+    if not request.name:
+        request = replace(request, name=_generated(content) or where)
+    return TrialPod(request.full_name, request, product=product, ignored=ignored), number
+
+
+def name_pods(pod: TrialPod, number: int) -> Sequence[TrialPod]:
+    """So many pods alike, each with a name of its own; one keeps its name and uid."""
+    request = pod.request
+    if number == 1 or request is None:
+        return (pod,)
+    alike = (replace(request, uid="", name=f"{request.name}-{i}") for i in range(number))
+    return [replace(pod, full_name=one.full_name, request=one) for one in alike]
+
+
+def _selector(content: object) -> tuple[str | None, tuple[str, ...]]:
+    """The GPU model that a pod's nodeSelector names, and the other labels there."""
+    pod = cast("Mapping[str, object]", content)  # an object: it was decoded as a pod
+    labels = texts_at(object_at(pod, "spec"), "nodeSelector")
+    return labels.get(PRODUCT), tuple(sorted(labels.keys() - {PRODUCT}))
+
+
+def _generated(content: object) -> str:
+    pod = cast("Mapping[str, object]", content)
+    return text_at(object_at(pod, "metadata"), "generateName").rstrip("-")

@@ -1,0 +1,250 @@
+"""Places pods one after another as filter, prioritize and bind would, on nodes that are tried out.
+
+Each pod sees what the pods before it left. The node is that of the best score among those that
+filter names; of equal ones, of which kube-scheduler takes any, the first by the extender's own
+order and then by name. The set is the one that bind would choose there. What other pods have
+claimed stays claimed. Nothing here reads or changes the live state.
+
+Complexity: for each pod one look-up per node state, one rating per state that is new, and what the
+verbs take; `place` yields between turns of some milliseconds at most, but for one rating.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from extender.placement import (
+    Rank,
+    Rater,
+    RatingBudget,
+    Refusal,
+    RequestedNodes,
+    filter_nodes,
+    score_nodes,
+)
+from extender.snapshot import make_snapshot, with_free, with_masks
+from extender.what_if.products import OTHER_PRODUCT, OTHER_PRODUCT_LABEL, is_product
+from extender.what_if.rating_turns import rate_in_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from extender.protocol import PodRequest
+    from extender.rules import Rules
+    from extender.snapshot import ClusterSnapshot, NodeKind, NodeView
+    from extender.state import StateMoment
+    from extender.what_if.asked import TrialPod
+    from topology.select import PodFit
+
+__all__ = ["RefusedNodes", "Trial", "Trialled"]
+
+MAX_WORK = 200_000
+"""Work of the ratings of one what-if: some 6 s of a processor. States beyond it count by number."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedNodes:
+    """How many nodes cannot take a pod for one reason."""
+
+    reason: str
+    label: str
+    n_nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trialled:
+    """Where a pod would go. `view` is the node before it; None where none fits.
+
+    `fit` is None where devices go by count. `refused` are the nodes that do not fit, most first.
+    """
+
+    pod: TrialPod
+    view: NodeView | None
+    fit: PodFit | None
+    n_fit: int
+    refused: tuple[RefusedNodes, ...]
+    reason: str | None
+
+
+class Trial:
+    """The nodes of a moment, with others added and some drained, and the pods placed so far."""
+
+    def __init__(
+        self,
+        moment: StateMoment,
+        rules: Rules,
+        *,
+        added: Sequence[NodeView] = (),
+        drained: Collection[str] = (),
+        max_work: int | None = None,
+    ) -> None:
+        self._moment = moment
+        self._rules = rules
+        self._added = added
+        self._drained = frozenset(drained)
+        self._rater = Rater(loss_bounds=rules.loss_bounds)
+        self._budget = RatingBudget.of_work(MAX_WORK if max_work is None else max_work)
+        self._snapshots: dict[str, ClusterSnapshot] = {}
+        self._taken: dict[tuple[str, str], int] = {}
+        self._products: dict[tuple[NodeKind, str], bool | None] = {}
+        self.has_unknown_products = False
+
+    @property
+    def taken(self) -> Mapping[tuple[str, str], int]:
+        """The masks of the devices that the pods placed here have, by node and resource."""
+        return self._taken
+
+    @property
+    def has_unrated(self) -> bool:
+        """Whether states of nodes were rated by count, since `max_work` was spent."""
+        return self._budget.n_deferred > 0
+
+    def place(self, pod: TrialPod) -> Generator[None, None, Trialled]:
+        """Place one pod; yields between turns."""
+        request = pod.request
+        if request is None:
+            return Trialled(pod, None, None, 0, (), pod.assumed)
+        snapshot = yield from self._snapshot(request)
+        positions, n_others = self._positions(snapshot, pod.product)
+        yield
+        ratings = yield from self._rate(request, snapshot, positions)
+        refused = _refused(snapshot, positions, ratings, n_others)
+        if not any(isinstance(one, Rank) for one in ratings.values()):
+            reason = refused[0].reason if refused else "no node is left"
+            return Trialled(pod, None, None, 0, refused, reason)
+        filtered = filter_nodes(
+            request,
+            RequestedNodes(positions),
+            snapshot,
+            rater=self._rater,
+            rules=self._rules,
+            budget=self._budget,
+        )
+        yield
+        view = self._best(request, snapshot, filtered.positions, ratings)
+        fit = self._rater.choose(request, view)
+        if isinstance(fit, Refusal):  # it was rated by count
+            return Trialled(pod, None, None, 0, refused, fit.reason.value)
+        self._take(request, view, _used(request, view, fit))
+        return Trialled(pod, view, fit, filtered.n_feasible, refused, None)
+
+    def _snapshot(self, request: PodRequest) -> Generator[None, None, ClusterSnapshot]:
+        """The nodes as this pod may use them."""
+        key = self._moment.key(request.resource)
+        if key not in self._snapshots:
+            snapshot = self._moment.snapshots[key]
+            self._snapshots[key] = _with_added(snapshot, self._added) if self._added else snapshot
+            yield
+        snapshot = self._snapshots[key]
+        changed: list[NodeView] = []
+        for name, mask in self._moment.free_for(request).items():
+            view = snapshot.nodes[name]
+            free = mask & ~self._taken.get((name, request.resource), 0)
+            if free != view.free:
+                changed.append(with_free(view, free))
+        return snapshot.with_views(changed, snapshot.generation) if changed else snapshot
+
+    def _positions(
+        self, snapshot: ClusterSnapshot, product: str | None
+    ) -> tuple[NDArray[np.int64], int]:
+        """The nodes that are left and of the model, and how many are of another model."""
+        is_left = np.ones(len(snapshot.views), dtype=np.bool_)
+        for name in self._drained:
+            is_left[snapshot.positions[name]] = False
+        if product is None:
+            return is_left.nonzero()[0], 0
+        n_left = int(is_left.sum())
+        for position in is_left.nonzero()[0].tolist():
+            is_of = self._is_of(snapshot.views[position].kind, product)
+            self.has_unknown_products |= is_of is None
+            is_left[position] = is_of is not False
+        positions = is_left.nonzero()[0]
+        return positions, n_left - len(positions)
+
+    def _is_of(self, kind: NodeKind, product: str) -> bool | None:
+        """Whether all GPUs of a kind are of this model; None where that is not known."""
+        key = kind, product
+        if key not in self._products:
+            self._products[key] = is_product(kind, product)
+        return self._products[key]
+
+    def _rate(
+        self, request: PodRequest, snapshot: ClusterSnapshot, positions: NDArray[np.int64]
+    ) -> Generator[None, None, Mapping[int, Rank | Refusal]]:
+        """The rating of each state that occurs, by state."""
+        occurring: list[int] = np.bincount(snapshot.state_ids[positions]).nonzero()[0].tolist()
+        samples = [snapshot.samples[number] for number in occurring]
+        return (yield from rate_in_turns(request, samples, self._rater, self._budget))
+
+    def _best(
+        self,
+        request: PodRequest,
+        snapshot: ClusterSnapshot,
+        positions: NDArray[np.int64],
+        ratings: Mapping[int, Rank | Refusal],
+    ) -> NodeView:
+        """The node of the best score among those that filter named."""
+        by_position = score_nodes(
+            request, positions, snapshot, rater=self._rater, budget=self._budget
+        )
+        top = max(by_position)
+        named: list[int] = positions.tolist()
+        views = (snapshot.views[position] for position in named)
+        tied = [view for view, score in zip(views, by_position, strict=True) if score == top]
+        keys = {state: one.key for state, one in ratings.items() if isinstance(one, Rank)}
+        return min(tied, key=lambda view: (keys[view.state], view.name))
+
+    def _take(self, request: PodRequest, view: NodeView, used: int) -> None:
+        """The pod has these devices from now on."""
+        place = view.name, request.resource
+        self._taken[place] = self._taken.get(place, 0) | used
+        key = self._moment.key(request.resource)
+        snapshot = self._snapshots[key]
+        # Without what this pod alone may use of what others have claimed.
+        own = snapshot.nodes[view.name]
+        left = with_masks(own, free=own.free & ~used, reserved=own.reserved & ~used)
+        self._snapshots[key] = snapshot.with_views((left,), snapshot.generation)
+
+
+def _with_added(snapshot: ClusterSnapshot, added: Sequence[NodeView]) -> ClusterSnapshot:
+    index = snapshot.node_index
+    positions: list[int] = index.is_soft_tainted.nonzero()[0].tolist()
+    return make_snapshot(
+        (*snapshot.views, *added),
+        generation=snapshot.generation,
+        soft_tainted={index.names[position] for position in positions},
+    )
+
+
+def _used(request: PodRequest, view: NodeView, fit: PodFit | None) -> int:
+    """The devices that the pod takes; by count the first ones that are free, as bind does."""
+    if fit is not None:
+        return fit.used
+    used = 0
+    for _ in range(request.size_gpus):
+        rest = view.free & ~used
+        used |= rest & -rest
+    return used
+
+
+def _refused(
+    snapshot: ClusterSnapshot,
+    positions: NDArray[np.int64],
+    ratings: Mapping[int, Rank | Refusal],
+    n_others: int,
+) -> tuple[RefusedNodes, ...]:
+    counts: Counter[tuple[str, str]] = Counter()
+    for number, n_nodes in enumerate(np.bincount(snapshot.state_ids[positions]).tolist()):
+        rating = ratings[snapshot.samples[number].state] if n_nodes else None
+        if isinstance(rating, Refusal):
+            counts[rating.reason.value, rating.reason.label] += n_nodes
+    if n_others:
+        counts[OTHER_PRODUCT, OTHER_PRODUCT_LABEL] += n_others
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0][1]))
+    return tuple(RefusedNodes(reason, label, n) for (reason, label), n in ordered)

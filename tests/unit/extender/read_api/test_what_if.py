@@ -1,0 +1,357 @@
+"""`POST /api/v1/what-if`: the question, the answer, and that nothing is changed."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import time
+from typing import Any
+
+import pytest
+
+from extender.decision_log import DecisionLog
+from extender.decision_log.replay import replay
+from extender.engine import Gateway
+from extender.engine.events import VerbCalled
+from extender.http.responses import Problem
+from extender.protocol import Verb
+from extender.read_api.what_if import MAX_WAITING, WhatIfAnswer
+from tests.unit.extender.engines import bind, engine, spec
+from tests.unit.extender.pods import args, pod
+from tests.unit.extender.read_api.served import ServedReads
+from topology.recordings import load_recording
+
+V100 = "dgx-1-v100"
+
+
+def ask(served: ServedReads, **question: Any) -> Any:
+    """The answer, of its declared type."""
+    content = json.dumps(question).encode()
+    response = served.call("/api/v1/what-if", method="POST", content=content, app=served.read_app)
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    body = WhatIfAnswer.model_validate(answer)
+    assert body.model_dump(mode="json", exclude_unset=True) == answer
+    return answer
+
+
+def refusal(served: ServedReads, content: bytes) -> Problem:
+    """What is wrong with a question."""
+    response = served.call("/api/v1/what-if", method="POST", content=content)
+    problem = Problem.model_validate(response.json())
+    assert response.status_code == problem.status
+    return problem
+
+
+@pytest.fixture
+def served() -> ServedReads:
+    """Two V100 machines and one without NVLink; a pod is placed, one waits."""
+    served = ServedReads(engine())
+    served.place(4, "u1", "dgx-1-v100-0", affinity="nvlink", policy="required")
+    served.filter(9, "u3", ["dgx-1-v100-0"])
+    return served
+
+
+def test_pods_are_placed_one_after_another(served):
+    """With their sets and what these are worth, and the capacity before and after."""
+    manifest = pod(4, uid="x", affinity="nvlink", policy="required")
+    answer = ask(served, pods=[{"manifest": manifest, "count": 4}])
+    assert [one["pod"] for one in answer["placements"]] == [f"default/pod-x-{i}" for i in range(4)]
+    first, second, third, last = answer["placements"]
+    assert (first["node"], first["machine"], first["n_fit"]) == ("dgx-1-v100-0", V100, 2)
+    (container,) = first["containers"]
+    assert (container["name"], container["gpus"]) == ("main", [4, 5, 6, 7])
+    assert len(container["ids"]) == 4
+    assert (container["limited_by"], container["share"]) == ("ring", 1.0)
+    assert first["gbytes_per_s"] == container["gbytes_per_s"] == 99.425
+    assert (second["node"], third["node"]) == ("dgx-1-v100-1", "dgx-1-v100-1")
+    assert (last["node"], last["machine"], last["containers"]) == (None, None, [])
+    assert last["reason"] == "not enough free GPUs"
+    assert [(one["reason_label"], one["n_nodes"]) for one in last["reasons"]] == [
+        ("not_enough_free", 2),
+        ("affinity_never", 1),
+    ]
+    before, after = ({one["machine"]: one for one in answer[key]} for key in ("before", "after"))
+    assert (before[V100]["free"], before[V100]["placeable"]["4"]) == (12, 3)
+    assert (after[V100]["free"], after[V100]["placeable"]["4"]) == (0, 0)
+    assert before["8x-l4"] == after["8x-l4"]
+
+
+def test_before_is_the_capacity(served):
+    """The same figures as its route."""
+    machines = served.get("capacity")["machines"]
+    before = ask(served, drain=["8x-l4-0"])["before"]
+    assert before == [{key: one[key] for key in before[0]} for one in machines]
+
+
+def test_after_is_the_capacity_once_it_happened():
+    """What the answer says is left, is left when the pods are bound as it says."""
+    served = ServedReads(engine())
+    pods = [{"manifest": pod(3, uid=f"x{i}")} for i in range(4)]
+    answer = ask(served, pods=pods)
+    for i, one in enumerate(answer["placements"]):
+        served.place(3, f"x{i}", one["node"])
+        ids = served.get(f"pods/default/pod-x{i}")["ids"]
+        assert ids == one["containers"][0]["ids"]
+    machines = served.get("capacity")["machines"]
+    assert answer["after"] == [{key: one[key] for key in answer["after"][0]} for one in machines]
+
+
+def test_pods_of_drained_nodes_are_placed_again(served):
+    """As filter saw them, before the pods of the question."""
+    answer = ask(served, drain=["dgx-1-v100-0"], pods=[{"manifest": pod(8, uid="x")}])
+    evicted, asked = answer["placements"]
+    assert (evicted["pod"], evicted["is_evicted"]) == ("default/pod-u1", True)
+    assert (evicted["node"], evicted["n_fit"]) == ("dgx-1-v100-1", 1)
+    assert evicted["assumed"]
+    assert (asked["pod"], asked["is_evicted"], asked["node"]) == (
+        "default/pod-x",
+        False,
+        "8x-l4-0",
+    )
+    assert answer["drained"] == ["dgx-1-v100-0"]
+    after = {one["machine"]: one for one in answer["after"]}
+    assert (after[V100]["nodes"], after[V100]["gpus"], after[V100]["free"]) == (1, 8, 4)
+    assert any("disruption budgets" in one for one in answer["not_considered"])
+
+
+def test_added_nodes_take_pods(served):
+    """Of a machine type of the cluster, and of a recording, whose tables are kept."""
+    for _ in range(2):
+        answer = ask(
+            served,
+            add=[{"machine": "dgx-2"}, {"machine": V100, "count": 2}],
+            pods=[{"manifest": pod(16, uid="x")}],
+        )
+        names = [one["node"] for one in answer["added"]]
+        assert names == ["added-dgx-2-0", "added-dgx-1-v100-0", "added-dgx-1-v100-1"]
+        (placed,) = answer["placements"]
+        assert (placed["node"], placed["machine"], placed["n_fit"]) == (
+            "added-dgx-2-0",
+            "dgx-2",
+            1,
+        )
+        before, after = (
+            {one["machine"]: one for one in answer[key]} for key in ("before", "after")
+        )
+        assert list(before) == list(after)
+        assert (before["dgx-2"]["nodes"], before["dgx-2"]["free"]) == (0, 0)
+        assert (after["dgx-2"]["nodes"], after["dgx-2"]["gpus"], after["dgx-2"]["free"]) == (
+            1,
+            16,
+            0,
+        )
+        assert (after[V100]["nodes"], after[V100]["free"]) == (4, 28)
+
+
+def test_recordings_are_forgotten_when_there_are_many(served):
+    """The tables used longest ago first; the answer is the same."""
+    recordings = ("summit", "8x-t4", "8x-rtx4090", "4x-l40s", "gb200-tray", "dgx-1-p100", "8x-b200")
+    for name in (*recordings, "8x-mi50-pcie-2nic", "hgx-h200", "summit"):
+        (row,) = [
+            one for one in ask(served, add=[{"machine": name}])["after"] if one["machine"] == name
+        ]
+        assert row["free"] == load_recording(name).n_gpus
+
+
+def test_a_pod_without_figures():
+    """One GPU has nothing to reduce; where devices go by count no set is known."""
+    served = ServedReads(engine({"count": 1, "devices": 4}, {"count": 1, "machine": "8x-l4"}))
+    first = ask(served, pods=[{"manifest": pod(1)}])["placements"][0]
+    (container,) = first["containers"]
+    assert (container["gbytes_per_s"], container["share"], container["limited_by"]) == (None,) * 3
+    assert (first["gbytes_per_s"], first["share"]) == (None, None)
+    counted = ask(served, drain=["8x-l4-0"], pods=[{"manifest": pod(3)}])
+    (placed,) = counted["placements"]
+    assert (placed["node"], placed["containers"]) == ("unknown-0", [])
+    assert [(one["machine"], one["free"]) for one in counted["after"]][-1] == ("unknown", 1)
+
+
+def test_what_is_not_considered_is_said(served):
+    """What kube-scheduler decides beside, and of this question what was ignored."""
+    manifest = pod(2)
+    manifest["spec"]["nodeSelector"] = {"disk": "ssd"}
+    sentences = ask(served, pods=[{"manifest": manifest}])["not_considered"]
+    assert sentences[0] == "CPU, memory, volumes and other resources than GPUs"
+    assert sentences[-1] == "nodeSelector: disk"
+    counted = ServedReads(engine({"count": 1, "devices": 4}))
+    manifest["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "NVIDIA-L4"}
+    assert (
+        "whose model is not known"
+        in ask(counted, pods=[{"manifest": manifest}])["not_considered"][-1]
+    )
+
+
+def test_ratings_beyond_the_bound_are_said(served, monkeypatch):
+    """The answer is not quietly worse."""
+    monkeypatch.setattr("extender.what_if.trial.MAX_WORK", 0)
+    answer = ask(served, pods=[{"manifest": pod(2)}])
+    assert "there were too many to rate" in answer["not_considered"][-1]
+
+
+@pytest.mark.parametrize(
+    ("question", "detail"),
+    [
+        pytest.param("x", "request body is 'x', expected JSON", id="no JSON"),
+        pytest.param("[]", "request body is []", id="no object"),
+        pytest.param("{}", "request body has no pods, drain or add, expected", id="empty"),
+        pytest.param('{"x": 1}', "request x is not a known key", id="unknown field"),
+        pytest.param('{"drain": ["n"]}', "drain.0 is 'n', expected the name of a node", id="node"),
+        pytest.param(
+            '{"add": [{"machine": "dgx-1-v10"}]}',
+            "nearest: dgx-1-v100",
+            id="unknown machine",
+        ),
+        pytest.param(
+            '{"add": [{"machine": "8x-l4", "count": 65}]}',
+            "add has 65 nodes, expected at most 64",
+            id="too many new nodes",
+        ),
+        pytest.param(
+            json.dumps({"drain": [f"n{i}" for i in range(65)]}),
+            "drain has 65 nodes, expected at most 64",
+            id="too many drained nodes",
+        ),
+        pytest.param(
+            json.dumps({"pods": [{"manifest": pod(1), "count": 300}] * 2}),
+            "pods has 600 pods, expected at most 512",
+            id="too many pods",
+        ),
+        pytest.param(
+            json.dumps({"pods": [{"manifest": pod(1), "count": 0}]}),
+            "request pods.0.count is 0, expected greater than or equal to 1",
+            id="no pods",
+        ),
+        pytest.param(
+            json.dumps({"pods": [{"manifest": pod()}]}),
+            "pods.0.manifest: pod default/pod-u1 requests no GPU",
+            id="no GPU",
+        ),
+    ],
+)
+def test_what_is_no_question_is_refused(served, question, detail):
+    """In one sentence, with the place and what is expected."""
+    problem = refusal(served, question.encode())
+    assert problem.status == 400
+    assert detail in problem.detail
+
+
+def test_a_body_without_end_is_not_read_to_its_end(served):
+    """Nor is it decoded."""
+    assert refusal(served, b" " * 100_001).status == 413
+
+
+def test_too_many_evicted_pods_are_refused(served, monkeypatch):
+    """Each would be placed again."""
+    monkeypatch.setattr("extender.read_api.what_if.runner.MAX_EVICTED", 0)
+    problem = refusal(served, b'{"drain": ["dgx-1-v100-0"]}')
+    assert problem.detail == (
+        "drain has nodes with 1 pods, expected at most 0: drain fewer at a time"
+    )
+
+
+def test_only_some_wait(served):
+    """One is answered at a time; the others are refused at once, and may try again."""
+    body = json.dumps({"pods": [{"manifest": pod(2)}]}).encode()
+
+    async def go() -> list[Any]:
+        answers = (served.api.what_ifs.answer(body) for _ in range(MAX_WAITING + 2))
+        return await asyncio.gather(*answers)
+
+    answers = asyncio.run(go())
+    assert [one is None for one in answers] == [False] * MAX_WAITING + [True] * 2
+    assert len({b"".join(one) for one in answers[:MAX_WAITING]}) == 1
+
+
+def test_a_refused_one_is_unavailable(served, monkeypatch):
+    """503, so that a client tries again."""
+    monkeypatch.setattr("extender.read_api.what_if.runner.MAX_WAITING", 0)
+    problem = refusal(served, json.dumps({"pods": [{"manifest": pod(2)}]}).encode())
+    assert (problem.status, "are under way" in problem.detail) == (503, True)
+
+
+def test_nothing_is_changed(served):
+    """Not the state, nor the pods that wait, nor what the verbs remember, nor the decision log."""
+    one, file = served.engine, io.StringIO()
+
+    def fail(error: Exception) -> None:
+        raise error
+
+    log = DecisionLog(file, spec(), one, fail)
+    gateway = Gateway(one, record=log.record)
+
+    def picture() -> tuple[object, ...]:
+        return (
+            one.cluster.snapshot.generation,
+            one.cluster.snapshot,
+            json.dumps(one.cluster.as_json()),
+            one.unschedulable.pods(),
+            one.n_ratings,
+            one.n_deferred,
+            file.getvalue(),
+        )
+
+    before = picture()
+    ask(
+        served,
+        drain=["dgx-1-v100-0"],
+        add=[{"machine": "dgx-2"}],
+        pods=[{"manifest": pod(2, affinity="numa"), "count": 9}],
+    )
+    assert picture() == before
+    del gateway
+
+
+def test_a_log_with_what_ifs_between_replays():
+    """They leave nothing that an answer depends on."""
+    one, file = engine(), io.StringIO()
+    served = ServedReads(one)
+
+    def fail(error: Exception) -> None:
+        raise error
+
+    gateway = Gateway(one, record=DecisionLog(file, spec(), one, fail).record)
+    nodes = ["8x-l4-0", "dgx-1-v100-0", "dgx-1-v100-1"]
+    for i in range(4):
+        ask(served, pods=[{"manifest": pod(2, uid="w"), "count": 5}], drain=["8x-l4-0"])
+        gateway.handle(VerbCalled(Verb.FILTER, args(pod(2, uid=f"u{i}"), nodes), float(i)))
+        gateway.handle(VerbCalled(Verb.BIND, served.bind_call(f"u{i}", nodes[i % 3])[1], float(i)))
+    n_lines = file.getvalue().count("\n")
+    file.seek(0)
+    assert n_lines == 9
+    replayed = replay(file)
+    assert (replayed.n_calls, replayed.difference) == (8, None)
+
+
+@pytest.mark.slow("fills a cluster of 5,000 nodes")
+def test_a_large_cluster_is_walked_in_short_turns():
+    """64 pods on 5,000 nodes take seconds at most, and no turn holds the event loop for long."""
+    one = engine(
+        {"count": 3500, "machine": "dgx-h100"}, {"count": 1500, "machine": V100}, candidate_limit=20
+    )
+    for i in range(2000):
+        name = f"dgx-h100-{i}" if i % 2 else f"{V100}-{i % 1500}"
+        bind(one, f"u{i}", name, 1 + i % 4)
+    served = ServedReads(one)
+    content = {"pods": [{"manifest": pod(4, affinity="nvlink", policy="required"), "count": 64}]}
+
+    async def go() -> tuple[float, float]:
+        await served.api.refresh()
+        asked = asyncio.create_task(served.api.what_ifs.answer(json.dumps(content).encode()))
+        began_s = last_s = time.perf_counter()
+        longest_s = 0.0
+        while not asked.done():
+            await asyncio.sleep(0)
+            now_s = time.perf_counter()
+            longest_s, last_s = max(longest_s, now_s - last_s), now_s
+        parts = asked.result()
+        assert parts is not None
+        placements = json.loads(b"".join(parts))["placements"]
+        assert sum(one["node"] is not None for one in placements) == 64
+        return longest_s, last_s - began_s
+
+    longest_s, total_s = asyncio.run(go())
+    # Some 4 ms and 0.1 s alone; other tests share the processors.
+    assert longest_s < 0.1
+    assert total_s < 10

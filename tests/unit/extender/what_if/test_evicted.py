@@ -1,0 +1,103 @@
+"""What is known of the pods that a drain evicts, and what is assumed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from extender.what_if import evicted_pods
+from tests.unit.extender.feeds import (
+    bare,
+    facts,
+    hold,
+    ids,
+    live,
+    node,
+    plan_of,
+    report,
+    whole,
+    wish,
+)
+from topology.select import ContainerRole
+
+if TYPE_CHECKING:
+    from extender.protocol import PodRequest
+    from extender.state import LiveCluster
+    from extender.what_if import TrialPod
+
+
+def evicted(cluster: LiveCluster, *kept: PodRequest) -> list[TrialPod]:
+    """The pods that leave n1; `kept` is what filter saw lately."""
+    recalled = {one.uid: one for one in kept}
+    return evicted_pods(
+        cluster.moment(), ["n1"], pod=cluster.pods.get, recall=lambda uid, _: recalled.get(uid)
+    )
+
+
+def test_a_pod_that_filter_saw_is_known_in_full():
+    """But for its nodeSelector; the pod in its place is another one, with another uid."""
+    cluster = live(node("n1"))
+    cluster.pods.see(facts("u1", plan_of("n1", *ids("n1", 0, 1))))
+    (one,) = evicted(cluster, wish("u1", 2, affinity="nvlink"))
+    assert one.request is not None
+    assert one.request.shape == wish("u1", 2, affinity="nvlink").shape
+    assert (one.request.uid, one.is_evicted) == ("", True)
+    assert "nodeSelector, which is not kept" in (one.assumed or "")
+
+
+def test_else_its_plan_tells_its_containers():
+    """One that shares devices with a later one handed them on."""
+    cluster = live(node("n1"))
+    plan = plan_of("n1", first=ids("n1", 1), main=ids("n1", 1, 2), side=ids("n1", 3))
+    cluster.pods.see(facts("u1", plan))
+    (one,) = evicted(cluster)
+    assert one.request is not None
+    assert one.request.shape is not None
+    roles = [(each.size, each.role) for each in one.request.shape.requests]
+    app = ContainerRole.APP
+    assert roles == [(1, ContainerRole.INIT), (2, app), (1, app)]
+    assert one.request.containers == ("first", "main", "side")
+    assert (one.request.size_gpus, one.full_name) == (3, "default/pod-u1")
+    assert "its annotations and nodeSelector are not known" in (one.assumed or "")
+
+
+def test_else_its_devices_are_counted():
+    """Those that the node reports, also of a pod that no watch has shown."""
+    cluster = live(node("n1", devices=report(holds=(hold("x", *ids("n1", 1, 2)),))))
+    cluster.pods.see(facts("u2"))
+    cluster.pods.read(whole("u2", "n1", 1, *ids("n1", 3)))
+    pods = {one.full_name: one for one in evicted(cluster)}
+    sizes = {name: one.request and one.request.size_gpus for name, one in pods.items()}
+    assert sizes == {"x": 2, "default/pod-u2": 1}
+    assert all("only the number" in (one.assumed or "") for one in pods.values())
+
+
+def test_a_pod_by_count_has_as_many_as_it_requests():
+    """On a node without a topology."""
+    cluster = live(bare("n1"))
+    cluster.pods.see(facts("u1"))
+    cluster.pods.read(whole("u1", "n1", 3))
+    (one,) = evicted(cluster)
+    assert one.request is not None
+    assert one.request.size_gpus == 3
+
+
+def test_a_pod_of_which_nothing_is_known_is_not_placed_again():
+    """Its spec could not be read."""
+    cluster = live(node("n1"))
+    cluster.pods.see(facts("u1"))
+    broken = {"metadata": {}, "spec": {"containers": [{"name": 1}]}}
+    cluster.pods.read(whole("u1", "n1", body=broken))
+    (one,) = evicted(cluster)
+    assert one.request is None
+    assert one.assumed == "it is not known what the pod requests, so it is not placed again"
+
+
+def test_the_highest_priority_comes_first_and_claims_are_no_pods():
+    """As kube-scheduler's queue has them; a nominated pod waits anyway."""
+    cluster = live(node("n1"), node("n2"))
+    for uid, position in (("u1", 1), ("u2", 2)):
+        cluster.pods.see(facts(uid, plan_of("n1", f"n1-{position}")))
+    cluster.pods.see(facts("u3", plan_of("n2", "n2-1")))
+    cluster.pods.nominate(wish("p", 1), "n1")
+    found = evicted(cluster, wish("u2", 1, priority=5))
+    assert [one.full_name for one in found] == ["default/pod-u2", "default/pod-u1"]
