@@ -44,7 +44,7 @@ from benchmarks.rivals import (
     NvidiaBestEffort,
     Rival,
 )
-from benchmarks.rivals.nvidia import NvidiaNode
+from topology.audit import NvidiaNode
 from topology.recordings import load_recording
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from benchmarks.errors import TooLarge
 from benchmarks.masks import members, subsets_of_size
 from benchmarks.rivals.base import Rival
 from benchmarks.rivals.mapa import MAX_RINGS
-from benchmarks.rivals.nvidia import NvidiaNode, nvidia_pair_scores
+from topology.audit import NvidiaNode, nvidia_pair_scores
 from topology.model import PcieLevel
 
 if TYPE_CHECKING:

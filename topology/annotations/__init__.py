@@ -17,6 +17,7 @@ from topology.annotations.devices_report import (
 from topology.annotations.plan import (
     ContainerPlan,
     Plan,
+    decode_allocation,
     decode_plan,
     encode_allocation,
     encode_plan,
@@ -50,6 +51,7 @@ __all__ = [
     "TopologyManagerPolicy",
     "TopologyManagerScope",
     "UnhealthyDevice",
+    "decode_allocation",
     "decode_devices",
     "decode_plan",
     "encode_allocation",

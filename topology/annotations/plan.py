@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
     from topology.model import Field
 
-__all__ = ["ContainerPlan", "Plan", "decode_plan", "encode_allocation", "encode_plan"]
+__all__ = [
+    "ContainerPlan",
+    "Plan",
+    "decode_allocation",
+    "decode_plan",
+    "encode_allocation",
+    "encode_plan",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +118,18 @@ def decode_plan(text: str) -> Plan:
     return read_text(text, "plan text", _read_plan)
 
 
-def _read_plan(root: Field) -> Plan:
+def decode_allocation(text: str) -> tuple[str, tuple[ContainerPlan, ...]]:
+    """Read the node and the containers of `coterie.gpu/allocated`, or of a plan.
+
+    Raises `CodecError` as `decode_plan` does.
+
+    >>> decode_allocation(encode_allocation("n1", (ContainerPlan("main", "r", ("GPU-1",)),)))
+    ('n1', (ContainerPlan(name='main', resource='r', ids=('GPU-1',)),))
+    """
+    return read_text(text, "allocation text", _read_allocation)
+
+
+def _read_allocation(root: Field) -> tuple[str, tuple[ContainerPlan, ...]]:
     version = root.need("v")
     if version.integer() != names.SCHEMA_MAJOR:
         version.fail(f"major version {names.SCHEMA_MAJOR}")
@@ -119,8 +137,13 @@ def _read_plan(root: Field) -> Plan:
     containers = tuple(_read_container(one) for one in members.items())
     if not containers or len({one.name for one in containers}) != len(containers):
         members.fail("containers with different names, at least one")
+    return root.need("node").text(), containers
+
+
+def _read_plan(root: Field) -> Plan:
+    node, containers = _read_allocation(root)
     return Plan(
-        node=root.need("node").text(),
+        node=node,
         containers=containers,
         ids=tuple(dict.fromkeys(one for container in containers for one in container.ids)),
         generation=root.need("generation").integer(),

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topology.annotations import PlacementPolicy
-from topology.cli.options import make_parser
+from topology.cli.options import AuditForm, make_parser
 from topology.cli.printing import json_report, table_report
 from topology.cli.program import fail
-from topology.cli.reading import read_machine
+from topology.cli.reading import read_list, read_machine
 from topology.errors import CodecError, ImportFormatError, InvalidRequest, TopologyError, quote
 from topology.model import encode_topology
 from topology.printable import printable
@@ -141,6 +141,21 @@ def _recordings(given: Namespace) -> ExitCode:
     return _print(json_report(report) if given.json else table_report(list_recordings(report)))
 
 
+def _audit(given: Namespace) -> ExitCode:
+    from topology.audit import audit, audit_html, list_audit, read_cluster  # noqa: PLC0415 - loads numpy
+
+    if given.nodes == given.pods == "-":
+        msg = "--nodes and --pods are both -, expected standard input for one of them"
+        raise InvalidRequest(msg)
+    lists = read_list(given.nodes, "--nodes"), read_list(given.pods, "--pods")
+    report = audit(read_cluster(*lists, nodes_name=given.nodes, pods_name=given.pods))
+    if given.output is AuditForm.JSON:
+        return _print(json_report(report))
+    if given.output is AuditForm.HTML:
+        return _print(audit_html(report))
+    return _print(table_report(list_audit(report)))
+
+
 _COMMANDS = {
     "show": _show,
     "value": _value,
@@ -148,6 +163,7 @@ _COMMANDS = {
     "rank": _rank,
     "draw": _draw,
     "recordings": _recordings,
+    "audit": _audit,
 }
 
 

@@ -22,9 +22,18 @@ from topology.recordings import recording_names
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["make_parser"]
+__all__ = ["AuditForm", "make_parser"]
 
 E = TypeVar("E", bound=Enum)
+
+
+class AuditForm(Enum):
+    """How an audit is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    HTML = "html"
+
 
 _ABOUT = """\
 Ask about a machine: its links, what a GPU set is worth, which set is best.
@@ -70,6 +79,7 @@ def make_parser() -> Parser:
     recordings = command("recordings", "list the shipped machines that FILE may name")
     for one in (show, value, rank, recordings):
         _add_json(one)
+    _add_audit(command("audit", "say what a running cluster loses, from lists of nodes and pods"))
     add_completion_command(commands, root, {"file": [*recording_names(), FILE]})
     return root
 
@@ -122,6 +132,15 @@ def _add_draw(draw: Parser) -> None:
     draw.add_argument("--title", metavar="TEXT", help="Heading of the picture.")
 
 
+def _add_audit(audit: Parser) -> None:
+    for option, command in (("--nodes", "kubectl get nodes"), ("--pods", "kubectl get pods -A")):
+        audit.add_argument(
+            option, required=True, metavar="FILE", help=f"What `{command} -o json` prints, or -."
+        )
+    about = "Form of the answer."
+    _add_choice(audit, "--output", AuditForm, AuditForm.TEXT, about, short="-o")
+
+
 def _add_machine(parser: Parser, *, is_measured: bool = True) -> None:
     parser.add_argument(
         "file", nargs="?", metavar="FILE", help="A recording, a shipped machine's name, or -."
@@ -148,8 +167,14 @@ def _add_json(parser: Parser) -> None:
     )
 
 
-def _add_choice(
-    parser: Parser, option: str, choices: type[E], default: E | None, about: str
+def _add_choice(  # noqa: PLR0913 - what an option is
+    parser: Parser,
+    option: str,
+    choices: type[E],
+    default: E | None,
+    about: str,
+    *,
+    short: str | None = None,
 ) -> None:
     words = [str(one.value) for one in choices]
 
@@ -162,8 +187,9 @@ def _add_choice(
         raise InvalidRequest(msg)
 
     shown = "" if default is None else f" (default {default.value})"
+    names = [option] if short is None else [option, short]
     parser.add_argument(
-        option, type=read, default=default, metavar="|".join(words), help=f"{about}{shown}"
+        *names, type=read, default=default, metavar="|".join(words), help=f"{about}{shown}"
     )
 
 

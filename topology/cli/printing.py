@@ -11,6 +11,7 @@ from topology.report.listing import NoteLine
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from topology.audit import AuditReport
     from topology.report.listing import Block, Grid
     from topology.report.values import (
         BestReport,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
         ValueReport,
     )
 
-    Report = ShowReport | ValueReport | BestReport | RankReport | RecordingsReport
+    Report = ShowReport | ValueReport | BestReport | RankReport | RecordingsReport | AuditReport
 
 __all__ = ["json_report", "table_report"]
 

@@ -1,10 +1,11 @@
-"""What a command was given: FILE as a machine, and GPU indices.
+"""What a command was given: FILE as a machine, lists of a cluster's objects, and GPU indices.
 
 Every fault is an error of the core: `ImportFormatError` for a file, `InvalidRequest` for an option.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from dataclasses import replace
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from topology.importers import FileFormat
     from topology.model import NodeTopology
 
-__all__ = ["MAX_BYTES", "read_gpus", "read_machine"]
+__all__ = ["MAX_BYTES", "MAX_LIST_BYTES", "read_gpus", "read_list", "read_machine"]
 
 MAX_BYTES = 16 * 1024 * 1024
 """Most that is read of a file: four bytes for each character that an importer accepts."""
+MAX_LIST_BYTES = 2 * 1024 * 1024 * 1024
+"""Most that is read of a list of a cluster's objects: 40,000 pods of 50 KB each."""
 
 _RANGE = re.compile(r"\s*([0-9]{1,4})(?:-([0-9]{1,4}))?\s*")
 
@@ -95,20 +98,38 @@ def _unknown_machine(file: str) -> str:
     return f"{quote(file)} is neither a file nor a shipped machine (see `recordings`){hint}"
 
 
+def read_list(file: str, option: str) -> object:
+    """Read the JSON of a list of a cluster's objects, from a file or standard input."""
+    raw = _read_bytes(file, MAX_LIST_BYTES, "a list of a cluster's objects")
+    if not raw.strip():
+        msg = f"{option} {quote(file)} is empty, expected what kubectl get -o json prints"
+        raise ImportFormatError(msg)
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        msg = f"{option} {quote(file)} is no JSON ({why}), expected what kubectl get -o json prints"
+        raise ImportFormatError(msg) from error
+
+
 def _read(file: str) -> str:
+    return _read_bytes(file, MAX_BYTES, "a recording").decode("utf-8-sig", errors="replace")
+
+
+def _read_bytes(file: str, most: int, expected: str) -> bytes:
     try:
         if file == "-":
-            raw = sys.stdin.buffer.read(MAX_BYTES + 1)
+            raw = sys.stdin.buffer.read(most + 1)
         else:
             with Path(file).open("rb") as source:
-                raw = source.read(MAX_BYTES + 1)
+                raw = source.read(most + 1)
     except (OSError, ValueError) as error:
         msg = f"{quote(file)} cannot be read: {file_fault(error)}"
         raise ImportFormatError(msg) from error
-    if len(raw) > MAX_BYTES:
-        msg = f"{quote(file)} has more than {MAX_BYTES} bytes, expected a recording"
+    if len(raw) > most:
+        msg = f"{quote(file)} has more than {most} bytes, expected {expected}"
         raise ImportFormatError(msg)
-    return raw.decode("utf-8-sig", errors="replace")
+    return raw
 
 
 def read_gpus(text: str, option: str) -> tuple[int, ...]:

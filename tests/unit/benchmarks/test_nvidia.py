@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from benchmarks.masks import mask_of, members
 from benchmarks.measured import topology_from_labels
-from benchmarks.rivals.nvidia import NvidiaBestEffort, NvidiaNode, nvidia_pair_scores
+from benchmarks.rivals.nvidia import NvidiaBestEffort
+from topology.audit import NvidiaNode, nvidia_pair_scores
 
 DGX1_NV2 = [(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)]
 DGX1_NV1 = [(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)]

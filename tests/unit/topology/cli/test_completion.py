@@ -143,7 +143,7 @@ def test_candidates(words, expected):
 def test_candidates_of_nothing_are_all_commands():
     """As kubectl calls a plugin without any word."""
     names = [name for name, _ in complete(make_parser(), [])]
-    assert names == ["show", "value", "best", "rank", "draw", "recordings", "completion"]
+    assert names == ["show", "value", "best", "rank", "draw", "recordings", "audit", "completion"]
 
 
 def test_an_argument_that_may_be_repeated_is_offered_again():

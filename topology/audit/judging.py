@@ -1,0 +1,87 @@
+"""What the containers of one node have, against what the node could have given them.
+
+What it answers: for each container with two or more GPUs its figures, or why there are none. It
+reads no annotation (`topology.audit.cluster`) and values no set itself (`topology.audit.figures`).
+
+A container is judged by itself: "could have" leaves all others where they are, "re-placed" moves
+all pods of the node at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topology.audit.cluster import Unjudged, UnjudgedReason, described_resource
+from topology.audit.values import AuditFigure, AuditSet
+from topology.select import VALUE_CLASS_GAP
+from topology.value import STATED_ERROR, gpus_of
+
+if TYPE_CHECKING:
+    from topology.audit.cluster import HeldSet, NodeHoldings
+    from topology.audit.figures import MachineFigures, SetWorth
+
+__all__ = ["figure", "judge_node"]
+
+_NVIDIA = "nvidia.com/"
+"""Domain of the resources that NVIDIA's device plugin serves: its policy chooses no other GPUs."""
+
+
+def judge_node(
+    holdings: NodeHoldings, figures: MachineFigures
+) -> tuple[list[AuditSet], list[Unjudged]]:
+    """Judge the sets of a node whose topology is known; and those that cannot be, with reasons."""
+    if not figures.is_judged:
+        return [], [_unjudged(one, UnjudgedReason.UNEQUAL) for one in holdings.sets]
+    free = holdings.free
+    if free is None:
+        return [], [_unjudged(one, UnjudgedReason.FREE_UNKNOWN, one.mask) for one in holdings.sets]
+    masks = [one.mask for one in holdings.sets]
+    moved = figures.replaced(masks, holdings.movable | free) if masks else ()
+    is_nvidia = described_resource(holdings.node).startswith(_NVIDIA)
+    return [
+        _judge(one, holdings, figures, after=after, free=free, is_nvidia=is_nvidia)
+        for one, after in zip(holdings.sets, moved, strict=True)
+    ], []
+
+
+def _unjudged(one: HeldSet, reason: UnjudgedReason, mask: int = 0) -> Unjudged:
+    return Unjudged(one.pod, one.container, one.mask.bit_count(), reason, mask)
+
+
+def _judge(  # noqa: PLR0913 - what a set's figures depend on
+    one: HeldSet,
+    holdings: NodeHoldings,
+    figures: MachineFigures,
+    *,
+    after: int,
+    free: int,
+    is_nvidia: bool,
+) -> AuditSet:
+    best = figures.best(one.mask, free)
+    has, could_have = figures.worth(one.mask), figures.worth(best)
+    policy = figures.best_effort(one.mask | free, one.mask.bit_count()) if is_nvidia else None
+    limit = figures.limit(one.mask)
+    loss = 1 - has.gbytes_per_s / could_have.gbytes_per_s
+    return AuditSet(
+        namespace=one.pod.namespace,
+        pod=one.pod.name,
+        container=one.container,
+        node=holdings.node.name,
+        machine=holdings.digest,
+        gpus=gpus_of(one.mask),
+        source=one.source,
+        limit=limit.name.lower(),
+        stated_error=STATED_ERROR[limit],
+        has=figure(has),
+        could_have=figure(could_have),
+        could_have_gpus=gpus_of(best),
+        best_effort=None if policy is None else figure(policy),
+        replaced=figure(figures.worth(after)),
+        loss=round(loss, 4),
+        is_best=loss <= VALUE_CLASS_GAP,
+    )
+
+
+def figure(worth: SetWorth) -> AuditFigure:
+    """A worth as a report shows it."""
+    return AuditFigure(round(worth.gbytes_per_s, 3), round(worth.share, 4))
