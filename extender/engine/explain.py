@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from extender.engine.offers import containers_json, other_set, set_json
 from extender.engine.summary import Ratings, summarize
 from extender.placement import Rank, Refusal, scores
 from extender.snapshot import with_free
@@ -22,15 +23,14 @@ from topology.annotations import decode_plan
 from topology.errors import CodecError
 from topology.model import names
 from topology.select import Selected, select_set
-from topology.value import Limit, gpus_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from extender.placement import Rater
     from extender.protocol import PodRequest, WirePod
     from extender.snapshot import ClusterSnapshot, NodeView
-    from extender.state import LiveCluster
+    from extender.state import DeviceRow, LiveCluster
     from extender.unschedulable import UnschedulablePod
     from topology.annotations import Plan
     from topology.select import Machine, PodFit
@@ -102,8 +102,18 @@ def explain_bound(request: PodRequest, pod: WirePod, cluster: LiveCluster, *, ra
         "has_what_was_planned": None if plan is None else set(plan.ids) == set(ids),
         "containers": None if plan is None or view is None else _planned(view, plan),
         "could_have": None if view is None else _could_have(request, view, own, rater),
+        "runner_up_set": None if view is None else _beside(request, view, states),
     }
     return explanation
+
+
+def _beside(request: PodRequest, view: NodeView, states: Sequence[DeviceRow]) -> Json | None:
+    """What else the node could give a bound pod; None where a device of it is unhealthy."""
+    own = [(i, state) for i, (_, state, owner) in enumerate(states) if owner == request.uid]
+    if len(own) != request.size_gpus or not all(state in _HAVE for _, state in own):
+        return None
+    mask = sum(1 << i for i, _ in own)
+    return other_set(request, with_free(view, view.free | mask), mask)
 
 
 def _owners(view: NodeView, cluster: LiveCluster) -> Mapping[str, int]:
@@ -140,7 +150,7 @@ def _planned(view: NodeView, plan: Plan) -> list[Json] | None:
     for one in plan.containers:
         selected = select_set(machine.selector, available=_mask(view, one.ids), size=len(one.ids))
         if isinstance(selected, Selected):
-            containers.append({"name": one.name} | _set(view, selected, used))
+            containers.append({"name": one.name} | set_json(view, selected, used))
     return containers
 
 
@@ -156,7 +166,7 @@ def _could_have(request: PodRequest, view: NodeView, own: int, rater: Rater) -> 
     fit = rater.choose(request, without)
     if isinstance(fit, Refusal):
         return _refusal(fit)
-    return {"fits": True, "containers": _containers(request, without, fit)}
+    return {"fits": True, "containers": containers_json(request, without, fit)}
 
 
 def _head(request: PodRequest, snapshot: ClusterSnapshot) -> Json:
@@ -238,7 +248,7 @@ def _nodes(
         if isinstance(rating, Rank):
             level = score[view.state, is_tainted[view.name]]
             explanation |= {"fits": True, "place": position, "score": level}
-            explanation["containers"] = _containers(request, view, fits[view.state])
+            explanation["containers"] = containers_json(request, view, fits[view.state])
             explanation["left_behind"] = left[view.state]
         else:
             explanation |= _refusal(rating)
@@ -253,49 +263,6 @@ def _refusal(refusal: Refusal) -> Json:
         "reason_label": refusal.reason.label,
         "detail": refusal.detail,
     }
-
-
-def _containers(request: PodRequest, view: NodeView, fit: PodFit | None) -> list[Json] | None:
-    """The sets; None where the topology is unknown and the kubelet chooses."""
-    if fit is None:
-        return None
-    by_position = dict(fit.containers)
-    return [
-        {"name": name} | _set(view, by_position[str(i)], fit.used)
-        for i, name in enumerate(request.containers)
-    ]
-
-
-def _set(view: NodeView, selected: Selected, used: int) -> Json:
-    return {
-        "gpus": list(selected.gpus),
-        "ids": [view.ids[gpu] for gpu in selected.gpus],
-        "gbytes_per_s": round(selected.value_gbytes_per_s, 3),
-        "loss": round(selected.loss, 4),
-        "satisfies_affinity": selected.satisfies_affinity,
-        "limited_by": selected.limit.name.lower(),
-        "shared_uplinks": _shared_uplinks(view, selected, used),
-    }
-
-
-def _shared_uplinks(view: NodeView, selected: Selected, used: int) -> list[Json]:
-    """PCIe switches whose uplink the set shares with GPUs in use; its value assumes them idle."""
-    machine = view.kind.machine
-    if machine is None or selected.limit not in _OVER_PCIE:
-        return []
-    capacities = machine.selector.capacities
-    busy = machine.selector.all_gpus & ~view.free & ~used
-    return [
-        {"switch_gpus": list(gpus_of(group)), "busy_gpus": list(gpus_of(group & busy))}
-        for group, _ in capacities.switch_groups
-        if group & selected.mask
-        and group & busy
-        # Inside one switch the uplink carries nothing, unless traffic goes through host memory.
-        and (selected.mask & ~group or not capacities.is_p2p)
-    ]
-
-
-_OVER_PCIE = frozenset({Limit.PORT, Limit.UPLINK, Limit.SOCKET})
 
 
 def _left_behind(view: NodeView, fit: PodFit | None, rank: Rank) -> Json | None:

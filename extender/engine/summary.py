@@ -2,8 +2,8 @@
 
 For a pod that fits nowhere: the reasons with the number of their nodes, the pods whose end would
 make room (`extender.engine.relief`), and the least change of its own annotations with which it
-would fit now. For one that fits: the node that comes second, and what decided. It shows what the
-verbs' own ratings say, and changes nothing.
+would fit now. For one that fits: the node that comes second, the set that comes second on the first
+node, and what decided. It shows what the verbs' own ratings say, and changes nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from extender.engine.offers import containers_json, other_set
 from extender.engine.relief import find_relief
 from extender.placement import Rank, Refusal
 from extender.protocol import Reason
@@ -66,7 +67,9 @@ def summarize(
     `extender.engine.relief.MAX_TRIES` selections for each reason, and one rating per state and
     change that is tried.
     """
-    fitting = [view for view in rated.views if isinstance(rated.by_state[view.state], Rank)]
+    ranks = {state: one for state, one in rated.by_state.items() if isinstance(one, Rank)}
+    fitting = [view for view in rated.views if view.state in ranks]
+    best = sorted(fitting, key=lambda one: (ranks[one.state].key, one.name))[:2]
     return {
         "n_nodes": len(rated.views),
         "n_fit": len(fitting),
@@ -74,7 +77,8 @@ def summarize(
             _group(request, reason, views, owners, rater) for reason, views in _by_reason(rated)
         ],
         "try": None if fitting else _try(request, rated.views, rater),
-        "runner_up": _runner_up(request, fitting, rated.by_state, rater),
+        "runner_up": _runner_up(request, best, ranks, rater),
+        "runner_up_set": _runner_up_set(request, best, rater),
     }
 
 
@@ -159,22 +163,31 @@ def _weaker(shape: Shape) -> Iterator[tuple[str, PlacementPolicy]]:
 
 
 def _runner_up(
-    request: PodRequest,
-    fitting: Sequence[NodeView],
-    by_state: Mapping[int, Rank | Refusal],
-    rater: Rater,
+    request: PodRequest, best: Sequence[NodeView], ranks: Mapping[int, Rank], rater: Rater
 ) -> Json | None:
     """The node that comes second, and the first difference to the best in the order of nodes."""
-    ranks = {state: one for state, one in by_state.items() if isinstance(one, Rank)}
-    order = sorted(fitting, key=lambda one: (ranks[one.state].key, one.name))
-    if len(order) == 1 or not order:
+    if len(best) < 2:  # noqa: PLR2004 - the best and another
         return None
-    best, second = order[0], order[1]
+    first, second = best
     fit = rater.choose(request, second)
     if isinstance(fit, Refusal):
         return None
-    why = _why(ranks[best.state], ranks[second.state])
-    return {"node": second.name, **_offer(second, fit), "why": why}
+    return {
+        "node": second.name,
+        **_offer(second, fit),
+        "containers": containers_json(request, second, fit),
+        "why": _why(ranks[first.state], ranks[second.state]),
+    }
+
+
+def _runner_up_set(request: PodRequest, best: Sequence[NodeView], rater: Rater) -> Json | None:
+    """The set that comes second on the best node."""
+    if not best:
+        return None
+    fit = rater.choose(request, best[0])
+    if fit is None or isinstance(fit, Refusal):
+        return None
+    return other_set(request, best[0], fit.used)
 
 
 def _why(best: Rank, second: Rank) -> str:

@@ -252,13 +252,37 @@ class ChangeOffer(SummaryOffer):
 
 
 class SecondNode(SummaryOffer):
-    """The node that comes second, and why it does."""
+    """The node that comes second, its sets, and why it does; sets are null where devices count."""
 
+    containers: list[ContainerSet] | None
+    why: str
+
+
+class SecondSet(Body):
+    """The best set of a node's free GPUs other than the chosen one, and why it is not that one.
+
+    `is_better` where it would be chosen now, and the pod has another. `decided_by` is the key of
+    the order as in `coterie-topology best`. Figures are null for one GPU.
+    """
+
+    node: str
+    container: str
+    gpus: list[int]
+    ids: list[str]
+    gbytes_per_s: float | None
+    share: float | None
+    limited_by: str
+    is_better: bool
+    decided_by: str
     why: str
 
 
 class Summary(Body):
-    """What an explanation comes down to; `try` only where no node fits."""
+    """What an explanation comes down to; `try` only where no node fits.
+
+    `runner_up_set` is of the node that comes first. It is null where the pod's GPUs are in several
+    containers, where the kubelet confines sets, and where no other set was compared.
+    """
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
@@ -267,6 +291,7 @@ class Summary(Body):
     groups: list[ReasonGroup]
     try_: ChangeOffer | None = Field(alias="try")
     runner_up: SecondNode | None
+    runner_up_set: SecondSet | None
 
 
 class UnschedulableState(Body):
@@ -290,7 +315,10 @@ class DeviceOfPod(Body):
 
 
 class BoundState(Body):
-    """A bound pod: its plan, its devices, and what its node would offer it now."""
+    """A bound pod: its plan, its devices, and what its node would offer it now.
+
+    `runner_up_set` is null as in `Summary`, and where a device of the pod is unhealthy.
+    """
 
     node: str
     machine: str | None
@@ -299,6 +327,7 @@ class BoundState(Body):
     has_what_was_planned: bool | None
     containers: list[ContainerSet] | None
     could_have: SetOffer | None
+    runner_up_set: SecondSet | None
 
 
 class Explanation(Body):

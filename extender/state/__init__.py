@@ -5,7 +5,7 @@ Facts and binds go in, immutable snapshots come out; knows no API server, no clo
 
 from extender.state.accounting import Account, AssignmentState
 from extender.state.cluster_state import LiveCluster
-from extender.state.device_states import DeviceState
+from extender.state.device_states import DeviceRow, DeviceState
 from extender.state.effects import (
     Agreement,
     Effect,
@@ -26,6 +26,7 @@ __all__ = [
     "Agreement",
     "AssignmentState",
     "BoundPod",
+    "DeviceRow",
     "DeviceState",
     "Effect",
     "Kinds",

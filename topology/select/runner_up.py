@@ -18,7 +18,7 @@ from topology.annotations import DEFAULT_POLICY, NicRule, is_remainder_first
 from topology.select.large import next_large
 from topology.select.large_machine import LargeMachine
 from topology.select.levels import affinity_level
-from topology.select.outcome import Unfit
+from topology.select.outcome import Selected, Unfit
 from topology.select.qualifying import ordered_sets
 from topology.select.selection import remainder_cost, select_set
 from topology.value import gpus_of
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topology.annotations import PlacementPolicy
-    from topology.select.outcome import Selected
     from topology.select.selection import Machine
     from topology.select.tables import MachineTables
 
@@ -60,27 +59,30 @@ class RunnerUp:
     """The next set; `figures` are those of the chosen set and of this one that differ first.
 
     Classes and GB/s; what is left behind as a cost in GPU-equivalents; None where `decided_by` has
-    no figure.
+    no figure. `is_better`: it comes before the set that it is compared with, which was given.
     """
 
     gpus: tuple[int, ...]
     value_gbytes_per_s: float
     decided_by: Criterion
     figures: tuple[float, float] | None
+    is_better: bool = False
 
 
-def find_runner_up(
+def find_runner_up(  # noqa: PLR0913 - as `select_set`, and the set to compare with
     machine: Machine,
     *,
     available: int,
     size: int,
     must_include: int = 0,
     policy: PlacementPolicy = DEFAULT_POLICY,
+    chosen: int | None = None,
 ) -> RunnerUp | None:
     """Find the second set of the order, None where fewer than two sets fit or were compared.
 
     The inputs are those of `select_set`, which has checked them. O(C(n, size)) up to 16 GPUs, the
-    work of `select_set` above.
+    work of `select_set` above. With `chosen`, the mask of a set of this size that lies in
+    `available`, it is the best other set than that one; None above 16 GPUs if that is not the best.
 
     >>> from topology.recordings import load_recording
     >>> from topology.select.tables import build_tables
@@ -93,8 +95,17 @@ def find_runner_up(
         best = select_set(
             machine, available=available, size=size, must_include=must_include, policy=policy
         )
+        if chosen is not None and not (isinstance(best, Selected) and best.mask == chosen):
+            return None
         return _next_found(machine, best, available, must_include, policy)
-    return _second(machine, available, must_include, size, policy)
+    return _second(
+        machine,
+        available=available,
+        size=size,
+        must_include=must_include,
+        policy=policy,
+        chosen=chosen,
+    )
 
 
 def _next_found(
@@ -122,24 +133,35 @@ def _next_found(
     return RunnerUp(other.gpus, other.value_gbytes_per_s, decided_by, figures)
 
 
-def _second(
-    tables: MachineTables, available: int, must_include: int, size: int, policy: PlacementPolicy
+def _second(  # noqa: PLR0913 - as `find_runner_up`
+    tables: MachineTables,
+    *,
+    available: int,
+    size: int,
+    must_include: int,
+    policy: PlacementPolicy,
+    chosen: int | None,
 ) -> RunnerUp | None:
     ordered = ordered_sets(tables, size, policy)
     masks, groups = ordered.masks, ordered.groups
     fits = (masks & ~available == 0) & (masks & must_include == must_include)
     masks, groups = masks[fits], groups[fits]
-    if len(masks) < 2:  # noqa: PLR2004 - the chosen one and another
-        return None
     left = tables.remainder[available & ~masks]
-    two = np.lexsort((-left, groups))[:2]  # stable: the place in the order decides last
-    best, other = (int(mask) for mask in masks[two])
+    # Stable: the place in the order decides last.
+    ranked: list[int] = masks[np.lexsort((-left, groups))].tolist()
+    best = chosen if chosen is not None else next(iter(ranked), 0)
+    other = next((mask for mask in ranked if mask != best), None)
+    if other is None:
+        return None
+    is_better = ranked[0] != best
+    decided_by, shown = Criterion.INDICES, None
     for criterion, key in _keys(tables, available, size, policy):
         figures = (key(best), key(other))
         if figures[0] != figures[1]:
+            decided_by = criterion
             shown = None if criterion in _WITHOUT_FIGURES else figures
-            return RunnerUp(gpus_of(other), float(tables.value[other]), criterion, shown)
-    return RunnerUp(gpus_of(other), float(tables.value[other]), Criterion.INDICES, None)
+            break
+    return RunnerUp(gpus_of(other), float(tables.value[other]), decided_by, shown, is_better)
 
 
 def _keys(

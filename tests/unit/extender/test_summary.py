@@ -14,8 +14,8 @@ from extender.http.responses import Explanation
 from extender.placement import Rater, Refusal
 from extender.protocol import Verb, messages, parse_pod
 from extender.snapshot import with_free
-from tests.unit.extender.engines import answer_of, bind, engine
-from tests.unit.extender.pods import GPU, pod
+from tests.unit.extender.engines import answer_of, bind, engine, owned
+from tests.unit.extender.pods import GPU, container, pod
 from topology.recordings import load_recording, recording_names
 
 SMALL = [one for one in recording_names() if load_recording(one).n_gpus <= 8]
@@ -141,6 +141,9 @@ def test_the_second_node_is_named_with_what_decided():
     one = engine({"count": 2, "machine": "dgx-1-v100"})
     second = summary(one, 4)["runner_up"]
     assert second["node"] == "dgx-1-v100-1"
+    (container,) = second["containers"]
+    assert (container["name"], container["gpus"]) == ("main", second["gpus"])
+    assert container["ids"] != []
     assert second["why"] == "equal for the pod; the first by name is shown first"
     bind(one, "a", "dgx-1-v100-1", 1)
     assert "GPUs free" not in summary(one, 4)["runner_up"]["why"]
@@ -148,3 +151,110 @@ def test_the_second_node_is_named_with_what_decided():
     second = summary(mixed, 4, affinity="nvlink")["runner_up"]
     assert (second["node"], second["why"]) == ("8x-l4-0", "it misses a stated wish")
     assert summary(engine({"count": 1, "machine": "8x-l4"}), 4)["runner_up"] is None
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [{}, {"affinity": "nvlink"}, {"affinity": "none"}, {"affinity": "numa", "nic": "preferred"}],
+    ids=["any", "nvlink", "none", "numa and nic"],
+)
+@pytest.mark.parametrize("machine", ["dgx-1-v100", "dgx-2", "8x-mi50-pcie-2nic"])
+def test_the_second_set_of_the_first_node_loses(machine, wishes):
+    """Whatever is free, the chosen set comes first by the order, and another one is shown."""
+    one = filled(machine, 1, 3)
+    for uid in (None, *(f"u{i}" for i in range(24))):
+        if uid is not None:
+            one.answer(Verb.END, uid.encode(), 0.0)
+        for size in (1, 2, 3):
+            body = json.dumps(pod(size, uid="asked", **wishes)).encode()
+            explained = answer_of(one, Verb.EXPLAIN, body)
+            if not explained["summary"]["n_fit"]:
+                continue
+            best = explained["nodes"][0]["containers"][0]
+            beside = explained["summary"]["runner_up_set"]
+            n_free = explained["nodes"][0]["free_gpus"]
+            assert (beside is None) == (n_free == size)
+            if beside is not None:
+                assert (beside["is_better"], beside["node"]) == (False, f"{machine}-0")
+                assert beside["gpus"] != best["gpus"]
+                assert (beside["gbytes_per_s"] is None) == (size == 1)
+
+
+def test_the_second_set_says_why_it_lost():
+    """With its own figures, and the key that decided as `coterie-topology best` names it."""
+    one = engine({"count": 1, "machine": "dgx-1-v100"})
+    by_place = full_of_single_gpus(one)
+    for place in (0, 3, 5):
+        one.answer(Verb.END, by_place[place].encode(), 0.0)
+    beside = summary(one, 2)["runner_up_set"]
+    assert (beside["container"], len(beside["ids"])) == ("main", 2)
+    assert beside["gpus"] in ([0, 5], [3, 5])
+    assert beside["decided_by"] == "value_class"
+    assert beside["why"] == f"it is slower: {beside['gbytes_per_s']:.1f} against 49.9 GB/s"
+    assert beside["limited_by"] == "socket"
+
+
+def test_no_second_set_where_it_would_not_be_comparable():
+    """Several containers are chosen together, and a kubelet that aligns confines sets."""
+    aligned = engine(
+        {"count": 1, "machine": "8x-l4", "topology_manager_policy": "single-numa-node"}
+    )
+    assert summary(aligned, 2)["runner_up_set"] is None
+    counted = engine({"count": 2, "devices": 4})
+    found = summary(counted, 2)
+    assert (found["runner_up_set"], found["runner_up"]["containers"]) == (None, None)
+    two = pod(2, uid="asked")
+    two["spec"]["containers"].append(container("side", 2))
+    explained = answer_of(engine(), Verb.EXPLAIN, json.dumps(two).encode())
+    assert explained["summary"]["runner_up_set"] is None
+    assert len(explained["summary"]["runner_up"]["containers"]) == 2
+
+
+def full_of_single_gpus(one: Any) -> dict[int, str]:
+    """Eight pods of one GPU on the only node; their uids by place."""
+    for uid in "abcdefgh":
+        bind(one, uid, "dgx-1-v100-0", 1)
+    rows = one.cluster.devices("dgx-1-v100-0")
+    return {i: str(owner) for i, (_, _, owner) in enumerate(rows)}
+
+
+def bound(one: Any, n_gpus: int, uid: str, node: str, **annotations: str) -> Any:
+    """What is explained of a pod that has a node."""
+    content = pod(n_gpus, uid=uid, **annotations)
+    content["spec"]["nodeName"] = node
+    explained = answer_of(one, Verb.EXPLAIN, json.dumps(content).encode())
+    Explanation.model_validate(explained)
+    return explained["bound"]
+
+
+def test_a_bound_pod_shows_what_else_its_node_could_give():
+    """Less, as long as it has the best; more, once another pod has ended."""
+    one = engine({"count": 1, "machine": "dgx-1-v100"})
+    bind(one, "a", "dgx-1-v100-0", 2)
+    first = bound(one, 2, "a", "dgx-1-v100-0")["runner_up_set"]
+    assert first["is_better"] is False
+    for uid, size in (("b", 2), ("c", 3)):
+        bind(one, uid, "dgx-1-v100-0", size, affinity="none")
+    bind(one, "d", "dgx-1-v100-0", 1)
+    one.answer(Verb.END, b"c", 0.0)
+    bind(one, "e", "dgx-1-v100-0", 2)
+    for uid in ("a", "b", "e"):
+        beside = bound(one, 2, uid, "dgx-1-v100-0")["runner_up_set"]
+        has = owned(one.cluster, uid).keys()
+        assert beside is None or has != set(beside["ids"])
+
+
+def test_a_better_set_of_a_bound_pods_node_says_so():
+    """It was in use when the pod was placed."""
+    one = engine({"count": 1, "machine": "dgx-1-v100"})
+    by_place = full_of_single_gpus(one)
+    for place in (0, 5):
+        one.answer(Verb.END, by_place[place].encode(), 0.0)
+    bind(one, "z", "dgx-1-v100-0", 2)
+    for place in (3, 4):
+        one.answer(Verb.END, by_place[place].encode(), 0.0)
+    beside = bound(one, 2, "z", "dgx-1-v100-0")["runner_up_set"]
+    assert beside["is_better"] is True
+    assert beside["gpus"] in ([0, 3], [0, 4])
+    assert beside["why"].startswith("it is faster: 49.9 against ")
+    assert bound(one, 3, "z", "dgx-1-v100-0")["runner_up_set"] is None

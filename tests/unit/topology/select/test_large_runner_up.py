@@ -135,3 +135,15 @@ def test_a_runner_up_costs_no_further_search(monkeypatch, size):
     monkeypatch.setattr(topology.select.large_machine, "set_value", noted)
     assert find_runner_up(machine, available=machine.all_gpus, size=size) is not None
     assert rated == []
+
+
+def test_only_the_best_set_has_a_next_one_here():
+    """The search compares sets with the best one, and with no other."""
+    machine = _machine("slices")
+    best = select_set(machine, available=machine.all_gpus, size=2)
+    assert isinstance(best, Selected)
+    free = machine.all_gpus
+    found = find_runner_up(machine, available=free, size=2, chosen=best.mask)
+    assert found == find_runner_up(machine, available=free, size=2)
+    other = 1 << 3 | 1 << 40
+    assert find_runner_up(machine, available=free, size=2, chosen=other) is None

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from topology.annotations import Affinity, NicRule, PlacementPolicy
+from topology.annotations import Affinity, NicRule, PlacementPolicy, Strength
 from topology.recordings import load_recording
 from topology.select import Criterion, Selected, build_tables, find_runner_up, select_set
 from topology.value import mask_of
@@ -71,3 +71,34 @@ def test_a_single_set_has_no_runner_up():
     """All free GPUs."""
     tables = build_tables(load_recording("summit"))
     assert find_runner_up(tables, available=0b11, size=2) is None
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=["any", "wishes", "remainder first"])
+@pytest.mark.parametrize("name", MACHINES)
+def test_any_set_is_compared_with_the_best_other_one(name, policy):
+    """That of the order without it; better than every set but the chosen one, which is the best."""
+    tables = build_tables(load_recording(name))
+    free = tables.all_gpus & ~0b10
+    best = select_set(tables, available=free, size=2, policy=policy)
+    assert isinstance(best, Selected)
+    second = find_runner_up(tables, available=free, size=2, policy=policy)
+    assert second is not None
+    assert not second.is_better
+    for pair in combinations([gpu for gpu in range(tables.n_gpus) if free >> gpu & 1], 2):
+        found = find_runner_up(tables, available=free, size=2, policy=policy, chosen=mask_of(pair))
+        assert found is not None
+        if pair == best.gpus:
+            assert found == second
+        else:
+            assert (found.gpus, found.is_better) == (best.gpus, True)
+
+
+def test_a_set_that_breaks_a_condition_is_compared_too():
+    """A pod may have one since its policy was edited, or another scheduler placed it."""
+    tables = build_tables(load_recording("dgx-1-v100"))
+    policy = PlacementPolicy(affinity=Affinity.NVLINK, strength=Strength.REQUIRED)
+    found = find_runner_up(tables, available=0xFF, size=2, policy=policy, chosen=mask_of((0, 5)))
+    assert found is not None
+    assert (found.decided_by, found.is_better) == (Criterion.AFFINITY, True)
+    alone = find_runner_up(tables, available=0b100001, size=2, policy=policy, chosen=0b100001)
+    assert alone is None
