@@ -1,8 +1,10 @@
 """`make demo`: the same pods on the same machines, placed by Coterie and by its rivals.
 
 Starts the extender as a process with an embedded cluster, speaks kube-scheduler's requests to it
-over HTTP, places the same pods by the rivals, prints a table and writes one HTML report. Exit
-codes: 0 done, 1 something failed (the message says what), 2 usage, 130 ctrl-C.
+over HTTP, places the same pods by the rivals, prints a table and writes one HTML report; with
+`--serve` pods then come and go before the extender's page until ctrl-C. Exit codes: 0 done, also
+when ctrl-C or SIGTERM ended `--serve`, 1 something failed (the message says what), 2 usage, 130
+ctrl-C before.
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ from benchmarks.demo.figures import compute_figures, span
 from benchmarks.demo.fleet import FLEET, lay_out_fleet, list_products
 from benchmarks.demo.gains import gain_by_machine, match_pods, say_result
 from benchmarks.demo.kube_scheduler import HttpExtender
-from benchmarks.demo.pods import draw_pods
+from benchmarks.demo.pods import NAMESPACE, draw_pods
 from benchmarks.demo.policies import ExtenderPolicy, MostAllocatedPolicy, RivalOnCoterieNode
 from benchmarks.demo.process import run_extender
 from benchmarks.demo.report import Demo, count_drawings, render_report
+from benchmarks.demo.serve import Traffic, come_and_go, until_signal
 from benchmarks.demo.tables import example_table, gain_table, policy_table, span_table
 from benchmarks.demo.timeline import play
 from benchmarks.errors import BenchmarkError
@@ -52,10 +55,11 @@ DEFAULT_OUT = Path("build/demo")
 LOG = "extender.log"
 N_POLICIES = 4
 EXAMPLE_POD = {
-    "metadata": {"name": "mine", "namespace": "demo", "uid": "mine"},
+    "metadata": {"name": "mine", "namespace": NAMESPACE, "uid": "mine"},
     "spec": {"containers": [{"name": "main", "resources": {"limits": {DEFAULT_RESOURCE: "4"}}}]},
 }
-"""The pod of the `explain` command that `--keep-running` prints."""
+"""The pod of the `explain` command that `--serve` prints."""
+SEE_LIVE = "page: make demo SERVE=1 shows the same cluster live, with pods that come and go"
 LEAST_WIDTH = 100
 """Columns of the tables where there is no terminal."""
 
@@ -70,9 +74,12 @@ def main(  # noqa: PLR0913 - one flag for each choice
         typer.Option(min=0, max=100, help="Further mixes, from the next seeds, in figures only."),
     ] = 5,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
-    keep_running: Annotated[
-        bool, typer.Option("--keep-running", help="Leave the extender up, the cluster busy.")
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Then show the page, live, with pods that come and go.")
     ] = False,
+    serve_for: Annotated[
+        float | None, typer.Option(min=0, help="End `--serve` after so many seconds.")
+    ] = None,
 ) -> None:
     """Place pods on an embedded cluster by Coterie and by its rivals; write an HTML report."""
     console = Console()
@@ -87,8 +94,10 @@ def main(  # noqa: PLR0913 - one flag for each choice
             path = _write(demo, console, out)
             console.print(say_result(demo.matched, demo.nodes, demo.spans), highlight=False)
             console.print(f"report: [bold]{path.resolve().as_uri()}[/bold]", soft_wrap=True)
-            if keep_running:
-                _keep(client, console, demo)
+            if serve or serve_for is not None:
+                _serve(client, console, demo, for_s=serve_for)
+            else:
+                console.print(SEE_LIVE, soft_wrap=True, highlight=False)
     except (BenchmarkError, ExtenderError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
@@ -196,23 +205,27 @@ def _write(demo: Demo, console: Console, out: Path) -> Path:
     return path
 
 
-def _keep(client: httpx.Client, console: Console, demo: Demo) -> None:
-    """Play the mix again up to the last arrival and wait for ctrl-C with the cluster busy."""
-    policy = ExtenderPolicy(demo.nodes, HttpExtender(client), seed=demo.seed)
-    run = play(policy, demo.pods, demo.nodes, drain=False)
-    running = run.busiest.running[-1]
-    url = str(client.base_url).rstrip("/")
-    lines = (
-        f"{len(run.busiest.running)} pods are running. Call the extender, and end it with ctrl-C:",
-        f"  curl {url}/state",
-        f"  curl {url}/embedded/pods/{running.pod.uid}",
-        f"  curl -X DELETE {url}/embedded/pods/{running.pod.uid}",
-        f"  curl {url}/metrics",
-        f"  curl {url}/explain --data '{json.dumps(EXAMPLE_POD)}'",
-    )
-    for line in lines:
-        console.print(line, soft_wrap=True, highlight=False)
-    signal.pause()
+def _serve(client: httpx.Client, console: Console, demo: Demo, *, for_s: float | None) -> None:
+    """Let pods come and go on the extender's cluster, and say where to look."""
+    traffic = Traffic(client, demo.nodes, list_products(demo.nodes.values()))
+    with until_signal() as ended:
+        traffic.fill()
+        running = traffic.player.running.values()
+        newest = next(reversed(running)).pod
+        url = str(client.base_url).rstrip("/")
+        lines = (
+            f"page: {url}/ui/",
+            f"{len(running)} pods run on {len(demo.nodes)} nodes; each second some come or end.",
+            "Look, call the extender, and end it with ctrl-C:",
+            f"  curl {url}/api/v1/cluster",
+            f"  curl {url}/explain/{NAMESPACE}/{newest.name}",
+            f"  curl {url}/metrics",
+            f"  curl {url}/explain --data '{json.dumps(EXAMPLE_POD)}'",
+        )
+        for line in lines:
+            console.print(line, soft_wrap=True, highlight=False)
+        come_and_go(traffic, ended.wait, for_s=for_s)
+    console.print("ended")
 
 
 if __name__ == "__main__":

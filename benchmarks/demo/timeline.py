@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from benchmarks.demo.pods import DemoPod
     from benchmarks.demo.policies import Place, Policy
 
-__all__ = ["Moment", "Placed", "Run", "play"]
+__all__ = ["Moment", "Placed", "Player", "Run", "play"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,11 @@ class Run:
         return self.moments[-1]
 
 
-class _Player:
-    """One run under way."""
+class Player:
+    """One run under way.
+
+    `waiting` in order of arrival, `running` by uid, `placed` all that were, `free` masks by node.
+    """
 
     def __init__(self, policy: Policy, nodes: Mapping[str, DemoNode]) -> None:
         self.policy = policy
@@ -81,7 +84,12 @@ class _Player:
         self.ends: list[tuple[int, str]] = []
         self.free = {name: (1 << node.n_gpus) - 1 for name, node in nodes.items()}
 
-    def try_to_place(self, pod: DemoPod, minute: int) -> bool:
+    def arrive(self, pod: DemoPod, minute: int) -> None:
+        """A pod comes: it is placed, or it waits."""
+        if not self._try_to_place(pod, minute):
+            self.waiting.append(pod)
+
+    def _try_to_place(self, pod: DemoPod, minute: int) -> bool:
         place = self.policy.place(pod)
         if place is None:
             return False
@@ -100,9 +108,10 @@ class _Player:
                 ended = self.running.pop(heapq.heappop(self.ends)[1])
                 self.policy.end(ended.pod, ended.place)
                 self.free[ended.place.node] |= ended.place.gpus
-            self.waiting = [pod for pod in self.waiting if not self.try_to_place(pod, now)]
+            self.waiting = [pod for pod in self.waiting if not self._try_to_place(pod, now)]
 
     def moment(self, minute: int) -> Moment:
+        """The fleet as it is now."""
         return Moment(minute, dict(self.free), tuple(self.running.values()), len(self.waiting))
 
 
@@ -112,23 +121,19 @@ def play(
     nodes: Mapping[str, DemoNode],
     *,
     advance: Callable[[], None] = lambda: None,
-    drain: bool = True,
 ) -> Run:
     """Play the whole mix; `advance` is called after each arrival.
 
-    Without `drain` the run stops at the last arrival, with the fleet as busy as it then is. Raises
-    what the policy raises.
+    Raises what the policy raises.
     """
-    player = _Player(policy, nodes)
+    player = Player(policy, nodes)
     moments: list[Moment] = []
     for pod in pods:
         player.end_until(pod.arrival_minute)
-        if not player.try_to_place(pod, pod.arrival_minute):
-            player.waiting.append(pod)
+        player.arrive(pod, pod.arrival_minute)
         moments.append(player.moment(pod.arrival_minute))
         advance()
-    if drain:
-        player.end_until(None)
+    player.end_until(None)
     return Run(
         policy.name, policy.note, tuple(player.placed), tuple(player.waiting), tuple(moments)
     )

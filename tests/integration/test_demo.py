@@ -9,8 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from benchmarks.demo.process import run_extender
@@ -71,7 +73,10 @@ def test_the_table_names_every_policy_and_the_report(shown):
     assert "The same over 2 mixes" in text
     assert "Mean GB/s of pods that every policy put on the same machine type" in text
     assert "0: every set is equally" in text
-    assert text.rstrip().endswith(f"report: {(out / 'report.html').as_uri()}")
+    assert text.splitlines()[-2:] == [
+        f"report: {(out / 'report.html').as_uri()}",
+        "page: make demo SERVE=1 shows the same cluster live, with pods that come and go",
+    ]
     said = " ".join(text[text.rindex("Of ") :].split())
     assert re.match(r"Of \d+ pods .* are faster with Coterie than with NVIDIA best-effort", said)
     assert re.search(r"pods that waited, of each mix: [\d.]+ with Coterie, [\d.]+ with", said)
@@ -130,11 +135,11 @@ def test_a_taken_port_is_reported_and_fails(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_extender_too(tmp_path, number, code):
-    """`--keep-running` stays up with a busy cluster until ctrl-C."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_page_is_live_until_a_signal(tmp_path, number):
+    """`--serve`: the printed address answers, pods come and go, and the end is clean."""
     process = subprocess.Popen(
-        command("--pods", 10, "--further", 0, "--keep-running", "--out", tmp_path),
+        command("--pods", 10, "--further", 0, "--serve", "--out", tmp_path),
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
@@ -142,19 +147,63 @@ def test_a_signal_ends_the_extender_too(tmp_path, number, code):
     )
     assert process.stdout is not None
     try:
+        printed = ""
         for line in process.stdout:
-            if "/explain" in line:
+            printed += line
+            if "explain --data" in line:
                 break
-        port = ready_port(tmp_path / "extender.log")
-        assert is_listening(port)
+        page = re.findall(r"^page: (\S+)$", printed, re.MULTILINE)[-1]
+        assert "<title>Coterie</title>" in httpx.get(page).text
+        base = page.removesuffix("ui/")
+        named = re.findall(r"curl (\S+explain/demo/\S+)", printed)[0]
+        assert httpx.get(named).json()["bound"]["has_what_was_planned"]
+        before = httpx.get(f"{base}api/v1/cluster").json()
+        assert before["pods_placed"] > 30
+        until_s = time.monotonic() + DEADLINE_S
+        while httpx.get(f"{base}api/v1/cluster").json()["generation"] < before["generation"] + 3:
+            assert time.monotonic() < until_s
+            time.sleep(0.2)
         process.send_signal(number)
-        assert process.wait(timeout=DEADLINE_S) == code
-        assert not is_listening(port)
+        assert process.wait(timeout=DEADLINE_S) == 0
+        assert not is_listening(ready_port(tmp_path / "extender.log"))
         assert events(tmp_path / "extender.log")[-1]["event"] == "stopped"
     finally:
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+def test_a_live_page_ends_after_its_time(tmp_path):
+    """`--serve-for` bounds it, for scripts."""
+    done = subprocess.run(
+        command("--pods", 2, "--further", 0, "--serve-for", 1, "--out", tmp_path),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "ended")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_comparison_and_the_extender(tmp_path, number, code):
+    """Before the page is live."""
+    process = subprocess.Popen(
+        command("--pods", 4000, "--out", tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL
+    )
+    try:
+        until_s = time.monotonic() + DEADLINE_S
+        log = tmp_path / "extender.log"
+        while not (log.exists() and any(one.get("verb") == "bind" for one in events(log))):
+            assert time.monotonic() < until_s
+            time.sleep(0.1)
+        process.send_signal(number)
+        assert process.wait(timeout=DEADLINE_S) == code
+        assert events(log)[-1]["event"] == "stopped"
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_cluster_that_cannot_be_made_is_reported(tmp_path):

@@ -96,9 +96,9 @@ def test_a_moment_shows_the_fleet_right_after_an_arrival():
     assert len(steps) == 2
 
 
-def test_without_drain_the_pods_keep_running():
-    """`--keep-running` leaves the cluster as busy as the last arrival found it."""
+def test_a_pod_that_fits_nowhere_is_never_placed():
+    """It is reported, and what it did not get stays free."""
     policy = FirstFree()
-    run = play(policy, [pod("a", 3, 0, 10), pod("b", 4, 1, 5)], NODES, drain=False)
+    run = play(policy, [pod("a", 3, 0, 10), pod("b", 5, 1, 5)], NODES)
     assert [one.name for one in run.unplaced] == ["b"]
-    assert policy.free == 0b1000
+    assert policy.free == 0b1111

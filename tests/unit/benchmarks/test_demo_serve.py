@@ -1,0 +1,57 @@
+"""The demo's live cluster: arrivals and ends by the clock, until it is ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.demo.fleet import lay_out_fleet, list_products
+from benchmarks.demo.process import run_extender
+from benchmarks.demo.serve import MOST_WAITING, Traffic, come_and_go, until_signal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.slow("starts an extender as a process")
+CLUSTER = "2x dgx-1-v100, 2x 4x-l40s"
+
+
+@pytest.fixture(scope="module")
+def traffic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traffic]:
+    """Traffic on a small cluster, which it fills."""
+    nodes = lay_out_fleet(CLUSTER)
+    log = tmp_path_factory.mktemp("serve") / "log"
+    with run_extender(CLUSTER, port=0, log=log) as client:
+        found = Traffic(client, nodes, list_products(nodes.values()))
+        found.fill(60)
+        yield found
+
+
+def test_the_cluster_stays_busy_and_changes(traffic):
+    """For longer than any pod lasts, with few that wait and names that come once."""
+    seen = set(traffic.player.running)
+    before = traffic.minute
+    for _ in range(240):
+        traffic.advance()
+        seen |= set(traffic.player.running)
+        assert len(traffic.player.waiting) <= MOST_WAITING
+    assert traffic.minute == before + 240
+    assert len(seen) > 20 > len(traffic.player.running) > 0
+    assert traffic.player.placed == []
+
+
+def test_it_ends_when_its_time_is_over_or_a_signal_comes(traffic):
+    """Each minute of the clock takes a wait; the handlers of signals are put back."""
+    before, now_s = traffic.minute, count()
+    come_and_go(traffic, lambda _: False, for_s=3, clock=lambda: float(next(now_s)))
+    assert traffic.minute == before + 2
+    handler = signal.getsignal(signal.SIGTERM)
+    with until_signal() as ended:
+        os.kill(os.getpid(), signal.SIGTERM)
+        come_and_go(traffic, ended.wait)
+    assert traffic.minute == before + 2
+    assert signal.getsignal(signal.SIGTERM) is handler
