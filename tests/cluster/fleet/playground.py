@@ -75,6 +75,7 @@ stand-ins.
   kubectl get pods -o wide
   kubectl get pods -o jsonpath='{{.items[*].metadata.annotations.coterie\\.gpu/plan}}'
 
+  page       {self.extender.url}/ui/
   extender   {self.extender.url}  (/state, /metrics, /readyz)
   logs       {plane.folder}
 

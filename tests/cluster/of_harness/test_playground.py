@@ -11,6 +11,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 
 pytestmark = pytest.mark.cluster
@@ -37,7 +38,7 @@ def ends(pidfd):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
 @pytest.mark.usefixtures("binaries")
 def test_a_person_can_use_the_cluster_and_leave_it(root, number, code):
-    """Every line that is printed is one to copy: kubeconfig, kubectl, the pod, the extender."""
+    """Every line that is printed is one to copy: kubeconfig, kubectl, the pod, the page."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.cluster", "run", "--nodes", "2x dgx-1-v100, 1x 8x-l4"],
         cwd=root,
@@ -71,6 +72,9 @@ def test_a_person_can_use_the_cluster_and_leave_it(root, number, code):
             assert (done.returncode, done.stderr) == (0, "")
             assert "dgx-1-v100" in done.stdout
             assert '"resource":"nvidia.com/gpu"' in done.stdout
+            page = re.findall(r"page +(\S+)", printed)[0]
+            assert "<title>Coterie</title>" in httpx.get(page).text
+            assert httpx.get(f"{page}../api/v1/cluster").json()["pods_placed"] == 1
         finally:
             process.send_signal(number)
             with ThreadPoolExecutor(len(pidfds)) as waiters:

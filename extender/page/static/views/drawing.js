@@ -8,13 +8,13 @@ const PCIE = new Set(["PIX", "PXB", "PHB", "NODE", "SYS", "X"]);
 const isAccelerator = (link) => link.label !== null && !PCIE.has(link.label);
 
 /**
- * The drawing and its legend. `whole` is the same machine without broken links, where one is known;
- * `gpuLook(index)` gives {class, text}; `marked` the GPUs of a set to stress, or null.
+ * The drawing and its legend, and `mark(set)`, which stresses the GPUs of a set, or none for null.
+ * `machines` are all types, by which missing links are found; `gpuLook(index)` gives {class, text}.
  */
-export function drawing(machine, { whole = null, gpuLook, label }) {
+export function drawing(machine, { machines, gpuLook, label }) {
   const scene = machine.scene;
   const links = machine.links ?? [];
-  const dead = deadLinks(links, whole?.links ?? []);
+  const dead = deadLinks(machine, machines);
   const drawn = links.filter(isAccelerator);
   const steps = rateSteps((drawn.length ? drawn : links).map((link) => link.gbytes_per_s));
   const r = scene.extent + 0.1;
@@ -51,13 +51,40 @@ export function drawing(machine, { whole = null, gpuLook, label }) {
   };
 }
 
-/** Links that the whole machine has and this one lacks, or has fewer of. */
-export function deadLinks(links, whole) {
-  const had = new Map(links.map((link) => [`${link.a} ${link.b}`, link]));
-  return whole.filter((link) => {
-    const own = had.get(`${link.a} ${link.b}`);
-    return isAccelerator(link) && own !== undefined && own.label !== link.label;
-  }).map((link) => ({ ...link, now: had.get(`${link.a} ${link.b}`).label }));
+/**
+ * Links that a machine lacks, or has fewer of, while another type of the same GPUs has them: a link
+ * that is down makes a type of its own. [{a, b, label, now}]; none where most would be missing, as
+ * on nodes that never had bridges.
+ */
+export function deadLinks(machine, machines) {
+  const own = machine.links ?? [];
+  const likes = machines.filter((one) => one !== machine && isLike(machine, one));
+  const missing = likes.map((one) => one.links.flatMap((link, i) =>
+    (strength(link) > strength(own[i]) ? [{ ...link, now: own[i].label }] : [])));
+  const fewest = missing.filter((one) => one.length > 0).sort((a, b) => a.length - b.length)[0] ?? [];
+  return fewest.length <= own.filter(isAccelerator).length / 2 ? fewest : [];
+}
+
+/** The missing links as a sentence; null where there are none. */
+export function deadWords(machine, machines) {
+  const dead = deadLinks(machine, machines);
+  if (dead.length === 0) return null;
+  const each = dead.map((link) => `GPU ${link.a} to GPU ${link.b} has ${link.now ?? "no known link"} in place of ${link.label}`);
+  return `Links are down or missing, by what other nodes of these GPUs have: ${each.join(", ")}.`;
+}
+
+/** Whether the other has the same GPUs on the same PCIe, and all links that this one has. */
+function isLike(machine, other) {
+  const own = machine.links ?? [];
+  const links = other.links ?? [];
+  return machine.gpus.length === other.gpus.length && own.length === links.length &&
+    machine.gpus.every((gpu, i) => gpu.model === other.gpus[i].model && gpu.numa_node === other.gpus[i].numa_node) &&
+    own.every((link, i) => link.pcie === links[i].pcie && strength(link) <= strength(links[i]));
+}
+
+/** How many accelerator links; one of unknown number counts as one. */
+function strength(link) {
+  return isAccelerator(link) ? Number(/\d+$/.exec(link.label)?.[0] ?? 1) : 0;
 }
 
 function lineOf(scene, link, look) {
@@ -66,9 +93,9 @@ function lineOf(scene, link, look) {
   // Ring neighbours by a straight line; others bent to the middle, so that they can be told apart.
   const pull = 0.72;
   const path = `M${xa} ${-ya}Q${((xa + xb) / 2) * pull} ${(-(ya + yb) / 2) * pull} ${xb} ${-yb}`;
-  const n = Number(/\d+$/.exec(link.label)?.[0] ?? 1);
+  const n = strength(link);
   const says = look === "dead"
-    ? `GPU ${link.a} to GPU ${link.b}: ${link.now} in place of ${link.label}`
+    ? `GPU ${link.a} to GPU ${link.b}: ${link.now ?? "no known link"} in place of ${link.label}`
     : `GPU ${link.a} to GPU ${link.b}: ${link.label}, ${rate(link.gbytes_per_s)}`;
   return s("path", { d: path, class: `link ${look}`, "data-ends": `${link.a} ${link.b}`, "stroke-width": Math.min(0.02 + 0.022 * n, 0.09) },
     s("title", {}, says));
@@ -112,7 +139,7 @@ function legendOf(machine, steps, drawn, dead, scene) {
       .filter((link) => rateColour(steps, link.gbytes_per_s) === step.class).map((link) => link.label))].slice(0, 3);
     return line(step.class, `${labels.join(", ")}: ${rate(step.gbytes_per_s)} for the pair`);
   });
-  if (dead.length) items.push(line("dead", "dead, or fewer than the machine has"));
+  if (dead.length) items.push(line("dead", "down or missing: other nodes of these GPUs have it"));
   const kinds = new Set(scene.sectors.map((sector) => sector.kind));
   const area = (kind, words) => kinds.has(kind) && h("li", {}, h("span", { class: `swatch ${kind}` }), words);
   return h("ul", { class: "legend" }, items, area("pix", "one PCIe switch (PIX)"), area("pxb", "several PCIe switches (PXB)"), area("host", "one NUMA node"));

@@ -2,16 +2,21 @@
 
 import { notice } from "../dom.js";
 
-/** Runs `read(signal)` now and on `again()`; errors become a sentence in `box`. */
+/**
+ * Runs `read(signal)` now, soon after `again()` and at once after `now()`; errors become a sentence
+ * in `box`.
+ */
 export function reader(box, read, { everyMs = 500 } = {}) {
   const abort = new AbortController();
   let isBusy = false;
   let isDue = false;
+  let isUrgent = false;
   let timer = null;
   const run = async () => {
     timer = null;
     isBusy = true;
     isDue = false;
+    isUrgent = false;
     try {
       await read(abort.signal);
       box.replaceChildren();
@@ -20,7 +25,8 @@ export function reader(box, read, { everyMs = 500 } = {}) {
       box.replaceChildren(notice(error.status === undefined ? `This cannot be shown: ${error.message}` : error.message, "error"));
     } finally {
       isBusy = false;
-      if (isDue && !abort.signal.aborted) plan();
+      if (isUrgent && !abort.signal.aborted) run();
+      else if (isDue && !abort.signal.aborted) plan();
     }
   };
   const plan = () => {
@@ -31,6 +37,12 @@ export function reader(box, read, { everyMs = 500 } = {}) {
     again() {
       if (isBusy) isDue = true;
       else plan();
+    },
+    now() {
+      if (timer !== null) clearTimeout(timer);
+      timer = null;
+      if (isBusy) isUrgent = true;
+      else run();
     },
     close() {
       abort.abort();

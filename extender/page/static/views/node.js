@@ -3,9 +3,10 @@
 import { get, list } from "../api.js";
 import { podColours } from "../colours.js";
 import { h, notice, podLink, table } from "../dom.js";
-import { count, percent, rate, set } from "../words.js";
-import { drawing } from "./drawing.js";
+import { count, set } from "../words.js";
+import { deadWords, drawing } from "./drawing.js";
 import { reader } from "./live.js";
+import { setWords } from "./offers.js";
 
 export const title = (parts) => parts[1] ?? "Node";
 
@@ -42,6 +43,8 @@ function parts(node, machines, pods) {
   const colours = podColours(node.gpus);
   const picture = machine?.scene ? picturePart(node, machine, machines, pods, colours) : [];
   if (!machine?.scene) found.push(notice("This node's topology is not known, or too large to draw: only its GPUs are listed."));
+  const dead = machine && deadWords(machine, machines);
+  if (dead) found.push(notice(dead, "error"));
   found.push(...picture, h("h2", {}, "GPUs"), gpuTable(node, machine, colours));
   if (machine) found.push(h("h2", {}, "NICs"), nicTable(machine));
   for (const other of node.other_resources) {
@@ -51,12 +54,8 @@ function parts(node, machines, pods) {
 }
 
 function picturePart(node, machine, machines, pods, colours) {
-  // A machine with broken links is a type of its own with the same name: the whole one has most.
-  const nLinks = (one) => (one.links ?? []).reduce((n, link) => n + Number(/^NV(\d+)$/.exec(link.label ?? "")?.[1] ?? 0), 0);
-  const whole = machines.filter((one) => one.machine === machine.machine && one.gpus.length === machine.gpus.length)
-    .reduce((a, b) => (nLinks(b) > nLinks(a) ? b : a), machine);
   const drawn = drawing(machine, {
-    whole: whole === machine ? null : whole,
+    machines,
     label: `${node.name}, ${node.machine}: ${node.gpus.length} GPUs and their links. The same is in the tables below.`,
     gpuLook(index) {
       const gpu = node.gpus[index];
@@ -89,13 +88,6 @@ function picturePart(node, machine, machines, pods, colours) {
     h("div", {}, h("h2", {}, "Sets"), figure,
       h("ul", { class: "sets" }, sets, free),
       pods.length === 0 && notice("No pod has GPUs of this node.")))];
-}
-
-/** A set with its figure and its limit. */
-export function setWords(one) {
-  if (one.gpus.length < 2) return `GPU ${set(one.gpus)}, one GPU has nothing to reduce`;
-  const limit = one.limited_by ? `, limited by: ${one.limited_by}` : "";
-  return `${set(one.gpus)}, ${rate(one.gbytes_per_s)}, ${percent(one.share)} of the best${limit}`;
 }
 
 function gpuTable(node, machine, colours) {

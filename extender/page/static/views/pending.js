@@ -1,9 +1,10 @@
-// The pods that wait: why, since when, and what they request.
+// The pods that wait: why, since when, what they request, and whose end would make room.
 
 import { list } from "../api.js";
 import { h, notice, podLink, table } from "../dom.js";
 import { count, since } from "../words.js";
 import { reader } from "./live.js";
+import { relief, reliefs } from "./offers.js";
 
 export const title = () => "Pending";
 
@@ -14,24 +15,29 @@ export function show(_parts, _query, root) {
   root.append(head, errors, content);
   const work = reader(errors, async (signal) => {
     const pods = await list("pending", { signal });
-    head.textContent = pods.length === 1 ? "1 pod waits" : `${pods.length || "No"} pods wait`;
+    head.textContent = pods.length === 1 ? "1 pod waits" : `${pods.length.toLocaleString("en")} pods wait`;
     if (pods.length === 0) {
+      head.textContent = "No pods wait";
       content.replaceChildren(notice("Every pod that was filtered has found GPUs."));
       return;
     }
+    // A column that says nothing is left out.
+    const isKnown = pods.some((pod) => reliefs(pod) !== null);
+    const columns = [["Pod"], ["Waits"], ["Requests"], ["Affinity, policy"], ["Why"], ...(isKnown ? [["Would fit"]] : [])];
     const rows = pods.sort((a, b) => a.since_unix_s - b.since_unix_s).map((pod) => [
       podLink(`${pod.namespace}/${pod.name}`),
       since(pod.since_unix_s),
       pod.size_gpus === null ? "invalid" : count(pod.size_gpus, "GPU"),
       [pod.affinity, pod.policy].filter(Boolean).join(", "),
       pod.reason,
-      pod.would_fit === undefined ? "" : pod.would_fit.slice(0, 1).map((one) => `${one.node}, when ${one.when_ended.join(" and ")} end`).join(""),
+      ...(isKnown ? [h("span", {}, reliefs(pod)?.length ? relief(reliefs(pod)[0]) : "no few pods are known")] : []),
     ]);
-    content.replaceChildren(table("Pending pods", [["Pod"], ["Waits"], ["Requests"], ["Affinity, policy"], ["Why"], ["Would fit"]], rows));
+    content.replaceChildren(table("Pending pods", columns, rows));
   });
   return {
     changed(change) {
-      if (change.pending) work.again();
+      // Whose end would help depends on the nodes too.
+      if (change.pending || change.nodes === null || change.nodes.length > 0) work.again();
     },
     closed: work.close,
   };

@@ -3,34 +3,42 @@
 import { get, list } from "../api.js";
 import { h, notice, table, to } from "../dom.js";
 import { count, percent, rate, set, since } from "../words.js";
-import { drawing } from "./drawing.js";
 import { reader } from "./live.js";
-import { setWords } from "./node.js";
+import { relief, reliefs, sentences, setWords } from "./offers.js";
+import { setCard } from "./set_card.js";
 
 export const title = (parts) => parts.slice(1).join("/") || "Pod";
 
 export function show([namespace = "", name = ""], _query, root) {
   const errors = h("div");
-  const content = h("div");
-  root.append(h("h1", {}, `${namespace}/${name}`), errors, content);
+  const facts = h("div");
+  const cards = h("div", { class: "cards" });
+  const explanation = h("div");
+  const key = `${namespace}/${name}`;
+  root.append(h("h1", {}, key), errors, facts, cards, explanation);
   const path = `${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
   const work = reader(errors, async (signal) => {
     const waits = (await list("pending", { signal })).find((pod) => pod.namespace === namespace && pod.name === name);
     const placed = waits ? null : await orNull(get(`pods/${path}`, { signal }));
-    if (placed) {
-      const machines = await list("machines", { signal });
-      content.replaceChildren(...placedParts(placed, machines.find((one) => one.topology === placed.topology)));
-    } else {
-      content.replaceChildren(...(waits ? pendingParts(waits) : [notice("No pod of this name has GPUs or waits for them. It may have ended, or not have been scheduled yet.")]));
-    }
-    const more = h("div", {}, notice("Reading the explanation …"));
-    content.append(more);
+    const machines = await list("machines", { signal });
+    const card = (one) => setCard({ ...one, pod: key, machines, signal });
+    const chosen = placed && { title: "Chosen", node: placed.node, offer: placed };
+    facts.replaceChildren(...(waits ? pendingParts(waits) : placed ? placedParts(placed)
+      : [notice("No pod of this name has GPUs or waits for them. It may have ended, or not have been scheduled yet.")]));
+    // At once: an explanation of a large cluster takes longer.
+    if (cards.childElementCount === 0 && chosen) cards.replaceChildren(await card(chosen));
+    let answer = null;
+    let fault = null;
     try {
-      more.replaceChildren(...explained(await get(`explain/${path}`, { signal, isKept: false })));
+      answer = await get(`explain/${path}`, { signal, isKept: false });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      more.replaceChildren(h("h2", {}, "Explanation"), notice(error.message));
+      fault = error;
     }
+    const shown = await Promise.all([chosen, ...offers(answer, waits)].filter(Boolean).map(card));
+    cards.replaceChildren(...shown);
+    explanation.replaceChildren(h("h2", {}, "Explanation"), ...(fault ? [notice(fault.message)] : explained(answer)),
+      ...(placed ? containers(placed) : []));
   });
   return { changed: () => work.again(), closed: work.close };
 }
@@ -45,53 +53,74 @@ async function orNull(answer) {
   }
 }
 
-function placedParts(pod, machine) {
+/** The sets to draw beside the chosen one, of an explanation and of a pending pod. */
+function offers(answer, waits) {
+  const summary = answer?.summary ?? answer?.bound?.summary;
+  const best = waits && answer?.nodes?.find((node) => node.place === 1);
+  const found = [];
+  if (best?.containers) found.push({ title: "Would be chosen now", node: best.node, offer: joined(best.containers) });
+  const own = answer?.bound?.node ?? best?.node;
+  const second = summary?.runner_up_set;
+  if (second) found.push({ title: "Runner-up on this node", node: second.node ?? own, offer: second, why: sentence(second.why) });
+  const node = summary?.runner_up;
+  if (node) found.push({ title: "Runner-up node", node: node.node, offer: node, why: sentence(node.why) });
+  const near = waits && !best && (reliefs(waits)?.[0] ?? summary?.groups.find((group) => group.nearest)?.nearest);
+  if (near) found.push({ title: "Would fit first here", node: near.node, offer: near, why: relief(near).slice(2).join("") });
+  return found;
+}
+
+/** One offer of the sets of containers: the figures are the slowest's. */
+function joined(containers) {
+  const several = containers.filter((one) => one.gpus.length > 1);
+  const worst = several.reduce((a, b) => (a && a.gbytes_per_s <= b.gbytes_per_s ? a : b), null);
+  const gpus = [...new Set(containers.flatMap((one) => one.gpus))].sort((a, b) => a - b);
+  return { gpus, containers, gbytes_per_s: worst?.gbytes_per_s ?? null, share: worst ? 1 - worst.loss : null, limited_by: worst?.limited_by };
+}
+
+function sentence(why) {
+  return why ? `Why not: ${why}.` : "";
+}
+
+function placedParts(pod) {
   const agrees = { true: "The kubelet gave what was planned.", false: "The kubelet gave other GPUs than planned.", null: "Nothing was planned, or what the pod has is not known." };
   const planned = pod.planned_ids.length
     ? `Planned ${pod.as_planned === false ? pod.planned_ids.join(", ") : set(pod.gpus)}, has ${set(pod.gpus)}. ` : "";
-  const parts = [
+  return [
     h("p", { class: "detail" }, "On ", to(["node", pod.node], pod.node), `, ${pod.machine}, ${pod.state}: ${setWords(pod)}`),
     h("p", { class: pod.as_planned === false ? "notice error" : "" }, `${planned}${agrees[pod.as_planned]}`),
   ];
-  if (machine?.scene) {
-    const drawn = drawing(machine, {
-      label: `The set ${set(pod.gpus)} on ${pod.machine}`,
-      gpuLook: (index) => ({ class: pod.gpus.includes(index) ? "held pod-0" : "free", text: `GPU ${index}${pod.gpus.includes(index) ? ", this pod's" : ""}` }),
-    });
-    drawn.mark(pod.gpus);
-    parts.push(h("div", { class: "drawing" }, drawn.svg, drawn.legend));
-  }
+}
+
+function containers(pod) {
   const rows = pod.containers.map((one) => [one.name, set(one.gpus), rate(one.gbytes_per_s), percent(one.share), one.limited_by ?? ""]);
-  parts.push(h("h2", {}, "Containers"), table("Containers", [["Container"], ["GPUs"], ["Predicted", true], ["Share", true], ["Limited by"]], rows));
-  return parts;
+  return [h("h2", {}, "Containers"), table("Containers", [["Container"], ["GPUs"], ["Predicted", true], ["Share", true], ["Limited by"]], rows)];
 }
 
 function pendingParts(pod) {
   const size = pod.size_gpus === null ? "an invalid request" : count(pod.size_gpus, "GPU");
   const wants = [size, pod.affinity && `affinity ${pod.affinity}`, pod.policy && `policy ${pod.policy}`,
     pod.min_bandwidth_gbytes_per_s !== null && `at least ${rate(pod.min_bandwidth_gbytes_per_s)}`].filter(Boolean).join(", ");
-  return [
-    h("p", { class: "detail" }, `Waits ${since(pod.since_unix_s)}: ${wants}`),
-    notice(`${pod.reason}.`),
-    ...helps(pod.would_fit),
-  ];
-}
-
-/** What would have to end for the pod to fit. */
-export function helps(fits) {
-  if (fits === undefined) return [];
-  if (fits.length === 0) return [notice("The end of no few pods would make it fit.")];
-  return [h("h2", {}, "What would help"), h("ul", {}, fits.map((one) =>
-    h("li", {}, to(["node", one.node], one.node), ` has ${set(one.gpus)}, ${rate(one.gbytes_per_s)}, when ${one.when_ended.join(" and ")} ${one.when_ended.length === 1 ? "ends" : "end"}`)))];
+  const parts = [h("p", { class: "detail" }, `Waits ${since(pod.since_unix_s)}: ${wants}`), notice(`${pod.reason}.`)];
+  const fits = reliefs(pod);
+  if (fits?.length) parts.push(h("h2", {}, "What would help"), h("ul", {}, fits.map((one) => h("li", {}, relief(one)))));
+  if (fits?.length === 0) parts.push(notice("No few pods are known whose end would make it fit."));
+  return parts;
 }
 
 function explained(answer) {
-  const summary = answer.summary;
-  if (!summary) return [h("h2", {}, "Explanation"), notice("This extender explains without a summary; `coterie-extender explain` prints it whole.")];
-  const parts = [h("h2", {}, "Explanation"), h("p", {}, `${summary.n_fit} of ${count(summary.n_nodes, "node")} fit.`)];
-  const rows = summary.groups.map((group) => [group.n, group.reason, group.sentence ?? ""]);
+  const summary = answer.summary ?? answer.bound?.summary;
+  const parts = (answer.warnings ?? []).map((one) => notice(one));
+  if (!summary) return [...parts, ...boundWords(answer.bound)];
+  if (summary.n_nodes !== undefined) parts.push(...sentences(summary));
+  const rows = (summary.groups ?? []).map((group) => [group.n, group.sentence ?? group.reason, group.nearest ? relief(group.nearest) : ""]);
   if (rows.length) parts.push(table("Why nodes do not fit", [["Nodes", true], ["Reason"], ["Nearest"]], rows));
-  if (summary.try) parts.push(h("p", {}, `Try ${summary.try.change}: `, to(["node", summary.try.node], summary.try.node), ` ${set(summary.try.gpus)}, ${rate(summary.try.gbytes_per_s)}, ${percent(summary.try.share)} of its best.`));
-  if (summary.runner_up) parts.push(h("p", {}, "Runner-up: ", to(["node", summary.runner_up.node], summary.runner_up.node), ` ${set(summary.runner_up.gpus)}, ${rate(summary.runner_up.gbytes_per_s)}: ${summary.runner_up.why}`));
-  return parts;
+  return [...parts, ...boundWords(answer.bound)];
+}
+
+/** What the pod's node would give it, were it placed there now. */
+function boundWords(bound) {
+  const now = bound?.could_have;
+  if (!now) return [];
+  if (!now.fits) return [h("p", {}, `Placed there now it would not fit: ${now.reason}.`)];
+  return now.containers ? [h("p", {}, `Placed there now it would get ${setWords(joined(now.containers))}.`)] : [];
 }
