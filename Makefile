@@ -166,6 +166,7 @@ lock: $(STAMP) ## resolve the dependencies again, into requirements/, and the De
 	$(UV_COMPILE) pyproject.toml --all-extras --group dev --output-file requirements/dev.txt
 	$(UV_COMPILE) pyproject.toml --extra extender --constraint requirements/dev.txt --output-file requirements/extender.txt
 	$(UV_COMPILE) pyproject.toml --extra plugin --constraint requirements/dev.txt --output-file requirements/plugin.txt
+	$(UV_COMPILE) pyproject.toml --constraint requirements/dev.txt --output-file requirements/kubectl.txt
 	$(UV_COMPILE) --group lock --output-file requirements/lock.txt
 	$(BIN)/python -m deploy.release lock
 

@@ -1,4 +1,4 @@
-"""The chart and the plain manifests as archives that a release carries.
+"""The chart and the plain manifests as archives that a release carries, and krew's manifest.
 
 `helm package` dates its files by the clock, so the chart is packed here. The folder in the checkout
 has no version; the archive gets that of the release.
@@ -14,14 +14,15 @@ from deploy.release.errors import ContentRefused
 from deploy.release.oci import File, Folder, folder_tree, pack
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from deploy.release.checkout import Identity
     from deploy.release.oci import Entry, Packed
 
-__all__ = ["pack_chart", "pack_manifests"]
+__all__ = ["krew_manifest", "pack_chart", "pack_manifests"]
 
-_NOT_MANIFESTS = ("release", "chart")
+_NOT_MANIFESTS = ("release", "chart", "krew")
 _KINDS = (".yaml", ".json")
 """Endings of manifests, rules and dashboards; the rest is code, and what running it leaves."""
 
@@ -60,6 +61,24 @@ def pack_manifests(deploy: Path, identity: Identity, target: Path) -> Packed:
         and not isinstance(entry, Folder)
     }
     return pack(tree, target, epoch=identity.epoch)
+
+
+def krew_manifest(manifest: Path, identity: Identity, digests: Mapping[str, str]) -> str:
+    """The manifest for krew with the version of the release and its archives' SHA-256 digests.
+
+    `digests` are by architecture; the platforms of others are left out. The addresses stay those
+    that nobody has. Raises `ContentRefused` where the manifest lacks a platform.
+    """
+    text = manifest.read_text(encoding="utf-8").replace("v0.0.0", f"v{identity.chart_version}")
+    head, *platforms = re.split(r"^(?=    - selector:)", text, flags=re.MULTILINE)
+    written: list[str] = []
+    for name, digest in digests.items():
+        own = [one for one in platforms if f"arch: {name}}}" in one]
+        if len(own) != 1:
+            msg = f"{manifest} has {len(own)} platforms for {name}, expected one"
+            raise ContentRefused(msg)
+        written.append(re.sub(r'(?<=sha256: ")0{64}(?=")', digest, own[0]))
+    return head + "".join(written)
 
 
 def _field(text: str, key: str) -> str:

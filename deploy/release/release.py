@@ -9,19 +9,21 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deploy.release.checkout import changelog_entry, refuse_changes, refuse_untagged
 from deploy.release.commands import run
+from deploy.release.content import kubectl_tree
 from deploy.release.images import SCHEDULER, build_images
-from deploy.release.manifests import pack_chart, pack_manifests
-from deploy.release.oci import file_digest
+from deploy.release.manifests import krew_manifest, pack_chart, pack_manifests
+from deploy.release.oci import file_digest, pack
 from deploy.release.sbom import bill_of_materials
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from deploy.release.checkout import Identity
     from deploy.release.images import BuiltImage, ImageOrder
@@ -96,12 +98,30 @@ def make_release(
     if has_chart:
         target = partial / f"coterie-{identity.chart_version}.tgz"
         pack_chart(deploy / "chart", identity, target)
+    say("packing kubectl-coterie")
+    _pack_kubectl(order, identity, partial, say)
     files = sorted(path.name for path in partial.iterdir())
     sums = (f"{file_digest(partial / name)}  {name}\n" for name in files)
     (partial / SUMS).write_text("".join(sums), encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
     return Release(folder, (*files, SUMS), has_chart)
+
+
+def _pack_kubectl(
+    order: ImageOrder, identity: Identity, target: Path, say: Callable[[str], None]
+) -> None:
+    """`kubectl coterie` for each architecture, and the manifest by which krew installs it."""
+    digests: dict[str, str] = {}
+    for architecture in order.architectures:
+        name = f"kubectl-coterie_v{identity.chart_version}_linux_{architecture.name}.tar.gz"
+        with tempfile.TemporaryDirectory() as work:
+            tree = kubectl_tree(architecture, identity.version, identity.checkout, Path(work), say)
+            packed = pack(tree, target / name, epoch=identity.epoch)
+        digests[architecture.name] = packed.digest.removeprefix("sha256:")
+    template = identity.checkout / "deploy" / "krew" / "coterie.yaml"
+    manifest = krew_manifest(template, identity, digests)
+    (target / template.name).write_text(manifest, encoding="utf-8")
 
 
 def _list(images: list[BuiltImage]) -> str:

@@ -15,6 +15,7 @@ from deploy.release.content.debian_lock import (
 )
 from deploy.release.content.dependencies import dependency_layer, locked_pins, program_lock
 from deploy.release.content.kube_scheduler import scheduler_tree, scheduler_version
+from deploy.release.content.kubectl import PYTHONS, kubectl_tree, launcher_tree, merged
 from deploy.release.content.program import PROGRAMS, SITE, Program, program_tree
 from deploy.release.content.pruning import (
     BASE_UNUSED,
@@ -30,6 +31,7 @@ __all__ = [
     "LOCK",
     "OWN_UNUSED",
     "PROGRAMS",
+    "PYTHONS",
     "RELEASE",
     "SITE",
     "CachedLayer",
@@ -39,7 +41,10 @@ __all__ = [
     "base_layer",
     "dependency_layer",
     "is_unused",
+    "kubectl_tree",
+    "launcher_tree",
     "locked_pins",
+    "merged",
     "program_lock",
     "program_tree",
     "pruned",
