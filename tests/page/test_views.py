@@ -186,14 +186,44 @@ def test_nothing_moves_where_motion_is_not_wanted(open_page):
     assert page.evaluate(moving) != "0s"
 
 
-def test_the_pod_shows_its_explanation_and_what_others_have(open_page):
-    """The chosen set coloured on its machine, the GPUs of others apart from the free ones."""
-    page = open_page(VIEWS["pod"])
+def test_a_pod_is_drawn_beside_the_runner_up(open_page, client):
+    """The set that it has and the second one of its node, with figures and why that lost."""
+    # On an empty cube mesh a set of two has a second, and both are on one machine.
+    place(client, 2, "beside", ["dgx-1-v100-5"])
+    explained = client.get("/api/v1/explain/default/pod-beside").json()
+    second = explained["bound"]["runner_up_set"]
+    page = open_page("pod/default/pod-beside")
     settled(page, SHOWN["pod"])
-    card = page.get_by_role("region", name="Chosen")
-    expect(card.locator(".gpu.in")).to_have_count(4)
-    expect(card.locator(".figure")).to_contain_text("of the best")
+    chosen, other = (
+        page.get_by_role("region", name=name) for name in ("Chosen", "Runner-up on this node")
+    )
+    for card, gpus in (
+        (chosen, explained["bound"]["containers"][0]["gpus"]),
+        (other, second["gpus"]),
+    ):
+        marked = card.locator(".gpu.in").evaluate_all("all => all.map(one => +one.dataset.gpu)")
+        assert sorted(marked) == sorted(gpus)
+        expect(card.locator(".figure")).to_contain_text("of the best")
+    expect(other).to_contain_text(f"Why not: {second['why']}.")
     expect(page.get_by_role("region", name="Containers")).to_contain_text("main")
+    client.delete("/embedded/pods/beside").raise_for_status()
+
+
+def test_a_waiting_pod_is_drawn_where_it_would_go_and_on_the_second_node(open_page, client):
+    """With why that node is second; those that do not fit by reason, with whose end would help."""
+    explained = client.get("/api/v1/explain/default/pod-waits").json()
+    second = explained["summary"]["runner_up"]
+    page = open_page(VIEWS["waiting"])
+    settled(page, SHOWN["waiting"])
+    first = page.get_by_role("region", name="Would be chosen now")
+    expect(first).to_contain_text(f"On {explained['nodes'][0]['node']}")
+    other = page.get_by_role("region", name="Runner-up node")
+    expect(other).to_contain_text(f"On {second['node']}")
+    expect(other).to_contain_text(f"Why not: {second['why']}.")
+    expect(other.locator(".gpu.in")).to_have_count(8)
+    reasons = page.get_by_role("region", name="Why nodes do not fit")
+    nearest = explained["summary"]["groups"][0]["nearest"]
+    expect(reasons).to_contain_text(f"when {' and '.join(nearest['when_ended'])}")
 
 
 def test_a_what_if_shows_where_pods_go_and_changes_nothing(open_page, client):
@@ -277,6 +307,34 @@ def test_a_what_if_is_put_by_keyboard_alone(open_page):
     placed = page.get_by_role("region", name="Placements").locator("tbody tr")
     expect(placed).to_contain_text(re.compile(r"\{\d+, \d+\}"))
     assert page.locator("[role=status] section").count() == 1
+
+
+def test_pending_pods_show_whose_end_would_make_room(open_page):
+    """Where the API says it; the cluster's filter then keeps those nodes."""
+    relief = {
+        "node": "dgx-1-v100-0",
+        "gpus": [0, 1, 2, 3],
+        "gbytes_per_s": 99.4,
+        "share": 1.0,
+        "when_ended": ["ml/eval-3"],
+        "gpus_freed": 2,
+    }
+
+    def add(route):
+        body = route.fetch().json()
+        body["items"] = [one | {"would_fit": [relief]} for one in body["items"]]
+        route.fulfill(content_type="application/json", body=json.dumps(body))
+
+    page = open_page("capacity")
+    page.route("**/api/v1/pending?*", add)
+    page.evaluate("location.hash = '#/pending'")
+    says = "dgx-1-v100-0 has {0, 1, 2, 3}, 99.4 GB/s, when ml/eval-3 (2 GPUs) ends"
+    settled(page, says)
+    page.evaluate("location.hash = '#/pod/default/pod-waits'")
+    settled(page, says)
+    page.evaluate("location.hash = '#/?pending'")
+    expect(page.locator(".tile")).to_have_count(1)
+    assert page.locator(".tile").get_attribute("data-node") == "dgx-1-v100-0"
 
 
 def test_a_filter_is_kept_in_the_address(open_page):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -117,6 +118,9 @@ def see_pod(browser: Browser, base: str, pod: dict[str, Any]) -> None:
     page = opened(browser, base, "pod/default/train", "The kubelet gave what was planned.")
     expect(page.locator(".detail").first).to_contain_text(pod["spec"]["nodeName"])
     expect(page.get_by_role("region", name="Chosen").locator(".gpu.in")).to_have_count(4)
+    expect(page.get_by_role("heading", level=2).nth(1)).to_have_text(
+        re.compile("Runner-up on this node|Better here now")
+    )
     assert serious_faults(page) == []
 
 
@@ -126,6 +130,9 @@ def see_waiting(browser: Browser, base: str, pod: dict[str, Any]) -> None:
     page = opened(browser, base, "pod/default/waits", "0 of 3 nodes fit")
     reason = page.locator(".notice").first.inner_text().removesuffix(".")
     assert reason in condition["message"]
+    helped = page.get_by_role("region", name="Would fit first here")
+    expect(helped.locator(".gpu.in")).to_have_count(8)
+    expect(helped).to_contain_text(re.compile(r"when default/\S+ .*\(\d GPUs\) ends?"))
     pending = opened(browser, base, "pending", "default/waits")
     expect(pending.get_by_role("row").filter(has_text="default/waits")).to_contain_text(reason)
 

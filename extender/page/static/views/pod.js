@@ -55,13 +55,15 @@ async function orNull(answer) {
 
 /** The sets to draw beside the chosen one, of an explanation and of a pending pod. */
 function offers(answer, waits) {
-  const summary = answer?.summary ?? answer?.bound?.summary;
+  const summary = answer?.summary;
   const best = waits && answer?.nodes?.find((node) => node.place === 1);
   const found = [];
   if (best?.containers) found.push({ title: "Would be chosen now", node: best.node, offer: joined(best.containers) });
-  const own = answer?.bound?.node ?? best?.node;
-  const second = summary?.runner_up_set;
-  if (second) found.push({ title: "Runner-up on this node", node: second.node ?? own, offer: second, why: sentence(second.why) });
+  const second = answer?.bound?.runner_up_set ?? summary?.runner_up_set;
+  if (second) {
+    found.push({ title: second.is_better ? "Better here now" : "Runner-up on this node", node: second.node, offer: second,
+      why: second.is_better ? `Would be chosen now: ${second.why}.` : sentence(second.why) });
+  }
   const node = summary?.runner_up;
   if (node) found.push({ title: "Runner-up node", node: node.node, offer: node, why: sentence(node.why) });
   const near = waits && !best && (reliefs(waits)?.[0] ?? summary?.groups.find((group) => group.nearest)?.nearest);
@@ -108,13 +110,13 @@ function pendingParts(pod) {
 }
 
 function explained(answer) {
-  const summary = answer.summary ?? answer.bound?.summary;
+  const summary = answer.summary;
   const parts = (answer.warnings ?? []).map((one) => notice(one));
   if (!summary) return [...parts, ...boundWords(answer.bound)];
-  if (summary.n_nodes !== undefined) parts.push(...sentences(summary));
-  const rows = (summary.groups ?? []).map((group) => [group.n, group.sentence ?? group.reason, group.nearest ? relief(group.nearest) : ""]);
+  parts.push(...sentences(summary));
+  const rows = summary.groups.map((group) => [group.n, group.sentence, group.nearest ? h("span", {}, relief(group.nearest)) : ""]);
   if (rows.length) parts.push(table("Why nodes do not fit", [["Nodes", true], ["Reason"], ["Nearest"]], rows));
-  return [...parts, ...boundWords(answer.bound)];
+  return parts;
 }
 
 /** What the pod's node would give it, were it placed there now. */
