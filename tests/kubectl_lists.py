@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from topology.model import NodeTopology
 
-__all__ = ["held_by", "kube_list", "node", "pod", "uuids"]
+__all__ = ["RESOURCE", "held_by", "kube_list", "named", "node", "pod", "uuids"]
 
 RESOURCE = DEFAULT_RESOURCE
 

@@ -11,8 +11,8 @@ Who says which GPUs a container has, most trusted first:
 3. `coterie.gpu/allocated` on the pod;
 4. `coterie.gpu/plan` on the pod.
 
-The first that names the container counts, for this container alone. Where two pods name one GPU,
-the more trusted one has it, then the first in the list, and the other's GPUs are not known.
+The first that names the container counts, for this container alone. Where two containers name one
+GPU, the more trusted one has it, then the first in the list, and the other's are not known.
 
 A device that is no whole GPU of the topology (a partition, a replica of a shared GPU) makes no set.
 A replica `GPU-…::2` takes its GPU all the same. The agent's words about pods that have ended do not
@@ -56,7 +56,9 @@ class UnjudgedReason(Enum):
     BY_NUMBER = "its GPUs are known by number only"
     NOT_WHOLE = "its devices are no whole GPUs of its node's topology"
     RUNS_WITHOUT = "it runs without the GPUs that it requests, as the node's agent reports"
-    TWO_OWNERS = "another pod has one of its GPUs, by a report that is trusted more"
+    TWO_OWNERS = (
+        "another container has one of its GPUs, by a source that is trusted as much or more"
+    )
     FREE_UNKNOWN = "it is not known which other GPUs of its node are free"
     UNEQUAL = "its node has more than 16 GPUs, whose links are not equal"
 

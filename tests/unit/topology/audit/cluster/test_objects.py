@@ -1,0 +1,229 @@
+"""Lists of kubectl as values; what cannot be read is one sentence with list, object and field."""
+
+import pytest
+
+from tests.kubectl_lists import kube_list, node, pod
+from topology.audit.cluster import (
+    LabelRequirement,
+    NodeRules,
+    Taint,
+    Toleration,
+    is_gpu_resource,
+    read_cluster,
+)
+from topology.errors import ImportFormatError
+from topology.select import ContainerRole
+
+NO_PODS = kube_list()
+
+
+def read_pod(one):
+    """The pod of a list of one."""
+    (found,) = read_cluster(kube_list(), kube_list(one)).pods
+    return found
+
+
+def test_a_node_has_its_gpus_labels_and_annotations():
+    """Other resources are of no interest here."""
+    one = node("n1", "dgx-2", labels={"a": "b"}, allocatable={"nvidia.com/gpu": 15, "cpu": "4"})
+    (found,) = read_cluster(kube_list(one), NO_PODS).nodes
+    assert (found.name, found.labels) == ("n1", {"a": "b"})
+    assert found.allocatable == {"nvidia.com/gpu": 15}
+    assert found.capacity == {"nvidia.com/gpu": 16}
+    assert found.topology is not None
+    assert found.devices is None
+
+
+def test_taints_that_keep_pods_off_are_read():
+    """A cordoned node has one more, and PreferNoSchedule keeps off nobody."""
+    one = node("n1", None, taints=[{"key": "a", "effect": "NoSchedule"}, {"effect": "Prefer"}])
+    one["spec"]["unschedulable"] = True
+    (found,) = read_cluster(kube_list(one), NO_PODS).nodes
+    assert found.taints == (
+        Taint("a", "", "NoSchedule"),
+        Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"),
+    )
+
+
+@pytest.mark.parametrize(
+    "absent",
+    [
+        pytest.param(pod("p", None), id="pods on no node"),
+        pytest.param(pod("p", "n1", 0), id="pods without GPUs"),
+        pytest.param(pod("p", "n1", resource="nvidia.com/gpumem"), id="pods of other resources"),
+    ],
+)
+def test_pods_that_are_not_audited(absent):
+    """They are most of a cluster's, and have no GPUs."""
+    assert read_cluster(kube_list(), kube_list(absent)).pods == ()
+
+
+def test_containers_have_roles_and_counts():
+    """A sidecar runs beside the apps, an init container before them."""
+    resources = {"resources": {"requests": {"nvidia.com/gpu": 1}}}
+    init = [{"name": "i", **resources}, {"name": "s", "restartPolicy": "Always", **resources}]
+    found = read_pod(pod("p", "n1", {"a": 2, "b": 0}, init=init))
+    assert [(one.name, one.role, one.requests) for one in found.containers] == [
+        ("i", ContainerRole.INIT, {"nvidia.com/gpu": 1}),
+        ("s", ContainerRole.SIDECAR, {"nvidia.com/gpu": 1}),
+        ("a", ContainerRole.APP, {"nvidia.com/gpu": 2}),
+    ]
+
+
+@pytest.mark.parametrize(("phase", "expected"), [("Running", False), ("Failed", True)])
+def test_pods_that_have_ended(phase, expected):
+    """Their GPUs are free again."""
+    assert read_pod(pod("p", "n1", phase=phase)).has_ended is expected
+
+
+def test_devices_of_the_status_are_read():
+    """Kubernetes 1.36 has them there; claims and other resources are left out."""
+    one = pod("p", "n1", status=(0, 1))
+    resources = one["status"]["containerStatuses"][0]["allocatedResourcesStatus"]
+    resources.append({"name": "claim:x", "resources": [{"resourceID": "y"}]})
+    (found,) = read_pod(one).status
+    assert (found.container, found.resource) == ("main", "nvidia.com/gpu")
+    assert found.ids == ("GPU-n1-0", "GPU-n1-1")
+
+
+def test_rules_are_read():
+    """Selector, required affinity and tolerations; what is preferred binds nobody."""
+    term = {
+        "matchExpressions": [{"key": "gpu", "operator": "In", "values": ["l4"]}],
+        "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}],
+    }
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    spec = {
+        "nodeSelector": {"a": "b"},
+        "affinity": {"nodeAffinity": required},
+        "tolerations": [{"key": "k", "operator": "Exists"}],
+    }
+    assert read_pod(pod("p", "n1", spec=spec)).rules == NodeRules(
+        selector=(("a", "b"),),
+        terms=(
+            (
+                LabelRequirement("gpu", "In", ("l4",)),
+                LabelRequirement("metadata.name", "In", ("n1",), is_field=True),
+            ),
+        ),
+        tolerations=(Toleration("k", "Exists", "", ""),),
+    )
+
+
+def test_null_is_as_good_as_absent():
+    """Programs in Go write null for an empty list or map."""
+    one = pod("p", "n1")
+    one["spec"]["nodeSelector"] = one["spec"]["affinity"] = one["spec"]["initContainers"] = None
+    one["metadata"]["namespace"] = None
+    assert read_pod(one).namespace == "default"
+    assert read_cluster({"items": None}, {"items": None}).nodes == ()
+
+
+def broken(value, *keys, of=pod):
+    """An object with another value at a place."""
+    one = place = of("x", "n1") if of is pod else of("x")
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    return kube_list(one)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "message"),
+    [
+        pytest.param(
+            [],
+            NO_PODS,
+            "N is [], expected the list that `kubectl get nodes -o json` prints",
+            id="no object",
+        ),
+        pytest.param(
+            kube_list(),
+            {"kind": "Status"},
+            "P is {'kind': 'Status'}, expected the list that `kubectl get pods -A -o json` prints",
+            id="no list",
+        ),
+        pytest.param({"items": 3}, NO_PODS, "N: items is 3, expected an array", id="no array"),
+        pytest.param(
+            kube_list(7), NO_PODS, "N: items[0]: it is 7, expected an object", id="no item"
+        ),
+        pytest.param(
+            kube_list(pod("p", "n1")),
+            NO_PODS,
+            "N: items[0] (ml/p): kind is 'Pod', "
+            "expected Node, as `kubectl get nodes -o json` prints",
+            id="the lists exchanged",
+        ),
+        pytest.param(
+            kube_list({"metadata": {"labels": {}}}),
+            NO_PODS,
+            "N: items[0]: metadata has no name, expected one",
+            id="no name",
+        ),
+        pytest.param(
+            kube_list({"metadata": 5}),
+            NO_PODS,
+            "N: items[0]: metadata is 5, expected an object",
+            id="no metadata",
+        ),
+        pytest.param(
+            kube_list(node("n1", None), node("n1", None)),
+            NO_PODS,
+            "N: node 'n1' is given twice, expected once",
+            id="a node twice",
+        ),
+        pytest.param(
+            broken({"nvidia.com/gpu": "1.5"}, "status", "capacity", of=node),
+            NO_PODS,
+            "N: items[0] (x): status.capacity.nvidia.com/gpu is '1.5', "
+            "expected a whole number of devices",
+            id="half a GPU",
+        ),
+        pytest.param(
+            broken("yes", "spec", "unschedulable", of=node),
+            NO_PODS,
+            "N: items[0] (x): spec.unschedulable is 'yes', expected true or false",
+            id="no flag",
+        ),
+        pytest.param(
+            kube_list(),
+            broken(4, "spec", "nodeName"),
+            "P: items[0] (ml/x): spec.nodeName is 4, expected a string",
+            id="a number for a node",
+        ),
+        pytest.param(
+            kube_list(),
+            broken([{"name": 1}], "spec", "containers"),
+            "P: items[0] (ml/x): spec.containers[0].name is 1, expected a string",
+            id="a number for a container",
+        ),
+        pytest.param(
+            kube_list(),
+            broken(True, "spec", "containers"),  # noqa: FBT003 - no option, a value
+            "P: items[0] (ml/x): spec.containers is True, expected an array",
+            id="no containers",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_said(nodes, pods, message):
+    """The list, the object, the field, its value and what was expected."""
+    with pytest.raises(ImportFormatError) as caught:
+        read_cluster(nodes, pods, nodes_name="N", pods_name="P")
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("resource", "expected"),
+    [
+        ("nvidia.com/gpu", True),
+        ("amd.com/gpu", True),
+        ("nvidia.com/gpu.shared", True),
+        ("nvidia.com/mig-1g.5gb", True),
+        ("nvidia.com/gpumem", False),
+        ("cpu", False),
+        ("gpu", False),
+    ],
+)
+def test_resources_that_are_gpus(resource, expected):
+    """Shares and partitions are, their memory is not."""
+    assert is_gpu_resource(resource) is expected
