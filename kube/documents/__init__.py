@@ -4,6 +4,6 @@ Knows YAML, TOML and pydantic's errors; knows no setting.
 """
 
 from kube.documents.validation import first_fault
-from kube.documents.yaml_toml import as_json, read_toml, read_yaml
+from kube.documents.yaml_toml import as_json, read_toml, read_yaml, read_yaml_documents
 
-__all__ = ["as_json", "first_fault", "read_toml", "read_yaml"]
+__all__ = ["as_json", "first_fault", "read_toml", "read_yaml", "read_yaml_documents"]

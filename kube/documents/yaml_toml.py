@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from yaml.composer import ComposerError
@@ -19,7 +20,10 @@ from yaml.composer import ComposerError
 from kube.errors import DocumentError
 from topology.errors import quote
 
-__all__ = ["as_json", "read_toml", "read_yaml"]
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+__all__ = ["as_json", "read_toml", "read_yaml", "read_yaml_documents"]
 
 _FAULTS = (TypeError, ValueError, OverflowError, RecursionError)
 
@@ -33,9 +37,29 @@ def read_yaml(text: str) -> object:
     Traceback (most recent call last):
     kube.errors.DocumentError: line 1, column 8: key 'a' is given twice, expected once
     """
-    try:
+    with _faults():
         # The loader is yaml's safe one, made stricter.
         return yaml.load(text, Loader=_Loader)  # noqa: S506
+
+
+def read_yaml_documents(text: str) -> list[object]:
+    r"""Read all documents of a YAML text; those that are empty are left out.
+
+    Raises `DocumentError`.
+
+    >>> read_yaml_documents("---\na: 1\n---\n# nothing\n---\nb: 2\n")
+    [{'a': 1}, {'b': 2}]
+    """
+    with _faults():
+        documents = yaml.load_all(text, Loader=_Loader)
+        return [one for one in documents if one is not None]
+
+
+@contextmanager
+def _faults() -> Generator[None]:
+    """What the YAML parser raises, as `DocumentError`."""
+    try:
+        yield
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "

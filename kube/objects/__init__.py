@@ -38,10 +38,12 @@ from kube.objects.objects import (
     read_node,
     read_pod,
 )
+from kube.objects.pod_templates import KINDS, PodTemplate, pods_of
 from kube.objects.policies import DisruptionBudget, read_budget
 from kube.objects.quantity import parse_whole
 
 __all__ = [
+    "KINDS",
     "TEMPLATES",
     "ContainerDevices",
     "ContainerSpec",
@@ -52,6 +54,7 @@ __all__ = [
     "Pod",
     "PodFacts",
     "PodObject",
+    "PodTemplate",
     "as_object",
     "choice_at",
     "devices_at",
@@ -66,6 +69,7 @@ __all__ = [
     "pod_facts_reader",
     "pod_fields",
     "pod_of",
+    "pods_of",
     "quantities_at",
     "read_allocatable",
     "read_budget",

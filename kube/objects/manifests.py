@@ -3,8 +3,8 @@
 What it answers: which pod comes of a manifest that people write, and how many at a time: that of a
 pod, a bare pod template, or the template of one of Kubernetes' own controllers. Annotations of
 Coterie that a controller has in its own metadata are refused, since nothing copies them to its
-pods. It checks nothing else. Controllers of other projects have several templates, so it reads none
-of them.
+pods. It checks nothing else. Controllers of other projects have several templates: those are read
+in `kube.objects.pod_templates`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from topology.errors import quote
 from topology.model.names import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
-__all__ = ["TEMPLATES", "pod_count", "pod_of"]
+__all__ = ["TEMPLATES", "check_placed", "pod_count", "pod_of"]
 
 TEMPLATES: Mapping[str, str] = {
     "CronJob": "spec.jobTemplate.spec.template",
@@ -79,6 +79,22 @@ _COUNTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+def check_placed(
+    own: Mapping[str, object], placed: Collection[str], *, where: str, path: str
+) -> None:
+    """Refuse Coterie's annotations in metadata that no pod gets, unless the template has them too.
+
+    `placed` are the annotations of the template at `path`. Raises `Unreadable`.
+    """
+    for name in object_at(own, "annotations"):
+        if name.startswith(PREFIX) and name not in placed:
+            msg = (
+                f"annotation {quote(name)} is in the metadata {where} and has no effect "
+                f"there, expected in {path}.metadata.annotations"
+            )
+            raise Unreadable(msg)
+
+
 def _template(kind: str, content: Mapping[str, object]) -> object:
     path = TEMPLATES.get(kind)
     if path is None:
@@ -92,13 +108,6 @@ def _template(kind: str, content: Mapping[str, object]) -> object:
         msg = f"{path} of the {kind} is missing, expected a pod template"
         raise Unreadable(msg)
     own, metadata = object_at(content, "metadata"), object_at(template, "metadata")
-    placed = object_at(metadata, "annotations")
-    for name in object_at(own, "annotations"):
-        if name.startswith(PREFIX) and name not in placed:
-            msg = (
-                f"annotation {quote(name)} is in the metadata of the {kind} and has no effect "
-                f"there, expected in {path}.metadata.annotations"
-            )
-            raise Unreadable(msg)
+    check_placed(own, object_at(metadata, "annotations"), where=f"of the {kind}", path=path)
     inherited = {"namespace": own.get("namespace", "default"), "name": own.get("name", "")}
     return {**template, "metadata": {**inherited, **metadata}}
