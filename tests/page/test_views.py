@@ -310,7 +310,7 @@ def test_a_what_if_is_put_by_keyboard_alone(open_page):
 
 
 def test_pending_pods_show_whose_end_would_make_room(open_page):
-    """Where the API says it; the cluster's filter then keeps those nodes."""
+    """In the list and on the pod's own page; the cluster's filter then keeps those nodes."""
     relief = {
         "node": "dgx-1-v100-0",
         "gpus": [0, 1, 2, 3],
@@ -322,7 +322,7 @@ def test_pending_pods_show_whose_end_would_make_room(open_page):
 
     def add(route):
         body = route.fetch().json()
-        body["items"] = [one | {"would_fit": [relief]} for one in body["items"]]
+        body["items"] = [one | {"would_fit": relief} for one in body["items"]]
         route.fulfill(content_type="application/json", body=json.dumps(body))
 
     page = open_page("capacity")

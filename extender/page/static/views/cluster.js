@@ -5,7 +5,6 @@ import { SHARES } from "../colours.js";
 import { h, podLink } from "../dom.js";
 import { count, headline, since } from "../words.js";
 import { reader } from "./live.js";
-import { reliefs } from "./offers.js";
 import { tiles } from "./tiles.js";
 
 const SINGLY = 40; // nodes that are read one by one where so few changed
@@ -52,7 +51,7 @@ export function show(_parts, query, root) {
     const spaces = new Set(waits.map((pod) => pod.namespace));
     for (const node of all) for (const gpu of node.gpus) if (gpu.pod) spaces.add(gpu.pod.slice(0, gpu.pod.indexOf("/")));
     offer(namespace, [...spaces], namespacesShown, query.get("namespace"), (shown) => (namespacesShown = shown));
-    const wouldFit = new Set(waits.flatMap((pod) => (reliefs(pod) ?? []).map((one) => one.node)));
+    const wouldFit = new Set(waits.flatMap((pod) => pod.would_fit?.node ?? []));
     const kept = all.filter((node) =>
       (!machine.value || node.machine === machine.value) &&
       (!namespace.value || node.gpus.some((gpu) => gpu.pod?.startsWith(`${namespace.value}/`))) &&
@@ -61,9 +60,8 @@ export function show(_parts, query, root) {
     field.show(kept, { colour: colour.value, shares, namespace: namespace.value });
     legend.replaceChildren(...legendOf(colour.value));
     const more = isWhole ? "" : ", reading more";
-    sentence.textContent = pending.checked && waits.length && !waits.some((pod) => reliefs(pod) !== null)
-      ? "This extender does not say which pods would have to end for a pending pod to fit."
-      : kept.length === all.length ? `${count(all.length, "node")}${more}` : `${kept.length.toLocaleString("en")} of ${count(all.length, "node")} match${more}`;
+    sentence.textContent = kept.length === all.length ? `${count(all.length, "node")}${more}`
+      : `${kept.length.toLocaleString("en")} of ${count(all.length, "node")} match${more}`;
     if (isWhole && all.length === 0) sentence.textContent = "No node of the cluster has GPUs that Coterie places.";
   };
 

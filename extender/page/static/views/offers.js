@@ -19,11 +19,6 @@ export function relief(one) {
     `when ${ends.join(" and ")}${freed} ${ends.length === 1 ? "ends" : "end"}`];
 }
 
-/** Where a pending pod would fit once few others have ended; null where the API does not say. */
-export function reliefs(pod) {
-  return pod.would_fit === undefined ? null : [pod.would_fit ?? []].flat();
-}
-
 /** Why nodes do not fit, the change to try, from the summary of an explanation. */
 export function sentences(summary) {
   const parts = [h("p", {}, `${summary.n_fit.toLocaleString("en")} of ${count(summary.n_nodes, "node")} fit.`)];

@@ -4,7 +4,7 @@ import { list } from "../api.js";
 import { h, notice, podLink, table } from "../dom.js";
 import { count, since } from "../words.js";
 import { reader } from "./live.js";
-import { relief, reliefs } from "./offers.js";
+import { relief } from "./offers.js";
 
 export const title = () => "Pending";
 
@@ -21,19 +21,17 @@ export function show(_parts, _query, root) {
       content.replaceChildren(notice("Every pod that was filtered has found GPUs."));
       return;
     }
-    // A column that says nothing is left out.
-    const isKnown = pods.some((pod) => reliefs(pod) !== null);
-    const columns = [["Pod"], ["Waits"], ["Requests"], ["Affinity, policy"], ["Why"], ...(isKnown ? [["Would fit"]] : [])];
+    const columns = [["Pod"], ["Waits"], ["Requests"], ["Affinity, policy"], ["Why"], ["Would fit"]];
     const rows = pods.sort((a, b) => a.since_unix_s - b.since_unix_s).map((pod) => [
       podLink(`${pod.namespace}/${pod.name}`),
       since(pod.since_unix_s),
       pod.size_gpus === null ? "invalid" : count(pod.size_gpus, "GPU"),
       [pod.affinity, pod.policy].filter(Boolean).join(", "),
       pod.reason,
-      ...(isKnown ? [h("span", {}, reliefs(pod)?.length ? relief(reliefs(pod)[0]) : "no few pods are known")] : []),
+      h("span", {}, pod.would_fit ? relief(pod.would_fit) : ""),
     ]);
     content.replaceChildren(table("Pending pods", columns, rows));
-  });
+  }, { everyMs: 2000 });
   return {
     changed(change) {
       // Whose end would help depends on the nodes too.

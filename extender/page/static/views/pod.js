@@ -4,7 +4,7 @@ import { get, list } from "../api.js";
 import { h, notice, table, to } from "../dom.js";
 import { count, percent, rate, set, since } from "../words.js";
 import { reader } from "./live.js";
-import { relief, reliefs, sentences, setWords } from "./offers.js";
+import { relief, sentences, setWords } from "./offers.js";
 import { setCard } from "./set_card.js";
 
 export const title = (parts) => parts.slice(1).join("/") || "Pod";
@@ -66,7 +66,7 @@ function offers(answer, waits) {
   }
   const node = summary?.runner_up;
   if (node) found.push({ title: "Runner-up node", node: node.node, offer: node, why: sentence(node.why) });
-  const near = waits && !best && (reliefs(waits)?.[0] ?? summary?.groups.find((group) => group.nearest)?.nearest);
+  const near = waits && !best && (waits.would_fit ?? summary?.groups.find((group) => group.nearest)?.nearest);
   if (near) found.push({ title: "Would fit first here", node: near.node, offer: near, why: relief(near).slice(2).join("") });
   return found;
 }
@@ -103,9 +103,7 @@ function pendingParts(pod) {
   const wants = [size, pod.affinity && `affinity ${pod.affinity}`, pod.policy && `policy ${pod.policy}`,
     pod.min_bandwidth_gbytes_per_s !== null && `at least ${rate(pod.min_bandwidth_gbytes_per_s)}`].filter(Boolean).join(", ");
   const parts = [h("p", { class: "detail" }, `Waits ${since(pod.since_unix_s)}: ${wants}`), notice(`${pod.reason}.`)];
-  const fits = reliefs(pod);
-  if (fits?.length) parts.push(h("h2", {}, "What would help"), h("ul", {}, fits.map((one) => h("li", {}, relief(one)))));
-  if (fits?.length === 0) parts.push(notice("No few pods are known whose end would make it fit."));
+  if (pod.would_fit) parts.push(h("p", { class: "notice" }, relief(pod.would_fit), "."));
   return parts;
 }
 
