@@ -12,11 +12,12 @@ from topology.select import Criterion, Selected, find_runner_up, select_set
 from topology.value import Limit, gpus_of
 
 if TYPE_CHECKING:
+    from extender.engine.relief import Relief
     from extender.protocol import PodRequest
     from extender.snapshot import NodeView
     from topology.select import PodFit, RunnerUp
 
-__all__ = ["Json", "containers_json", "other_set", "set_json"]
+__all__ = ["Json", "containers_json", "offer_json", "other_set", "relief_json", "set_json"]
 
 Json: TypeAlias = "dict[str, object]"
 
@@ -48,6 +49,29 @@ _BETTER: dict[Criterion, str] = _LOST | {
     Criterion.INDICES: "it is equal in all else, with the lowest indices",
 }
 """Of a set that would be chosen before the one that the pod has."""
+
+
+def relief_json(relief: Relief) -> Json:
+    """The node with what it would offer, and the pods whose end makes room there."""
+    return {
+        "node": relief.view.name,
+        "when_ended": list(relief.pods),
+        "gpus_freed": relief.n_gpus,
+        **offer_json(relief.view, relief.fit),
+    }
+
+
+def offer_json(view: NodeView, fit: PodFit | None) -> Json:
+    """The GPUs, and GB/s and share of the slowest container of two or more; null without."""
+    if fit is None:
+        return {"gpus": None, "gbytes_per_s": None, "share": None}
+    sets = [one for _, one in fit.containers if len(one.gpus) > 1]
+    worst = min(sets, key=lambda one: one.value_gbytes_per_s, default=None)
+    return {
+        "gpus": [gpu for gpu in range(len(view.ids)) if fit.used >> gpu & 1],
+        "gbytes_per_s": None if worst is None else round(worst.value_gbytes_per_s, 3),
+        "share": None if worst is None else round(1 - worst.loss, 4),
+    }
 
 
 def containers_json(request: PodRequest, view: NodeView, fit: PodFit | None) -> list[Json] | None:

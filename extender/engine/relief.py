@@ -4,26 +4,30 @@ Tries the pods on each node by one, then by two, then by three, and takes the fi
 of equally many pods those with fewer GPUs, then the node that comes first by name. So it is the
 smallest such set of pods within a bounded number of tries; with none left it is unknown, never
 guessed. It ends nothing, and says nothing of priorities: preempt decides by its own rules.
+
+The search is in turns (`relief_turns`), so that a caller on the event loop can pause between them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import merge
 from itertools import combinations, islice
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from extender.placement import Refusal
 from extender.snapshot import with_free
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from extender.placement import Rater
     from extender.protocol import PodRequest
     from extender.snapshot import NodeView
     from topology.select import PodFit
 
-__all__ = ["Relief", "find_relief"]
+__all__ = ["Relief", "find_relief", "relief_turns"]
 
 MAX_PODS = 3
 """Most pods that are to end; more of them are no help that somebody waits for."""
@@ -60,8 +64,24 @@ def find_relief(
     a node suffice, or none was found within the bound. Machine types whose sets are searched for
     are passed over: each try would take a search.
     """
+    turns = relief_turns(request, views, owners, rater)
+    while True:
+        try:
+            next(turns)
+        except StopIteration as end:
+            found: Relief | None = end.value
+            return found
+
+
+def relief_turns(
+    request: PodRequest,
+    views: Iterable[NodeView],
+    owners: Callable[[NodeView], Mapping[str, int]],
+    rater: Rater,
+) -> Generator[None, None, Relief | None]:
+    """The same, in turns of one node's pods or one selection each."""
     nodes: dict[tuple[int, tuple[int, ...]], tuple[NodeView, Mapping[str, int]]] = {}
-    for view in sorted(views, key=lambda one: one.name):
+    for view in sorted(views, key=attrgetter("name")):
         if view.kind.machine is not None and view.kind.machine.is_searched:
             continue
         masks = owners(view)
@@ -69,17 +89,23 @@ def find_relief(
             nodes.setdefault((view.state, tuple(sorted(masks.values()))), (view, masks))
         if len(nodes) >= MAX_NODES:
             break
+        yield
     n_tried = 0
     for n_pods in range(1, MAX_PODS + 1):
-        ends = [end for view, masks in nodes.values() for end in _ends(view, masks, n_pods)]
-        enough = [end for end in ends if end.free.bit_count() >= request.size_gpus]
-        for end in sorted(enough, key=lambda one: (one.n_gpus, one.view.name, one.pods)):
+        by_node: list[list[_End]] = []
+        for view, masks in nodes.values():
+            ends = _ends(view, masks, n_pods)
+            enough = [end for end in ends if end.free.bit_count() >= request.size_gpus]
+            by_node.append(sorted(enough, key=_order))
+            yield
+        for end in merge(*by_node, key=_order):
             if n_tried >= MAX_TRIES:
                 return None
             n_tried += 1
             fit = rater.choose(request, with_free(end.view, end.free))
             if not isinstance(fit, Refusal):
                 return Relief(end.view, end.pods, end.n_gpus, fit)
+            yield
     return None
 
 
@@ -91,6 +117,10 @@ class _End:
     pods: tuple[str, ...]
     n_gpus: int
     free: int
+
+
+def _order(end: _End) -> tuple[int, str, tuple[str, ...]]:
+    return end.n_gpus, end.view.name, end.pods
 
 
 def _ends(view: NodeView, masks: Mapping[str, int], n_pods: int) -> Iterator[_End]:

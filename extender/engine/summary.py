@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from extender.engine.offers import containers_json, other_set
+from extender.engine.offers import containers_json, offer_json, other_set, relief_json
 from extender.engine.relief import find_relief
 from extender.placement import Rank, Refusal
 from extender.protocol import Reason
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from extender.protocol import PodRequest, Shape
     from extender.snapshot import NodeView
     from topology.annotations import PlacementPolicy
-    from topology.select import PodFit
 
-__all__ = ["Ratings", "summarize"]
+__all__ = ["RELIEVED", "Ratings", "summarize"]
 
 Json: TypeAlias = "dict[str, object]"
 
@@ -108,14 +107,7 @@ def _group(
         "reason_label": reason.label,
         "sentence": f"{reason.value} ({named}{f' and {more} more' if more > 0 else ''})",
         "n": len(views),
-        "nearest": None
-        if relief is None
-        else {
-            "node": relief.view.name,
-            "when_ended": list(relief.pods),
-            "gpus_freed": relief.n_gpus,
-            **_offer(relief.view, relief.fit),
-        },
+        "nearest": None if relief is None else relief_json(relief),
     }
 
 
@@ -137,7 +129,7 @@ def _try(request: PodRequest, views: Sequence[NodeView], rater: Rater) -> Json |
             view = min(fitting, key=lambda one: (ranks[one.state].key, one.name))
             fit = rater.choose(changed, view)
             if not isinstance(fit, Refusal):
-                return {"change": change, "node": view.name, **_offer(view, fit)}
+                return {"change": change, "node": view.name, **offer_json(view, fit)}
     return None
 
 
@@ -174,7 +166,7 @@ def _runner_up(
         return None
     return {
         "node": second.name,
-        **_offer(second, fit),
+        **offer_json(second, fit),
         "containers": containers_json(request, second, fit),
         "why": _why(ranks[first.state], ranks[second.state]),
     }
@@ -203,16 +195,3 @@ def _why(best: Rank, second: Rank) -> str:
     if best.key[3] != second.key[3]:
         return "taking its set costs later pods more"
     return "it has more GPUs free, which are kept together"
-
-
-def _offer(view: NodeView, fit: PodFit | None) -> Json:
-    """The GPUs, and GB/s and share of the slowest container of two or more; null without."""
-    if fit is None:
-        return {"gpus": None, "gbytes_per_s": None, "share": None}
-    sets = [one for _, one in fit.containers if len(one.gpus) > 1]
-    worst = min(sets, key=lambda one: one.value_gbytes_per_s, default=None)
-    return {
-        "gpus": [gpu for gpu in range(len(view.ids)) if fit.used >> gpu & 1],
-        "gbytes_per_s": None if worst is None else round(worst.value_gbytes_per_s, 3),
-        "share": None if worst is None else round(1 - worst.loss, 4),
-    }

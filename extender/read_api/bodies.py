@@ -237,8 +237,26 @@ class PendingContainerBody(ReadBody):
     size: int
 
 
+class PendingRelief(ReadBody):
+    """The fewest pods (`namespace/name`) whose end would make room, and the set there then.
+
+    Figures are those of the slowest container of two or more GPUs; null as in explanations.
+    """
+
+    node: str
+    when_ended: list[str]
+    gpus_freed: int
+    gpus: list[int] | None
+    gbytes_per_s: float | None
+    share: float | None
+
+
 class PendingPod(ReadBody):
-    """A pod that filter rejected; null where its request is invalid."""
+    """A pod that filter rejected; null where its request is invalid.
+
+    `would_fit` is null where some node fits now, so that the pod waits for its next try or for
+    something else, where no three pods of a node suffice, and beyond 8 shapes of pods of a page.
+    """
 
     namespace: str
     name: str
@@ -253,6 +271,7 @@ class PendingPod(ReadBody):
     reason_label: str
     since_unix_s: float
     last_filtered_unix_s: float
+    would_fit: PendingRelief | None
 
 
 class PendingBody(ListBody):

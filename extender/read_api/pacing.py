@@ -11,9 +11,9 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Generator, Iterable
 
-__all__ = ["paced", "pause"]
+__all__ = ["drive", "paced", "pause"]
 
 T = TypeVar("T")
 
@@ -33,6 +33,20 @@ async def paced(items: Iterable[T]) -> AsyncIterator[T]:
     ends_s = time.perf_counter() + TURN_S
     for item in items:
         yield item
+        if time.perf_counter() >= ends_s:
+            await pause()
+            ends_s = time.perf_counter() + TURN_S
+
+
+async def drive(turns: Generator[None, None, T]) -> T:
+    """What turns return in the end, with a pause after `TURN_S` of them."""
+    ends_s = time.perf_counter() + TURN_S
+    while True:
+        try:
+            next(turns)
+        except StopIteration as end:
+            value: T = end.value
+            return value
         if time.perf_counter() >= ends_s:
             await pause()
             ends_s = time.perf_counter() + TURN_S

@@ -1,6 +1,7 @@
 """The pods that wait, as JSON in the order of their names.
 
 They are those that filter rejected (`extender.unschedulable`): why, since when, what they request.
+Whose end would make room is added as they are read (`extender.read_api.would_fit`).
 `PendingTable.refresh` makes the JSON of those that changed, yielding to the event loop meanwhile.
 """
 

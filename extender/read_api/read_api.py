@@ -20,6 +20,7 @@ from extender.read_api.pacing import paced
 from extender.read_api.paging import ItemsPage, decode_continue
 from extender.read_api.pending import PendingTable
 from extender.read_api.what_if import WhatIfs
+from extender.read_api.would_fit import WouldFit
 from topology.cli.program import version
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class ReadApi:
         self._process = format(int(clock() * 1000), "x")
         self._table = ClusterTable(engine.cluster, clock)
         self._pending = PendingTable(engine)
+        self._would_fit = WouldFit(engine)
         self._machines = MachinesJson(self._table.figures)
         self.what_ifs = WhatIfs(engine, self._table.refresh, self._table.figures)
         self.changes = Changes(self._refresh_both)
@@ -242,13 +244,17 @@ class ReadApi:
                 return text
         return None
 
-    @staticmethod
     async def pending(
-        cluster: Cluster, pending: Pending, *, limit: int, after: str | None
+        self, cluster: Cluster, pending: Pending, *, limit: int, after: str | None
     ) -> ItemsPage:
         """The pods that wait, by name."""
         page, last, n_remaining = _cut(pending.keys, limit, after)
-        items = [pending.pods[key][1] async for key in paced(page)]
+        pods = [pending.pods[key] for key in page]
+        reliefs = await self._would_fit.of(cluster, [pod for pod, _ in pods])
+        items = [
+            b'%s,"would_fit":%s}' % (text[:-1], relief)
+            async for (_, text), relief in paced(zip(pods, reliefs, strict=True))
+        ]
         return ItemsPage(cluster.generation, items, last, n_remaining)
 
     def _node(self, entry: NodeEntry) -> bytes:

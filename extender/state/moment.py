@@ -42,10 +42,7 @@ class StateMoment:
         return resource if resource in self.snapshots else ""
 
     def free_for(self, request: PodRequest) -> Mapping[str, int]:
-        """The masks of what a pod may have on the nodes with claims that serve its resource.
-
-        As `LiveCluster.snapshot_for` counts them, but without what the pod itself has assumed.
-        """
+        """The masks of what a pod may have on the nodes with claims that serve its resource."""
         masks: dict[str, int] = {}
         for name in self.claimed:
             index = self.nodes[name].index(request.resource)
@@ -53,3 +50,12 @@ class StateMoment:
                 account = self.accounts[name][index]
                 masks[name] = account.free_for(request, is_assumed=False)
         return masks
+
+    def snapshot_for(self, request: PodRequest) -> ClusterSnapshot:
+        """The cluster as this pod may use it.
+
+        As `LiveCluster.snapshot_for`, but without what the pod itself has assumed.
+        """
+        snapshot = self.snapshots[self.key(request.resource)]
+        masks = self.free_for(request)
+        return snapshot.with_free(masks, snapshot.generation) if masks else snapshot

@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 from extender.errors import QueryError
-from extender.read_api.pacing import paced, pause
+from extender.read_api.pacing import drive, paced, pause
 from extender.read_api.what_if.answer import (
     capacity_json,
     not_considered,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from extender.read_api.figures import Json, SetFigures
     from extender.read_api.what_if.question import Question
     from extender.snapshot import MachineType, NodeKind, NodeView
-    from extender.what_if import Trialled, TrialPod
+    from extender.what_if import TrialPod
 
 __all__ = ["MAX_WAITING", "WhatIfs"]
 
@@ -88,9 +88,7 @@ class WhatIfs:
         trial = Trial(moment, rules, added=added, drained=question.drain)
         pods = [*evicted, *question.pods]
         placements = [
-            _dump(placement_json(placed))
-            async for placed in paced(_steps(trial, pods))
-            if placed is not None
+            _dump(placement_json(await drive(trial.place(pod)))) async for pod in paced(pods)
         ]
         after = sums_after(
             cluster,
@@ -168,19 +166,6 @@ class WhatIfs:
 
     def _build(self, name: str) -> MachineType:
         return build_machine_type(load_recording(name), self._engine.rules.demand)
-
-
-def _steps(trial: Trial, pods: Sequence[TrialPod]) -> Iterator[Trialled | None]:
-    """Each pod placed, and None between turns."""
-    for pod in pods:
-        turns = trial.place(pod)
-        while True:
-            try:
-                next(turns)
-            except StopIteration as end:
-                yield end.value
-                break
-            yield None
 
 
 def _parts(head: Json, placements: Sequence[bytes], tail: Json) -> Iterator[bytes]:
