@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from topology.annotations import (
     ContainerPlan,
@@ -25,7 +25,7 @@ __all__ = ["RESOURCE", "held_by", "kube_list", "named", "node", "pod", "uuids"]
 RESOURCE = DEFAULT_RESOURCE
 
 
-def kube_list(*items: object) -> dict[str, object]:
+def kube_list(*items: object) -> dict[str, Any]:
     """The list that kubectl prints."""
     return {"apiVersion": "v1", "kind": "List", "items": list(items)}
 
@@ -50,7 +50,7 @@ def node(
     taints: Sequence[Mapping[str, str]] = (),
     allocatable: Mapping[str, object] | None = None,
     annotations: Mapping[str, str] | None = None,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """A node with a machine, by its recording's name; `machine` None has no topology."""
     found = dict(annotations or {})
     n_gpus = 8
@@ -95,7 +95,7 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     spec: Mapping[str, object] | None = None,
     init: Sequence[Mapping[str, object]] = (),
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """A pod; `gpus` of its containers, one called main where it is a number.
 
     `plan`, `allocated` and `status` say which GPUs main has, and who says so.

@@ -91,7 +91,8 @@ def _worst(report: AuditReport) -> list[Block]:
     columns = ("pod", "node", "GPUs", "has", "could", "NVIDIA", "loses")
     return [
         NoteLine(
-            "Pods that lose most: could is the node's best from own and free GPUs", is_heading=True
+            "Pods that lose most (could: best of own and free GPUs; NVIDIA: its best-effort)",
+            is_heading=True,
         ),
         Grid(columns, rows, frozenset({3, 4, 5, 6})),
         *_more(len(losing) - MAX_PODS),

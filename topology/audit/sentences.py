@@ -33,19 +33,29 @@ def headline(pods: PodCounts, *, n_gpus: int) -> str:
         n_several = pods.n_all - pods.n_single
         if not n_several:
             return "No pod has 2 or more GPUs in a container, so none has anything to reduce."
-        return f"None of {_pods(n_several)} with 2 or more GPUs can be judged."
+        counted = "1 pod" if n_several == 1 else f"{n_several} pods"
+        return f"None of {counted} with 2 or more GPUs can be judged."
+    return _one_pod(pods) if pods.n_judged == 1 else _several_pods(pods)
+
+
+def _one_pod(pods: PodCounts) -> str:
     if pods.mean_loss is None:
-        if pods.n_judged == 1:
-            return "The one pod with 2 or more GPUs has the best set its node could give."
-        return (
-            f"All {pods.n_judged} pods with 2 or more GPUs have the best set their node could give."
-        )
-    verb = "loses" if pods.n_losing == 1 else "lose"
+        return "The one pod with 2 or more GPUs has the best set its node could give."
+    lost = f"{100 * pods.mean_loss:.0f} %"
+    return f"The one pod with 2 or more GPUs loses {lost} against the best set its node could give."
+
+
+def _several_pods(pods: PodCounts) -> str:
+    best = "the best set their node could give"
+    if pods.mean_loss is None:
+        return f"All {pods.n_judged} pods with 2 or more GPUs have {best}."
+    verb = "has" if pods.n_best == 1 else "have"
+    lost = f"{100 * pods.mean_loss:.0f} %"
+    losing = "1 loses" if pods.n_losing == 1 else f"{pods.n_losing} lose"
     mean = "" if pods.n_losing == 1 else " in the mean"
     return (
-        f"{pods.n_best} of {_pods(pods.n_judged)} with 2 or more GPUs "
-        f"{'has' if pods.n_best == 1 else 'have'} the best set their node could give; "
-        f"{pods.n_losing} {verb} {100 * pods.mean_loss:.0f} %{mean}."
+        f"{pods.n_best} of {pods.n_judged} pods with 2 or more GPUs {verb} {best}; "
+        f"{losing} {lost}{mean}."
     )
 
 
@@ -67,7 +77,3 @@ def notes(machines: Sequence[MachineAudit]) -> tuple[str, ...]:
             "sets of a size are all worth the same, as on one NVSwitch fabric."
         )
     return tuple(said)
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"

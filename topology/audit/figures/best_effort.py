@@ -129,15 +129,12 @@ class NvidiaNode:
         tail = self._best_total(rest & ~block, size, required)
         return None if tail is None else self.set_score(block) + tail
 
-    def best_partition(self, order: Sequence[int], size: int, required: int) -> list[int] | None:
+    def best_partition(self, order: Sequence[int], size: int, required: int) -> list[int]:
         """Return the first partition with the best total, in the original's order of enumeration.
 
-        `order` are the available GPUs in the order in which the kubelet names them.
+        `order` are the available GPUs in the order in which the kubelet names them, `size` of them
+        at least; `required` are at most so many of them, so that there is such a partition.
         """
-        rest = mask_of(order)
-        best = self._best_total(rest, size, required)
-        if best is None:
-            return None
         n_padding = -len(order) % size
         line: list[int | None] = [*order, *([None] * n_padding)]
         blocks: list[int] = []
@@ -181,8 +178,6 @@ class NvidiaNode:
         if size == 1:
             return required or 1 << order[0]
         partition = self.best_partition(order, size, required)
-        if partition is None:
-            return None
         candidates = [block for block in partition if required & ~block == 0]
         first_best = max(candidates, key=self.set_score)
         if first_best.bit_count() < size:

@@ -48,7 +48,7 @@ def test_a_pod_that_loses():
     assert (entry.could_have.share, entry.replaced.share) == (1, 1)
     assert report.pods == PodCounts(1, 0, 1, 0, 1, 0.8798)
     assert report.headline == (
-        "0 of 1 pod with 2 or more GPUs have the best set their node could give; 1 loses 88 %."
+        "The one pod with 2 or more GPUs loses 88 % against the best set its node could give."
     )
     (kind,) = report.machines
     assert (kind.name, kind.n_nodes, kind.n_gpus, kind.n_free) == (
@@ -124,6 +124,12 @@ def test_a_pod_is_judged_by_its_worst_container():
             "1 of 3 pods with 2 or more GPUs has the best set their node could give; "
             "2 lose 69 % in the mean.",
             id="some pods",
+        ),
+        pytest.param(
+            [node("n1"), node("n2")],
+            [pod("a", "n1", plan=(0, 3)), pod("b", "n2", plan=(0, 5))],
+            "1 of 2 pods with 2 or more GPUs has the best set their node could give; 1 loses 88 %.",
+            id="one of two pods",
         ),
     ],
 )

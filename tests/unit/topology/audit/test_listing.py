@@ -32,13 +32,13 @@ def test_one_machine_type():
     pods = [pod("p", "n1", plan=(0, 5)), pod("q", "n1", 1, plan=(6,))]
     lines = screen([node("n1")], pods)
     assert lines[:9] == [
-        "0 of 1 pod with 2 or more GPUs have the best set their node could give; 1 loses 88 %.",
+        "The one pod with 2 or more GPUs loses 88 % against the best set its node could give.",
         "",
         "Machine types: mean GB/s of sets and its share of the empty machine's best",
         COLUMNS,
         ROW,
         "",
-        "Pods that lose most: could is the node's best from own and free GPUs",
+        "Pods that lose most (could: best of own and free GPUs; NVIDIA: its best-effort)",
         "pod   node  GPUs       has      could     NVIDIA  loses",
         "ml/p  n1    0,5   6.0  12%  49.9 100%  49.9 100%   88 %",
     ]

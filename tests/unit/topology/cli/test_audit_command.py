@@ -9,7 +9,7 @@ import pytest
 from tests.kubectl_lists import kube_list, node, pod
 from topology.cli import commands, reading
 
-SENTENCE = "0 of 1 pod with 2 or more GPUs have the best set their node could give; 1 loses 88 %."
+SENTENCE = "The one pod with 2 or more GPUs loses 88 % against the best set its node could give."
 
 
 @pytest.fixture
