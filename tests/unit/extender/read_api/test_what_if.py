@@ -339,11 +339,12 @@ def test_a_large_cluster_is_walked_in_short_turns():
     async def go() -> tuple[float, float]:
         await served.api.refresh()
         asked = asyncio.create_task(served.api.what_ifs.answer(json.dumps(content).encode()))
-        began_s = last_s = time.perf_counter()
+        # Processor time: other tests share the processors.
+        began_s = last_s = time.thread_time()
         longest_s = 0.0
         while not asked.done():
             await asyncio.sleep(0)
-            now_s = time.perf_counter()
+            now_s = time.thread_time()
             longest_s, last_s = max(longest_s, now_s - last_s), now_s
         parts = asked.result()
         assert parts is not None
@@ -352,6 +353,6 @@ def test_a_large_cluster_is_walked_in_short_turns():
         return longest_s, last_s - began_s
 
     longest_s, total_s = asyncio.run(go())
-    # Some 4 ms and 0.1 s alone; other tests share the processors.
-    assert longest_s < 0.1
-    assert total_s < 10
+    # Some 4 ms and 0.1 s.
+    assert longest_s < 0.05
+    assert total_s < 2
