@@ -122,7 +122,8 @@ def _found(report: AuditReport) -> Iterable[str]:
     for reason, names in by_count[:MAX_REASONS]:
         yield f"{_count(len(names), 'container')} not judged, {reason}: {_some(names)}"
     if report.uncovered_nodes:
-        nodes = [f"{one.node} ({one.reason})" for one in report.uncovered_nodes]
+        first = {one.node: one.reason for one in reversed(report.uncovered_nodes)}
+        nodes = [f"{node} ({reason})" for node, reason in sorted(first.items())]
         yield f"{_count(len(nodes), 'node')} not covered: {_some(nodes)}"
     if report.n_gpus_of_unlisted_pods:
         n_gpus_there = _count(report.n_gpus_of_unlisted_pods, "GPU")

@@ -7,12 +7,14 @@ computes nothing. Every text is escaped, and a Content-Security-Policy forbids a
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from topology.audit.values import AuditFigure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from topology.audit.values import AuditFigure, AuditReport
+    from topology.audit.values import AuditReport
 
 __all__ = ["audit_html"]
 
@@ -28,23 +30,27 @@ _STYLE = """
   :root { --text: #e6edf3; --quiet: #9198a1; --page: #0d1117; --line: #30363d }
 }
 body { color: var(--text); background: var(--page); font: 15px/1.5 system-ui, sans-serif;
-  margin: 2rem auto; max-width: 76rem; padding: 0 1rem }
+  margin: 2rem auto; max-width: 86rem; padding: 0 1rem }
 h1 { font-size: 1.3rem } h2 { font-size: 1.05rem; margin: 2rem 0 .5rem }
 .scroll { overflow-x: auto }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { border-bottom: 1px solid var(--line); padding: .25rem .8rem .25rem 0; text-align: left;
-  vertical-align: top }
+  vertical-align: top; white-space: nowrap }
+td:last-child:not(.n) { white-space: normal; min-width: 6rem }
 th { font-weight: 600 } .n { text-align: right } p.more, ul { color: var(--quiet) }
 """
+
+
+_Cell: TypeAlias = str | float | AuditFigure | None
 
 
 def audit_html(report: AuditReport) -> str:
     """Write the page."""
     pods = report.pods
     facts = (
-        f"{report.n_gpu_nodes} of {report.n_nodes} nodes have GPUs: {report.n_gpus}, "
-        f"{report.n_free} free, {report.n_stranded} stranded. {pods.n_all} pods have GPUs; "
-        f"{pods.n_single} of them one in a container, which has nothing to reduce."
+        f"{report.n_gpu_nodes} of {report.n_nodes} nodes have GPUs: {report.n_gpus} GPUs, "
+        f"{report.n_free} free, {report.n_stranded} stranded. Of {pods.n_all} pods with GPUs "
+        f"{pods.n_single} have no container with two, and so nothing to reduce."
     )
     parts = [
         "<!DOCTYPE html>",
@@ -71,7 +77,7 @@ def _tables(report: AuditReport) -> Iterable[str]:
             (
                 names[one.digest],
                 *(one.n_nodes, one.n_gpus, one.n_free, one.n_stranded, one.n_unhealthy, one.n_pods),
-                *map(_figure, (one.has, one.could_have, one.best_effort, one.replaced)),
+                *(one.has, one.could_have, one.best_effort, one.replaced),
             )
             for one in report.machines
         ],
@@ -84,12 +90,13 @@ def _tables(report: AuditReport) -> Iterable[str]:
             (
                 f"{one.namespace}/{one.pod}",
                 *(one.container, one.node, names[one.machine], ", ".join(map(str, one.gpus))),
-                *map(_figure, (one.has, one.could_have, one.best_effort, one.replaced)),
+                *(one.has, one.could_have, one.best_effort, one.replaced),
                 f"{100 * one.loss:.0f} %",
                 one.limit,
             )
             for one in report.sets
         ],
+        "Predicted GB/s, and the share of the empty machine's best set of that size.",
     )
     yield _table(
         "Pods that may be on faster GPUs than they use",
@@ -135,13 +142,13 @@ def _tables(report: AuditReport) -> Iterable[str]:
 def _table(
     title: str,
     columns: Sequence[str],
-    rows: Sequence[Sequence[str | float]],
+    rows: Sequence[Sequence[_Cell]],
     about: str = "",
 ) -> str:
     """A section with a table; nothing where it has no rows."""
     if not rows:
         return ""
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    head = "".join(map(_heading, columns, rows[0]))
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>\n" for row in rows[:MAX_ROWS])
     left = len(rows) - MAX_ROWS
     more = f'<p class="more">… and {left} more in the JSON</p>' if left > 0 else ""
@@ -152,13 +159,14 @@ def _table(
     )
 
 
-def _cell(value: str | float) -> str:
+def _heading(column: str, below: _Cell) -> str:
+    place = "" if isinstance(below, str) else ' class="n"'
+    return f'<th scope="col"{place}>{escape(column)}</th>'
+
+
+def _cell(value: _Cell) -> str:
     if isinstance(value, str):
         return f"<td>{escape(value)}</td>"
-    return f'<td class="n">{value:g}</td>'
-
-
-def _figure(figure: AuditFigure | None) -> str:
-    if figure is None:
-        return "–"
-    return f"{figure.gbytes_per_s:.1f} GB/s, {100 * figure.share:.0f} %"
+    if isinstance(value, AuditFigure):
+        return f'<td class="n">{value.gbytes_per_s:.1f} ({100 * value.share:.0f} %)</td>'
+    return '<td class="n">–</td>' if value is None else f'<td class="n">{value:g}</td>'

@@ -103,7 +103,7 @@ def test_all_tables():
     }
     assert headings <= set(texts)
     assert "Unhealthy GPUs" not in texts
-    assert "6.0 GB/s, 12 %" in texts
+    assert "6.0 (12 %)" in texts
     assert "–" in texts
 
 
