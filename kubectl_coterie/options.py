@@ -103,6 +103,14 @@ def _add_capacity(commands: Commands) -> None:
         commands, "capacity", "count the sets of 2, 4 and 8 that fit now, by machine type"
     )
     _add_list(capacity, has_selector=False)
+    capacity.add_argument(
+        "--history",
+        metavar="HOURS",
+        nargs="?",
+        type=int,
+        const=6,
+        help="Show free GPUs and efficiency over the last hours, at most 168 (default 6).",
+    )
     _add_cluster(capacity)
 
 
@@ -177,7 +185,16 @@ def _add_support_bundle(commands: Commands) -> None:
         "out", metavar="OUT", nargs="?", help="Archive, .tar.gz (default: a name with the time)."
     )
     bundle.add_argument(
-        "--hash-names", action="store_true", help="Replace names of nodes, pods and namespaces."
+        "--hash-names",
+        action="store_true",
+        help="Replace names of nodes, pods and namespaces, and all UUIDs, by hashes.",
+    )
+    bundle.add_argument(
+        "--tail",
+        metavar="LINES",
+        type=int,
+        default=2000,
+        help="Lines of each log, the last ones (default 2000).",
     )
     _add_cluster(bundle)
 

@@ -17,7 +17,7 @@ from topology.errors import quote
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 
     from kubectl_coterie.cluster import ReadApiClient, Session
     from kubectl_coterie.cluster.read_api import Json
@@ -28,12 +28,18 @@ __all__ = ["Listing", "labelled", "list_and_watch", "named"]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A list: its objects, their table, what `-o name` prints, and what to say of none."""
+    """A list: its objects, their table, what `-o name` prints, and what to say of none.
+
+    `key` tells objects apart where names do not; `headline` is a sentence above the table, of what
+    was read last.
+    """
 
     read: Callable[[], Awaitable[Sequence[Json]]]
     table: Table[Json]
     name: Callable[[Json], str]
     none: str
+    key: Callable[[Json], Hashable] | None = None
+    headline: Callable[[], str] | None = None
 
 
 async def list_and_watch(
@@ -49,12 +55,13 @@ async def list_and_watch(
     _print(listing, rows, output, has_header=bool(rows))
     if not given.watch:
         return
-    shown = {listing.name(row): row for row in rows}
+    key = listing.key or listing.name
+    shown = {key(row): row for row in rows}
     async for _ in api.changes():
         now = await listing.read()
-        changed = [row for row in now if shown.get(listing.name(row)) != row]
+        changed = [row for row in now if shown.get(key(row)) != row]
         has_header = not shown
-        shown = {listing.name(row): row for row in now}
+        shown = {key(row): row for row in now}
         if changed:
             changed = listing.table.sorted(changed, given.sort_by)
             _print(listing, changed, output, has_header=has_header)
@@ -64,6 +71,8 @@ def _print(listing: Listing, rows: Sequence[Json], output: Output, *, has_header
     if output.is_data:
         output.data({"items": list(rows)})
     else:
+        if listing.headline is not None and output.has_header and output.form != "name":
+            output.print(listing.headline())
         output.rows(listing.table, rows, listing.name, has_header=has_header)
 
 
@@ -74,7 +83,10 @@ def named(kind: str, rows: Iterable[Json], names: Sequence[str]) -> list[Json]:
         return found
     missing = set(names).difference(row["name"] for row in found)
     if missing:
-        msg = f"{kind} {quote(min(missing))} is not known to the extender"
+        msg = (
+            f"{kind} {quote(min(missing))} is not known to the extender, or not listed with these "
+            f"options; `kubectl coterie {kind}s` lists those that are"
+        )
         raise CliError(msg)
     return [row for row in found if row["name"] in names]
 

@@ -1,0 +1,136 @@
+"""The pods of a file of manifests, which `-f` names.
+
+A file has one document or several, YAML or JSON, lists of objects among them. Objects that create
+no pods are left out where others do. It reads the file and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kube.documents import as_json, read_yaml_documents
+from kube.errors import DocumentError, Unreadable
+from kube.objects import KINDS, as_object, object_at, objects_at, pods_of, text_at
+from kubectl_coterie.errors import CliError
+from topology.errors import file_fault, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from kube.objects import PodTemplate
+
+__all__ = ["ManifestPod", "PodFile", "read_pods"]
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestPod:
+    """A pod that a manifest creates, as JSON; `owner` names the manifest, and its template.
+
+    `n_pods` None: one on each node.
+    """
+
+    owner: str
+    pod: dict[str, Any]
+    n_pods: int | None
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether a container requests an extended resource, as every GPU is. Raises `CliError`."""
+        try:
+            spec = object_at(self.pod, "spec")
+            return any(
+                "/" in name
+                for key in ("containers", "initContainers")
+                for container in objects_at(spec, key)
+                for kind in ("limits", "requests")
+                for name in object_at(object_at(container, "resources"), kind)
+            )
+        except Unreadable as error:
+            msg = f"{self.owner}: {error}"
+            raise CliError(msg) from error
+
+
+@dataclass(frozen=True, slots=True)
+class PodFile:
+    """The pods of a file, and what was left out."""
+
+    pods: Sequence[ManifestPod]
+    left_out: Sequence[str]
+
+
+def read_pods(file: str, namespace: str, *, is_given: bool) -> PodFile:
+    """Read a file, `-` for standard input; pods without a namespace are in `namespace`.
+
+    `is_given` says that `-n` named it, so that no pod may be of another. Raises `CliError`.
+    """
+    shown = "standard input" if file == "-" else f"file {file}"
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        documents = read_yaml_documents(text)
+        if not documents:
+            msg = f"{shown} is empty, expected a manifest"
+            raise CliError(msg)
+        manifests = [_in_namespace(one, namespace, is_given=is_given) for one in _flat(documents)]
+    except (OSError, ValueError, DocumentError, Unreadable) as error:
+        msg = f"{shown} cannot be read: {file_fault(error)}"
+        raise CliError(msg) from error
+    pods: list[ManifestPod] = []
+    left_out: list[str] = []
+    faults: list[str] = []
+    for manifest in manifests:
+        try:
+            pods += [_pod(manifest, one) for one in pods_of(manifest)]
+        except Unreadable as error:
+            msg = f"{shown}: {_name(manifest)}: {error}"
+            if manifest.get("kind", "Pod") in KINDS:
+                raise CliError(msg) from error
+            faults.append(msg)
+            left_out.append(_name(manifest))
+    if not pods:
+        raise CliError(faults[0] if faults else f"{shown} is an empty list, expected a manifest")
+    return PodFile(pods, left_out)
+
+
+def _flat(documents: Iterable[object]) -> Iterator[Mapping[str, object]]:
+    """The documents, and of a List its items. Raises `Unreadable`."""
+    for document in documents:
+        content = as_object(document, "a document")
+        if content.get("kind") == "List":
+            yield from objects_at(content, "items")
+        else:
+            yield content
+
+
+def _in_namespace(
+    manifest: Mapping[str, object], namespace: str, *, is_given: bool
+) -> Mapping[str, object]:
+    """A manifest with a namespace. Raises `CliError` and `Unreadable`."""
+    metadata = object_at(manifest, "metadata")
+    own = text_at(metadata, "namespace")
+    if own and is_given and own != namespace:
+        msg = (
+            f"{_name(manifest)} is of namespace {quote(own)}, and -n is {quote(namespace)}: give "
+            f"-n {own}, or leave it out"
+        )
+        raise CliError(msg)
+    return {**manifest, "metadata": {**metadata, "namespace": own or namespace}}
+
+
+def _pod(manifest: Mapping[str, object], template: PodTemplate) -> ManifestPod:
+    owner = f"{_name(manifest)} {template.role}".rstrip()
+    try:
+        # Through text, so that dates become text, as the API server has them.
+        pod: dict[str, Any] = json.loads(as_json(template.pod))
+    except DocumentError as error:
+        raise Unreadable(str(error)) from error
+    return ManifestPod(owner, pod, template.n_pods)
+
+
+def _name(manifest: Mapping[str, object]) -> str:
+    metadata = object_at(manifest, "metadata")
+    name = metadata.get("name") or metadata.get("generateName") or ""
+    return f"{manifest.get('kind') or 'Pod'} {name}".rstrip()

@@ -1,0 +1,31 @@
+"""What commands say of the read API's answers: lines of text, made of values alone.
+
+Knows no connection and no clock; names from the cluster are shown as `topology.printable` allows.
+"""
+
+from kubectl_coterie.text.capacity import capacity_headline, sparkline
+from kubectl_coterie.text.explanation import explanation_lines
+from kubectl_coterie.text.what_if import what_if_lines
+from kubectl_coterie.text.words import (
+    count,
+    gpu_set,
+    limit,
+    percent,
+    rate,
+    short_reason,
+    when_ended,
+)
+
+__all__ = [
+    "capacity_headline",
+    "count",
+    "explanation_lines",
+    "gpu_set",
+    "limit",
+    "percent",
+    "rate",
+    "short_reason",
+    "sparkline",
+    "what_if_lines",
+    "when_ended",
+]

@@ -1,0 +1,90 @@
+"""Why a pod waits, or why it has its GPUs: an explanation of the extender as lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kubectl_coterie.terminal import age
+from kubectl_coterie.text.nodes import node_lines
+from kubectl_coterie.text.placed import placed_lines
+from kubectl_coterie.text.waiting import waiting_lines
+from kubectl_coterie.text.words import count, rate
+from topology.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kubectl_coterie.terminal import Style
+    from kubectl_coterie.text.words import Json
+
+__all__ = ["explanation_lines"]
+
+
+def explanation_lines(  # noqa: PLR0913 - what is known of a pod comes from several answers
+    answer: Json,
+    style: Style,
+    *,
+    now_s: float,
+    is_manifest: bool = False,
+    has_nodes: bool = False,
+    placed: Json | None = None,
+    node_ids: Sequence[str] = (),
+    scheduler: str = "",
+) -> list[str]:
+    """The lines of an explanation, as `docs/read-api.md` has it.
+
+    `is_manifest`: the pod need not be in the cluster. `placed` is the read API's entry of a placed
+    pod, `node_ids` the devices of its node in order. `scheduler` is what the API server says of a
+    pod that filter has not rejected. `has_nodes` adds a line for each node.
+    """
+    pod = printable(answer["pod"])
+    if answer["request"] is None:
+        return [f"{pod} requests no GPU that Coterie places."]
+    bound, rejected = answer.get("bound"), answer.get("unschedulable")
+    name = style.paint(pod.partition("/")[2] or pod, "bold")
+    if bound is not None:
+        status = style.paint("Placed", "green")
+        body = placed_lines(bound, style, placed=placed, node_ids=node_ids)
+    else:
+        body = waiting_lines(answer, style)
+        if is_manifest:
+            status = "Would be placed" if answer["summary"]["n_fit"] else "Would wait"
+        elif rejected is None:
+            status = "Pending"
+            body.append(_not_rejected(scheduler))
+        else:
+            status = f"Pending {age(now_s - rejected['since_s'])}"
+        status = style.paint(status, "yellow")
+    lines = [f"{name}  {status}   {_request(answer['request'])}", *body]
+    lines += [f"Warning: {printable(one)}" for one in answer["warnings"]]
+    if has_nodes and answer.get("nodes"):
+        lines += ["", *node_lines(answer["nodes"], answer["request"], style)]
+    return lines
+
+
+def _request(request: Json) -> str:
+    """What a pod requests: `4 GPUs, nvlink, required`."""
+    parts = [count(request["size_gpus"], "GPU")]
+    n_containers = sum(1 for one in request["containers"] if one["size"])
+    if n_containers > 1:
+        parts[0] += f" in {n_containers} containers"
+    floor = request["min_bandwidth_gbytes_per_s"]
+    if request["affinity"] != "any":
+        parts.append(request["affinity"])
+    if floor is not None:
+        parts.append(f"at least {rate(floor)}")
+    if len(parts) > 1:
+        parts.append(request["policy"])
+    if request.get("nic", "unset") != "unset":
+        parts.append(f"nic {request['nic']}")
+    return ", ".join(parts)
+
+
+def _not_rejected(scheduler: str) -> str:
+    """Of a pod without a node that filter has not rejected, as far as this extender knows."""
+    said = f"; {scheduler}" if scheduler else ""
+    return (
+        f"The extender has not rejected this pod{said}. Look at its schedulerName, and at its "
+        "Events with kubectl describe pod: another scheduler may have it, or CPU, memory or taints "
+        "leave no node before Coterie is called."
+    )

@@ -1,0 +1,126 @@
+"""Where pods would go, and what is left of each machine type before and after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kubectl_coterie.terminal import Column, Table
+from kubectl_coterie.text.words import count, gpu_set, percent, rate, short_reason
+from topology.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kubectl_coterie.terminal import Style
+    from kubectl_coterie.text.words import Json
+
+__all__ = ["what_if_lines"]
+
+
+def what_if_lines(answer: Json, style: Style) -> list[str]:
+    """The changed nodes, a line for each pod, what is left, and what is not considered."""
+    lines = _changes(answer)
+    placements = answer["placements"]
+    if placements:
+        lines += [_sentence(answer), "", *_pods(style).lines(placements)]
+    pairs = list(zip(answer["before"], answer["after"], strict=True))
+    if pairs:
+        lines += ["", "What is left:", *_left().lines(pairs)]
+    assumed = sorted({printable(one["assumed"]) for one in placements if one.get("assumed")})
+    if assumed:
+        lines += ["", "Assumed:", *(f"  {one}" for one in assumed)]
+    if answer["not_considered"]:
+        lines += ["", "Not considered:"]
+        lines += [f"  {printable(one)}" for one in answer["not_considered"]]
+    return lines
+
+
+def _changes(answer: Json) -> list[str]:
+    """The nodes that come and go."""
+    by_machine: dict[str, list[str]] = {}
+    for one in answer["added"]:
+        by_machine.setdefault(printable(one["machine"]), []).append(printable(one["node"]))
+    lines = [
+        f"Added {count(len(names), 'node')} of {machine}: {', '.join(names)}"
+        for machine, names in by_machine.items()
+    ]
+    if answer["drained"]:
+        lines.append(f"Drained {', '.join(map(printable, answer['drained']))}")
+    return lines
+
+
+def _sentence(answer: Json) -> str:
+    placements = answer["placements"]
+    n_placed = sum(1 for one in placements if one["node"] is not None)
+    n, verb = len(placements), "finds" if n_placed == 1 or len(placements) == 1 else "find"
+    return f"{n_placed:,} of {count(n, 'pod')} {verb} a node"
+
+
+def _pods(style: Style) -> Table[Json]:
+    def of_share(one: Json, text: str) -> str:
+        return style.share(text, one["share"])
+
+    return Table(
+        (
+            Column("POD", lambda one: str(one["pod"])),
+            Column("NODE", lambda one: _text(one["node"])),
+            Column("MACHINE", lambda one: _text(one["machine"])),
+            Column("SET", _set),
+            Column("GB/S", _rate, paint=of_share),
+            Column("SHARE", _share, paint=of_share),
+            Column("REASON", _reason, paint=lambda _, text: style.paint(text, "yellow")),
+        )
+    )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _set(one: Json) -> str | None:
+    if one["node"] is None:
+        return None
+    gpus = sorted({gpu for each in one["containers"] for gpu in each["gpus"]})
+    return gpu_set(gpus or None)
+
+
+def _rate(one: Json) -> str | None:
+    value = one["gbytes_per_s"]
+    return None if value is None else rate(value).removesuffix(" GB/s")
+
+
+def _share(one: Json) -> str | None:
+    return None if one["share"] is None else percent(one["share"])
+
+
+def _reason(one: Json) -> str:
+    """Why a pod finds no node, with the number of nodes; else whether it was evicted."""
+    if one["node"] is not None:
+        return "evicted by the drain" if one["is_evicted"] else ""
+    groups = [
+        f"{short_reason(group['reason_label'], group['reason'])} ({group['n_nodes']:,})"
+        for group in one["reasons"]
+    ]
+    return ", ".join(groups) or str(one["reason"])
+
+
+def _left() -> Table[tuple[Json, Json]]:
+    def change(title: str, read: Callable[[Json], int]) -> Column[tuple[Json, Json]]:
+        def text(pair: tuple[Json, Json]) -> str:
+            before, after = map(read, pair)
+            return f"{before:,}" if before == after else f"{before:,} -> {after:,}"
+
+        return Column(title, text)
+
+    return Table(
+        (
+            Column("MACHINE", lambda pair: str(pair[0]["machine"])),
+            change("NODES", lambda one: one["nodes"]),
+            change("GPUS", lambda one: one["gpus"]),
+            change("FREE", lambda one: one["free"]),
+            change("SETS OF 2", lambda one: one["placeable"]["2"]),
+            change("SETS OF 4", lambda one: one["placeable"]["4"]),
+            change("SETS OF 8", lambda one: one["placeable"]["8"]),
+            change("STRANDED", lambda one: one["stranded"]),
+        )
+    )

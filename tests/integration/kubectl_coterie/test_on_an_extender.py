@@ -1,0 +1,85 @@
+"""The commands on an extender over an embedded cluster, as processes and users have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.demo.process import run_extender
+from kubectl_coterie import command_line
+from tests.programs import called
+from tests.unit.extender.pods import args, binding, pod
+
+pytestmark = pytest.mark.slow("the extender is a process")
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "examples"
+NODES = ["dgx-1-v100-0", "dgx-1-v100-1", "8x-l4-0"]
+
+
+@pytest.fixture(scope="module")
+def coterie(tmp_path_factory):
+    """Calls a command on an extender with two placed pods and one that waits."""
+    log = tmp_path_factory.mktemp("extender") / "log"
+    with run_extender("2x dgx-1-v100, 1x 8x-l4", port=0, log=log) as client:
+        for uid, size, node in (("a", 4, NODES[0]), ("b", 6, NODES[1])):
+            content = pod(size, uid=uid)
+            assert client.post("/filter", content=args(content, [node])).json()["NodeNames"]
+            assert client.post("/bind", content=binding(uid, node)).json() == {"Error": ""}
+        waits = pod(8, uid="w", affinity="nvlink", policy="required")
+        assert not client.post("/filter", content=args(waits, NODES)).json()["NodeNames"]
+
+        def call(*words: str) -> str:
+            url = str(client.base_url)
+            done = called(command_line.main, *words, "-n", "default", "--extender-url", url)
+            assert (done.exit_code, done.stderr) == (0, "")
+            return done.stdout
+
+        yield call
+
+
+def test_explain(coterie):
+    """A placed pod and one that waits."""
+    placed = coterie("explain", "pod-a").splitlines()
+    assert placed[0] == "pod-a  Placed   4 GPUs"
+    assert placed[2].startswith("Has {0,1,2,3}, 99.4 GB/s (100 % of its best), limited by ")
+    waits = coterie("explain", "pod-w", "--nodes").splitlines()
+    assert waits[0].startswith("pod-w  Pending ")
+    assert waits[0].endswith("   8 GPUs, nvlink, required")
+    assert waits[1] == "0 of 3 nodes fit"
+    assert "dgx-1-v100-0 has enough when pod-a (4 GPUs) ends" in waits[2]
+    assert waits[4].startswith("Try: policy=preferred -> 8x-l4-0 {0,1,2,3,4,5,6,7}, 16 GB/s")
+    assert [line.split()[0] for line in waits[6:]] == ["NODE", *sorted(NODES)]
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_example_is_explained(coterie, file):
+    """Each of its pods, by the extender itself."""
+    shown = coterie("explain", "-f", str(file))
+    assert "Would be placed" in shown or "Would wait" in shown
+
+
+def test_pods(coterie):
+    """Placed and pending."""
+    rows = [line.split() for line in coterie("pods").splitlines()]
+    assert [row[:3] for row in rows[1:]] == [
+        ["pod-a", "Placed", "4"],
+        ["pod-b", "Placed", "6"],
+        ["pod-w", "Pending", "8"],
+    ]
+
+
+def test_capacity(coterie):
+    """The headline counts what the table has."""
+    lines = coterie("capacity", "--history").splitlines()
+    assert lines[0] == "24 GPUs, 14 free, 2 of them can form no set of four, 1 pod waits"
+    assert [line.split()[0] for line in lines[2:]] == ["8x-l4", "dgx-1-v100"]
+
+
+def test_what_if(coterie):
+    """A drained node's pods go to an added one."""
+    file = str(EXAMPLES / "indexed-job.yaml")
+    shown = coterie("what-if", "-f", file, "--drain", NODES[0], "--add", "dgx-1-v100=2")
+    assert "3 of 3 pods find a node" in shown
+    assert "evicted by the drain" in shown
+    assert "Not considered:" in shown

@@ -1,0 +1,116 @@
+"""What a what-if's answer says in lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_coterie.terminal import Style
+from kubectl_coterie.text import what_if_lines
+
+PLAIN = Style(is_on=False)
+
+
+def placement(pod: str, **changed: Any) -> Any:
+    """A pod that finds a node."""
+    container = {"name": "main", "gpus": [0, 1]}
+    return {
+        "pod": pod,
+        "is_evicted": False,
+        "node": "n",
+        "machine": "m",
+        "containers": [container],
+        "gbytes_per_s": 49.86,
+        "share": 0.5,
+        "n_fit": 1,
+        "reason": None,
+        "reasons": [],
+        "assumed": None,
+    } | changed
+
+
+def capacity(**changed: Any) -> Any:
+    """What is free of a machine type."""
+    sets = {"2": 4, "4": 2, "8": 1}
+    return {"machine": "m", "nodes": 1, "gpus": 8, "free": 8, "placeable": sets, "stranded": 0} | (
+        changed
+    )
+
+
+def answer(*placements: Any, **changed: Any) -> Any:
+    """An answer."""
+    return {
+        "added": [],
+        "drained": [],
+        "placements": list(placements),
+        "before": [],
+        "after": [],
+        "not_considered": [],
+    } | changed
+
+
+def test_pods_that_find_a_node_and_pods_that_do_not():
+    """The set with its figures, or each reason with its number of nodes."""
+    reasons = [
+        {"reason": "x", "reason_label": "not_enough_free", "n_nodes": 3},
+        {"reason": "y", "reason_label": "affinity_never", "n_nodes": 1},
+    ]
+    lost: dict[str, Any] = {
+        "node": None,
+        "machine": None,
+        "containers": [],
+        "gbytes_per_s": None,
+        "share": None,
+    }
+    found = answer(
+        placement("ml/a"),
+        placement("ml/b", is_evicted=True, containers=[], gbytes_per_s=None, share=None),
+        placement("ml/c", **lost, reasons=[reasons[0] | {"reason_label": "later"}, reasons[1]]),
+        placement("ml/d", **lost, reason="not known"),
+    )
+    assert what_if_lines(found, PLAIN) == [
+        "2 of 4 pods find a node",
+        "",
+        "POD    NODE     MACHINE   SET             GB/S     SHARE    REASON",
+        "ml/a   n        m         {0,1}           49.9     50 %",
+        "ml/b   n        m         GPUs by count   <none>   <none>   evicted by the drain",
+        "ml/c   <none>   <none>    <none>          <none>   <none>   x (3), never on this node (1)",
+        "ml/d   <none>   <none>    <none>          <none>   <none>   not known",
+    ]
+
+
+def test_what_is_left():
+    """Before and after where they differ; then what was assumed and what is not considered."""
+    sets = {"2": 4, "4": 1, "8": 0}
+    after = capacity(free=6, placeable=sets, stranded=2)
+    found = answer(
+        placement("p", assumed="as filter saw it"),
+        added=[{"node": "added-0", "machine": "m"}, {"node": "added-1", "machine": "m"}],
+        drained=["x", "y"],
+        before=[capacity()],
+        after=[after],
+        not_considered=["CPU"],
+    )
+    assert what_if_lines(found, PLAIN) == [
+        "Added 2 nodes of m: added-0, added-1",
+        "Drained x, y",
+        "1 of 1 pod finds a node",
+        "",
+        "POD   NODE   MACHINE   SET     GB/S   SHARE   REASON",
+        "p     n      m         {0,1}   49.9   50 %",
+        "",
+        "What is left:",
+        "MACHINE   NODES   GPUS   FREE     SETS OF 2   SETS OF 4   SETS OF 8   STRANDED",
+        "m         1       8      8 -> 6   4           2 -> 1      1 -> 0      0 -> 2",
+        "",
+        "Assumed:",
+        "  as filter saw it",
+        "",
+        "Not considered:",
+        "  CPU",
+    ]
+
+
+def test_nodes_alone():
+    """A drained node without pods has none to place; shares are coloured."""
+    assert what_if_lines(answer(drained=["x"]), PLAIN) == ["Drained x"]
+    assert "\x1b[33m50 %\x1b[0m" in what_if_lines(answer(placement("p")), Style(is_on=True))[3]
