@@ -39,6 +39,7 @@ class Rules:
     scheduler_names: tuple[str, ...] = ()
     gpu_worth: tuple[tuple[str, float], ...] = ()
     preempts_for_topology: bool = False
+    claim_s: float = 60.0
 
     def __post_init__(self) -> None:
         bounds = self.loss_bounds
@@ -51,6 +52,7 @@ class Rules:
             ("loss_bounds", is_ascending and bounds, "ascending bounds in 0..1, at least one"),
             ("staleness_bound_s", 0 < self.staleness_bound_s < math.inf, _A_TIME),
             ("assume_s", 0 < self.assume_s < math.inf, _A_TIME),
+            ("claim_s", 0 < self.claim_s < math.inf, _A_TIME),
             ("gpu_worth", is_worth, "regular expressions, each with a finite number above 0"),
             ("wake_after_s", 0 < self.wake_after_s < math.inf, _A_TIME),
         ):

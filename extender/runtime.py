@@ -36,7 +36,7 @@ from extender.observe import (
     notes_of_answer,
     notes_of_effect,
 )
-from extender.state import Agreement, Mismatch, build_machine_type
+from extender.state import DOMAIN_LABELS, Agreement, Mismatch, build_machine_type
 from extender.watch import (
     Feed,
     InjectedRequests,
@@ -142,7 +142,8 @@ class LiveExtender:
         self._node_sink = NodeSink(
             gateway.handle, gateway.cluster.reader, build, self._changed, self._watch_log
         )
-        self._nodes, self._pods, self._nominated = self._make_watches()
+        self._watches = self._make_watches()
+        self._pods = self._watches[1]
         total_s = BIND_SHARE * settings.http_timeout_s
         self._binds = BindExecutor(
             BindDependencies(
@@ -150,6 +151,8 @@ class LiveExtender:
                 api=self._api,
                 aligns=gateway.cluster.aligns,
                 n_ended=lambda node: gateway.cluster.pods.n_ended[node],
+                is_member=gateway.engine.groups.has_member,
+                is_held=gateway.engine.groups.is_held,
                 clock=self.clock,
                 timer=time.monotonic,
                 backoff=_quick_backoff,
@@ -186,8 +189,7 @@ class LiveExtender:
     @property
     def is_healthy(self) -> bool:
         """Whether another extender could do no better: ready, or the API server is away."""
-        watches_ = (self._nodes, self._pods, self._nominated)
-        faults = [one.fault for one in watches_ if one.fault is not None]
+        faults = [one.fault for one in self._watches if one.fault is not None]
         return self.is_ready or any(fault.is_outage for fault in faults)
 
     @property
@@ -227,7 +229,7 @@ class LiveExtender:
     async def run(self) -> None:
         """Run what stands beside the servers, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._feed.run((self._nodes, self._pods, self._nominated)))
+            tasks.create_task(self._feed.run(self._watches))
             tasks.create_task(self._node_sink.run())
             tasks.create_task(self._injected.run())
             tasks.create_task(self._requeuer.run())
@@ -276,7 +278,9 @@ class LiveExtender:
 
     def _make_watches(
         self,
-    ) -> tuple[Reflector[NodeFacts], Reflector[PodFacts], Reflector[PodObject]]:
+    ) -> tuple[
+        Reflector[NodeFacts], Reflector[PodFacts], Reflector[PodObject], Reflector[PodObject]
+    ]:
         gateway, log = self._gateway, self._watch_log
         resources = gateway.engine.rules.resources
         pods = PodSink(
@@ -296,10 +300,25 @@ class LiveExtender:
             log=log,
             forgets_unread=True,  # it claims nothing
         )
+        clock = self.clock
+        pending: PodSink[PodObject] = PodSink(
+            "pending_pods",
+            (
+                lambda pods: events.PendingListed(pods, clock()),
+                lambda pod: events.PendingSeen(pod, clock()),
+                events.PendingGone,
+            ),
+            gateway.handle,
+            changed=self._changed,
+            listed=self._changed,
+            log=log,
+            forgets_unread=True,  # it is no member
+        )
         return (
-            Reflector(self._transport, watches.nodes(), self._node_sink),
+            Reflector(self._transport, watches.nodes(DOMAIN_LABELS), self._node_sink),
             Reflector(self._transport, watches.assigned_pods(resources), pods),
             Reflector(self._transport, watches.nominated_pods(), nominated),
+            Reflector(self._transport, watches.pending_pods(), pending),
         )
 
     def _make_peers(self, client_tls: Callable[[], SSLContext] | None) -> Peers | None:

@@ -3,7 +3,28 @@
 Every step is a value; knows no client and no clock.
 """
 
+from extender.bind.member_binds import MemberBinds
 from extender.bind.state_machine import Binds
-from extender.bind.steps import BindCall, ReadPod, Step, WriteBinding, WriteResult, Written
+from extender.bind.steps import (
+    AnyStep,
+    BindCall,
+    HoldBind,
+    ReadPod,
+    Step,
+    WriteBinding,
+    WriteResult,
+    Written,
+)
 
-__all__ = ["BindCall", "Binds", "ReadPod", "Step", "WriteBinding", "WriteResult", "Written"]
+__all__ = [
+    "AnyStep",
+    "BindCall",
+    "Binds",
+    "HoldBind",
+    "MemberBinds",
+    "ReadPod",
+    "Step",
+    "WriteBinding",
+    "WriteResult",
+    "Written",
+]

@@ -26,10 +26,11 @@ __all__ = ["BindAttempt", "BindPhase", "BindTarget", "why_barred", "why_not_ours
 
 
 class BindPhase(Enum):
-    """Where a bind stands: writing, or reading the pod, and why."""
+    """Where a bind stands: held for its group, writing, or reading the pod, and why."""
 
     UNSEEN = "unseen"
     UNSETTLED = "unsettled"
+    HELD = "held"
     WRITING = "writing"
     CONFLICT = "conflict"
     UNKNOWN = "unknown"

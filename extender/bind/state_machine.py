@@ -43,7 +43,7 @@ from topology.errors import CodecError, quote
 from topology.model import names
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from extender.bind.steps import BindCall, Step, Written
     from extender.placement import Rater
@@ -71,9 +71,16 @@ class Binds:
     """The binds in flight over one cluster."""
 
     def __init__(
-        self, cluster: LiveCluster, rules: Rules, *, rater: Rater, recent_pods: RecentPods
+        self,
+        cluster: LiveCluster,
+        rules: Rules,
+        *,
+        rater: Rater,
+        recent_pods: RecentPods,
+        claim_of: Callable[[str], Plan | None] = lambda _: None,
     ) -> None:
         self._cluster = cluster
+        self._claim_of = claim_of
         self._rules = rules
         self._rater = rater
         self._recent_pods = recent_pods
@@ -201,7 +208,9 @@ class Binds:
         view = snapshot.nodes.get(bind.node)
         if view is None:
             return self._fail(bind, Reason.UNKNOWN_NODE)
-        plan = plan_bind(request, view, rater=self._rater, generation=snapshot.generation)
+        plan = self._claimed(bind) or plan_bind(
+            request, view, rater=self._rater, generation=snapshot.generation
+        )
         if isinstance(plan, Refusal):
             return self._fail(bind, plan.reason, plan.detail)
         refused = self._cluster.assume(request, plan, deadline_s=now_s + self._rules.assume_s)
@@ -212,6 +221,11 @@ class Binds:
         target = BindTarget(view.kind.name, efficiency)
         planned = bind.writing(request, plan, target=target, version=request.resource_version)
         return self._write(planned, PlannedFrom(snapshot.generation, free), now_s)
+
+    def _claimed(self, bind: BindAttempt) -> Plan | None:
+        """What is claimed for a member of a group on the node."""
+        plan = self._claim_of(bind.uid)
+        return plan if plan is not None and plan.node == bind.node else None
 
     def _write(
         self, bind: BindAttempt, planned_from: PlannedFrom | None, now_s: float

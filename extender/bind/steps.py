@@ -2,7 +2,7 @@
 
 Values only: `extender.bind.state_machine` decides which step comes next, `extender.execution.bind`
 (live) and `extender.embedded.engine` execute a step. Every step ends in one of `Binds.read`,
-`Binds.written` or `Binds.abandon`, exactly once.
+`Binds.written`, `Binds.held` or `Binds.abandon`, exactly once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,17 @@ from extender.protocol import messages
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BindCall", "PlannedFrom", "ReadPod", "Step", "WriteBinding", "WriteResult", "Written"]
+__all__ = [
+    "AnyStep",
+    "BindCall",
+    "HoldBind",
+    "PlannedFrom",
+    "ReadPod",
+    "Step",
+    "WriteBinding",
+    "WriteResult",
+    "Written",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +87,17 @@ class ReadPod:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldBind:
+    """Wait until the bind calls of all members of the pod's group are there, or time is short."""
+
+    bind_id: int
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedFrom:
     """What a plan was made from: the node's devices that this pod could have, in device order.
 
@@ -107,3 +128,5 @@ class WriteBinding:
 
 
 Step: TypeAlias = "ReadPod | WriteBinding"
+AnyStep: TypeAlias = "Step | HoldBind"
+"""What a bind call may lead to."""

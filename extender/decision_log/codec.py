@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
-from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
+from extender.bind import BindCall, HoldBind, ReadPod, WriteBinding, WriteResult, Written
 from extender.decision_log.format import CallLine, FeedLine, RequeueLine, StepLine, to_text
 from extender.engine import events
 from extender.errors import DecisionLogError
@@ -43,7 +43,7 @@ __all__ = [
 Json: TypeAlias = "dict[str, Any]"
 """The members of a JSON object."""
 EventLine: TypeAlias = CallLine | FeedLine | StepLine | RequeueLine
-PendingStep: TypeAlias = ReadPod | WriteBinding | ReadNodes
+PendingStep: TypeAlias = ReadPod | WriteBinding | HoldBind | ReadNodes
 """A step that an event ends, or starts."""
 
 
@@ -157,7 +157,7 @@ def _written(line: StepLine) -> Written:
 
 
 _NODES_READ = _adapter(NodesRead)
-_BIND_STEP = ReadPod, WriteBinding
+_BIND_STEP = ReadPod, WriteBinding, HoldBind
 
 _FORMS: Mapping[type[events.Event], _Form] = {
     events.VerbCalled: _Form(
@@ -187,6 +187,9 @@ _FORMS: Mapping[type[events.Event], _Form] = {
     events.NominationSeen: _feed("see_nominated", events.NominationSeen),
     events.NominationGone: _feed("lose_nominated", events.NominationGone),
     events.NominationsListed: _feed("replace_nominated", events.NominationsListed),
+    events.PendingSeen: _feed("see_pending", events.PendingSeen),
+    events.PendingGone: _feed("lose_pending", events.PendingGone),
+    events.PendingListed: _feed("replace_pending", events.PendingListed),
     events.FreshnessSet: _feed("set_freshness", events.FreshnessSet),
     events.TimePassed: _feed("expire", events.TimePassed),
     events.RequeueDropped: _feed("sleep_on", events.RequeueDropped),
@@ -195,6 +198,12 @@ _FORMS: Mapping[type[events.Event], _Form] = {
         "begin_bind",
         lambda event: to_text(event.call.body),
         lambda line, _: events.BindRequested(BindCall.decode(line.body), line.at_s),
+    ),
+    events.BindHeld: _step(
+        "held",
+        lambda _: {},
+        lambda line, step: events.BindHeld(step, line.at_s),
+        HoldBind,
     ),
     events.BindPodRead: _step(
         "pod_read",
@@ -312,6 +321,8 @@ def step_id(step: PendingStep) -> str:
     """What a step is called in the log: which verb's, and its number in this run."""
     if isinstance(step, ReadNodes):
         return f"preempt-{step.preempt_id}"
+    if isinstance(step, HoldBind):
+        return f"hold-{step.bind_id}"
     return f"bind-{step.bind_id}"
 
 
@@ -320,6 +331,8 @@ def _next_step(step: PendingStep) -> Json:
     if isinstance(step, ReadNodes):
         return {"next": "read_nodes"} | members | {"names": list(step.names)}
     members |= {"uid": step.uid, "node": step.node}
+    if isinstance(step, HoldBind):
+        return {"next": "hold"} | members
     if not isinstance(step, WriteBinding):
         return {"next": "read"} | members
     members |= {"resource_version": step.resource_version, "annotations": dict(step.annotations)}

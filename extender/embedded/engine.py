@@ -62,6 +62,7 @@ class EmbeddedEngine(Engine):
         return None if request is None else json.dumps(write_pod(request, bound)).encode()
 
     def _bind(self, body: bytes, now_s: float) -> Answer:
+        # Nothing can fail here between the Bindings of a group, so that none is held.
         step = self.binds.begin(BindCall.decode(body), now_s)
         while not isinstance(step, Answer):
             if isinstance(step, ReadPod):
@@ -69,8 +70,7 @@ class EmbeddedEngine(Engine):
                 step = self.binds.read(step, None, now_s)
             else:
                 step = self.binds.written(step, self.cluster.write_binding(step))
-        if step.outcome is Outcome.OK:
-            self.unschedulable.forget(step.pod_uid)
+        self.bind_answered(step)
         return step
 
     def _preempt(self, body: bytes, now_s: float) -> Answer:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from extender.bind import BindCall, ReadPod, Step, WriteBinding, Written
+    from extender.bind import AnyStep, BindCall, HoldBind, ReadPod, WriteBinding, Written
     from extender.preemption import NodesRead, ReadNodes
     from extender.protocol import Answer, Verb
     from extender.unschedulable import Requeue
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BindAbandoned",
     "BindEvent",
+    "BindHeld",
     "BindPodRead",
     "BindRequested",
     "BindingWritten",
@@ -31,6 +32,9 @@ __all__ = [
     "NominationSeen",
     "NominationsListed",
     "Output",
+    "PendingGone",
+    "PendingListed",
+    "PendingSeen",
     "PodFetched",
     "PodGone",
     "PodSeen",
@@ -143,6 +147,29 @@ class NominationsListed:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingSeen:
+    """A pod without a node, as the watch shows it in full."""
+
+    pod: PodObject
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PendingGone:
+    """The pod has a node, or is gone."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class PendingListed:
+    """A complete list of pods without a node."""
+
+    pods: tuple[PodObject, ...]
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class FreshnessSet:
     """Whether all collections are listed, and up to when the API server was heard."""
 
@@ -204,10 +231,18 @@ class BindingWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class BindHeld:
+    """The wait for the other members of the pod's group has ended."""
+
+    step: HoldBind
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class BindAbandoned:
     """The step will not be finished: out of time, a failed read, a shutdown."""
 
-    step: Step
+    step: AnyStep
     detail: str
     at_s: float
 
@@ -252,14 +287,17 @@ StateEvent: TypeAlias = (
     | NominationSeen
     | NominationGone
     | NominationsListed
+    | PendingSeen
+    | PendingGone
+    | PendingListed
     | FreshnessSet
     | TimePassed
     | RequeueDropped
     | RatingsResumed
 )
-BindEvent: TypeAlias = BindRequested | BindPodRead | BindingWritten | BindAbandoned
+BindEvent: TypeAlias = BindRequested | BindHeld | BindPodRead | BindingWritten | BindAbandoned
 PreemptEvent: TypeAlias = PreemptRequested | PreemptNodesRead | PreemptAbandoned
 Event: TypeAlias = VerbCalled | StateEvent | RequeueDue | BindEvent | PreemptEvent
 
-Output: TypeAlias = "Answer | Step | ReadNodes | tuple[Requeue, ...] | None"
+Output: TypeAlias = "Answer | AnyStep | ReadNodes | tuple[Requeue, ...] | None"
 """What an event leads to: an answer, a step for the executor, pods to requeue, or nothing."""

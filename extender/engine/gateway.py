@@ -10,15 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, overload
 
+from extender.bind import HoldBind
 from extender.engine import events
 from extender.errors import MalformedPod, UserError, WireError
 from extender.placement import WORK_S, RatingBudget
-from extender.protocol import Answer, Outcome, Verb, messages, parse_pod
+from extender.protocol import Answer, Verb, messages, parse_pod
+from topology.annotations import pod_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from extender.bind import Step
+    from extender.bind import AnyStep
     from extender.engine.events import Output
     from extender.engine.verbs import Engine
     from extender.preemption import ReadNodes
@@ -95,7 +97,7 @@ class Gateway:
     @overload
     def handle(self, event: events.StateEvent) -> None: ...
     @overload
-    def handle(self, event: events.BindEvent) -> Answer | Step: ...
+    def handle(self, event: events.BindEvent) -> Answer | AnyStep: ...
     @overload
     def handle(self, event: events.PreemptEvent) -> Answer | ReadNodes: ...
     @overload
@@ -116,21 +118,21 @@ class Gateway:
                 event, output = self._call(event)
             case (
                 events.BindRequested()
+                | events.BindHeld()
                 | events.BindPodRead()
                 | events.BindingWritten()
                 | events.BindAbandoned()
             ):
                 output = self._bind(event)
-                if isinstance(output, Answer) and output.outcome is Outcome.OK:
-                    self.engine.unschedulable.forget(output.pod_uid)
+                if isinstance(output, Answer):
+                    self.engine.bind_answered(output)
             case events.PreemptRequested() | events.PreemptNodesRead() | events.PreemptAbandoned():
                 output = self._preempt(event)
             case events.RequeueDue(at_s):
-                freed = sorted(self.cluster.take_freed_nodes())
-                if not freed and not self.engine.unschedulable.n_pods:
+                due = self._due(at_s)
+                if due is None:
                     return ()  # normal, twice a second: not worth a line in the log
-                self.engine.unschedulable.change(freed, self.cluster, at_s)
-                output = self.engine.unschedulable.due(self.cluster, at_s)
+                output = due
             case _:
                 self._update(event, self.cluster)
         if self._reconciles_each:
@@ -138,6 +140,17 @@ class Gateway:
         if self._record is not None:
             self._record(event, output)
         return output
+
+    def _due(self, at_s: float) -> tuple[Requeue, ...] | None:
+        """The pods to requeue, after the groups were planned; None where there is nothing to do."""
+        freed = sorted(self.cluster.take_freed_nodes())
+        groups, unschedulable = self.engine.groups, self.engine.unschedulable
+        if not freed and not unschedulable.n_pods and not groups.n_groups:
+            return None
+        unschedulable.change(freed, self.cluster, at_s)
+        if freed:
+            groups.devices_freed()
+        return groups.due(at_s) + unschedulable.due(self.cluster, at_s)
 
     def _call(self, event: events.VerbCalled) -> tuple[events.VerbCalled, Answer]:
         """The answer, and the event with what its time was enough for."""
@@ -151,16 +164,20 @@ class Gateway:
             event = replace(event, n_rated=budget.n_rated)
         return event, answer
 
-    def _bind(self, event: events.BindEvent) -> Answer | Step:
-        binds = self.engine.binds
+    def _bind(self, event: events.BindEvent) -> Answer | AnyStep:
+        binds, members = self.engine.binds, self.engine.member_binds
         match event:
             case events.BindRequested(call, at_s):
-                return binds.begin(call, at_s)
+                return members.begin(call, at_s)
+            case events.BindHeld(step, at_s):
+                return members.held(step, at_s)
             case events.BindPodRead(step, pod, at_s):
                 return binds.read(step, pod, at_s)
             case events.BindingWritten(step, written, _):
                 return binds.written(step, written)
-            case events.BindAbandoned(step, detail, _):
+            case events.BindAbandoned(step, detail, at_s):
+                if isinstance(step, HoldBind):
+                    return members.held(step, at_s)
                 return binds.abandon(step, detail)
 
     def _preempt(self, event: events.PreemptEvent) -> Answer | ReadNodes:
@@ -177,7 +194,7 @@ class Gateway:
         match event:
             case events.PodSeen(pod):
                 cluster.pods.see(pod)
-                self.engine.unschedulable.forget(pod.uid)
+                self.engine.pod_bound(pod)
             case events.PodGone(uid):
                 cluster.pods.lose(uid)
                 self.engine.pod_ended(uid)
@@ -185,7 +202,7 @@ class Gateway:
                 for uid in cluster.pods.replace(pods):
                     self.engine.pod_ended(uid)
                 for pod in pods:
-                    self.engine.unschedulable.forget(pod.uid)
+                    self.engine.pod_bound(pod)
             case events.PodFetched(pod):
                 cluster.pods.read(pod)
             case events.NodeSeen(node):
@@ -205,9 +222,21 @@ class Gateway:
             case events.NominationsListed(pods):
                 nominations = (one for pod in pods if (one := self._nomination(pod)) is not None)
                 cluster.pods.replace_nominated(nominations)
+            case events.PendingSeen(pod, at_s):
+                member = self._waiting(pod)
+                if member is None:
+                    self.engine.groups.lose(pod.uid)
+                else:
+                    self.engine.groups.see(member, at_s)
+            case events.PendingGone(uid):
+                self.engine.groups.lose(uid)
+            case events.PendingListed(pods, at_s):
+                waiting = (found for pod in pods if (found := self._waiting(pod)) is not None)
+                self.engine.groups.replace(waiting, at_s)
             case events.FreshnessSet(is_synced, observed_at_s):
                 cluster.set_freshness(is_synced=is_synced, observed_at_s=observed_at_s)
             case events.TimePassed(at_s):
+                self.engine.groups.expire(at_s)
                 cluster.expire(at_s, in_flight=self.engine.binds.in_flight)
             case events.RequeueDropped(uid):
                 self.engine.unschedulable.forget(uid)
@@ -221,9 +250,23 @@ class Gateway:
         if pod.is_deleting or pod.has_ended:
             # Its nomination stays written on it, but it will not be scheduled any more.
             return None
+        request = self._request(pod)
+        return None if request is None else (request, pod.nominated_node)
+
+    def _waiting(self, pod: PodObject) -> PodRequest | None:
+        """A member of a group that waits; None for every other pod."""
+        if pod.node_name is not None or pod.is_deleting or pod.has_ended:
+            return None
+        request = self._request(pod) if pod_keys.GROUP in pod.annotations else None
+        names = self.engine.rules.scheduler_names
+        is_ours = request is not None and (not names or request.scheduler_name in names)
+        return request if is_ours else None
+
+    def _request(self, pod: PodObject) -> PodRequest | None:
+        """What a pod requests; None where that is no GPU, or cannot be read."""
         try:
             content = messages.decode(messages.WirePod, pod.body)
             request = parse_pod(content, self.engine.rules.resources)
         except (WireError, MalformedPod, UserError):
             return None
-        return None if request.shape is None else (request, pod.nominated_node)
+        return None if request.shape is None else request

@@ -15,9 +15,11 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from extender.bind import Binds
+from extender.bind import Binds, MemberBinds
 from extender.engine.explain import explain_bound, explain_pod
+from extender.engine.group_filter import GroupFilter
 from extender.errors import ExtenderError, MalformedPod, UserError, WireError
+from extender.groups import Groups
 from extender.placement import (
     NodesRequest,
     Rater,
@@ -38,6 +40,8 @@ from extender.protocol import (
     parse_pod,
 )
 from extender.unschedulable import UnschedulablePod, UnschedulablePool
+from topology.annotations import decode_plan
+from topology.errors import CodecError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,8 +50,11 @@ if TYPE_CHECKING:
     from extender.protocol import PodRequest
     from extender.rules import Rules
     from extender.state import LiveCluster
+    from kube.objects import PodFacts
 
 __all__ = ["NEEDS_NAMES", "Engine"]
+
+_GROUP_IN_PLAN = '"group"'
 
 NEEDS_NAMES = (
     "NodeNames is null, expected a list of node names: set nodeCacheCapable: true for this "
@@ -56,9 +63,14 @@ NEEDS_NAMES = (
 
 
 class Engine:
-    """The verbs over one cluster. Not thread-safe: called from the event loop only."""
+    """The verbs over one cluster. Not thread-safe: called from the event loop only.
 
-    def __init__(self, cluster: LiveCluster, rules: Rules) -> None:
+    `counts_unwatched` is that of `extender.groups.Groups`.
+    """
+
+    def __init__(
+        self, cluster: LiveCluster, rules: Rules, *, counts_unwatched: bool = False
+    ) -> None:
         self._cluster = cluster
         self.rules = rules
         self._rater = Rater(loss_bounds=rules.loss_bounds)
@@ -67,7 +79,18 @@ class Engine:
         self._reader = RequestReader(rules.resources)
         self._recent_pods = RecentPods()
         self.unschedulable = UnschedulablePool(self._rater, wake_after_s=rules.wake_after_s)
-        self.binds = Binds(cluster, rules, rater=self._rater, recent_pods=self._recent_pods)
+        self.groups = Groups(
+            cluster, self._rater, claim_s=rules.claim_s, counts_unwatched=counts_unwatched
+        )
+        self._group_filter = GroupFilter(self.groups)
+        self.binds = Binds(
+            cluster,
+            rules,
+            rater=self._rater,
+            recent_pods=self._recent_pods,
+            claim_of=self.groups.claim,
+        )
+        self.member_binds = MemberBinds(self.binds, self.groups, cluster)
         self.preemptions = Preemptions(cluster, rules, self._rater)
 
     @property
@@ -124,7 +147,28 @@ class Engine:
         """The pod is gone: drop what is kept of it."""
         self._recent_pods.forget(uid)
         self.unschedulable.forget(uid)
+        self.groups.lose(uid)
+        self.groups.end_bound(uid)
         self.binds.ended(uid)
+
+    def pod_bound(self, pod: PodFacts) -> None:
+        """A watch shows a pod with a node."""
+        self.unschedulable.forget(pod.uid)
+        if pod.plan is None or _GROUP_IN_PLAN not in pod.plan:
+            self.groups.lose(pod.uid)
+            return
+        try:
+            plan = decode_plan(pod.plan)
+        except CodecError:
+            return
+        if plan.group is not None:
+            self.groups.see_bound(pod.uid, pod.namespace, plan.group, plan.node)
+
+    def bind_answered(self, answer: Answer) -> None:
+        """A bind call ended."""
+        self.member_binds.ended(answer)
+        if answer.outcome is Outcome.OK:
+            self.unschedulable.forget(answer.pod_uid)
 
     def _filter(self, body: bytes, now_s: float, budget: RatingBudget | None) -> Answer:
         read = self._read(Verb.FILTER, body, now_s)
@@ -139,6 +183,8 @@ class Engine:
             return self._answer(
                 Verb.FILTER, request, body, n_nodes=len(requested), n_named=len(requested)
             )
+        if request.group is not None and request.group.size is not None:
+            return self._filter_member(request, requested, now_s)
         snapshot = self.cluster.snapshot_for(request)
         filtered = filter_nodes(
             request,
@@ -178,10 +224,34 @@ class Engine:
             return answer
         return replace(answer, waited_s=now_s - waited.since_s, waited_for=waited.reason)
 
+    def _filter_member(
+        self, request: PodRequest, requested: RequestedNodes, now_s: float
+    ) -> Answer:
+        """The node that is claimed for a member of a group, or why it waits."""
+        node_index = self.cluster.snapshot.node_index
+        found = self._group_filter.answer(request, requested, node_index, now_s)
+        self._note_rejection(request, None, found.reason, now_s)
+        return self._answer(
+            Verb.FILTER,
+            request,
+            found.body,
+            outcome=Outcome.OK if found.reason is None else Outcome.REFUSED,
+            reason=found.reason,
+            n_nodes=len(requested),
+            n_named=int(found.reason is None),
+        )
+
     def _note_rejection(
-        self, request: PodRequest, requested: RequestedNodes, reason: Reason | None, now_s: float
+        self,
+        request: PodRequest,
+        requested: RequestedNodes | None,
+        reason: Reason | None,
+        now_s: float,
     ) -> None:
-        """Remember a pod for which filter named no node, and why; None: it may be bound now."""
+        """Remember a pod for which filter named no node, and why; None: it may be bound now.
+
+        Without requested nodes it waits for its group, and is woken by that.
+        """
         if reason is None or not request.uid:
             self.unschedulable.forget(request.uid)
             return
@@ -196,6 +266,9 @@ class Engine:
             request.priority,
             retry=request.retry,
         )
+        if requested is None:
+            self.unschedulable.add(pod, None)
+            return
         node_index = self.cluster.snapshot.node_index
         names = requested.names(node_index)
         self.unschedulable.add(pod, request, requested=names, known=node_index.positions)

@@ -14,18 +14,28 @@ those before it have left, so the order in which plans were made must be that in
 written. It decides by what is free when it admits. A pod that ends after a plan was made may thus
 have turned the planned pod to other GPUs, which is unknown until the node's agent has reported: the
 next bind to that node rests until then (`REST_S`). Elsewhere any number runs side by side.
+
+A bind that is held for the other members of its pod's group takes no turn meanwhile: two members on
+one such node would wait for each other.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from extender.bind import BindCall, ReadPod, WriteBinding, WriteResult, Written
-from extender.engine.events import BindAbandoned, BindingWritten, BindPodRead, BindRequested
+from extender.bind import BindCall, HoldBind, ReadPod, WriteBinding, WriteResult, Written
+from extender.engine.events import (
+    BindAbandoned,
+    BindHeld,
+    BindingWritten,
+    BindPodRead,
+    BindRequested,
+)
 from extender.protocol import Answer, TimedAnswer
 from kube.client import Binding
 from kube.errors import Conflict, KubeError, Malformed, NotFound, Unreachable
@@ -35,7 +45,7 @@ from topology.model import names
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from extender.bind import Step
+    from extender.bind import AnyStep
     from extender.engine.events import BindEvent
     from kube.objects import PodObject
     from kube.watch import Backoff
@@ -56,6 +66,10 @@ REST_S = 2.0
 plan. After the kubelet's Allocate the agent looks within 0.3 s and writes 0.1 s later (its pace in
 plugin.publish.report_loop and plugin.publish.node_annotator); the rest is for the kubelet to admit
 the pod and for requests on a busy machine. Chosen, and tried at this length alone (ADR 0008)."""
+HOLD_SHARE = 0.75
+"""Share of the time left for which a bind is held at most, so that the Binding can be written."""
+LOOK_AGAIN_S = 0.25
+"""After which a bind that is held looks again, whatever it was told: its claim may have ended."""
 REST_SHARE = 0.5
 """Share of a bind's time that it may rest at most."""
 _TOO_BUSY = 429
@@ -77,17 +91,21 @@ class BindingApi(Protocol):
 class BindDependencies:
     """What binds need. `timer` is monotonic, `clock` the engine's time, in seconds.
 
-    `handle` is the gateway's. `aligns` and `n_ended` are the live cluster's: whether a node's
-    kubelet confines pods to NUMA nodes, and how many pods ended there so far.
+    `handle` is the gateway's. `is_member` and `is_held` are the groups': whether a pod is one of a
+    group, and whether its bind call still waits for the others'. `aligns` and `n_ended` are the
+    live cluster's: whether a node's kubelet confines pods to NUMA nodes, and how many pods ended
+    there so far.
     """
 
-    handle: Callable[[BindEvent], Answer | Step]
+    handle: Callable[[BindEvent], Answer | AnyStep]
     api: BindingApi
     aligns: Callable[[str], bool]
     n_ended: Callable[[str], int]
     clock: Callable[[], float]
     timer: Callable[[], float]
     backoff: Callable[[], Backoff]
+    is_member: Callable[[str], bool] = lambda _: False
+    is_held: Callable[[str], bool] = lambda _: False
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
@@ -100,6 +118,7 @@ class BindExecutor:
         self._running: set[asyncio.Task[TimedAnswer]] = set()
         # By node, as long as a bind runs or waits there, or the node's pause lasts.
         self._lanes: dict[str, _Lane] = {}
+        self._arrivals = _Arrivals()
 
     async def bind(self, body: bytes, *, at_most_s: float = math.inf) -> TimedAnswer:
         """Answer a bind call; `at_most_s` is another bound on its time."""
@@ -112,6 +131,8 @@ class BindExecutor:
     async def _run(self, body: bytes, deadline_s: float) -> TimedAnswer:
         call = BindCall.decode(body)
         bind = _Bind(self._deps, call, deadline_s)
+        if call.args is not None and self._deps.is_member(call.args.pod_uid):
+            await bind.wait_for_group(self._arrivals)
         node = None if call.args is None else call.args.node
         if node is None or not self._deps.aligns(node):
             return await bind.run()
@@ -143,6 +164,24 @@ class BindExecutor:
             await asyncio.wait(self._running)
 
 
+class _Arrivals:
+    """Tells binds that are held that another member's bind call has come."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def notify(self) -> None:
+        """Wake all that wait."""
+        self._event.set()
+        self._event = asyncio.Event()
+
+    async def wait(self, at_most_s: float) -> None:
+        """Wait for the next one."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(at_most_s):
+                await self._event.wait()
+
+
 @dataclass(slots=True)
 class _Lane:
     """Binds to one node that aligns: when the last was written, and who had ended before it.
@@ -166,10 +205,25 @@ class _Bind:
         self._backoff = deps.backoff()
         self._remote_s = 0.0
         self._plan_text: str | None = None
+        self._begun: Answer | AnyStep | None = None
+
+    async def wait_for_group(self, arrivals: _Arrivals) -> None:
+        """Begin, and wait until the bind calls of all members are there, or time is short."""
+        output = self._deps.handle(BindRequested(self._call, self._deps.clock()))
+        arrivals.notify()
+        self._begun = output
+        if isinstance(output, HoldBind):
+            until_s = self._deps.timer() + self._left_s * HOLD_SHARE
+            while self._deps.is_held(output.uid) and (left_s := until_s - self._deps.timer()) > 0:
+                await arrivals.wait(min(left_s, LOOK_AGAIN_S))
 
     async def run(self) -> TimedAnswer:
         began_s = self._deps.timer()
-        output = self._deps.handle(BindRequested(self._call, self._deps.clock()))
+        output = self._begun
+        if output is None:
+            output = self._deps.handle(BindRequested(self._call, self._deps.clock()))
+        elif isinstance(output, HoldBind):
+            output = self._deps.handle(BindHeld(output, self._deps.clock()))
         while not isinstance(output, Answer):
             output = await self._take(output)
         own_s = self._deps.timer() - began_s - self._remote_s
@@ -181,16 +235,23 @@ class _Bind:
         if rest_s > 0:
             await self._deps.sleep(rest_s)
 
-    async def _take(self, step: Step) -> Answer | Step:
+    async def _take(self, step: AnyStep) -> Answer | AnyStep:
         """Take one step; whatever happens, the gateway gets exactly one event of its end."""
         before_s = self._deps.timer()
         try:
-            ended = await (self._read(step) if isinstance(step, ReadPod) else self._write(step))
+            ended = await self._end_of(step)
         except BaseException:
             self._deps.handle(BindAbandoned(step, "interrupted", self._deps.clock()))
             raise
         self._remote_s += self._deps.timer() - before_s
         return self._deps.handle(ended(self._deps.clock()))
+
+    async def _end_of(self, step: AnyStep) -> _End:
+        if isinstance(step, ReadPod):
+            return await self._read(step)
+        if isinstance(step, HoldBind):  # its wait is over before its turn
+            return partial(BindHeld, step)
+        return await self._write(step)
 
     async def _read(self, step: ReadPod) -> _End:
         while True:

@@ -142,6 +142,8 @@ class Preemptions:
             bound_s = self._rules.staleness_bound_s
             detail = f"{Reason.STALE.value}: not synced, or last heard of over {bound_s} s ago"
             return self._fail(call, Reason.STALE, detail)
+        if request.group is not None and request.group.size is not None:
+            return self._refuse(call, Reason.GROUP_UNDECIDED)
         if request.shape is None:
             passing = {name: _unchanged(one) for name, one in args.victims.items() if one.uids}
             return self._finish(replace(call, passing=passing))

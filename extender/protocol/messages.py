@@ -140,6 +140,7 @@ class ObjectMeta(_Wire):
     namespace: str = ""
     uid: str = ""
     annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
     resource_version: str | None = Field(default=None, alias="resourceVersion")
     deletion_timestamp: str | None = Field(default=None, alias="deletionTimestamp")
 

@@ -18,9 +18,11 @@ from extender.errors import MalformedPod, UserError
 from kube.objects import init_role, parse_whole
 from topology.annotations import (
     Affinity,
+    GroupWish,
     PlacementPolicy,
     Strength,
     is_remainder_first,
+    parse_group,
     parse_policy,
     pod_keys,
 )
@@ -37,6 +39,16 @@ __all__ = ["PodRequest", "Shape", "is_packed", "parse_pod"]
 
 MAX_COUNT = 512
 """Most GPUs that one container may request: the most devices a node may have (`topology.model`)."""
+RANKS = (
+    "batch.kubernetes.io/job-completion-index",
+    "jobset.sigs.k8s.io/job-global-index",
+    "training.kubeflow.org/replica-index",
+    "leaderworkerset.sigs.k8s.io/worker-index",
+    "apps.kubernetes.io/pod-index",
+)
+"""Labels with a pod's place among its like: an Indexed Job's, JobSet's, Kubeflow's,
+LeaderWorkerSet's and a StatefulSet's (k8s.io/api v0.36.3; jobset@08dfbdfd; training-operator
+v1.9.3; lws@060ab4d)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +79,8 @@ class PodRequest:
     counts it: also with 0 devices. `scheduler_name` is the pod's `spec.schedulerName`, or empty.
     `size_gpus` is what a node must have free (`topology.select.fit.pod_size`). `priority` is the
     pod's `spec.priority` (absent: 0); `resource_version` that of the pod as it was read, or empty;
-    `retry` its annotation `coterie.gpu/retry`, or empty.
+    `retry` its annotation `coterie.gpu/retry`, or empty. `group` is the one that it belongs to, and
+    `rank` its place among the members by the first of `RANKS` that it has; None: there is none.
     """
 
     uid: str
@@ -84,6 +97,8 @@ class PodRequest:
     retry: str = ""
     is_managed: bool = False
     scheduler_name: str = ""
+    group: GroupWish | None = None
+    rank: int | None = None
 
     @property
     def resource(self) -> str:
@@ -145,12 +160,14 @@ def parse_pod(pod: WirePod, resources: Sequence[str]) -> PodRequest:
         size_gpus=pod_size(requests),
         nominated_node=nominated or None,
         has_soft_wishes=has_soft_wishes,
-        warnings=_warnings(pod, policy),
+        warnings=_warnings(policy),
         priority=priority,
         resource_version=version,
         retry=(meta.annotations or {}).get(names.RETRY, ""),
         is_managed=True,
         scheduler_name=scheduler_name,
+        group=_group(pod),
+        rank=_rank(pod),
     )
 
 
@@ -215,11 +232,25 @@ def _policy(
     return policy
 
 
-def _warnings(pod: WirePod, policy: PlacementPolicy) -> tuple[str, ...]:
+def _group(pod: WirePod) -> GroupWish | None:
+    try:
+        return parse_group(pod.metadata.annotations or {})
+    except PolicyError as error:
+        msg = f"pod {_title(pod)}: {error}"
+        raise UserError(msg) from error
+
+
+def _rank(pod: WirePod) -> int | None:
+    labels = pod.metadata.labels or {}
+    for key in RANKS:
+        text = labels.get(key, "")
+        if text.isdecimal():
+            return int(text)
+    return None
+
+
+def _warnings(policy: PlacementPolicy) -> tuple[str, ...]:
     warnings: list[str] = []
-    group = (pod.metadata.annotations or {}).get(pod_keys.GROUP)
-    if group is not None:
-        warnings.append(f"annotation {pod_keys.GROUP} is {quote(group)}: not implemented, ignored")
     if policy.strength is Strength.REQUIRED and policy.affinity in {Affinity.ANY, Affinity.NONE}:
         warnings.append(
             f"annotation {pod_keys.POLICY} is 'required' without an affinity that a set can miss, "

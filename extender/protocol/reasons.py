@@ -116,6 +116,31 @@ class Reason(Enum):
         "check that the extender and the scheduler see the same cluster",
     )
 
+    # Why a member of a group waits; never of a node.
+    GROUP_WAITING = (
+        "waits for its group: members are missing",
+        (
+            "check `coterie.gpu/group-size` and that all members exist; a controller that creates "
+            "them one after the other completes no group"
+        ),
+    )
+    GROUP_PLACING = (
+        "waits for its group: members are being placed",
+        "nothing: it is tried again at once",
+    )
+    GROUP_NO_ROOM = (
+        "waits for its group: no domain has room for all members",
+        "wait, add nodes, or use `coterie.gpu/group-policy: preferred`",
+    )
+    GROUP_NEVER = (
+        "never: no domain of this cluster holds the group",
+        "request a smaller group or a wider domain",
+    )
+    GROUP_DIFFERS = (
+        "members of the group state different sizes, domains or policies",
+        "give all members the same `coterie.gpu/group` annotations",
+    )
+
     # Members down to this one refuse a pod; extender.observe creates their series at start.
     INVALID_REQUEST = (
         "pod has an invalid GPU request",
@@ -206,7 +231,20 @@ class Reason(Enum):
         "harmless for the time of a fail-over; else check the Lease and the log of its holder",
     )
 
+    GROUP_INCOMPLETE = (
+        "binds of the other members of the group did not come in time",
+        "harmless once: all members are tried again; repeated, see which member is not offered",
+    )
+    GROUP_NOT_PLANNED = (
+        "no GPUs are claimed for the member of a group",
+        "harmless once: claims ended with their time, and the group is planned anew",
+    )
+
     # Why a preemption came to nothing.
+    GROUP_UNDECIDED = (
+        "no pod is evicted for a member of a group",
+        "wait, or end pods of lower priority yourself",
+    )
     NO_VICTIMS = (
         "no pods of lower priority hold a GPU set for the pod",
         "nothing: evicting pods would not help it; `explain` shows what each node lacks",

@@ -6,6 +6,7 @@ Facts and binds go in, immutable snapshots come out; knows no API server, no clo
 from extender.state.accounting import Account, AssignmentState
 from extender.state.cluster_state import LiveCluster
 from extender.state.device_states import DeviceRow, DeviceState
+from extender.state.domains import DOMAIN_LABELS
 from extender.state.effects import (
     Agreement,
     Effect,
@@ -22,6 +23,7 @@ from extender.state.pod_record import BoundPod, PodRecord
 
 __all__ = [
     "BY_COUNT",
+    "DOMAIN_LABELS",
     "Account",
     "Agreement",
     "AssignmentState",

@@ -25,6 +25,7 @@ from extender.snapshot import make_view, with_masks
 from extender.state.accounting import make_account, open_accounts
 from extender.state.debug_json import node_json
 from extender.state.device_states import count_changes, count_states, device_rows
+from extender.state.domains import NodeDomains
 from extender.state.effect_rules import add_effects
 from extender.state.effects import NodeProblem
 from extender.state.machine_types import Kinds
@@ -76,6 +77,7 @@ class LiveCluster:
         # Of each node, the accounts of its resources.
         self._accounts: dict[str, Sequence[Account]] = {}
         self._generation = 0
+        self.domains = NodeDomains()
         # Nodes on which devices are claimed.
         self._claimed: dict[str, None] = {}
         self._snapshots = ResourceSnapshots()
@@ -108,6 +110,7 @@ class LiveCluster:
             self.pods.node_reported(node.name)
         self._is_restructured |= old is None or old.index_key != node.index_key
         self._nodes[node.name] = node
+        self.domains.put(node.name, node.path)
         self.pods.dirty_nodes[node.name] = None
 
     def lose_node(self, name: str) -> None:
@@ -116,6 +119,7 @@ class LiveCluster:
             self._generation += len(self._accounts.pop(name))
             self._claimed.pop(name, None)
             del self.pods.n_ended[name]
+            self.domains.lose(name)
             self._is_restructured = True
 
     def replace_nodes(self, nodes: Iterable[NodeFacts]) -> None:

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 from extender.state.node_record import BY_COUNT, NodeRecord, NodeResource, fingerprint
 from topology.annotations import DevicesReport, decode_devices
 from topology.errors import CodecError, quote
+from topology.groups import domain_path
 from topology.model import (
     MAX_GPUS,
     UNKNOWN_WORTH,
@@ -169,6 +170,7 @@ class NodeReader:
             report=report,
             problems=tuple(problems),
             fingerprint=fingerprint(facts),
+            path=domain_path(facts.domains),
         )
 
     def _worth(self, facts: NodeFacts, worth: NodeWorth, problems: list[str]) -> float:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from topology.groups import DomainPath
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -63,7 +65,8 @@ class NodeRecord:
 
     `resources` are those that it serves, in the order of the configuration; where it serves none,
     one without a name and without devices. `fingerprint` is equal for equal facts, within one
-    process. `problems` are sentences about what could not be used.
+    process. `problems` are sentences about what could not be used. `path` are the network domains
+    that the node is in.
     """
 
     name: str
@@ -73,6 +76,7 @@ class NodeRecord:
     report: DevicesReport
     problems: tuple[str, ...]
     fingerprint: int
+    path: DomainPath = field(default_factory=DomainPath)
 
     @property
     def index_key(self) -> tuple[str, bool]:
@@ -90,7 +94,7 @@ class NodeRecord:
 def fingerprint(facts: NodeFacts) -> int:
     """A number that is equal for equal facts, so that their texts need not be kept."""
     counts = (tuple(sorted(one.items())) for one in (facts.allocatable, facts.capacity))
-    texts = (facts.topology, facts.devices, facts.worth)
+    texts = (facts.topology, facts.devices, facts.worth, *sorted(facts.domains.items()))
     return hash((facts.zone, facts.has_soft_taint, *counts, texts))
 
 

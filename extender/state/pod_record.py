@@ -182,7 +182,13 @@ def kept_plan(plan: Plan) -> Plan:
     )
     ids = containers[0].ids if len(containers) == 1 else tuple(map(intern, plan.ids))
     return Plan(
-        intern(plan.node), containers, ids, plan.generation, plan.score_gbytes_per_s, plan.priority
+        intern(plan.node),
+        containers,
+        ids,
+        plan.generation,
+        plan.score_gbytes_per_s,
+        plan.priority,
+        plan.group,
     )
 
 

@@ -29,7 +29,7 @@ from kube.objects.fields import (
 from topology.model import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from fractions import Fraction
 
 __all__ = [
@@ -68,7 +68,8 @@ class NodeFacts:
     `allocatable` and `capacity` hold the extended resources only, in devices; unhealthy devices
     count in `capacity` alone. `topology` and `devices` are the texts of `coterie.gpu/topology` and
     `coterie.gpu/devices`, None where absent. `has_soft_taint`: some taint has the effect
-    PreferNoSchedule. `worth` is the label `coterie.gpu/worth`, None where absent.
+    PreferNoSchedule. `worth` is the label `coterie.gpu/worth`, None where absent. `domains` are the
+    labels that say where the node is in the network.
     """
 
     name: str
@@ -80,6 +81,7 @@ class NodeFacts:
     has_soft_taint: bool
     capacity: Mapping[str, int] = field(default_factory=dict[str, int])
     worth: str | None = None
+    domains: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +180,8 @@ def read_key(content: Mapping[str, object]) -> ObjectKey:
     )
 
 
-def read_node(content: Mapping[str, object]) -> NodeFacts:
-    """Read a Node. Raises `Unreadable`."""
+def read_node(content: Mapping[str, object], label_keys: Sequence[str] = ()) -> NodeFacts:
+    """Read a Node; `label_keys` are those of `NodeFacts.domains`. Raises `Unreadable`."""
     meta = object_at(content, "metadata")
     annotations = texts_at(meta, "annotations")
     taints = objects_at(object_at(content, "spec"), "taints")
@@ -195,6 +197,7 @@ def read_node(content: Mapping[str, object]) -> NodeFacts:
         devices=annotations.get(names.DEVICES),
         has_soft_taint=any(text_at(one, "effect") == "PreferNoSchedule" for one in taints),
         worth=labels.get(names.WORTH),
+        domains={key: labels[key] for key in label_keys if key in labels},
     )
 
 

@@ -7,6 +7,7 @@ so that a pod which ends leaves the collection without its status ever being sen
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kube.objects import NodeFacts, PodFacts, PodObject, pod_facts_reader, read_node, read_pod
@@ -15,15 +16,19 @@ from kube.watch.reflector import Source
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["assigned_pods", "nodes", "nominated_pods"]
+__all__ = ["assigned_pods", "nodes", "nominated_pods", "pending_pods"]
 
 
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-def nodes() -> Source[NodeFacts]:
-    """All nodes, whole: `status.allocatable` is not in the metadata."""
-    return Source("nodes", "/api/v1/nodes", read_node, page_size=250)
+def nodes(label_keys: Sequence[str] = ()) -> Source[NodeFacts]:
+    """All nodes, whole: `status.allocatable` is not in the metadata.
+
+    `label_keys` are the labels of the network domains that are kept.
+    """
+    read = partial(read_node, label_keys=tuple(label_keys))
+    return Source("nodes", "/api/v1/nodes", read, page_size=250)
 
 
 def assigned_pods(resources: Sequence[str]) -> Source[PodFacts]:
@@ -35,6 +40,16 @@ def assigned_pods(resources: Sequence[str]) -> Source[PodFacts]:
         field_selector=f"spec.nodeName!=,{_NOT_ENDED}",
         is_metadata=True,
         page_size=500,
+    )
+
+
+def pending_pods() -> Source[PodObject]:
+    """Pods without a node, whole: members of a group wait until all of them are there."""
+    return Source(
+        "pending_pods",
+        "/api/v1/pods",
+        read_pod,
+        field_selector=f"spec.nodeName=,{_NOT_ENDED}",
     )
 
 

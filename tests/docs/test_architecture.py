@@ -72,7 +72,8 @@ def test_the_page_names_tests_and_modules_that_exist():
     names = set(re.findall(r"`(test_\w+|Test\w+)`", page))
     # A state machine's test is an assignment: `TestX = Machine.TestCase`.
     defined = set(re.findall(r"(?:def |class |^)(test_\w+|Test\w+)", tests, re.MULTILINE))
-    files = re.findall(r"`((?:topology|kube|extender|plugin|kubectl_coterie|tests|deploy|docs)/[\w/.-]+)`", page)
+    roots = "|".join((*PROGRAMS, "tests", "deploy", "docs"))
+    files = re.findall(rf"`((?:{roots})/[\w/.-]+)`", page)
     assert names - defined == set()
     assert [one for one in files if not (ROOT / one).exists()] == []
 

@@ -14,6 +14,7 @@ from topology.annotations.devices_report import (
     decode_devices,
     encode_devices,
 )
+from topology.annotations.group import ANY_DOMAIN, GroupWish, PlanGroup, parse_group
 from topology.annotations.plan import (
     ContainerPlan,
     Plan,
@@ -34,6 +35,7 @@ from topology.annotations.pod_keys import (
 from topology.annotations.policy import DEFAULT_POLICY, is_remainder_first, parse_policy
 
 __all__ = [
+    "ANY_DOMAIN",
     "DEFAULT_POLICY",
     "POD_KEYS",
     "USER_KEYS",
@@ -41,11 +43,13 @@ __all__ = [
     "ContainerPlan",
     "DeviceHold",
     "DevicesReport",
+    "GroupWish",
     "LastingFault",
     "MissingDevices",
     "NicRule",
     "PlacementPolicy",
     "Plan",
+    "PlanGroup",
     "Prefer",
     "Strength",
     "TopologyManagerPolicy",
@@ -58,5 +62,6 @@ __all__ = [
     "encode_devices",
     "encode_plan",
     "is_remainder_first",
+    "parse_group",
     "parse_policy",
 ]

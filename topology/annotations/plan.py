@@ -8,8 +8,9 @@ back from them. It never decides anything.
 Content (compact JSON): `v` schema major version; `node`; `containers`, each with `name`, `resource`
 and `ids` (kubelet device ids, device order); `generation` of the state the plan was made from;
 `score` the predicted all-reduce bus bandwidth of the worst container in GB/s (0 where no container
-has two GPUs); `priority` the pod's `spec.priority` (absent: 0). A reader ignores unknown fields; a
-plan of another major version is refused, never guessed at.
+has two GPUs); `priority` the pod's `spec.priority` (absent: 0); `group` that of a pod placed with
+others: `name`, `domain` (the path's names, the widest first) and `rank` if it has one. A reader
+ignores unknown fields; a plan of another major version is refused, never guessed at.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from topology.annotations.group import PlanGroup
 from topology.model import names, read_text
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class Plan:
     generation: int
     score_gbytes_per_s: float
     priority: int = 0
+    group: PlanGroup | None = None
 
 
 @lru_cache(maxsize=1)
@@ -80,6 +83,9 @@ def encode_plan(plan: Plan) -> str:
     content["score"] = round(plan.score_gbytes_per_s, 3)
     if plan.priority:
         content["priority"] = plan.priority
+    if plan.group is not None:
+        rank = {} if plan.group.rank is None else {"rank": plan.group.rank}
+        content["group"] = {"name": plan.group.name, "domain": list(plan.group.domain), **rank}
     return json.dumps(content, separators=(",", ":"))
 
 
@@ -149,7 +155,16 @@ def _read_plan(root: Field) -> Plan:
         generation=root.need("generation").integer(),
         score_gbytes_per_s=root.need("score").number(),
         priority=root.integer_or_none("priority") or 0,
+        group=_read_group(root),
     )
+
+
+def _read_group(root: Field) -> PlanGroup | None:
+    field = root.get("group")
+    if field is None:
+        return None
+    domain = tuple(one.text() for one in field.need("domain").items())
+    return PlanGroup(field.need("name").text(), domain, field.integer_or_none("rank"))
 
 
 def _read_container(field: Field) -> ContainerPlan:

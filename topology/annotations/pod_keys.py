@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = [
     "AFFINITY",
     "GROUP",
+    "GROUP_DOMAIN",
+    "GROUP_POLICY",
+    "GROUP_SIZE",
     "MIN_BANDWIDTH",
     "NIC",
     "POD_KEYS",
@@ -44,6 +47,9 @@ MIN_BANDWIDTH = PREFIX + "min-bandwidth"
 PREFER = PREFIX + "prefer"
 NIC = PREFIX + "nic"
 GROUP = PREFIX + "group"
+GROUP_SIZE = PREFIX + "group-size"
+GROUP_DOMAIN = PREFIX + "group-domain"
+GROUP_POLICY = PREFIX + "group-policy"
 
 
 class Affinity(Enum):
@@ -139,6 +145,8 @@ class PodKey:
         return self.parse(text)
 
 
+_NAME = "[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?"
+
 POD_KEYS = (
     PodKey(
         AFFINITY,
@@ -231,16 +239,60 @@ scarce GPUs are left to pods that need them.
     ),
     PodKey(
         GROUP,
+        patterns=(_NAME,),
+        expected="a name of lower-case letters, digits, hyphens and dots, at most 63",
         values="a name",
         default="no group",
         summary=(
-            "Pods of one namespace and group want the same NVLink domain, or the nearest "
-            "switch tier."
+            "Pods of one namespace and group are placed together or not at all, near each other."
         ),
         explanation="""\
-Not implemented: the key is ignored, with a warning.
+With `coterie.gpu/group-size` no member is bound before all of them can be: they wait until all \
+are there and a place for all is free.
+Without a size a pod does not wait: it goes near the members that are bound already.
+Every member carries the same keys, in its own metadata or in its controller's pod template.
 """,
-        example="ring-0",
+        example="train-7",
+    ),
+    PodKey(
+        GROUP_SIZE,
+        patterns=(r"[1-9][0-9]{0,3}",),
+        parse=int,
+        expected="a whole number 1..9999",
+        values="a whole number of pods",
+        default="members do not wait for each other",
+        summary="How many pods with GPUs the group has at least.",
+        explanation="""\
+Pods without GPUs, such as a launcher, do not count.
+Members beyond the size are placed alone, near the others.
+A controller that creates its pods one after the other, each when the one before is running, never \
+completes a group: leave the size out there.
+""",
+        example="16",
+    ),
+    PodKey(
+        GROUP_DOMAIN,
+        patterns=(_NAME,),
+        expected="any, nvlink-domain or the name of a level of domains",
+        values="`any`, `nvlink-domain`, or the name of a level of domains",
+        default="`any`",
+        summary="Within what all members of the group should be.",
+        explanation="""\
+`any` is the nearest domain that has room for all; `nvlink-domain` is one NVLink clique (such as \
+an NVL72 rack); other levels have the names of the setting `group_levels`.
+""",
+        example="leaf",
+    ),
+    PodKey(
+        GROUP_POLICY,
+        choices=tuple(Strength),
+        default="`preferred`",
+        summary="Whether the group may be placed in a wider domain than it names.",
+        explanation="""\
+- `preferred`: where no domain of that level has room, the nearest one above it that has.
+- `required`: the group waits for such a domain.
+""",
+        example="required",
     ),
 )
 """Every key, in the order of the reference and of the errors."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 ASSIGNED = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+PENDING = "spec.nodeName=,status.phase!=Succeeded,status.phase!=Failed"
 NOMINATED = "spec.nodeName=,status.nominatedNodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -39,6 +40,10 @@ def _is_nominated(pod: Json) -> bool:
     return is_named and not _has_ended(pod)
 
 
+def _is_pending(pod: Json) -> bool:
+    return not pod["spec"].get("nodeName") and not _has_ended(pod)
+
+
 def _selector(text: str) -> Callable[[Json], bool]:
     """The pods of a node, or one of the selectors that are watched."""
     node = text.removeprefix("spec.nodeName=")
@@ -51,6 +56,7 @@ SELECTORS: Mapping[str, Callable[[Json], bool]] = {
     "": lambda _: True,
     ASSIGNED: _is_assigned,
     NOMINATED: _is_nominated,
+    PENDING: _is_pending,
 }
 
 

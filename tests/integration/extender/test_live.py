@@ -268,7 +268,7 @@ def test_users_get_events(tmp_path):
         live.create("odd", 2, affinity="nvlnk")
         for _ in range(3):
             await live.filter("odd")
-        await live.place("p", 2, NODES[0].name, group="g")
+        await live.place("p", 2, NODES[0].name, policy="required")
         await live.api.until(lambda: len(live.api.events) == 3)
         found = [(event["involvedObject"]["name"], event["reason"]) for event in live.api.events]
         assert found == [
@@ -409,7 +409,7 @@ def test_a_replica_takes_the_lease_before_it_binds(tmp_path):
         await live.place("p", 2, NODES[0].name)
         lease = live.api.objects["leases"]["extender"]
         assert url_of(lease["spec"]["holderIdentity"]) == "http://127.0.0.1:1"
-        assert live.api.n_lists["pods"] == 3
+        assert live.api.n_lists["pods"] == 4
         metrics = (await live.client.get("/metrics")).text
         assert "coterie_extender_may_bind 1.0" in metrics
         leases.append(live.api.objects["leases"])

@@ -465,8 +465,8 @@ def test_a_pod_without_a_uid_is_answered_but_not_remembered():
 def test_warnings_travel_with_the_answer():
     """The shell logs them; the scheduler has no field for them."""
     one = engine()
-    (warning,) = one.answer(Verb.FILTER, args(pod(1, group="g"), [L4]), 0.0).warnings
-    assert "coterie.gpu/group" in warning
+    (warning,) = one.answer(Verb.FILTER, args(pod(1, policy="required"), [L4]), 0.0).warnings
+    assert "coterie.gpu/policy" in warning
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ def test_metrics_count_answers_and_show_sizes(served):
 
 def test_decisions_are_logged_with_stable_keys(served):
     """One line per decision; empty fields are left out."""
-    served.post("filter", args(pod(2, group="g"), NODES))
+    served.post("filter", args(pod(2, policy="required"), NODES))
     (line,) = served.log.lines
     assert line == {
         "event": "answered",

@@ -9,7 +9,7 @@ import pytest
 from extender.errors import MalformedPod, UserError
 from extender.protocol import PodRequest, is_packed, messages, parse_pod
 from tests.unit.extender.pods import GPU, container, pod
-from topology.annotations import Affinity, PlacementPolicy, Prefer, Strength
+from topology.annotations import Affinity, GroupWish, PlacementPolicy, Prefer, Strength
 from topology.select import ContainerRequest, ContainerRole
 
 APP, INIT, SIDECAR = ContainerRole.APP, ContainerRole.INIT, ContainerRole.SIDECAR
@@ -169,6 +169,16 @@ FLOOR = {"metadata": pod(4, min_bandwidth="40")["metadata"]}
             id="an unknown value",
         ),
         pytest.param(
+            pod(4, group_size="2"),
+            "coterie.gpu/group-size is '2', expected coterie.gpu/group too",
+            id="a size without a group",
+        ),
+        pytest.param(
+            pod(4, group="g", group_size="0"),
+            "coterie.gpu/group-size is '0', expected a whole number 1..9999",
+            id="a group without members",
+        ),
+        pytest.param(
             pod(4, afinity="nvlink"), "'coterie.gpu/afinity' is not a key", id="an unknown key"
         ),
         pytest.param(
@@ -196,12 +206,18 @@ def test_annotations_that_cannot_be_meant_are_the_users_errors(content, message)
     assert message in str(caught.value)
 
 
-def test_a_group_is_warned_about():
-    """Groups come later; until then no user may believe that one is in force."""
-    assert parse(pod(2)).warnings == ()
-    (warning,) = parse(pod(2, group="ring")).warnings
-    assert "coterie.gpu/group is 'ring'" in warning
-    assert "not implemented, ignored" in warning
+def test_a_pod_says_its_group_and_its_rank():
+    """The rank is that of the first label of its like that it has."""
+    wishes = {"group": "ring", "group_size": "4", "group_domain": "leaf"}
+    wishes["group_policy"] = "required"
+    content = pod(2, **wishes)
+    content["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] = "3"
+    request = parse(content)
+    assert request.group == GroupWish("ring", 4, "leaf", Strength.REQUIRED)
+    assert request.rank == 3
+    assert parse(pod(2, group="ring")).group == GroupWish("ring")
+    assert parse(pod(2)).group is None
+    assert parse(pod(2)).rank is None
 
 
 @pytest.mark.parametrize("affinity", [{}, {"affinity": "none"}], ids=["absent", "none"])

@@ -79,7 +79,7 @@ def test_the_text_is_the_documented_one() -> None:
 
 def test_unknown_fields_are_ignored_and_the_priority_may_be_absent() -> None:
     """Writers of a later release add fields, those of an earlier one knew no priority."""
-    body = json.loads(TWO_TEXT) | {"group": "g1"}
+    body = json.loads(TWO_TEXT) | {"colour": "g1"}
     body["containers"][0]["numa"] = 1
     del body["priority"]
     assert decode_plan(json.dumps(body)).priority == 0

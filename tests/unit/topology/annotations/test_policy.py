@@ -60,7 +60,7 @@ def test_a_pod_without_annotations_has_the_default_policy() -> None:
             PlacementPolicy(min_bandwidth_gbytes_per_s=37.5),
             id="bandwidth with a fraction",
         ),
-        pytest.param("group", "any name", DEFAULT_POLICY, id="group has no meaning yet"),
+        pytest.param("group", "ring", DEFAULT_POLICY, id="a group chooses no set"),
         pytest.param("plan", "{}", DEFAULT_POLICY, id="a key that Coterie writes"),
     ],
 )

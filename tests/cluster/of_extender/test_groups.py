@@ -1,0 +1,94 @@
+"""Groups on the real scheduler: all members or none, and nothing evicted for one that waits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from extender.embedded import parse_cluster
+from tests.cluster.fleet.stage import play, start_cast
+from tests.cluster.fleet.workload import make_pod
+
+pytestmark = pytest.mark.cluster
+
+EIGHT = parse_cluster("8x dgx-h100")
+SOON_S = 5.0
+A_WHILE_S = 4.0
+"""Long enough for a pod to be placed if it could be."""
+
+
+@pytest.fixture(scope="module")
+def cast(control_plane):
+    """Extender and scheduler."""
+    made = start_cast(control_plane)
+    yield made
+    made.stop()
+
+
+def member(group, number, size, gpus=8, **fields):
+    """A pod of a group."""
+    wishes = {"coterie.gpu/group": group, "coterie.gpu/group-size": str(size)}
+    return make_pod(f"{group}-{number}", gpus, annotations=wishes, **fields)
+
+
+def is_bound(played, name):
+    """Whether etcd has the pod with a node."""
+    return played.has(name) and played.pod(name).node is not None
+
+
+def names_of(group, size):
+    """The names of its pods."""
+    return [f"{group}-{number}" for number in range(size)]
+
+
+def test_of_two_groups_that_do_not_fit_together_one_is_whole(cast):
+    """Members one by one would end half and half, both stuck for ever."""
+
+    async def main():
+        async with play(cast, EIGHT) as played:
+            for number in range(6):
+                for group in ("a", "b"):
+                    await played.api.create(
+                        "/api/v1/namespaces/default/pods", member(group, number, 6)
+                    )
+            await played.until(
+                lambda: any(
+                    all(is_bound(played, name) for name in names_of(group, 6))
+                    for group in ("a", "b")
+                )
+            )
+            await asyncio.sleep(A_WHILE_S)
+            bound = {
+                group: sum(is_bound(played, name) for name in names_of(group, 6))
+                for group in ("a", "b")
+            }
+            assert sorted(bound.values()) == [0, 6]
+            (whole,) = (group for group, count in bound.items() if count)
+            other = "b" if whole == "a" else "a"
+            await played.delete(*names_of(whole, 6))
+            await played.bound(*names_of(other, 6))
+            plans = [json.loads(played.pod(name).plan or "") for name in names_of(other, 6)]
+            assert {plan["group"]["name"] for plan in plans} == {other}
+
+    asyncio.run(main())
+
+
+def test_members_wait_for_the_last_one(cast):
+    """And are bound soon after it comes."""
+
+    async def main():
+        async with play(cast, EIGHT) as played:
+            for number in range(7):
+                await played.create(member("w", number, 8, gpus=2))
+            said = await played.refused("w-0")
+            assert "waits for its group: members are missing" in said
+            await asyncio.sleep(A_WHILE_S)
+            assert not any(is_bound(played, name) for name in names_of("w", 7))
+            await played.create(member("w", 7, 8, gpus=2))
+            await played.bound(*names_of("w", 8), within_s=SOON_S)
+            nodes = {played.pod(name).node for name in names_of("w", 8)}
+            assert len(nodes) == 2
+
+    asyncio.run(main())
