@@ -10,9 +10,13 @@ stable/sysfs-devices-node):
   bus, or with nothing above it but root ports that QEMU emulates, has been put there by a
   hypervisor (`topology.importers.xml.pcie_tree`): its place is hidden.
 - `numa_node` is -1 where the firmware does not set it.
-- RDMA ports are those of `class/infiniband`; network ports of `class/net` on PCI functions that
-  have none of those come after them. Virtual functions (`physfn`) belong to their owners, and
-  interfaces without a PCI device are software. Which interfaces `class/net` shows depends on the
+- RDMA ports are those of `class/infiniband`. Their rate is `ports/<number>/rate`, such as "400
+  Gb/sec (4X NDR)", of ports whose `state` is ACTIVE: a port without a link shows a rate too, and
+  NCCL takes active ports only (nccl@5067397c src/transport/net_ib.cc). Of several active ports the
+  slowest counts, since the device is one NIC here and a ring may pass through any of them.
+- Network ports of `class/net` on PCI functions that have none of those come after them, without a
+  rate. Virtual functions (`physfn`) belong to their owners, and interfaces without a PCI device are
+  software. Which interfaces `class/net` shows depends on the
   network namespace in which sysfs was mounted.
 """
 
@@ -25,7 +29,7 @@ from pathlib import Path
 from topology.importers.xml.cpu_platform import x86_platform
 from topology.importers.xml.nics import MAX_NICS, FoundNic
 from topology.importers.xml.pcie_tree import PciPlace
-from topology.model import CpuPlatform, normalise_pci_bus_id
+from topology.model import MAX_NIC_GBIT_PER_S, CpuPlatform, normalise_pci_bus_id
 
 __all__ = ["Sysfs", "read_text"]
 
@@ -35,6 +39,8 @@ _PCI_ID = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _EMULATED_ROOT_PORT = ("0x1b36", "0x000c")
 """PCI ids of QEMU's generic root port (QEMU docs/specs/pci-ids.rst), which libvirt puts above each
 device that it passes through. Emulated switches (x3130) are put there on purpose: they count."""
+
+_RATE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) Gb/sec\b")
 
 _MAX_TEXT_BYTES = 1 << 16
 """Most of a file that is read: the first processor of /proc/cpuinfo takes 1.5 KiB."""
@@ -136,8 +142,20 @@ class Sysfs:
             place = None if device is None else self._place_of(device)
             if device is None or place is None or (device / "physfn").exists():
                 continue
-            nics.append(FoundNic(entry.name, normalise_pci_bus_id(device.name), place, is_rdma))
+            bus_id = normalise_pci_bus_id(device.name)
+            nics.append(FoundNic(entry.name, bus_id, place, is_rdma, _slowest_port(entry)))
         return nics
+
+
+def _slowest_port(nic: Path) -> float | None:
+    """The least rate of the active ports of an RDMA device, Gbit/s; None where there is none."""
+    rates = (
+        _RATE.match(read_text(port / "rate") or "")
+        for port in _entries(nic / "ports")
+        if (read_text(port / "state") or "").endswith("ACTIVE")
+    )
+    known = [float(rate[1]) for rate in rates if rate is not None]
+    return min((rate for rate in known if 0 < rate <= MAX_NIC_GBIT_PER_S), default=None)
 
 
 def _kernel_id(bus_id: str) -> str:

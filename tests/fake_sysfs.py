@@ -57,14 +57,23 @@ class FakeSysfs:
             self._link(self.root / "sys/bus/pci/devices" / name, folder)
         return folder
 
-    def port(self, kind: str, name: str, device: Path | None) -> None:
-        """A port of class `infiniband` or `net`; without a device it is software."""
+    def port(
+        self, kind: str, name: str, device: Path | None, *links: tuple[str | None, str | None]
+    ) -> None:
+        """A port of class `infiniband` or `net`; without a device it is software.
+
+        `links`: state and rate of each physical port, from 1 on; None where the file is not there.
+        """
         parent = self.root / "sys/devices/virtual" if device is None else device
         folder = parent / kind / name
         folder.mkdir(parents=True)
         if device is not None:
             self._link(folder / "device", device)
         self._link(self.root / "sys/class" / kind / name, folder)
+        for number, link in enumerate(links, start=1):
+            for file, text in zip(("state", "rate"), link, strict=True):
+                if text is not None:
+                    self._write(folder / "ports" / str(number) / file, text)
 
     def numa(self, distances: Mapping[int, str]) -> None:
         """NUMA nodes and their rows of distances."""
@@ -114,7 +123,14 @@ def write_machine(
             pci_class=_GPU_CLASS if thing < n else _NIC_CLASS,
         )
         if thing >= n:
-            fake.port("infiniband", topology.nics[thing - n].name, folder)
+            nic = topology.nics[thing - n]
+            rate = nic.gbit_per_s
+            link = ("1: DOWN", "10 Gb/sec (4X SDR)") if rate is None else _active(rate)
+            fake.port("infiniband", nic.name, folder, link)
+
+
+def _active(gbit_per_s: float) -> tuple[str, str]:
+    return "4: ACTIVE", f"{gbit_per_s:g} Gb/sec (4X NDR)"
 
 
 def _classes(topology: NodeTopology, farthest: PcieLevel) -> Sequence[int]:

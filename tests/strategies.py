@@ -129,6 +129,7 @@ def _nics(draw: st.DrawFn, n: int) -> tuple[Nic, ...]:
                 pci_bus_id=st.one_of(st.none(), pci_bus_ids),
                 numa_node=st.one_of(st.none(), st.integers(0, 8)),
                 is_rdma=st.sampled_from([None, True, False]),
+                gbit_per_s=st.sampled_from([None, 2.5, 100.0, 400.0]),
             )
         )
         for name in names

@@ -67,11 +67,15 @@ class MachineGpu(ReadBody):
 
 
 class MachineNic(ReadBody):
-    """A NIC; `pcie` are its levels to the GPUs as `nvidia-smi topo -m` names them."""
+    """A NIC; `pcie` are its levels to the GPUs as `nvidia-smi topo -m` names them.
+
+    `gbit_per_s` is the rate of its link; null where it is unknown or no link is up.
+    """
 
     name: str
     numa_node: int | None
     is_rdma: bool | None
+    gbit_per_s: float | None
     pcie: list[str | None]
 
 

@@ -64,6 +64,7 @@ class MachinesJson:
                     "name": nic.name,
                     "numa_node": nic.numa_node,
                     "is_rdma": nic.is_rdma,
+                    "gbit_per_s": nic.gbit_per_s,
                     "pcie": [_level(level) for level in nic.levels],
                 }
                 for nic in topology.nics

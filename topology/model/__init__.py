@@ -42,6 +42,7 @@ from topology.model.names import DEFAULT_RESOURCE
 from topology.model.node_topology import (
     MAX_GPUS,
     MAX_LINKS,
+    MAX_NIC_GBIT_PER_S,
     NO_LINK,
     UNKNOWN_LINK,
     AcceleratorLink,
@@ -53,9 +54,9 @@ from topology.model.node_topology import (
     P2pAccess,
     PcieLevel,
     SwitchFabric,
-    normalise_pci_bus_id,
     symmetric,
 )
+from topology.model.pci_bus_id import normalise_pci_bus_id
 
 __all__ = [
     "DEFAULT_CONSTANTS",
@@ -65,6 +66,7 @@ __all__ = [
     "GPU_MODEL_NAMES",
     "MAX_GPUS",
     "MAX_LINKS",
+    "MAX_NIC_GBIT_PER_S",
     "MAX_TABLE_GPUS",
     "NO_LINK",
     "REFERENCE_MESSAGE_BYTES",

@@ -7,7 +7,7 @@ very same value. It must never guess: text that is not a topology of major versi
 The text is compact JSON. Unknown keys are ignored (a later minor version may add some); a new
 value of a closed set needs a new major version. An absent key is an unknown fact.
 
-    v        "1.0": major.minor
+    v        major.minor, the lowest that has all keys of the text
     name, source, p2p, cpu
     models   the GPU model names, each once
     gpus     [{uuid, pci, model: index into models, mem: MiB, numa, gen: link generation, parent}]
@@ -16,7 +16,8 @@ value of a closed set needs a new major version. An absent key is an unknown fac
              unknown), - none, ? unknown; "n18*7" stands for seven times n18
     pcie     row i (from 1): one character for each GPU 0..i-1: 1 PIX, 2 PXB, 3 PHB, 4 NODE, 5 SYS,
              ? unknown
-    nics     [{name, levels: one character for each GPU, pci, numa, rdma}]
+    nics     [{name, levels: one character for each GPU, pci, numa, rdma, gbit: rate of the link in
+             Gbit/s, from 1.1 on}]
     fabrics  [{kind, ports: [[GPU, n_links]], up: false where it is down, clique}]
     measured {pairs: [[i, j, GB/s]], sets: [[[i, j, k], GB/s]], bytes, nccl, date, source}
 """
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 __all__ = ["decode_gpus", "decode_topology", "encode_topology", "levels_text", "links_text"]
 
 _TITLE = "topology text"
+_MINOR_OF_NIC_RATES = 1
+"""The minor version that brought `gbit`."""
 _LINK_RUN = re.compile(r"(?:([nxcm])([1-9][0-9]?)?|([-?]))(?:\*([1-9][0-9]{0,2}))?")
 _LINK_LETTERS = {
     LinkKind.NVLINK: "n",
@@ -85,7 +88,9 @@ def encode_topology(topology: NodeTopology) -> str:
     into an annotation, which only hundreds of irregular devices can bring about.
     """
     models = list(dict.fromkeys(gpu.model for gpu in topology.gpus if gpu.model is not None))
-    body: dict[str, object] = {"v": f"{names.SCHEMA_MAJOR}.{names.SCHEMA_MINOR}"}
+    has_rates = any(nic.gbit_per_s is not None for nic in topology.nics)
+    minor = _MINOR_OF_NIC_RATES if has_rates else names.SCHEMA_MINOR
+    body: dict[str, object] = {"v": f"{names.SCHEMA_MAJOR}.{minor}"}
     body |= _present({"name": topology.name, "source": topology.source})
     if topology.p2p is not P2pAccess.UNKNOWN:
         body["p2p"] = topology.p2p.value
@@ -152,7 +157,15 @@ def _gpu_body(gpu: Gpu, models: list[str]) -> dict[str, object]:
 
 def _nic_body(nic: Nic) -> dict[str, object]:
     body: dict[str, object] = {"name": nic.name, "levels": levels_text(nic.levels)}
-    return body | _present({"pci": nic.pci_bus_id, "numa": nic.numa_node, "rdma": nic.is_rdma})
+    rate = nic.gbit_per_s
+    return body | _present(
+        {
+            "pci": nic.pci_bus_id,
+            "numa": nic.numa_node,
+            "rdma": nic.is_rdma,
+            "gbit": int(rate) if rate is not None and rate == int(rate) else rate,
+        }
+    )
 
 
 def _fabric_body(fabric: SwitchFabric) -> dict[str, object]:
@@ -271,12 +284,14 @@ def _read_levels(field: Field, length: int) -> tuple[PcieLevel, ...]:
 
 
 def _read_nic(field: Field, n_gpus: int) -> Nic:
+    rate = field.get("gbit")
     return Nic(
         name=field.need("name").text(),
         levels=_read_levels(field.need("levels"), n_gpus),
         pci_bus_id=field.text_or_none("pci"),
         numa_node=field.integer_or_none("numa"),
         is_rdma=field.flag_or_none("rdma"),
+        gbit_per_s=None if rate is None else rate.number(),
     )
 
 

@@ -15,7 +15,6 @@ is n x n, symmetric, in that order.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import Enum
 from itertools import combinations
@@ -30,6 +29,7 @@ from topology.model.measurement import (
     Measurement,
     first_repeated,
 )
+from topology.model.pci_bus_id import is_pci_bus_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +38,7 @@ __all__ = [
     "MAX_GPUS",
     "MAX_LINKS",
     "MAX_MEASURED",
+    "MAX_NIC_GBIT_PER_S",
     "MIN_MEASURED",
     "NO_LINK",
     "UNKNOWN_LINK",
@@ -53,7 +54,6 @@ __all__ = [
     "P2pAccess",
     "PcieLevel",
     "SwitchFabric",
-    "normalise_pci_bus_id",
     "symmetric",
 ]
 
@@ -64,8 +64,9 @@ MAX_GPUS = 512
 slices on 8 GPUs), below what would make a matrix a burden (512 x 512 pairs)."""
 MAX_LINKS = 36
 """Most links between two GPUs: NVML_NVLINK_MAX_LINKS (nvml.h, nvidia-ml-py 13.615.71)."""
-
-_PCI_BUS_ID = re.compile(r"^([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-9a-f])$")
+MAX_NIC_GBIT_PER_S = 10_000
+"""Fastest NIC: above any port of 2026 (1,600 Gbit/s), below what files of NCCL and RCCL state where
+they got the unit wrong (200,000 for 200)."""
 
 
 class LinkKind(Enum):
@@ -179,7 +180,7 @@ class Gpu:
         if self.uuid is not None and not 1 <= len(self.uuid) <= 63:  # noqa: PLR2004 - Device.ID limit of api.proto
             msg = f"GPU uuid {quote(self.uuid)}: expected 1..63 characters (kubelet device id)"
             raise InvalidTopology(msg)
-        if self.pci_bus_id is not None and not _PCI_BUS_ID.match(self.pci_bus_id):
+        if self.pci_bus_id is not None and not is_pci_bus_id(self.pci_bus_id):
             msg = f"GPU pci_bus_id {quote(self.pci_bus_id)}: expected lower-case dddd:bb:dd.f"
             raise InvalidTopology(msg)
         if self.model is not None and not self.model.strip():
@@ -199,7 +200,8 @@ class Gpu:
 class Nic:
     """One network port and its PCIe level to each GPU, in GPU order.
 
-    `name` as the system prints it (mlx5_0, NIC0). `is_rdma` is None where unknown.
+    `name` as the system prints it (mlx5_0, NIC0). `is_rdma` is None where unknown. `gbit_per_s` is
+    the rate of its link, up to `MAX_NIC_GBIT_PER_S`; None where unknown or no link is up, never 0.
     """
 
     name: str
@@ -207,6 +209,7 @@ class Nic:
     pci_bus_id: str | None = None
     numa_node: int | None = None
     is_rdma: bool | None = None
+    gbit_per_s: float | None = None
 
     def __post_init__(self) -> None:
         if not self.name.strip():
@@ -216,11 +219,17 @@ class Nic:
             gpu = self.levels.index(PcieLevel.SELF)
             msg = f"NIC {self.name}: level X to GPU {gpu}, expected PIX..SYS"
             raise InvalidTopology(msg)
-        if self.pci_bus_id is not None and not _PCI_BUS_ID.match(self.pci_bus_id):
+        if self.pci_bus_id is not None and not is_pci_bus_id(self.pci_bus_id):
             msg = f"NIC {self.name}: pci_bus_id {quote(self.pci_bus_id)}, expected dddd:bb:dd.f"
             raise InvalidTopology(msg)
         if self.numa_node is not None and self.numa_node < 0:
             msg = f"NIC {self.name}: numa_node is {self.numa_node}, expected at least 0, or None"
+            raise InvalidTopology(msg)
+        if self.gbit_per_s is not None and not 0 < self.gbit_per_s <= MAX_NIC_GBIT_PER_S:
+            msg = (
+                f"NIC {self.name}: gbit_per_s is {self.gbit_per_s}, expected above 0 and at most "
+                f"{MAX_NIC_GBIT_PER_S}, or None where unknown"
+            )
             raise InvalidTopology(msg)
 
 
@@ -375,24 +384,3 @@ def symmetric(n: int, diagonal: T, cell: Callable[[int, int], T]) -> tuple[tuple
     return tuple(
         (*row, diagonal, *(below[j][i] for j in range(i + 1, n))) for i, row in enumerate(below)
     )
-
-
-def normalise_pci_bus_id(text: str) -> str:
-    """Bring a PCI bus id to lower case `dddd:bb:dd.f` (or eight domain digits where they count).
-
-    NVML prints eight domain digits and mixed case, sysfs four and lower case. Raises
-    `InvalidTopology` for anything else.
-
-    >>> normalise_pci_bus_id("00000000:3B:00.0")
-    '0000:3b:00.0'
-    """
-    lowered = text.strip().lower()
-    if re.match(r"^[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]$", lowered):
-        lowered = "0000:" + lowered
-    match = _PCI_BUS_ID.match(lowered)
-    if match is None:
-        msg = f"PCI bus id {quote(text)}: expected [domain:]bb:dd.f in hexadecimal"
-        raise InvalidTopology(msg)
-    domain, bus, device, function = match.groups()
-    short = domain[-4:] if int(domain, 16) <= 0xFFFF else domain  # noqa: PLR2004 - four hex digits
-    return f"{short}:{bus}:{device}.{function}"

@@ -13,7 +13,8 @@ expectation): a typing error in a recording would else become a wrong machine.
     [[fabrics]]             kind, ports = 18 or one number a member, gpus (default: all), up, clique
     [pcie]                  PIX, PXB, PHB, NODE, SYS, unknown = [[0, 1], [2, 3]] (every pair in a
                             group), rest; of several groups the nearest level counts
-    [[nics]]                name, rdma, numa, and PIX .. SYS, unknown = [0, 1] (GPUs), rest
+    [[nics]]                name, rdma, numa, gbit_per_s, and PIX .. SYS, unknown = [0, 1] (GPUs),
+                            rest
     [measured]              pairs = ["0-1:42.2"], sets = ["0-1-2:42.5"], message_bytes,
                             nccl_version, date, source
 
@@ -241,7 +242,8 @@ def _read_pcie(field: Field | None, n: int) -> tuple[tuple[PcieLevel, ...], ...]
 
 
 def _read_nic(field: Field, n: int) -> Nic:
-    field.only("name", "rdma", "numa", *_LEVELS, "rest")
+    field.only("name", "rdma", "numa", "gbit_per_s", *_LEVELS, "rest")
+    rate = field.get("gbit_per_s")
     levels: dict[int, PcieLevel] = {}
     for word, level in _LEVELS.items():
         gpus = field.get(word)
@@ -253,6 +255,7 @@ def _read_nic(field: Field, n: int) -> Nic:
         levels=tuple(levels.get(gpu, rest) for gpu in range(n)),
         numa_node=field.integer_or_none("numa"),
         is_rdma=field.flag_or_none("rdma"),
+        gbit_per_s=None if rate is None else rate.number(),
     )
 
 

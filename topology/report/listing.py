@@ -338,13 +338,15 @@ def _nic_grid(report: ShowReport) -> Grid:
         (
             printable(nic.name),
             "?" if nic.is_rdma is None else _yes(is_true=nic.is_rdma),
+            "?" if nic.gbit_per_s is None else f"{nic.gbit_per_s:g}",
             _text(nic.numa_node),
             _text(nic.pci_bus_id),
             _nearest(nic),
         )
         for nic in report.nics
     )
-    return Grid(("NIC", "RDMA", "NUMA", "PCI bus id", "nearest GPUs"), rows, frozenset({2}))
+    columns = ("NIC", "RDMA", "Gbit/s", "NUMA", "PCI bus id", "nearest GPUs")
+    return Grid(columns, rows, frozenset({2, 3}))
 
 
 def _nearest(nic: NicReport) -> str:

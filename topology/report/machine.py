@@ -68,6 +68,7 @@ def report_show(topology: NodeTopology) -> ShowReport:
                 pci_bus_id=nic.pci_bus_id,
                 numa_node=nic.numa_node,
                 is_rdma=nic.is_rdma,
+                gbit_per_s=nic.gbit_per_s,
                 pcie_levels=tuple(_known_level(level) for level in nic.levels),
             )
             for nic in topology.nics
@@ -144,6 +145,7 @@ def _unknown(topology: NodeTopology) -> list[str]:
             "NIC and GPU pairs",
         ),
         ("RDMA", [nic.is_rdma is None for nic in topology.nics], "NICs"),
+        ("rate", [nic.gbit_per_s is None for nic in topology.nics], "NICs"),
         ("P2P access over PCIe", [topology.p2p is P2pAccess.UNKNOWN], "nodes"),
         ("CPU platform", [topology.cpu is CpuPlatform.UNKNOWN], "nodes"),
     )

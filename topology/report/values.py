@@ -114,6 +114,8 @@ class NicReport:
     """NUMA node."""
     is_rdma: bool | None
     """Whether it does RDMA."""
+    gbit_per_s: float | None
+    """Rate of its link, Gbit/s; null also where no link is up."""
     pcie_levels: tuple[str | None, ...]
     """PIX, PXB, PHB, NODE or SYS to each GPU, in GPU order."""
 

@@ -183,6 +183,7 @@ def _nics(raw: RawMachine) -> tuple[Nic, ...]:
             pci_bus_id=nic.bus_id,
             numa_node=nic.place.numa_node,
             is_rdma=nic.is_rdma,
+            gbit_per_s=nic.gbit_per_s,
         )
         for nic in raw.nics
     )

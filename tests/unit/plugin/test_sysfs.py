@@ -120,6 +120,37 @@ def test_nics_come_rdma_first_in_natural_order(fake):
     ]
 
 
+ACTIVE = "4: ACTIVE"
+RATES = [
+    ("one active port", [(ACTIVE, "400 Gb/sec (4X NDR)")], 400),
+    ("a rate with a fraction", [(ACTIVE, "2.5 Gb/sec (1X SDR)")], 2.5),
+    ("an EFA port", [(ACTIVE, "100 Gb/sec (4X EDR)")], 100),
+    ("the slowest of two", [(ACTIVE, "100 Gb/sec (4X EDR)"), (ACTIVE, "40 Gb/sec (4X QDR)")], 40),
+    ("a port that is down", [("1: DOWN", "10 Gb/sec (4X SDR)")], None),
+    ("a port that is coming up", [("2: INIT", "400 Gb/sec (4X NDR)")], None),
+    ("one of two down", [("1: DOWN", "10 Gb/sec (4X SDR)"), (ACTIVE, "200 Gb/sec (4X HDR)")], 200),
+    ("no state", [(None, "400 Gb/sec (4X NDR)")], None),
+    ("no rate", [(ACTIVE, None)], None),
+    ("no number", [(ACTIVE, "fast")], None),
+    ("nothing", [(ACTIVE, "0 Gb/sec (4X SDR)")], None),
+    ("more than any NIC", [(ACTIVE, "200000 Gb/sec (4X NDR)")], None),
+    ("no ports", [], None),
+]
+
+
+@pytest.mark.parametrize(("links", "expected"), [r[1:] for r in RATES], ids=[r[0] for r in RATES])
+def test_the_rate_is_that_of_the_slowest_active_port(fake, links, expected):
+    """A link that is down carries nothing, whatever rate its file shows: unknown, never zero."""
+    fake.port("infiniband", "mlx5_0", fake.device("pci0000:3a", ROOT_PORT, GPU), *links)
+    assert [nic.gbit_per_s for nic in fake.reader.nics()] == [expected]
+
+
+def test_a_socket_port_has_no_rate(fake):
+    """Only what a group's traffic uses is read."""
+    fake.port("net", "eth0", fake.device("pci0000:3a", ROOT_PORT, GPU))
+    assert [nic.gbit_per_s for nic in fake.reader.nics()] == [None]
+
+
 def test_without_the_rdma_class_rdma_is_unknown(fake):
     """A kernel that shows no RDMA class may have a driver that is not loaded: unknown."""
     fake.port("net", "eth0", fake.device("pci0000:3a", ROOT_PORT, GPU))

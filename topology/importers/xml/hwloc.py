@@ -15,7 +15,8 @@ Method (open-mpi/hwloc 3b37b024, doc/hwloc.doxy and hwloc.dtd, hwloc2.dtd):
 - PCIe levels come from the tree of bridges (`topology.importers.xml.pcie_tree`); the NUMA node is
   the only one in the nodeset of the object that holds the host bridge.
 - Links come from bandwidth matrices (`topology.importers.xml.hwloc_distances`).
-- A NIC is a PCI device with a network or OpenFabrics OS device; the latter means RDMA.
+- A NIC is a PCI device with a network or OpenFabrics OS device; the latter means RDMA. hwloc writes
+  no rate of a port.
 """
 
 from __future__ import annotations

@@ -24,6 +24,8 @@ Method (format: NVIDIA/nccl 5067397c, src/graph/xml.cc and topo.cc; ROCm/rccl fo
   file): pairs of two such GPUs stay unknown.
 - NICs are `<net>` elements with a place in the PCI tree, and PCI devices of a network class. Those
   directly under `<cpu>` are software interfaces (bridges, bonds, virtual Ethernet) and left out.
+  `speed` is in Mbit/s; of a socket it is NCCL's default of 10,000 where the kernel gives none
+  (src/misc/socket.cc), so only that of an RDMA NIC is taken, and none that no NIC has.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from topology.model import (
     GA102_GENERATION,
     MAX_GPUS,
     MAX_LINKS,
+    MAX_NIC_GBIT_PER_S,
     CpuPlatform,
     Gpu,
     LinkKind,
@@ -191,26 +194,34 @@ def _walk(parent: Element, place: PciPlace, found: _Found) -> None:
         here = PciPlace(place.root, place.bridges, place.numa_node, is_hidden)
         device = _Device(pci, bus_id, here)
         found.gpus.extend(_Device(pci, bus_id, here, child) for child in pci if child.tag == "gpu")
-        nets = [net.get("name") or "" for nic in pci if nic.tag == "nic" for net in nic.iter("net")]
-        found.nics.extend(_nic(device, name.strip()) for name in nets)
+        nets = [net for nic in pci if nic.tag == "nic" for net in nic.iter("net")]
+        found.nics.extend(_nic(device, net) for net in nets)
         if any(child.tag == "pci" for child in pci):
             below = PciPlace(place.root, (*place.bridges, bus_id), place.numa_node)
             _walk(pci, below, found)
         elif is_gpu(pci.get("class"), pci.get("vendor"), device=pci.get("device")):
             found.bare_gpus.append(device)
         elif is_network(pci.get("class")) and not nets:
-            found.nics.append(_nic(device, ""))
+            found.nics.append(_nic(device, None))
 
 
-def _nic(device: _Device, name: str) -> FoundNic:
+def _nic(device: _Device, net: Element | None) -> FoundNic:
     """A NIC; one that the file gives no name is called by its PCI address."""
+    name = "" if net is None else (net.get("name") or "").strip()
     is_rdma: bool | None = None
     if is_infiniband(device.pci.get("class")) or _EFA.fullmatch(device.pci.get("device") or ""):
         is_rdma = True
     elif name:
         # What NCCL drives through verbs or libfabric is called so; all else it used as a socket.
         is_rdma = _RDMA_NAME.match(name) is not None
-    return FoundNic(name or device.bus_id, device.bus_id, device.place, is_rdma)
+    rate = _gbit_per_s(net) if net is not None and is_rdma else None
+    return FoundNic(name or device.bus_id, device.bus_id, device.place, is_rdma, rate)
+
+
+def _gbit_per_s(net: Element) -> float | None:
+    text = net.get("speed") or ""
+    mbit = int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
+    return mbit / 1000 if 0 < mbit <= 1000 * MAX_NIC_GBIT_PER_S else None
 
 
 def _order(devices: list[_Device]) -> list[_Device]:

@@ -25,12 +25,13 @@ MAX_NICS = 512
 
 @dataclass(frozen=True, slots=True)
 class FoundNic:
-    """One NIC as a file shows it; `is_rdma` is None where unknown."""
+    """One NIC as a file shows it; `is_rdma` and `gbit_per_s` are None where unknown."""
 
     name: str
     bus_id: str
     place: PciPlace
     is_rdma: bool | None
+    gbit_per_s: float | None = None
 
 
 def build_nics(
@@ -54,6 +55,7 @@ def build_nics(
                 pci_bus_id=nic.bus_id,
                 numa_node=nic.place.numa_node,
                 is_rdma=nic.is_rdma,
+                gbit_per_s=nic.gbit_per_s,
             )
         )
     return tuple(nics)

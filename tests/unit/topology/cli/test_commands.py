@@ -470,7 +470,7 @@ def test_an_unknown_fact_is_a_question_mark(run, monkeypatch):
     rows = run("show", "dark")[1].splitlines()
     assert rows[rows.index("Accelerator links") + 2].split() == ["GPU0", "X", "?"]
     assert rows[rows.index("PCIe levels") + 2].split() == ["GPU0", "X", "?", "?"]
-    assert rows[rows.index("NICs") + 2].split() == ["eth0", "?", "?", "?", "?"]
+    assert rows[rows.index("NICs") + 2].split() == ["eth0", "?", "?", "?", "?", "?"]
     assert rows[rows.index("Unknown") + 1 :][:3] == [
         "model of the GPU: all 2 GPUs",
         "NUMA node: all 2 GPUs",

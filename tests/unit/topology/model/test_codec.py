@@ -108,6 +108,7 @@ def _full_node(*, shared: bool) -> NodeTopology:
                 pci_bus_id=f"0000:{0x80 + i:02x}:00.0",
                 numa_node=i // 8,
                 is_rdma=True,
+                gbit_per_s=400.0 if shared else 400.5 + i,
             )
             for i in range(n)
         ),
@@ -155,6 +156,16 @@ def test_whole_bandwidths_are_written_like_fractional_ones() -> None:
     whole = replace(PAIR, measurement=Measurement(pairs=(MeasuredPair(0, 1, 42),)))
     fractional = replace(PAIR, measurement=Measurement(pairs=(MeasuredPair(0, 1, 42.0),)))
     assert encode_topology(whole) == encode_topology(fractional)
+
+
+def test_a_rate_is_written_short_and_raises_the_minor_version() -> None:
+    """Texts without a rate stay as older readers know them; one with rates is read by them too."""
+    fast, slow = (replace(PAIR.nics[0], gbit_per_s=rate) for rate in (400.0, 2.5))
+    text = encode_topology(replace(PAIR, nics=(fast, replace(slow, name="b"))))
+    assert text.startswith('{"v":"1.1",')
+    assert '"rdma":true,"gbit":400}' in text
+    assert '"rdma":true,"gbit":2.5}' in text
+    assert [nic.gbit_per_s for nic in decode_topology(text).nics] == [400.0, 2.5]
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one fabric", "every fact differs"])
@@ -248,6 +259,8 @@ def test_the_least_text_is_one_gpu_of_which_nothing_is_known() -> None:
         pytest.param("nics.0.name", None, "nics[0] has no name", id="NIC without name"),
         pytest.param("nics.0.levels", "1", "nics[0].levels is '1'", id="NIC level missing"),
         pytest.param("nics.0.rdma", "yes", "expected true or false", id="rdma type"),
+        pytest.param("nics.0.gbit", "400", "expected a finite number", id="rate type"),
+        pytest.param("nics.0.gbit", 0, "gbit_per_s is 0.0, expected above 0", id="rate 0"),
         pytest.param("p2p", "maybe", "p2p is 'maybe', expected one of: yes, no", id="p2p value"),
         pytest.param("cpu", "z80", "cpu is 'z80', expected one of: intel-bdw", id="cpu value"),
         pytest.param(
@@ -427,6 +440,24 @@ def test_the_digest_leaves_out_what_distinguishes_equal_machines(topology: NodeT
 def test_the_digest_holds_what_a_value_depends_on(changed: NodeTopology) -> None:
     """Two nodes that share a digest share their values, so no such fact may be left out."""
     assert topology_digest(changed) != topology_digest(PAIR)
+
+
+@pytest.mark.parametrize(
+    ("nic", "counts"),
+    [
+        pytest.param(Nic("a", (PIX, SYS), is_rdma=True), True, id="near a GPU"),
+        pytest.param(Nic("a", (UNKNOWN, SYS), is_rdma=None), True, id="near for all that is known"),
+        pytest.param(Nic("a", (PIX, SYS), is_rdma=False), False, id="not RDMA"),
+        pytest.param(Nic("a", (SYS, SYS), is_rdma=True), False, id="far from every GPU"),
+    ],
+)
+def test_the_digest_holds_a_rate_where_a_group_may_use_it(nic: Nic, *, counts: bool) -> None:
+    """A NIC that carries no traffic of a group must not make a node a type of its own."""
+    plain, fast, slow = (
+        topology_digest(replace(PAIR, nics=(replace(nic, gbit_per_s=rate),)))
+        for rate in (None, 400.0, 200.0)
+    )
+    assert len({plain, fast, slow}) == (3 if counts else 1)
 
 
 def test_the_digest_covers_which_devices_share_a_parent() -> None:

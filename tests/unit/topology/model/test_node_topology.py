@@ -90,7 +90,7 @@ MEASURED = Measurement(pairs=(MeasuredPair(0, 1, 42.0),), sets=(MeasuredSet((0, 
 
 def test_a_full_node_is_accepted() -> None:
     """All parts at once: the refusals below change one thing each."""
-    nic = Nic("mlx5_0", (PIX, SYS), "0000:18:00.0", 0, is_rdma=True)
+    nic = Nic("mlx5_0", (PIX, SYS), "0000:18:00.0", 0, is_rdma=True, gbit_per_s=400)
     gpus = (Gpu("GPU-a", "0000:3b:00.0", "A40", 46068, 0, 3), Gpu("GPU-b", parent="GPU-p"))
     assert pair(gpus=gpus, nics=(nic,), fabrics=(UP,), measurement=MEASURED).n_gpus == 2
 
@@ -125,6 +125,14 @@ def test_a_full_node_is_accepted() -> None:
         pytest.param(lambda: Nic("a", (PIX, X)), "level X to GPU 1", id="NIC is a GPU"),
         pytest.param(lambda: Nic("a", (PIX,), "3b"), "pci_bus_id '3b'", id="NIC bus id"),
         pytest.param(lambda: Nic("a", (PIX,), None, -1), "numa_node is -1", id="NIC numa"),
+        pytest.param(
+            lambda: Nic("a", (PIX,), gbit_per_s=0), "gbit_per_s is 0, expected above 0", id="NIC 0"
+        ),
+        pytest.param(
+            lambda: Nic("a", (PIX,), gbit_per_s=200_000),
+            "gbit_per_s is 200000, expected above 0 and at most 10000",
+            id="NIC too fast",
+        ),
         pytest.param(lambda: SwitchFabric(ports=()), "members are []", id="fabric without members"),
         pytest.param(lambda: SwitchFabric(ports=((1, 1), (0, 1))), "ascending", id="order"),
         pytest.param(lambda: SwitchFabric(ports=((0, 1), (0, 1))), "different GPU", id="twice"),

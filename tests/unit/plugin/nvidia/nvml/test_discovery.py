@@ -89,7 +89,7 @@ def test_pcie_levels(ancestor, places, expected):
 
 def test_nics_have_levels_from_the_tree():
     """A NIC's place and each GPU's make its levels; a GPU without place is unknown."""
-    nic = FoundNic("mlx5_0", "0000:41:00.0", place("p", "u", "d9"), is_rdma=True)
+    nic = FoundNic("mlx5_0", "0000:41:00.0", place("p", "u", "d9"), is_rdma=True, gbit_per_s=400)
     gpus = (
         gpu(0, place=SAME_SWITCH[0]),
         gpu(1, place=SAME_NODE[1]),
@@ -99,7 +99,7 @@ def test_nics_have_levels_from_the_tree():
     (found,) = describe(RawMachine(gpus, nics=(nic,))).topology.nics
     assert found.levels == (PcieLevel.PIX, PcieLevel.NODE, PcieLevel.UNKNOWN, PcieLevel.UNKNOWN)
     assert (found.name, found.pci_bus_id, found.numa_node) == ("mlx5_0", "0000:41:00.0", 0)
-    assert found.is_rdma is True
+    assert (found.is_rdma, found.gbit_per_s) == (True, 400)
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,28 @@ class TestTwoSockets:
         assert second.pci_bus_id == third.pci_bus_id == "0000:86:00.0"
 
 
+@pytest.mark.parametrize(
+    ("name", "speed", "expected"),
+    [
+        pytest.param("mlx5_0", 'speed="400000"', 400, id="RDMA, in Mbit/s"),
+        pytest.param("mlx5_0", 'speed="2500"', 2.5, id="a fraction"),
+        pytest.param("eth0", 'speed="10000"', None, id="a socket: NCCL's default"),
+        pytest.param("mlx5_0", "", None, id="none"),
+        pytest.param("mlx5_0", 'speed="0"', None, id="zero"),
+        pytest.param("mlx5_0", 'speed="-1"', None, id="NCCL's unknown"),
+        pytest.param("mlx5_0", 'speed="fast"', None, id="no number"),
+        pytest.param("cxi0", 'speed="200000000"', None, id="a file in kbit/s"),
+    ],
+)
+def test_speed_is_the_rate_of_an_rdma_nic(name, speed, expected):
+    """Unknown is never zero, and a default of NCCL's is no fact of the machine."""
+    net = (
+        f'<pci busid="0000:05:00.0" class="0x020000"><nic><net name="{name}" {speed}/></nic></pci>'
+    )
+    topology = import_nccl_xml(system(cpu(gpu("0000:01:00.0", 0), net)))
+    assert [nic.gbit_per_s for nic in topology.nics] == [expected]
+
+
 def test_no_link_element_means_unknown():
     """A cloud provider's file leaves NVLink to NVML: absent is not none."""
     topology = import_nccl_xml(system(cpu(gpu("0000:01:00.0", 0), gpu("0000:02:00.0", 1))))
