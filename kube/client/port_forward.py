@@ -88,6 +88,8 @@ class PortForward:
                 await socket.close()
         except KubeError as error:
             self.fault = error
+        except asyncio.CancelledError:
+            pass  # by `__aexit__`; asyncio of Python 3.11 would log it as an error
         finally:
             self._connections.discard(task)
             writer.transport.abort()

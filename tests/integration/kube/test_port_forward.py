@@ -77,8 +77,8 @@ def test_what_is_sent_comes_back(tmp_path):
     with_forward(tmp_path, check)
 
 
-def test_the_end_of_the_block_ends_connections(tmp_path):
-    """A command that ends leaves no port open and no connection."""
+def test_the_end_of_the_block_ends_connections(tmp_path, caplog):
+    """A command that ends leaves no port open, no connection and no trace on standard error."""
 
     async def check(server, forward):
         assert server.forwarded == []
@@ -95,6 +95,7 @@ def test_the_end_of_the_block_ends_connections(tmp_path):
             await asyncio.open_connection("127.0.0.1", port)
 
     with_forward(tmp_path, check)
+    assert caplog.records == []
 
 
 def test_a_local_client_that_leaves_ends_its_connection(tmp_path):
