@@ -3,8 +3,19 @@
 The only package here that opens connections. It writes nothing to the cluster.
 """
 
+from kubectl_coterie.cluster.find_extender import NAMESPACES
 from kubectl_coterie.cluster.options import ClusterOptions
 from kubectl_coterie.cluster.read_api import Change, ReadApiClient
+from kubectl_coterie.cluster.reading import Object, Read, Reading
 from kubectl_coterie.cluster.session import Session
 
-__all__ = ["Change", "ClusterOptions", "ReadApiClient", "Session"]
+__all__ = [
+    "NAMESPACES",
+    "Change",
+    "ClusterOptions",
+    "Object",
+    "Read",
+    "ReadApiClient",
+    "Reading",
+    "Session",
+]

@@ -88,6 +88,11 @@ class ReadApiClient:
                 return found
             page_query["continue"] = page["continue"]
 
+    async def text(self, path: str) -> str:
+        """Get a plain text beside the API, such as `metrics`. Raises `CliError`."""
+        text = await self._answer("GET", f"{self.url}/{path}", path)
+        return text.decode(errors="replace")
+
     async def changes(self) -> AsyncIterator[Change]:
         """Follow the stream of changes until its end. Raises `CliError`."""
         timeout = aiohttp.ClientTimeout(total=None, sock_read=60)  # a comment comes every 15 s
@@ -110,11 +115,28 @@ class ReadApiClient:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> Json:
+        text = await self._answer(method, self._at(path), path, query=query, body=body)
+        try:
+            found: Json = json.loads(text)
+        except ValueError as error:
+            msg = f"the extender's answer to {path} is not JSON: {error}"
+            raise CliError(msg) from error
+        return found
+
+    async def _answer(
+        self,
+        method: str,
+        url: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> bytes:
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
             async with self._http.request(
                 method,
-                self._at(path),
+                url,
                 params=dict(query or {}),
                 data=body,
                 headers=headers,
@@ -125,12 +147,7 @@ class ReadApiClient:
             raise self._lost(path, error) from error
         if answer.status != _OK:
             raise _refused(path, answer.status, text)
-        try:
-            found: Json = json.loads(text)
-        except ValueError as error:
-            msg = f"the extender's answer to {path} is not JSON: {error}"
-            raise CliError(msg) from error
-        return found
+        return text
 
     def _at(self, path: str) -> str:
         return f"{self.url}/api/v1/{path}"

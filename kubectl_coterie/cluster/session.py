@@ -115,6 +115,10 @@ class Session:
                     self._read_api = await self._forwarded(local_port)
         return self._read_api
 
+    async def pod_port(self, namespace: str, name: str, port: int) -> ReadApiClient:
+        """A client of another port of a pod, by a port-forward. Raises `CliError`."""
+        return await self._forward(ExtenderPod(namespace, name, port))
+
     async def _client(self, url: str, forward: PortForward | None = None) -> ReadApiClient:
         if not url.startswith(("http://", "https://")):
             msg = f"--extender-url is {quote(url)}, expected http://host:port"

@@ -13,7 +13,16 @@ __all__ = ["Style"]
 GOOD_SHARE, FAIR_SHARE = 0.9, 0.5
 """Least shares of the best that are green and yellow: near-best sets count as placeable from 0.9 on
 (docs/read-api.md)."""
-_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
+_CODES = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
 
 
 class Style:
@@ -29,7 +38,7 @@ class Style:
         return cls(is_on=stream.isatty() and not is_plain)
 
     def paint(self, text: str, *names: str) -> str:
-        """The text in these colours: bold, dim, red, green, yellow, blue."""
+        """The text in these colours: bold, dim, red, green, yellow, blue, magenta, cyan."""
         if not self.is_on or not names:
             return text
         return f"\x1b[{';'.join(_CODES[name] for name in names)}m{text}\x1b[0m"
