@@ -1,0 +1,111 @@
+"""Whether the extender serves: its pods, its own answer, and the Leases that name a leader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kube.errors import Unreadable
+from kube.objects import read_lease
+from kubectl_coterie.check.findings import Finding, Status
+from kubectl_coterie.check.names import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kubectl_coterie.cluster import Object
+    from kubectl_coterie.installation.programs import ProgramPod
+    from kubectl_coterie.installation.seen import Seen
+
+__all__ = ["check_extender", "check_leases", "check_plugins"]
+
+CHECK, LEASE_CHECK, PLUGIN_CHECK = "extender", "leader", "node plugin"
+SKEW_S = 5.0
+"""How far the clocks of this machine and the cluster may be apart."""
+_SEE_LOGS = "see the logs of the pods that should lead"
+
+
+def check_extender(seen: Seen) -> Iterator[Finding]:
+    """Pods that are ready, and whether the extender's state is complete and fresh."""
+    if seen.programs.value is None and seen.cluster.value is None:
+        yield Finding(CHECK, Status.NOT_KNOWN, seen.programs.missing)
+        return
+    if not seen.extenders and seen.cluster.value is None:
+        about = "no extender was found: GPU pods are placed without Coterie"
+        todo = "install a way of running it (docs/install.md), or name its --extender-namespace"
+        yield Finding(CHECK, Status.WARNING, about, todo)
+        return
+    yield from _pods(CHECK, seen.extenders, "extender")
+    if seen.cluster.value is None:
+        about = f"the read API does not answer: {seen.cluster.missing}"
+        yield Finding(CHECK, Status.NOT_KNOWN, about)
+    elif not seen.cluster.value["is_ready"]:
+        about = "the extender's state is not complete and fresh: GPU pods wait"
+        yield Finding(
+            CHECK, Status.FAILED, about, "/readyz says what is missing (docs/operations.md)"
+        )
+    else:
+        sums = seen.cluster.value
+        about = (
+            f"ready: {sums['n_nodes']} nodes, {sums['gpus']} GPUs, {sums['pods_placed']} pods "
+            f"placed, {sums['pods_pending']} wait"
+        )
+        yield Finding(CHECK, Status.OK, about)
+
+
+def check_plugins(seen: Seen) -> Iterator[Finding]:
+    """The node plugin's pods."""
+    if seen.programs.value is None:
+        yield Finding(PLUGIN_CHECK, Status.NOT_KNOWN, seen.programs.missing)
+    elif not seen.plugins:
+        about = "no pod of the node plugin was found: nothing publishes topologies"
+        todo = "install it (docs/install.md); a reporter changes nothing on the nodes"
+        yield Finding(PLUGIN_CHECK, Status.WARNING, about, todo)
+    else:
+        yield from _pods(PLUGIN_CHECK, seen.plugins, "node plugin")
+
+
+def check_leases(seen: Seen) -> Iterator[Finding]:
+    """The Lease of replicas of the extender, and that of Coterie's own schedulers."""
+    for key, read in seen.leases.items():
+        if read.value is not None:
+            yield _leader(key, read.value, seen)
+        elif read.is_absent:
+            about = f"Lease {key} is not there: no replica has led yet"
+            yield Finding(LEASE_CHECK, Status.FAILED, about, _SEE_LOGS)
+        else:
+            yield Finding(LEASE_CHECK, Status.NOT_KNOWN, read.missing)
+
+
+def _pods(check: str, programs: Sequence[ProgramPod], what: str) -> Iterator[Finding]:
+    if not programs:
+        return
+    n_ready = sum(program.is_ready for program in programs)
+    about = f"{n_ready} of {len(programs)} pods of the {what} are ready"
+    if n_ready == len(programs):
+        yield Finding(check, Status.OK, about)
+        return
+    bad = [program for program in programs if not program.is_ready]
+    reasons = [program.waits for program in bad if program.waits]
+    because = f" ({reasons[0]})" if reasons else ""
+    first = bad[0]
+    yield Finding(
+        check,
+        Status.WARNING if n_ready else Status.FAILED,
+        f"{about}, not {listed([program.where for program in bad], 'pod')}{because}",
+        f"kubectl -n {first.namespace} describe pod {first.pod}",
+    )
+
+
+def _leader(key: str, content: Object, seen: Seen) -> Finding:
+    try:
+        lease = read_lease(content)
+    except Unreadable as error:
+        return Finding(LEASE_CHECK, Status.FAILED, f"Lease {key}: {error}", "delete it")
+    if not lease.holder or lease.renewed_at is None:
+        about = f"Lease {key} has no holder: nothing is bound"
+        return Finding(LEASE_CHECK, Status.FAILED, about, _SEE_LOGS)
+    age_s = seen.now_s - lease.renewed_at.timestamp()
+    if age_s > lease.duration_s + SKEW_S:
+        about = f"Lease {key} was renewed {age_s:.0f} s ago by {lease.holder}, and has expired"
+        return Finding(LEASE_CHECK, Status.FAILED, about, _SEE_LOGS)
+    return Finding(LEASE_CHECK, Status.OK, f"Lease {key} is held by {lease.holder}")

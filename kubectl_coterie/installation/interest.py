@@ -1,0 +1,138 @@
+"""What of nodes and pods is kept: what concerns placement, and of all others the names alone.
+
+No environment, no command line and no label of a user's pod is kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kube.objects import devices_at, object_at, objects_at, parse_whole, text_at, texts_at
+from topology.annotations import USER_KEYS
+from topology.model.names import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kubectl_coterie.cluster import Object
+
+__all__ = [
+    "NVIDIA_LABELS",
+    "has_gpus",
+    "has_wishes",
+    "is_nvidia_plugin",
+    "requests_devices",
+    "slim_node",
+    "slim_pod",
+]
+
+NVIDIA_LABELS = (
+    ("app", "nvidia-device-plugin-daemonset"),
+    ("app.kubernetes.io/name", "nvidia-device-plugin"),
+    ("name", "nvidia-device-plugin-ds"),
+    ("k8s-app", "nvidia-gpu-device-plugin"),
+)
+"""Of NVIDIA's device plugin: in the GPU operator, its chart, its static manifest and on GKE
+(docs/migrate.md)."""
+_FEATURE_DISCOVERY = "gpu-feature-discovery-ctr"
+"""Its pods have the plugin's labels in NVIDIA's chart, and serve no GPU."""
+_PROGRAM_LABELS = ("app.kubernetes.io/part-of", *(key for key, _ in NVIDIA_LABELS))
+_NODE_LABELS = ("coterie.gpu/", "kubernetes.io/", "node.kubernetes.io/", "nvidia.com/", "topology.")
+_META = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp")
+_POD_SPEC = ("nodeName", "schedulerName", "priority", "runtimeClassName")
+_POD_STATUS = ("phase", "reason", "startTime", "nominatedNodeName", "conditions")
+_NODE_STATUS = ("capacity", "allocatable", "conditions")
+_NODE_INFO = (
+    *("architecture", "containerRuntimeVersion", "kernelVersion", "kubeletVersion"),
+    *("operatingSystem", "osImage"),
+)
+"""Without the ids of machine and system."""
+_CONTAINER = ("name", "resources", "restartPolicy")
+
+
+def is_nvidia_plugin(pod: Object) -> bool:
+    """Whether a pod is NVIDIA's device plugin. Raises `Unreadable`."""
+    labels = texts_at(object_at(pod, "metadata"), "labels")
+    if not any(labels.get(key) == value for key, value in NVIDIA_LABELS):
+        return False
+    containers = objects_at(object_at(pod, "spec"), "containers")
+    return any(text_at(one, "name") != _FEATURE_DISCOVERY for one in containers)
+
+
+def has_wishes(pod: Object) -> bool:
+    """Whether a pod has an annotation that Coterie would heed. Raises `Unreadable`."""
+    annotations = texts_at(object_at(pod, "metadata"), "annotations")
+    return any(key in annotations for key in USER_KEYS)
+
+
+def has_gpus(node: Object, resources: Sequence[str]) -> bool:
+    """Whether a node can give any of these resources. Raises `Unreadable`."""
+    allocatable = object_at(object_at(node, "status"), "allocatable")
+    return any((parse_whole(allocatable.get(resource, 0)) or 0) > 0 for resource in resources)
+
+
+def requests_devices(pod: Object) -> bool:
+    """Whether a pod requests any extended resource. Raises `Unreadable`."""
+    spec = object_at(pod, "spec")
+    containers = [*objects_at(spec, "initContainers"), *objects_at(spec, "containers")]
+    return any(devices_at(object_at(one, "resources"), "limits") for one in containers)
+
+
+def slim_pod(pod: Object) -> Object:
+    """What is kept of a pod; its name alone where it does not concern Coterie.
+
+    Raises `Unreadable`.
+    """
+    metadata = object_at(pod, "metadata")
+    named = _some(metadata, _META)
+    labels, annotations = texts_at(metadata, "labels"), texts_at(metadata, "annotations")
+    if not (
+        requests_devices(pod)
+        or is_nvidia_plugin(pod)
+        or labels.get("app.kubernetes.io/part-of") == "coterie"
+        or _ours(annotations)
+    ):
+        return {"metadata": named}
+    spec = object_at(pod, "spec")
+    containers = {
+        key: [_some(one, _CONTAINER) for one in objects_at(spec, key)]
+        for key in ("initContainers", "containers")
+        if key in spec
+    }
+    return {
+        "metadata": named
+        | {"labels": _some(labels, _PROGRAM_LABELS), "annotations": _ours(annotations)},
+        "spec": _some(spec, _POD_SPEC) | containers,
+        "status": _some(object_at(pod, "status"), _POD_STATUS),
+    }
+
+
+def slim_node(node: Object) -> Object:
+    """What is kept of a node; its name alone where it has neither devices nor annotations of ours.
+
+    Raises `Unreadable`.
+    """
+    metadata, status = object_at(node, "metadata"), object_at(node, "status")
+    named = _some(metadata, _META)
+    annotations = _ours(texts_at(metadata, "annotations"))
+    if not annotations and not devices_at(status, "capacity"):
+        return {"metadata": named}
+    labels = {
+        key: value
+        for key, value in texts_at(metadata, "labels").items()
+        if key.startswith(_NODE_LABELS)
+    }
+    return {
+        "metadata": named | {"labels": labels, "annotations": annotations},
+        "spec": _some(object_at(node, "spec"), ("taints", "unschedulable")),
+        "status": _some(status, _NODE_STATUS)
+        | {"nodeInfo": _some(object_at(status, "nodeInfo"), _NODE_INFO)},
+    }
+
+
+def _some(content: Mapping[str, object], keys: Sequence[str]) -> dict[str, object]:
+    return {key: content[key] for key in keys if key in content}
+
+
+def _ours(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in annotations.items() if key.startswith(PREFIX)}
