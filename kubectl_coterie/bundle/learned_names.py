@@ -1,8 +1,8 @@
 """Finds the names of nodes, pods and namespaces in what was collected.
 
 Lists of the API server do not have objects that are gone, but logs and Events do. So names are
-taken from the fields that hold them, in JSON of any shape, and from the pairs `pod="..."` of
-Kubernetes' own logs.
+taken from the fields that hold them, in JSON of any shape, and from what Kubernetes' own logs and
+errors write as `pod="..."` and `node "..."`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["names_in_log", "names_in_value"]
 
-_PAIR = re.compile(r'\b(pod|node|namespace|nodeName)="([^"]+)"')
+_PAIR = re.compile(r'\b(pods?|nodes?|namespaces?|nodeName)[= ]\\?"([^"\\]+)\\?"')
+"""As in `pod="ml/a"` and `node "gpu-0" not found`, the quotes escaped or not."""
 _BY_KEY = {
     "node": "node",
     "node_name": "node",
@@ -26,6 +27,8 @@ _BY_KEY = {
     "namespace": "namespace",
     "pod": "pod",
     "pods": "pod",
+    "namespaces": "namespace",
+    "kubernetes.io/hostname": "node",
     "pod_uid": "uid",
     "uid": "uid",
     "reportingInstance": "node",

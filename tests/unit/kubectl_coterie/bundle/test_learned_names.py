@@ -50,6 +50,9 @@ HOLD = {"uid": "u9", "namespace": "ml", "name": "old", "container": "main"}
             {("uid", "u9"), ("namespace", "ml"), ("pod", "old")},
             id="the text of an annotation",
         ),
+        pytest.param(
+            {"labels": {"kubernetes.io/hostname": "h"}}, "", {("node", "h")}, id="a label of a node"
+        ),
         pytest.param({"text": "{no JSON", "nodes": ["a", 3]}, "", {("node", "a")}, id="no JSON"),
         pytest.param({"kind": "Lease", "name": "x", "pods": 3}, "", set(), id="nothing of users"),
     ],
@@ -65,6 +68,8 @@ def test_names_are_in_logs():
         '{"event": "answered", "pod": "ml/a", "node": "gpu-0", "pod_uid": "u"}\n'
         '{"broken\n'
         'I0101 bound pod="ml/b" node="gpu-1" other="x"\n'
+        'E0101 nodes "gpu-2" not found\n'
+        '{"event": "failed", "error": "pods \\"c\\" is forbidden"}\n'
     )
     assert set(names_in_log(log)) == {
         ("namespace", "ml"),
@@ -72,5 +77,7 @@ def test_names_are_in_logs():
         ("pod", "b"),
         ("node", "gpu-0"),
         ("node", "gpu-1"),
+        ("node", "gpu-2"),
+        ("pod", "c"),
         ("uid", "u"),
     }
