@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+OF_KUBECTL = "$ kubectl coterie "
+"""How a block of commands begins that run on a cluster."""
 
 _FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
@@ -39,6 +41,14 @@ def blocks(path: Path) -> list[Block]:
         Block(m["language"], m["text"], text.count("\n", 0, m.start()) + 1)
         for m in _FENCE.finditer(text)
     ]
+
+
+def sessions(text: str) -> list[tuple[str, str]]:
+    """Split a console block into commands (lines that begin with `$ `) and what each prints."""
+    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)
+    assert parts[0] == "", "a console block begins with '$ '"
+    pairs = [re.split(r"(?<!\\)\n", part, maxsplit=1) for part in parts[1:]]
+    return [(command, expected) for command, expected in pairs]
 
 
 def prose(path: Path) -> str:

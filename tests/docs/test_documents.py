@@ -12,7 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.markdown import ROOT, Block, anchors, blocks, document_id, documents, links, prose
+from tests.docs.markdown import (
+    OF_KUBECTL,
+    ROOT,
+    Block,
+    anchors,
+    blocks,
+    document_id,
+    documents,
+    links,
+    prose,
+    sessions,
+)
 from topology.value import STATED_ERROR
 
 DOCUMENTS = documents()
@@ -20,8 +31,9 @@ COMMANDS = [
     pytest.param(path, block.text, id=f"{document_id(path)}:{block.line}")
     for path in DOCUMENTS
     for block in blocks(path)
-    if block.language == "console"
+    if block.language == "console" and not block.text.startswith(OF_KUBECTL)
 ]
+"""Those of `kubectl coterie` need a cluster, which tests/docs/test_kubectl.py has."""
 SCRIPTS = [
     pytest.param(block.text, id=f"{document_id(path)}:{block.line}")
     for path in DOCUMENTS
@@ -35,14 +47,6 @@ LONGEST_README = 150
 PACKAGES = ("benchmarks", "extender", "kube", "kubectl_coterie", "plugin", "topology")
 TEMPLATE = ROOT / "docs" / "adr" / "0000-template.md"
 RECORDS = sorted(set((ROOT / "docs" / "adr").glob("[0-9]*.md")) - {TEMPLATE})
-
-
-def sessions(text: str) -> list[tuple[str, str]]:
-    """Split a console block into commands (lines that begin with `$ `) and what each prints."""
-    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)
-    assert parts[0] == "", "a console block begins with '$ '"
-    pairs = [re.split(r"(?<!\\)\n", part, maxsplit=1) for part in parts[1:]]
-    return [(command, expected) for command, expected in pairs]
 
 
 def run(command: str, folder: Path) -> str:

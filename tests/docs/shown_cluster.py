@@ -1,0 +1,184 @@
+"""The cluster of the pages that show `kubectl coterie`: an API server, and a real extender.
+
+The extender is a process on an embedded cluster, which planned the pods itself. The API server
+answers from values, with Coterie installed as a second scheduler, and forwards ports to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from benchmarks.demo.process import run_extender
+from extender.embedded import lay_out, read_cluster
+from tests.integration.kube.forwarding_server import ForwardingServer
+from tests.integration.kubectl_coterie.installed_cluster import NODES, PODS, InstalledCluster
+from tests.unit.extender.pods import GPU, args, binding, pod
+from topology.annotations import DeviceHold, DevicesReport, encode_devices
+from topology.cli.program import version
+from topology.model import encode_topology, names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import httpx
+
+    from extender.embedded.spec import EmbeddedNode
+
+__all__ = ["WAITED_S", "shown_cluster"]
+
+WAITED_S = 12 * 60 + 5
+"""How far the command's clock is ahead of the extender's: pods wait for 12 minutes."""
+FLEET = """\
+groups:
+  - {name: v100, machine: dgx-1-v100, count: 2}
+  - {name: a6000, machine: 8x-a6000-bridged, count: 1}
+  - {name: l4, machine: 8x-l4, count: 1}
+"""
+NAMESPACE = "ml"
+PLACED: tuple[tuple[str, int, str, dict[str, str]], ...] = (
+    ("pre-train", 8, "v100-0", {}),
+    ("tune-1", 4, "v100-1", {"affinity": "nvlink"}),
+    ("eval-3", 2, "v100-1", {}),
+    ("serve-5", 2, "a6000-0", {}),
+    ("embed-2", 1, "l4-0", {"affinity": "none"}),
+)
+WAITS = ("train-0", 4, {"affinity": "nvlink", "policy": "required"})
+ELSEWHERE = ("notebook", 1, {"affinity": "numa"})
+"""Names another scheduler, which a check finds."""
+
+
+@contextmanager
+def shown_cluster(folder: Path) -> Iterator[Path]:
+    """Run it; gives a kubeconfig whose context has the namespace `ml`."""
+    file = folder / "cluster.yaml"
+    file.write_text(FLEET, encoding="utf-8")
+    nodes = lay_out(read_cluster(file))
+    with run_extender(str(file), port=0, log=folder / "extender.log") as client:
+        pods = [_place(client, *one) for one in PLACED]
+        waits = _pod(*WAITS)
+        body = args(waits, [node.name for node in nodes])
+        assert not client.post("/filter", content=body).json()["NodeNames"]
+        installed = _installed(nodes, pods, waits)
+        assert client.base_url.port is not None
+        with _serving(installed, client.base_url.port, folder) as kubeconfig:
+            yield kubeconfig
+
+
+def _pod(name: str, n_gpus: int, wish: dict[str, str]) -> dict[str, Any]:
+    """A pod that names Coterie's scheduler; its uid is its name."""
+    made = pod(n_gpus, uid=name, **wish)
+    made["metadata"] |= {"name": name, "namespace": NAMESPACE}
+    made["spec"]["schedulerName"] = "coterie-scheduler"
+    return made
+
+
+def _place(
+    client: httpx.Client, name: str, n_gpus: int, node: str, wish: dict[str, str]
+) -> dict[str, Any]:
+    """A pod that was bound to a node, where it runs."""
+    made = _pod(name, n_gpus, wish)
+    assert client.post("/filter", content=args(made, [node])).json()["NodeNames"] == [node]
+    bind = binding(name, node, PodName=name, PodNamespace=NAMESPACE)
+    assert client.post("/bind", content=bind).json() == {"Error": ""}
+    made["spec"]["nodeName"] = node
+    made["status"]["phase"] = "Running"
+    path = f"/api/v1/pods/{NAMESPACE}/{name}"
+    return made | {"ids": client.get(path).json()["ids"]}
+
+
+def _installed(
+    nodes: Sequence[EmbeddedNode], pods: Sequence[dict[str, Any]], waits: dict[str, Any]
+) -> InstalledCluster:
+    """What the API server has: the fleet, its pods and Coterie's own."""
+    cluster = InstalledCluster()
+    programs = cluster.lists[PODS][:2]
+    for program in programs:
+        for container in program["spec"]["containers"]:
+            if "set-your-registry" in container.get("image", "set-your-registry"):
+                container["image"] = f"registry.example/coterie:{version()}"
+    elsewhere = _pod(*ELSEWHERE)
+    elsewhere["spec"]["schedulerName"] = "default-scheduler"
+    cluster.lists[PODS] = [*programs, *pods, waits, elsewhere]
+    found = {node.name: _node(node, pods) for node in nodes}
+    cluster.lists[NODES] = list(found.values())
+    cluster.objects |= {f"{NODES}/{name}": one for name, one in found.items()}
+    now = datetime.now(UTC) + timedelta(seconds=WAITED_S)
+    for path, one in cluster.objects.items():
+        if "/leases/" in path:
+            one["spec"] |= {
+                "holderIdentity": programs[0]["metadata"]["name"],
+                "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+                "leaseDurationSeconds": 600,
+            }
+    return cluster
+
+
+def _node(node: EmbeddedNode, pods: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The Node of a machine, with what its node plugin reports."""
+    assert node.topology is not None
+    gpus = zip(node.topology.gpus, node.ids, strict=True)
+    topology = replace(node.topology, gpus=tuple(replace(gpu, uuid=one) for gpu, one in gpus))
+    holds = tuple(
+        DeviceHold(one["metadata"]["uid"], NAMESPACE, one["metadata"]["name"], "main", GPU, ids)
+        for one in pods
+        if one["spec"]["nodeName"] == node.name and (ids := tuple(one["ids"]))
+    )
+    counts = {GPU: str(len(node.ids))}
+    annotations = {
+        names.TOPOLOGY: encode_topology(topology),
+        names.DEVICES: encode_devices(DevicesReport(generation=1, holds=holds)),
+    }
+    return {
+        "metadata": {"name": node.name, "annotations": annotations},
+        "status": {"allocatable": counts, "capacity": counts},
+    }
+
+
+@contextmanager
+def _serving(cluster: InstalledCluster, extender_port: int, folder: Path) -> Iterator[Path]:
+    """Serve it in a thread; gives a kubeconfig."""
+    server = ForwardingServer(extender_port)
+    server.answer("GET", "/{path:.*}", lambda request, _: _answer(cluster, request))
+    is_up, is_done = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with server.running():
+            is_up.set()
+            await asyncio.to_thread(is_done.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        assert is_up.wait(10)
+        yield server.kubeconfig(folder, namespace=NAMESPACE)
+    finally:
+        is_done.set()
+        thread.join()
+
+
+def _answer(cluster: InstalledCluster, request: web.Request) -> web.StreamResponse:
+    """A list, an object or a log."""
+    path = request.path
+    if path.endswith("/log"):
+        return web.Response(text='{"event": "answered"}\n')
+    if path in cluster.lists:
+        items = [one for one in cluster.lists[path] if _is_selected(one, request)]
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
+    if path in cluster.objects:
+        return web.json_response(cluster.objects[path])
+    content = {"kind": "Status", "reason": "NotFound", "code": 404, "message": f"no {path}"}
+    return web.json_response(content, status=404)
+
+
+def _is_selected(one: dict[str, Any], request: web.Request) -> bool:
+    """The one field that a command selects by: whether a pod has a node."""
+    wants_node = request.query.get("fieldSelector") == "spec.nodeName!="
+    return not wants_node or "nodeName" in one["spec"]
