@@ -1,13 +1,14 @@
-"""Placing the pods of one group over several nodes: domains of the network, and which nodes.
+"""Placing the pods of one group over several nodes: domains, which nodes, what it is worth.
 
-Chooses by values: paths of domains and what each node takes; knows no pod, no API server and no
-GPU of a node.
+Chooses nodes by values: paths of domains and what each node takes. What the chosen GPUs of several
+nodes are worth together stands beside it. Knows no pod and no API server.
 """
 
 from topology.groups.choice import choose_nodes
 from topology.groups.choice_outcome import (
     NODE_LEVEL,
     Assigned,
+    Counts,
     GroupDemand,
     MemberShape,
     NodeShare,
@@ -15,8 +16,8 @@ from topology.groups.choice_outcome import (
     NoRoomReason,
     rank_nodes,
 )
+from topology.groups.choice_patience import MOST_KEPT, WaitingGroup, keep_nodes
 from topology.groups.domain_labels import (
-    ANY_DOMAIN,
     DEFAULT_FAMILIES,
     NVLINK_DOMAIN,
     DomainPath,
@@ -30,11 +31,12 @@ from topology.groups.domain_labels import (
 from topology.groups.domain_tree import Domain, DomainLevel, DomainTree, build_tree
 
 __all__ = [
-    "ANY_DOMAIN",
     "DEFAULT_FAMILIES",
+    "MOST_KEPT",
     "NODE_LEVEL",
     "NVLINK_DOMAIN",
     "Assigned",
+    "Counts",
     "Domain",
     "DomainLevel",
     "DomainPath",
@@ -48,9 +50,11 @@ __all__ = [
     "NoRoom",
     "NoRoomReason",
     "NodeShare",
+    "WaitingGroup",
     "build_tree",
     "choose_nodes",
     "domain_path",
+    "keep_nodes",
     "level_names",
     "rank_nodes",
 ]

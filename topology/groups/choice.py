@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topology.annotations import ANY_DOMAIN
 from topology.errors import InvalidRequest
 from topology.groups.choice_alike import choose_alike
 from topology.groups.choice_mixed import MixedDemand, choose_mixed, most_members
@@ -28,14 +29,11 @@ from topology.groups.choice_outcome import (
     NoRoom,
     NoRoomReason,
 )
-from topology.groups.domain_labels import ANY_DOMAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-    from topology.groups.choice_outcome import GroupDemand
+    from topology.groups.choice_outcome import Counts, GroupDemand
     from topology.groups.domain_tree import Domain, DomainLevel, DomainTree
 
 __all__ = ["choose_nodes"]
@@ -83,22 +81,22 @@ def _figures(
     fits: list[NDArray[np.int64]] = []
     for shape in demand.shapes:
         room = shape.fits_when_empty if is_empty else shape.fits
-        fits.append(np.where(is_able, _array(room or (), n_nodes, "fits"), 0))
+        fits.append(np.where(is_able, _array(room, n_nodes, "fits"), 0))
     gpus = demand.gpus if is_empty else demand.free_gpus
     costs = np.zeros(n_nodes) if demand.costs is None else np.asarray(demand.costs, dtype=float)
     return MixedDemand(
         n_members=[shape.n_members for shape in demand.shapes],
         n_gpus=[shape.n_gpus for shape in demand.shapes],
         fits=fits,
-        free_gpus=fits[0] if len(fits) == 1 else _array(gpus or (), n_nodes, "free_gpus"),
+        free_gpus=fits[0] if len(fits) == 1 else _array(gpus, n_nodes, "free_gpus"),
         costs=costs,
     )
 
 
-def _array(figures: Sequence[int], n_nodes: int, name: str) -> NDArray[np.int64]:
-    array = np.asarray(figures, dtype=np.int64)
+def _array(figures: Counts | None, n_nodes: int, name: str) -> NDArray[np.int64]:
+    array = np.asarray(() if figures is None else figures, dtype=np.int64)
     if array.shape != (n_nodes,):
-        msg = f"{name} has {len(figures)} figures, expected one for each of {n_nodes} nodes"
+        msg = f"{name} has {array.size} figures, expected one for each of {n_nodes} nodes"
         raise InvalidRequest(msg)
     return array
 

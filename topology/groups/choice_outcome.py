@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from topology.annotations import ANY_DOMAIN
 from topology.errors import InvalidRequest
-from topology.groups.domain_labels import ANY_DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
 __all__ = [
     "NODE_LEVEL",
     "Assigned",
+    "Counts",
     "GroupDemand",
     "MemberShape",
     "NoRoom",
@@ -25,6 +29,9 @@ __all__ = [
     "NodeShare",
     "rank_nodes",
 ]
+
+Counts: TypeAlias = "Sequence[int] | NDArray[np.int64]"
+"""One count of each node, in the order of `DomainTree.node_names`."""
 
 NODE_LEVEL = "node"
 """The level of an assignment to one node, which is nearer than every domain."""
@@ -40,8 +47,8 @@ class MemberShape:
 
     n_members: int
     n_gpus: int
-    fits: Sequence[int]
-    fits_when_empty: Sequence[int] | None = None
+    fits: Counts
+    fits_when_empty: Counts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +61,9 @@ class GroupDemand:
     """
 
     shapes: tuple[MemberShape, ...]
-    free_gpus: Sequence[int] | None = None
-    gpus: Sequence[int] | None = None
-    costs: Sequence[float] | None = None
+    free_gpus: Counts | None = None
+    gpus: Counts | None = None
+    costs: Sequence[float] | NDArray[np.float64] | None = None
     within: str = ANY_DOMAIN
 
     def __post_init__(self) -> None:
@@ -92,8 +99,8 @@ class Assigned:
     """The nodes of a group, in the order of ranks.
 
     `level`: the level of the domain that holds all, `NODE_LEVEL` for one node, `any` for none;
-    `domain`: its name. Shares follow the tree: those of one leaf are neighbours, and so are the
-    leaves of one spine.
+    `domain`: its name, or the node's. Shares follow the tree: those of one leaf are neighbours, and
+    so are the leaves of one spine.
     """
 
     level: str

@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from topology.annotations import ANY_DOMAIN
 from topology.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
-    "ANY_DOMAIN",
     "DEFAULT_FAMILIES",
     "NVLINK_DOMAIN",
     "DomainPath",
@@ -41,8 +41,6 @@ __all__ = [
 ]
 
 NVLINK_DOMAIN = "nvlink-domain"
-ANY_DOMAIN = "any"
-"""What a pod writes where every node is near enough: the level above all others."""
 
 
 class FamilyPart(Enum):

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topology.annotations import ANY_DOMAIN
 from topology.errors import InvalidRequest, quote
-from topology.groups.domain_labels import ANY_DOMAIN, DEFAULT_FAMILIES, level_names
+from topology.groups.domain_labels import DEFAULT_FAMILIES, level_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ __all__ = ["Domain", "DomainLevel", "DomainTree", "build_tree"]
 class Domain:
     """The nodes at positions `first` to `end`, without `end`.
 
+    `name`: the names of the domains around it and its own, the widest first, joined by `/`.
     `children`: the domains directly below, as indices into `DomainTree.domains`. `lone_nodes`:
     positions of nodes that are in none of them.
     """

@@ -186,7 +186,7 @@ def test_ranks_follow_the_tree(choose):
     """Consecutive ranks are on one node, then in one leaf, then under one spine."""
     rooms = {"P2.S1.a": 2, "P1.S2.b": 2, "P1.S1.c": 2, "P1.S1.d": 2, "P1.S2.e": 1}
     found = choose(rooms, 9)
-    assert found.level == "any"
+    assert (found.level, found.domain) == ("any", "the cluster")
     assert rank_nodes(found, [0] * 9) == (
         "P1.S1.c", "P1.S1.c", "P1.S1.d", "P1.S1.d", "P1.S2.b", "P1.S2.b", "P1.S2.e",
         "P2.S1.a", "P2.S1.a",
@@ -276,7 +276,9 @@ def test_a_required_level_confines_the_group(choose):
     """The cluster has room; the leaf that holds it is chosen although it is not the emptiest."""
     rooms = {"P1.S1.a": 1, "P1.S1.b": 1, "P2.S1.c": 1}
     assert choose(rooms, 3, within="spine").reason is NoRoomReason.NOT_NOW
-    assert choose(rooms, 2, within="spine").level == "leaf"
+    found = choose(rooms, 2, within="spine")
+    assert (found.level, found.domain) == ("leaf", "P1/S1")
+    assert choose(rooms, 1).domain == "P2.S1.c"
 
 
 @pytest.mark.parametrize(

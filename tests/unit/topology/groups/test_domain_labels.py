@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from topology.annotations import ANY_DOMAIN
 from topology.errors import InvalidRequest
 from topology.groups import (
-    ANY_DOMAIN,
     DEFAULT_FAMILIES,
     FamilyPart,
     LevelFamily,
