@@ -29,10 +29,22 @@ from topology.groups.domain_labels import (
     level_names,
 )
 from topology.groups.domain_tree import Domain, DomainLevel, DomainTree, build_tree
+from topology.groups.rails import choose_on_rails, gpu_rails, rails_of
+from topology.groups.value_group import (
+    GROUP_STATED_ERROR,
+    NIC_SHARE,
+    GroupLimit,
+    GroupUnknown,
+    GroupValue,
+    group_value,
+)
+from topology.groups.value_share import GroupShare, OwnValue
 
 __all__ = [
     "DEFAULT_FAMILIES",
+    "GROUP_STATED_ERROR",
     "MOST_KEPT",
+    "NIC_SHARE",
     "NODE_LEVEL",
     "NVLINK_DOMAIN",
     "Assigned",
@@ -44,17 +56,26 @@ __all__ = [
     "DomainTree",
     "FamilyPart",
     "GroupDemand",
+    "GroupLimit",
+    "GroupShare",
+    "GroupUnknown",
+    "GroupValue",
     "LevelFamily",
     "LevelKeys",
     "MemberShape",
     "NoRoom",
     "NoRoomReason",
     "NodeShare",
+    "OwnValue",
     "WaitingGroup",
     "build_tree",
     "choose_nodes",
+    "choose_on_rails",
     "domain_path",
+    "gpu_rails",
+    "group_value",
     "keep_nodes",
     "level_names",
+    "rails_of",
     "rank_nodes",
 ]

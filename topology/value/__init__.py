@@ -11,11 +11,11 @@ from topology.model import (
     masks_by,
     topology_digest,
 )
-from topology.value.capacity import Capacities, node_capacities
+from topology.value.capacity import Capacities, FabricPorts, node_capacities
 from topology.value.known_sets import has_dark_links, is_known_set, known_table
 from topology.value.masks import mask_index, pair_sums
 from topology.value.measured import apply_measurement, raw_sums
-from topology.value.nics import gpus_maybe_near_rdma, gpus_near_rdma
+from topology.value.nics import gpus_maybe_near_rdma, gpus_near_rdma, rdma_nics_near
 from topology.value.remainder import DEFAULT_DEMAND, Demand, remainder_table
 from topology.value.set_value import STATED_ERROR, Limit, at_message_size, start_up_cost
 from topology.value.value_table import connected_masks
@@ -26,6 +26,7 @@ __all__ = [
     "STATED_ERROR",
     "Capacities",
     "Demand",
+    "FabricPorts",
     "Limit",
     "apply_measurement",
     "at_message_size",
@@ -43,6 +44,7 @@ __all__ = [
     "node_capacities",
     "pair_sums",
     "raw_sums",
+    "rdma_nics_near",
     "remainder_table",
     "start_up_cost",
     "topology_digest",

@@ -1,19 +1,20 @@
-"""Which GPUs have a network port at hand.
+"""Which GPUs have a network port at hand, and which ports a set has.
 
-What it answers: the GPUs with an RDMA NIC within PXB, and those that might have one if everything
-unknown turned out well. The difference separates "never" from "unknown". It chooses nothing.
+What it answers: the GPUs with an RDMA NIC within PXB, those that might have one if everything
+unknown turned out well (the difference separates "never" from "unknown"), and the NICs within PXB
+of a set. It chooses nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topology.model import PcieLevel, mask_of
+from topology.model import PcieLevel, gpus_of, mask_of
 
 if TYPE_CHECKING:
-    from topology.model import NodeTopology
+    from topology.model import Nic, NodeTopology
 
-__all__ = ["gpus_maybe_near_rdma", "gpus_near_rdma"]
+__all__ = ["gpus_maybe_near_rdma", "gpus_near_rdma", "rdma_nics_near"]
 
 _NEAR = frozenset({PcieLevel.PIX, PcieLevel.PXB})
 
@@ -36,4 +37,12 @@ def gpus_maybe_near_rdma(topology: NodeTopology) -> int:
             nic.is_rdma is not False and nic.levels[i] in _NEAR | {PcieLevel.UNKNOWN}
             for nic in topology.nics
         )
+    )
+
+
+def rdma_nics_near(topology: NodeTopology, mask: int) -> tuple[Nic, ...]:
+    """The RDMA NICs within PXB of any GPU of a set, each once, in the node's order."""
+    gpus = gpus_of(mask)
+    return tuple(
+        nic for nic in topology.nics if nic.is_rdma and any(nic.levels[i] in _NEAR for i in gpus)
     )
