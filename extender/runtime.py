@@ -228,6 +228,8 @@ class LiveExtender:
 
     async def run(self) -> None:
         """Run what stands beside the servers, until cancelled."""
+        if self._peers is not None:
+            self._gateway.handle(events.HolderSet(is_holder=False))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._feed.run(self._watches))
             tasks.create_task(self._node_sink.run())
@@ -334,6 +336,7 @@ class LiveExtender:
             wall=_now,
             draw=random.random,
             log=self._log,
+            on_holder=lambda is_holder: self._gateway.handle(events.HolderSet(is_holder)),
         )
         url = settings.replica_url
         identity = identity_of(url, secrets.token_hex(4))

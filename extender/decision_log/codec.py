@@ -191,6 +191,7 @@ _FORMS: Mapping[type[events.Event], _Form] = {
     events.PendingGone: _feed("lose_pending", events.PendingGone),
     events.PendingListed: _feed("replace_pending", events.PendingListed),
     events.FreshnessSet: _feed("set_freshness", events.FreshnessSet),
+    events.HolderSet: _feed("set_holder", events.HolderSet),
     events.TimePassed: _feed("expire", events.TimePassed),
     events.RequeueDropped: _feed("sleep_on", events.RequeueDropped),
     events.RatingsResumed: _feed("rate_deferred", events.RatingsResumed),

@@ -25,6 +25,7 @@ __all__ = [
     "BindingWritten",
     "Event",
     "FreshnessSet",
+    "HolderSet",
     "NodeGone",
     "NodeSeen",
     "NodesListed",
@@ -178,6 +179,13 @@ class FreshnessSet:
 
 
 @dataclass(frozen=True, slots=True)
+class HolderSet:
+    """Whether this replica places groups from now on: it became the Lease's holder, or lost it."""
+
+    is_holder: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed:
     """It is `at_s` now: assumptions that nothing confirmed may expire."""
 
@@ -291,6 +299,7 @@ StateEvent: TypeAlias = (
     | PendingGone
     | PendingListed
     | FreshnessSet
+    | HolderSet
     | TimePassed
     | RequeueDropped
     | RatingsResumed

@@ -150,7 +150,8 @@ class Gateway:
         unschedulable.change(freed, self.cluster, at_s)
         if freed:
             groups.devices_freed()
-        return groups.due(at_s) + unschedulable.due(self.cluster, at_s)
+        members = groups.due(at_s) if self.engine.is_ready(at_s) else ()
+        return members + unschedulable.due(self.cluster, at_s)
 
     def _call(self, event: events.VerbCalled) -> tuple[events.VerbCalled, Answer]:
         """The answer, and the event with what its time was enough for."""
@@ -190,7 +191,7 @@ class Gateway:
             case events.PreemptAbandoned(step, detail, _):
                 return preemptions.abandon(step, detail)
 
-    def _update(self, event: events.StateEvent, cluster: LiveCluster) -> None:  # noqa: C901, PLR0912 - a table
+    def _update(self, event: events.StateEvent, cluster: LiveCluster) -> None:  # noqa: C901, PLR0912, PLR0915 - a table
         match event:
             case events.PodSeen(pod):
                 cluster.pods.see(pod)
@@ -235,6 +236,8 @@ class Gateway:
                 self.engine.groups.replace(waiting, at_s)
             case events.FreshnessSet(is_synced, observed_at_s):
                 cluster.set_freshness(is_synced=is_synced, observed_at_s=observed_at_s)
+            case events.HolderSet(is_holder):
+                self.engine.groups.set_holder(is_holder=is_holder)
             case events.TimePassed(at_s):
                 self.engine.groups.expire(at_s)
                 cluster.expire(at_s, in_flight=self.engine.binds.in_flight)
@@ -254,8 +257,8 @@ class Gateway:
         return None if request is None else (request, pod.nominated_node)
 
     def _waiting(self, pod: PodObject) -> PodRequest | None:
-        """A member of a group that waits; None for every other pod."""
-        if pod.node_name is not None or pod.is_deleting or pod.has_ended:
+        """A member of a group that waits; None for every other pod, gated ones too."""
+        if pod.node_name is not None or pod.is_deleting or pod.has_ended or pod.is_gated:
             return None
         request = self._request(pod) if pod_keys.GROUP in pod.annotations else None
         names = self.engine.rules.scheduler_names

@@ -23,7 +23,9 @@ class Member:
 
     `left_out` are the nodes that kube-scheduler's own filters had excluded in the last filter call,
     None before the first one. `plan` is what is claimed for it; `is_here`: its bind call is held.
-    `is_watched`: the watch of pending pods has shown it, and not that it is gone.
+    `is_watched`: the watch of pending pods has shown it, and not that it is gone. `is_overdue`: it
+    was pending before we could see calls for it, and kube-scheduler may not try it by itself.
+    `woken_s` is when it was last woken, `n_asked` how often without a claim.
     """
 
     request: PodRequest
@@ -34,6 +36,8 @@ class Member:
     is_watched: bool = False
     filtered_s: float | None = None
     woken_s: float | None = None
+    is_overdue: bool = False
+    n_asked: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from extender.groups.group import Group, Member
 from extender.groups.joint_plan import JointPlan, plan_jointly
+from extender.groups.waking import ask_for, wake_claimed
 from extender.protocol import Reason
 from extender.unschedulable import Requeue
 
@@ -40,8 +41,8 @@ AVOIDED_S = 60.0
 """How long a node is left out that a member was not offered or could not go to."""
 PLAN_PAUSE_S = 0.5
 """Between two plans of a group that found no room."""
-WAKE_AGAIN_S = 5.0
-"""After which a member with a claim is woken once more if filter was not called for it."""
+MAX_ASKED = 64
+"""Members without a claim that are woken in one look, and the rest of their group."""
 MAX_PLANS = 4
 """Plans in one look; the others are made in the next one."""
 
@@ -60,6 +61,7 @@ class Groups:
         self._rater = rater
         self._claim_s = claim_s
         self._counts_unwatched = counts_unwatched
+        self._is_holder = True
         self._groups: dict[GroupKey, Group] = {}
         self._of_member: dict[str, GroupKey] = {}
         self._bound: dict[str, tuple[GroupKey, str]] = {}
@@ -77,10 +79,14 @@ class Groups:
     def replace(self, requests: Iterable[PodRequest], now_s: float) -> None:
         """All pending pods: members that are not among them are gone."""
         listed = {request.uid: request for request in requests}
+        known = set(self._of_member)
         for uid in [uid for uid in self._of_member if uid not in listed]:
             self.lose(uid)
         for request in listed.values():
             self.see(request, now_s)
+            member = None if request.uid in known else self._member(request.uid)
+            if member is not None:
+                member.is_overdue = True  # filter may have been called for it before
 
     def lose(self, uid: str) -> None:
         """A pending pod is gone, or bound."""
@@ -146,6 +152,18 @@ class Groups:
 
     # Planning.
 
+    def set_holder(self, *, is_holder: bool) -> None:
+        """Whether groups are placed here from now on: one of several replicas does it.
+
+        Claims and filter calls before a change are another term's.
+        """
+        self._is_holder = is_holder
+        for group in self._groups.values():
+            self._drop_claims(group)
+            group.is_released, group.refusal = False, Reason.GROUP_WAITING
+            for member in group.members.values():
+                member.left_out, member.is_overdue, member.n_asked = None, True, 0
+
     @property
     def is_due(self) -> bool:
         """Whether some group is to be planned, or a member to be woken."""
@@ -158,6 +176,8 @@ class Groups:
 
     def due(self, now_s: float) -> tuple[Requeue, ...]:
         """Plan what is due; the members to wake."""
+        if not self._is_holder:
+            return ()
         waiting = [
             group
             for group in self._groups.values()
@@ -165,10 +185,14 @@ class Groups:
         ]
         for group in sorted(waiting, key=lambda one: one.order)[:MAX_PLANS]:
             self._plan(group, now_s)
-        woken: list[Requeue] = []
-        for group in self._groups.values():
-            woken += self._wake(group, now_s)
-        return tuple(woken)
+        woken: list[Member] = []
+        for group in sorted(self._groups.values(), key=lambda one: one.order):
+            woken += wake_claimed(group, now_s)
+            if len(woken) < MAX_ASKED and self._n_counted(group) >= self._missing(group):
+                woken += ask_for(group, now_s)
+        return tuple(
+            Requeue(one.request.namespace, one.request.name, one.request.uid, None) for one in woken
+        )
 
     def _plan(self, group: Group, now_s: float) -> None:
         group.is_due = False
@@ -213,17 +237,6 @@ class Groups:
             member.plan, member.woken_s, member.filtered_s = plan, None, None
         group.claims_end_s = ends_s
         return True
-
-    def _wake(self, group: Group, now_s: float) -> list[Requeue]:
-        woken: list[Requeue] = []
-        for uid, member in group.members.items():
-            if member.plan is None or member.filtered_s is not None:
-                continue
-            if member.woken_s is None or member.woken_s + WAKE_AGAIN_S <= now_s:
-                member.woken_s = now_s
-                request = member.request
-                woken.append(Requeue(request.namespace, request.name, uid, None))
-        return woken
 
     def _plan_anew(self, group: Group, node: str, now_s: float) -> None:
         """Members whose bind calls are not there are planned again, without a node."""

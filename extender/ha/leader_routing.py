@@ -2,6 +2,10 @@
 
 Where several replicas run, a call is forwarded at most once. Everything ends within the time that
 the scheduler waits.
+
+So are filter calls for members of a group, since what is claimed for them is known to the holder
+alone. Filter stands in the scheduler's serial cycle: such a call waits for no holder, is given
+`MEMBER_FILTER_S`, and after a holder that did not answer in time the next calls fail at once.
 """
 
 from __future__ import annotations
@@ -26,6 +30,12 @@ __all__ = ["ForwardedCall", "LeaderRouter", "Peers"]
 HOLDER_WAIT_SHARE = 0.5
 """Share of the time there is in which a replica that may soon bind, or know who does, is waited
 for."""
+MEMBER_FILTER_S = 2.0
+"""Most time for the holder's answer about a member of a group, which it looks up: some
+milliseconds. No pod of the scheduler is placed meanwhile."""
+SILENT_S = 5.0
+"""How long a holder that did not answer is not called about members again. kube-scheduler retries
+a pod that got an error after 1 to 10 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +75,7 @@ class LeaderRouter:
         self._total_s = total_s
         self._timer = timer
         self._peers = peers
+        self._silent: tuple[str, float] | None = None
 
     async def bind(self, body: bytes, forwarded: ForwardedCall | None = None) -> TimedAnswer:
         """Answer a bind call."""
@@ -73,6 +84,25 @@ class LeaderRouter:
     async def preempt(self, body: bytes, forwarded: ForwardedCall | None = None) -> TimedAnswer:
         """Answer a preempt call."""
         return await self._here_or_there(Verb.PREEMPT, body, forwarded, self._preempt.preempt)
+
+    async def filter_member(
+        self, body: bytes, forwarded: ForwardedCall | None = None
+    ) -> Answer | None:
+        """Answer filter for a member of a group; None where it is answered here."""
+        if self._peers is None or self._peers.replicas.may_bind:
+            return None
+        replicas = self._peers.replicas
+        holder = replicas.other_holder
+        if holder is None or forwarded is not None:
+            return self._without_holder(Verb.FILTER, f"request received by {replicas.identity}")
+        if self._is_silent(holder):
+            return self._without_holder(Verb.FILTER, f"replica {holder} did not answer just now")
+        timeout_s = min(self._total_s, MEMBER_FILTER_S)
+        sent = self._peers.peer.forward(holder, Verb.FILTER.value, body, timeout_s=timeout_s)
+        answer = await self._answer_of(Verb.FILTER, holder, sent)
+        is_silent = answer.outcome is not Outcome.FORWARDED
+        self._silent = (holder, self._timer() + SILENT_S) if is_silent else None
+        return answer
 
     async def read_pod(self, namespace: str, name: str) -> bytes | None:
         """The JSON of a pod; None where it is not there. Raises `KubeError`."""
@@ -97,13 +127,26 @@ class LeaderRouter:
             return await here(body, at_most_s=min(left_s, replicas.left_s))
         holder = replicas.other_holder
         if holder is None or forwarded is not None:
-            detail = f"{Reason.NO_HOLDER.value}: request received by {replicas.identity}"
-            return TimedAnswer(self._engine.failure(verb, Reason.NO_HOLDER, detail), 0.0)
+            failed = self._without_holder(verb, f"request received by {replicas.identity}")
+            return TimedAnswer(failed, 0.0)
+        sent = self._peers.peer.forward(holder, verb.value, body, timeout_s=left_s)
+        answer = await self._answer_of(verb, holder, sent)
+        return TimedAnswer(answer, None if answer.outcome is Outcome.FORWARDED else 0.0)
+
+    async def _answer_of(self, verb: Verb, holder: str, sent: Awaitable[bytes]) -> Answer:
         try:
-            answer = await self._peers.peer.forward(holder, verb.value, body, timeout_s=left_s)
+            answer = await sent
         except PeerError as error:
-            detail = f"{Reason.NO_HOLDER.value}: {error}"
-            return TimedAnswer(self._engine.failure(verb, Reason.NO_HOLDER, detail), 0.0)
+            return self._without_holder(verb, str(error))
         generation = self._engine.cluster.snapshot.generation
-        detail = f"forwarded to {holder}"
-        return TimedAnswer(Answer(verb, Outcome.FORWARDED, answer, generation, detail=detail), None)
+        return Answer(verb, Outcome.FORWARDED, answer, generation, detail=f"forwarded to {holder}")
+
+    def _is_silent(self, holder: str) -> bool:
+        if self._silent is None:
+            return False
+        silent, until_s = self._silent
+        return silent == holder and self._timer() < until_s
+
+    def _without_holder(self, verb: Verb, why: str) -> Answer:
+        detail = f"{Reason.NO_HOLDER.value}: {why}"
+        return self._engine.failure(verb, Reason.NO_HOLDER, detail)

@@ -55,7 +55,7 @@ class ReplicaTools:
     """Dependencies of `Replicas`.
 
     `catch_up` returns when our state holds all that the API server had when it was called. `draw`
-    gives numbers in [0, 1).
+    gives numbers in [0, 1). `on_holder` is called when this replica may bind, and when another may.
     """
 
     api: LeaseApi
@@ -65,6 +65,7 @@ class ReplicaTools:
     draw: Callable[[], float]
     log: Logger
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    on_holder: Callable[[bool], None] = lambda _: None
 
 
 class Replicas:
@@ -173,6 +174,7 @@ class Replicas:
         await self._tools.catch_up()
         self._has_caught_up = True
         self.n_taken += 1
+        self._tools.on_holder(self._has_caught_up)
         self._tools.log.info(logkeys.LEASE_ACQUIRED, holder=self.identity)
         self._changed.set()
 
@@ -182,7 +184,9 @@ class Replicas:
             self._catching_up.cancel()
             self._catching_up = None
             self._tools.log.info(logkeys.LEASE_LOST, holder=self.other_holder or "")
-        self._has_caught_up = False
+        if self._has_caught_up:
+            self._has_caught_up = False
+            self._tools.on_holder(self._has_caught_up)
         self._term = Term(0.0, 0.0)
         self._changed.set()
 

@@ -4,8 +4,9 @@ kube-scheduler takes only 200 for an answer and reads no other body: where a ver
 field (filter, bind) failures are reported there, with 200. Prioritize has none; its failures are a
 status, which the scheduler treats as "no scores".
 
-Filter and prioritize never wait: everything they need is in memory. Bind and preempt wait for the
-API server (`extender.ha.leader_routing`).
+Filter and prioritize never wait: everything they need is in memory, save for a member of a group
+where another replica holds the Lease. Bind and preempt wait for the API server
+(`extender.ha.leader_routing`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from extender import logkeys
 from extender.engine.events import VerbCalled
 from extender.ha import FORWARDED_FOR, TIME_LEFT, ForwardedCall
 from extender.http.asgi import VerbResponse
-from extender.protocol import Outcome, Reason, Verb
+from extender.protocol import Outcome, Reason, Verb, may_be_member
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -50,6 +51,12 @@ class Verbs(Protocol):
 
     async def preempt(self, body: bytes, forwarded: ForwardedCall | None = None) -> TimedAnswer:
         """Answer a preempt call."""
+        ...
+
+    async def filter_member(
+        self, body: bytes, forwarded: ForwardedCall | None = None
+    ) -> Answer | None:
+        """Answer filter for a member of a group; None where it is answered here."""
         ...
 
     async def read_pod(self, namespace: str, name: str) -> bytes | None:
@@ -85,13 +92,15 @@ class Dependencies:
 def verb_handlers(deps: Dependencies) -> dict[str, Handler]:
     """The handler of each path."""
     at_once = [Verb.FILTER, Verb.PRIORITIZE, Verb.EXPLAIN]
-    waiting = {}
     if deps.verbs is None:
         at_once.append(Verb.BIND)
-    else:
-        waiting = {Verb.BIND: deps.verbs.bind, Verb.PREEMPT: deps.verbs.preempt}
     handlers = {f"/{verb.value}": _at_once(verb, deps) for verb in at_once}
-    return handlers | {f"/{verb.value}": _waiting(verb, act, deps) for verb, act in waiting.items()}
+    if deps.verbs is None:
+        return handlers
+    waiting = {Verb.BIND: deps.verbs.bind, Verb.PREEMPT: deps.verbs.preempt}
+    handlers |= {f"/{verb.value}": _waiting(verb, act, deps) for verb, act in waiting.items()}
+    path = f"/{Verb.FILTER.value}"
+    return handlers | {path: _filter(handlers[path], deps.verbs, deps)}
 
 
 def _at_once(verb: Verb, deps: Dependencies) -> Handler:
@@ -99,6 +108,25 @@ def _at_once(verb: Verb, deps: Dependencies) -> Handler:
         if call.body is None:
             return _too_large(verb, deps)
         return answer_now(verb, call.body, deps)
+
+    return handle
+
+
+def _filter(at_once: Handler, verbs: Verbs, deps: Dependencies) -> Handler:
+    """Filter for members of groups is the holder's; everything else is answered at once."""
+
+    async def handle_member(call: VerbRequest, body: bytes) -> VerbResponse:
+        start_s = deps.timer()
+        answer = await verbs.filter_member(body, _hop(call))
+        if answer is None:
+            return answer_now(Verb.FILTER, body, deps)
+        _tell(deps, answer, deps.timer() - start_s)
+        return _reply(answer)
+
+    def handle(call: VerbRequest) -> VerbResponse | Awaitable[VerbResponse]:
+        if call.body is not None and may_be_member(call.body):
+            return handle_member(call, call.body)
+        return at_once(call)
 
     return handle
 

@@ -4,6 +4,7 @@ Knows the wire; knows no cluster and decides nothing.
 """
 
 from extender.protocol.answers import Answer, Outcome, TimedAnswer, Verb, failure
+from extender.protocol.member_calls import may_be_member
 from extender.protocol.messages import WirePod, decode, reason_tail, score_head, score_tail
 from extender.protocol.pod_request import PodRequest, Shape, is_packed, parse_pod
 from extender.protocol.reasons import Reason, from_unfit
@@ -23,6 +24,7 @@ __all__ = [
     "failure",
     "from_unfit",
     "is_packed",
+    "may_be_member",
     "parse_pod",
     "reason_tail",
     "score_head",

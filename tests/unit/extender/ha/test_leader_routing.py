@@ -1,4 +1,4 @@
-"""Where bind and preempt are answered: here, at the holder of the Lease, or nowhere."""
+"""Where bind, preempt and members' filter are answered: here, at the Lease's holder, or nowhere."""
 
 from __future__ import annotations
 
@@ -168,6 +168,68 @@ def test_half_of_the_time_is_waited_for_a_holder():
     others = Others(time, settles_s=60.0)
     asyncio.run(verbs(Local(), others, time).bind(b"body"))
     assert time.slept == [TOTAL_S / 2]
+
+
+@pytest.mark.parametrize("others", [None, {"may_bind": True}], ids=["alone", "holder"])
+def test_filter_for_a_member_is_answered_here_where_claims_are(others):
+    """By the only replica, and by the holder."""
+    time = FakeTime()
+    peers = None if others is None else Others(time, **others)
+    assert asyncio.run(verbs(Local(), peers, time).filter_member(b"body")) is None
+
+
+def test_a_follower_forwards_filter_for_a_member():
+    """Within the time that a scheduling cycle may take, or less."""
+    time = FakeTime()
+    others = Others(time, holder="http://b", answer=b'{"NodeNames":["n1"]}', settles_s=60.0)
+    answer = asyncio.run(verbs(Local(), others, time).filter_member(b"body"))
+    assert answer is not None
+    assert (answer.verb, answer.outcome) == (Verb.FILTER, Outcome.FORWARDED)
+    assert answer.body == b'{"NodeNames":["n1"]}'
+    assert others.forwarded == [("http://b", "filter", b"body", 2.0)]
+    assert time.slept == []
+
+
+@pytest.mark.parametrize(
+    ("holder", "forwarded"),
+    [
+        pytest.param(None, None, id="no replica holds it"),
+        pytest.param("http://b", ForwardedCall("http://c", 3.0), id="forwarded to us"),
+    ],
+)
+def test_without_a_holder_a_member_gets_an_error_at_once(holder, forwarded):
+    """The scheduler places no other pod meanwhile; after an error it retries in seconds."""
+    time = FakeTime()
+    others = Others(time, holder=holder, settles_s=60.0)
+    answer = asyncio.run(verbs(Local(), others, time).filter_member(b"body", forwarded))
+    assert answer is not None
+    assert (answer.outcome, answer.reason) == (Outcome.FAILED, Reason.NO_HOLDER)
+    assert json.loads(answer.body)["Error"].endswith("request received by http://me")
+    assert (others.forwarded, time.slept) == ([], [])
+
+
+def test_a_holder_that_did_not_answer_is_not_called_for_every_member():
+    """64 members would stop the scheduler for two seconds each; another holder is called."""
+
+    async def go() -> list[str]:
+        said = []
+        for step in ("lost", "at once", "another", "again", "later"):
+            others.answer = PeerError("no route") if step in ("lost", "again") else b"{}"
+            others.other_holder = "http://c" if step == "another" else "http://b"
+            time.now_s += 5.0 if step == "later" else 0.0
+            answer = await router.filter_member(b"body")
+            assert answer is not None
+            said.append(answer.detail)
+        return said
+
+    time = FakeTime()
+    others = Others(time)
+    router = verbs(Local(), others, time)
+    lost, at_once, *rest = asyncio.run(go())
+    assert lost.endswith("no route")
+    assert at_once.endswith("replica http://b did not answer just now")
+    assert [one.rpartition(" ")[2] for one in rest] == ["http://c", "route", "http://b"]
+    assert len(others.forwarded) == 4
 
 
 def test_a_pod_is_read_for_its_explanation():

@@ -105,6 +105,7 @@ class Stage:
     caught_up: asyncio.Event = field(default_factory=asyncio.Event)
     catch_up_fault: Exception | None = None
     n_catch_ups: int = 0
+    holds: list[tuple[str, bool]] = field(default_factory=list)
 
     def replica(self, url: str, *, offset_s: float = 0.0) -> Replica:
         """One more; its clock shows another time."""
@@ -117,6 +118,7 @@ class Stage:
             draw=lambda: 0.5,
             log=self.log,
             sleep=self.time.sleep,
+            on_holder=lambda is_holder: self.holds.append((url, is_holder)),
         )
         return Replica(election, tools)
 
@@ -173,6 +175,27 @@ def test_a_new_holder_begins_when_it_has_seen_all_that_was_written():
     a = on.replica(URLS[0])
     asyncio.run(go())
     assert on.n_catch_ups == 1
+
+
+def test_a_replica_learns_when_it_may_bind_and_when_another_may():
+    """What it claims for groups is its own as long, and not before it has caught up."""
+
+    async def go() -> None:
+        await look(a)
+        assert on.holds == []
+        on.caught_up.set()
+        await look(a)
+        await look(a)
+        assert on.holds == [(URLS[0], True)]
+        await look(b)
+        await a.release()
+        await look(b)
+        await look(a)
+        assert on.holds == [(URLS[0], True), (URLS[0], False), (URLS[1], True)]
+
+    on = Stage()
+    a, b = on.replica(URLS[0]), on.replica(URLS[1])
+    asyncio.run(go())
 
 
 def test_a_catching_up_that_fails_ends_the_replica():

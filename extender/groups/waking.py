@@ -1,0 +1,51 @@
+"""Which members of a group are woken, so that kube-scheduler calls filter for them again.
+
+A member with a claim is woken once, and again where filter is not called for it. A member of a
+complete group for which filter was never called here is woken too: after a start and after a change
+of the Lease's holder kube-scheduler has tried it long ago, and may not come back for minutes. It
+plans nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from extender.groups.group import Group, Member
+
+__all__ = ["ask_for", "wake_claimed"]
+
+WAKE_AGAIN_S = 5.0
+"""After which a member with a claim is woken once more if filter was not called for it."""
+ASK_AFTER_S = 5.0
+"""How long kube-scheduler has to try a new member by itself: it did so within 1.5 s for 64."""
+MOST_DOUBLINGS = 6
+"""Up to 64 x `ASK_AFTER_S`, kube-scheduler's own five minutes: for pods that it never tries."""
+
+
+def wake_claimed(group: Group, now_s: float) -> list[Member]:
+    """The members with a claim for which filter was not called since."""
+    woken: list[Member] = []
+    for member in group.members.values():
+        if member.plan is None or member.filtered_s is not None:
+            continue
+        if member.woken_s is None or member.woken_s + WAKE_AGAIN_S <= now_s:
+            member.woken_s = now_s
+            woken.append(member)
+    return woken
+
+
+def ask_for(group: Group, now_s: float) -> list[Member]:
+    """The members of a complete group for which filter was never called, at growing intervals."""
+    woken: list[Member] = []
+    for member in group.members.values():
+        if member.left_out is not None or member.plan is not None:
+            continue
+        doublings = min(member.n_asked, MOST_DOUBLINGS)
+        since_s = member.since_s if member.woken_s is None else member.woken_s
+        if (member.is_overdue and not member.n_asked) or (
+            now_s >= since_s + ASK_AFTER_S * 2**doublings
+        ):
+            member.woken_s, member.n_asked = now_s, member.n_asked + 1
+            woken.append(member)
+    return woken

@@ -1,0 +1,163 @@
+"""Groups on a live engine of nodes with four GPUs, and the log of what they go through."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from extender.bind import BindCall, HoldBind, WriteBinding, WriteResult, Written
+from extender.decision_log import DecisionLog
+from extender.engine import Engine, Gateway
+from extender.engine.events import (
+    BindHeld,
+    BindingWritten,
+    BindRequested,
+    FreshnessSet,
+    HolderSet,
+    NodesListed,
+    NominationsListed,
+    PendingListed,
+    PendingSeen,
+    PodsListed,
+    RequeueDue,
+    TimePassed,
+    VerbCalled,
+)
+from extender.protocol import Answer, Outcome, Verb
+from extender.state import LiveCluster
+from tests.unit.extender.engines import RULES
+from tests.unit.extender.feeds import node, whole
+from tests.unit.extender.pods import args, binding, pod
+
+if TYPE_CHECKING:
+    from extender.errors import DecisionLogError
+    from kube.objects import NodeFacts, PodObject
+
+__all__ = ["GroupScene", "all_bound", "leaf"]
+
+LEAF = "network.topology.nvidia.com/leaf"
+
+
+def leaf(name: str, domain: str, **changes: Any) -> NodeFacts:
+    """A node below a leaf switch."""
+    return replace(node(name), **{"domains": {LEAF: domain}, **changes})
+
+
+class GroupScene:
+    """Two leaves of two nodes each, unless others are given; seconds pass as a test says."""
+
+    def __init__(self, *nodes: NodeFacts, **rules: Any) -> None:
+        made = nodes or tuple(leaf(f"n{i}", f"S{i // 2}") for i in range(4))
+        self.names = [one.name for one in made]
+        self.file = io.StringIO()
+        self.now_s = 100.0
+        used = replace(RULES, **rules)
+        cluster = LiveCluster(used.resources, demand=used.demand)
+        engine = Engine(cluster, used)
+        self.ended: list[DecisionLogError] = []
+        log = DecisionLog(self.file, None, engine, self.ended.append)
+        self.gateway = Gateway(engine, record=log.record)
+        self.gateway.handle(NodesListed(made))
+        self.gateway.handle(PodsListed(()))
+        self.gateway.handle(NominationsListed(()))
+        self.gateway.handle(PendingListed((), self.now_s))
+        self.pass_s(0.0)
+
+    @property
+    def groups(self) -> Any:
+        """The engine's."""
+        return self.gateway.engine.groups
+
+    @property
+    def lines(self) -> list[str]:
+        """The decision log so far."""
+        return self.file.getvalue().splitlines(keepends=True)
+
+    def pass_s(self, seconds: float) -> None:
+        """Time passes, the watches are heard."""
+        self.now_s += seconds
+        self.gateway.handle(FreshnessSet(is_synced=True, observed_at_s=self.now_s))
+        self.gateway.handle(TimePassed(self.now_s))
+
+    def pending(
+        self, uid: str, group: str = "g", size: int | None = 2, n_gpus: int = 4, **more: Any
+    ) -> PodObject:
+        """A member as the watch of pending pods shows it."""
+        return whole(
+            uid,
+            None,
+            body=self.manifest(uid, group, size, n_gpus, **more),
+            annotations={"coterie.gpu/group": group},
+            phase="Pending",
+        )
+
+    def manifest(
+        self, uid: str, group: str = "g", size: int | None = 2, n_gpus: int = 4, **more: Any
+    ) -> dict[str, Any]:
+        """A member's JSON; further annotations by their short names."""
+        sized = {} if size is None else {"group_size": str(size)}
+        return pod(n_gpus, uid=uid, group=group, **sized, **more)
+
+    def see(self, *uids: str, **fields: Any) -> None:
+        """The watch shows members."""
+        for uid in uids:
+            self.gateway.handle(PendingSeen(self.pending(uid, **fields), self.now_s))
+
+    def seen(self, one: PodObject, **changes: Any) -> PendingSeen:
+        """The watch shows a pod that has changed."""
+        return PendingSeen(replace(one, **changes), self.now_s)
+
+    def relist(self, *uids: str, **fields: Any) -> None:
+        """The watch lists these members, and no others."""
+        pods = tuple(self.pending(uid, **fields) for uid in uids)
+        self.gateway.handle(PendingListed(pods, self.now_s))
+
+    def filter(self, uid: str, *names: str, **fields: Any) -> Answer:
+        """kube-scheduler tries a member."""
+        body = args(self.manifest(uid, **fields), list(names or self.names))
+        return self.gateway.handle(VerbCalled(Verb.FILTER, body, self.now_s))
+
+    def node_of(self, uid: str, **fields: Any) -> str | None:
+        """The node that filter names."""
+        names = json.loads(self.filter(uid, **fields).body)["NodeNames"]
+        return names[0] if names else None
+
+    def woken(self) -> list[str]:
+        """Who is woken now, after what is due was planned."""
+        return [one.uid for one in self.gateway.handle(RequeueDue(self.now_s))]
+
+    def hold(self, *, is_holder: bool) -> None:
+        """This replica has taken the Lease, or lost it."""
+        self.gateway.handle(HolderSet(is_holder))
+
+    def place(self, *uids: str, group: str = "g", refused: tuple[str, ...] = ()) -> list[Answer]:
+        """Members come, are planned and bound; the Bindings of those `refused` are not accepted."""
+        fields = {"group": group, "size": len(uids)}
+        self.see(*uids, **fields)
+        for uid in uids:
+            self.filter(uid, **fields)
+        self.woken()
+        nodes = {uid: self.node_of(uid, **fields) for uid in uids}
+        steps = {uid: self.begin(uid, str(on)) for uid, on in nodes.items()}
+        return [self.end(step, is_accepted=uid not in refused) for uid, step in steps.items()]
+
+    def begin(self, uid: str, on: str) -> Any:
+        """A bind call comes."""
+        return self.gateway.handle(BindRequested(BindCall.decode(binding(uid, on)), self.now_s))
+
+    def end(self, step: Any, *, is_accepted: bool = True) -> Answer:
+        """A bind goes to its end."""
+        if isinstance(step, HoldBind):
+            step = self.gateway.handle(BindHeld(step, self.now_s))
+        if isinstance(step, WriteBinding):
+            result = WriteResult.ACCEPTED if is_accepted else WriteResult.REJECTED
+            step = self.gateway.handle(BindingWritten(step, Written(result), self.now_s))
+        assert isinstance(step, Answer)
+        return step
+
+
+def all_bound(answers: list[Answer]) -> bool:
+    """Whether each bind ended well."""
+    return all(one.outcome is Outcome.OK for one in answers)

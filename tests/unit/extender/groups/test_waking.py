@@ -1,0 +1,103 @@
+"""Members that kube-scheduler has tried before we could see it are woken, and no others."""
+
+from __future__ import annotations
+
+import pytest
+
+from extender.decision_log.replay import replay
+from extender.protocol import Outcome, Reason
+from tests.unit.extender.group_scene import GroupScene, all_bound
+
+
+@pytest.fixture
+def scene() -> GroupScene:
+    """Nothing placed yet."""
+    return GroupScene()
+
+
+def test_members_that_were_pending_at_the_start_are_woken_once_all_are_there(scene):
+    """kube-scheduler has parked them; it tries the last one by itself."""
+    scene.relist("a")
+    assert scene.woken() == []
+    scene.see("b")
+    assert scene.woken() == ["a"]
+    assert scene.woken() == []
+    assert replay(scene.lines).difference is None
+
+
+def test_new_members_are_left_to_kube_scheduler_for_some_seconds(scene):
+    """It tries each new pod at once; where it does not come, it is woken at growing intervals."""
+    scene.see("a", "b")
+    assert scene.woken() == []
+    found = []
+    for second in range(1, 50):
+        scene.pass_s(1.0)
+        if scene.woken():
+            found.append(second)
+    assert found == [5, 15, 35]
+
+
+def test_members_that_were_tried_are_planned_and_woken(scene):
+    """One plan for both, and each is woken for its node."""
+    scene.relist("a", "b")
+    assert scene.woken() == ["a", "b"]
+    for uid in ("a", "b"):
+        assert scene.filter(uid).reason is Reason.GROUP_WAITING
+    assert scene.woken() == ["a", "b"]
+    nodes = {scene.node_of(uid) for uid in ("a", "b")}
+    assert nodes in ({"n0", "n1"}, {"n2", "n3"})
+
+
+def test_a_bound_member_counts_after_a_restart(scene):
+    """Its plan names the group; the others are woken for their places near it."""
+    assert all_bound(scene.place("a", "b"))
+    again = GroupScene()
+    bound = [scene.gateway.cluster.pods.get(uid) for uid in ("a", "b")]
+    assert [one.plan.group.name for one in bound] == ["g", "g"]
+    again.relist("c")
+    assert again.woken() == []
+
+
+def test_a_replica_that_holds_no_lease_plans_nothing_and_wakes_nobody(scene):
+    """Two replicas would claim the same devices for two groups."""
+    scene.hold(is_holder=False)
+    scene.see("a", "b")
+    for uid in ("a", "b"):
+        scene.filter(uid)
+    scene.pass_s(10.0)
+    assert scene.woken() == []
+    scene.hold(is_holder=True)
+    assert scene.woken() == ["a", "b"]
+    assert replay(scene.lines).difference is None
+
+
+def test_claims_end_with_the_term(scene):
+    """The next holder does not know them, and gives the devices to others."""
+    scene.see("a", "b")
+    for uid in ("a", "b"):
+        scene.filter(uid)
+    assert scene.woken() == ["a", "b"]
+    held = scene.begin("a", str(scene.node_of("a")))
+    scene.hold(is_holder=False)
+    counts = scene.gateway.cluster.counts()
+    assert {state.value: n for state, n in counts.items() if n} == {"free": 16}
+    assert scene.end(held).outcome is Outcome.FAILED
+
+
+def test_nothing_is_planned_from_a_state_that_is_not_fresh(scene):
+    """What is free may be another's since."""
+    scene.relist("a", "b")
+    scene.now_s += 1000.0
+    assert scene.woken() == []
+    scene.pass_s(0.0)
+    assert scene.woken() == ["a", "b"]
+
+
+def test_a_pod_with_scheduling_gates_is_not_there_yet(scene):
+    """kube-scheduler does not try it, and the others would hold their claims for it."""
+    gated = scene.pending("b")
+    scene.relist("a")
+    scene.gateway.handle(scene.seen(gated, is_gated=True))
+    assert scene.woken() == []
+    scene.gateway.handle(scene.seen(gated, is_gated=False))
+    assert scene.woken() == ["a"]

@@ -1,0 +1,93 @@
+"""Filter for members of groups is another replica's where that one holds the Lease."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from extender.engine import Gateway
+from extender.ha import FORWARDED_FOR, TIME_LEFT, ForwardedCall
+from extender.http.routes import create_app
+from extender.http.verbs import Dependencies
+from extender.observe import ExtenderMetrics
+from extender.protocol import Answer, Outcome, Verb
+from tests.unit.extender.engines import engine
+from tests.unit.extender.pods import args, pod
+from tests.unit.extender.shells import Log
+
+NODES = ["dgx-1-v100-0"]
+MEMBER = args(pod(1, group="g", group_size="2"), NODES)
+
+
+class Elsewhere:
+    """The replicas as the routes see them."""
+
+    def __init__(self, answer: Answer | None) -> None:
+        self.answer = answer
+        self.calls: list[tuple[bytes, ForwardedCall | None]] = []
+
+    async def filter_member(self, body: bytes, forwarded: ForwardedCall | None = None) -> Any:
+        self.calls.append((body, forwarded))
+        return self.answer
+
+    async def read_pod(self, *_: Any) -> Any:
+        raise AssertionError
+
+    bind = preempt = read_pod
+
+
+def post(elsewhere: Elsewhere, body: bytes, headers: Any = None) -> tuple[httpx.Response, Log]:
+    """One filter call, and what was logged."""
+    here, log = engine(), Log()
+    app = create_app(
+        Dependencies(
+            gateway=Gateway(here),
+            metrics=ExtenderMetrics(here),
+            log=log,
+            clock=lambda: 0.0,
+            timer=lambda: 0.0,
+            body_limit_bytes=100_000,
+            is_ready=lambda: True,
+            verbs=elsewhere,
+        )
+    )
+
+    async def go() -> httpx.Response:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            return await client.post("/filter", content=body, headers=headers)
+
+    return asyncio.run(go()), log
+
+
+def test_the_answer_of_the_holder_is_passed_on():
+    """As it came; the log says where the call went."""
+    answer = Answer(Verb.FILTER, Outcome.FORWARDED, b'{"NodeNames":["n9"]}', 1, detail="to b")
+    elsewhere = Elsewhere(answer)
+    response, log = post(elsewhere, MEMBER)
+    assert (response.status_code, response.json()) == (200, {"NodeNames": ["n9"]})
+    assert elsewhere.calls == [(MEMBER, None)]
+    assert [line["outcome"] for line in log.lines] == ["forwarded"]
+
+
+def test_the_holder_answers_what_another_replica_forwards():
+    """From its own state."""
+    elsewhere = Elsewhere(None)
+    response, log = post(elsewhere, MEMBER, {FORWARDED_FOR: "http://b", TIME_LEFT: "1.5"})
+    assert elsewhere.calls == [(MEMBER, ForwardedCall("http://b", 1.5))]
+    assert "waits for its group" in json.dumps(response.json())
+    assert [line["outcome"] for line in log.lines] == ["refused"]
+
+
+@pytest.mark.parametrize(
+    "body", [args(pod(1), NODES), b"[" * 200_000], ids=["no member", "too large"]
+)
+def test_other_calls_are_answered_at_once(body):
+    """Every replica names nodes for a pod without a group."""
+    elsewhere = Elsewhere(None)
+    response, _ = post(elsewhere, body)
+    assert (response.status_code, elsewhere.calls) == (200, [])
