@@ -21,8 +21,8 @@ def capacity_headline(cluster: Json) -> str:
     free, stranded, bad = cluster["gpus_free"], cluster["gpus_stranded"], cluster["gpus_unhealthy"]
     waiting = cluster["pods_pending"]
     parts = [count(cluster["gpus"], "GPU"), f"{free:,} free"]
-    if free:
-        parts.append(f"{f'{stranded:,}' if stranded else 'none'} of them can form no set of four")
+    if free and stranded:
+        parts.append(f"{stranded:,} of them can form no set of four")
     if bad:
         parts.append(f"{bad:,} unhealthy")
     parts.append(

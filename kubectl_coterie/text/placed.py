@@ -74,7 +74,7 @@ def _plan(bound: Json, placed: Json | None, node_ids: Sequence[str], style: Styl
     if as_planned and state == "held":
         return "The kubelet gave what was planned."
     if as_planned:
-        return "As planned; the node has not reported yet what the kubelet gave."
+        return "As planned: its node reports only what differs."
     planned: Sequence[str] = () if placed is None else placed["planned_ids"]
     positions = {one: i for i, one in enumerate(node_ids)}
     known = [positions[one] for one in planned if one in positions]

@@ -101,7 +101,7 @@ def _detail(group: Json, answer: Json) -> str:
     if lacking is None:
         return ""
     sentence, reason = group["sentence"], group["reason"]
-    machines = printable(sentence.removeprefix(reason).strip(" ()"))
+    machines = printable(sentence.removeprefix(reason).strip().removeprefix("(").removesuffix(")"))
     has = "have" if ", " in machines or " and " in machines else "has"
     largest = max((one["size"] for one in request["containers"]), default=request["size_gpus"])
     size = request["size_gpus"] if label == "too_few_gpus" else largest

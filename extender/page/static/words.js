@@ -43,7 +43,7 @@ export function set(gpus) {
 export function headline(cluster) {
   const { gpus, gpus_free: free, gpus_stranded: stranded, gpus_unhealthy: bad, pods_pending: waiting } = cluster;
   const parts = [count(gpus, "GPU"), `${free.toLocaleString("en")} free`];
-  if (free > 0) parts.push(`${stranded === 0 ? "none" : stranded.toLocaleString("en")} of them can form no set of four`);
+  if (stranded > 0) parts.push(`${stranded.toLocaleString("en")} of them can form no set of four`);
   if (bad > 0) parts.push(`${bad.toLocaleString("en")} unhealthy`);
   parts.push(waiting === 1 ? "1 pod waits" : `${waiting === 0 ? "no" : waiting.toLocaleString("en")} pods wait`);
   return parts.join(", ");

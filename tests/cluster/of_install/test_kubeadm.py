@@ -15,9 +15,10 @@ import yaml
 from tests.cluster.control.control_plane import CommandFailed
 from tests.cluster.control.credentials import Authority
 from tests.cluster.control.manifests import DEPLOY, await_so, send_gpu_pods
-from tests.cluster.install.stage import InstallStage, gpu_pod
+from tests.cluster.install.stage import InstallStage
 from tests.cluster.of_install.kubectl_scenario import (
     admin_sees_everything,
+    pod_that_waits,
     reader_sees_the_extender,
     stranger_is_told_the_right,
 )
@@ -48,7 +49,7 @@ def stage(
         running.rolled_out("daemonset/coterie-plugin", "coterie-node")
         send_gpu_pods(running.control_plane)
         running.start("placed", 4)
-        running.pods.create(gpu_pod("waits", 8))
+        running.pods.create(pod_that_waits("waits"))
         yield running
 
 

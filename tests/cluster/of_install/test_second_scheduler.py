@@ -14,7 +14,11 @@ import pytest
 from tests.cluster.control.control_plane import CommandFailed
 from tests.cluster.control.manifests import await_so, send_gpu_pods
 from tests.cluster.install.stage import InstallStage, gpu_pod
-from tests.cluster.of_install.kubectl_coterie import KubectlCoterie
+from tests.cluster.of_install.kubectl_scenario import (
+    admin_sees_everything,
+    pod_that_waits,
+    reader_sees_the_extender,
+)
 from topology.model import names
 
 if TYPE_CHECKING:
@@ -149,10 +153,16 @@ def test_upgrade_and_rollback_leave_gpu_pods_alone(stage):
     stage.pods.clear()
 
 
-@pytest.mark.slow("an extender is found, and its port forwarded")
-def test_kubectl_coterie_reaches_the_extender(stage):
-    """By the user's kubeconfig and a port-forward of its own, which ends with it."""
-    coterie = KubectlCoterie(stage.control_plane)
-    (node,) = json.loads(coterie("nodes", "-o", "json"))["items"]
-    assert (node["name"], len(node["gpus"])) == ("node-0", 8)
-    assert coterie("nodes", "-o", "name") == "node/node-0\n"
+@pytest.mark.slow("a pod is placed, and each command starts a program")
+def test_kubectl_coterie_answers_the_admin(stage):
+    """Of two schedulers' extenders the one that leads knows the pods that wait."""
+    stage.start("placed", 2)
+    stage.pods.create(pod_that_waits("waits"))
+    admin_sees_everything(stage, placed="placed", waits="waits")
+    stage.pods.delete("placed", "waits")
+
+
+@pytest.mark.slow("each command starts a program")
+def test_kubectl_coterie_needs_the_readers_role_alone(stage):
+    """No right in the cluster, and none in any other namespace."""
+    reader_sees_the_extender(stage, namespace=SYSTEM)

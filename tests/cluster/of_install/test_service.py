@@ -11,6 +11,11 @@ import httpx
 import pytest
 
 from tests.cluster.install.stage import InstallStage
+from tests.cluster.of_install.kubectl_scenario import (
+    admin_sees_everything,
+    pod_that_waits,
+    stranger_is_told_the_right,
+)
 from tests.docs.markdown import ROOT, blocks
 
 if TYPE_CHECKING:
@@ -119,3 +124,18 @@ def test_who_has_no_certificate_is_refused(stage):
         httpx.HTTPError, match=r"(?i)certificate required|handshake|eof|reset|disconnected"
     ):
         httpx.post(url, json={}, verify=False, timeout=10, trust_env=False)  # noqa: S501 - ours
+
+
+@pytest.mark.slow("a pod is placed, and each command starts a program")
+def test_kubectl_coterie_answers_the_admin(stage):
+    """The read API is plain HTTP on the pod's loopback, beside the Service's mutual TLS."""
+    stage.start("placed", 2)
+    stage.pods.create(pod_that_waits("waits"))
+    admin_sees_everything(stage, placed="placed", waits="waits")
+    stage.pods.delete("placed", "waits")
+
+
+@pytest.mark.slow("each command starts a program")
+def test_kubectl_coterie_names_the_missing_right(stage):
+    """Of a user without rights."""
+    stranger_is_told_the_right(stage, namespace=SYSTEM, pod=min(extenders(stage)))

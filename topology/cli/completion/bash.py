@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from topology.cli.completion.described import Argument, Command, Program
+    from topology.cli.completion.described import Argument, Command, Described
 
 __all__ = ["bash_script"]
 
@@ -42,7 +42,7 @@ complete -o filenames -F {function} {program}
 """
 
 
-def bash_script(program: Program) -> str:
+def bash_script(program: Described) -> str:
     """Write the script."""
     all_of = [program.root, *program.commands]
     values: dict[str, list[str]] = {}
@@ -62,7 +62,7 @@ def bash_script(program: Program) -> str:
     )
 
 
-def _cases(command: Command, program: Program) -> Iterator[str]:
+def _cases(command: Command, program: Described) -> Iterator[str]:
     """What stands where no value of an option does."""
     flags = [flag for one in command.options for flag in one.flags if flag.startswith("--")]
     yield f'"{command.name} -"*) words="{" ".join(flags)}" ;;'

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from topology.cli.completion.described import Argument, Command, Program
+    from topology.cli.completion.described import Argument, Command, Described
 
 __all__ = ["argument_at", "complete"]
 
@@ -81,7 +81,7 @@ class _Before:
     is_wrong: bool = False
 
 
-def _place(program: Program, words: Sequence[str]) -> _Place:
+def _place(program: Described, words: Sequence[str]) -> _Place:
     before = _read(program, words[:-1])
     current = words[-1] if words else ""
     if before.is_wrong:
@@ -110,7 +110,7 @@ def _position(positions: Sequence[Argument], n_before: int) -> _Place:
     return _value(positions[-1]) if positions and positions[-1].is_repeated else _Place()
 
 
-def _read(program: Program, words: Sequence[str]) -> _Before:
+def _read(program: Described, words: Sequence[str]) -> _Before:
     commands = {one.name: one for one in program.commands}
     before = _Before(program.root, is_chosen=not commands)
     for word in words:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["FILE", "Argument", "Command", "Program", "describe"]
+__all__ = ["FILE", "Argument", "Command", "Described", "describe"]
 
 FILE: Final = "FILE"
 """Among the words of an argument: the name of a file may stand there."""
@@ -46,7 +46,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class Described:
     """A program: what may stand before a command, and the commands."""
 
     name: str
@@ -54,7 +54,7 @@ class Program:
     commands: tuple[Command, ...]
 
 
-def describe(parser: argparse.ArgumentParser, words: Mapping[str, Sequence[str]]) -> Program:
+def describe(parser: argparse.ArgumentParser, words: Mapping[str, Sequence[str]]) -> Described:
     """Describe a program.
 
     `words` are those that an argument takes beside what its parser says, by the name that the
@@ -71,7 +71,7 @@ def describe(parser: argparse.ArgumentParser, words: Mapping[str, Sequence[str]]
         if action.nargs == argparse.PARSER
         for name, own in cast("dict[str, argparse.ArgumentParser]", action.choices).items()
     ]
-    return Program(parser.prog, _command("", parser, words), tuple(commands))
+    return Described(parser.prog, _command("", parser, words), tuple(commands))
 
 
 def _command(

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from topology.cli.completion.described import Argument, Command, Program
+    from topology.cli.completion.described import Argument, Command, Described
 
 __all__ = ["fish_script"]
 
 
-def fish_script(program: Program) -> str:
+def fish_script(program: Described) -> str:
     """Write the script."""
     return "\n".join(
         [
@@ -28,14 +28,14 @@ def fish_script(program: Program) -> str:
     )
 
 
-def _condition(command: Command, program: Program) -> str:
+def _condition(command: Command, program: Described) -> str:
     if command.name:
         return f" -n '__fish_seen_subcommand_from {command.name}'"
     names = " ".join(one.name for one in program.commands)
     return f" -n 'not __fish_seen_subcommand_from {names}'" if names else ""
 
 
-def _rules(command: Command, program: Program) -> Iterator[str]:
+def _rules(command: Command, program: Described) -> Iterator[str]:
     if not command.name:
         for one in program.commands:
             yield f" -a {one.name} -d {_quoted(one.about)}"

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from topology.cli.completion.described import Argument, Command, Program
+    from topology.cli.completion.described import Argument, Command, Described
 
 __all__ = ["zsh_script"]
 
@@ -41,7 +41,7 @@ fi
 _SPECIAL = re.compile(r"([\\:\[\]])")
 
 
-def zsh_script(program: Program) -> str:
+def zsh_script(program: Described) -> str:
     """Write the script."""
     root = [spec for option in program.root.options for spec in _option(option)]
     root += [_position(one) for one in program.root.positions]

@@ -54,7 +54,7 @@ HAS = "Has {0,1,2,3}, 99.4 GB/s (100 % of its best), limited by its NVLink ring"
     [
         pytest.param(
             None,
-            [HAS, "As planned; the node has not reported yet what the kubelet gave.", NEXT],
+            [HAS, "As planned: its node reports only what differs.", NEXT],
             id="what was planned, where the read API does not know it",
         ),
         pytest.param(entry(), [HAS, "The kubelet gave what was planned.", NEXT], id="as planned"),

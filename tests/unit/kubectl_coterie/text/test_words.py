@@ -20,7 +20,7 @@ def cluster(**changed):
         (cluster(), "272 GPUs, 39 free, 11 of them can form no set of four, 3 pods wait"),
         (
             cluster(gpus_stranded=0, gpus_unhealthy=2, pods_pending=1),
-            "272 GPUs, 39 free, none of them can form no set of four, 2 unhealthy, 1 pod waits",
+            "272 GPUs, 39 free, 2 unhealthy, 1 pod waits",
         ),
         (cluster(gpus=1, gpus_free=0, pods_pending=0), "1 GPU, 0 free, no pods wait"),
         (
