@@ -25,6 +25,7 @@ class Rules:
     Pods that name one of the `scheduler_names` are bound, with no such names all pods.
     `gpu_worth` are patterns of GPU models and what these are worth (`topology.model`).
     `preempts_for_topology`: evictions may be attempted where only the topology falls short.
+    `group_kinds` are those of whose pods a group is inferred (`extender.protocol`).
 
     Raises `SettingsError` for values that no settings could have had.
     """
@@ -40,6 +41,7 @@ class Rules:
     gpu_worth: tuple[tuple[str, float], ...] = ()
     preempts_for_topology: bool = False
     claim_s: float = 60.0
+    group_kinds: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         bounds = self.loss_bounds

@@ -36,6 +36,7 @@ from extender.observe import (
     notes_of_answer,
     notes_of_effect,
 )
+from extender.protocol import GROUP_MARKS
 from extender.state import DOMAIN_LABELS, Agreement, Mismatch, build_machine_type
 from extender.watch import (
     Feed,
@@ -285,6 +286,7 @@ class LiveExtender:
     ]:
         gateway, log = self._gateway, self._watch_log
         resources = gateway.engine.rules.resources
+        marks = [key for kind in gateway.engine.rules.group_kinds for key in GROUP_MARKS[kind]]
         pods = PodSink(
             "assigned_pods",
             (events.PodsListed, events.PodSeen, events.PodGone),
@@ -318,7 +320,7 @@ class LiveExtender:
         )
         return (
             Reflector(self._transport, watches.nodes(DOMAIN_LABELS), self._node_sink),
-            Reflector(self._transport, watches.assigned_pods(resources), pods),
+            Reflector(self._transport, watches.assigned_pods(resources, marks), pods),
             Reflector(self._transport, watches.nominated_pods(), nominated),
             Reflector(self._transport, watches.pending_pods(), pending),
         )

@@ -307,7 +307,7 @@ class Binds:
     def _adopt(self, pod: messages.WirePod, node: str, text: str | None, now_s: float) -> None:
         """Keep the devices of a plan that another writer bound, until the watch shows it."""
         try:
-            request = parse_pod(pod, self._rules.resources)
+            request = parse_pod(pod, self._rules.resources, self._rules.group_kinds)
             plan = decode_plan(text or "")
         except (MalformedPod, UserError, CodecError):
             return
@@ -317,7 +317,7 @@ class Binds:
 
     def _parse(self, bind: BindAttempt, pod: messages.WirePod) -> PodRequest | Answer:
         try:
-            request = parse_pod(pod, self._rules.resources)
+            request = parse_pod(pod, self._rules.resources, self._rules.group_kinds)
         except UserError as error:
             return self._undo(bind, Reason.INVALID_REQUEST, str(error))
         except MalformedPod as error:

@@ -14,6 +14,7 @@ from pydantic_settings import SettingsConfigDict
 
 from extender.embedded import RESOURCE_NAME, parse_cluster, read_cluster
 from extender.errors import ClusterSpecError
+from extender.protocol import GROUP_KINDS
 from extender.rules import Rules, is_pattern
 from kube.settings import FileLayout, ProgramSettings
 from topology.errors import TopologyError
@@ -159,6 +160,15 @@ class ExtenderSettings(ProgramSettings):
             "attempts a useless preemption for each such pod: leave it false there."
         ),
     ] = False
+    group_kinds: Annotated[
+        tuple[str, ...],
+        Field(
+            description="Whose labels and annotations say the group of a pod without "
+            "`coterie.gpu/group`, comma-separated: `kueue` (plain pods), `koordinator`, "
+            "`yunikorn`, `leaderworkerset`. By default none: only Coterie's own keys make pods "
+            "wait for each other.",
+        ),
+    ] = ()
     http_timeout_s: Annotated[
         float,
         Field(
@@ -348,6 +358,14 @@ class ExtenderSettings(ProgramSettings):
             raise ValueError(msg)
         return value
 
+    @field_validator("group_kinds")
+    @classmethod
+    def _are_kinds(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) != len(value) or not set(value) <= set(GROUP_KINDS):
+            msg = f"expected different ones of: {', '.join(GROUP_KINDS)}"
+            raise ValueError(msg)
+        return value
+
     @field_validator("loss_bounds")
     @classmethod
     def _ascend(cls, value: tuple[float, ...]) -> tuple[float, ...]:
@@ -395,6 +413,7 @@ class ExtenderSettings(ProgramSettings):
             scheduler_names=self.scheduler_names if self.cluster is None else (),
             gpu_worth=tuple(_worth(one) for one in self.gpu_worth),
             preempts_for_topology=self.preempts_for_topology,
+            group_kinds=self.group_kinds,
         )
 
     @property

@@ -14,8 +14,7 @@ from extender.bind import HoldBind
 from extender.engine import events
 from extender.errors import MalformedPod, UserError, WireError
 from extender.placement import WORK_S, RatingBudget
-from extender.protocol import Answer, Verb, messages, parse_pod
-from topology.annotations import pod_keys
+from extender.protocol import Answer, Verb, has_group, messages, parse_pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -260,16 +259,26 @@ class Gateway:
         """A member of a group that waits; None for every other pod, gated ones too."""
         if pod.node_name is not None or pod.is_deleting or pod.has_ended or pod.is_gated:
             return None
-        request = self._request(pod) if pod_keys.GROUP in pod.annotations else None
-        names = self.engine.rules.scheduler_names
-        is_ours = request is not None and (not names or request.scheduler_name in names)
-        return request if is_ours else None
+        rules = self.engine.rules
+        if not has_group(pod.labels, pod.annotations, rules.group_kinds):
+            return None
+        request = self._read(pod)
+        if request is None or request.group is None:
+            return None
+        names = rules.scheduler_names
+        is_ours = not names or request.scheduler_name in names
+        # One without GPUs counts whoever places it.
+        return request if is_ours or request.shape is None else None
 
     def _request(self, pod: PodObject) -> PodRequest | None:
         """What a pod requests; None where that is no GPU, or cannot be read."""
+        request = self._read(pod)
+        return None if request is None or request.shape is None else request
+
+    def _read(self, pod: PodObject) -> PodRequest | None:
+        rules = self.engine.rules
         try:
             content = messages.decode(messages.WirePod, pod.body)
-            request = parse_pod(content, self.engine.rules.resources)
+            return parse_pod(content, rules.resources, rules.group_kinds)
         except (WireError, MalformedPod, UserError):
             return None
-        return None if request.shape is None else request

@@ -36,6 +36,7 @@ from extender.protocol import (
     RecentPods,
     Verb,
     failure,
+    inferred_group,
     messages,
     parse_pod,
 )
@@ -76,7 +77,7 @@ class Engine:
         self._rater = Rater(loss_bounds=rules.loss_bounds)
         # Its own: what explain has rated must not save time in calls, which a replay repeats.
         self._explain_rater = Rater(loss_bounds=rules.loss_bounds)
-        self._reader = RequestReader(rules.resources)
+        self._reader = RequestReader(rules.resources, rules.group_kinds)
         self._recent_pods = RecentPods()
         self.unschedulable = UnschedulablePool(self._rater, wake_after_s=rules.wake_after_s)
         self.groups = Groups(
@@ -156,6 +157,7 @@ class Engine:
         self.unschedulable.forget(pod.uid)
         if pod.plan is None or _GROUP_IN_PLAN not in pod.plan:
             self.groups.lose(pod.uid)
+            self._bound_without_plan(pod)
             return
         try:
             plan = decode_plan(pod.plan)
@@ -163,6 +165,13 @@ class Engine:
             return
         if plan.group is not None:
             self.groups.see_bound(pod.uid, pod.namespace, plan.group, plan.node)
+
+    def _bound_without_plan(self, pod: PodFacts) -> None:
+        """A member without GPUs counts in the size of a group that is inferred."""
+        marks = pod.group_marks
+        wish = inferred_group(marks, marks, self.rules.group_kinds) if marks else None
+        if wish is not None:
+            self.groups.see_without_gpus(pod.uid, (pod.namespace, wish.name), is_bound=True)
 
     def bind_answered(self, answer: Answer) -> None:
         """A bind call ended."""
@@ -318,7 +327,7 @@ class Engine:
         self, verb: Verb, pod: messages.WirePod, names: Sequence[str], now_s: float
     ) -> PodRequest | Answer:
         try:
-            return parse_pod(pod, self.rules.resources)
+            return parse_pod(pod, self.rules.resources, self.rules.group_kinds)
         except (MalformedPod, UserError) as error:
             # What the pod requested before it was edited is not to be bound any more.
             self._recent_pods.forget(pod.metadata.uid)
@@ -329,7 +338,7 @@ class Engine:
     def _explain(self, body: bytes) -> Answer:
         try:
             pod = _bare_pod(body)
-            request = parse_pod(pod, self.rules.resources)
+            request = parse_pod(pod, self.rules.resources, self.rules.group_kinds)
         except (WireError, MalformedPod, UserError) as error:
             return self.failure(Verb.EXPLAIN, _reason(error), str(error))
         cluster, rater = self.cluster, self._explain_rater

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from extender.groups.group import Group, Member
 from extender.groups.joint_plan import JointPlan, plan_jointly
 from extender.groups.waking import ask_for, wake_claimed
+from extender.groups.without_gpus import WithoutGpus
 from extender.protocol import Reason
 from extender.unschedulable import Requeue
 
@@ -66,11 +67,15 @@ class Groups:
         self._of_member: dict[str, GroupKey] = {}
         self._bound: dict[str, tuple[GroupKey, str]] = {}
         self._n_bound: dict[GroupKey, dict[str, str]] = {}
+        self._without_gpus = WithoutGpus()
 
     # What the watches show.
 
     def see(self, request: PodRequest, now_s: float) -> None:
         """A pending pod; nothing for one that waits for no other."""
+        if request.shape is None:
+            self._see_without_gpus(request)
+            return
         group = self._join(request, now_s)
         if group is not None:
             member = group.members[request.uid]
@@ -80,6 +85,7 @@ class Groups:
         """All pending pods: members that are not among them are gone."""
         listed = {request.uid: request for request in requests}
         known = set(self._of_member)
+        self._without_gpus.keep_pending(listed)
         for uid in [uid for uid in self._of_member if uid not in listed]:
             self.lose(uid)
         for request in listed.values():
@@ -90,6 +96,7 @@ class Groups:
 
     def lose(self, uid: str) -> None:
         """A pending pod is gone, or bound."""
+        self._without_gpus.not_pending(uid)
         key = self._of_member.pop(uid, None)
         if key is None:
             return
@@ -110,8 +117,16 @@ class Groups:
         self._n_bound.setdefault(key, {})[uid] = node
         self.lose(uid)
 
+    def see_without_gpus(self, uid: str, key: GroupKey, *, is_bound: bool = False) -> None:
+        """A member without GPUs, of a group whose size counts it."""
+        self._without_gpus.see(uid, key, is_bound=is_bound)
+        group = self._groups.get(key)
+        if group is not None:
+            group.is_due = True
+
     def end_bound(self, uid: str) -> None:
         """A pod ended, or is gone."""
+        self._without_gpus.end(uid)
         known = self._bound.pop(uid, None)
         if known is None:
             return
@@ -321,7 +336,9 @@ class Groups:
         """How many members wait, how many are bound, and the group's size."""
         group = self._groups.get(key)
         n_bound = len(self._n_bound.get(key, {}))
-        return (0, n_bound, 0) if group is None else (self._n_counted(group), n_bound, group.size)
+        if group is None:
+            return 0, n_bound, 0
+        return self._n_counted(group), n_bound, self._size(group)
 
     def nodes_of(self, key: GroupKey) -> Sequence[str]:
         """The nodes of the bound members."""
@@ -354,7 +371,16 @@ class Groups:
         return sum(one.is_watched for one in group.members.values())
 
     def _missing(self, group: Group) -> int:
-        return group.size - len(self._n_bound.get(group.key, {}))
+        return self._size(group) - len(self._n_bound.get(group.key, {}))
+
+    def _size(self, group: Group) -> int:
+        """How many members with GPUs there must be at least."""
+        return group.size - self._without_gpus.count(group.key)
+
+    def _see_without_gpus(self, request: PodRequest) -> None:
+        self.lose(request.uid)
+        if request.group is not None:
+            self.see_without_gpus(request.uid, (request.namespace, request.group.name))
 
     def _drop_claims(self, group: Group) -> None:
         for member in group.members.values():

@@ -18,7 +18,7 @@ from extender import logkeys
 from extender.engine.events import VerbCalled
 from extender.ha import FORWARDED_FOR, TIME_LEFT, ForwardedCall
 from extender.http.asgi import VerbResponse
-from extender.protocol import Outcome, Reason, Verb, may_be_member
+from extender.protocol import Outcome, Reason, Verb, may_be_member, member_keys
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -114,6 +114,7 @@ def _at_once(verb: Verb, deps: Dependencies) -> Handler:
 
 def _filter(at_once: Handler, verbs: Verbs, deps: Dependencies) -> Handler:
     """Filter for members of groups is the holder's; everything else is answered at once."""
+    keys = member_keys(deps.gateway.engine.rules.group_kinds)
 
     async def handle_member(call: VerbRequest, body: bytes) -> VerbResponse:
         start_s = deps.timer()
@@ -124,7 +125,7 @@ def _filter(at_once: Handler, verbs: Verbs, deps: Dependencies) -> Handler:
         return _reply(answer)
 
     def handle(call: VerbRequest) -> VerbResponse | Awaitable[VerbResponse]:
-        if call.body is not None and may_be_member(call.body):
+        if call.body is not None and may_be_member(call.body, keys):
             return handle_member(call, call.body)
         return at_once(call)
 

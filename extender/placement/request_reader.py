@@ -19,7 +19,7 @@ from extender.errors import MalformedPod, UserError, WireError
 from extender.protocol import messages, parse_pod
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -68,10 +68,14 @@ class NodesRequest:
 
 
 class RequestReader:
-    """Reads requests in the form that Go writes, for pods with the managed `resources`."""
+    """Reads requests in the form that Go writes, for pods with the managed `resources`.
 
-    def __init__(self, resources: Sequence[str]) -> None:
+    `group_kinds` are those whose groups are inferred.
+    """
+
+    def __init__(self, resources: Sequence[str], group_kinds: Collection[str] = ()) -> None:
         self._resources = resources
+        self._group_kinds = group_kinds
         self._pod: tuple[bytes, PodRequest] | None = None
         self._next: tuple[bytes, NodesRequest, NodeIndex] | None = None
 
@@ -91,7 +95,7 @@ class RequestReader:
         if self._pod is None or self._pod[0] != head:
             try:
                 pod = messages.decode(messages.ExtenderArgs, head + messages.NO_NAMES).pod
-                self._pod = head, parse_pod(pod, self._resources)
+                self._pod = head, parse_pod(pod, self._resources, self._group_kinds)
             except (WireError, MalformedPod, UserError):
                 return None
         return NodesRequest(self._pod[1], RequestedNodes(positions))

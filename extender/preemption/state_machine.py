@@ -130,7 +130,7 @@ class Preemptions:
         generation = self._cluster.snapshot.generation
         try:
             args = messages.decode(messages.PreemptionArgs, body)
-            request = parse_pod(args.pod, self._rules.resources)
+            request = parse_pod(args.pod, self._rules.resources, self._rules.group_kinds)
             pod = read_pod_on_node(args.pod_content)
         except (WireError, MalformedPod, Unreadable) as error:
             return failure(Verb.PREEMPT, Reason.MALFORMED, str(error), generation)

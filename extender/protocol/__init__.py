@@ -6,11 +6,20 @@ Knows the wire; knows no cluster and decides nothing.
 from extender.protocol.answers import Answer, Outcome, TimedAnswer, Verb, failure
 from extender.protocol.member_calls import may_be_member
 from extender.protocol.messages import WirePod, decode, reason_tail, score_head, score_tail
+from extender.protocol.pod_group import (
+    GROUP_KINDS,
+    GROUP_MARKS,
+    has_group,
+    inferred_group,
+    member_keys,
+)
 from extender.protocol.pod_request import PodRequest, Shape, is_packed, parse_pod
 from extender.protocol.reasons import Reason, from_unfit
 from extender.protocol.recent_pods import RecentPods
 
 __all__ = [
+    "GROUP_KINDS",
+    "GROUP_MARKS",
     "Answer",
     "Outcome",
     "PodRequest",
@@ -23,8 +32,11 @@ __all__ = [
     "decode",
     "failure",
     "from_unfit",
+    "has_group",
+    "inferred_group",
     "is_packed",
     "may_be_member",
+    "member_keys",
     "parse_pod",
     "reason_tail",
     "score_head",

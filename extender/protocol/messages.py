@@ -107,6 +107,14 @@ class _SpreadConstraint(_Wire):
     when_unsatisfiable: str | None = Field(default=None, alias="whenUnsatisfiable")
 
 
+class _SchedulingGroup(_Wire):
+    pod_group_name: str | None = Field(default=None, alias="podGroupName")
+
+
+class _OwnerReference(_Wire):
+    kind: str = ""
+
+
 class PodSpec(_Wire):
     """The part of v1.PodSpec that placement reads."""
 
@@ -120,6 +128,7 @@ class PodSpec(_Wire):
         default=None, alias="topologySpreadConstraints"
     )
     scheduling_gates: list[Any] | None = Field(default=None, alias="schedulingGates")
+    scheduling_group: _SchedulingGroup | None = Field(default=None, alias="schedulingGroup")
 
     @property
     def has_soft_wishes(self) -> bool:
@@ -141,6 +150,7 @@ class ObjectMeta(_Wire):
     uid: str = ""
     annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None
+    owner_references: list[_OwnerReference] | None = Field(default=None, alias="ownerReferences")
     resource_version: str | None = Field(default=None, alias="resourceVersion")
     deletion_timestamp: str | None = Field(default=None, alias="deletionTimestamp")
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from extender.errors import MalformedPod, UserError
+from extender.protocol.pod_group import PodGroup, inferred_group, read_group
 from kube.objects import init_role, parse_whole
 from topology.annotations import (
     Affinity,
@@ -22,7 +23,6 @@ from topology.annotations import (
     PlacementPolicy,
     Strength,
     is_remainder_first,
-    parse_group,
     parse_policy,
     pod_keys,
 )
@@ -31,7 +31,7 @@ from topology.model import names
 from topology.select import ContainerRequest, ContainerRole, pod_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from extender.protocol.messages import Container, WirePod
 
@@ -39,16 +39,6 @@ __all__ = ["PodRequest", "Shape", "is_packed", "parse_pod"]
 
 MAX_COUNT = 512
 """Most GPUs that one container may request: the most devices a node may have (`topology.model`)."""
-RANKS = (
-    "batch.kubernetes.io/job-completion-index",
-    "jobset.sigs.k8s.io/job-global-index",
-    "training.kubeflow.org/replica-index",
-    "leaderworkerset.sigs.k8s.io/worker-index",
-    "apps.kubernetes.io/pod-index",
-)
-"""Labels with a pod's place among its like: an Indexed Job's, JobSet's, Kubeflow's,
-LeaderWorkerSet's and a StatefulSet's (k8s.io/api v0.36.3; jobset@08dfbdfd; training-operator
-v1.9.3; lws@060ab4d)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +70,9 @@ class PodRequest:
     `size_gpus` is what a node must have free (`topology.select.fit.pod_size`). `priority` is the
     pod's `spec.priority` (absent: 0); `resource_version` that of the pod as it was read, or empty;
     `retry` its annotation `coterie.gpu/retry`, or empty. `group` is the one that it belongs to, and
-    `rank` its place among the members by the first of `RANKS` that it has; None: there is none.
+    `rank` its place among the members (`extender.protocol.pod_group`); None: there is none. A pod
+    without GPUs has a group only where the group's size counts it. `pod_group` is the PodGroup of
+    its `spec.schedulingGroup`, for which Kubernetes waits; or empty.
     """
 
     uid: str
@@ -99,6 +91,7 @@ class PodRequest:
     scheduler_name: str = ""
     group: GroupWish | None = None
     rank: int | None = None
+    pod_group: str = ""
 
     @property
     def resource(self) -> str:
@@ -111,8 +104,12 @@ class PodRequest:
         return f"{self.namespace}/{self.name}"
 
 
-def parse_pod(pod: WirePod, resources: Sequence[str]) -> PodRequest:
+def parse_pod(
+    pod: WirePod, resources: Sequence[str], group_kinds: Collection[str] = ()
+) -> PodRequest:
     """Read what a pod requests of the `resources` that Coterie places.
+
+    `group_kinds` are those whose groups are inferred.
 
     Raises `MalformedPod` for counts that no API server would have let through, `UserError` for
     two of the resources in one pod and for invalid annotations.
@@ -144,6 +141,7 @@ def parse_pod(pod: WirePod, resources: Sequence[str]) -> PodRequest:
             resource_version=version,
             is_managed=bool(named),
             scheduler_name=scheduler_name,
+            group=inferred_group(meta.labels or {}, meta.annotations or {}, group_kinds),
         )
     requests = tuple(
         ContainerRequest(name=str(i), size=size, role=role)
@@ -151,6 +149,7 @@ def parse_pod(pod: WirePod, resources: Sequence[str]) -> PodRequest:
     )
     containers = tuple(name for _, name, _, _ in requested)
     policy = _policy(pod, requests, containers)
+    group = _group(pod, group_kinds)
     return PodRequest(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -160,14 +159,15 @@ def parse_pod(pod: WirePod, resources: Sequence[str]) -> PodRequest:
         size_gpus=pod_size(requests),
         nominated_node=nominated or None,
         has_soft_wishes=has_soft_wishes,
-        warnings=_warnings(policy),
+        warnings=_warnings(policy) + group.warnings,
         priority=priority,
         resource_version=version,
         retry=(meta.annotations or {}).get(names.RETRY, ""),
         is_managed=True,
         scheduler_name=scheduler_name,
-        group=_group(pod),
-        rank=_rank(pod),
+        group=group.wish,
+        rank=group.rank,
+        pod_group=_pod_group(pod),
     )
 
 
@@ -232,21 +232,17 @@ def _policy(
     return policy
 
 
-def _group(pod: WirePod) -> GroupWish | None:
+def _group(pod: WirePod, kinds: Collection[str]) -> PodGroup:
     try:
-        return parse_group(pod.metadata.annotations or {})
+        return read_group(pod, kinds)
     except PolicyError as error:
         msg = f"pod {_title(pod)}: {error}"
         raise UserError(msg) from error
 
 
-def _rank(pod: WirePod) -> int | None:
-    labels = pod.metadata.labels or {}
-    for key in RANKS:
-        text = labels.get(key, "")
-        if text.isdecimal():
-            return int(text)
-    return None
+def _pod_group(pod: WirePod) -> str:
+    group = pod.spec.scheduling_group
+    return "" if group is None else group.pod_group_name or ""
 
 
 def _warnings(policy: PlacementPolicy) -> tuple[str, ...]:

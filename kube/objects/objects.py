@@ -91,7 +91,8 @@ class PodFacts:
     `may_request` is False only where `managedFields` prove that no container was created with one
     of our resources; admission may have added a request all the same. `deletion_grace_s` is what
     its deletion leaves its containers, in seconds: None where it is not being deleted, 0 where the
-    API server removes it without waiting for its kubelet (`kubectl delete --force`).
+    API server removes it without waiting for its kubelet (`kubectl delete --force`). `group_marks`
+    are labels and annotations that say its group, of a pod that requests none of our resources.
     """
 
     uid: str
@@ -102,6 +103,7 @@ class PodFacts:
     allocated: str | None
     may_request: bool
     deletion_grace_s: int | None = None
+    group_marks: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +210,21 @@ def read_allocatable(content: Mapping[str, object]) -> Mapping[str, Fraction]:
 
 def pod_facts_reader(
     resources: tuple[str, ...],
+    group_marks: tuple[str, ...] = (),
 ) -> Callable[[Mapping[str, object]], PodFacts]:
-    """Make the reader of `PartialObjectMetadata` of pods, for the resources that we place."""
+    """Make the reader of `PartialObjectMetadata` of pods, for the resources that we place.
+
+    `group_marks` are the keys of `PodFacts.group_marks`.
+    """
     wanted = frozenset(f"f:{resource}" for resource in resources)
 
     def read(content: Mapping[str, object]) -> PodFacts:
         meta = object_at(content, "metadata")
         annotations = texts_at(meta, "annotations")
+        may_request = _may_request(meta, wanted)
+        texts: Mapping[str, str] = {}
+        if group_marks and not may_request:
+            texts = {**annotations, **texts_at(meta, "labels")}
         return PodFacts(
             uid=needed_at(meta, "uid", where="metadata."),
             namespace=needed_at(meta, "namespace", where="metadata."),
@@ -222,8 +232,9 @@ def pod_facts_reader(
             resource_version=needed_at(meta, "resourceVersion", where="metadata."),
             plan=annotations.get(names.PLAN),
             allocated=annotations.get(names.ALLOCATED),
-            may_request=_may_request(meta, wanted),
+            may_request=may_request,
             deletion_grace_s=_deletion_grace_s(meta),
+            group_marks={key: texts[key] for key in group_marks if key in texts},
         )
 
     return read

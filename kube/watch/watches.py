@@ -31,12 +31,15 @@ def nodes(label_keys: Sequence[str] = ()) -> Source[NodeFacts]:
     return Source("nodes", "/api/v1/nodes", read, page_size=250)
 
 
-def assigned_pods(resources: Sequence[str]) -> Source[PodFacts]:
-    """The metadata of all pods that have a node and have not ended; `resources` that we place."""
+def assigned_pods(resources: Sequence[str], group_marks: Sequence[str] = ()) -> Source[PodFacts]:
+    """The metadata of all pods that have a node and have not ended; `resources` that we place.
+
+    `group_marks` are the labels and annotations by which a pod without them is found in its group.
+    """
     return Source(
         "assigned_pods",
         "/api/v1/pods",
-        pod_facts_reader(tuple(resources)),
+        pod_facts_reader(tuple(resources), tuple(group_marks)),
         field_selector=f"spec.nodeName!=,{_NOT_ENDED}",
         is_metadata=True,
         page_size=500,

@@ -31,12 +31,16 @@ _KEYS = {key.name: key for key in POD_KEYS}
 
 @dataclass(frozen=True, slots=True)
 class GroupWish:
-    """A pod's group. `size` is None where members do not wait; `domain` is a level's name."""
+    """A pod's group. `size` is None where members do not wait; `domain` is a level's name.
+
+    `counts_all`: the size counts members without GPUs too, as another project's keys do.
+    """
 
     name: str
     size: int | None = None
     domain: str = ANY_DOMAIN
     strength: Strength = Strength.PREFERRED
+    counts_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)

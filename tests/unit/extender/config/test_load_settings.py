@@ -52,6 +52,13 @@ def test_worths_are_patterns_with_numbers():
     assert load_settings(FLAGS).rules.gpu_worth == ()
 
 
+def test_no_kind_of_group_is_inferred_by_default():
+    """A pod of another project's group waits for the others only where the setting says so."""
+    assert load_settings(FLAGS).rules.group_kinds == ()
+    rules = load_settings(FLAGS | {"group_kinds": "kueue,leaderworkerset"}).rules
+    assert rules.group_kinds == ("kueue", "leaderworkerset")
+
+
 def test_weights_may_have_decimals():
     """A share of a size need not be whole."""
     rules = load_settings(FLAGS | {"demand": "2:0.5,4:12.25"}).rules
@@ -128,6 +135,10 @@ def test_lists_may_be_text_or_lists(tmp_path, text):
         *(
             (FLAGS | {"gpu_worth": text}, "expected pattern=number, comma-separated: regular")
             for text in ("h100", "=3", "h100=0", "h100=x", "h100=-1", "(=2", "h100=1e9")
+        ),
+        *(
+            (FLAGS | {"group_kinds": text}, "expected different ones of: kueue, koordinator, yuni")
+            for text in ("volcano", "kueue,kueue")
         ),
         (FLAGS | {"log_level": "loud"}, "setting log_level (flag, --log-level) is 'loud'"),
         (

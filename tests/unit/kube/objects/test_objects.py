@@ -211,6 +211,18 @@ def test_what_a_deletion_leaves_the_containers(deletion, grace_s):
     assert READ_FACTS({"metadata": {**meta, **time, **deletion}}).deletion_grace_s == grace_s
 
 
+def test_marks_of_a_group_are_kept_of_pods_without_our_resources():
+    """Of all others they would be a copy in memory that nothing reads."""
+    read = pod_facts_reader((GPU,), ("size", "group-key"))
+    meta = {"labels": {"group-key": "k", "app": "a"}, "annotations": {"size": "3"}}
+    own: Any = POD["metadata"]
+    bare = {"metadata": {**own, **meta}}
+    assert read(bare).group_marks == {}
+    without = changed(bare, "metadata.managedFields", [OTHER_REQUEST])
+    assert read(without).group_marks == {"group-key": "k", "size": "3"}
+    assert READ_FACTS(without).group_marks == {}
+
+
 def test_facts_are_the_metadata():
     """A plan and an allocation are texts here; their codec judges them."""
     meta = {"metadata": POD["metadata"]}
