@@ -235,6 +235,37 @@ def test_a_follower_hands_binds_to_the_holder(service):
     asyncio.run(main())
 
 
+def member(group: str, number: int, size: int) -> dict[str, Any]:
+    """A pod of a group that takes a node."""
+    wishes = {"coterie.gpu/group": group, "coterie.gpu/group-size": str(size)}
+    return gpu_pod(f"{group}-{number}", 8, annotations=wishes)
+
+
+def test_groups_are_placed_by_the_holder_and_by_the_next_one(service):
+    """Calls come to a follower; members that wait when the holder dies are woken by its heir."""
+
+    async def main() -> None:
+        holder = await service.held()
+        follower = next(one for one in service.replicas if one is not holder)
+        service.balancer.turn = service.replicas.index(follower)
+        detail = f"forwarded to {holder.url}"
+        async with service.play() as played:
+            for number in range(2):
+                await played.create(member("a", number, 2))
+            await played.bound("a-0", "a-1")
+            assert follower.count("answered", verb="filter", outcome="forwarded", detail=detail) > 1
+            assert follower.count("answered", verb="filter", outcome="ok", pod="default/a-0") == 0
+            await played.create(member("b", 0, 2))
+            assert "waits for its group" in await played.refused("b-0")
+            await asyncio.to_thread(holder.process.kill)
+            await service.held(by=follower)
+            await played.create(member("b", 1, 2))
+            await played.bound("b-0", "b-1")
+            await asyncio.to_thread(holder.process.start)
+
+    asyncio.run(main())
+
+
 def test_a_fail_over_loses_nothing_and_gives_nothing_twice(service):
     """Holders are killed, and ended in order, while pods come and go; the checker reads etcd."""
 
