@@ -1,7 +1,8 @@
 """The benchmarks' command line: run one or all, show the tables, keep them.
 
-`python -m benchmarks [efficiency|fidelity|replay|fleet|speed|reads|all] --shared ../shared`. Each
-writes `<name>.json` and `<name>.md` with environment and date to the folder that `--out` names.
+`python -m benchmarks [efficiency|fidelity|group-fidelity|replay|fleet|speed|reads|all]` runs
+one or all, on the data in `--shared`. Each writes `<name>.json` and `<name>.md` with environment
+and date to the folder that `--out` names.
 Exit codes: 0 done, 1 a benchmark could not run (the message says why), 2 usage.
 """
 
@@ -20,7 +21,8 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.fleet import simulation, streams
 from benchmarks.fleet.trace import load_nodes, load_pods
 from benchmarks.measured import DEFAULT_SHARED, load_machines
-from benchmarks.quality import efficiency, fidelity, replay
+from benchmarks.quality import efficiency, fidelity, group_fidelity, replay
+from benchmarks.quality.group_points import load_shapes
 from benchmarks.quality.queues import load_queue
 from benchmarks.report import ResultTable, read_environment, to_rich, write_results
 from benchmarks.speed import benchmark, reads
@@ -42,6 +44,7 @@ class Name(Enum):
 
     EFFICIENCY = "efficiency"
     FIDELITY = "fidelity"
+    GROUP_FIDELITY = "group-fidelity"
     REPLAY = "replay"
     FLEET = "fleet"
     SPEED = "speed"
@@ -59,6 +62,13 @@ def _efficiency(
 def _fidelity(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[ResultTable, ...]:
     del quick
     return fidelity.run(load_machines(shared), advance=advance)
+
+
+def _group_fidelity(
+    shared: Path, advance: Callable[[], None], *, quick: bool
+) -> tuple[ResultTable, ...]:
+    del quick
+    return group_fidelity.run(load_shapes(shared), advance=advance)
 
 
 def _replay(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[ResultTable, ...]:
@@ -98,6 +108,7 @@ def _reads(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[R
 _RUNNERS: dict[Name, Callable[..., tuple[ResultTable, ...]]] = {
     Name.EFFICIENCY: _efficiency,
     Name.FIDELITY: _fidelity,
+    Name.GROUP_FIDELITY: _group_fidelity,
     Name.REPLAY: _replay,
     Name.FLEET: _fleet,
     Name.SPEED: _speed,

@@ -26,12 +26,12 @@ without a link, counts as none beside others whose rate is known: it could only 
 
 Source: 486 sets over 2 to 4 nodes of 8 H100 with a 400 Gbit/s NIC for each GPU (BandPilot, 2 GiB);
 `benchmarks group-fidelity` reports how far the value is off there and at points that others
-published; docs/adr/0027 has what was tried beside it.
+published; docs/adr/0027-value-of-a-group.md has what was tried beside it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -115,11 +115,11 @@ class GroupValue:
     share_index: int | None = None
 
 
-def group_value(shares: Sequence[GroupShare]) -> GroupValue:
+def group_value(shares: Sequence[GroupShare], *, nic_share: float = NIC_SHARE) -> GroupValue:
     """Value the set that a group has, one share for each node.
 
-    The order of the shares does not change the value. O(shares * NICs of a node * rates).
-    Raises `InvalidRequest` without a share.
+    The order of the shares does not change the value. `nic_share` is for fits. O(shares * NICs of a
+    node * rates). Raises `InvalidRequest` without a share.
 
     >>> from topology.groups.value_share import GroupShare
     >>> from topology.recordings import load_recording
@@ -142,7 +142,7 @@ def group_value(shares: Sequence[GroupShare]) -> GroupValue:
         rates = [_known_rates(share) for share in shares]
         if not all(rates):
             return _unknown(shares, rates)
-        bound = _with_nodes(_nic_bound(shares, rates), shares, own)
+        bound = _with_nodes(_nic_bound(shares, rates, nic_share), shares, own)
         # One GPU has nothing to reduce on its node, and is no limit.
         pairs = zip(own, shares, strict=True)
         floors = [value.least_gbytes_per_s for value, share in pairs if len(share.gpus) > 1]
@@ -213,25 +213,29 @@ def _unknown(shares: Sequence[GroupShare], rates: Sequence[Sequence[float]]) -> 
     return GroupValue(None, None, None, reason, index)
 
 
-def _nic_bound(shares: Sequence[GroupShare], rates: Sequence[Sequence[float]]) -> _Bound:
+def _nic_bound(
+    shares: Sequence[GroupShare], rates: Sequence[Sequence[float]], nic_share: float
+) -> _Bound:
     """What rings over the NICs reach, at the best of the rates; every share has some."""
-    every = sorted({rate for known in rates for rate in known})
-    return max(
-        (_at_rate(shares, rates, rate) for rate in every), key=lambda bound: bound.gbytes_per_s
-    )
+    bounds = [
+        _at_rate(shares, rates, rate, nic_share)
+        for rate in sorted({rate for known in rates for rate in known})
+    ]
+    best = max(bounds, key=lambda bound: bound.gbytes_per_s)
+    return replace(best, gbytes_per_s=_two_node_gain(shares) * best.gbytes_per_s)
 
 
-def _at_rate(shares: Sequence[GroupShare], rates: Sequence[Sequence[float]], rate: float) -> _Bound:
+def _at_rate(
+    shares: Sequence[GroupShare], rates: Sequence[Sequence[float]], rate: float, nic_share: float
+) -> _Bound:
     """What rings at one rate reach: the NICs of the node with the fewest, or its GPUs' ports."""
-    gain = _two_node_gain(shares)
     bounds: list[_Bound] = []
     for index, (share, known) in enumerate(zip(shares, rates, strict=True)):
         n_nics = sum(other >= rate for other in known)
-        by_nics = NIC_SHARE * rate / _BITS_OF_A_BYTE * n_nics
-        ports = share.ports_gbytes_per_s
+        by_nics = nic_share * rate / _BITS_OF_A_BYTE * n_nics
         bounds += [
-            _Bound(gain * by_nics, GroupLimit.NIC, index),
-            _Bound(gain * ports, GroupLimit.PORT, index),
+            _Bound(by_nics, GroupLimit.NIC, index),
+            _Bound(share.ports_gbytes_per_s, GroupLimit.PORT, index),
         ]
     return min(bounds, key=lambda bound: bound.gbytes_per_s)
 
