@@ -27,7 +27,7 @@ from topology.value import mask_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["BARS", "Bar", "Group", "draw_chart", "draw_set", "read_groups"]
+__all__ = ["BARS", "DEFAULT_OUT", "Bar", "Group", "draw_chart", "draw_set", "read_groups", "to_svg"]
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "efficiency.json"
@@ -123,7 +123,7 @@ def draw_chart(groups: Iterable[Group]) -> str:
     axes.set_ylabel("measured bandwidth /\nbest available set")
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper center", ncols=len(BARS) + 1, frameon=False, fontsize=8)
-    return _svg(figure)
+    return to_svg(figure)
 
 
 def draw_set(gpus: tuple[int, ...], title: str) -> str:
@@ -134,7 +134,8 @@ def draw_set(gpus: tuple[int, ...], title: str) -> str:
     return draw_topology(topology, sets=[("4 GPUs", gpus)], title=caption)
 
 
-def _svg(figure: Figure) -> str:
+def to_svg(figure: Figure) -> str:
+    """A figure as SVG, the same bytes for the same figure."""
     out = io.StringIO()
     with rc_context({"svg.hashsalt": "coterie", "svg.fonttype": "none"}):
         FigureCanvasSVG(figure).print_figure(out, format="svg", metadata={"Date": None})
