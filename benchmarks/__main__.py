@@ -1,6 +1,6 @@
 """The benchmarks' command line: run one or all, show the tables, keep them.
 
-`python -m benchmarks [efficiency|fidelity|group-fidelity|replay|fleet|speed|reads|all]` runs
+`python -m benchmarks [efficiency|fidelity|group-fidelity|replay|fleet|groups|speed|reads|all]` runs
 one or all, on the data in `--shared`. Each writes `<name>.json` and `<name>.md` with environment
 and date to the folder that `--out` names.
 Exit codes: 0 done, 1 a benchmark could not run (the message says why), 2 usage.
@@ -20,6 +20,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.errors import BenchmarkError
 from benchmarks.fleet import simulation, streams
 from benchmarks.fleet.trace import load_nodes, load_pods
+from benchmarks.groups import benchmark as groups
+from benchmarks.groups import choice_speed
 from benchmarks.measured import DEFAULT_SHARED, load_machines
 from benchmarks.quality import efficiency, fidelity, group_fidelity, replay
 from benchmarks.quality.group_points import load_shapes
@@ -47,6 +49,7 @@ class Name(Enum):
     GROUP_FIDELITY = "group-fidelity"
     REPLAY = "replay"
     FLEET = "fleet"
+    GROUPS = "groups"
     SPEED = "speed"
     READS = "reads"
     ALL = "all"
@@ -95,6 +98,16 @@ def _fleet(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[R
     return *simulation.run(smoke, n_repeats=1, advance=advance), *streams.run()
 
 
+def _groups(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[ResultTable, ...]:
+    data = groups.load_data(shared)
+    if quick:
+        few = groups.first_jobs(data, QUICK_PODS)
+        speed = choice_speed.measure_choice(choice_speed.QUICK_CHOICES, 0)
+        return *groups.run(few, n_seeds=1, advance=advance), speed
+    speed = choice_speed.measure_choice(choice_speed.FULL_CHOICES, 0)
+    return *groups.run(data, advance=advance), speed
+
+
 def _speed(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[ResultTable, ...]:
     del shared
     return benchmark.run(benchmark.QUICK if quick else benchmark.FULL, advance=advance)
@@ -111,6 +124,7 @@ _RUNNERS: dict[Name, Callable[..., tuple[ResultTable, ...]]] = {
     Name.GROUP_FIDELITY: _group_fidelity,
     Name.REPLAY: _replay,
     Name.FLEET: _fleet,
+    Name.GROUPS: _groups,
     Name.SPEED: _speed,
     Name.READS: _reads,
 }

@@ -34,7 +34,9 @@ def test_an_unknown_benchmark_is_a_usage_error():
 
 @pytest.mark.shared
 @pytest.mark.slow("runs whole benchmarks on recordings")
-@pytest.mark.parametrize("name", ["efficiency", "fidelity", "group-fidelity", "replay", "fleet"])
+@pytest.mark.parametrize(
+    "name", ["efficiency", "fidelity", "group-fidelity", "replay", "fleet", "groups"]
+)
 def test_a_smoke_run_writes_tables_and_where_they_were_made(shared, tmp_path, name):
     """JSON and Markdown, marked as a quick run."""
     result = run(name, "--quick", "--shared", shared, "--out", tmp_path)
