@@ -12,7 +12,7 @@ A missing key is unknown. Below a known level of the same family it ends the pat
 repeat under different spines (48 names stand for 119 leaves of a recorded Clos network), so a leaf
 whose spine is unknown while its core is known could be any of them.
 
-Sources of the keys: topograph (NVIDIA/topograph, docs/reference/node-labels.md, and its former keys
+Sources of the keys: topograph (NVIDIA/topograph, its reference of node labels, and its former keys
 in its issue 208), GKE's, EKS' and OKE's guides to network topology, Kubernetes' well-known labels.
 """
 
