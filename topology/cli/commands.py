@@ -78,10 +78,36 @@ def _show(given: Namespace) -> ExitCode:
 
 
 def _value(given: Namespace) -> ExitCode:
+    if given.node:
+        return _value_of_nodes(given)
+    if given.gpus is None:
+        msg = "--gpus is not given, expected GPU indices, or --node for a set over several nodes"
+        raise InvalidRequest(msg)
     from topology.report.compute import report_value  # noqa: PLC0415 - loads numpy
 
     report = report_value(_machine(given), given.gpus)
     return _print(json_report(report) if given.json else table_report(list_value(report)))
+
+
+def _value_of_nodes(given: Namespace) -> ExitCode:
+    for option, value in (
+        ("FILE", given.file),
+        ("--gpus", given.gpus),
+        ("--measured", given.measured),
+    ):
+        if value is not None:
+            msg = (
+                f"--node with {option}, expected --node alone: it names file and GPUs of each node"
+            )
+            raise InvalidRequest(msg)
+    from topology.report.group import list_group, report_group  # noqa: PLC0415 - loads numpy
+
+    machines = {
+        file: read_machine(file, given.gpu_model, given.format)
+        for file in dict.fromkeys(file for file, _ in given.node)
+    }
+    report = report_group([(machines[file], gpus) for file, gpus in given.node])
+    return _print(json_report(report) if given.json else table_report(list_group(report)))
 
 
 def _best(given: Namespace) -> ExitCode:

@@ -61,9 +61,16 @@ def make_parser() -> Parser:
     show.add_argument(
         "--annotation", action="store_true", help="Print the text of the node annotation instead."
     )
-    value = command("value", "say what one GPU set is worth and what limits it")
+    value = command("value", "say what a GPU set is worth, on one node or several, and why")
     _add_machine(value)
-    value.add_argument("--gpus", type=_gpus("--gpus"), required=True, metavar="GPUS", help=_GPUS)
+    value.add_argument("--gpus", type=_gpus("--gpus"), metavar="GPUS", help=_GPUS)
+    value.add_argument(
+        "--node",
+        type=_node,
+        action="append",
+        metavar="FILE:GPUS",
+        help="Instead, for each node of a set over several: its FILE and its GPUs. Repeatable.",
+    )
     _add_best(command("best", "choose the best free set, name the next one and what decided"))
     rank = command("rank", "list the sets of a size, best first, equal ones in one row")
     _add_machine(rank)
@@ -195,6 +202,14 @@ def _add_choice(  # noqa: PLR0913 - what an option is
 
 def _gpus(option: str) -> Callable[[str], tuple[int, ...]]:
     return lambda text: read_gpus(text, option)
+
+
+def _node(text: str) -> tuple[str, tuple[int, ...]]:
+    file, _, gpus = text.rpartition(":")
+    if not file:
+        msg = f"--node is {quote(text)}, expected FILE:GPUS such as dgx-h100:0-3"
+        raise InvalidRequest(msg)
+    return file, read_gpus(gpus, "--node")
 
 
 def _count(option: str) -> Callable[[str], int]:

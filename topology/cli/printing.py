@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from topology.audit import AuditReport
+    from topology.report.group_values import GroupReport
     from topology.report.listing import Block, Grid
     from topology.report.values import (
         BestReport,
@@ -21,7 +22,15 @@ if TYPE_CHECKING:
         ValueReport,
     )
 
-    Report = ShowReport | ValueReport | BestReport | RankReport | RecordingsReport | AuditReport
+    Report = (
+        ShowReport
+        | ValueReport
+        | GroupReport
+        | BestReport
+        | RankReport
+        | RecordingsReport
+        | AuditReport
+    )
 
 __all__ = ["json_report", "table_report"]
 

@@ -102,17 +102,17 @@ class GroupValue:
       where it is unknown.
     - `least_gbytes_per_s`: the same less the stated errors; None also where the value rests on an
       unknown. What `min-bandwidth` is compared with.
-    - `limited_by`: None where the value is unknown.
-    - `reason`: why a figure is None; None where none is.
-    - `share_index`: which share limits it, or is the reason; None for the fabric. Of equals the
-      first.
+    - `limited_by`: None where the value is unknown; `limiting_share` is the index of the share that
+      limits, the first of equals, None for the fabric.
+    - `reason`: why a figure is None, and `reason_share` of which share; None where none is.
     """
 
     gbytes_per_s: float | None
     least_gbytes_per_s: float | None
     limited_by: GroupLimit | None
+    limiting_share: int | None = None
     reason: GroupUnknown | None = None
-    share_index: int | None = None
+    reason_share: int | None = None
 
 
 def group_value(shares: Sequence[GroupShare], *, nic_share: float = NIC_SHARE) -> GroupValue:
@@ -148,10 +148,14 @@ def group_value(shares: Sequence[GroupShare], *, nic_share: float = NIC_SHARE) -
         floors = [value.least_gbytes_per_s for value, share in pairs if len(share.gpus) > 1]
         least = min([bound.gbytes_per_s * (1 - GROUP_STATED_ERROR), *floors])
     dark = next((index for index, one in enumerate(own) if not one.is_known), None)
-    if dark is not None:
-        reason = GroupUnknown.NODE_VALUE
-        return GroupValue(bound.gbytes_per_s, None, bound.limited_by, reason, dark)
-    return GroupValue(bound.gbytes_per_s, least, bound.limited_by, None, bound.share_index)
+    return GroupValue(
+        gbytes_per_s=bound.gbytes_per_s,
+        least_gbytes_per_s=least if dark is None else None,
+        limited_by=bound.limited_by,
+        limiting_share=bound.share_index,
+        reason=None if dark is None else GroupUnknown.NODE_VALUE,
+        reason_share=dark,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +214,7 @@ def _unknown(shares: Sequence[GroupShare], rates: Sequence[Sequence[float]]) -> 
     reason = GroupUnknown.NO_RATE if share.near_nics else GroupUnknown.NO_NEAR_NIC
     if not share.machine.topology.nics:
         reason = GroupUnknown.NO_NICS
-    return GroupValue(None, None, None, reason, index)
+    return GroupValue(None, None, None, reason=reason, reason_share=index)
 
 
 def _nic_bound(

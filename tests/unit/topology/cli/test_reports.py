@@ -13,6 +13,7 @@ from tests.examples import up_to
 from tests.strategies import node_topologies
 from topology.errors import InvalidRequest
 from topology.recordings import load_recording, recording_names
+from topology.report import group_values
 from topology.report import values as report
 from topology.report.compute import (
     BestQuery,
@@ -20,6 +21,8 @@ from topology.report.compute import (
     report_rank,
     report_value,
 )
+from topology.report.group import report_group
+from topology.report.group_values import GroupReport
 from topology.report.machine import report_recordings, report_show
 from topology.report.values import (
     BestReport,
@@ -29,16 +32,18 @@ from topology.report.values import (
     ValueReport,
 )
 
-for name in report.__all__:
-    # Only these tests know pydantic: it turns the classes and their docstrings into schemas.
-    if isinstance(getattr(report, name), type):
-        getattr(report, name).__pydantic_config__ = ConfigDict(
-            use_attribute_docstrings=True, strict=True
-        )
+for module in (report, group_values):
+    for name in module.__all__:
+        # Only these tests know pydantic: it turns the classes and their docstrings into schemas.
+        if isinstance(getattr(module, name), type):
+            getattr(module, name).__pydantic_config__ = ConfigDict(
+                use_attribute_docstrings=True, strict=True
+            )
 
 ADAPTERS: dict[str, TypeAdapter[Any]] = {
     "show": TypeAdapter(ShowReport),
     "value": TypeAdapter(ValueReport),
+    "value-nodes": TypeAdapter(GroupReport),
     "best": TypeAdapter(BestReport),
     "rank": TypeAdapter(RankReport),
     "recordings": TypeAdapter(RecordingsReport),
@@ -66,6 +71,7 @@ def test_reports_of_shipped_machines_keep_the_schema(name):
     check("show", report_show(topology))
     check("rank", report_rank(topology, 2, limit=3))
     check("value", report_value(topology, (0, topology.n_gpus - 1)))
+    check("value-nodes", report_group([(topology, (0, topology.n_gpus - 1))] * 2))
     check("best", report_best(topology, BestQuery(2)))
     check("best", report_best(topology, BestQuery(2, free=(0,))))
 

@@ -122,8 +122,8 @@ def test_the_least_is_no_more_than_that_of_a_node():
 
 def test_the_first_of_equal_shares_is_named():
     """People read which node to change."""
-    assert group_value([share(4), share(2), share(2)]).share_index == 1
-    assert group_value([share(8), share(8)]).share_index == 0
+    assert group_value([share(4), share(2), share(2)]).limiting_share == 1
+    assert group_value([share(8), share(8)]).limiting_share == 0
 
 
 UNKNOWN = [
@@ -151,7 +151,7 @@ def test_what_is_unknown_of_one_node_makes_the_value_unknown(change, reason):
     """Never zero, and with the reason and the node."""
     found = group_value([share(4), share(4, with_nics(change))])
     assert (found.gbytes_per_s, found.least_gbytes_per_s, found.limited_by) == (None, None, None)
-    assert (found.reason, found.share_index) == (reason, 1)
+    assert (found.reason, found.reason_share, found.limiting_share) == (reason, 1, None)
 
 
 def test_a_nic_without_a_rate_counts_as_none_beside_others():
@@ -159,7 +159,7 @@ def test_a_nic_without_a_rate_counts_as_none_beside_others():
     lame = with_rates([400, 400, None, *[400] * 5])
     found = group_value([share(4), share(4), share(4, lame)])
     assert found.gbytes_per_s == pytest.approx(3 * 47.8)
-    assert found.share_index == 2
+    assert found.limiting_share == 2
 
 
 def test_a_value_on_unknown_facts_of_a_node_has_no_least():
@@ -169,7 +169,8 @@ def test_a_value_on_unknown_facts_of_a_node_has_no_least():
         found = group_value(shares)
         assert found.gbytes_per_s is not None
         assert found.least_gbytes_per_s is None
-        assert (found.reason, found.share_index) == (GroupUnknown.NODE_VALUE, len(shares) - 1)
+        assert (found.reason, found.reason_share) == (GroupUnknown.NODE_VALUE, len(shares) - 1)
+        assert (found.limited_by is None, found.limiting_share) == (False, len(shares) - 1)
 
 
 def test_mixed_rates_count_at_the_best_common_rate():
@@ -214,7 +215,8 @@ def test_one_clique_is_one_switch():
     found = group_value(trays)
     assert gbytes_per_s(trays) == pytest.approx(811, rel=0.12)
     assert found.least_gbytes_per_s == pytest.approx(gbytes_per_s(trays) * 0.72)
-    assert (found.limited_by, found.reason, found.share_index) == (GroupLimit.FABRIC, None, None)
+    assert (found.limited_by, found.limiting_share) == (GroupLimit.FABRIC, None)
+    assert (found.reason, found.reason_share) == (None, None)
 
 
 NO_CLIQUE = [
