@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.quality.fidelity import spearman
-from benchmarks.quality.group_points import PUBLIC_POINTS, shape_shares
+from benchmarks.quality.group_points import public_points, shape_shares
 from benchmarks.report import ResultTable
 from topology.groups import GROUP_STATED_ERROR, NIC_SHARE, group_value
 
@@ -284,7 +284,7 @@ def _chooser(shapes: Sequence[GroupShape]) -> ResultTable:
 
 def _published() -> ResultTable:
     rows: list[tuple[Cell, ...]] = []
-    for point in PUBLIC_POINTS:
+    for point in public_points():
         found = group_value(point.shares)
         value, limit = found.gbytes_per_s, found.limited_by
         rows.append(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from topology.select import Machine
 
-__all__ = ["PUBLIC_POINTS", "GroupShape", "PublicPoint", "load_shapes", "shape_shares"]
+__all__ = ["GroupShape", "PublicPoint", "load_shapes", "public_points", "shape_shares"]
 
 _SIZES = re.compile(r"[1-8](?:\+[1-8])*")
 _SIZES_COLUMN, _BUSBW_COLUMN = 0, "busbw_2GiB_GBps"
@@ -104,7 +104,9 @@ def _a100_with_four_nics() -> Machine:
     return build_machine(replace(load_recording("dgx-a100"), nics=nics))
 
 
-def _points() -> tuple[PublicPoint, ...]:
+@cache
+def public_points() -> tuple[PublicPoint, ...]:
+    """The published points; none of them was used in the fit."""
     a100 = GroupShare(_a100_with_four_nics(), tuple(range(8)))
     h100, one = GroupShare(_h100(), tuple(range(8))), GroupShare(_h100(), (0,))
     tray = GroupShare(build_machine(load_recording("gb200-tray")), (0, 1, 2, 3), _CLIQUE)
@@ -121,7 +123,3 @@ def _points() -> tuple[PublicPoint, ...]:
             (tray,) * 2,
         ),
     )
-
-
-PUBLIC_POINTS = _points()
-"""None of them was used in the fit."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.quality.group_fidelity import compare_groups, held_out
-from benchmarks.quality.group_points import PUBLIC_POINTS, load_shapes
+from benchmarks.quality.group_points import load_shapes, public_points
 from topology.groups import NIC_SHARE, group_value
 
 pytestmark = pytest.mark.shared
@@ -41,7 +41,7 @@ def test_the_constant_is_the_one_with_the_least_median_error(shared):
     assert NIC_SHARE == 0.956
 
 
-@pytest.mark.parametrize("point", PUBLIC_POINTS, ids=lambda point: point.label)
+@pytest.mark.parametrize("point", public_points(), ids=lambda point: point.label)
 def test_published_points_of_other_clusters_are_near(point):
     """Within 12 %, none of them used in the fit."""
     assert group_value(point.shares).gbytes_per_s == pytest.approx(point.gbytes_per_s, rel=0.12)

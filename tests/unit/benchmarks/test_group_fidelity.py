@@ -8,7 +8,7 @@ import pytest
 from benchmarks.errors import BadData, MissingData
 from benchmarks.quality import group_fidelity
 from benchmarks.quality.group_fidelity import compare_groups, held_out
-from benchmarks.quality.group_points import PUBLIC_POINTS, GroupShape, load_shapes, shape_shares
+from benchmarks.quality.group_points import GroupShape, load_shapes, public_points, shape_shares
 from topology.groups import NIC_SHARE, group_value
 
 SIZES = [(1, 1), (2, 1), (4, 4), (3, 3, 3), (4, 3, 3), (4, 4, 4), (5, 3, 2), (2, 2, 2, 2)]
@@ -66,7 +66,7 @@ def test_run_reports_agreement_choice_points_and_attempts():
         "equal shares",
     ]
     assert chooser.rows[0][1] == pytest.approx(0.0)
-    assert [row[0] for row in published.rows] == [point.label for point in PUBLIC_POINTS]
+    assert [row[0] for row in published.rows] == [point.label for point in public_points()]
     assert tried.rows[0][:3] == ("the model", NIC_SHARE, 1.0)
 
 
