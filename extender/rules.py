@@ -9,11 +9,17 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kube.errors import SettingsError
+from topology.errors import InvalidRequest
+from topology.groups import DEFAULT_FAMILIES, FamilyPart, LevelFamily, LevelKeys, level_names
 from topology.value import Demand  # noqa: TC001 - pydantic reads Rules from the decision log
 
-__all__ = ["Rules", "is_pattern"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Rules", "families_of", "is_pattern"]
 
 _A_TIME = "a finite number above 0"
 
@@ -25,6 +31,8 @@ class Rules:
     Pods that name one of the `scheduler_names` are bound, with no such names all pods.
     `gpu_worth` are patterns of GPU models and what these are worth (`topology.model`).
     `preempts_for_topology`: evictions may be attempted where only the topology falls short.
+    `claim_s`: how long devices are kept for a group whose members come to be bound. `group_levels`
+    are names of levels of domains and the labels that name a node's domain there, nearest first.
     `group_kinds` are those of whose pods a group is inferred (`extender.protocol`).
 
     Raises `SettingsError` for values that no settings could have had.
@@ -42,6 +50,7 @@ class Rules:
     preempts_for_topology: bool = False
     claim_s: float = 60.0
     group_kinds: tuple[str, ...] = ()
+    group_levels: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         bounds = self.loss_bounds
@@ -56,11 +65,42 @@ class Rules:
             ("assume_s", 0 < self.assume_s < math.inf, _A_TIME),
             ("claim_s", 0 < self.claim_s < math.inf, _A_TIME),
             ("gpu_worth", is_worth, "regular expressions, each with a finite number above 0"),
+            ("group_levels", self._has_levels, "levels in an order that suits the other labels"),
             ("wake_after_s", 0 < self.wake_after_s < math.inf, _A_TIME),
         ):
             if not is_meant:
                 msg = f"rule {name} is {getattr(self, name)}, expected {expected}"
                 raise SettingsError(msg)
+
+    @property
+    def group_families(self) -> tuple[LevelFamily, ...]:
+        """The families of labels that say where a node is in the network."""
+        return families_of(self.group_levels)
+
+    @property
+    def _has_levels(self) -> bool:
+        try:
+            families_of(self.group_levels)
+        except InvalidRequest:
+            return False
+        return True
+
+
+def families_of(levels: Sequence[tuple[str, str]]) -> tuple[LevelFamily, ...]:
+    """One family of these levels and label keys, nearest first, and then those that are known.
+
+    A node that carries one of its labels uses no other family of its fabric. Raises
+    `InvalidRequest` where the levels have no common order with the others.
+    """
+    keys: dict[str, list[str]] = {}
+    for level, key in levels:
+        keys.setdefault(level, []).append(key)
+    own = tuple(LevelKeys(level, tuple(names)) for level, names in keys.items())
+    if not own:
+        return DEFAULT_FAMILIES
+    families = LevelFamily("setting", FamilyPart.FABRIC, own), *DEFAULT_FAMILIES
+    level_names(families)
+    return families
 
 
 def is_pattern(text: str) -> bool:

@@ -37,7 +37,7 @@ from extender.observe import (
     notes_of_effect,
 )
 from extender.protocol import GROUP_MARKS
-from extender.state import DOMAIN_LABELS, Agreement, Mismatch, build_machine_type
+from extender.state import Agreement, Mismatch, build_machine_type, domain_labels
 from extender.watch import (
     Feed,
     InjectedRequests,
@@ -285,8 +285,9 @@ class LiveExtender:
         Reflector[NodeFacts], Reflector[PodFacts], Reflector[PodObject], Reflector[PodObject]
     ]:
         gateway, log = self._gateway, self._watch_log
-        resources = gateway.engine.rules.resources
-        marks = [key for kind in gateway.engine.rules.group_kinds for key in GROUP_MARKS[kind]]
+        rules = gateway.engine.rules
+        labels = domain_labels(rules.group_families)
+        marks = [key for kind in rules.group_kinds for key in GROUP_MARKS[kind]]
         pods = PodSink(
             "assigned_pods",
             (events.PodsListed, events.PodSeen, events.PodGone),
@@ -319,8 +320,8 @@ class LiveExtender:
             forgets_unread=True,  # it is no member
         )
         return (
-            Reflector(self._transport, watches.nodes(DOMAIN_LABELS), self._node_sink),
-            Reflector(self._transport, watches.assigned_pods(resources, marks), pods),
+            Reflector(self._transport, watches.nodes(labels), self._node_sink),
+            Reflector(self._transport, watches.assigned_pods(rules.resources, marks), pods),
             Reflector(self._transport, watches.nominated_pods(), nominated),
             Reflector(self._transport, watches.pending_pods(), pending),
         )

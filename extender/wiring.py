@@ -132,7 +132,12 @@ async def _serve_live(
 ) -> None:
     transport = await connect(settings)
     rules = settings.rules
-    cluster = LiveCluster(rules.resources, demand=rules.demand, gpu_worth=rules.gpu_worth)
+    cluster = LiveCluster(
+        rules.resources,
+        demand=rules.demand,
+        gpu_worth=rules.gpu_worth,
+        families=rules.group_families,
+    )
     engine = Engine(cluster, rules)
     limit = RatingLimit(settings.rating_budget_s, time.thread_time)
     gateway = Gateway(engine, record=_recorder(file, None, engine, log), limit=limit)

@@ -77,6 +77,13 @@ def _check_together(settings: ExtenderSettings) -> None:
             ),
         ),
         (
+            s.cluster is None and s.claim_s <= s.http_timeout_s,
+            (
+                f"setting claim_s is {s.claim_s:g}, expected more than http_timeout_s "
+                f"({s.http_timeout_s:g}): binds are held for nearly as long"
+            ),
+        ),
+        (
             s.cluster is None and s.staleness_bound_s < _LONGEST_SILENCE_S,
             (
                 f"setting staleness_bound_s is {s.staleness_bound_s:g}, expected "

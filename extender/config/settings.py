@@ -15,9 +15,9 @@ from pydantic_settings import SettingsConfigDict
 from extender.embedded import RESOURCE_NAME, parse_cluster, read_cluster
 from extender.errors import ClusterSpecError
 from extender.protocol import GROUP_KINDS
-from extender.rules import Rules, is_pattern
+from extender.rules import Rules, families_of, is_pattern
 from kube.settings import FileLayout, ProgramSettings
-from topology.errors import TopologyError
+from topology.errors import InvalidRequest, TopologyError, quote
 from topology.model import DEFAULT_RESOURCE, WORTH_EXPECTED, parse_worth
 from topology.value import Demand
 
@@ -30,6 +30,10 @@ ENV_PREFIX = "COTERIE_EXTENDER_"
 
 _FILE_SUFFIXES = (".yaml", ".yml", ".toml")
 _BARE_IPV6 = re.compile(r"(https?)://((?:[0-9A-Fa-f]*:){2,}[0-9A-Fa-f.]*):([0-9]{1,5})")
+_LEVEL = re.compile(
+    r"(?!any=)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+    r"=(?:[a-z0-9.-]{1,253}/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+)
 _DEMAND = re.compile(r"[0-9]{1,3}(?::[0-9]{1,9}(?:\.[0-9]{1,9})?)?")
 
 
@@ -169,6 +173,27 @@ class ExtenderSettings(ProgramSettings):
             "wait for each other.",
         ),
     ] = ()
+    group_levels: Annotated[
+        tuple[str, ...],
+        Field(
+            description="Labels of nodes that say where they are in the network, besides those of "
+            "topograph, GKE, EKS and OKE that Coterie reads by itself: `level=label-key`, "
+            "comma-separated, nearest first, such as `leaf=example.com/rack,spine=example.com/row`."
+            " Pods name a level in `coterie.gpu/group-domain`. A node with one of these labels is "
+            "placed by them alone, below its zone and region.",
+        ),
+    ] = ()
+    claim_s: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=3600,
+            description="Seconds, above 0 to 3600, for which devices are kept for a group that is "
+            "complete and has a place, until all its members are bound; more than "
+            "`http_timeout_s`, for which binds are held at most. 60: twice the httpTimeout of the "
+            "manifests in `deploy/`.",
+        ),
+    ] = 60.0
     http_timeout_s: Annotated[
         float,
         Field(
@@ -387,6 +412,22 @@ class ExtenderSettings(ProgramSettings):
                 raise ValueError(msg)
         return value
 
+    @field_validator("group_levels")
+    @classmethod
+    def _are_levels(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            if not _LEVEL.fullmatch(one):
+                msg = (
+                    f"level is {quote(one)}, expected level=label-key, comma-separated: a name of "
+                    "lower-case letters, digits and hyphens, and the key of a node's label"
+                )
+                raise ValueError(msg)
+        try:
+            families_of([_level(one) for one in value])
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from error
+        return value
+
     @field_validator("demand")
     @classmethod
     def _is_demand(cls, value: str) -> str:
@@ -413,6 +454,8 @@ class ExtenderSettings(ProgramSettings):
             scheduler_names=self.scheduler_names if self.cluster is None else (),
             gpu_worth=tuple(_worth(one) for one in self.gpu_worth),
             preempts_for_topology=self.preempts_for_topology,
+            claim_s=self.claim_s,
+            group_levels=tuple(_level(one) for one in self.group_levels),
             group_kinds=self.group_kinds,
         )
 
@@ -437,6 +480,11 @@ class ExtenderSettings(ProgramSettings):
 def _demand(text: str) -> Demand:
     parts = [part.partition(":") for part in text.split(",")]
     return Demand(tuple((int(size), float(weight or 1)) for size, _, weight in parts))
+
+
+def _level(text: str) -> tuple[str, str]:
+    level, _, key = text.partition("=")
+    return level, key
 
 
 def _worth(text: str) -> tuple[str, float]:

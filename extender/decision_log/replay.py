@@ -130,7 +130,12 @@ def _start(header: HeaderLine) -> _Run:
     """Raises `ClusterSpecError`."""
     if header.cluster is None:
         rules = header.rules
-        cluster = LiveCluster(rules.resources, demand=rules.demand, gpu_worth=rules.gpu_worth)
+        cluster = LiveCluster(
+            rules.resources,
+            demand=rules.demand,
+            gpu_worth=rules.gpu_worth,
+            families=rules.group_families,
+        )
         engine = Engine(cluster, rules)
         return _Run(Gateway(engine, reconciles_each=True), {}, is_live=True)
     embedded = make_engine(header.cluster, header.rules)

@@ -6,7 +6,7 @@ Facts and binds go in, immutable snapshots come out; knows no API server, no clo
 from extender.state.accounting import Account, AssignmentState
 from extender.state.cluster_state import LiveCluster
 from extender.state.device_states import DeviceRow, DeviceState
-from extender.state.domains import DOMAIN_LABELS
+from extender.state.domains import NodeDomains, domain_labels
 from extender.state.effects import (
     Agreement,
     Effect,
@@ -23,7 +23,6 @@ from extender.state.pod_record import BoundPod, PodRecord
 
 __all__ = [
     "BY_COUNT",
-    "DOMAIN_LABELS",
     "Account",
     "Agreement",
     "AssignmentState",
@@ -35,6 +34,7 @@ __all__ = [
     "LiveCluster",
     "Mismatch",
     "Missing",
+    "NodeDomains",
     "NodeProblem",
     "NodeRecord",
     "NodeResource",
@@ -43,5 +43,6 @@ __all__ = [
     "Probe",
     "StateMoment",
     "build_machine_type",
+    "domain_labels",
     "mask_of",
 ]

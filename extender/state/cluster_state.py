@@ -36,6 +36,7 @@ from extender.state.pod_record import PodStage
 from extender.state.pods import PodTracker
 from extender.state.resource_snapshots import ResourceSnapshots
 from topology.errors import quote
+from topology.groups import DEFAULT_FAMILIES
 from topology.topology_manager import manager_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from extender.state.pod_record import BoundPod
     from kube.objects import NodeFacts
     from topology.annotations import Plan
+    from topology.groups import LevelFamily
     from topology.value import Demand
 
 __all__ = ["LiveCluster"]
@@ -68,16 +70,17 @@ class LiveCluster:
         *,
         demand: Demand,
         gpu_worth: Sequence[tuple[str, float]] = (),
+        families: Sequence[LevelFamily] = DEFAULT_FAMILIES,
     ) -> None:
         self._kinds = Kinds(demand)
-        self.reader = NodeReader(resources, self._kinds, gpu_worth)
+        self.reader = NodeReader(resources, self._kinds, gpu_worth, families)
         self._rater = Rater()
         self._nodes: dict[str, NodeRecord] = {}
         self.pods = PodTracker(resources, self._nodes)
         # Of each node, the accounts of its resources.
         self._accounts: dict[str, Sequence[Account]] = {}
         self._generation = 0
-        self.domains = NodeDomains()
+        self.domains = NodeDomains(families)
         # Nodes on which devices are claimed.
         self._claimed: dict[str, None] = {}
         self._snapshots = ResourceSnapshots()

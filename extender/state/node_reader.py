@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 from extender.state.node_record import BY_COUNT, NodeRecord, NodeResource, fingerprint
 from topology.annotations import DevicesReport, decode_devices
 from topology.errors import CodecError, quote
-from topology.groups import domain_path
+from topology.groups import DEFAULT_FAMILIES, domain_path
 from topology.model import (
     MAX_GPUS,
     UNKNOWN_WORTH,
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from extender.snapshot import MachineType
     from extender.state.machine_types import Kinds
     from kube.objects import NodeFacts
+    from topology.groups import LevelFamily
     from topology.model import Gpu, NodeTopology
 
 __all__ = ["NodeReader"]
@@ -104,11 +105,16 @@ class NodeReader:
     """Reads nodes; remembers for a while what it read ahead of `read`."""
 
     def __init__(
-        self, resources: Sequence[str], kinds: Kinds, gpu_worth: Sequence[tuple[str, float]] = ()
+        self,
+        resources: Sequence[str],
+        kinds: Kinds,
+        gpu_worth: Sequence[tuple[str, float]] = (),
+        families: Sequence[LevelFamily] = DEFAULT_FAMILIES,
     ) -> None:
         self._resources = tuple(resources)
         self._kinds = kinds
         self._gpu_worth = gpu_worth
+        self._families = families
         # For each GPU model that is in no row of the table, the node on which it is reported.
         self._unknown_models: dict[str, str] = {}
         self._ahead: dict[str, _Reading] = {}
@@ -170,7 +176,7 @@ class NodeReader:
             report=report,
             problems=tuple(problems),
             fingerprint=fingerprint(facts),
-            path=domain_path(facts.domains),
+            path=domain_path(facts.domains, self._families),
         )
 
     def _worth(self, facts: NodeFacts, worth: NodeWorth, problems: list[str]) -> float:

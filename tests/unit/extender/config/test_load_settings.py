@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from extender.config import ExtenderSettings, load_settings
 from extender.errors import ClusterSpecError
 from kube.errors import SettingsError
+from topology.groups import DEFAULT_FAMILIES
 from topology.model import DEFAULT_RESOURCE
 from topology.value import DEFAULT_DEMAND
 
@@ -50,6 +51,18 @@ def test_worths_are_patterns_with_numbers():
     rules = load_settings(FLAGS | {"gpu_worth": "h100=12,l4|t4=0.5,a=b=2"}).rules
     assert rules.gpu_worth == (("h100", 12.0), ("l4|t4", 0.5), ("a=b", 2.0))
     assert load_settings(FLAGS).rules.gpu_worth == ()
+
+
+def test_levels_of_the_network_are_named_by_labels():
+    """Nearest first; those that Coterie reads by itself stay beside them."""
+    rules = load_settings(FLAGS | {"group_levels": "leaf=a.b/rack,leaf=rack,row=row"}).rules
+    assert rules.group_levels == (("leaf", "a.b/rack"), ("leaf", "rack"), ("row", "row"))
+    own, *others = rules.group_families
+    assert [(one.level, one.keys) for one in own.levels] == [
+        ("leaf", ("a.b/rack", "rack")),
+        ("row", ("row",)),
+    ]
+    assert tuple(others) == load_settings(FLAGS).rules.group_families == DEFAULT_FAMILIES
 
 
 def test_no_kind_of_group_is_inferred_by_default():
@@ -140,6 +153,15 @@ def test_lists_may_be_text_or_lists(tmp_path, text):
             (FLAGS | {"group_kinds": text}, "expected different ones of: kueue, koordinator, yuni")
             for text in ("volcano", "kueue,kueue")
         ),
+        *(
+            (FLAGS | {"group_levels": text}, "expected level=label-key, comma-separated: a name of")
+            for text in ("rack", "=rack", "rack=", "Rack=x", "any=x", "rack=a/b/c", "rack=-x")
+        ),
+        (
+            FLAGS | {"group_levels": "spine=row,leaf=rack"},
+            "have no common order, expected the same order in every family",
+        ),
+        (FLAGS | {"group_levels": "zone=row"}, "level 'zone' is named twice, expected each name"),
         (FLAGS | {"log_level": "loud"}, "setting log_level (flag, --log-level) is 'loud'"),
         (
             FLAGS | {"colour": "red"},
@@ -194,6 +216,11 @@ def test_settings_that_cannot_be_stop_the_start(flags, message):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
+        pytest.param(
+            {"claim_s": 5.0},
+            r"setting claim_s is 5, expected more than http_timeout_s \(5\): binds are held",
+            id="claim_s",
+        ),
         pytest.param(
             {"assume_s": 10.0},
             r"setting assume_s is 10, expected more than 2 times http_timeout_s \(5\)",
