@@ -201,7 +201,8 @@ class ExtenderSettings(ProgramSettings):
             le=600,
             description="`httpTimeout` of this extender in the scheduler's configuration, in "
             "seconds, above 0 to 600. A bind or preemption has 0.8 of it for all its requests to "
-            "the API server. 5 is kube-scheduler's default.",
+            "the API server, and a bind of a group's member is held for 0.6 of it at most. 5 is "
+            "kube-scheduler's default; the manifests in `deploy/` set 30 in both places.",
         ),
     ] = 5.0
     rating_budget_s: Annotated[
@@ -240,9 +241,9 @@ class ExtenderSettings(ProgramSettings):
             le=3600,
             description="Seconds, above 0 to 3600, that a plan is kept for a binding that was not "
             "confirmed; a live extender needs more than twice `http_timeout_s`, so that none ends "
-            "during a bind. 30: six times kube-scheduler's default httpTimeout of 5 s.",
+            "during a bind. 75: two and a half times the httpTimeout of `deploy/`.",
         ),
-    ] = 30.0
+    ] = 75.0
     keep_alive_s: Annotated[
         int,
         Field(

@@ -62,7 +62,7 @@ def parse_group(annotations: Mapping[str, str]) -> GroupWish | None:
     4
     """
     name = annotations.get(GROUP)
-    others = [key for key in (GROUP_SIZE, GROUP_DOMAIN, GROUP_POLICY) if key in annotations]
+    others = [one.name for one in POD_KEYS if one.needs == GROUP and one.name in annotations]
     if name is None:
         if others:
             msg = f"annotation {others[0]} is {quote(annotations[others[0]])}, expected {GROUP} too"

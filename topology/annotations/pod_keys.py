@@ -108,8 +108,9 @@ class PodKey:
     `field` of `PlacementPolicy` holds the value; None: the policy does not. `choices` is the closed
     set of values; a key without one takes every text that matches all `patterns` as a whole
     (regular expressions of RE2 and Python alike), which `parse` turns into the value. `expected`
-    ends messages about other texts. `values`, `default`, `summary` and `explanation` are Markdown
-    of the reference: cells of its table, one sentence, paragraphs.
+    ends messages about other texts. `needs` is a key that must stand beside it. `values`,
+    `default`, `summary` and `explanation` are Markdown of the reference: cells of its table, one
+    sentence, paragraphs.
     """
 
     name: str
@@ -117,6 +118,7 @@ class PodKey:
     default: str
     example: str
     explanation: str = ""
+    needs: str | None = None
     field: str | None = None
     choices: tuple[Enum, ...] = ()
     patterns: tuple[str, ...] = ()
@@ -256,6 +258,7 @@ Every member carries the same keys, in its own metadata or in its controller's p
     ),
     PodKey(
         GROUP_SIZE,
+        needs=GROUP,
         patterns=(r"[1-9][0-9]{0,3}",),
         parse=int,
         expected="a whole number 1..9999",
@@ -272,6 +275,7 @@ completes a group: leave the size out there.
     ),
     PodKey(
         GROUP_DOMAIN,
+        needs=GROUP,
         patterns=(_NAME,),
         expected="any, nvlink-domain or the name of a level of domains",
         values="`any`, `nvlink-domain`, or the name of a level of domains",
@@ -285,6 +289,7 @@ an NVL72 rack); other levels have the names of the setting `group_levels`.
     ),
     PodKey(
         GROUP_POLICY,
+        needs=GROUP,
         choices=tuple(Strength),
         default="`preferred`",
         summary="Whether the group may be placed in a wider domain than it names.",

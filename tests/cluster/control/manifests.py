@@ -90,9 +90,10 @@ def scheduler_config(
     """
     text = (DEPLOY / mode.value / "scheduler-config.yaml").read_text(encoding="utf-8")
     config: dict[str, Any] = yaml.safe_load(text)
-    config.pop("clientConnection", None)
+    connection = config["clientConnection"]
+    connection.pop("kubeconfig", None)
     if kubeconfig is not None:
-        config["clientConnection"] = {"kubeconfig": str(kubeconfig)}
+        connection["kubeconfig"] = str(kubeconfig)
     (extender,) = config["extenders"]
     extender["urlPrefix"] = extender_url
     if extender_url.startswith("http:"):

@@ -31,7 +31,7 @@ from tests.cluster.control.manifests import (
     scheduler_config,
     send_gpu_pods,
 )
-from topology.annotations import parse_policy, pod_keys
+from topology.annotations import parse_group, parse_policy, pod_keys
 from topology.errors import PolicyError
 from topology.model import names
 
@@ -434,7 +434,6 @@ VALUES = [
     *((pod_keys.POLICY, value) for value in ("preferred", "required", "", "Required")),
     *((pod_keys.PREFER, value) for value in ("balanced", "fastest", "slowest")),
     *((pod_keys.NIC, value) for value in ("preferred", "required", "unset")),
-    *((pod_keys.GROUP, value) for value in ("", "ring-0", "anything at all")),
     *(
         (pod_keys.MIN_BANDWIDTH, value)
         for value in (
@@ -465,6 +464,36 @@ def test_values_are_judged_as_the_extender_does(installed, key, value):
         return
     assert answer.status_code == (201 if is_meant else 422), answer.text
     assert is_meant or f"annotation {key} is" in answer.json()["message"]
+
+
+GROUPS: list[dict[str, str]] = [
+    {pod_keys.GROUP: "train.7"},
+    {pod_keys.GROUP: "Train"},
+    {pod_keys.GROUP: "a" * 63},
+    {pod_keys.GROUP: "a" * 64},
+    *({pod_keys.GROUP: one} for one in ("train-", "", "anything at all", "g\n")),
+    *({pod_keys.GROUP: "g", pod_keys.GROUP_SIZE: one} for one in ("1", "9999", "0", "10000", "x")),
+    *({pod_keys.GROUP: "g", pod_keys.GROUP_DOMAIN: one} for one in ("any", "leaf", "", "Leaf")),
+    *({pod_keys.GROUP: "g", pod_keys.GROUP_POLICY: one} for one in ("required", "must")),
+    {pod_keys.GROUP_SIZE: "4"},
+    {pod_keys.GROUP_DOMAIN: "leaf"},
+    {pod_keys.GROUP_POLICY: "required"},
+]
+
+
+@pytest.mark.parametrize("annotations", GROUPS, ids=repr)
+def test_groups_are_judged_as_the_extender_does(installed, annotations):
+    """A size, domain or policy without a group would be ignored in silence."""
+    try:
+        parse_group(annotations)
+    except PolicyError:
+        is_meant = False
+    else:
+        is_meant = True
+    answer = installed.send("POST", PODS, manifest("trial", annotations), **DRY_RUN)
+    assert answer.status_code == (201 if is_meant else 422), answer.text
+    (wrong, *_) = sorted(annotations, key=len, reverse=True)
+    assert is_meant or f"annotation {wrong} is" in answer.json()["message"]
 
 
 def test_a_refusal_names_each_value_and_what_was_expected(installed):
@@ -727,5 +756,5 @@ def test_kube_scheduler_reads_each_configuration(binaries, mode, client_files, t
     assert done.returncode == 0, done.stderr
     understood = yaml.safe_load(read.read_text(encoding="utf-8"))
     (extender,) = understood["extenders"]
-    assert (extender["weight"], extender["httpTimeout"]) == (150, "5s")
+    assert (extender["weight"], extender["httpTimeout"]) == (150, "30s")
     assert understood["profiles"][-1]["percentageOfNodesToScore"] == 100

@@ -56,6 +56,7 @@ SOURCES: dict[str, Callable[[], Source[Any]]] = {
     "nodes": watches.nodes,
     "assigned_pods": lambda: watches.assigned_pods(["nvidia.com/gpu"]),
     "nominated_pods": watches.nominated_pods,
+    "pending_pods": watches.pending_pods,
 }
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 

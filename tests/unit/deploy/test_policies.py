@@ -82,6 +82,9 @@ def key_variables():
         "own_keys": ",\n".join(listed(names.OWN_KEYS).split(",")).replace("\n ", "\n"),
         "choices": "{" + ",\n".join(choices) + "}",
         "unmatched": " +\n".join(unmatched),
+        "needs": "{"
+        + ",\n".join(f"'{one.name}': '{one.needs}'" for one in POD_KEYS if one.needs)
+        + "}",
     }
     return "".join(
         f"    - name: {name}\n      expression: >-\n{indent(text, ' ' * 8)}\n"

@@ -25,7 +25,7 @@ BLOCK = {
     "preemptVerb": "preempt",
     "bindVerb": "bind",
     "weight": WEIGHT,
-    "httpTimeout": "5s",
+    "httpTimeout": "30s",
     "nodeCacheCapable": True,
     "ignorable": False,
     "managedResources": [{"name": DEFAULT_RESOURCE, "ignoredByScheduler": False}],
@@ -46,6 +46,13 @@ def test_extender_block_is_the_designs(mode):
     assert {
         key: extender[key] for key in extender if key not in {"urlPrefix", "tlsConfig"}
     } == BLOCK
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_the_status_of_waiting_pods_does_not_stop_the_loop(mode):
+    """kube-scheduler's default of 50 requests a second would, beside some hundred of them."""
+    connection = config(mode)["clientConnection"]
+    assert (connection["qps"], connection["burst"]) == (2000, 4000)
 
 
 def test_weight_is_what_its_comment_says():
@@ -103,10 +110,11 @@ def test_modes_differ_only_in_who_and_where(one, other):
 
     def common(mode):
         read = config(mode)
+        read["clientConnection"].pop("kubeconfig", None)
         return {
             key: value
             for key, value in read.items()
-            if key not in {"clientConnection", "leaderElection", "profiles", "extenders"}
+            if key not in {"leaderElection", "profiles", "extenders"}
         }
 
     assert common(one) == common(other)
@@ -118,7 +126,7 @@ def test_tests_replace_addresses_only(mode, tmp_path):
     made = yaml.safe_load(scheduler_config(mode, "https://there:1", kubeconfig=tmp_path))
     shipped = config(mode)
     shipped["extenders"][0]["urlPrefix"] = "https://there:1"
-    shipped.setdefault("clientConnection", {})["kubeconfig"] = str(tmp_path)
+    shipped["clientConnection"]["kubeconfig"] = str(tmp_path)
     assert made == shipped
 
 

@@ -65,6 +65,18 @@ def test_probes_check_different_things(container):
     assert container["startupProbe"]["httpGet"] == live
 
 
+@pytest.mark.parametrize("mode", Mode)
+def test_an_extender_that_hangs_ends_before_the_scheduler_gives_up_a_call(mode):
+    """kube-scheduler waits in its loop: the call fails when the process ends, not later."""
+    (container,) = (
+        one for one in pod_spec(EXTENDER_FILES[mode])["containers"] if "extender" in one["name"]
+    )
+    probe = container["livenessProbe"]
+    found_s = probe["periodSeconds"] * probe["failureThreshold"] + probe["timeoutSeconds"]
+    ended_s = found_s + probe["terminationGracePeriodSeconds"]
+    assert ended_s < float(extender_settings(mode)["http_timeout_s"])
+
+
 @pytest.mark.parametrize(
     ("mode", "path"),
     [

@@ -25,7 +25,7 @@
 - name: COTERIE_EXTENDER_READ_HOSTS # by which it may call
   value: {{ include "coterie.readHosts" . }}
 {{- end }}
-- {name: COTERIE_EXTENDER_HTTP_TIMEOUT_S, value: "5"} # the scheduler's httpTimeout
+- {name: COTERIE_EXTENDER_HTTP_TIMEOUT_S, value: "30"} # the scheduler's httpTimeout
 - name: COTERIE_EXTENDER_RESOURCES # and its managedResources
   value: {{ join "," .Values.gpuResources }}
 - name: COTERIE_EXTENDER_SCHEDULER_NAMES # and its profiles
@@ -60,11 +60,12 @@
     httpGet: {path: /livez, port: health}
     periodSeconds: 2
     failureThreshold: 30
-  livenessProbe:
+  livenessProbe: # a hung extender stops the scheduler: it ends before httpTimeout does
     httpGet: {path: /livez, port: health}
-    periodSeconds: 10
+    periodSeconds: 5
     timeoutSeconds: 5
     failureThreshold: 3
+    terminationGracePeriodSeconds: 8
   readinessProbe: # synced and fresh
     httpGet: {path: /readyz, port: health}
     periodSeconds: 5

@@ -54,7 +54,7 @@ def test_a_program_says_how_it_is_set():
     ]
     scheduler, extender = programs_of(pod("second-scheduler/extender.yaml", statuses=statuses))
     assert extender.where == "ns/pod"
-    assert extender.settings["http_timeout_s"] == "5"
+    assert extender.settings["http_timeout_s"] == "30"
     assert extender.ports == {"health": 8889, "read-api": 8890}
     assert extender.secrets == ("coterie-extender-token",)
     assert (extender.is_ready, extender.waits) == (
