@@ -723,9 +723,9 @@ def test_kubeadms_pod_takes_the_patches(installed, tmp_path):
     assert scheduler["startupProbe"]["httpGet"]["scheme"] == "HTTPS"
 
 
-@pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.value)
-def test_kube_scheduler_reads_each_configuration(binaries, mode, client_files, tmp_path):
-    """Strict decoding and validation by kube-scheduler itself: no field is misspelt."""
+@pytest.fixture
+def read_config(binaries, tmp_path):
+    """What kube-scheduler makes of a configuration, or why it refuses it."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(
         json.dumps(
@@ -738,23 +738,47 @@ def test_kube_scheduler_reads_each_configuration(binaries, mode, client_files, t
             }
         )
     )
+    config, read = tmp_path / "config.yaml", tmp_path / "read.yaml"
+
+    def run(content: dict[str, Any]) -> Any:
+        connection = content.setdefault("clientConnection", {})
+        connection["kubeconfig"] = str(kubeconfig)
+        config.write_text(json.dumps(content))
+        done = subprocess.run(
+            [
+                *(binaries.kube_scheduler, "--config", config, "--write-config-to", read),
+                *("--leader-elect=false", "--secure-port=0"),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return yaml.safe_load(read.read_text()) if done.returncode == 0 else done.stderr
+
+    return run
+
+
+@pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.value)
+def test_kube_scheduler_reads_each_configuration(read_config, mode, client_files):
+    """Strict decoding and validation by kube-scheduler itself: no field is misspelt."""
     files = None if mode is Mode.SECOND_SCHEDULER else client_files
     url = f"{'https' if files else 'http'}://127.0.0.1:9"
-    config = tmp_path / "config.yaml"
-    config.write_text(scheduler_config(mode, url, kubeconfig=kubeconfig, client_files=files))
-    read = tmp_path / "read.yaml"
-    done = subprocess.run(
-        [
-            *(binaries.kube_scheduler, "--config", config, "--write-config-to", read),
-            *("--leader-elect=false", "--secure-port=0"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    understood = yaml.safe_load(read.read_text(encoding="utf-8"))
+    understood = read_config(json.loads(scheduler_config(mode, url, client_files=files)))
+    assert isinstance(understood, dict), understood
     (extender,) = understood["extenders"]
     assert (extender["weight"], extender["httpTimeout"]) == (150, "30s")
+    assert understood["clientConnection"]["qps"] == 2000
     assert understood["profiles"][-1]["percentageOfNodesToScore"] == 100
+
+
+def test_filter_and_bind_have_one_timeout(read_config):
+    """An entry for each would need the same resources in both, which kube-scheduler refuses."""
+    content = json.loads(scheduler_config(Mode.SECOND_SCHEDULER, "http://127.0.0.1:9"))
+    (both,) = content["extenders"]
+    binder = {
+        key: both[key] for key in ("urlPrefix", "bindVerb", "httpTimeout", "managedResources")
+    }
+    others = {key: both[key] for key in both if key != "bindVerb"} | {"httpTimeout": "5s"}
+    content["extenders"] = [others, binder]
+    assert "duplicate extender managed resource name" in read_config(content)

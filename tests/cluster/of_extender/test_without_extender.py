@@ -1,4 +1,4 @@
-"""What still works while the extender is dead, and what its return brings."""
+"""What still works while the extender is dead or hangs, and what its return brings."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from tests.cluster.fleet.workload import SCHEDULER, make_pod
 pytestmark = pytest.mark.cluster
 
 ONE = parse_cluster("1x dgx-a100")
+A_WHILE_S = 8.0
+"""Long enough for a pod to be bound, and for a call of 5 s, kube-scheduler's default, to end."""
+AT_ONCE_S = 3.0
 
 
 @pytest.fixture
@@ -88,5 +91,27 @@ def test_pods_that_end_while_the_extender_is_dead_are_known_to_have_ended(cast):
             await asyncio.to_thread(cast.extender.start)
             await played.create(make_pod("next", 4))
             await played.bound("next")  # the checker finds it if `stays` lost a device
+
+    asyncio.run(main())
+
+
+def test_a_hanging_extender_stops_the_loop_until_it_ends(cast):
+    """Every verb has httpTimeout, so that the kubelet ends such a process long before that.
+
+    What waits in kube-scheduler's loop then fails at once.
+    """
+
+    async def main():
+        async with play(cast, ONE) as played:
+            cast.extender.pause()
+            await played.create(make_pod("asked-about", 8))
+            await asyncio.sleep(1.0)
+            await played.create(make_pod("plain"))
+            await asyncio.sleep(A_WHILE_S)
+            assert played.pod("plain").node is None
+            await asyncio.to_thread(cast.extender.kill)
+            await played.bound("plain", within_s=AT_ONCE_S)
+            await asyncio.to_thread(cast.extender.start)
+            await played.bound("asked-about")
 
     asyncio.run(main())
