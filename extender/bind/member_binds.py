@@ -5,7 +5,7 @@ released, with the plan that was claimed for the pod. Every other pod's call is 
 
 A call is held by the step `HoldBind`, which ends when the group is released, when its claims are
 gone, or when the scheduler will not wait much longer. Until then nothing was written for any
-member.
+member. On a node whose kubelet aligns to NUMA nodes each call is: it is planned in its turn.
 """
 
 from __future__ import annotations
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from extender.state import LiveCluster
 
 __all__ = ["MemberBinds"]
-
-_KEEPS_ITS_PLAN = frozenset({Reason.OUTCOME_UNKNOWN, Reason.UNDER_WAY})
-"""Failures after which the Binding may be written still, or by another call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class MemberBinds:
         self._n_holds = 0
 
     def begin(self, call: BindCall, now_s: float) -> Answer | AnyStep:
-        """Handle a bind call."""
+        """Handle a bind call, of a member or not."""
         args = call.args
         if args is None or not self._groups.has_member(args.pod_uid):
             return self._binds.begin(call, now_s)
@@ -62,7 +59,7 @@ class MemberBinds:
         if args.pod_uid in self._held:
             return self._fail(args, Reason.UNDER_WAY)
         self._groups.arrive(args.pod_uid)
-        if self._groups.is_released(args.pod_uid):
+        if self._groups.is_released(args.pod_uid) and not self._cluster.aligns(args.node):
             return self._binds.begin(call, now_s)
         self._n_holds += 1
         step = HoldBind(self._n_holds, args.pod_namespace, args.pod_name, args.pod_uid, args.node)
@@ -83,16 +80,9 @@ class MemberBinds:
         return self._fail(held.call.args, Reason.GROUP_INCOMPLETE)
 
     def ended(self, answer: Answer) -> None:
-        """A bind call was answered: a member is placed, or missing again."""
-        uid = answer.pod_uid
-        if not self._groups.has_member(uid):
-            return
-        if answer.outcome is Outcome.OK:
-            pod = self._cluster.pods.get(uid)
-            if pod is not None and pod.node_plan is not None:
-                self._groups.placed(uid, pod.namespace, pod.node_plan)
-        elif self._groups.is_released(uid) and answer.reason not in _KEEPS_ITS_PLAN:
-            self._groups.failed(uid)
+        """A bind call was answered: a member whose Binding came to nothing is missing again."""
+        if answer.outcome is not Outcome.OK and not self._binds.may_come_true(answer.pod_uid):
+            self._groups.failed(answer.pod_uid)
 
     def _fail(self, args: messages.BindingArgs, reason: Reason, detail: str = "") -> Answer:
         title = f"pod {args.pod_namespace}/{args.pod_name} ({args.pod_uid})"

@@ -33,24 +33,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.bind.attempt import BindAttempt, BindPhase, BindTarget, why_barred, why_not_ours
-from extender.bind.steps import PlannedFrom, ReadPod, WriteBinding, WriteResult
+from extender.bind.bind_planner import BindPlanner, Planned
+from extender.bind.steps import ReadPod, WriteBinding, WriteResult
 from extender.errors import MalformedPod, UserError, WireError
-from extender.placement import Refusal, plan_bind, plan_efficiency
 from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod
-from extender.state import DeviceState
 from topology.annotations import decode_plan
 from topology.errors import CodecError, quote
 from topology.model import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
-    from extender.bind.steps import BindCall, Step, Written
+    from extender.bind.steps import BindCall, PlannedFrom, Step, Written
+    from extender.groups import Groups
     from extender.placement import Rater
     from extender.protocol import PodRequest, RecentPods
     from extender.rules import Rules
     from extender.state import LiveCluster
-    from topology.annotations import Plan
 
 __all__ = ["Binds"]
 
@@ -77,12 +76,12 @@ class Binds:
         *,
         rater: Rater,
         recent_pods: RecentPods,
-        claim_of: Callable[[str], Plan | None] = lambda _: None,
+        groups: Groups,
     ) -> None:
         self._cluster = cluster
-        self._claim_of = claim_of
         self._rules = rules
-        self._rater = rater
+        self._groups = groups
+        self._planner = BindPlanner(cluster, rules, rater, groups)
         self._recent_pods = recent_pods
         self._in_flight: dict[str, BindAttempt] = {}
         self._unsettled: dict[str, BindAttempt] = {}
@@ -97,6 +96,10 @@ class Binds:
     def in_flight(self) -> Collection[str]:
         """Pods with a bind call in flight: what is assumed for them must not end by the clock."""
         return self._in_flight.keys()
+
+    def may_come_true(self, uid: str) -> bool:
+        """Whether a Binding of the pod may be written still, or was, as far as is known."""
+        return uid in self._unsettled or uid in self._in_flight
 
     def ended(self, uid: str) -> None:
         """The pod is no more."""
@@ -202,30 +205,12 @@ class Binds:
 
     def _plan(self, bind: BindAttempt, request: PodRequest, now_s: float) -> Answer | Step:
         """Plan from what is free now, assume, write."""
-        if not self._cluster.snapshot.is_fresh(now_s, self._rules.staleness_bound_s):
-            return self._fail(bind, Reason.STALE)
-        snapshot = self._cluster.snapshot_for(request)
-        view = snapshot.nodes.get(bind.node)
-        if view is None:
-            return self._fail(bind, Reason.UNKNOWN_NODE)
-        plan = self._claimed(bind) or plan_bind(
-            request, view, rater=self._rater, generation=snapshot.generation
-        )
-        if isinstance(plan, Refusal):
-            return self._fail(bind, plan.reason, plan.detail)
-        refused = self._cluster.assume(request, plan, deadline_s=now_s + self._rules.assume_s)
-        if refused is not None:
-            return self._fail(bind, Reason.DEVICES_UNAVAILABLE, refused)
-        free = tuple([one for i, one in enumerate(view.ids) if view.free >> i & 1])
-        efficiency = plan_efficiency(request, view, rater=self._rater)
-        target = BindTarget(view.kind.name, efficiency)
-        planned = bind.writing(request, plan, target=target, version=request.resource_version)
-        return self._write(planned, PlannedFrom(snapshot.generation, free), now_s)
-
-    def _claimed(self, bind: BindAttempt) -> Plan | None:
-        """What is claimed for a member of a group on the node."""
-        plan = self._claim_of(bind.uid)
-        return plan if plan is not None and plan.node == bind.node else None
+        found = self._planner.plan(request, bind.node, now_s)
+        if not isinstance(found, Planned):
+            return self._fail(bind, *found)
+        version = request.resource_version
+        planned = bind.writing(request, found.plan, target=found.target, version=version)
+        return self._write(planned, found.planned_from, now_s)
 
     def _write(
         self, bind: BindAttempt, planned_from: PlannedFrom | None, now_s: float
@@ -242,22 +227,13 @@ class Binds:
         if isinstance(request, Answer):
             return request
         is_same = bind.request is not None and bind.request.shape == request.shape
-        if is_same and (bind.plan is None or self._is_intact(bind.uid, bind.plan)):
+        if is_same and (bind.plan is None or self._planner.is_intact(bind.uid, bind.plan)):
             version = request.resource_version
             changed = bind.writing(request, bind.plan, target=bind.target, version=version)
             return self._write(changed, None, now_s)
         self._forget(bind)
         again = replace(bind, plan=None, n_replans=bind.n_replans + 1)
         return self._place(again, request, now_s)
-
-    def _is_intact(self, uid: str, plan: Plan) -> bool:
-        """Whether the pod still has all of the plan's devices, and they are healthy."""
-        kept = {
-            one
-            for one, state, owner in self._cluster.devices(plan.node)
-            if owner == uid and state is DeviceState.ASSUMED
-        }
-        return kept == set(plan.ids)
 
     # After reading the pod.
 
@@ -285,7 +261,7 @@ class Binds:
         self, bind: BindAttempt, earlier: BindAttempt, now_s: float
     ) -> Answer | Step:
         """An earlier call's write may yet come true: no other plan may be written beside it."""
-        is_intact = earlier.plan is None or self._is_intact(bind.uid, earlier.plan)
+        is_intact = earlier.plan is None or self._planner.is_intact(bind.uid, earlier.plan)
         if earlier.node != bind.node or not is_intact:
             return self._leave(bind, Reason.OUTCOME_UNKNOWN)
         return self._write(bind.repeating(earlier), None, now_s)
@@ -331,6 +307,8 @@ class Binds:
         self._in_flight.pop(bind.uid, None)
         if bind.plan is not None:
             self._cluster.pods.confirm(bind.uid)
+            if bind.plan.group is not None:
+                self._groups.see_bound(bind.uid, bind.namespace, bind.plan.group, bind.node)
         return self._placed(bind)
 
     def _placed(self, bind: BindAttempt) -> Answer:

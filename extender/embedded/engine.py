@@ -11,7 +11,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from extender.bind import BindCall, ReadPod
+from extender.bind import BindCall, HoldBind, ReadPod
 from extender.embedded.known_pods import write_pod
 from extender.embedded.spec import lay_out
 from extender.embedded.state import EmbeddedCluster
@@ -33,7 +33,7 @@ class EmbeddedEngine(Engine):
     """The verbs over an embedded cluster."""
 
     def __init__(self, cluster: EmbeddedCluster, rules: Rules) -> None:
-        super().__init__(cluster, rules)
+        super().__init__(cluster, rules, at_once=True)
         self._embedded = cluster
 
     @property
@@ -62,10 +62,12 @@ class EmbeddedEngine(Engine):
         return None if request is None else json.dumps(write_pod(request, bound)).encode()
 
     def _bind(self, body: bytes, now_s: float) -> Answer:
-        # Nothing can fail here between the Bindings of a group, so that none is held.
-        step = self.binds.begin(BindCall.decode(body), now_s)
+        step = self.member_binds.begin(BindCall.decode(body), now_s)
         while not isinstance(step, Answer):
-            if isinstance(step, ReadPod):
+            if isinstance(step, HoldBind):
+                # Nothing can fail here between the Bindings of a group, so that none waits.
+                step = self.member_binds.held(step, now_s)
+            elif isinstance(step, ReadPod):
                 # A pod that is bound was answered for; of the others nothing is known here.
                 step = self.binds.read(step, None, now_s)
             else:

@@ -238,8 +238,8 @@ class Gateway:
             case events.HolderSet(is_holder):
                 self.engine.groups.set_holder(is_holder=is_holder)
             case events.TimePassed(at_s):
-                self.engine.groups.expire(at_s)
                 cluster.expire(at_s, in_flight=self.engine.binds.in_flight)
+                self.engine.groups.expire(at_s)
             case events.RequeueDropped(uid):
                 self.engine.unschedulable.forget(uid)
             case events.RatingsResumed(n_states):

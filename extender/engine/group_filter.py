@@ -7,12 +7,16 @@ up: the member's own node, or one constant reason for all nodes, which is encode
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from extender.protocol import Reason, messages, reason_tail
+from extender.groups import OfferedNodes
+from extender.placement import refuse_nodes
+from extender.protocol import Reason, messages
+from extender.unschedulable import is_sample_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +27,9 @@ if TYPE_CHECKING:
     from extender.snapshot import NodeIndex
 
 __all__ = ["GroupFilter", "MemberAnswer"]
+
+MAX_OFFERS = 16
+"""Sets of nodes that are remembered: members with other selectors, and nodes that filled up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +42,10 @@ class MemberAnswer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """The nodes of the last request: which others there are, and the answers that refuse all."""
+    """The nodes of a request, and the answers that refuse all of them."""
 
-    node_index: NodeIndex
-    positions: NDArray[np.int64]
-    left_out: frozenset[str]
-    refusals: dict[Reason, bytes]
+    offer: OfferedNodes
+    refusals: dict[Reason, bytes] = field(default_factory=dict[Reason, bytes])
 
 
 class GroupFilter:
@@ -48,36 +53,38 @@ class GroupFilter:
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
-        self._nodes: _Nodes | None = None
+        self._node_index: NodeIndex | None = None
+        self._nodes: OrderedDict[bytes, _Nodes] = OrderedDict()
 
     def answer(
         self, request: PodRequest, requested: RequestedNodes, node_index: NodeIndex, now_s: float
     ) -> MemberAnswer:
         """Answer a call; members of one group are mostly called for with the same nodes."""
-        nodes = self._of(requested, node_index)
-        found = self._groups.filter(request, nodes.left_out, now_s)
+        nodes = self._of(requested.positions, node_index)
+        found = self._groups.filter(request, nodes.offer, now_s)
         if not isinstance(found, Reason):
             return MemberAnswer(messages.encode_filter([json.dumps(found.node)]), None)
-        body = nodes.refusals.get(found)
+        body = None if requested.unknown else nodes.refusals.get(found)
         if body is None:
-            tail = reason_tail(found.value)
-            positions: list[int] = requested.positions.tolist()
-            refused = [node_index.names_json[i] + tail for i in positions]
-            refused += [json.dumps(name) + tail for _, name in requested.unknown]
-            body = nodes.refusals[found] = messages.encode_filter((), unresolvable_json=refused)
+            refused = refuse_nodes(requested, node_index, found)
+            body = messages.encode_filter((), unresolvable_json=refused.unresolvable_json)
+            if not requested.unknown:
+                nodes.refusals[found] = body
         return MemberAnswer(body, found)
 
-    def _of(self, requested: RequestedNodes, node_index: NodeIndex) -> _Nodes:
-        nodes = self._nodes
-        if (
-            nodes is not None
-            and nodes.node_index is node_index
-            and not requested.unknown
-            and np.array_equal(nodes.positions, requested.positions)
-        ):
-            return nodes
-        is_offered = np.zeros(len(node_index.names), dtype=np.bool_)
-        is_offered[requested.positions] = True
-        left_out = frozenset(node_index.names[i] for i in (~is_offered).nonzero()[0].tolist())
-        self._nodes = _Nodes(node_index, requested.positions, left_out, {})
-        return self._nodes
+    def _of(self, positions: NDArray[np.int64], node_index: NodeIndex) -> _Nodes:
+        if node_index is not self._node_index:
+            self._node_index = node_index
+            self._nodes.clear()
+        # By the set: kube-scheduler names nodes in the order in which its workers came to them.
+        is_named = np.zeros(len(node_index.names), dtype=np.bool_)
+        is_named[positions] = True
+        key = is_named.tobytes()
+        nodes = self._nodes.get(key)
+        if nodes is None:
+            is_sample = is_sample_size(len(positions), len(is_named))
+            nodes = self._nodes[key] = _Nodes(OfferedNodes(node_index, is_named, is_sample))
+            if len(self._nodes) > MAX_OFFERS:
+                self._nodes.popitem(last=False)
+        self._nodes.move_to_end(key)
+        return nodes

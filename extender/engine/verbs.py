@@ -16,18 +16,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.bind import Binds, MemberBinds
+from extender.engine.call_reader import CallReader, read_bare_pod, why_unreadable
 from extender.engine.explain import explain_bound, explain_pod
 from extender.engine.group_filter import GroupFilter
-from extender.errors import ExtenderError, MalformedPod, UserError, WireError
+from extender.engine.near_filter import filter_near
+from extender.errors import MalformedPod, UserError, WireError
 from extender.groups import Groups
-from extender.placement import (
-    NodesRequest,
-    Rater,
-    RequestReader,
-    filter_nodes,
-    locate,
-    prioritize_nodes,
-)
+from extender.placement import Rater, filter_nodes, prioritize_nodes
 from extender.preemption import Preemptions
 from extender.protocol import (
     Answer,
@@ -45,51 +40,41 @@ from topology.annotations import decode_plan
 from topology.errors import CodecError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from extender.placement import RatingBudget, RequestedNodes
+    from extender.placement import Filtered, RatingBudget, RequestedNodes
     from extender.protocol import PodRequest
     from extender.rules import Rules
+    from extender.snapshot import ClusterSnapshot
     from extender.state import LiveCluster
     from kube.objects import PodFacts
 
-__all__ = ["NEEDS_NAMES", "Engine"]
+__all__ = ["Engine"]
 
 _GROUP_IN_PLAN = '"group"'
-
-NEEDS_NAMES = (
-    "NodeNames is null, expected a list of node names: set nodeCacheCapable: true for this "
-    "extender in the KubeSchedulerConfiguration"
-)
 
 
 class Engine:
     """The verbs over one cluster. Not thread-safe: called from the event loop only.
 
-    `counts_unwatched` is that of `extender.groups.Groups`.
+    `at_once` is that of `extender.groups.Groups`.
     """
 
-    def __init__(
-        self, cluster: LiveCluster, rules: Rules, *, counts_unwatched: bool = False
-    ) -> None:
+    def __init__(self, cluster: LiveCluster, rules: Rules, *, at_once: bool = False) -> None:
         self._cluster = cluster
         self.rules = rules
         self._rater = Rater(loss_bounds=rules.loss_bounds)
         # Its own: what explain has rated must not save time in calls, which a replay repeats.
         self._explain_rater = Rater(loss_bounds=rules.loss_bounds)
-        self._reader = RequestReader(rules.resources, rules.group_kinds)
         self._recent_pods = RecentPods()
         self.unschedulable = UnschedulablePool(self._rater, wake_after_s=rules.wake_after_s)
-        self.groups = Groups(
-            cluster, self._rater, claim_s=rules.claim_s, counts_unwatched=counts_unwatched
-        )
+        self._calls = CallReader(cluster, rules, self._recent_pods, self.unschedulable)
+        self.groups = Groups(cluster, self._rater, claim_s=rules.claim_s, at_once=at_once)
         self._group_filter = GroupFilter(self.groups)
         self.binds = Binds(
             cluster,
             rules,
             rater=self._rater,
             recent_pods=self._recent_pods,
-            claim_of=self.groups.claim,
+            groups=self.groups,
         )
         self.member_binds = MemberBinds(self.binds, self.groups, cluster)
         self.preemptions = Preemptions(cluster, rules, self._rater)
@@ -180,7 +165,7 @@ class Engine:
             self.unschedulable.forget(answer.pod_uid)
 
     def _filter(self, body: bytes, now_s: float, budget: RatingBudget | None) -> Answer:
-        read = self._read(Verb.FILTER, body, now_s)
+        read = self._calls.read(Verb.FILTER, body, now_s)
         if isinstance(read, Answer):
             return read
         request, requested = read.request, read.nodes
@@ -195,14 +180,7 @@ class Engine:
         if request.group is not None and request.group.size is not None:
             return self._filter_member(request, requested, now_s)
         snapshot = self.cluster.snapshot_for(request)
-        filtered = filter_nodes(
-            request,
-            requested,
-            snapshot,
-            rater=self._rater,
-            rules=self.rules,
-            budget=budget,
-        )
+        filtered = self._choose_nodes(request, requested, snapshot, budget)
         n_deferred = 0 if budget is None else budget.n_deferred
         if n_deferred and not filtered.n_feasible:
             # A refusal might be wrong, and the pod would wait for minutes.
@@ -213,7 +191,9 @@ class Engine:
             )
         waited = self.unschedulable.pod(request.uid) if filtered.n_feasible else None
         self._note_rejection(request, requested, filtered.main_reason, now_s)
-        self._reader.expect(request, filtered.names_json, filtered.positions, snapshot.node_index)
+        self._calls.requests.expect(
+            request, filtered.names_json, filtered.positions, snapshot.node_index
+        )
         body = messages.encode_filter(
             filtered.names_json,
             failed_json=filtered.failed_json,
@@ -232,6 +212,27 @@ class Engine:
         if waited is None:
             return answer
         return replace(answer, waited_s=now_s - waited.since_s, waited_for=waited.reason)
+
+    def _choose_nodes(
+        self,
+        request: PodRequest,
+        requested: RequestedNodes,
+        snapshot: ClusterSnapshot,
+        budget: RatingBudget | None,
+    ) -> Filtered:
+        if request.group is None:
+            return filter_nodes(
+                request, requested, snapshot, rater=self._rater, rules=self.rules, budget=budget
+            )
+        return filter_near(
+            request,
+            requested,
+            snapshot,
+            near_bound=self.groups.near_bound,
+            rater=self._rater,
+            rules=self.rules,
+            budget=budget,
+        )
 
     def _filter_member(
         self, request: PodRequest, requested: RequestedNodes, now_s: float
@@ -283,7 +284,7 @@ class Engine:
         self.unschedulable.add(pod, request, requested=names, known=node_index.positions)
 
     def _prioritize(self, body: bytes, now_s: float, budget: RatingBudget | None) -> Answer:
-        read = self._read(Verb.PRIORITIZE, body, now_s)
+        read = self._calls.read(Verb.PRIORITIZE, body, now_s)
         if isinstance(read, Answer):
             return read
         request, requested = read.request, read.nodes
@@ -302,45 +303,12 @@ class Engine:
             Verb.PRIORITIZE, request, body, n_nodes=n_nodes, n_named=n_named, n_deferred=n_deferred
         )
 
-    def _read(self, verb: Verb, body: bytes, now_s: float) -> NodesRequest | Answer:
-        """Read a filter or prioritize request, or answer at once what is wrong with it."""
-        is_ready = self.is_ready(now_s)
-        read = self._reader.read(body, self.cluster.snapshot.node_index) if is_ready else None
-        return self._read_fields(verb, body, now_s) if read is None else read
-
-    def _read_fields(self, verb: Verb, body: bytes, now_s: float) -> NodesRequest | Answer:
-        """The same, field by field."""
-        try:
-            args = messages.decode(messages.ExtenderArgs, body)
-        except WireError as error:
-            return self.failure(verb, Reason.MALFORMED, str(error))
-        if args.node_names is None:
-            return self.failure(verb, Reason.MALFORMED, NEEDS_NAMES)
-        if not self.is_ready(now_s):
-            return self._stale(verb)
-        request = self._parse(verb, args.pod, args.node_names, now_s)
-        if isinstance(request, Answer):
-            return request
-        return NodesRequest(request, locate(args.node_names, self.cluster.snapshot.node_index))
-
-    def _parse(
-        self, verb: Verb, pod: messages.WirePod, names: Sequence[str], now_s: float
-    ) -> PodRequest | Answer:
-        try:
-            return parse_pod(pod, self.rules.resources, self.rules.group_kinds)
-        except (MalformedPod, UserError) as error:
-            # What the pod requested before it was edited is not to be bound any more.
-            self._recent_pods.forget(pod.metadata.uid)
-            if verb is Verb.FILTER and isinstance(error, UserError):
-                return self._refuse_pod(pod.metadata, names, str(error), now_s)
-            return self.failure(verb, _reason(error), str(error))
-
     def _explain(self, body: bytes) -> Answer:
         try:
-            pod = _bare_pod(body)
+            pod = read_bare_pod(body)
             request = parse_pod(pod, self.rules.resources, self.rules.group_kinds)
         except (WireError, MalformedPod, UserError) as error:
-            return self.failure(Verb.EXPLAIN, _reason(error), str(error))
+            return self.failure(Verb.EXPLAIN, why_unreadable(error), str(error))
         cluster, rater = self.cluster, self._explain_rater
         if pod.spec.node_name:
             explanation = explain_bound(request, pod, cluster, rater=rater)
@@ -348,33 +316,6 @@ class Engine:
             unschedulable = self.unschedulable.pod(request.uid)
             explanation = explain_pod(request, cluster, rater=rater, unschedulable=unschedulable)
         return self._answer(Verb.EXPLAIN, request, json.dumps(explanation).encode())
-
-    def _refuse_pod(
-        self, meta: messages.ObjectMeta, names: Sequence[str], message: str, now_s: float
-    ) -> Answer:
-        """A user's mistake is a reason on every node: the pod waits until it is edited."""
-        tail = messages.reason_tail(f"{Reason.INVALID_REQUEST.value}: {message}")
-        reason = Reason.INVALID_REQUEST
-        pod = UnschedulablePod(meta.uid, meta.namespace, meta.name, reason, now_s, now_s, None)
-        self.unschedulable.add(pod, None)
-        return Answer(
-            Verb.FILTER,
-            Outcome.REFUSED,
-            messages.encode_filter(
-                (), unresolvable_json=[json.dumps(name) + tail for name in names]
-            ),
-            self.cluster.snapshot.generation,
-            Reason.INVALID_REQUEST,
-            message,
-            pod=f"{meta.namespace}/{meta.name}",
-            pod_uid=meta.uid,
-            n_nodes=len(names),
-        )
-
-    def _stale(self, verb: Verb) -> Answer:
-        bound_s = self.rules.staleness_bound_s
-        detail = f"{Reason.STALE.value}: not synced, or last heard of over {bound_s} s ago"
-        return self.failure(verb, Reason.STALE, detail)
 
     def _answer(  # noqa: PLR0913 - one for each field of an answer
         self,
@@ -401,18 +342,3 @@ class Engine:
             warnings=request.warnings,
             n_deferred=n_deferred,
         )
-
-
-def _reason(error: ExtenderError) -> Reason:
-    return Reason.INVALID_REQUEST if isinstance(error, UserError) else Reason.MALFORMED
-
-
-def _bare_pod(body: bytes) -> messages.WirePod:
-    """A pod, alone or under "Pod" as in the scheduler's requests."""
-    try:
-        return messages.decode(messages.WirePod, body)
-    except WireError as error:
-        try:
-            return messages.decode(messages.ExtenderArgs, body).pod
-        except WireError:
-            raise error from None

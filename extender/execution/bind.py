@@ -16,7 +16,7 @@ have turned the planned pod to other GPUs, which is unknown until the node's age
 next bind to that node rests until then (`REST_S`). Elsewhere any number runs side by side.
 
 A bind that is held for the other members of its pod's group takes no turn meanwhile: two members on
-one such node would wait for each other.
+one such node would wait for each other. Those of one group take turns in the order of their plans.
 """
 
 from __future__ import annotations
@@ -87,6 +87,12 @@ class BindingApi(Protocol):
         ...
 
 
+async def _wait(event: asyncio.Event, at_most_s: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(at_most_s):
+            await event.wait()
+
+
 @dataclass(frozen=True, slots=True)
 class BindDependencies:
     """What binds need. `timer` is monotonic, `clock` the engine's time, in seconds.
@@ -94,7 +100,7 @@ class BindDependencies:
     `handle` is the gateway's. `is_member` and `is_held` are the groups': whether a pod is one of a
     group, and whether its bind call still waits for the others'. `aligns` and `n_ended` are the
     live cluster's: whether a node's kubelet confines pods to NUMA nodes, and how many pods ended
-    there so far.
+    there so far. `wait` waits for an event, or for so long.
     """
 
     handle: Callable[[BindEvent], Answer | AnyStep]
@@ -107,6 +113,7 @@ class BindDependencies:
     is_member: Callable[[str], bool] = lambda _: False
     is_held: Callable[[str], bool] = lambda _: False
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    wait: Callable[[asyncio.Event, float], Awaitable[None]] = _wait
 
 
 class BindExecutor:
@@ -131,9 +138,15 @@ class BindExecutor:
     async def _run(self, body: bytes, deadline_s: float) -> TimedAnswer:
         call = BindCall.decode(body)
         bind = _Bind(self._deps, call, deadline_s)
-        if call.args is not None and self._deps.is_member(call.args.pod_uid):
-            await bind.wait_for_group(self._arrivals)
-        node = None if call.args is None else call.args.node
+        if call.args is None or not self._deps.is_member(call.args.pod_uid):
+            return await self._run_in_turn(bind, None if call.args is None else call.args.node)
+        await bind.wait_for_group(self._arrivals)
+        try:
+            return await self._run_in_turn(bind, call.args.node)
+        finally:
+            self._arrivals.notify()  # the next one on a node that aligns
+
+    async def _run_in_turn(self, bind: _Bind, node: str | None) -> TimedAnswer:
         if node is None or not self._deps.aligns(node):
             return await bind.run()
         for name in [name for name, lane in self._lanes.items() if self._is_idle(lane)]:
@@ -165,21 +178,15 @@ class BindExecutor:
 
 
 class _Arrivals:
-    """Tells binds that are held that another member's bind call has come."""
+    """Tells binds that are held that another member's bind call has come, or was answered."""
 
     def __init__(self) -> None:
-        self._event = asyncio.Event()
+        self.event = asyncio.Event()
 
     def notify(self) -> None:
         """Wake all that wait."""
-        self._event.set()
-        self._event = asyncio.Event()
-
-    async def wait(self, at_most_s: float) -> None:
-        """Wait for the next one."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(at_most_s):
-                await self._event.wait()
+        self.event.set()
+        self.event = asyncio.Event()
 
 
 @dataclass(slots=True)
@@ -212,10 +219,15 @@ class _Bind:
         output = self._deps.handle(BindRequested(self._call, self._deps.clock()))
         arrivals.notify()
         self._begun = output
-        if isinstance(output, HoldBind):
-            until_s = self._deps.timer() + self._left_s * HOLD_SHARE
+        if not isinstance(output, HoldBind):
+            return
+        until_s = self._deps.timer() + self._left_s * HOLD_SHARE
+        try:
             while self._deps.is_held(output.uid) and (left_s := until_s - self._deps.timer()) > 0:
-                await arrivals.wait(min(left_s, LOOK_AGAIN_S))
+                await self._deps.wait(arrivals.event, min(left_s, LOOK_AGAIN_S))
+        except BaseException:
+            self._deps.handle(BindAbandoned(output, "interrupted", self._deps.clock()))
+            raise
 
     async def run(self) -> TimedAnswer:
         began_s = self._deps.timer()

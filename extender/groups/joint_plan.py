@@ -1,20 +1,24 @@
 """One plan for the members of a group: nodes near each other, and the devices of each member.
 
-Which nodes can take how many members is counted with the verbs' own choices, once for each shape
-and node state; `topology.groups` chooses the nodes; then the members of one node get their sets one
-after the other, by rank. Members that are bound already draw the others near: the domains around
-them are tried from the nearest up.
+How many members each node takes is counted (`extender.groups.node_room`), `topology.groups` chooses
+the nodes, and then the members of one node get their sets one after the other, by rank. Members
+that have a node already draw the others near: nodes that ended members had come first, then the
+domains around the others from the nearest up.
 
-Complexity: a count per shape and distinct node state, each of as many choices as members fit there,
-and what `topology.groups.choose_nodes` says. It claims nothing (`extender.groups.groups` does).
+Complexity: the counts, what `topology.groups.choose_nodes` says for each set of surroundings, and a
+choice of sets for each member. It claims nothing (`extender.groups.claims` does).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from extender.placement import Rank, Refusal, plan_bind
+import numpy as np
+
+from extender.groups.node_room import NodeRoom
+from extender.groups.surroundings import inside_level, surroundings
+from extender.placement import Refusal, plan_fit
 from extender.protocol import Reason
 from extender.snapshot import with_free
 from topology.annotations import ANY_DOMAIN, PlanGroup, Strength
@@ -29,185 +33,218 @@ from topology.groups import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
+    from numpy.typing import NDArray
+
+    from extender.groups.node_room import Room
+    from extender.groups.offered_nodes import OfferedNodes
     from extender.placement import Rater
     from extender.protocol import PodRequest, Shape
-    from extender.snapshot import NodeView
+    from extender.snapshot import ClusterSnapshot, NodeIndex, NodeView
     from extender.state import LiveCluster
     from topology.annotations import Plan
     from topology.groups import DomainTree
 
-__all__ = ["JointPlan", "plan_jointly"]
+__all__ = ["JointPlan", "JointPlanner", "Near", "NoPlace"]
 
 
 @dataclass(frozen=True, slots=True)
 class JointPlan:
     """A plan for each member. `level` and `domain` are those that hold all of them."""
 
-    placements: tuple[tuple[Plan, PodRequest], ...]
+    placements: tuple[tuple[PodRequest, Plan], ...]
     level: str
     domain: str
 
 
 @dataclass(frozen=True, slots=True)
+class NoPlace:
+    """Why there is no plan; `detail` has the counts."""
+
+    reason: Reason
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Nodes of members that have one, and of those that ended lately. `avoided` get no member."""
+
+    nodes: Sequence[str] = ()
+    former: Sequence[str] = ()
+    avoided: Collection[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class _Alike:
-    """Members of one shape that kube-scheduler offers the same nodes, by their places in order."""
+    """Members of one shape that are offered the same nodes, by their places in order."""
 
     request: PodRequest
-    left_out: frozenset[str]
+    offer: OfferedNodes
     places: tuple[int, ...]
 
 
-def plan_jointly(
-    members: Sequence[tuple[PodRequest, frozenset[str]]],
-    cluster: LiveCluster,
-    *,
-    rater: Rater,
-    near: Sequence[str],
-    avoided: frozenset[str],
-) -> JointPlan | Reason:
-    """Plan the members, in the order of their ranks, or say why there is no place for all.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Order:
+    """The nodes of a tree, by their positions in a node index."""
 
-    Each comes with the nodes that it is not offered; `near` are the nodes of the bound ones, and
-    `avoided` nodes that no member gets.
-    """
-    alike = _alike(members)
-    views = cluster.snapshot_for(alike[0].request).nodes
-    tree = cluster.domains.tree
-    wish = members[0][0].group
-    within = ANY_DOMAIN
-    if wish is not None and wish.strength is Strength.REQUIRED:
-        within = wish.domain
-    if within not in tree.level_names:
-        return Reason.GROUP_NEVER
-    counted = [_count(one, tree, views, rater, avoided) for one in alike]
-    refusal = Reason.GROUP_NO_ROOM
-    for is_near in _surroundings(tree, near):
-        demand = GroupDemand(
-            shapes=tuple(
-                MemberShape(len(one.places), one.request.size_gpus, _masked(fits, is_near))
-                for one, (fits, _) in zip(alike, counted, strict=True)
-            ),
-            free_gpus=[views[name].free.bit_count() for name in tree.node_names],
-            costs=counted[0][1],
-            within=within,
+    tree: DomainTree
+    node_index: NodeIndex
+    positions: NDArray[np.int64]
+
+
+@dataclass(slots=True, eq=False)
+class JointPlanner:
+    """Plans groups over one cluster; keeps counts from plan to plan, which change no plan."""
+
+    cluster: LiveCluster
+    rater: Rater
+    _room: NodeRoom = field(init=False)
+    _order: _Order | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self._room = NodeRoom(self.rater)
+
+    def plan(
+        self, members: Sequence[tuple[PodRequest, OfferedNodes]], near: Near
+    ) -> JointPlan | NoPlace:
+        """Plan the members, in the order of their ranks; they say the same of their group."""
+        alike = _alike(members)
+        snapshot = self.cluster.snapshot_for(_viewpoint([one for one, _ in members]))
+        tree = self.cluster.domains.tree
+        within = _within(members[0][0])
+        if within not in tree.level_names:
+            return NoPlace(Reason.GROUP_NEVER, f"no level of domains has the name {within}")
+        order = self.order(snapshot.node_index)
+        rooms = [self._room.of(one.request, snapshot, order) for one in alike]
+        may_go = self._may_go(alike, within, near, snapshot.node_index)
+        found: JointPlan | NoPlace = NoPlace(Reason.GROUP_NO_ROOM)
+        for inside in _tried(tree, near):
+            fits = [
+                np.where(one if inside is None else one & inside, room.fits, 0)
+                for one, room in zip(may_go, rooms, strict=True)
+            ]
+            demand = self._demand(alike, rooms, fits, snapshot, within)
+            found = self._choose(members, alike, demand, snapshot)
+            if isinstance(found, JointPlan):
+                break
+        return found
+
+    def order(self, node_index: NodeIndex) -> NDArray[np.int64]:
+        """Positions in a node index of the nodes of the tree of domains, in its order."""
+        tree, order = self.cluster.domains.tree, self._order
+        if order is None or order.tree is not tree or order.node_index is not node_index:
+            order = _Order(tree, node_index, node_index.locate(tree.node_names))
+            self._order = order
+        return order.positions
+
+    def _may_go(
+        self, alike: Sequence[_Alike], within: str, near: Near, node_index: NodeIndex
+    ) -> list[NDArray[np.bool_]]:
+        """For each kind of members, by position in the tree: the nodes that it may get."""
+        tree, order = self.cluster.domains.tree, self.order(node_index)
+        able = np.ones(len(order), dtype=np.bool_)
+        if near.avoided:
+            able = np.array([name not in near.avoided for name in tree.node_names], dtype=np.bool_)
+        if within != ANY_DOMAIN and near.nodes:
+            able &= inside_level(tree, within, near.nodes)
+        return [one.offer.may_go(node_index)[order] & able for one in alike]
+
+    def _demand(
+        self,
+        alike: Sequence[_Alike],
+        rooms: Sequence[Room],
+        fits: Sequence[NDArray[np.int64]],
+        snapshot: ClusterSnapshot,
+        within: str,
+    ) -> GroupDemand:
+        free: NDArray[np.int64] | None = None
+        gpus: NDArray[np.int64] | None = None
+        if len(alike) > 1:
+            numbers = snapshot.state_ids[self.order(snapshot.node_index)]
+            free = np.array([one.free.bit_count() for one in snapshot.samples])[numbers]
+            gpus = np.array([len(one.ids) for one in snapshot.samples])[numbers]
+        shapes = tuple(
+            MemberShape(len(one.places), one.request.size_gpus, now, room.fits_when_empty)
+            for one, now, room in zip(alike, fits, rooms, strict=True)
         )
-        found = choose_nodes(tree, demand)
+        return GroupDemand(shapes, free, gpus, rooms[0].costs, within)
+
+    def _choose(
+        self,
+        members: Sequence[tuple[PodRequest, OfferedNodes]],
+        alike: Sequence[_Alike],
+        demand: GroupDemand,
+        snapshot: ClusterSnapshot,
+    ) -> JointPlan | NoPlace:
+        found = choose_nodes(self.cluster.domains.tree, demand)
         if isinstance(found, NoRoom):
             never = found.reason is not NoRoomReason.NOT_NOW
-            refusal = Reason.GROUP_NEVER if never else Reason.GROUP_NO_ROOM
-            continue
-        placed = _place(members, alike, found, views, rater)
-        if placed is not None:
-            return JointPlan(placed, found.level, found.domain)
-    return refusal
+            return NoPlace(Reason.GROUP_NEVER if never else Reason.GROUP_NO_ROOM, found.detail)
+        placed = self._place(members, alike, found, snapshot)
+        if placed is None:
+            return NoPlace(Reason.GROUP_NO_ROOM, "members of different shapes do not fit together")
+        return JointPlan(placed, found.level, found.domain)
+
+    def _place(
+        self,
+        members: Sequence[tuple[PodRequest, OfferedNodes]],
+        alike: Sequence[_Alike],
+        found: Assigned,
+        snapshot: ClusterSnapshot,
+    ) -> tuple[tuple[PodRequest, Plan], ...] | None:
+        """The devices of each member; None where shapes that differ do not fit after all."""
+        shape_of = {place: i for i, one in enumerate(alike) for place in one.places}
+        nodes = rank_nodes(found, [shape_of[place] for place in range(len(members))])
+        left: dict[str, NodeView] = {}
+        placed: list[tuple[PodRequest, Plan]] = []
+        domain = tuple(found.domain.split("/")) if found.level != ANY_DOMAIN else ()
+        for (request, _), node in zip(members, nodes, strict=True):
+            view = left.get(node) or snapshot.views[snapshot.positions[node]]
+            fit = self._room.choose(request, view)
+            if isinstance(fit, Refusal):
+                return None
+            plan = plan_fit(request, view, fit, generation=snapshot.generation)
+            taken = set(plan.ids)
+            rest = [i for i, one in enumerate(view.ids) if one not in taken and view.free >> i & 1]
+            left[node] = with_free(view, sum(1 << i for i in rest))
+            name = "" if request.group is None else request.group.name
+            group = PlanGroup(name, (found.level, *domain), request.rank)
+            placed.append((request, replace(plan, group=group)))
+        return tuple(placed)
 
 
-def _alike(members: Sequence[tuple[PodRequest, frozenset[str]]]) -> list[_Alike]:
-    places: dict[tuple[Shape | None, frozenset[str]], list[int]] = {}
-    for place, (request, left_out) in enumerate(members):
-        places.setdefault((request.shape, left_out), []).append(place)
+def _within(request: PodRequest) -> str:
+    """The level of which one domain must hold all."""
+    wish = request.group
+    if wish is None or wish.strength is not Strength.REQUIRED:
+        return ANY_DOMAIN
+    return wish.domain
+
+
+def _viewpoint(requests: Sequence[PodRequest]) -> PodRequest:
+    """Sees what every member may have: claims of others end for the least priority among them."""
+    least = min(requests, key=lambda one: one.priority)
+    return replace(least, uid="")
+
+
+def _alike(members: Sequence[tuple[PodRequest, OfferedNodes]]) -> list[_Alike]:
+    places: dict[tuple[Shape | None, OfferedNodes], list[int]] = {}
+    for place, (request, offer) in enumerate(members):
+        places.setdefault((request.shape, offer), []).append(place)
     return [
-        _Alike(members[found[0]][0], left_out, tuple(found))
-        for (_, left_out), found in places.items()
+        _Alike(members[found[0]][0], offer, tuple(found)) for (_, offer), found in places.items()
     ]
 
 
-def _count(
-    one: _Alike,
-    tree: DomainTree,
-    views: Mapping[str, NodeView],
-    rater: Rater,
-    avoided: frozenset[str],
-) -> tuple[list[int], list[float]]:
-    """How many of these members each node takes now, and what the first of them costs there."""
-    by_state = {view.state: view for view in views.values()}
-    ratings = dict(zip(by_state, rater.rate(one.request, by_state.values()), strict=True))
-    most = len(one.places)
-    known: dict[int, int] = {}
-    fits: list[int] = []
-    costs: list[float] = []
-    for name in tree.node_names:
-        view, rating = views[name], ratings[views[name].state]
-        is_out = name in one.left_out or name in avoided
-        if is_out or not isinstance(rating, Rank):
-            fits.append(0)
-            costs.append(0.0)
-            continue
-        count = known.get(view.state)
-        if count is None:
-            count = known[view.state] = _n_fit(one.request, view, rater, most)
-        fits.append(count)
-        costs.append(view.kind.worth * rating.remainder_cost_gpus)
-    return fits, costs
-
-
-def _n_fit(request: PodRequest, view: NodeView, rater: Rater, most: int) -> int:
-    """How many pods like this fit on a node one after the other, at most `most`."""
-    count = 0
-    while count < most:
-        plan = plan_bind(request, view, rater=rater, generation=0)
-        if isinstance(plan, Refusal):
-            break
-        view = _without(view, plan)
-        count += 1
-    return count
-
-
-def _without(view: NodeView, plan: Plan) -> NodeView:
-    """The node without the devices of a plan."""
-    taken = set(plan.ids)
-    free = sum(1 << i for i, one in enumerate(view.ids) if view.free >> i & 1 and one not in taken)
-    return with_free(view, free)
-
-
-def _surroundings(tree: DomainTree, near: Sequence[str]) -> Iterator[Sequence[bool] | None]:
-    """The domains around the bound members, as nodes that are inside; None: every node.
-
-    Of the first of them that is there: the others were placed near it.
-    """
-    positions = {name: position for position, name in enumerate(tree.node_names)}
-    first = next((positions[name] for name in near if name in positions), None)
-    if first is not None:
-        yield [position == first for position in range(len(tree.node_names))]
-        for level in tree.levels[:-1]:
-            for index in level.domains:
-                domain = tree.domains[index]
-                if domain.first <= first < domain.end:
-                    yield [
-                        domain.first <= position < domain.end
-                        for position in range(len(tree.node_names))
-                    ]
-    yield None
-
-
-def _masked(fits: Sequence[int], is_near: Sequence[bool] | None) -> Sequence[int]:
-    if is_near is None:
-        return fits
-    return [count if inside else 0 for count, inside in zip(fits, is_near, strict=True)]
-
-
-def _place(
-    members: Sequence[tuple[PodRequest, frozenset[str]]],
-    alike: Sequence[_Alike],
-    found: Assigned,
-    views: Mapping[str, NodeView],
-    rater: Rater,
-) -> tuple[tuple[Plan, PodRequest], ...] | None:
-    """The devices of each member; None where shapes that differ do not fit together after all."""
-    shape_of = {place: i for i, one in enumerate(alike) for place in one.places}
-    nodes = rank_nodes(found, [shape_of[place] for place in range(len(members))])
-    left: dict[str, NodeView] = {}
-    placed: list[tuple[Plan, PodRequest]] = []
-    domain = tuple(found.domain.split("/")) if found.domain else ()
-    for (request, _), node in zip(members, nodes, strict=True):
-        view = left.get(node, views[node])
-        plan = plan_bind(request, view, rater=rater, generation=0)
-        if isinstance(plan, Refusal):
-            return None
-        left[node] = _without(view, plan)
-        name = "" if request.group is None else request.group.name
-        group = PlanGroup(name, (found.level, *domain), request.rank)
-        placed.append((replace(plan, group=group), request))
-    return tuple(placed)
+def _tried(tree: DomainTree, near: Near) -> list[NDArray[np.bool_] | None]:
+    """The sets of nodes that are tried, by position in the tree; None: every node."""
+    tried: list[NDArray[np.bool_] | None] = []
+    if near.former:
+        former = set(near.former)
+        tried.append(np.array([name in former for name in tree.node_names], dtype=np.bool_))
+    if near.nodes:
+        tried += surroundings(tree, near.nodes)
+    else:
+        tried.append(None)
+    return tried

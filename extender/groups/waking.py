@@ -39,7 +39,7 @@ def ask_for(group: Group, now_s: float) -> list[Member]:
     """The members of a complete group for which filter was never called, at growing intervals."""
     woken: list[Member] = []
     for member in group.members.values():
-        if member.left_out is not None or member.plan is not None:
+        if member.offer is not None or member.plan is not None:
             continue
         doublings = min(member.n_asked, MOST_DOUBLINGS)
         since_s = member.since_s if member.woken_s is None else member.woken_s

@@ -4,10 +4,13 @@ A function of a snapshot and a pod; changes nothing and knows no HTTP.
 """
 
 from extender.placement.filter_score import (
+    Filtered,
     filter_nodes,
     plan_bind,
     plan_efficiency,
+    plan_fit,
     prioritize_nodes,
+    refuse_nodes,
     score_nodes,
 )
 from extender.placement.node_order import Rank, rank_fit, scores
@@ -16,6 +19,7 @@ from extender.placement.request_reader import NodesRequest, RequestedNodes, Requ
 
 __all__ = [
     "WORK_S",
+    "Filtered",
     "NodesRequest",
     "Rank",
     "Rater",
@@ -27,9 +31,11 @@ __all__ = [
     "locate",
     "plan_bind",
     "plan_efficiency",
+    "plan_fit",
     "prioritize_nodes",
     "rank_fit",
     "rating_work",
+    "refuse_nodes",
     "score_nodes",
     "scores",
 ]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from extender.placement.request_reader import RequestedNodes
     from extender.protocol import PodRequest
     from extender.rules import Rules
-    from extender.snapshot import ClusterSnapshot, NodeView
+    from extender.snapshot import ClusterSnapshot, NodeIndex, NodeView
     from topology.select import PodFit
 
 __all__ = [
@@ -42,7 +42,9 @@ __all__ = [
     "filter_nodes",
     "plan_bind",
     "plan_efficiency",
+    "plan_fit",
     "prioritize_nodes",
+    "refuse_nodes",
     "score_nodes",
 ]
 
@@ -118,6 +120,15 @@ def filter_nodes(  # noqa: PLR0913 - what a choice depends on
     return Filtered([names_json[i] for i in named], positions, n_feasible=n_feasible)
 
 
+def refuse_nodes(requested: RequestedNodes, node_index: NodeIndex, reason: Reason) -> Filtered:
+    """The same reason for every node, for what is not about nodes; no eviction helps."""
+    tail = reason_tail(reason.value)
+    positions: list[int] = requested.positions.tolist()
+    refused = [node_index.names_json[i] + tail for i in positions]
+    refused += [json.dumps(name) + tail for _, name in requested.unknown]
+    return Filtered((), requested.positions[:0], (), refused, 0, reason)
+
+
 def prioritize_nodes(
     request: PodRequest,
     requested: RequestedNodes,
@@ -168,8 +179,11 @@ def plan_bind(
 ) -> Plan | Refusal:
     """Choose the devices for good, from what is free on the node now; the pod requests GPUs."""
     fit = rater.choose(request, view)
-    if isinstance(fit, Refusal):
-        return fit
+    return fit if isinstance(fit, Refusal) else plan_fit(request, view, fit, generation=generation)
+
+
+def plan_fit(request: PodRequest, view: NodeView, fit: PodFit | None, *, generation: int) -> Plan:
+    """The plan of what `Rater.choose` chose on a node."""
     if fit is None:
         free = [one for i, one in enumerate(view.ids) if view.free >> i & 1]
         ids = tuple(free[: request.size_gpus])

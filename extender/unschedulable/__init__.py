@@ -5,5 +5,6 @@ Knows what pods requested; never selects GPUs and never refuses a pod itself.
 
 from extender.unschedulable.pod_groups import Requeue, UnschedulablePod
 from extender.unschedulable.pool import UnschedulablePool
+from extender.unschedulable.sampling import is_sample_size
 
-__all__ = ["Requeue", "UnschedulablePod", "UnschedulablePool"]
+__all__ = ["Requeue", "UnschedulablePod", "UnschedulablePool", "is_sample_size"]

@@ -1,0 +1,128 @@
+"""Reads filter and prioritize requests: the pod, the nodes, or at once what is wrong with them.
+
+It answers for no pod that can be read.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from extender.errors import ExtenderError, MalformedPod, UserError, WireError
+from extender.placement import NodesRequest, RequestReader, locate
+from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod
+from extender.unschedulable import UnschedulablePod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from extender.protocol import PodRequest, RecentPods
+    from extender.rules import Rules
+    from extender.state import LiveCluster
+    from extender.unschedulable import UnschedulablePool
+
+__all__ = ["NEEDS_NAMES", "CallReader", "read_bare_pod", "why_unreadable"]
+
+NEEDS_NAMES = (
+    "NodeNames is null, expected a list of node names: set nodeCacheCapable: true for this "
+    "extender in the KubeSchedulerConfiguration"
+)
+
+
+@dataclass(slots=True, eq=False)
+class CallReader:
+    """Reads the calls of one engine."""
+
+    cluster: LiveCluster
+    rules: Rules
+    recent_pods: RecentPods
+    unschedulable: UnschedulablePool
+    _requests: RequestReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._requests = RequestReader(self.rules.resources, self.rules.group_kinds)
+
+    @property
+    def requests(self) -> RequestReader:
+        """What reads a request that is like one before it."""
+        return self._requests
+
+    def read(self, verb: Verb, body: bytes, now_s: float) -> NodesRequest | Answer:
+        """Read a filter or prioritize request, or answer at once what is wrong with it."""
+        snapshot = self.cluster.snapshot
+        is_ready = snapshot.is_fresh(now_s, self.rules.staleness_bound_s)
+        read = self._requests.read(body, snapshot.node_index) if is_ready else None
+        return self._read_fields(verb, body, now_s, is_ready=is_ready) if read is None else read
+
+    def _read_fields(
+        self, verb: Verb, body: bytes, now_s: float, *, is_ready: bool
+    ) -> NodesRequest | Answer:
+        """The same, field by field."""
+        try:
+            args = messages.decode(messages.ExtenderArgs, body)
+        except WireError as error:
+            return self._failure(verb, Reason.MALFORMED, str(error))
+        if args.node_names is None:
+            return self._failure(verb, Reason.MALFORMED, NEEDS_NAMES)
+        if not is_ready:
+            bound_s = self.rules.staleness_bound_s
+            detail = f"{Reason.STALE.value}: not synced, or last heard of over {bound_s} s ago"
+            return self._failure(verb, Reason.STALE, detail)
+        request = self._parse(verb, args.pod, args.node_names, now_s)
+        if isinstance(request, Answer):
+            return request
+        return NodesRequest(request, locate(args.node_names, self.cluster.snapshot.node_index))
+
+    def _parse(
+        self, verb: Verb, pod: messages.WirePod, names: Sequence[str], now_s: float
+    ) -> PodRequest | Answer:
+        try:
+            return parse_pod(pod, self.rules.resources, self.rules.group_kinds)
+        except (MalformedPod, UserError) as error:
+            # What the pod requested before it was edited is not to be bound any more.
+            self.recent_pods.forget(pod.metadata.uid)
+            if verb is Verb.FILTER and isinstance(error, UserError):
+                return self._refuse_pod(pod.metadata, names, str(error), now_s)
+            return self._failure(verb, why_unreadable(error), str(error))
+
+    def _refuse_pod(
+        self, meta: messages.ObjectMeta, names: Sequence[str], message: str, now_s: float
+    ) -> Answer:
+        """A user's mistake is a reason on every node: the pod waits until it is edited."""
+        tail = messages.reason_tail(f"{Reason.INVALID_REQUEST.value}: {message}")
+        reason = Reason.INVALID_REQUEST
+        pod = UnschedulablePod(meta.uid, meta.namespace, meta.name, reason, now_s, now_s, None)
+        self.unschedulable.add(pod, None)
+        return Answer(
+            Verb.FILTER,
+            Outcome.REFUSED,
+            messages.encode_filter(
+                (), unresolvable_json=[json.dumps(name) + tail for name in names]
+            ),
+            self.cluster.snapshot.generation,
+            Reason.INVALID_REQUEST,
+            message,
+            pod=f"{meta.namespace}/{meta.name}",
+            pod_uid=meta.uid,
+            n_nodes=len(names),
+        )
+
+    def _failure(self, verb: Verb, reason: Reason, detail: str) -> Answer:
+        return failure(verb, reason, detail, self.cluster.snapshot.generation)
+
+
+def why_unreadable(error: ExtenderError) -> Reason:
+    """The reason for a pod that could not be read."""
+    return Reason.INVALID_REQUEST if isinstance(error, UserError) else Reason.MALFORMED
+
+
+def read_bare_pod(body: bytes) -> messages.WirePod:
+    """A pod, alone or under "Pod" as in the scheduler's requests. Raises `WireError`."""
+    try:
+        return messages.decode(messages.WirePod, body)
+    except WireError as error:
+        try:
+            return messages.decode(messages.ExtenderArgs, body).pod
+        except WireError:
+            raise error from None

@@ -1,0 +1,81 @@
+"""What the bound members of a group say of one more: which nodes are near, and its plan's group.
+
+For groups without a size, whose members do not wait for each other, and for a member that is bound
+without a claim. It chooses nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from extender.groups.surroundings import common_domain, inside_level, surroundings
+from topology.annotations import ANY_DOMAIN, PlanGroup, Strength
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from extender.groups.bound_members import BoundMembers
+    from extender.groups.joint_plan import JointPlanner
+    from extender.protocol import PodRequest
+    from extender.snapshot import NodeIndex
+
+__all__ = ["NearBound", "Nearby"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nearby:
+    """Sets of nodes, bool[n] by position in a node index, the nearest first, each in the next one.
+
+    `is_required`: the pod may have no node outside of the last one.
+    """
+
+    sets: tuple[NDArray[np.bool_], ...]
+    is_required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NearBound:
+    """Answers from the bound members and the domains of one cluster."""
+
+    bound: BoundMembers
+    planner: JointPlanner
+
+    def nodes(self, request: PodRequest, node_index: NodeIndex) -> Nearby:
+        """The nodes near the bound members of a pod's group."""
+        wish, tree = request.group, self.planner.cluster.domains.tree
+        if wish is None:
+            return Nearby((), is_required=False)
+        bound = self._nodes(request, wish.name)
+        is_required = wish.strength is Strength.REQUIRED and wish.domain != ANY_DOMAIN
+        inside = list(surroundings(tree, bound)) if bound else []
+        if is_required:
+            within = wish.domain if wish.domain in tree.level_names else None
+            able = inside_level(tree, within, bound or tree.node_names)
+            inside = [*(one & able for one in inside), able]
+        order = self.planner.order(node_index)
+        sets: list[NDArray[np.bool_]] = []
+        for one in inside:
+            if sets and one.sum() == sets[-1].sum():
+                continue
+            is_near = np.zeros(len(node_index.names), dtype=np.bool_)
+            is_near[order] = one
+            sets.append(is_near)
+        return Nearby(tuple(sets), is_required)
+
+    def plan_group(self, request: PodRequest, node: str) -> PlanGroup | None:
+        """The group in the plan of a pod on a node; None for a pod without one.
+
+        Its domain is the nearest one that holds the pod and the bound members.
+        """
+        if request.group is None:
+            return None
+        nodes = sorted({node, *self._nodes(request, request.group.name)})
+        paths = (self.planner.cluster.domains.path(one) for one in nodes)
+        domain = common_domain([path for path in paths if path is not None])
+        return PlanGroup(request.group.name, domain, request.rank)
+
+    def _nodes(self, request: PodRequest, name: str) -> tuple[str, ...]:
+        return tuple(self.bound.nodes((request.namespace, name)))

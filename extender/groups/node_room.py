@@ -1,0 +1,106 @@
+"""How many members of a group each node takes, now and when it is empty.
+
+Counted with the verbs' own choices, one member after the other, once for each shape and node state:
+a cluster of thousands of nodes has few states, and the counts are kept. The order of nodes is that
+of the tree of domains. It chooses no node.
+
+Complexity: array operations over the nodes, and for each state that is new for the shape as many
+choices of sets as members fit there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from extender.placement import Rank, Refusal
+from extender.snapshot import with_free, with_masks
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from extender.placement import Rater
+    from extender.protocol import PodRequest, Shape
+    from extender.snapshot import ClusterSnapshot, NodeView
+    from topology.select import PodFit
+
+__all__ = ["NodeRoom", "Room"]
+
+MAX_KEPT = 65_536
+"""Counts and choices kept, each. Beyond it all are made again."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Room:
+    """Figures of each node for members of one shape, int64[n] and, for costs, float64[n].
+
+    `fits`: how many it takes now; `fits_when_empty`: with every device free; `costs`: what the rest
+    of the node loses when the first of them is there.
+    """
+
+    fits: NDArray[np.int64]
+    fits_when_empty: NDArray[np.int64]
+    costs: NDArray[np.float64]
+
+
+class NodeRoom:
+    """Counts over the snapshots of one cluster."""
+
+    def __init__(self, rater: Rater) -> None:
+        self._rater = rater
+        self._counts: dict[tuple[Shape | None, int], int] = {}
+        self._choices: dict[tuple[Shape | None, int], PodFit | Refusal | None] = {}
+
+    def of(self, request: PodRequest, snapshot: ClusterSnapshot, order: NDArray[np.int64]) -> Room:
+        """The figures for pods like this one; `order` are positions in the snapshot."""
+        numbers = snapshot.state_ids[order]
+        occurring: list[int] = np.bincount(numbers).nonzero()[0].tolist()
+        samples = [snapshot.samples[number] for number in occurring]
+        ratings = self._rater.rate(request, samples)
+        size = occurring[-1] + 1 if occurring else 0
+        fits = np.zeros(size, dtype=np.int64)
+        empty = np.zeros(size, dtype=np.int64)
+        costs = np.zeros(size, dtype=np.float64)
+        for number, view, rating in zip(occurring, samples, ratings, strict=True):
+            empty[number] = self._count(request, _emptied(view))
+            if isinstance(rating, Rank):
+                fits[number] = self._count(request, view)
+                costs[number] = view.kind.worth * rating.remainder_cost_gpus
+        return Room(fits[numbers], empty[numbers], costs[numbers])
+
+    def choose(self, request: PodRequest, view: NodeView) -> PodFit | Refusal | None:
+        """The sets of a pod on a node, as `Rater.choose`."""
+        key = request.shape, view.state
+        if key not in self._choices:
+            if len(self._choices) >= MAX_KEPT:
+                self._choices.clear()
+            self._choices[key] = self._rater.choose(request, view)
+        return self._choices[key]
+
+    def _count(self, request: PodRequest, view: NodeView) -> int:
+        """How many pods like this fit on a node one after the other."""
+        key = request.shape, view.state
+        count = self._counts.get(key)
+        if count is None:
+            if len(self._counts) >= MAX_KEPT:
+                self._counts.clear()
+            count = self._counts[key] = self._count_anew(request, view)
+        return count
+
+    def _count_anew(self, request: PodRequest, view: NodeView) -> int:
+        count = 0
+        while view.free.bit_count() >= request.size_gpus:
+            fit = self.choose(request, view)
+            if isinstance(fit, Refusal):
+                break
+            if fit is None:
+                return view.free.bit_count() // request.size_gpus
+            view = with_free(view, view.free & ~fit.used)
+            count += 1
+        return count
+
+
+def _emptied(view: NodeView) -> NodeView:
+    return with_masks(view, free=(1 << len(view.ids)) - 1, reserved=0)
