@@ -266,6 +266,18 @@ class LiveCluster:
         self.pods.assume(request, plan, resource=request.resource, deadline_s=deadline_s)
         return None
 
+    def assume_all(
+        self, placements: Sequence[tuple[PodRequest, Plan]], *, deadline_s: float
+    ) -> str | None:
+        """The same for several pods, all of them or none; the plans have no device in common."""
+        for request, plan in placements:
+            why_not = self._why_not(request, plan)
+            if why_not is not None:
+                return f"assume for pod {request.uid}: {why_not}"
+        for request, plan in placements:
+            self.pods.assume(request, plan, resource=request.resource, deadline_s=deadline_s)
+        return None
+
     # Outputs.
 
     def take_effects(self) -> tuple[Effect, ...]:
