@@ -36,7 +36,8 @@ WORTH = PREFIX + "worth"
 SCHEMA_MAJOR = 1
 """Major version of the topology annotation; a reader refuses any other."""
 SCHEMA_MINOR = 0
-"""Minor version that this program writes; a reader ignores the fields of a later one."""
+"""Lowest minor version that this program writes: a text has the lowest that has all of its keys. A
+reader ignores the fields of a later one."""
 
 DEFAULT_RESOURCE = "nvidia.com/gpu"
 """The extended resource that NVIDIA's device plugin registers (k8s-device-plugin, README)."""
