@@ -13,7 +13,7 @@ from extender import command_line
 from kube.objects import TEMPLATES
 from tests.docs.markdown import ROOT
 from tests.programs import called
-from topology.annotations import parse_policy
+from topology.annotations import Affinity, parse_group, parse_policy
 from topology.model import names
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ GUIDE = (ROOT / "docs" / "user-guide.md").read_text(encoding="utf-8")
 ROW = re.compile(r"\(examples/(?P<file>[a-z-]+\.yaml)\) \| `(?P<path>[^`]+)`")
 PATHS = {row["file"]: row["path"] for row in ROW.finditer(GUIDE)}
 """Of each example, the path of its annotations by the user guide's table."""
+GROUPS = [path.name for path in FILES if path.stem.endswith("-group")]
 
 
 def content_of(file: str) -> Any:
@@ -69,8 +70,32 @@ def test_annotations_are_at_the_place_that_the_guide_names(file):
     content = content_of(file)
     found = list(at_path(content, PATHS[file].split(".")))
     for keys in found:
-        assert parse_policy(keys) != parse_policy({})
+        assert parse_policy(keys) != parse_policy({}) or parse_group(keys) is not None
     assert sorted(all_keys(content)) == sorted(key for one in found for key in one)
+
+
+def workers(content: Any) -> int:
+    """How many pods with GPUs the manifest of a group makes."""
+    spec = content["spec"]
+    match content["kind"]:
+        case "JobSet":
+            jobs = spec["replicatedJobs"]
+            return sum(one["replicas"] * one["template"]["spec"]["parallelism"] for one in jobs)
+        case "LeaderWorkerSet":
+            return int(spec["replicas"] * spec["leaderWorkerTemplate"]["size"])
+        case "PyTorchJob":
+            return sum(one["replicas"] for one in spec["pytorchReplicaSpecs"].values())
+        case _:
+            return int(spec["parallelism"])
+
+
+@pytest.mark.parametrize("file", GROUPS)
+def test_a_group_is_as_large_as_its_controller_makes_it(file):
+    """With a larger size the example would wait for ever; each pod says the same."""
+    content = content_of(file)
+    (wish,) = {parse_group(keys) for keys in at_path(content, PATHS[file].split("."))}
+    assert wish is not None
+    assert wish.size == workers(content)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +107,9 @@ def test_explain_reads_the_examples_of_kubernetes_own_kinds(file):
     done = called(command_line.main, "explain", path, "--cluster", "1x dgx-1-v100, 1x 8x-l4")
     assert done.exit_code == 0, done.output
     explained = json.loads(done.stdout)
-    assert explained["request"]["affinity"] == "nvlink"
-    assert explained["nodes"][0]["node"] == "dgx-1-v100-0"
+    (keys,) = at_path(content_of(file), PATHS[file].split("."))
+    affinity = parse_policy(keys).affinity
+    assert explained["request"]["affinity"] == affinity.value
+    best = {Affinity.NVLINK: "dgx-1-v100-0", Affinity.ANY: "8x-l4-0"}  # by itself, by its worth
+    assert explained["nodes"][0]["node"] == best[affinity]
     assert explained["nodes"][0]["fits"] is True
