@@ -161,7 +161,9 @@ def start_cast(
     """
     prepare(control_plane)
     port = free_port()
-    flags = ("--scheduler-names", extender_settings(Mode.KUBEADM)["scheduler_names"], *flags)
+    shipped = extender_settings(Mode.KUBEADM)
+    own = ("--scheduler-names", shipped["scheduler_names"])
+    flags = (*own, "--http-timeout-s", shipped["http_timeout_s"], *flags)
     if decision_log is not None:
         flags = (*flags, "--decision-log", str(decision_log))
     extender = control_plane.start_extender(
