@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.edited_text import damaged, edited
 from tests.examples import up_to
-from topology.annotations import ContainerPlan, Plan, decode_plan, encode_plan
+from topology.annotations import ContainerPlan, Plan, PlanGroup, decode_plan, encode_plan
 from topology.errors import CodecError
 
 GPU = "nvidia.com/gpu"
@@ -37,6 +37,12 @@ _containers = st.lists(
     max_size=4,
     unique_by=lambda one: one.name,
 )
+_groups = st.none() | st.builds(
+    PlanGroup,
+    name=_words,
+    domain=st.lists(_words, max_size=4).map(tuple),
+    rank=st.none() | st.integers(0, 2**31),
+)
 
 
 @st.composite
@@ -51,6 +57,7 @@ def plans(draw: st.DrawFn) -> Plan:
         generation=draw(int64),
         score_gbytes_per_s=round(draw(st.floats(0, 1e6)), 3),
         priority=draw(int64),
+        group=draw(_groups),
     )
 
 
