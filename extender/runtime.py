@@ -31,6 +31,8 @@ from extender.ha import Election, LeaderRouter, Peer, Peers, Replicas, ReplicaTo
 from extender.http.server import freeze
 from extender.observe import (
     EffectCounts,
+    GroupMetrics,
+    GroupReports,
     LiveMetrics,
     Reporter,
     notes_of_answer,
@@ -129,12 +131,17 @@ class LiveExtender:
             backoff=_patient_backoff,
             level=settings.events,
         )
+        readings = gateway.engine.groups.readings
+        self._group_metrics = GroupMetrics(readings)
+        self._group_reports = GroupReports(
+            readings, self._reporter.record, self.clock, self._group_metrics.observe
+        )
         self._feed = Feed(
             handle=gateway.handle,
             prober=self._prober,
             take_effects=gateway.cluster.take_effects,
             on_effect=self._on_effect,
-            on_change=self._requeuer.look,
+            on_change=self._look,
             is_located=lambda uid: gateway.cluster.bound(uid) is not None,
             clock=self.clock,
             log=log,
@@ -212,6 +219,7 @@ class LiveExtender:
             unix_time=time.time,
             replicas=None if self._peers is None else self._peers.replicas,
             certificates=self._certificates,
+            groups=self._group_metrics,
         )
 
     def _certificates(self) -> Mapping[str, Path]:
@@ -249,6 +257,10 @@ class LiveExtender:
             await self._peers.replicas.release()
             await self._peers.peer.close()
         await self._transport.close()
+
+    def _look(self) -> None:
+        self._requeuer.look()
+        self._group_reports.look()
 
     def _changed(self) -> None:
         self._feed.changed()

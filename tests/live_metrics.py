@@ -6,7 +6,7 @@ from collections import defaultdict
 from types import SimpleNamespace
 from typing import Any
 
-from extender.observe import LiveMetrics
+from extender.observe import GroupMetrics, LiveMetrics
 
 __all__ = ["idle_metrics"]
 
@@ -26,6 +26,10 @@ def idle_metrics() -> LiveMetrics:
         n_taken=0,
         n_faults=0,
         may_bind=False,
+        is_holder=True,
+        n_held=0,
+        n_replans=0,
+        standings=list,
         watches=[SimpleNamespace(name="nodes", observed_at_s=0.0, counts=counts)],
         by_kind=defaultdict(int),
     )
@@ -33,4 +37,5 @@ def idle_metrics() -> LiveMetrics:
     def clock() -> float:
         return 0.0
 
-    return LiveMetrics(idle, idle, idle, idle, idle, idle, clock, clock, idle, dict)
+    groups = GroupMetrics(idle)
+    return LiveMetrics(idle, idle, idle, idle, idle, idle, clock, clock, idle, dict, groups)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from extender.bind import Binds, MemberBinds
 from extender.engine.call_reader import CallReader, read_bare_pod, why_unreadable
 from extender.engine.explain import explain_bound, explain_pod
+from extender.engine.explain_group import explain_group
 from extender.engine.group_filter import GroupFilter
 from extender.engine.near_filter import filter_near
 from extender.errors import MalformedPod, UserError, WireError
@@ -38,6 +39,7 @@ from extender.protocol import (
 from extender.unschedulable import UnschedulablePod, UnschedulablePool
 from topology.annotations import decode_plan
 from topology.errors import CodecError
+from topology.model import names
 
 if TYPE_CHECKING:
     from extender.placement import Filtered, RatingBudget, RequestedNodes
@@ -315,6 +317,10 @@ class Engine:
         else:
             unschedulable = self.unschedulable.pod(request.uid)
             explanation = explain_pod(request, cluster, rater=rater, unschedulable=unschedulable)
+        plan_text = (pod.metadata.annotations or {}).get(names.PLAN)
+        group = explain_group(request, self.groups.readings, cluster, plan_text)
+        if group is not None:
+            explanation["group"] = group
         return self._answer(Verb.EXPLAIN, request, json.dumps(explanation).encode())
 
     def _answer(  # noqa: PLR0913 - one for each field of an answer

@@ -3,9 +3,22 @@
 Decides from the state and from what filter was called with; reads no clock and writes nothing.
 """
 
+from extender.groups.figures import predict
 from extender.groups.group import GroupKey
 from extender.groups.groups import Groups
+from extender.groups.journal import GroupOutcome
 from extender.groups.near_bound import NearBound
 from extender.groups.offered_nodes import OfferedNodes
+from extender.groups.readings import GroupReadings
+from extender.groups.standing import GroupStanding
 
-__all__ = ["GroupKey", "Groups", "NearBound", "OfferedNodes"]
+__all__ = [
+    "GroupKey",
+    "GroupOutcome",
+    "GroupReadings",
+    "GroupStanding",
+    "Groups",
+    "NearBound",
+    "OfferedNodes",
+    "predict",
+]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
+from extender.groups.figures import falls_short, predict
 from extender.groups.group import Stage
 from extender.groups.joint_plan import JointPlan, JointPlanner, Near
 from extender.protocol import Reason
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from extender.groups.group import Group, Member
     from extender.placement import Rater
     from extender.state import LiveCluster
+    from topology.groups import GroupValue
 
 __all__ = ["Claims"]
 
@@ -44,6 +46,7 @@ class Claims:
         self._planner = JointPlanner(cluster, rater)
         self._claim_s = claim_s
         self._numbers = count(1)
+        self.n_replans = 0
 
     @property
     def planner(self) -> JointPlanner:
@@ -75,7 +78,14 @@ class Claims:
                 [(one.request, one.offer) for one in some if one.offer is not None], near
             )
             if isinstance(found, JointPlan):
-                if self._claim(group, found, now_s):
+                value = self._value(group, found)
+                detail = falls_short(value, (request for request, _ in found.placements))
+                if detail:
+                    reason = Reason.GROUP_TOO_SLOW
+                elif self._claim(group, found, now_s):
+                    group.value = value
+                    if n_members < len(ready):
+                        self._try_rest(group, now_s)
                     return n_members
             else:
                 reason, detail = found.reason, found.detail
@@ -84,6 +94,23 @@ class Claims:
         group.refusal, group.detail = reason, detail
         group.next_plan_s = now_s + PLAN_PAUSE_S
         return len(ready)
+
+    def _value(self, group: Group, found: JointPlan) -> GroupValue | None:
+        """What the group is worth with this plan, and the members that have a node beside it."""
+        pods = (self._cluster.pods.get(uid) for uid in self._bound.by_uid(group.key))
+        bound = (pod.node_plan for pod in pods if pod is not None)
+        claimed = (one.plan for one in group.members.values())
+        plans = [plan for plan in (*bound, *claimed) if plan is not None]
+        request, _ = found.placements[0]
+        views = self._cluster.snapshot_of(request.resource).nodes
+        return predict(
+            [*plans, *(plan for _, plan in found.placements)], views, self._cluster.domains
+        )
+
+    def _try_rest(self, group: Group, now_s: float) -> None:
+        """Members beyond the size that did not fit with the others are planned by themselves."""
+        group.refusal, group.is_due = Reason.GROUP_NO_ROOM, True
+        group.next_plan_s = now_s + PLAN_PAUSE_S
 
     def _claim(self, group: Group, found: JointPlan, now_s: float) -> bool:
         """Claim the devices of all, or of none; with claims that there are, they end together."""
@@ -116,6 +143,7 @@ class Claims:
             group.refused.add(member.plan.node)
         self.give_back(member)
         group.n_replans += 1
+        self.n_replans += 1
         group.is_due, group.next_plan_s = True, now_s
         if group.n_replans > MAX_REPLANS:
             group.avoided |= dict.fromkeys(group.refused, now_s + AVOIDED_S)

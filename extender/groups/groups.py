@@ -36,6 +36,7 @@ from extender.groups.bound_members import BoundMembers
 from extender.groups.claims import Claims
 from extender.groups.group import Group, Member, Stage
 from extender.groups.near_bound import NearBound
+from extender.groups.readings import GroupReadings
 from extender.groups.releases import Releases
 from extender.groups.waking import ask_for, wake_claimed
 from extender.groups.without_gpus import WithoutGpus
@@ -84,7 +85,8 @@ class Groups:
         self._bound = BoundMembers()
         self._without_gpus = WithoutGpus()
         self._claims = Claims(cluster, rater, self._bound, claim_s=claim_s)
-        self._releases = Releases(cluster, self._claims, at_once)
+        self.readings = GroupReadings(self._groups, self._bound, self._without_gpus, self._claims)
+        self._releases = Releases(cluster, self._claims, self.readings.journal, at_once)
         self.near_bound = NearBound(self._bound, self._claims.planner)
         self._next_look_s = 0.0
 
@@ -187,7 +189,7 @@ class Groups:
 
         Claims and filter calls before a change are another term's.
         """
-        self._is_holder = is_holder
+        self._is_holder = self.readings.is_holder = is_holder
         for group in self._groups.values():
             self._claims.drop(group)
             group.refusal = Reason.GROUP_WAITING
@@ -209,7 +211,9 @@ class Groups:
         woken: list[Member] = []
         for group in groups:
             woken += wake_claimed(group, now_s)
-            if len(woken) < MAX_ASKED and group.n_watched >= self._n_open(group):
+            is_complete = group.n_watched >= self._n_open(group)
+            group.complete_s = (group.complete_s or now_s) if is_complete else None
+            if len(woken) < MAX_ASKED and is_complete:
                 woken += ask_for(group, now_s)
         requests = (one.request for one in woken)
         return tuple(Requeue(one.namespace, one.name, one.uid, None) for one in requests)

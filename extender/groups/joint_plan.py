@@ -1,9 +1,11 @@
 """One plan for the members of a group: nodes near each other, and the devices of each member.
 
 How many members each node takes is counted (`extender.groups.node_room`), `topology.groups` chooses
-the nodes, and then the members of one node get their sets one after the other, by rank. Members
-that have a node already draw the others near: nodes that ended members had come first, then the
-domains around the others from the nearest up.
+the nodes, and then the members of one node get their sets one after the other, by rank, of equal
+ones those on the rails of other nodes (`extender.groups.rail_sets`): the nodes with the fewest free
+devices come first, since they have the least choice. Members that have a node already draw the
+others near: nodes that ended members had come first, then the domains around the others from the
+nearest up.
 
 Complexity: the counts, what `topology.groups.choose_nodes` says for each set of surroundings, and a
 choice of sets for each member. It claims nothing (`extender.groups.claims` does).
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from extender.groups.node_room import NodeRoom
+from extender.groups.rail_sets import RailSets
 from extender.groups.surroundings import inside_level, surroundings
 from extender.placement import Refusal, plan_fit
 from extender.protocol import Reason
@@ -100,6 +103,7 @@ class JointPlanner:
     cluster: LiveCluster
     rater: Rater
     _room: NodeRoom = field(init=False)
+    _rails: RailSets = field(init=False, default_factory=RailSets)
     _order: _Order | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -181,7 +185,9 @@ class JointPlanner:
         if isinstance(found, NoRoom):
             never = found.reason is not NoRoomReason.NOT_NOW
             return NoPlace(Reason.GROUP_NEVER if never else Reason.GROUP_NO_ROOM, found.detail)
-        placed = self._place(members, alike, found, snapshot)
+        placed = self._place(members, alike, found, snapshot, on_rails=True)
+        if placed is None:  # an equal set may leave less to members of another shape
+            placed = self._place(members, alike, found, snapshot, on_rails=False)
         if placed is None:
             return NoPlace(Reason.GROUP_NO_ROOM, "members of different shapes do not fit together")
         return JointPlan(placed, found.level, found.domain)
@@ -192,26 +198,41 @@ class JointPlanner:
         alike: Sequence[_Alike],
         found: Assigned,
         snapshot: ClusterSnapshot,
+        *,
+        on_rails: bool,
     ) -> tuple[tuple[PodRequest, Plan], ...] | None:
         """The devices of each member; None where shapes that differ do not fit after all."""
         shape_of = {place: i for i, one in enumerate(alike) for place in one.places}
         nodes = rank_nodes(found, [shape_of[place] for place in range(len(members))])
-        left: dict[str, NodeView] = {}
-        placed: list[tuple[PodRequest, Plan]] = []
+        views = {name: snapshot.views[snapshot.positions[name]] for name in set(nodes)}
+        order = sorted(range(len(nodes)), key=lambda i: (views[nodes[i]].free.bit_count(), i))
+        used: dict[str, int] = {}  # by node, the rails of the nodes before it
+        used_so_far = 0
+        placed: dict[int, tuple[PodRequest, Plan]] = {}
         domain = tuple(found.domain.split("/")) if found.level != ANY_DOMAIN else ()
-        for (request, _), node in zip(members, nodes, strict=True):
-            view = left.get(node) or snapshot.views[snapshot.positions[node]]
+        for i in order:
+            request, node = members[i][0], nodes[i]
+            view = views[node]
             fit = self._room.choose(request, view)
             if isinstance(fit, Refusal):
                 return None
             plan = plan_fit(request, view, fit, generation=snapshot.generation)
-            taken = set(plan.ids)
-            rest = [i for i, one in enumerate(view.ids) if one not in taken and view.free >> i & 1]
-            left[node] = with_free(view, sum(1 << i for i in rest))
+            if on_rails:
+                others = used.setdefault(node, used_so_far)
+                plan, rails = self._rails.place(plan, view, others)
+                used_so_far |= rails
+            views[node] = _without(view, plan)
             name = "" if request.group is None else request.group.name
             group = PlanGroup(name, (found.level, *domain), request.rank)
-            placed.append((request, replace(plan, group=group)))
-        return tuple(placed)
+            placed[i] = request, replace(plan, group=group)
+        return tuple(placed[i] for i in range(len(nodes)))
+
+
+def _without(view: NodeView, plan: Plan) -> NodeView:
+    """The node when a plan's devices are taken."""
+    taken = set(plan.ids)
+    rest = [i for i, one in enumerate(view.ids) if one not in taken and view.free >> i & 1]
+    return with_free(view, sum(1 << i for i in rest))
 
 
 def _within(request: PodRequest) -> str:

@@ -13,6 +13,7 @@ from extender.groups.group import Stage
 if TYPE_CHECKING:
     from extender.groups.claims import Claims
     from extender.groups.group import Group, Member
+    from extender.groups.journal import Journal
     from extender.state import LiveCluster
 
 __all__ = ["Releases"]
@@ -24,6 +25,7 @@ class Releases:
 
     cluster: LiveCluster
     claims: Claims
+    journal: Journal
     at_once: bool
 
     def arrive(self, group: Group, member: Member, n_open: int) -> None:
@@ -48,6 +50,7 @@ class Releases:
         if len(kept) >= n_open:
             for member in kept:
                 member.stage = Stage.GOING
+            self.journal.release(group, kept)
             group.n_replans = 0
             group.refused.clear()
 

@@ -330,6 +330,43 @@ class BoundState(Body):
     runner_up_set: SecondSet | None
 
 
+class MemberOfGroup(Body):
+    """A member; `node` is the one that it is on or that is claimed for it."""
+
+    name: str
+    node: str | None
+    is_bound: bool
+
+
+class GroupOfPod(Body):
+    """The pod's group: how many members there are, why they wait, and what its GPUs are worth.
+
+    `size` is null where no member waits for others. `reason` is why its members have no node, with
+    the counts in `detail`; null where they have one, or devices are claimed for them. Times are the
+    engine's, in seconds: since when the first member without a node is there, and since when none
+    is missing. `level` and `domain` are those of the nodes of all members. Figures are all-reduce
+    bus bandwidth in GB/s over the nodes that members are on, or that are claimed; `least` is less
+    the stated error, which `coterie.gpu/min-bandwidth` is compared with; null where unknown.
+    `members` are the first 8, those without a node first.
+    """
+
+    name: str
+    size: int | None
+    n_here: int
+    n_bound: int
+    n_missing: int
+    reason: str | None
+    detail: str
+    first_since_s: float | None
+    complete_since_s: float | None
+    level: str | None
+    domain: str | None
+    gbytes_per_s: float | None
+    least_gbytes_per_s: float | None
+    limited_by: str | None
+    members: list[MemberOfGroup]
+
+
 class Explanation(Body):
     """Every node in the order of preference; for a bound pod `bound` instead of `nodes`."""
 
@@ -342,3 +379,4 @@ class Explanation(Body):
     summary: Summary | None = None
     nodes: list[NodeOffer] | None = None
     bound: BoundState | None = None
+    group: GroupOfPod | None = None

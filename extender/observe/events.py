@@ -38,11 +38,15 @@ class EventReason(Enum):
     MISSING = "GpusMissing"
     NODE_PROBLEM = "GpuNodeProblem"
     PLACED = "GpusPlaced"
+    GROUP_WAITING = "GroupWaiting"
+    GROUP_HAS_NO_ROOM = "GroupHasNoRoom"
+    GROUP_PARTIAL = "GroupPartial"
+    GROUP_PLACED = "GroupPlaced"
 
     @property
     def is_warning(self) -> bool:
         """Whether an operator should check it."""
-        return self is not EventReason.PLACED
+        return self not in {EventReason.PLACED, EventReason.GROUP_PLACED}
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from extender.execution import Requeuer
     from extender.ha import Replicas
     from extender.observe.event_recorder import Reporter
+    from extender.observe.group_metrics import GroupMetrics
     from extender.state import Effect
     from extender.watch import Feed, InjectedRequests, Prober
     from kube.watch import Counts
@@ -88,6 +89,7 @@ class LiveMetrics:
     unix_time: Callable[[], float]
     replicas: Replicas | None
     certificates: Callable[[], Mapping[str, Path]]
+    groups: GroupMetrics
 
     def collect(self) -> Iterable[Metric]:
         """The metrics now."""
@@ -160,6 +162,7 @@ class LiveMetrics:
                 "lease_acquisitions", "Times this replica took the Lease.", self.replicas.n_taken
             )
             yield _count("lease_faults", "Reads of the Lease that failed.", self.replicas.n_faults)
+        yield from self.groups.collect()
         yield self._certificate_ends()
 
     def _certificate_ends(self) -> Metric:

@@ -132,6 +132,13 @@ class Reason(Enum):
         "waits for its group: no domain has room for all members",
         "wait, add nodes, or use `coterie.gpu/group-policy: preferred`",
     )
+    GROUP_TOO_SLOW = (
+        "waits for its group: no place is as fast as it requires",
+        (
+            "wait, or lower `coterie.gpu/min-bandwidth`, which applies to the whole group; "
+            "`explain` says what is predicted, and what is unknown"
+        ),
+    )
     GROUP_NEVER = (
         "never: no domain of this cluster holds the group",
         "request a smaller group or a wider domain",

@@ -18,6 +18,7 @@ from extender.engine.events import (
     HolderSet,
     NodesListed,
     NominationsListed,
+    PendingGone,
     PendingListed,
     PendingSeen,
     PodsListed,
@@ -114,9 +115,18 @@ class GroupScene:
         pods = tuple(self.pending(uid, **fields) for uid in uids)
         self.gateway.handle(PendingListed(pods, self.now_s))
 
+    def lose(self, *uids: str) -> None:
+        """Pods without a node are gone, or have one."""
+        for uid in uids:
+            self.gateway.handle(PendingGone(uid))
+
     def filter(self, uid: str, *names: str, **fields: Any) -> Answer:
         """kube-scheduler tries a member."""
-        body = args(self.manifest(uid, **fields), list(names or self.names))
+        return self.call(self.manifest(uid, **fields), *names)
+
+    def call(self, manifest: dict[str, Any], *names: str) -> Answer:
+        """The same of a pod of any content."""
+        body = args(manifest, list(names or self.names))
         return self.gateway.handle(VerbCalled(Verb.FILTER, body, self.now_s))
 
     def node_of(self, uid: str, **fields: Any) -> str | None:
@@ -128,13 +138,17 @@ class GroupScene:
         """Who is woken now, after what is due was planned."""
         return [one.uid for one in self.gateway.handle(RequeueDue(self.now_s))]
 
+    def free(self, name: str) -> int:
+        """How many devices of a node are free."""
+        return self.gateway.cluster.snapshot.nodes[name].free.bit_count()
+
     def hold(self, *, is_holder: bool) -> None:
         """This replica has taken the Lease, or lost it."""
         self.gateway.handle(HolderSet(is_holder))
 
-    def place(self, *uids: str, group: str = "g", refused: tuple[str, ...] = ()) -> list[Answer]:
+    def place(self, *uids: str, refused: tuple[str, ...] = (), **more: Any) -> list[Answer]:
         """Members come, are planned and bound; the Bindings of those `refused` are not accepted."""
-        fields = {"group": group, "size": len(uids)}
+        fields: dict[str, Any] = {"size": len(uids), **more}
         self.see(*uids, **fields)
         for uid in uids:
             self.filter(uid, **fields)

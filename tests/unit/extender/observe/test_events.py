@@ -183,4 +183,5 @@ def test_what_to_do_is_read_however_many_containers_there_are():
 
 def test_only_a_placement_is_good_news():
     """Everything else needs an operator."""
-    assert [one for one in EventReason if not one.is_warning] == [EventReason.PLACED]
+    normal = [EventReason.PLACED, EventReason.GROUP_PLACED]
+    assert [one for one in EventReason if not one.is_warning] == normal

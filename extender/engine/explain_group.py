@@ -1,0 +1,113 @@
+"""The group of a pod, as an explanation shows it: who is there, who is missing, what it is worth.
+
+It reads how the group stands and what is planned for its members, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from extender.groups import predict
+from topology.annotations import decode_plan
+from topology.errors import CodecError
+
+if TYPE_CHECKING:
+    from extender.groups import GroupReadings, GroupStanding
+    from extender.protocol import PodRequest
+    from extender.state import LiveCluster
+    from topology.annotations import Plan
+    from topology.groups import GroupValue
+
+__all__ = ["explain_group"]
+
+Json: TypeAlias = "dict[str, object]"
+
+MAX_NAMED = 8
+"""Members that are named."""
+
+
+def explain_group(
+    request: PodRequest, groups: GroupReadings, cluster: LiveCluster, plan_text: str | None = None
+) -> Json | None:
+    """The group of a pod as JSON values, None where it has none; `plan_text` is its plan's."""
+    plan = _plan(plan_text)
+    name = request.group.name if request.group is not None else None
+    if name is None and plan is not None and plan.group is not None:
+        name = plan.group.name
+    if name is None:
+        return None
+    size = None if request.group is None else request.group.size
+    group = groups.standing((request.namespace, name))
+    plans = _plans(group, cluster)
+    level, domain = group.level, group.domain
+    value = group.value
+    if plans:
+        value = predict(plans, cluster.snapshot_of(request.resource).nodes, cluster.domains)
+        level, domain = _domain(plans[0])
+    is_waiting = group.reason is not None and not group.n_claimed
+    return {
+        "name": name,
+        "size": size if group.size is None else group.size,
+        "n_here": group.n_here,
+        "n_bound": len(group.bound),
+        "n_missing": group.n_missing,
+        "reason": group.reason.value if is_waiting and group.reason else None,
+        "detail": group.detail,
+        "first_since_s": min((one.since_s for one in group.members), default=None),
+        "complete_since_s": group.complete_s,
+        "level": level or None,
+        "domain": domain or None,
+        **_figures(value),
+        "members": _members(group, cluster),
+    }
+
+
+def _members(group: GroupStanding, cluster: LiveCluster) -> list[Json]:
+    """The first of the members, those without a node first."""
+    shown = [_member(one.name, one.node, is_bound=False) for one in group.members]
+    bound = sorted(
+        (cluster.pods.name_of(uid).partition("/")[2], node) for uid, node in group.bound.items()
+    )
+    shown += [_member(name, node, is_bound=True) for name, node in bound]
+    return shown[:MAX_NAMED]
+
+
+def _member(name: str, node: str | None, *, is_bound: bool) -> Json:
+    return {"name": name, "node": node, "is_bound": is_bound}
+
+
+def _plans(group: GroupStanding, cluster: LiveCluster) -> list[Plan]:
+    """The plans of the members that have a node."""
+    pods = (cluster.pods.get(uid) for uid in group.bound)
+    return [pod.node_plan for pod in pods if pod is not None and pod.node_plan is not None]
+
+
+def _domain(plan: Plan) -> tuple[str, str]:
+    """The level and name of the domain that a plan names."""
+    if plan.group is None or not plan.group.domain:
+        return "", ""
+    level, *path = plan.group.domain
+    return level, "/".join(path)
+
+
+def _figures(value: GroupValue | None) -> Json:
+    if value is None:
+        return {"gbytes_per_s": None, "least_gbytes_per_s": None, "limited_by": None}
+    return {
+        "gbytes_per_s": _rounded(value.gbytes_per_s),
+        "least_gbytes_per_s": _rounded(value.least_gbytes_per_s),
+        "limited_by": None if value.limited_by is None else value.limited_by.value,
+    }
+
+
+def _rounded(figure: float | None) -> float | None:
+    return None if figure is None else round(figure, 3)
+
+
+def _plan(text: str | None) -> Plan | None:
+    if text is None:
+        return None
+    try:
+        return decode_plan(text)
+    except CodecError:
+        return None

@@ -1,0 +1,68 @@
+"""What others may know of the groups: how each stands, and what became of those that were released.
+
+For Events, metrics, explanations and the read API. It changes no group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from extender.groups.group import Stage
+from extender.groups.journal import Journal
+from extender.groups.standing import GroupStanding, stand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from extender.groups.bound_members import BoundMembers
+    from extender.groups.claims import Claims
+    from extender.groups.group import Group, GroupKey
+    from extender.groups.journal import GroupOutcome
+    from extender.groups.without_gpus import WithoutGpus
+
+__all__ = ["GroupReadings"]
+
+
+class GroupReadings:
+    """Readings of one engine's groups. `is_holder`: whether they are placed here."""
+
+    def __init__(
+        self,
+        groups: Mapping[GroupKey, Group],
+        bound: BoundMembers,
+        without_gpus: WithoutGpus,
+        claims: Claims,
+    ) -> None:
+        self._groups = groups
+        self._bound = bound
+        self._without_gpus = without_gpus
+        self._claims = claims
+        self.journal = Journal()
+        self.is_holder = True
+
+    @property
+    def n_held(self) -> int:
+        """How many bind calls wait for those of other members."""
+        return sum(len(group.at(Stage.HELD)) for group in self._groups.values())
+
+    @property
+    def n_replans(self) -> int:
+        """How many members could not follow a plan, so far."""
+        return self._claims.n_replans
+
+    def take_outcomes(self) -> tuple[GroupOutcome, ...]:
+        """What became of released groups since the last call."""
+        self.journal.settle(self._groups, self._bound.key_of)
+        return self.journal.take()
+
+    def standing(self, key: GroupKey) -> GroupStanding:
+        """How a group stands, also one of which nothing is known."""
+        group, bound = self._groups.get(key), self._bound.by_uid(key)
+        if group is None:
+            return GroupStanding(key, bound)
+        size = group.size - self._without_gpus.count(key)
+        return stand(group, size=size, bound=bound)
+
+    def standings(self) -> Iterator[GroupStanding]:
+        """The groups with members that have no node, by name."""
+        return (self.standing(key) for key in sorted(self._groups))
