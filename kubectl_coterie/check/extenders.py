@@ -1,4 +1,7 @@
-"""Whether the extender serves: its pods, its own answer, and the Leases that name a leader."""
+"""Whether the extender serves: its pods, its own answer, and the Leases that name a leader.
+
+In audit mode there is none, and that is said and no fault.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,18 @@ from typing import TYPE_CHECKING
 from kube.errors import Unreadable
 from kube.objects import read_lease
 from kubectl_coterie.check.findings import Finding, Status
-from kubectl_coterie.check.names import listed
+from kubectl_coterie.check.names import counted
+from kubectl_coterie.check.plugins import pods_ready
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from kubectl_coterie.cluster import Object
-    from kubectl_coterie.installation.programs import ProgramPod
     from kubectl_coterie.installation.seen import Seen
 
-__all__ = ["check_extender", "check_leases", "check_plugins"]
+__all__ = ["check_extender", "check_leases"]
 
-CHECK, LEASE_CHECK, PLUGIN_CHECK = "extender", "leader", "node plugin"
+CHECK, LEASE_CHECK = "extender", "leader"
 SKEW_S = 5.0
 """How far the clocks of this machine and the cluster may be apart."""
 _SEE_LOGS = "see the logs of the pods that should lead"
@@ -29,12 +32,16 @@ def check_extender(seen: Seen) -> Iterator[Finding]:
     if seen.programs.value is None and seen.cluster.value is None:
         yield Finding(CHECK, Status.NOT_KNOWN, seen.programs.missing)
         return
+    if seen.is_audit:
+        nodes = counted(len({one.node for one in seen.plugins}), "node")
+        yield Finding(CHECK, Status.OK, f"audit mode: reporter on {nodes}, nothing is placed")
+        return
     if not seen.extenders and seen.cluster.value is None:
         about = "no extender was found: GPU pods are placed without Coterie"
         todo = "install a way of running it (docs/install.md), or name its --extender-namespace"
         yield Finding(CHECK, Status.WARNING, about, todo)
         return
-    yield from _pods(CHECK, seen.extenders, "extender")
+    yield from pods_ready(CHECK, seen.extenders, "extender")
     if seen.cluster.value is None:
         about = f"the read API does not answer: {seen.cluster.missing}"
         yield Finding(CHECK, Status.NOT_KNOWN, about)
@@ -52,18 +59,6 @@ def check_extender(seen: Seen) -> Iterator[Finding]:
         yield Finding(CHECK, Status.OK, about)
 
 
-def check_plugins(seen: Seen) -> Iterator[Finding]:
-    """The node plugin's pods."""
-    if seen.programs.value is None:
-        yield Finding(PLUGIN_CHECK, Status.NOT_KNOWN, seen.programs.missing)
-    elif not seen.plugins:
-        about = "no pod of the node plugin was found: nothing publishes topologies"
-        todo = "install it (docs/install.md); a reporter changes nothing on the nodes"
-        yield Finding(PLUGIN_CHECK, Status.WARNING, about, todo)
-    else:
-        yield from _pods(PLUGIN_CHECK, seen.plugins, "node plugin")
-
-
 def check_leases(seen: Seen) -> Iterator[Finding]:
     """The Lease of replicas of the extender, and that of Coterie's own schedulers."""
     for key, read in seen.leases.items():
@@ -74,26 +69,6 @@ def check_leases(seen: Seen) -> Iterator[Finding]:
             yield Finding(LEASE_CHECK, Status.FAILED, about, _SEE_LOGS)
         else:
             yield Finding(LEASE_CHECK, Status.NOT_KNOWN, read.missing)
-
-
-def _pods(check: str, programs: Sequence[ProgramPod], what: str) -> Iterator[Finding]:
-    if not programs:
-        return
-    n_ready = sum(program.is_ready for program in programs)
-    about = f"{n_ready} of {len(programs)} pods of the {what} are ready"
-    if n_ready == len(programs):
-        yield Finding(check, Status.OK, about)
-        return
-    bad = [program for program in programs if not program.is_ready]
-    reasons = [program.waits for program in bad if program.waits]
-    because = f" ({reasons[0]})" if reasons else ""
-    first = bad[0]
-    yield Finding(
-        check,
-        Status.WARNING if n_ready else Status.FAILED,
-        f"{about}, not {listed([program.where for program in bad], 'pod')}{because}",
-        f"kubectl -n {first.namespace} describe pod {first.pod}",
-    )
 
 
 def _leader(key: str, content: Object, seen: Seen) -> Finding:

@@ -1,4 +1,4 @@
-"""Names in a sentence: a few of them, and how many there are."""
+"""Names and counts in a sentence."""
 
 from __future__ import annotations
 
@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["listed"]
+__all__ = ["counted", "listed"]
 
 MOST = 3
+
+
+def counted(n: int, noun: str) -> str:
+    """Write a count with its noun.
+
+    >>> counted(1, "node"), counted(3, "node")
+    ('1 node', '3 nodes')
+    """
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def listed(names: Sequence[str], kind: str) -> str:

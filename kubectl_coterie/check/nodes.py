@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kube.objects import object_at, text_at, texts_at
+from kube.objects import object_at, parse_whole, text_at, texts_at
 from kubectl_coterie.check.findings import Finding, Status
 from kubectl_coterie.check.names import listed
 from kubectl_coterie.installation.interest import has_gpus
@@ -13,7 +13,7 @@ from topology.errors import CodecError
 from topology.model import decode_topology, names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from kubectl_coterie.cluster import Object
     from kubectl_coterie.installation.seen import Seen
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["check_devices", "check_topologies"]
 
 CHECK, DEVICES_CHECK = "topologies", "devices"
+_SHARED = (
+    "keep it so where pods are to share GPUs; for sets let each node offer its GPUs once, without "
+    "NVIDIA's time-slicing"
+)
 _PLUGIN_LOG = "read the log of the node plugin there; plugin and command may differ in version"
 
 
@@ -44,8 +48,32 @@ def check_topologies(seen: Seen) -> Iterator[Finding]:
         yield Finding(CHECK, Status.WARNING, about, todo)
     if broken:
         yield _unreadable(CHECK, names.TOPOLOGY, broken)
-    if gpu_nodes and not lacking and not broken:
+    shared = sorted(_shared(seen.nodes.value, seen.resources, texts, broken))
+    if shared:
+        about = (
+            f"{listed(shared, 'node')} with more {resources} than devices in {names.TOPOLOGY}, as "
+            "with time-slicing: devices are counted there, and no sets are chosen"
+        )
+        yield Finding(CHECK, Status.WARNING, about, _SHARED)
+    if gpu_nodes and not lacking and not broken and not shared:
         yield Finding(CHECK, Status.OK, f"all {len(gpu_nodes)} nodes with {resources} have one")
+
+
+def _shared(
+    nodes: Sequence[Object],
+    resources: Sequence[str],
+    texts: Mapping[str, str],
+    broken: Collection[str],
+) -> Iterator[str]:
+    """Nodes that offer more devices than their topologies have."""
+    for node in nodes:
+        name = _name(node)
+        if name not in texts or name in broken:
+            continue
+        offered = object_at(object_at(node, "status"), "allocatable")
+        counts = (parse_whole(offered.get(resource, 0)) or 0 for resource in resources)
+        if max(counts) > decode_topology(texts[name]).n_gpus:
+            yield name
 
 
 def check_devices(seen: Seen) -> Iterator[Finding]:

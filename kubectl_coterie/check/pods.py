@@ -27,6 +27,10 @@ def check_pods(seen: Seen) -> Iterator[Finding]:
         yield Finding(CHECK, Status.NOT_KNOWN, seen.pods.missing)
         return
     wishing = [pod for pod in seen.pods.value if has_wishes(pod) and not _is_ended(pod)]
+    if seen.is_audit:
+        about = f"{len(wishing)} with annotations of Coterie, which have no effect in audit mode"
+        yield Finding(CHECK, Status.OK, about)
+        return
     served = seen.scheduler_names
     lost = [pod for pod in wishing if _scheduler(pod) not in served]
     if lost:

@@ -44,8 +44,8 @@ def check_policies(seen: Seen) -> Iterator[Finding]:
         yield Finding(CHECK, Status.NOT_KNOWN, seen.policies.missing or seen.bindings.missing)
         return
     wanted = {
-        **(OF_EXTENDER if seen.extenders or not seen.plugins else {}),
-        **(OF_PLUGIN if seen.plugins else {}),
+        **(OF_EXTENDER if seen.extenders or not (seen.plugins or seen.is_audit) else {}),
+        **(OF_PLUGIN if seen.plugins or seen.is_audit else {}),
     }
     faults = [
         fault
@@ -58,7 +58,9 @@ def check_policies(seen: Seen) -> Iterator[Finding]:
 
 
 def check_scheduler_name(seen: Seen) -> Iterator[Finding]:
-    """One finding: whether GPU pods are sent to Coterie's scheduler by a policy."""
+    """One finding: whether a policy sends GPU pods to Coterie's scheduler; in audit mode none."""
+    if seen.is_audit:
+        return
     mutating = [one for one in seen.mutating.value or () if _is(one, _MUTATING)]
     required = [one for one in seen.bindings.value or () if _is(one, _REQUIRED)]
     if mutating:
@@ -72,9 +74,8 @@ def check_scheduler_name(seen: Seen) -> Iterator[Finding]:
         missing = seen.bindings.missing or seen.mutating.missing
         yield Finding(NAME_CHECK, Status.NOT_KNOWN, missing)
     else:
-        about = "no policy: users write spec.schedulerName themselves"
-        todo = "apply deploy/scheduler-name to send all GPU pods to Coterie (docs/install.md)"
-        yield Finding(NAME_CHECK, Status.OK, about, todo)
+        about = "no policy (deploy/scheduler-name): users write spec.schedulerName themselves"
+        yield Finding(NAME_CHECK, Status.OK, about)
 
 
 def _fault(

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from kube.errors import Unreadable
 from kubectl_coterie.check.certificates import check_certificates
 from kubectl_coterie.check.device_plugins import check_device_plugins
-from kubectl_coterie.check.extenders import check_extender, check_leases, check_plugins
+from kubectl_coterie.check.extenders import check_extender, check_leases
 from kubectl_coterie.check.findings import Finding, Status
 from kubectl_coterie.check.nodes import check_devices, check_topologies
+from kubectl_coterie.check.plugins import check_plugins
 from kubectl_coterie.check.pods import check_pods
 from kubectl_coterie.check.policies import check_policies, check_scheduler_name
 from kubectl_coterie.check.scheduler_config import check_scheduler_config

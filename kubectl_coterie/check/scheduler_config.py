@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from kube.objects import object_at, objects_at, text_at
 from kubectl_coterie.check.findings import Finding, Status
 from kubectl_coterie.installation.scheduler_configs import scheduler_configs
+from topology.errors import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
 __all__ = ["check_scheduler_config", "extender_sections"]
 
 CHECK = "scheduler config"
+VERBS = {
+    "filter": "nodes are not tried for a GPU set",
+    "prioritize": "nodes are not ranked by their GPU sets",
+    "bind": "pods are bound without a plan",
+    "preempt": "a preemption may evict pods whose GPUs make no room",
+}
+"""The extender's routes, each with what becomes of pods without it."""
+_OPTIONAL_VERB = "preempt"
+GROUPS_TIMEOUT_S = 30.0
+"""As in deploy/: binds of a group's members are held until all of them are there."""
 DEFAULT_TIMEOUT_S = 5.0
 """Of httpTimeout (kubernetes v1.36.3, pkg/scheduler/extender.go) and of `http_timeout_s`."""
 DEFAULT_PORT = 8888
@@ -31,6 +42,10 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _ALL_NODES = 100
 _EDIT = "change it in the scheduler's configuration and restart kube-scheduler (docs/install.md)"
 _AGREE = "make both equal, and restart the one that was changed (docs/install.md)"
+_RAISE = (
+    f"set it to {GROUPS_TIMEOUT_S:g}s and the extender's http_timeout_s to {GROUPS_TIMEOUT_S:g}; "
+    "where no pods form groups leave both"
+)
 _ON_HOST = (
     "on each control-plane host compare /etc/kubernetes/coterie/scheduler-config.yaml with the "
     "extender's environment in the manifest of kube-scheduler"
@@ -38,7 +53,9 @@ _ON_HOST = (
 
 
 def check_scheduler_config(seen: Seen) -> Iterator[Finding]:
-    """A finding for each disagreement, or one that says there is none."""
+    """A finding for each disagreement, or one that says there is none; in audit mode nothing."""
+    if seen.is_audit:
+        return
     configs = list(scheduler_configs(seen.config_maps))
     if not configs:
         yield _unread(seen)
@@ -105,10 +122,24 @@ def _of_sections(config: Object, seen: Seen) -> Iterator[_Fault]:
     if not sections:
         yield Status.FAILED, "it has no extender that manages these GPUs", _EDIT
     for section in sections:
+        yield from _verbs(section)
         yield from _booleans(section)
         yield from _resources(section, seen)
         yield from _timeout(section, seen)
         yield from _port(section, seen)
+
+
+def _verbs(section: Object) -> Iterator[_Fault]:
+    for verb, risk in VERBS.items():
+        given = text_at(section, f"{verb}Verb")
+        if given == verb:
+            continue
+        state = Status.WARNING if verb == _OPTIONAL_VERB and not given else Status.FAILED
+        what = (
+            f"is {quote(given)}, a path that the extender does not have" if given else "is not set"
+        )
+        risks = "" if given else f": {risk}"
+        yield state, f"{verb}Verb {what}, expected {verb}{risks}", _EDIT
 
 
 def _booleans(section: Object) -> Iterator[_Fault]:
@@ -121,8 +152,6 @@ def _booleans(section: Object) -> Iterator[_Fault]:
     if section.get("ignorable") is True:
         about = "ignorable is true: while the extender fails, pods are bound without a plan"
         yield Status.WARNING, about, _EDIT
-    if not text_at(section, "bindVerb"):
-        yield Status.FAILED, "bindVerb is not set: pods are bound without a plan", _EDIT
     for one in objects_at(section, "managedResources"):
         if one.get("ignoredByScheduler") is True:
             about = f"ignoredByScheduler of {text_at(one, 'name')} is true: nothing counts GPUs"
@@ -153,6 +182,13 @@ def _timeout(section: Object, seen: Seen) -> Iterator[_Fault]:
                 "off while they are written"
             )
             yield Status.FAILED, about, _AGREE
+    if there_s is not None and there_s < GROUPS_TIMEOUT_S:
+        about = (
+            f"httpTimeout is {given or f'{DEFAULT_TIMEOUT_S:g}s'}, below the "
+            f"{GROUPS_TIMEOUT_S:g}s of deploy/: groups of pods (coterie.gpu/group-size) may be "
+            "given up while their members are bound"
+        )
+        yield Status.WARNING, about, _RAISE
 
 
 def _port(section: Object, seen: Seen) -> Iterator[_Fault]:

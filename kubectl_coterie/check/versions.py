@@ -30,12 +30,17 @@ _TABLE = "docs/compatibility.md has the versions"
 def check_versions(seen: Seen) -> Iterator[Finding]:
     """Of Coterie's own programs: command against extender, extender against node plugins."""
     extender = _extender_version(seen)
-    if extender is None:
+    if seen.is_audit:
+        yield Finding(CHECK, Status.OK, f"this command is {seen.version}")
+    elif extender is None:
         about = seen.cluster.missing or "no extender was found, so its version is not known"
         yield Finding(CHECK, Status.NOT_KNOWN, about)
     else:
         yield _command(seen.version, extender)
-    yield from _plugins(seen.plugins, extender)
+    if seen.is_audit:
+        yield from _plugins(seen.plugins, f"this command {seen.version}", seen.version)
+    else:
+        yield from _plugins(seen.plugins, f"extender {extender or 'not known'}", extender)
 
 
 def check_kubernetes(seen: Seen) -> Iterator[Finding]:
@@ -80,24 +85,25 @@ def _command(command: str, extender: str) -> Finding:
     )
 
 
-def _plugins(plugins: Sequence[ProgramPod], extender: str | None) -> Iterator[Finding]:
+def _plugins(plugins: Sequence[ProgramPod], other: str, version: str | None) -> Iterator[Finding]:
+    """Against another program, which `other` names with its version."""
     tags = sorted({_tag(program.image) or "" for program in plugins})
     if not tags:
         return
     shown = ", ".join(tag or "without a tag" for tag in tags)
     about = f"node plugins by image: {shown}"
-    wanted = None if extender is None else _minor(extender)
+    wanted = None if version is None else _minor(version)
     minors = [_minor(tag) for tag in tags]
     known = [minor for minor in minors if minor is not None]
     if wanted is None or len(known) < len(tags):
         todo = "an image's tag is no version: `coterie-plugin --version` in the pod says it"
-        yield Finding(CHECK, Status.NOT_KNOWN, f"{about}; extender {extender or 'not known'}", todo)
+        yield Finding(CHECK, Status.NOT_KNOWN, f"{about}; {other}", todo)
     elif any(_is_far(minor, wanted) for minor in known):
-        todo = "extender and plugins must be of neighbouring minor versions: upgrade the older ones"
-        yield Finding(CHECK, Status.FAILED, f"{about}; extender {extender}", todo)
+        todo = "they must be of neighbouring minor versions: upgrade the older ones"
+        yield Finding(CHECK, Status.FAILED, f"{about}; {other}", todo)
     elif set(known) != {wanted}:
         todo = "they work together; finish the upgrade"
-        yield Finding(CHECK, Status.WARNING, f"{about}; extender {extender}", todo)
+        yield Finding(CHECK, Status.WARNING, f"{about}; {other}", todo)
     else:
         yield Finding(CHECK, Status.OK, about)
 

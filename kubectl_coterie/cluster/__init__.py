@@ -3,7 +3,7 @@
 The only package here that opens connections. It writes nothing to the cluster.
 """
 
-from kubectl_coterie.cluster.find_extender import NAMESPACES
+from kubectl_coterie.cluster.find_extender import NAMESPACES, NoExtender
 from kubectl_coterie.cluster.options import ClusterOptions
 from kubectl_coterie.cluster.read_api import Change, ReadApiClient
 from kubectl_coterie.cluster.reading import Object, Read, Reading
@@ -13,6 +13,7 @@ __all__ = [
     "NAMESPACES",
     "Change",
     "ClusterOptions",
+    "NoExtender",
     "Object",
     "Read",
     "ReadApiClient",

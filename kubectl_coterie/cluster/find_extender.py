@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kube.client import Requester
 
-__all__ = ["NAMESPACES", "ExtenderPod", "find_extender_pods"]
+__all__ = ["NAMESPACES", "ExtenderPod", "NoExtender", "find_extender_pods"]
 
 NAMESPACES = ("coterie-system", "kube-system")
 """Where the extender is looked for: the namespace of deploy/ and of the chart's example, and that
@@ -30,6 +30,10 @@ of kubeadm's scheduler."""
 PORT_NAME = "read-api"
 _LABELS = ("app.kubernetes.io/part-of=coterie", "component=kube-scheduler")
 _FORBIDDEN = 403
+
+
+class NoExtender(CliError):
+    """No running pod is an extender, wherever the user may look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,8 @@ async def find_extender_pods(
 ) -> list[ExtenderPod]:
     """Find them, those that are Ready first: in `namespace`, else in `NAMESPACES`, else anywhere.
 
-    Raises `CliError` where there is none, or they may not be listed, and `KubeError`.
+    Raises `NoExtender` where there is none at all, `CliError` where there is none in `namespace` or
+    they may not be listed, and `KubeError`.
     """
     refused: list[KubeError] = []
     for place in NAMESPACES if namespace is None else (namespace,):
@@ -66,7 +71,7 @@ async def find_extender_pods(
         except KubeError as error:
             if error.status != _FORBIDDEN:
                 raise
-    raise CliError(_not_found(namespace, refused))
+    raise _not_found(namespace, refused)
 
 
 async def _serving(requester: Requester, path: str, timeout_s: float) -> list[ExtenderPod]:
@@ -109,14 +114,15 @@ def _is_ready(status: Mapping[str, object], container: str) -> bool:
     return any(one.get("name") == container and one.get("ready") is True for one in statuses)
 
 
-def _not_found(namespace: str | None, refused: Sequence[KubeError]) -> str:
+def _not_found(namespace: str | None, refused: Sequence[KubeError]) -> CliError:
     where = " and ".join(NAMESPACES) if namespace is None else namespace
     if refused:
-        return (
+        return CliError(
             f"cannot look for the extender: {refused[0].detail}; an administrator can bind you to "
             "the Role coterie-reader, or name its pod with --extender-pod NAMESPACE/NAME"
         )
-    return (
+    msg = (
         f"no running pod in {where} serves Coterie's read API (a container port named "
         f"{PORT_NAME}); is the extender installed? Name its namespace with --extender-namespace"
     )
+    return NoExtender(msg) if namespace is None else CliError(msg)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -30,6 +31,8 @@ __all__ = ["Session"]
 
 READ_PORT = 8890
 """The setting `read_port` of deploy/ and the chart."""
+_PAGE = re.compile(r"^(https?://[^/]+.*?)/ui(?:/.*)?$")
+"""The address of the page, before which is that of the read API."""
 _LIST_SIZE = 500
 _REFUSED = frozenset({401, 403})
 
@@ -124,7 +127,7 @@ class Session:
             msg = f"--extender-url is {quote(url)}, expected http://host:port"
             raise CliError(msg)
         client = ReadApiClient(
-            url,
+            _PAGE.sub(r"\1", url),
             timeout_s=self.options.request_timeout_s,
             fault=lambda: forward and forward.fault,
         )

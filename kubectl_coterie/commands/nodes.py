@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kubectl_coterie.commands.listing import Listing, labelled, list_and_watch, named
 from kubectl_coterie.commands.session_of import output_of, session_of
 from kubectl_coterie.terminal import Column, Table
+from kubectl_coterie.text import percent, rate
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -95,7 +96,9 @@ def _set(node: Json, size: str) -> Json | None:
 
 def _best(node: Json, size: str) -> str | None:
     found = _set(node, size)
-    return None if found is None else f"{found['gbytes_per_s']:.4g} ({found['share']:.0%})"
+    if found is None:
+        return None
+    return f"{rate(found['gbytes_per_s']).removesuffix(' GB/s')} ({percent(found['share'])})"
 
 
 def _n_unhealthy(node: Json) -> int:

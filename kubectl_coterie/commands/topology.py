@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote as url_quote
 
 from kube.objects import object_at, texts_at
-from kubectl_coterie.cluster import Reading
+from kubectl_coterie.cluster import NoExtender, Reading
 from kubectl_coterie.commands.session_of import output_of, session_of
 from kubectl_coterie.errors import CliError
 from kubectl_coterie.machine import (
@@ -42,6 +42,11 @@ if TYPE_CHECKING:
     from topology.model import NodeTopology
 
 __all__ = ["run"]
+
+_REPORTER = (
+    "No extender: owners as the reporter knows them. A GPU that it does not name is free, unless a "
+    "pod that Coterie once planned has it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,24 +113,24 @@ async def _owners(
     session: Session, node: str, annotations: Mapping[str, str], topology: NodeTopology
 ) -> tuple[tuple[GpuOwner, ...], str]:
     """By GPU, and a sentence where the extender does not say it."""
-    why = "the extender does not know this node"
+    why, has_extender = "the extender does not know this node", True
     try:
         api = await session.read_api()
         async with session.progress.step("reading owners from the extender"):
             entry = await api.find(f"nodes/{url_quote(node, safe='')}")
+    except NoExtender:
+        entry, has_extender = None, False
     except CliError as error:
         entry, why = None, str(error)
     if entry is not None:
         return owners_in_answer(entry, topology), ""
-    note = f"Owners are not shown: {why}"
     try:
         report = decode_devices(annotations[names.DEVICES])
     except (KeyError, CodecError):
-        return (GpuOwner(),) * topology.n_gpus, note
-    return (
-        owners_in_report(report, topology),
-        f"Owners are those that the node's report names, others are not shown: {why}",
-    )
+        said = why if has_extender else "no extender, and no report of the node plugin"
+        return (GpuOwner(),) * topology.n_gpus, f"Owners are not shown: {said}"
+    note = f"Owners are those that the node's report names, others are not shown: {why}"
+    return owners_in_report(report, topology), note if has_extender else _REPORTER
 
 
 def _print(machine: _Machine, output: Output) -> None:
@@ -151,7 +156,11 @@ def _draw(machine: _Machine, output: Output) -> None:
     try:
         import topology.draw.render as drawing  # noqa: PLC0415 - needs matplotlib
     except ImportError as error:
-        msg = f"{error}; without it, -o json and the drawing in the terminal are there"
+        msg = (
+            f"{error}. With pipx: `pipx inject coterie matplotlib`, or install the wheel as "
+            "`pipx install --force './coterie-VERSION-py3-none-any.whl[draw]'`. Without it, "
+            "-o json and the drawing in the terminal are there"
+        )
         raise CliError(msg) from error
     pods = list(dict.fromkeys(owner.pod for owner in machine.owners if owner.pod is not None))
     sets = [

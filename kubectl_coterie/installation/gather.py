@@ -13,6 +13,7 @@ from kube.errors import Unreadable
 from kube.objects import text_at
 from kubectl_coterie.cluster import NAMESPACES, Read, Reading
 from kubectl_coterie.errors import CliError
+from kubectl_coterie.installation.daemon_sets import PluginDaemonSet, plugin_daemon_sets
 from kubectl_coterie.installation.interest import slim_node, slim_pod
 from kubectl_coterie.installation.programs import Kind, ProgramPod, programs_of
 from kubectl_coterie.installation.scheduler_configs import leader_leases
@@ -40,15 +41,18 @@ async def gather(session: Session, *, version: str, now_s: float) -> Seen:
     found = Read(tuple(programs))
     if pods.value is None:
         found = await _programs_in_namespaces(session, reading, pods.missing)
+    daemon_sets = await _daemon_sets(reading)
+    keys = {key for one in daemon_sets.value or () for key in one.label_keys}
     config_maps = await _config_maps(reading, found.value or ())
     cluster, metrics = await _extender(session, reading, found.value or ())
     return Seen(
         version=version,
         now_s=now_s,
         kubernetes=await _kubernetes(reading),
-        nodes=await reading.list("/api/v1/nodes", keep=_whole(slim_node)),
+        nodes=await reading.list("/api/v1/nodes", keep=_whole(lambda node: slim_node(node, keys))),
         pods=pods,
         programs=found,
+        daemon_sets=daemon_sets,
         cluster=cluster,
         policies=await reading.list(f"{_ADMISSION}/v1/validatingadmissionpolicies"),
         bindings=await reading.list(f"{_ADMISSION}/v1/validatingadmissionpolicybindings"),
@@ -95,6 +99,17 @@ async def _programs_in_namespaces(
         read = await reading.list(path, keep=_keep_pod(programs))
         is_any = is_any or read.value is not None
     return Read(tuple(programs)) if is_any else Read(missing=missing)
+
+
+async def _daemon_sets(reading: Reading) -> Read[list[PluginDaemonSet]]:
+    found: list[PluginDaemonSet] = []
+
+    def keep(content: Object) -> None:
+        with contextlib.suppress(Unreadable):  # none of ours is of such a shape
+            found.extend(plugin_daemon_sets(content))
+
+    read = await reading.list("/apis/apps/v1/daemonsets", keep=keep)
+    return Read(found) if read.value is not None else Read(missing=read.missing)
 
 
 async def _kubernetes(reading: Reading) -> Read[str]:

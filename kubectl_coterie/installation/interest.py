@@ -12,7 +12,7 @@ from topology.annotations import USER_KEYS
 from topology.model.names import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from kubectl_coterie.cluster import Object
 
@@ -107,21 +107,19 @@ def slim_pod(pod: Object) -> Object:
     }
 
 
-def slim_node(node: Object) -> Object:
+def slim_node(node: Object, also: Collection[str] = ()) -> Object:
     """What is kept of a node; its name alone where it has neither devices nor annotations of ours.
 
-    Raises `Unreadable`.
+    Labels in `also` are kept of every node. Raises `Unreadable`.
     """
     metadata, status = object_at(node, "metadata"), object_at(node, "status")
     named = _some(metadata, _META)
     annotations = _ours(texts_at(metadata, "annotations"))
+    given = texts_at(metadata, "labels")
+    labels = _some(given, tuple(also))
     if not annotations and not devices_at(status, "capacity"):
-        return {"metadata": named}
-    labels = {
-        key: value
-        for key, value in texts_at(metadata, "labels").items()
-        if key.startswith(_NODE_LABELS)
-    }
+        return {"metadata": named | ({"labels": labels} if labels else {})}
+    labels |= {key: value for key, value in given.items() if key.startswith(_NODE_LABELS)}
     return {
         "metadata": named | {"labels": labels, "annotations": annotations},
         "spec": _some(object_at(node, "spec"), ("taints", "unschedulable")),

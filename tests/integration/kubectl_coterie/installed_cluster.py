@@ -26,7 +26,17 @@ from topology.recordings import load_recording
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["ADMISSION", "EVENTS", "NODE", "NODES", "PODS", "InstalledCluster", "run"]
+__all__ = [
+    "ADMISSION",
+    "DAEMON_SETS",
+    "EVENTS",
+    "NODE",
+    "NODES",
+    "PODS",
+    "SYSTEM",
+    "InstalledCluster",
+    "run",
+]
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 NODE = "gpu-07"
@@ -34,6 +44,7 @@ UUIDS = tuple(f"GPU-6d1c4a90-0f0e-4f3b-9d2a-3c1f5a7b9e0{i}" for i in range(8))
 ADMISSION = "/apis/admissionregistration.k8s.io"
 SYSTEM = "/api/v1/namespaces/coterie-system"
 PODS, NODES, EVENTS = "/api/v1/pods", "/api/v1/nodes", "/api/v1/events"
+DAEMON_SETS = "/apis/apps/v1/daemonsets"
 LOG = '{"event": "answered", "pod": "ml/gone-1", "node": "gpu-99"}\nbound pod="ml/train-0"\n'
 
 
@@ -58,6 +69,7 @@ class InstalledCluster:
             f"{SYSTEM}/pods": [_program_pod("second-scheduler")],
             "/api/v1/namespaces/kube-system/pods": [],
             NODES: [_node()],
+            DAEMON_SETS: [_daemon_set()],
             EVENTS: [_event()],
             f"{ADMISSION}/v1/validatingadmissionpolicies": _policies(),
             f"{ADMISSION}/v1/validatingadmissionpolicybindings": _policies(),
@@ -179,6 +191,13 @@ def _program_pod(folder: str) -> dict[str, Any]:
         "spec": spec | {"nodeName": NODE, "volumes": volumes},
         "status": {"phase": "Running", "containerStatuses": statuses},
     }
+
+
+def _daemon_set() -> dict[str, Any]:
+    """The node plugin's, which has chosen one node."""
+    text = (DEPLOY / "plugin/daemonset.yaml").read_text(encoding="utf-8")
+    content: dict[str, Any] = next(yaml.safe_load_all(text))
+    return content | {"status": {"desiredNumberScheduled": 1}}
 
 
 def _user_pod() -> dict[str, Any]:

@@ -6,8 +6,10 @@ import json
 
 from tests.integration.kubectl_coterie.installed_cluster import (
     ADMISSION,
+    DAEMON_SETS,
     NODES,
     PODS,
+    SYSTEM,
     InstalledCluster,
     run,
 )
@@ -59,6 +61,38 @@ def test_people_get_a_table_and_what_to_do(tmp_path, capsys):
     assert "no replica has led yet" in lines[leader]
     assert lines[leader + 1] == "  -> see the logs of the pods that should lead"
     assert lines[-1] == "12 ok, 1 warning, 1 failed, 1 not known"
+
+
+def test_a_cluster_in_audit_mode_has_no_fault(tmp_path, capsys):
+    """Only a reporter runs; that its DaemonSet chooses no node is said with the label."""
+    cluster = InstalledCluster()
+    for one in (
+        cluster.lists[PODS][1]["spec"],
+        cluster.lists[DAEMON_SETS][0]["spec"]["template"]["spec"],
+    ):
+        one["containers"][0]["args"] = ["run", "--mode=reporter"]
+    del cluster.lists[PODS][0]
+    cluster.lists[f"{SYSTEM}/pods"] = []
+    for kind in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
+        kept = cluster.lists[f"{ADMISSION}/v1/{kind}"]
+        cluster.lists[f"{ADMISSION}/v1/{kind}"] = [
+            one
+            for one in kept
+            if one["metadata"]["name"] in {"coterie-node-keys", "coterie-agent-rights"}
+        ]
+    with cluster.running(tmp_path) as flags:
+        assert run("check", *flags, *FAST) == 0
+        said = capsys.readouterr().out
+        assert "audit mode: reporter on 1 node" in said
+        assert "->" not in said.replace("-> an image's tag is no version", "")
+        del cluster.lists[PODS][0]
+        cluster.lists[DAEMON_SETS][0]["status"] = {"desiredNumberScheduled": 0}
+        assert run("check", *flags, *FAST) == 0
+        said = capsys.readouterr().out
+    assert (
+        "DaemonSet coterie-node/coterie-plugin chooses no node (DESIRED is 0): no node has" in said
+    )
+    assert "-> on each GPU node: kubectl label node NODE coterie.gpu/agent=true" in said
 
 
 def test_with_few_rights_nothing_fails(tmp_path, capsys):

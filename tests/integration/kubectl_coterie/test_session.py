@@ -342,6 +342,12 @@ def test_an_address_needs_no_cluster(tmp_path):
         ) as session:
             assert await (await session.read_api()).get("cluster") == {"pods_pending": 0}
             assert session.namespace == "default"
+        for page in ("/ui", "/ui/", "/ui/#/node/gpu-0", "/"):
+            url = f"http://127.0.0.1:{one.read_api.port}{page}"
+            async with one.session(kubeconfig="nowhere", extender_url=url) as session:
+                assert await (await session.read_api()).get("cluster") == {"pods_pending": 0}
+        async with one.session(extender_url="http://ui/proxy") as session:
+            assert (await session.read_api()).url == "http://ui/proxy"
         async with one.session(extender_url="127.0.0.1") as session:
             with pytest.raises(CliError, match=r"--extender-url is '127.0.0.1', expected http"):
                 await session.read_api()

@@ -58,7 +58,7 @@ def test_without_an_extender_the_machine_is_still_drawn(tmp_path, capsys):
     cluster.lists = {path: [] for path in cluster.lists}
     lines = shown(tmp_path, capsys, cluster=cluster).out.splitlines()
     assert "├─ PCIe switch   [GPU0] [GPU1]   mlx5_0" in lines
-    assert lines[-1].startswith("Owners are not shown: no running pod in ")
+    assert lines[-1] == "Owners are not shown: no extender, and no report of the node plugin"
 
 
 def test_without_an_extender_the_report_names_some_pods(tmp_path, capsys):
@@ -68,7 +68,17 @@ def test_without_an_extender_the_report_names_some_pods(tmp_path, capsys):
     cluster.lists = {path: [] for path in cluster.lists}
     lines = shown(tmp_path, capsys, cluster=cluster).out.splitlines()
     assert "A  ml/eval   GPUs 5" in lines
-    assert lines[-1].startswith("Owners are those that the node's report names")
+    assert lines[-1].startswith("No extender: owners as the reporter knows them.")
+    assert "is the extender installed" not in lines[-1]
+
+
+def test_an_extender_that_may_not_be_looked_for_is_not_absent(tmp_path, capsys):
+    """The right that is missing is named, and a namespace in which there is none."""
+    cluster = InstalledCluster()
+    cluster.forbidden = ("pods",)
+    assert "an administrator can bind you" in shown(tmp_path, capsys, cluster=cluster).out
+    elsewhere = shown(tmp_path, capsys, "--extender-namespace", "kube-system").out
+    assert "no running pod in kube-system serves" in elsewhere
 
 
 UUID_5 = "GPU-6d1c4a90-0f0e-4f3b-9d2a-3c1f5a7b9e05"
@@ -145,7 +155,10 @@ def test_without_matplotlib_a_sentence_says_what_to_install(tmp_path, capsys, mo
     monkeypatch.setattr(builtins, "__import__", refuse)
     with InstalledCluster().running(tmp_path) as flags:
         assert run("topology", NODE, "-o", "svg", *flags, *FAST) == 1
-    assert "needs matplotlib" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "needs matplotlib" in said
+    assert "pipx inject coterie matplotlib" in said
+    assert "[draw]" in said
 
 
 @pytest.mark.parametrize(

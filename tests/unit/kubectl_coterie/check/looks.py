@@ -23,6 +23,7 @@ __all__ = [
     "NOW_S",
     "PLUGIN",
     "SCHEDULER",
+    "audit",
     "config_map",
     "look",
     "no_right",
@@ -43,7 +44,7 @@ EXTENDER = ProgramPod(
     image="registry.example/coterie/extender:1.2.3",
     settings={
         "listen_port": "8888",
-        "http_timeout_s": "5",
+        "http_timeout_s": "30",
         "resources": "nvidia.com/gpu",
         "scheduler_names": "coterie-scheduler",
     },
@@ -123,8 +124,11 @@ def config_map(**changes: Any) -> Read[Any]:
     )
     extender = {
         "urlPrefix": "http://127.0.0.1:8888",
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "preemptVerb": "preempt",
         "bindVerb": "bind",
-        "httpTimeout": "5s",
+        "httpTimeout": "30s",
         "nodeCacheCapable": True,
         "ignorable": False,
         "managedResources": [{"name": "nvidia.com/gpu", "ignoredByScheduler": False}],
@@ -159,6 +163,7 @@ def look(**changes: Any) -> Seen:
         nodes=Read([node()]),
         pods=Read([pod()]),
         programs=Read((EXTENDER, SCHEDULER, PLUGIN)),
+        daemon_sets=Read([]),
         cluster=Read(sums | changes.pop("sums", {})),
         policies=Read([policy(part) for part in POLICIES]),
         bindings=Read([policy(part) for part in POLICIES]),
@@ -166,6 +171,22 @@ def look(**changes: Any) -> Seen:
         metrics={EXTENDER.where: Read("")},
         leases={},
         config_maps={CONFIG_MAP: config_map()},
+    )
+    return replace(seen, **changes)
+
+
+def audit(**changes: Any) -> Seen:
+    """What is seen where reporters are all that is installed."""
+    found = [policy(part) for part in ("node-keys", "agent-rights")]
+    reporter = replace(PLUGIN, settings={"mode": "reporter"})
+    seen = look(
+        programs=Read((reporter,)),
+        cluster=Read(missing="no running pod serves Coterie's read API"),
+        policies=Read(found),
+        bindings=Read(found),
+        mutating=Read([]),
+        metrics={},
+        config_maps={},
     )
     return replace(seen, **changes)
 

@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kubectl_coterie.check.extenders import check_extender, check_leases, check_plugins
+from kubectl_coterie.check.extenders import check_extender, check_leases
 from kubectl_coterie.cluster import Read
 from tests.unit.kubectl_coterie.check.looks import (
     EXTENDER,
     NOW_S,
     PLUGIN,
+    audit,
     look,
     no_right,
     states,
@@ -69,6 +70,44 @@ def test_no_extender_is_a_warning():
     )
 
 
+@pytest.mark.parametrize(
+    ("seen", "nodes"),
+    [
+        pytest.param(audit(), "1 node", id="one"),
+        pytest.param(
+            audit(
+                programs=Read(
+                    tuple(
+                        replace(PLUGIN, node=name, settings={"mode": "reporter"}) for name in "ab"
+                    )
+                )
+            ),
+            "2 nodes",
+            id="two",
+        ),
+    ],
+)
+def test_audit_mode_is_no_fault(seen, nodes):
+    """Reporters alone were installed on purpose."""
+    assert states(check_extender(seen)) == [
+        ("ok", f"audit mode: reporter on {nodes}, nothing is placed")
+    ]
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(audit(pods=no_right("pods")), id="an extender may be out of sight"),
+        pytest.param(audit(programs=Read((PLUGIN,))), id="the plugin serves GPUs"),
+        pytest.param(audit(policies=look().policies), id="an extender is installed without pods"),
+        pytest.param(audit(programs=Read(())), id="nothing is there"),
+    ],
+)
+def test_what_is_not_surely_audit_mode_is_a_warning(seen):
+    """A lost extender must not look like one that was never meant."""
+    assert [finding.state.value for finding in check_extender(seen)] == ["warning"]
+
+
 def test_an_extender_that_may_not_be_read_is_not_known():
     """Which right is missing is in the sentence."""
     seen = look(programs=no_right("pods"), cluster=no_right("pods/portforward"))
@@ -81,21 +120,6 @@ def test_an_extender_that_may_not_be_read_is_not_known():
 def test_an_extender_by_its_address_needs_no_pod():
     """With --extender-url there may be none."""
     assert [finding.state.value for finding in check_extender(look(programs=Read(())))] == ["ok"]
-
-
-@pytest.mark.parametrize(
-    ("programs", "state"),
-    [
-        (Read((PLUGIN,)), "ok"),
-        (Read((EXTENDER,)), "warning"),
-        (no_right("pods"), "not known"),
-        (Read((replace(PLUGIN, is_ready=False),)), "failed"),
-    ],
-)
-def test_the_node_plugins_pods_are_counted(programs, state):
-    """Without one nothing publishes topologies."""
-    (finding,) = check_plugins(look(programs=programs))
-    assert finding.state.value == state
 
 
 def lease(age_s, *, holder="extender-0", renewed=True):

@@ -45,6 +45,14 @@ def test_nodes_with_gpus_have_a_topology(nodes, expected):
     assert states(check_topologies(seen(*nodes))) == expected
 
 
+def test_more_devices_than_gpus_are_counted_alone():
+    """NVIDIA's plugin with time-slicing: four times as many devices as the reporter sees GPUs."""
+    (finding,) = check_topologies(seen(node(gpus="32"), node("gpu-1")))
+    assert finding.state.value == "warning"
+    assert finding.about.startswith("node gpu-0 with more nvidia.com/gpu than devices in ")
+    assert "no sets are chosen" in finding.about
+
+
 def test_a_topology_that_cannot_be_read_fails():
     """It says what is wrong with the text."""
     (finding,) = check_topologies(seen(node(topology="{")))

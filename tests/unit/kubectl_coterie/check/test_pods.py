@@ -6,7 +6,7 @@ import pytest
 
 from kubectl_coterie.check.pods import check_pods
 from kubectl_coterie.cluster import Read
-from tests.unit.kubectl_coterie.check.looks import look, no_right, pod
+from tests.unit.kubectl_coterie.check.looks import audit, look, no_right, pod
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,13 @@ def test_wishes_go_to_a_scheduler_that_heeds_them(pods, state):
     if state == "warning":
         assert "pod ml/train" in finding.about
         assert "coterie-scheduler" in finding.todo
+
+
+def test_in_audit_mode_wishes_have_no_effect():
+    """No scheduler of Coterie's could be named."""
+    (finding,) = check_pods(audit())
+    assert (finding.state.value, finding.todo) == ("ok", "")
+    assert finding.about == "1 with annotations of Coterie, which have no effect in audit mode"
 
 
 def test_without_the_right_it_is_not_known():

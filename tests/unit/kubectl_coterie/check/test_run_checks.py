@@ -7,12 +7,26 @@ import pytest
 from kubectl_coterie.check import Status, findings_json, run_checks
 from kubectl_coterie.check.names import listed
 from kubectl_coterie.cluster import Read
-from tests.unit.kubectl_coterie.check.looks import look, no_right
+from tests.unit.kubectl_coterie.check.looks import audit, look, no_right
 
 
 def test_a_right_installation_has_nothing_to_complain_of():
     """Every check says ok."""
     assert {finding.state for finding in run_checks(look())} == {Status.OK}
+
+
+def test_audit_mode_has_nothing_to_complain_of():
+    """No failed policy of an extender, and no advice on a scheduler that is not there."""
+    findings = run_checks(audit())
+    assert {finding.state for finding in findings} == {Status.OK}
+    checks = {finding.check for finding in findings}
+    assert not checks & {"scheduler config", "scheduler name", "certificates", "leader"}
+
+
+@pytest.mark.parametrize("seen", [look(), audit(), look(mutating=Read([]))])
+def test_what_is_right_needs_no_advice(seen):
+    """A line of advice below it would look like a fault."""
+    assert [one.todo for one in run_checks(seen) if one.state is Status.OK and one.todo] == []
 
 
 def test_an_object_of_another_shape_fails_its_check_alone():
@@ -30,6 +44,7 @@ def test_without_any_right_nothing_fails():
         nodes=nothing,
         pods=nothing,
         programs=nothing,
+        daemon_sets=nothing,
         cluster=nothing,
         policies=nothing,
         bindings=nothing,

@@ -51,20 +51,36 @@ def test_what_deploy_has_agrees():
         ({"extenders": []}, "failed", "it has no extender"),
         ({"nodeCacheCapable": False}, "failed", "nodeCacheCapable is not true"),
         ({"ignorable": True}, "warning", "ignorable is true"),
-        ({"bindVerb": ""}, "failed", "bindVerb is not set"),
+        ({"bindVerb": ""}, "failed", "bindVerb is not set, expected bind: pods are bound without"),
+        ({"bindVerb": "binding"}, "failed", "bindVerb is 'binding', a path that the extender does"),
+        ({"filterVerb": None}, "failed", "filterVerb is not set, expected filter"),
+        ({"filterVerb": "/filter"}, "failed", "filterVerb is '/filter'"),
+        ({"prioritizeVerb": ""}, "failed", "prioritizeVerb is not set, expected prioritize"),
+        ({"preemptVerb": None}, "warning", "preemptVerb is not set, expected preempt"),
+        ({"preemptVerb": "evict"}, "failed", "preemptVerb is 'evict'"),
+        (
+            {"httpTimeout": "5s", "settings": {"http_timeout_s": "5"}},
+            "warning",
+            "httpTimeout is 5s, below the 30s of deploy/: groups",
+        ),
+        (
+            {"httpTimeout": None, "settings": {"http_timeout_s": "5"}},
+            "warning",
+            "httpTimeout is 5s, below the 30s",
+        ),
         (
             {"managedResources": [{"name": "nvidia.com/gpu", "ignoredByScheduler": True}]},
             "warning",
             "ignoredByScheduler of nvidia.com/gpu is true",
         ),
         ({"managedResources": []}, "failed", "managedResources are empty"),
-        ({"httpTimeout": "10s"}, "failed", "httpTimeout is 10s, http_timeout_s of the extender"),
+        ({"httpTimeout": "60s"}, "failed", "httpTimeout is 60s, http_timeout_s of the extender"),
         ({"httpTimeout": "soon"}, "failed", "httpTimeout is soon"),
         ({"urlPrefix": "http://127.0.0.1:9999"}, "failed", "urlPrefix calls port 9999"),
         ({"urlPrefix": "http://127.0.0.1:x"}, "failed", "urlPrefix calls port None"),
         ({"urlPrefix": SERVICE}, "warning", "has no caFile"),
         ({"settings": {"resources": "a.com/b"}}, "failed", "setting resources is a.com/b"),
-        ({"settings": {"http_timeout_s": "9"}}, "failed", "httpTimeout is 5s"),
+        ({"settings": {"http_timeout_s": "9"}}, "failed", "httpTimeout is 30s"),
         ({"settings": {"scheduler_names": "a, b"}}, "failed", "scheduler_names is a, b"),
         ({"settings": {"listen_port": "$(PORT)"}}, "failed", "urlPrefix calls port 8888"),
     ],
@@ -79,8 +95,7 @@ def test_each_disagreement_is_found(changes, state, words):
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"httpTimeout": "5000ms"}, id="the same in other units"),
-        pytest.param({"httpTimeout": None}, id="kube-scheduler's default"),
+        pytest.param({"httpTimeout": "30000ms"}, id="the same in other units"),
         pytest.param(
             {"urlPrefix": SERVICE, "tlsConfig": {"caFile": "/ca"}}, id="a Service has its own port"
         ),
@@ -90,7 +105,11 @@ def test_each_disagreement_is_found(changes, state, words):
                     {"urlPrefix": "http://other"},
                     {
                         "urlPrefix": "http://127.0.0.1:8888",
+                        "filterVerb": "filter",
+                        "prioritizeVerb": "prioritize",
+                        "preemptVerb": "preempt",
                         "bindVerb": "bind",
+                        "httpTimeout": "30s",
                         "nodeCacheCapable": True,
                         "managedResources": [{"name": "nvidia.com/gpu"}],
                     },
@@ -108,7 +127,9 @@ def test_what_is_the_same_is_right(changes):
 def test_settings_that_were_not_seen_have_their_defaults():
     """With an extender by its address no pod shows any."""
     seen = look(programs=Read((replace(EXTENDER, settings={}), SCHEDULER)))
-    assert [one.state.value for one in check_scheduler_config(seen)] == ["ok"]
+    assert "http_timeout_s of the extender in coterie-system/coterie-scheduler-a 5" in "".join(
+        one.about for one in check_scheduler_config(seen)
+    )
 
 
 @pytest.mark.parametrize(

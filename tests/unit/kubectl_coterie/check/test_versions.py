@@ -15,7 +15,7 @@ from kubectl_coterie.check.versions import (
     check_versions,
 )
 from kubectl_coterie.cluster import Read
-from tests.unit.kubectl_coterie.check.looks import EXTENDER, PLUGIN, look, no_right, states
+from tests.unit.kubectl_coterie.check.looks import EXTENDER, PLUGIN, audit, look, no_right, states
 
 PAGE = Path(__file__).resolve().parents[4] / "docs/compatibility.md"
 
@@ -71,6 +71,14 @@ def test_without_an_answer_the_image_says_the_extenders_version():
     """A user without port-forward may still list pods."""
     first = next(iter(check_versions(look(cluster=no_right("pods/portforward")))))
     assert states([first]) == [("ok", "this command is 1.2.0, the extender 1.2.3")]
+
+
+@pytest.mark.parametrize(("version", "state"), [("1.2.0", "ok"), ("1.3.0", "warning")])
+def test_in_audit_mode_reporters_are_compared_with_the_command(version, state):
+    """There is no extender to compare them with."""
+    first, second = check_versions(audit(version=version))
+    assert states([first]) == [("ok", f"this command is {version}")]
+    assert second.state.value == state
 
 
 def test_an_extender_of_unknown_version_is_said():

@@ -98,6 +98,16 @@ def test_of_a_node_with_gpus_addresses_are_not_kept():
     assert kept["status"]["nodeInfo"] == {"kubeletVersion": "v1.36.3"}  # type: ignore[index]
 
 
+def test_labels_by_which_the_plugin_chooses_nodes_are_kept():
+    """Of every node, since one without them explains why the plugin is not there."""
+    assert slim_node(node(), {"team"})["metadata"]["labels"] == {  # type: ignore[index]
+        "nvidia.com/gpu.product": "L4",
+        "team": PRIVATE,
+    }
+    other = slim_node(node(capacity={}), {"team", "absent"})
+    assert other == {"metadata": {"name": "gpu-0", "uid": "n", "labels": {"team": PRIVATE}}}
+
+
 def test_of_other_nodes_the_name_is_kept():
     """An annotation of Coterie makes it one that matters."""
     without = {"cpu": "8"}
