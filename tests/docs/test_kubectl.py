@@ -132,6 +132,25 @@ def test_errors_are_those_of_the_program():
     assert [one for one in sentences if one not in known] == []
 
 
+def test_who_may_bind_a_reader_is_warned():
+    """Beside a second scheduler the Role reaches the port of the verbs: each place says so."""
+    places = {
+        "docs/kubectl.md": "lets its holder bind pods",
+        "SECURITY.md": "with a second scheduler call the extender's verbs",
+        "docs/chart.md": "readers can bind pods as the scheduler does",
+        "deploy/chart/values.yaml": "readers can bind pods as the scheduler does",
+        "deploy/chart/templates/NOTES.txt": "can bind pods of\nall namespaces as the",
+        "deploy/base/reader-rbac.yaml": "filter and bind pods of all namespaces",
+    }
+    silent = [
+        path
+        for path, words in places.items()
+        if words not in (ROOT / path).read_text(encoding="utf-8")
+    ]
+    assert silent == []
+    assert "--role=coterie-reader --group" not in part("Rights")
+
+
 def test_rights_are_those_of_the_role():
     """What an administrator grants is what the Role has."""
     role = yaml.safe_load((ROOT / "deploy/base/reader-rbac.yaml").read_text(encoding="utf-8"))
