@@ -340,6 +340,14 @@ def test_pods_of_a_release_pass_pod_security(release, control_plane):
         assert answer.status_code == 201, answer.text
 
 
+@pytest.mark.parametrize("mode", ["second-scheduler", "service"])
+def test_readers_who_can_bind_are_named(cluster, mode):
+    """Beside a second scheduler a port-forward reaches the verbs."""
+    reader = "extender.readApi.readers[0].kind=User,extender.readApi.readers[0].name=jane"
+    notes = notes_of(cluster, f"mode={mode},{reader}")
+    assert ("extender.readApi.readers is set" in notes) == (mode == "second-scheduler")
+
+
 @pytest.mark.usefixtures("release")
 def test_another_release_beside_it_is_refused(cluster):
     """Its policies would refuse the first one's annotations."""
