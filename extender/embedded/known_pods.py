@@ -9,7 +9,14 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from topology.annotations import POD_KEYS, PlacementPolicy
+from topology.annotations import (
+    ANY_DOMAIN,
+    POD_KEYS,
+    GroupWish,
+    PlacementPolicy,
+    Strength,
+    pod_keys,
+)
 from topology.model import names
 from topology.select import ContainerRole
 
@@ -30,6 +37,8 @@ def write_pod(request: PodRequest, bound: BoundPod | None) -> Json:
     """
     shape = request.shape
     annotations = {} if shape is None else _wishes(shape.policy)
+    if request.group is not None and not request.group.counts_all:
+        annotations |= _group(request.group)
     spec: Json = {} if shape is None else _containers(request, shape)
     if bound is not None:
         spec["nodeName"] = bound.node
@@ -46,6 +55,18 @@ def _wishes(policy: PlacementPolicy) -> dict[str, str]:
         value: object = None if key.field is None else getattr(policy, key.field)
         if key.field is not None and value != getattr(_DEFAULTS, key.field):
             found[key.name] = str(value.value if isinstance(value, Enum) else value)
+    return found
+
+
+def _group(wish: GroupWish) -> dict[str, str]:
+    """The annotations of a pod's group."""
+    found = {pod_keys.GROUP: wish.name}
+    if wish.size is not None:
+        found[pod_keys.GROUP_SIZE] = str(wish.size)
+    if wish.domain != ANY_DOMAIN:
+        found[pod_keys.GROUP_DOMAIN] = wish.domain
+    if wish.strength is not Strength.PREFERRED:
+        found[pod_keys.GROUP_POLICY] = wish.strength.value
     return found
 
 
