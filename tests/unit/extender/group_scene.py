@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from extender.errors import DecisionLogError
     from kube.objects import NodeFacts, PodObject
 
-__all__ = ["GroupScene", "all_bound", "leaf"]
+__all__ = ["GroupScene", "all_bound", "as_json", "claim_all", "leaf", "n_free"]
 
 LEAF = "network.topology.nvidia.com/leaf"
 
@@ -142,6 +142,12 @@ class GroupScene:
         """How many devices of a node are free."""
         return self.gateway.cluster.snapshot.nodes[name].free.bit_count()
 
+    def where(self, uid: str) -> str:
+        """The node of a pod that is bound."""
+        pod = self.gateway.cluster.pods.get(uid)
+        assert pod is not None
+        return str(pod.node)
+
     def hold(self, *, is_holder: bool) -> None:
         """This replica has taken the Lease, or lost it."""
         self.gateway.handle(HolderSet(is_holder))
@@ -175,3 +181,22 @@ class GroupScene:
 def all_bound(answers: list[Answer]) -> bool:
     """Whether each bind ended well."""
     return all(one.outcome is Outcome.OK for one in answers)
+
+
+def as_json(content: object) -> bytes:
+    """A pod's body."""
+    return json.dumps(content).encode()
+
+
+def claim_all(scene: GroupScene, *uids: str, **fields: Any) -> dict[str, str]:
+    """Members come, are tried, planned, and tried again; returns their nodes."""
+    scene.see(*uids, **fields)
+    for uid in uids:
+        scene.filter(uid, **fields)
+    scene.woken()
+    return {uid: str(scene.node_of(uid, **fields)) for uid in uids}
+
+
+def n_free(scene: GroupScene) -> int:
+    """Free devices of all nodes."""
+    return sum(scene.free(name) for name in scene.names)

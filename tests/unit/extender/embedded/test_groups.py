@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from extender.protocol import Outcome, Reason, Verb
 from tests.unit.extender.engines import engine, names
@@ -12,7 +13,7 @@ from topology.annotations import decode_plan
 FOUR = {"count": 4, "machine": "dgx-1-v100"}
 
 
-def member(uid: str, size: int | None, n_gpus: int = 8, **more: str):
+def member(uid: str, size: int | None, n_gpus: int = 8, **more: Any):
     """A pod of a group."""
     sized = {} if size is None else {"group_size": str(size)}
     return pod(n_gpus, uid=uid, group="g", **sized, **more)
@@ -26,7 +27,7 @@ def filter_(one, uid: str, size: int | None = 2, now_s: float = 0.0, n_gpus: int
 def node_of(one, uid: str, size: int | None = 2, now_s: float = 0.0) -> str:
     """The node that filter names."""
     (name,) = json.loads(filter_(one, uid, size, now_s).body)["NodeNames"]
-    return name
+    return str(name)
 
 
 def plan_of(one, uid: str):
@@ -90,10 +91,10 @@ def test_a_group_without_a_size_goes_near_its_members():
 def test_a_member_is_written_with_its_group():
     """So that it can be explained by its name."""
     one = engine(FOUR)
-    wishes = {"group_domain": "leaf", "group_policy": "required"}
+    wishes: dict[str, Any] = {"group_domain": "leaf", "group_policy": "required"}
     body = args(member("a", 2, **wishes), names(one))
     one.answer(Verb.FILTER, body, 0.0)
-    written = json.loads(one.read_pod("default", "pod-a"))
+    written = json.loads(one.read_pod("default", "pod-a") or b"")
     assert written["metadata"]["annotations"] == {
         "coterie.gpu/group": "g",
         "coterie.gpu/group-size": "2",

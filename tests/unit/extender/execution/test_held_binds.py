@@ -183,7 +183,7 @@ def test_a_hold_that_is_interrupted_is_reported():
 
 def test_waiting_ends_with_the_event_or_with_the_time():
     """As it is in the program, by the clock of the event loop."""
-    wait = BindDependencies.__dataclass_fields__["wait"].default
+    wait: Any = BindDependencies.__dataclass_fields__["wait"].default
 
     async def main() -> None:
         event = asyncio.Event()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,30 +21,20 @@ from extender.engine.events import (
     FreshnessSet,
     NodeGone,
     NodeSeen,
-    PendingGone,
-    PendingListed,
-    PendingSeen,
-    PodFetched,
-    PodGone,
-    PodSeen,
-    PodsListed,
     TimePassed,
     VerbCalled,
 )
 from extender.protocol import Answer, Outcome, Verb
 from extender.state import Probe
-from kube.objects import PodFacts, read_pod
 from tests.examples import up_to
-from tests.unit.extender.api_server import FakeApiServer
 from tests.unit.extender.feeds import ids, report
 from tests.unit.extender.group_scene import GroupScene, leaf
+from tests.unit.extender.late_server import LateServer
 from tests.unit.extender.pods import args, binding
 from topology.annotations import decode_plan
 from topology.model import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.unit.extender.api_server import FakePod
 
 NODES = ("n0", "n1", "n2", "n3")
@@ -64,22 +54,13 @@ class Call:
     until_s: float
 
 
-@dataclass
-class Server:
-    """Pods, and what the watches have not delivered."""
-
-    api: FakeApiServer = field(default_factory=FakeApiServer)
-    pending: list[Callable[[], Any]] = field(default_factory=list)
-    assigned: list[Callable[[], Any]] = field(default_factory=list)
-
-
 class GroupsMachine(RuleBasedStateMachine):
     """One engine, one scheduler, one API server."""
 
     @initialize()
     def start(self) -> None:
         self.scene = GroupScene(*(leaf(name, f"S{int(name[1]) // 2}") for name in NODES))
-        self.server = Server()
+        self.server = LateServer()
         self.named: dict[str, str] = {}
         self.calls: dict[str, Call] = {}
         self.released: set[str] = set()
@@ -100,7 +81,7 @@ class GroupsMachine(RuleBasedStateMachine):
             uid = f"u{self.n_pods}"
             wishes = {"group": group, "group_size": str(size)}
             pod = self.server.api.create(n_gpus, uid=uid, name=name, **wishes)
-            self._show(pod)
+            self.server.show(pod)
 
     @rule(group=st.sampled_from(sorted(GROUPS)))
     def create_group(self, group: str) -> None:
@@ -112,30 +93,20 @@ class GroupsMachine(RuleBasedStateMachine):
     def delete(self, data: st.DataObject) -> None:
         pod = self._any(data)
         if pod is not None:
-            del self.server.api.pods[_full_name(pod)]
-            uid = pod.uid
-            if pod.node is None:
-                self.server.pending.append(lambda: self._handle(PendingGone(uid)))
-            else:
-                self.server.assigned.append(lambda: self._handle(PodGone(uid)))
+            self.server.delete(pod)
 
     @rule(n=st.integers(1, 4), is_pending=st.booleans())
     def deliver(self, n: int, is_pending: bool) -> None:
         """One watch delivers some events; the other may be behind."""
         events = self.server.pending if is_pending else self.server.assigned
         for _ in range(min(n, len(events))):
-            events.pop(0)()
+            self._handle(events.pop(0)(self.scene.now_s))
 
     @rule()
     def relist(self) -> None:
         """Watches begin again from complete lists."""
-        self.server.pending.clear()
-        self.server.assigned.clear()
-        pods = self.server.api.pods.values()
-        assigned = tuple(_facts(one) for one in pods if one.node is not None)
-        self._handle(PodsListed(assigned))
-        waiting = tuple(read_pod(json.loads(one.as_json())) for one in pods if one.node is None)
-        self._handle(PendingListed(waiting, self.scene.now_s))
+        for event in self.server.lists(self.scene.now_s):
+            self._handle(event)
 
     @rule(name=st.sampled_from(NODES), device=st.integers(0, 3))
     def sicken(self, name: str, device: int) -> None:
@@ -205,14 +176,19 @@ class GroupsMachine(RuleBasedStateMachine):
     def come_late(self) -> None:
         """A write whose answer was lost reaches the API server now."""
         if self.late:
-            self._write(self.late.pop(0))
+            self.server.write(self.late.pop(0))
 
     # What always holds.
 
     @invariant()
     def no_device_is_in_two_plans(self) -> None:
         pods = self.server.api.pods.values()
-        held = [one for pod in pods if pod.node is not None for one in decode_plan(_plan(pod)).ids]
+        held = [
+            one
+            for pod in pods
+            if pod.node is not None
+            for one in decode_plan(pod.plan[names.PLAN]).ids
+        ]
         assert len(held) == len(set(held))
 
     @invariant()
@@ -233,8 +209,7 @@ class GroupsMachine(RuleBasedStateMachine):
             self._schedule()
         self._check_groups()
         for pod in list(self.server.api.pods.values()):
-            del self.server.api.pods[_full_name(pod)]
-            self._handle(PodGone(pod.uid) if pod.node else PendingGone(pod.uid))
+            self.server.delete(pod)
         self._settle()
         counts = self.scene.gateway.cluster.counts()
         assert {state.value for state, n in counts.items() if n} <= {"free"}
@@ -255,7 +230,7 @@ class GroupsMachine(RuleBasedStateMachine):
             self.wait(70.0)
             for effect in self.scene.gateway.cluster.take_effects():
                 if isinstance(effect, Probe):
-                    self._probe(effect)
+                    self._handle(self.server.read(effect))
         self.named.clear()
 
     def _schedule(self) -> None:
@@ -349,11 +324,11 @@ class GroupsMachine(RuleBasedStateMachine):
             self.late.append(step)
             self._answer(call, self._handle(BindAbandoned(step, "out of time", now_s)))
         elif end == "lost":
-            self._write(step)
+            self.server.write(step)
             written = Written(WriteResult.UNKNOWN, "timeout")
             self._answer(call, self._handle(BindingWritten(step, written, now_s)))
         else:
-            written = self._write(step)
+            written = self.server.write(step)
             self._answer(call, self._handle(BindingWritten(step, written, now_s)))
 
     def _answer(self, call: Call, step: Any) -> None:
@@ -361,26 +336,6 @@ class GroupsMachine(RuleBasedStateMachine):
         if isinstance(step, Answer):
             self.calls.pop(call.uid, None)
             self.released.discard(call.uid)
-
-    def _write(self, step: WriteBinding) -> Written:
-        written = self.server.api.write(step)
-        if written.result is WriteResult.ACCEPTED:
-            pod = self.server.api.pods[f"{step.namespace}/{step.name}"]
-            facts, uid = _facts(pod), pod.uid
-            self.server.assigned.append(lambda: self._handle(PodSeen(facts)))
-            self.server.pending.append(lambda: self._handle(PendingGone(uid)))
-        return written
-
-    def _probe(self, probe: Probe) -> None:
-        pod = self.server.api.pods.get(f"{probe.namespace}/{probe.name}")
-        if pod is None or pod.uid != probe.uid:
-            self._handle(PodGone(probe.uid))
-        else:
-            self._handle(PodFetched(read_pod(json.loads(pod.as_json()))))
-
-    def _show(self, pod: FakePod) -> None:
-        whole = read_pod(json.loads(pod.as_json()))
-        self.server.pending.append(lambda: self._handle(PendingSeen(whole, self.scene.now_s)))
 
     def _any(self, data: st.DataObject, *, is_pending: bool = False) -> FakePod | None:
         pods = [one for one in self.server.api.pods.values() if not is_pending or one.node is None]
@@ -397,19 +352,6 @@ class GroupsMachine(RuleBasedStateMachine):
 def _group(pod: FakePod) -> str:
     group: str = pod.content["metadata"]["annotations"]["coterie.gpu/group"]
     return group
-
-
-def _full_name(pod: FakePod) -> str:
-    return f"default/{pod.content['metadata']['name']}"
-
-
-def _plan(pod: FakePod) -> str:
-    return pod.plan[names.PLAN]
-
-
-def _facts(pod: FakePod) -> PodFacts:
-    name = pod.content["metadata"]["name"]
-    return PodFacts(pod.uid, "default", name, str(pod.version), _plan(pod), None, may_request=True)
 
 
 TestGroups = pytest.mark.slow("plays many random histories of groups")(GroupsMachine.TestCase)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -24,13 +25,13 @@ def scene() -> GroupScene:
     return GroupScene()
 
 
-def named(scene: GroupScene, uid: str, n_gpus: int = 2, **more: object) -> set[str]:
+def named(scene: GroupScene, uid: str, n_gpus: int = 2, **more: Any) -> set[str]:
     """The nodes that filter names to a member."""
     answer = scene.filter(uid, size=None, n_gpus=n_gpus, **more)
     return set(json.loads(answer.body)["NodeNames"])
 
 
-def bind(scene: GroupScene, uid: str, on: str, n_gpus: int = 2, **more: object) -> PlanGroup | None:
+def bind(scene: GroupScene, uid: str, on: str, n_gpus: int = 2, **more: Any) -> PlanGroup | None:
     """Filter, bind; the group of the plan."""
     scene.filter(uid, on, size=None, n_gpus=n_gpus, **more)
     step = scene.begin(uid, on)
@@ -88,7 +89,7 @@ def test_nodes_that_are_not_offered_are_not_named(scene):
 def test_a_required_domain_is_never_left(scene):
     """With members there, theirs; without, any domain of that level."""
     scene = GroupScene(*(leaf(f"n{i}", f"S{i // 2}") for i in range(4)), leaf("n4", "", domains={}))
-    wish = {"group_domain": "leaf", "group_policy": "required"}
+    wish: dict[str, Any] = {"group_domain": "leaf", "group_policy": "required"}
     assert named(scene, "a", **wish) == ALL
     bind(scene, "a", "n1", **wish)
     assert named(scene, "b", 4, **wish) == {"n0"}

@@ -1,0 +1,87 @@
+"""An API server whose watches deliver when a test says so: one of pending, one of assigned pods."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from extender.bind import WriteResult
+from extender.engine.events import (
+    Event,
+    PendingGone,
+    PendingListed,
+    PendingSeen,
+    PodFetched,
+    PodGone,
+    PodSeen,
+    PodsListed,
+)
+from kube.objects import PodFacts, read_pod
+from tests.unit.extender.api_server import FakeApiServer
+from topology.model import names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from extender.bind import WriteBinding, Written
+    from extender.state import Probe
+    from tests.unit.extender.api_server import FakePod
+
+    Due: TypeAlias = Callable[[float], Event]
+
+__all__ = ["LateServer"]
+
+
+@dataclass
+class LateServer:
+    """Pods, and the events that each watch has not delivered, which take the time."""
+
+    api: FakeApiServer = field(default_factory=FakeApiServer)
+    pending: list[Due] = field(default_factory=list)
+    assigned: list[Due] = field(default_factory=list)
+
+    def show(self, pod: FakePod) -> None:
+        """A new pod."""
+        whole = read_pod(json.loads(pod.as_json()))
+        self.pending.append(lambda now_s: PendingSeen(whole, now_s))
+
+    def delete(self, pod: FakePod) -> None:
+        """A client deletes a pod."""
+        del self.api.pods[f"default/{pod.content['metadata']['name']}"]
+        uid = pod.uid
+        if pod.node is None:
+            self.pending.append(lambda _: PendingGone(uid))
+        else:
+            self.assigned.append(lambda _: PodGone(uid))
+
+    def write(self, step: WriteBinding) -> Written:
+        """A Binding, and what the watches show of it."""
+        written = self.api.write(step)
+        if written.result is WriteResult.ACCEPTED:
+            pod = self.api.pods[f"{step.namespace}/{step.name}"]
+            facts, uid = _facts(pod), pod.uid
+            self.assigned.append(lambda _: PodSeen(facts))
+            self.pending.append(lambda _: PendingGone(uid))
+        return written
+
+    def lists(self, now_s: float) -> tuple[Event, Event]:
+        """Complete lists, in the place of what was not delivered."""
+        self.pending.clear()
+        self.assigned.clear()
+        pods = self.api.pods.values()
+        assigned = tuple(_facts(one) for one in pods if one.node is not None)
+        waiting = tuple(read_pod(json.loads(one.as_json())) for one in pods if one.node is None)
+        return PodsListed(assigned), PendingListed(waiting, now_s)
+
+    def read(self, probe: Probe) -> Event:
+        """A pod that is looked for."""
+        pod = self.api.pods.get(f"{probe.namespace}/{probe.name}")
+        if pod is None or pod.uid != probe.uid:
+            return PodGone(probe.uid)
+        return PodFetched(read_pod(json.loads(pod.as_json())))
+
+
+def _facts(pod: FakePod) -> PodFacts:
+    name, plan = pod.content["metadata"]["name"], pod.plan[names.PLAN]
+    return PodFacts(pod.uid, "default", name, str(pod.version), plan, None, may_request=True)
