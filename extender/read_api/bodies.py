@@ -211,8 +211,8 @@ class ContainerBody(SetBody):
 class PlacedPodBody(SetBody):
     """A placed pod; its figures are those of its slowest container.
 
-    `as_planned` is null where nothing was planned or it is not known what the pod has
-    (`unlocated`).
+    `group` is the name of its group, null where its plan names none. `as_planned` is null where
+    nothing was planned or it is not known what the pod has (`unlocated`).
     """
 
     namespace: str
@@ -222,6 +222,7 @@ class PlacedPodBody(SetBody):
     machine: str
     topology: str | None
     resource: str
+    group: str | None
     state: Literal["planned", "assumed", "held", "unlocated"]
     containers: list[ContainerBody]
     as_planned: bool | None
@@ -255,6 +256,18 @@ class PendingRelief(ReadBody):
     share: float | None
 
 
+class PendingGroup(ReadBody):
+    """The group of a pod: how many members there must be, null where they do not wait for others.
+
+    `n_here` are those that exist, and `n_bound` those of them that have a node.
+    """
+
+    name: str
+    size: int | None
+    n_here: int
+    n_bound: int
+
+
 class PendingPod(ReadBody):
     """A pod that filter rejected; null where its request is invalid.
 
@@ -271,6 +284,7 @@ class PendingPod(ReadBody):
     affinity: str | None
     policy: str | None
     min_bandwidth_gbytes_per_s: float | None
+    group: PendingGroup | None
     reason: str
     reason_label: str
     since_unix_s: float

@@ -315,6 +315,7 @@ def _pod(placed: _Placed, figures: SetFigures) -> Json:
         "machine": key.machine,
         "topology": key.topology,
         "resource": key.resource,
+        "group": None if plan is None or plan.group is None else plan.group.name,
         "state": placed.state,
         "gpus": list(gpus),
         "ids": own_ids,

@@ -1,6 +1,7 @@
 """The pods that wait, as JSON in the order of their names.
 
-They are those that filter rejected (`extender.unschedulable`): why, since when, what they request.
+They are those that filter rejected (`extender.unschedulable`): why, since when, what they request,
+and how many members of their group are here.
 Whose end would make room is added as they are read (`extender.read_api.would_fit`).
 `PendingTable.refresh` makes the JSON of those that changed, yielding to the event loop meanwhile.
 """
@@ -11,7 +12,7 @@ import asyncio
 import json
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from extender.read_api.pacing import paced
 from topology.select import pod_size
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["Pending", "PendingTable"]
 
 
+class GroupCounts(NamedTuple):
+    """A group: members that there must be at least, that there are, and that have a node."""
+
+    name: str
+    size: int | None
+    n_here: int
+    n_bound: int
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """The pods that wait. `keys` ascending, `pods` by key; `revision` grows with every change."""
@@ -35,6 +45,7 @@ class Pending:
     pods: Mapping[str, tuple[UnschedulablePod, bytes]] = field(
         default_factory=dict[str, "tuple[UnschedulablePod, bytes]"]
     )
+    groups: Mapping[str, GroupCounts] = field(default_factory=dict[str, "GroupCounts"])
 
 
 class PendingTable:
@@ -53,25 +64,40 @@ class PendingTable:
 
     async def _next(self, before: Pending) -> Pending:
         keys, pods = list(before.keys), dict[str, "tuple[UnschedulablePod, bytes]"]()
+        groups: dict[str, GroupCounts] = {}
         is_changed = False
         async for pod in paced(self._engine.unschedulable.pods()):
             key = f"{pod.namespace}/{pod.name} {pod.uid}"
             old = before.pods.get(key)
             if old is None:
                 insort(keys, key)
-            pods[key] = old if old is not None and old[0] is pod else (pod, self._json(pod))
+            group = self._group(pod)
+            if group is not None:
+                groups[key] = group
+            is_same = old is not None and old[0] is pod and before.groups.get(key) == group
+            pods[key] = old if old is not None and is_same else (pod, self._json(pod, group))
             is_changed = is_changed or old is None or old[1] != pods[key][1]
         async for key in paced([key for key in before.keys if key not in pods]):
             del keys[bisect_left(keys, key)]
             is_changed = True
-        return Pending(before.revision + is_changed, keys, pods)
+        return Pending(before.revision + is_changed, keys, pods, groups)
 
-    def _json(self, pod: UnschedulablePod) -> bytes:
+    def _group(self, pod: UnschedulablePod) -> GroupCounts | None:
+        """The group of a pod; None also where its request is not kept any more."""
+        request = self._engine.recall(pod.uid, f"{pod.namespace}/{pod.name}")
+        if request is None or request.group is None:
+            return None
+        name, size = request.group.name, request.group.size
+        n_here, n_bound, known_size = self._engine.groups.counts((pod.namespace, name))
+        return GroupCounts(name, known_size or size, n_here + n_bound, n_bound)
+
+    def _json(self, pod: UnschedulablePod, group: GroupCounts | None) -> bytes:
         content = {
             "namespace": pod.namespace,
             "name": pod.name,
             "uid": pod.uid,
             **self._request(pod),
+            "group": None if group is None else group._asdict(),
             "reason": pod.reason.value,
             "reason_label": pod.reason.label,
             "since_unix_s": round(pod.since_s, 3),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubectl_coterie.terminal import age
+from kubectl_coterie.text.group import group_lines
 from kubectl_coterie.text.nodes import node_lines
 from kubectl_coterie.text.placed import placed_lines
 from kubectl_coterie.text.waiting import waiting_lines
@@ -55,7 +56,8 @@ def explanation_lines(  # noqa: PLR0913 - what is known of a pod comes from seve
         else:
             status = f"Pending {age(now_s - rejected['since_s'])}"
         status = style.paint(status, "yellow")
-    lines = [f"{name}  {status}   {_request(answer['request'])}", *body]
+    lines = [f"{name}  {status}   {_request(answer['request'])}"]
+    lines += [*group_lines(answer, now_s), *body]
     lines += [f"Warning: {printable(one)}" for one in answer["warnings"]]
     if has_nodes and answer.get("nodes"):
         lines += ["", *node_lines(answer["nodes"], answer["request"], style)]

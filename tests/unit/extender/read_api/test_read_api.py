@@ -128,12 +128,36 @@ def test_a_pending_pod_shows_why_and_since_when(served):
         "affinity": "nvlink",
         "policy": "required",
         "min_bandwidth_gbytes_per_s": None,
+        "group": None,
         "reason": pod["reason"],
         "reason_label": "not_enough_free",
         "since_unix_s": 1010.0,
         "last_filtered_unix_s": 1015.0,
         "would_fit": None,
     }
+
+
+def test_a_member_of_a_group_shows_how_many_are_here(served):
+    """The counts follow the other members, whose own entries change nothing in this one."""
+
+    def entry():
+        return next(one for one in served.get("pending")["items"] if one["uid"] == "u5")
+
+    member = {"group": "train", "group_size": "3"}
+    served.filter(2, "u5", ["dgx-1-v100-0"], **member)
+    first = entry()
+    assert first["group"] == {"name": "train", "size": 3, "n_here": 1, "n_bound": 0}
+    served.filter(2, "u6", ["dgx-1-v100-0"], **member)
+    second = entry()
+    assert second["group"] == {"name": "train", "size": 3, "n_here": 2, "n_bound": 0}
+    assert first | {"group": None} == second | {"group": None}
+
+
+def test_a_placed_member_names_its_group(served):
+    """That of its plan."""
+    served.place(2, "u7", "dgx-1-v100-1", group="train")
+    assert served.get("pods/default/pod-u7")["group"] == "train"
+    assert served.get("pods/default/pod-u1")["group"] is None
 
 
 def test_a_pod_that_waits_no_longer_leaves_the_list(served):
