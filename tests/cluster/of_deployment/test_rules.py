@@ -144,6 +144,11 @@ CASES = {
         extender("longest_pending_seconds", "3500x60", "3500x60", reason="not_enough_free"),
         {"reason": "not_enough_free"},
     ),
+    "CoterieGroupsPartial": Case(
+        extender("groups_total", "0x20 1x60", "0x20 0x60", outcome="partial"),
+        extender("groups_total", "0x20 1x60", "0x20 1x60", outcome="whole"),
+        {},
+    ),
     "CoterieDiscrepancies": Case(
         extender("discrepancies_total", "0x20 1x60", "0x20 1x60", kind="mismatch"),
         extender("discrepancies_total", "0x20 1x60", "0x20 1x60", kind="agreement"),
