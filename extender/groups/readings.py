@@ -5,6 +5,7 @@ For Events, metrics, explanations and the read API. It changes no group.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.groups.group import Stage
@@ -60,8 +61,9 @@ class GroupReadings:
         group, bound = self._groups.get(key), self._bound.by_uid(key)
         if group is None:
             return GroupStanding(key, bound)
-        size = group.size - self._without_gpus.count(key)
-        return stand(group, size=size, bound=bound)
+        standing = stand(group, size=group.size - self._without_gpus.count(key), bound=bound)
+        # Elsewhere it is not known why the group has no place.
+        return standing if self.is_holder else replace(standing, reason=None, detail="")
 
     def standings(self) -> Iterator[GroupStanding]:
         """The groups with members that have no node, by name."""

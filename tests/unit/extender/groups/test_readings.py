@@ -100,6 +100,14 @@ def test_a_member_that_cannot_follow_its_plan_is_counted(scene):
     assert scene.groups.readings.n_replans == 1
 
 
+def test_a_replica_that_places_no_groups_does_not_say_why_they_wait(scene):
+    """It was not called for their members, and has planned nothing."""
+    scene.hold(is_holder=False)
+    scene.see("a", "b")
+    group = scene.groups.readings.standing(KEY)
+    assert (group.n_here, group.n_missing, group.reason, group.detail) == (2, 0, None, "")
+
+
 def test_a_group_of_which_nothing_is_known_stands_empty(scene):
     """After the last of its members has ended."""
     assert all_bound(scene.place("a", "b"))
