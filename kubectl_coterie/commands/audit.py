@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from kubectl_coterie.commands.session_of import output_of, session_of
 from kubectl_coterie.errors import CliError
-from topology.audit import audit, audit_html, list_audit, read_cluster
-from topology.cli.printing import json_report, table_report
+from topology.audit import WIDTH, audit, audit_html, list_audit, read_cluster
+from topology.cli.printing import json_report, screen_width, table_report
 from topology.errors import TopologyError
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def run(given: Namespace) -> int:
     elif output.form == "html":
         output.print(audit_html(report))
     else:
-        output.print(table_report(list_audit(report)))
+        width = screen_width(output.stream, WIDTH)
+        output.print(table_report(list_audit(report, width)))
     return 0
 
 

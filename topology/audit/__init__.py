@@ -7,11 +7,12 @@ Changes nothing and reads no file; what is not known is named, never guessed.
 from topology.audit.cluster import AuditCluster, read_cluster
 from topology.audit.compute import audit
 from topology.audit.figures import NvidiaNode, nvidia_pair_scores
-from topology.audit.listing import list_audit
+from topology.audit.listing import WIDTH, list_audit
 from topology.audit.page import audit_html
 from topology.audit.values import AuditReport
 
 __all__ = [
+    "WIDTH",
     "AuditCluster",
     "AuditReport",
     "NvidiaNode",

@@ -16,15 +16,17 @@ from topology.audit.cluster import hold_node
 from topology.audit.degraded import find_degraded
 from topology.audit.faster import find_faster_candidates
 from topology.audit.figures import MachineFigures
-from topology.audit.judging import figure, judge_node
+from topology.audit.judging import figure, judge_node, leave_split_gpus_out
 from topology.audit.sentences import headline, notes
 from topology.audit.values import (
     AuditFigure,
     AuditReport,
     AuditSet,
+    ClaimingPod,
     MachineAudit,
     NotJudged,
     PodCounts,
+    UnavailableNode,
     UncoveredNode,
     UnhealthyGpus,
 )
@@ -63,6 +65,7 @@ def audit(cluster: AuditCluster) -> AuditReport:
         for node in cluster.nodes
         if node.name in running
         or node.topology is not None
+        or node.unreadable
         or _has_gpus(node.capacity)
         or _has_gpus(node.allocatable)
     ]
@@ -72,20 +75,23 @@ def audit(cluster: AuditCluster) -> AuditReport:
         key=lambda one: (-one.loss, one.namespace, one.pod, one.container),
     )
     pods = [(pod, node) for node in nodes for pod in running.get(node.node.name, ())]
-    counts = _count_pods([pod for pod, _ in pods], sets)
+    counts = _count_pods(pods, sets)
     machines = sorted(
         (_machine_audit(digest, one) for digest, one in types.items()),
         key=lambda one: (-one.n_gpus, one.name, one.digest),
     )
-    n_gpus = sum(node.n_gpus for node in nodes)
+    by_name = sorted(nodes, key=lambda node: node.node.name)
+    left = {one.pod.uid for one, _, _ in unjudged}
+    n_covered = sum(not node.problems for node in nodes)
     return AuditReport(
         schema_version=SCHEMA_VERSION,
         message_bytes=REFERENCE_MESSAGE_BYTES,
-        headline=headline(counts, n_gpus=n_gpus),
+        headline=headline(counts, n_nodes=len(nodes), n_covered=n_covered),
         notes=notes(machines),
         n_nodes=len(cluster.nodes),
         n_gpu_nodes=len(nodes),
-        n_gpus=n_gpus,
+        n_covered_nodes=n_covered,
+        n_gpus=sum(node.n_gpus for node in nodes),
         n_free=sum(one.n_free for one in machines),
         n_stranded=sum(one.n_stranded for one in machines),
         pods=counts,
@@ -95,14 +101,19 @@ def audit(cluster: AuditCluster) -> AuditReport:
         sets=tuple(sets),
         not_judged=_not_judged(unjudged),
         uncovered_nodes=tuple(
-            UncoveredNode(node.node.name, node.n_gpus, problem)
-            for node in sorted(nodes, key=lambda node: node.node.name)
+            UncoveredNode(node.node.name, node.n_gpus, problem.text, problem.kind.value)
+            for node in by_name
             for problem in node.problems
         ),
-        faster_candidates=find_faster_candidates(nodes, pods),
+        split_nodes=tuple(node.node.name for node in by_name if node.n_split),
+        unavailable_nodes=tuple(map(_unavailable, filter(_takes_none, by_name))),
+        claiming_pods=_claiming_pods(cluster),
+        faster_candidates=find_faster_candidates(
+            nodes, ((pod, node) for pod, node in pods if pod.uid not in left)
+        ),
         degraded=tuple(
             one
-            for node in sorted(nodes, key=lambda node: node.node.name)
+            for node in by_name
             if node.topology is not None
             for one in find_degraded(node.node.name, node.topology)
         ),
@@ -137,6 +148,7 @@ def _judge(nodes: Iterable[NodeHoldings]) -> tuple[dict[str, _MachineType], list
         machine = types.get(node.digest)
         if machine is None:
             machine = types[node.digest] = _MachineType(MachineFigures(node.topology))
+        leave_split_gpus_out(node, machine.figures)
         machine.nodes.append(node)
         sets, left = judge_node(node, machine.figures)
         machine.sets += sets
@@ -147,13 +159,17 @@ def _judge(nodes: Iterable[NodeHoldings]) -> tuple[dict[str, _MachineType], list
     return types, unjudged
 
 
-def _count_pods(pods: Sequence[AuditPod], sets: Iterable[AuditSet]) -> PodCounts:
+def _count_pods(
+    pods: Sequence[tuple[AuditPod, NodeHoldings]], sets: Iterable[AuditSet]
+) -> PodCounts:
     worst: dict[tuple[str, str], AuditSet] = {}
     for one in sets:  # the largest loss first
         worst.setdefault((one.namespace, one.pod), one)
     losses = [one.loss for one in worst.values() if not one.is_best]
     single = [
-        pod for pod in pods if all(max(one.requests.values()) < _PAIR for one in pod.containers)
+        pod
+        for pod, node in pods
+        if all(one.n_gpus(node.resource) < _PAIR for one in pod.containers)
     ]
     return PodCounts(
         n_all=len(pods),
@@ -169,12 +185,12 @@ def _machine_audit(digest: str, machine: _MachineType) -> MachineAudit:
     nodes, sets = machine.nodes, machine.sets
     topology = machine.figures.machine.topology
     models = Counter(gpu.model or "unknown GPU" for gpu in topology.gpus)
-    free = [node.free for node in nodes if node.free is not None]
+    free = [node.free for node in nodes if node.free is not None and node.node.takes_pods]
     return MachineAudit(
         digest=digest,
         name=" + ".join(f"{count}x {model}" for model, count in models.items()),
         n_nodes=len(nodes),
-        n_nodes_free_unknown=len(nodes) - len(free),
+        n_nodes_free_unknown=sum(node.free is None for node in nodes),
         n_gpus=sum(node.n_gpus for node in nodes),
         n_free=sum(mask.bit_count() for mask in free),
         n_stranded=sum(machine.figures.n_stranded(mask) for mask in free),
@@ -212,6 +228,27 @@ def _not_judged(unjudged: Iterable[_Left]) -> tuple[NotJudged, ...]:
         for one, node, has in unjudged
     )
     return tuple(sorted(found, key=lambda one: (one.reason, one.namespace, one.pod, one.container)))
+
+
+def _takes_none(node: NodeHoldings) -> bool:
+    return not node.node.takes_pods
+
+
+def _unavailable(node: NodeHoldings) -> UnavailableNode:
+    reasons = {"cordoned": node.node.is_cordoned, "NotReady": not node.node.is_ready}
+    reason = " and ".join(word for word, is_so in reasons.items() if is_so)
+    n_free = None if node.free is None else node.free.bit_count()
+    return UnavailableNode(node.node.name, n_free, reason)
+
+
+def _claiming_pods(cluster: AuditCluster) -> tuple[ClaimingPod, ...]:
+    names = {node.name for node in cluster.nodes}
+    found = (
+        ClaimingPod(one.namespace, one.name, one.node)
+        for one in cluster.claiming
+        if one.node in names
+    )
+    return tuple(sorted(found, key=lambda one: (one.namespace, one.pod)))
 
 
 def _unhealthy(nodes: Iterable[NodeHoldings]) -> tuple[UnhealthyGpus, ...]:

@@ -6,11 +6,15 @@ compute a pod needs, nor the CPU and memory that are free elsewhere.
 
 A pod is a candidate where all of this holds:
 
+- it has whole GPUs of its node's resource and of no other, and no DaemonSet or node owns it;
 - it gains nothing from links: each of its containers has one GPU, or its affinity is `none`;
 - a GPU elsewhere is worth less (`topology.model.gpu_worth`; at least `LEAST_STEP` less), or the
   same while links join only the GPUs where the pod is; worths of unknown models do not count;
-- a node with such GPUs has enough of them free, and the pod's node selector, required node
-  affinity and tolerations allow it there: a pod that names its GPU model is no candidate.
+- a node with such GPUs offers them as the same resource, takes pods and has enough of them free,
+  and the pod's node selector, required node affinity and tolerations allow it there: a pod that
+  names its GPU model is no candidate.
+
+Pods that are not judged are for the caller to leave out: what they have is not known to be GPUs.
 
 A free GPU is counted for one pod only, so that all candidates could move at once: those on the GPUs
 of most worth first, then by namespace and name. They get the node with GPUs of the least worth.
@@ -66,18 +70,19 @@ def find_faster_candidates(
     movable = [
         (pod, known[pod.node])
         for pod, holdings in pods
-        if holdings.node.name in known and _gains_nothing(pod)
+        if holdings.node.name in known and _can_move(pod, holdings.resource)
     ]
     movable.sort(key=lambda one: (-one[1].worth, one[0].namespace, one[0].name))
-    allowed: dict[NodeRules, list[_Place]] = {}
+    allowed: dict[tuple[NodeRules, str], list[_Place]] = {}
     found: list[FasterCandidate] = []
     for pod, here in movable:
-        if pod.rules not in allowed:
+        key = (pod.rules, here.holdings.resource)
+        if key not in allowed:
             if len(allowed) >= MAX_RULES:
                 continue
-            allowed[pod.rules] = [one for one in places if _is_allowed(pod.rules, one)]
+            allowed[key] = [one for one in places if _is_allowed(*key, one)]
         n_gpus = _n_gpus(pod)
-        there = _first_fitting(allowed[pod.rules], here, n_gpus)
+        there = _first_fitting(allowed[key], here, n_gpus)
         if there is not None:
             there.n_free -= n_gpus
             found.append(_candidate(pod, here, there, n_gpus))
@@ -96,12 +101,14 @@ def _place(holdings: NodeHoldings) -> _Place | None:
         return None
     worth = known.per_device if given is None else given * known.gpus_per_device
     is_linked = any(link.is_up for row in topology.links for link in row)
-    n_free = 0 if holdings.free is None else holdings.free.bit_count()
-    return _Place(holdings, worth, is_linked, n_free)
+    free = (holdings.free or 0) & ~holdings.parts if holdings.node.takes_pods else 0
+    return _Place(holdings, worth, is_linked, free.bit_count())
 
 
-def _gains_nothing(pod: AuditPod) -> bool:
-    sizes = [sum(one.requests.values()) for one in pod.containers]
+def _can_move(pod: AuditPod, resource: str) -> bool:
+    if pod.stays_with_node or any(set(one.requests) != {resource} for one in pod.containers):
+        return False
+    sizes = [one.n_gpus(resource) for one in pod.containers]
     return pod.affinity == _NO_AFFINITY or max(sizes) == 1
 
 
@@ -110,8 +117,10 @@ def _n_gpus(pod: AuditPod) -> int:
     return sum(count for one in pod.containers for count in one.requests.values())
 
 
-def _is_allowed(rules: NodeRules, place: _Place) -> bool:
+def _is_allowed(rules: NodeRules, resource: str, place: _Place) -> bool:
     node = place.holdings.node
+    if place.holdings.resource != resource:
+        return False
     return allows(rules, name=node.name, labels=node.labels, taints=node.taints)
 
 

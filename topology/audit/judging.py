@@ -9,21 +9,52 @@ all pods of the node at once.
 
 from __future__ import annotations
 
+from itertools import combinations
+from math import comb
 from typing import TYPE_CHECKING
 
-from topology.audit.cluster import Unjudged, UnjudgedReason, described_resource
+from topology.audit.cluster import AuditProblem, ProblemKind, Unjudged, UnjudgedReason
 from topology.audit.values import AuditFigure, AuditSet
 from topology.select import VALUE_CLASS_GAP
-from topology.value import STATED_ERROR, gpus_of
+from topology.value import STATED_ERROR, gpus_of, mask_of
 
 if TYPE_CHECKING:
     from topology.audit.cluster import HeldSet, NodeHoldings
     from topology.audit.figures import MachineFigures, SetWorth
 
-__all__ = ["figure", "judge_node"]
+__all__ = ["MAX_CHOICES", "figure", "judge_node", "leave_split_gpus_out"]
 
 _NVIDIA = "nvidia.com/"
 """Domain of the resources that NVIDIA's device plugin serves: its policy chooses no other GPUs."""
+MAX_CHOICES = 128
+"""Choices of GPUs in MIG mode that are compared on a node: all of 8 GPUs (at most 70)."""
+
+
+def leave_split_gpus_out(holdings: NodeHoldings, figures: MachineFigures) -> None:
+    """Take out of a node's free GPUs those in MIG mode, of which only the number is known.
+
+    Of all choices the first in lexical order without which its sets could have least in total, so
+    that no figure is more than what the node could give. Above `MAX_CHOICES` of them it is not
+    known which GPUs are free.
+    """
+    n_split, free = holdings.n_split, holdings.free
+    if not n_split or free is None:
+        return
+    if comb(free.bit_count(), n_split) > MAX_CHOICES:
+        holdings.free, holdings.n_split = None, 0
+        text = (
+            f"{n_split} of its GPUs are in MIG mode, not known which: which are free is not known"
+        )
+        holdings.problems.append(AuditProblem(ProblemKind.SHARED, text))
+        return
+    choices = [free & ~mask_of(split) for split in combinations(gpus_of(free), n_split)]
+    sets = holdings.sets if figures.is_judged else []
+    holdings.free = min(
+        choices,
+        key=lambda left: sum(
+            figures.worth(figures.best(one.mask, left)).gbytes_per_s for one in sets
+        ),
+    )
 
 
 def judge_node(
@@ -37,7 +68,7 @@ def judge_node(
         return [], [_unjudged(one, UnjudgedReason.FREE_UNKNOWN, one.mask) for one in holdings.sets]
     masks = [one.mask for one in holdings.sets]
     moved = figures.replaced(masks, holdings.movable | free) if masks else ()
-    is_nvidia = described_resource(holdings.node).startswith(_NVIDIA)
+    is_nvidia = holdings.resource.startswith(_NVIDIA)
     return [
         _judge(one, holdings, figures, after=after, free=free, is_nvidia=is_nvidia)
         for one, after in zip(holdings.sets, moved, strict=True)

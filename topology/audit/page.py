@@ -6,6 +6,7 @@ computes nothing. Every text is escaped, and a Content-Security-Policy forbids a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,7 +15,7 @@ from topology.audit.values import AuditFigure
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from topology.audit.values import AuditReport
+    from topology.audit.values import AuditReport, MachineAudit
 
 __all__ = ["audit_html"]
 
@@ -41,15 +42,24 @@ th { font-weight: 600 } .n { text-align: right } p.more, ul { color: var(--quiet
 """
 
 
-_Cell: TypeAlias = str | float | AuditFigure | None
+@dataclass(frozen=True, slots=True)
+class _AtLeast:
+    """A count of which some is not known."""
+
+    count: int
+
+
+_Cell: TypeAlias = str | float | AuditFigure | _AtLeast | None
 
 
 def audit_html(report: AuditReport) -> str:
     """Write the page."""
-    pods = report.pods
+    pods, n_covered = report.pods, report.n_covered_nodes
+    where = "" if n_covered == report.n_gpu_nodes else " on nodes where that is known"
     facts = (
-        f"{report.n_gpu_nodes} of {report.n_nodes} nodes have GPUs: {report.n_gpus} GPUs, "
-        f"{report.n_free} free, {report.n_stranded} stranded. Of {pods.n_all} pods with GPUs "
+        f"{report.n_gpu_nodes} of {report.n_nodes} nodes have GPUs, and {n_covered} are covered: "
+        f"{report.n_gpus} GPUs, {report.n_free} free and {report.n_stranded} stranded{where}. "
+        f"Of {pods.n_all} pods with GPUs "
         f"{pods.n_single} have no container with two, and so nothing to reduce."
     )
     parts = [
@@ -76,12 +86,14 @@ def _tables(report: AuditReport) -> Iterable[str]:
         [
             (
                 names[one.digest],
-                *(one.n_nodes, one.n_gpus, one.n_free, one.n_stranded, one.n_unhealthy, one.n_pods),
+                *(one.n_nodes, one.n_gpus, _known(one.n_free, one), _known(one.n_stranded, one)),
+                *(one.n_unhealthy, one.n_pods),
                 *(one.has, one.could_have, one.best_effort, one.replaced),
             )
             for one in report.machines
         ],
-        "Mean GB/s of the sets that are judged, and its share of the empty machine's best.",
+        "Mean GB/s of the sets that are judged, and its share of the empty machine's best; "
+        "+?: on some nodes it is not known which GPUs are free.",
     )
     yield _table(
         "Containers with two or more GPUs, the largest loss first",
@@ -137,6 +149,26 @@ def _tables(report: AuditReport) -> Iterable[str]:
         ("node", "GPUs", "reason"),
         [(one.node, one.n_gpus, one.reason) for one in report.uncovered_nodes],
     )
+    yield _table(
+        "Nodes that take no pods, whose free GPUs do not count as free",
+        ("node", "free GPUs", "reason"),
+        [(one.node, one.n_free, one.reason) for one in report.unavailable_nodes],
+    )
+    yield _table(
+        "Nodes where some free GPUs are in MIG mode, not known which",
+        ("node",),
+        [(one,) for one in report.split_nodes],
+    )
+    yield _table(
+        "Pods with resource claims",
+        ("pod", "node"),
+        [(f"{one.namespace}/{one.pod}", one.node) for one in report.claiming_pods],
+        "GPUs by DRA are not seen, and may count as free.",
+    )
+
+
+def _known(count: int, machine: MachineAudit) -> _Cell:
+    return _AtLeast(count) if machine.n_nodes_free_unknown else count
 
 
 def _table(
@@ -169,4 +201,6 @@ def _cell(value: _Cell) -> str:
         return f"<td>{escape(value)}</td>"
     if isinstance(value, AuditFigure):
         return f'<td class="n">{value.gbytes_per_s:.1f} ({100 * value.share:.0f} %)</td>'
+    if isinstance(value, _AtLeast):
+        return f'<td class="n">{value.count}+?</td>'
     return '<td class="n">–</td>' if value is None else f'<td class="n">{value:g}</td>'

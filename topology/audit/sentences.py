@@ -18,45 +18,75 @@ if TYPE_CHECKING:
 
 __all__ = ["headline", "notes"]
 
+_BEST = "the best set their node could give"
 
-def headline(pods: PodCounts, *, n_gpus: int) -> str:
-    """The result in one sentence.
+
+def headline(pods: PodCounts, *, n_nodes: int, n_covered: int) -> str:
+    """The result in one sentence; of `n_nodes` with GPUs `n_covered` are covered.
 
     >>> from topology.audit.values import PodCounts
-    >>> print(headline(PodCounts(60, 20, 40, 31, 9, 0.412), n_gpus=272))
+    >>> print(headline(PodCounts(60, 20, 40, 31, 9, 0.412), n_nodes=34, n_covered=34))
     31 of 40 pods with 2 or more GPUs have the best set their node could give; 9 lose 41 % in the
     mean.
+    >>> print(headline(PodCounts(100, 0, 1, 1, 0, None), n_nodes=100, n_covered=1))
+    1 of 100 pods with 2 or more GPUs could be judged: it has the best set its node could give; 99
+    not judged; covered 1 of 100 GPU nodes.
     """
-    if not n_gpus:
+    if not n_nodes:
         return "No node in the list has GPUs."
+    covered = "" if n_covered == n_nodes else f"; covered {n_covered} of {_nodes(n_nodes)}"
+    return f"{_result(pods)}{covered}."
+
+
+def _nodes(count: int) -> str:
+    return "1 GPU node" if count == 1 else f"{count} GPU nodes"
+
+
+def _result(pods: PodCounts) -> str:
+    n_several = pods.n_all - pods.n_single
+    n_left = n_several - pods.n_judged
     if not pods.n_judged:
-        n_several = pods.n_all - pods.n_single
         if not n_several:
-            return "No pod has 2 or more GPUs in a container, so none has anything to reduce."
-        counted = "1 pod" if n_several == 1 else f"{n_several} pods"
-        return f"None of {counted} with 2 or more GPUs can be judged."
-    return _one_pod(pods) if pods.n_judged == 1 else _several_pods(pods)
+            return "No pod has 2 or more GPUs in a container, so none has anything to reduce"
+        if n_several == 1:
+            return "The one pod with 2 or more GPUs cannot be judged"
+        return f"None of {n_several} pods with 2 or more GPUs can be judged"
+    if n_left <= 0:
+        return _one_pod(pods) if pods.n_judged == 1 else _several_pods(pods)
+    found = _of_one(pods, "it") if pods.n_judged == 1 else _of_several(pods)
+    judged = f"{pods.n_judged} of {n_several} pods with 2 or more GPUs could be judged"
+    return f"{judged}: {found}; {n_left} not judged"
 
 
 def _one_pod(pods: PodCounts) -> str:
+    return _of_one(pods, "The one pod with 2 or more GPUs")
+
+
+def _of_one(pods: PodCounts, who: str) -> str:
+    best = "the best set its node could give"
     if pods.mean_loss is None:
-        return "The one pod with 2 or more GPUs has the best set its node could give."
-    lost = f"{100 * pods.mean_loss:.0f} %"
-    return f"The one pod with 2 or more GPUs loses {lost} against the best set its node could give."
+        return f"{who} has {best}"
+    return f"{who} loses {100 * pods.mean_loss:.0f} % against {best}"
 
 
 def _several_pods(pods: PodCounts) -> str:
-    best = "the best set their node could give"
+    who = "pods with 2 or more GPUs"
     if pods.mean_loss is None:
-        return f"All {pods.n_judged} pods with 2 or more GPUs have {best}."
+        return f"All {pods.n_judged} {who} have {_BEST}"
     verb = "has" if pods.n_best == 1 else "have"
-    lost = f"{100 * pods.mean_loss:.0f} %"
-    losing = "1 loses" if pods.n_losing == 1 else f"{pods.n_losing} lose"
-    mean = "" if pods.n_losing == 1 else " in the mean"
-    return (
-        f"{pods.n_best} of {pods.n_judged} pods with 2 or more GPUs {verb} {best}; "
-        f"{losing} {lost}{mean}."
-    )
+    return f"{pods.n_best} of {pods.n_judged} {who} {verb} {_BEST}; {_losing(pods)}"
+
+
+def _of_several(pods: PodCounts) -> str:
+    if pods.mean_loss is None:
+        return f"all {pods.n_judged} have {_BEST}"
+    verb = "has" if pods.n_best == 1 else "have"
+    return f"{pods.n_best} {verb} {_BEST}, {_losing(pods)}"
+
+
+def _losing(pods: PodCounts) -> str:
+    lost = f"{100 * (pods.mean_loss or 0):.0f} %"
+    return f"1 loses {lost}" if pods.n_losing == 1 else f"{pods.n_losing} lose {lost} in the mean"
 
 
 def notes(machines: Sequence[MachineAudit]) -> tuple[str, ...]:

@@ -14,11 +14,13 @@ __all__ = [
     "AuditFigure",
     "AuditReport",
     "AuditSet",
+    "ClaimingPod",
     "DegradedGpu",
     "FasterCandidate",
     "MachineAudit",
     "NotJudged",
     "PodCounts",
+    "UnavailableNode",
     "UncoveredNode",
     "UnhealthyGpus",
 ]
@@ -49,7 +51,8 @@ class MachineAudit:
     n_gpus: int
     """GPUs of all its nodes."""
     n_free: int
-    """Free and healthy GPUs, where it is known which these are."""
+    """Free and healthy GPUs that pods may be placed on, where it is known which these are: none of
+    nodes that are cordoned or not ready (`unavailable_nodes`)."""
     n_stranded: int
     """Free GPUs on nodes where no set of four is placeable (of two, where it has fewer GPUs)."""
     n_unhealthy: int
@@ -142,6 +145,33 @@ class UncoveredNode:
     """GPUs that the kubelet offers or has."""
     reason: str
     """Why, in one sentence."""
+    kind: str
+    """Why, in a word: no-topology, unreadable, quantity, by-number, shared (GPUs in shares or
+    partitions) or fewer (than the topology shows)."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnavailableNode:
+    """A node with GPUs that takes no new pods; its free GPUs count as free in no figure."""
+
+    node: str
+    """Name of the node."""
+    n_free: int | None
+    """Its free and healthy GPUs; null where it is not known which these are."""
+    reason: str
+    """cordoned, NotReady or cordoned and NotReady."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimingPod:
+    """A pod with resource claims (DRA), whose GPUs are not seen and may count as free."""
+
+    namespace: str
+    """Namespace of the pod."""
+    pod: str
+    """Name of the pod."""
+    node: str
+    """Node of the pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +262,12 @@ class AuditReport:
     """Nodes in the list."""
     n_gpu_nodes: int
     """Nodes with GPUs."""
+    n_covered_nodes: int
+    """Those of which it is known which GPUs are free: all but `uncovered_nodes`."""
     n_gpus: int
     """GPUs of all nodes."""
     n_free: int
-    """Free and healthy GPUs, where it is known which these are."""
+    """Free and healthy GPUs that pods may be placed on, where it is known which these are."""
     n_stranded: int
     """Free GPUs on nodes where no set of four is placeable (of two, where it has fewer GPUs)."""
     pods: PodCounts
@@ -252,6 +284,13 @@ class AuditReport:
     """Containers with GPUs that are in no figure, and single GPUs that are not known by name."""
     uncovered_nodes: tuple[UncoveredNode, ...]
     """Nodes with GPUs whose sets cannot be judged, by name."""
+    split_nodes: tuple[str, ...]
+    """Nodes where some free GPUs are in MIG mode, not known which: their figures take these to be
+    the ones without which their pods could have least."""
+    unavailable_nodes: tuple[UnavailableNode, ...]
+    """Nodes with GPUs that are cordoned or not ready, by name."""
+    claiming_pods: tuple[ClaimingPod, ...]
+    """Pods with resource claims (DRA) on nodes of the list, by namespace and name."""
     faster_candidates: tuple[FasterCandidate, ...]
     """Pods that may be on faster GPUs than they use."""
     degraded: tuple[DegradedGpu, ...]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from topology.annotations import PlacementPolicy
 from topology.cli.options import AuditForm, make_parser
-from topology.cli.printing import json_report, table_report
+from topology.cli.printing import json_report, screen_width, table_report
 from topology.cli.program import fail
 from topology.cli.reading import read_list, read_machine
 from topology.errors import CodecError, ImportFormatError, InvalidRequest, TopologyError, quote
@@ -168,7 +168,7 @@ def _recordings(given: Namespace) -> ExitCode:
 
 
 def _audit(given: Namespace) -> ExitCode:
-    from topology.audit import audit, audit_html, list_audit, read_cluster  # noqa: PLC0415 - loads numpy
+    from topology.audit import WIDTH, audit, audit_html, list_audit, read_cluster  # noqa: PLC0415 - loads numpy
 
     if given.nodes == given.pods == "-":
         msg = "--nodes and --pods are both -, expected standard input for one of them"
@@ -179,7 +179,7 @@ def _audit(given: Namespace) -> ExitCode:
         return _print(json_report(report))
     if given.output is AuditForm.HTML:
         return _print(audit_html(report))
-    return _print(table_report(list_audit(report)))
+    return _print(table_report(list_audit(report, screen_width(sys.stdout, WIDTH))))
 
 
 _COMMANDS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from topology.report.listing import NoteLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import TextIO
 
     from topology.audit import AuditReport
     from topology.report.group_values import GroupReport
@@ -32,7 +34,14 @@ if TYPE_CHECKING:
         | AuditReport
     )
 
-__all__ = ["json_report", "table_report"]
+__all__ = ["json_report", "screen_width", "table_report"]
+
+
+def screen_width(stream: TextIO, otherwise: int) -> int:
+    """Columns of the terminal that a stream is, `otherwise` where it is none or does not say."""
+    if not stream.isatty():
+        return otherwise
+    return shutil.get_terminal_size((otherwise, 0)).columns
 
 
 def json_report(report: Report) -> str:

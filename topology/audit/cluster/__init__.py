@@ -10,33 +10,38 @@ from topology.audit.cluster.constraints import (
     Toleration,
     allows,
 )
+from topology.audit.cluster.counts import is_gpu_resource
 from topology.audit.cluster.holdings import (
     HeldSet,
     NodeHoldings,
     Unjudged,
-    UnjudgedReason,
-    described_resource,
     hold_node,
 )
 from topology.audit.cluster.objects import (
+    AuditClaimant,
     AuditCluster,
     AuditContainer,
     AuditNode,
     AuditPod,
     ReportedIds,
-    is_gpu_resource,
     read_cluster,
 )
+from topology.audit.cluster.offer import OfferedGpus, described_resource, offer_of
+from topology.audit.cluster.reasons import AuditProblem, ProblemKind, UnjudgedReason
 
 __all__ = [
+    "AuditClaimant",
     "AuditCluster",
     "AuditContainer",
     "AuditNode",
     "AuditPod",
+    "AuditProblem",
     "HeldSet",
     "LabelRequirement",
     "NodeHoldings",
     "NodeRules",
+    "OfferedGpus",
+    "ProblemKind",
     "ReportedIds",
     "Taint",
     "Toleration",
@@ -46,5 +51,6 @@ __all__ = [
     "described_resource",
     "hold_node",
     "is_gpu_resource",
+    "offer_of",
     "read_cluster",
 ]

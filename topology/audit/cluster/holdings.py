@@ -22,10 +22,11 @@ count, and those about pods that are not in the list take their GPUs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from topology.annotations import DevicesReport, decode_allocation, decode_devices
+from topology.audit.cluster.offer import described_resource, offer_of
+from topology.audit.cluster.reasons import AuditProblem, ProblemKind, UnjudgedReason
 from topology.errors import CodecError
 from topology.model import decode_topology, gpus_of, mask_of, topology_digest
 from topology.select import ContainerRequest, ContainerRole, pod_size
@@ -36,31 +37,10 @@ if TYPE_CHECKING:
     from topology.audit.cluster.objects import AuditNode, AuditPod
     from topology.model import NodeTopology
 
-__all__ = [
-    "HeldSet",
-    "NodeHoldings",
-    "Unjudged",
-    "UnjudgedReason",
-    "described_resource",
-    "hold_node",
-]
+__all__ = ["HeldSet", "NodeHoldings", "Unjudged", "hold_node"]
 
 SOURCES = ("report", "status", "allocated", "plan")
 """Who says which GPUs a container has, most trusted first."""
-
-
-class UnjudgedReason(Enum):
-    """Why a container is in no figure."""
-
-    NO_TOPOLOGY = "its node has no topology that can be read"
-    BY_NUMBER = "its GPUs are known by number only"
-    NOT_WHOLE = "its devices are no whole GPUs of its node's topology"
-    RUNS_WITHOUT = "it runs without the GPUs that it requests, as the node's agent reports"
-    TWO_OWNERS = (
-        "another container has one of its GPUs, by a source that is trusted as much or more"
-    )
-    FREE_UNKNOWN = "it is not known which other GPUs of its node are free"
-    UNEQUAL = "its node has more than 16 GPUs, whose links are not equal"
 
 
 _PAIR = 2
@@ -92,22 +72,27 @@ class Unjudged:
 class NodeHoldings:
     """A node and who has its GPUs.
 
-    `topology` is None where it cannot be used. `movable` are the GPUs of pods with known ones,
-    `free` the healthy ones that no pod has: None where that is not known. `problems` say why.
+    `topology` is None where it cannot be used. `resource` is the one whose devices it names, and
+    `parts` those that are no whole GPUs. `movable` are the GPUs of pods with known ones, `free` the
+    healthy ones that no pod has: None where that is not known, and `problems` say why. Of the free
+    ones `n_split` are in MIG mode, not known which, and cannot be had.
     """
 
     node: AuditNode
     n_gpus: int
+    resource: str = ""
     topology: NodeTopology | None = None
     digest: str = ""
+    parts: int = 0
     report: DevicesReport = _NO_REPORT
     unhealthy: int = 0
     sets: list[HeldSet] = field(default_factory=list[HeldSet])
     unjudged: list[Unjudged] = field(default_factory=list[Unjudged])
     movable: int = 0
     free: int | None = None
+    n_split: int = 0
     n_unlisted: int = 0
-    problems: list[str] = field(default_factory=list[str])
+    problems: list[AuditProblem] = field(default_factory=list[AuditProblem])
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,54 +108,39 @@ class _Named:
     is_init: bool
 
 
-def described_resource(node: AuditNode, pods: Iterable[AuditPod] = ()) -> str:
-    """The resource whose devices the topology names: whole GPUs before shares and partitions.
-
-    Where the kubelet offers none, as while no device plugin is registered, what the pods request;
-    empty where there is none either.
-    """
-    known = {
-        one
-        for counts in (node.capacity, node.allocatable)
-        for one, count in counts.items()
-        if count
-    } or {one for pod in pods for container in pod.containers for one in container.requests}
-    return min(known, key=lambda one: (not one.endswith("/gpu"), one), default="")
-
-
 def hold_node(node: AuditNode, pods: Sequence[AuditPod], ended: frozenset[str]) -> NodeHoldings:
     """Find out who has which GPUs of a node; `ended` are the uids of pods that have ended.
 
     `pods` are those of the node that have not. O(devices + pods).
     """
-    resource = described_resource(node, pods)
-    offered = node.allocatable.get(resource, 0)
-    found = NodeHoldings(node, max(offered, node.capacity.get(resource, 0)))
+    found = NodeHoldings(node, 0)
     _read_annotations(found)
+    resource = found.resource = described_resource(node, pods, n_gpus=found.n_gpus)
     if found.topology is None:
+        offered = node.allocatable.get(resource, 0)
+        found.n_gpus = max(offered, node.capacity.get(resource, 0))
         found.unjudged += [
             Unjudged(pod, one.name, n, UnjudgedReason.NO_TOPOLOGY)
             for pod in pods
             for one in pod.containers
-            if (n := max(one.requests.values())) >= _PAIR
+            if (n := one.n_gpus(resource)) >= _PAIR
         ]
         return found
-    positions = {gpu.uuid: i for i, gpu in enumerate(found.topology.gpus) if gpu.uuid is not None}
-    parts = mask_of(i for i, gpu in enumerate(found.topology.gpus) if gpu.parent is not None)
+    gpus = found.topology.gpus
+    positions = {gpu.uuid: i for i, gpu in enumerate(gpus) if gpu.uuid is not None}
+    found.parts = mask_of(i for i, gpu in enumerate(gpus) if gpu.parent is not None)
     found.unhealthy = mask_of(
         positions[one.id] for one in found.report.unhealthy if one.id in positions
     )
-    reader = _NodeReader(found, resource, positions, parts)
-    fixed, is_known = reader.read(pods, ended)
-    everything = (1 << found.n_gpus) - 1
-    n_healthy = (everything & ~found.unhealthy).bit_count()
-    if not n_healthy <= offered <= found.n_gpus:
-        found.problems.append(
-            f"the kubelet offers {offered} of {resource or 'a GPU resource'}, and the topology "
-            f"shows {n_healthy} healthy GPUs: which are free is not known"
-        )
+    fixed, is_known = _NodeReader(found, positions).read(pods, ended)
+    offer = offer_of(node, resource, found.topology, found.unhealthy)
+    free = offer.gpus & ~(found.movable | fixed | found.unhealthy)
+    if offer.problem is not None:
+        found.problems.append(offer.problem)
     elif is_known:
-        found.free = everything & ~(found.movable | fixed | found.unhealthy)
+        is_none_left = free.bit_count() <= offer.n_split
+        found.n_split = 0 if is_none_left else offer.n_split
+        found.free = 0 if is_none_left and offer.n_split else free
     return found
 
 
@@ -178,16 +148,18 @@ def _read_annotations(found: NodeHoldings) -> None:
     node = found.node
     try:
         if node.topology is None:
-            found.problems.append("it has no annotation coterie.gpu/topology")
+            text = "it has no annotation coterie.gpu/topology"
+            found.problems.append(AuditProblem(ProblemKind.NO_TOPOLOGY, text))
             return
         topology = decode_topology(node.topology)
         if node.devices is not None:
             found.report = decode_devices(node.devices)
     except CodecError as error:
-        found.problems.append(str(error))
+        found.problems.append(AuditProblem(ProblemKind.UNREADABLE, str(error)))
         return
     if any(gpu.uuid is None for gpu in topology.gpus):
-        found.problems.append("topology: GPUs have no uuid, expected one for each")
+        text = "topology: GPUs have no uuid, expected one for each"
+        found.problems.append(AuditProblem(ProblemKind.UNREADABLE, text))
         return
     found.topology, found.digest = topology, topology_digest(topology)
     found.n_gpus = topology.n_gpus
@@ -196,13 +168,11 @@ def _read_annotations(found: NodeHoldings) -> None:
 class _NodeReader:
     """Reads the pods of a node whose topology is known."""
 
-    def __init__(
-        self, found: NodeHoldings, resource: str, positions: Mapping[str, int], parts: int
-    ) -> None:
+    def __init__(self, found: NodeHoldings, positions: Mapping[str, int]) -> None:
         self._found = found
-        self._resource = resource
+        self._resource = found.resource
+        self._domain = found.resource.partition("/")[0]
         self._positions = positions
-        self._parts = parts
         self._fixed = 0
         self._n_unknown = 0
         # By GPU the pod that has it, and whether an init container, which may hand it on.
@@ -226,14 +196,17 @@ class _NodeReader:
             self._found.n_unlisted += (mask & ~self._fixed).bit_count()
             self._fixed |= mask
         if self._n_unknown:
-            self._found.problems.append(
-                f"GPUs of {self._n_unknown} containers are known by number only: which are free "
-                "is not known"
-            )
+            containers = "1 container" if self._n_unknown == 1 else f"{self._n_unknown} containers"
+            text = f"GPUs of {containers} are known by number only: which are free is not known"
+            self._found.problems.append(AuditProblem(ProblemKind.BY_NUMBER, text))
         return self._fixed, not self._n_unknown
 
     def _is_ours(self, resource: str, ids: Sequence[str]) -> bool:
         return resource == self._resource or any(one in self._positions for one in ids)
+
+    def _is_foreign(self, resources: Iterable[str]) -> bool:
+        """Whether another device plugin gave the devices: any GPU of the node may be of them."""
+        return all(one.partition("/")[0] != self._domain for one in resources)
 
     def _shares(self, ids: Iterable[str]) -> int:
         """The GPUs of which some ids are, or are shares."""
@@ -259,10 +232,12 @@ class _NodeReader:
                 self._leave(pod, one.name, n, UnjudgedReason.RUNS_WITHOUT)
             elif own and len(own) >= n:
                 mask = self._shares(own)
-                is_whole = mask.bit_count() == len(own) and not mask & self._parts
+                is_whole = mask.bit_count() == len(own) and not mask & self._found.parts
                 is_whole = is_whole and all(device in self._positions for device in own)
                 is_init = one.role is ContainerRole.INIT
                 named.append(_Named(pod, one.name, n, source, mask, is_whole, is_init))
+            elif not n and self._is_foreign(one.requests):
+                unknown.append((one.name, max(one.requests.values())))
             elif not n:
                 self._leave(pod, one.name, max(one.requests.values()), UnjudgedReason.NOT_WHOLE)
             elif one.role is not ContainerRole.INIT:

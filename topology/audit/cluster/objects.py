@@ -6,19 +6,19 @@ null is as good as absent; a field that is needed and of another kind is one sen
 the object and the field (`ImportFormatError`). Texts of annotations stay as they are: an
 audit shows which it cannot read. It reads no file.
 
-Devices of a resource count as GPUs where its name behind the domain is `gpu`, or begins with
-`gpu.` (NVIDIA's shared GPUs), and the MIG profiles of `nvidia.com/mig-...`.
+A number of devices of a node that cannot be read is no such error: the node has the sentence
+(`unreadable`), and all others are audited.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from topology.annotations import POD_KEYS
 from topology.audit.cluster.constraints import LabelRequirement, NodeRules, Taint, Toleration
+from topology.audit.cluster.counts import is_gpu_resource, read_count
 from topology.errors import ImportFormatError, quote
 from topology.model import Field, names
 from topology.select import ContainerRole
@@ -27,31 +27,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 __all__ = [
+    "AuditClaimant",
     "AuditCluster",
     "AuditContainer",
     "AuditNode",
     "AuditPod",
     "ReportedIds",
-    "is_gpu_resource",
     "read_cluster",
 ]
 
 T = TypeVar("T")
 
-_GPU_RESOURCE = re.compile(r"[^/]+/gpu(?:\.[^/]+)?|nvidia\.com/mig-[^/]+")
 _AFFINITY = POD_KEYS[0].name
 _KEEPS_OFF = frozenset({"NoSchedule", "NoExecute"})
 _UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 """The taint that a cordoned node bears (core/v1 well_known_taints.go)."""
 _ENDED = frozenset({"Succeeded", "Failed"})
 """core/v1 types.go, PodPhase."""
+_STAYS_WITH_NODE = frozenset({"DaemonSet", "Node"})
+"""Kinds of owners whose pods run on no other node; a Node owns the mirrors of its static pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditNode:
     """A node. `allocatable` and `capacity` hold GPU resources only, in devices.
 
-    `topology` and `devices` are the texts of the annotations, None where absent.
+    `topology` and `devices` are the texts of the annotations, None where absent; `unreadable` has
+    by resource what is wrong with its numbers. New pods go to none that is cordoned or not ready.
     """
 
     name: str
@@ -61,6 +63,14 @@ class AuditNode:
     capacity: Mapping[str, int]
     topology: str | None
     devices: str | None
+    unreadable: Mapping[str, str]
+    is_cordoned: bool
+    is_ready: bool
+
+    @property
+    def takes_pods(self) -> bool:
+        """Whether new pods may be placed there."""
+        return self.is_ready and not self.is_cordoned
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +80,10 @@ class AuditContainer:
     name: str
     role: ContainerRole
     requests: Mapping[str, int]
+
+    def n_gpus(self, resource: str) -> int:
+        """What it requests of its node's resource, else the most of any other."""
+        return self.requests.get(resource) or max(self.requests.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +99,8 @@ class ReportedIds:
 class AuditPod:
     """A pod that requests GPUs and is bound to a node; `has_ended`: its GPUs are free again.
 
-    `plan`, `allocated` and `affinity` are texts of annotations, None where absent.
+    `plan`, `allocated` and `affinity` are texts of annotations, None where absent. One that
+    `stays_with_node` is of a DaemonSet, or static: it runs on no other node.
     """
 
     uid: str
@@ -99,23 +114,28 @@ class AuditPod:
     allocated: str | None
     affinity: str | None
     rules: NodeRules
+    stays_with_node: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AuditClaimant:
+    """A pod on a node with resource claims (DRA), which may be for GPUs."""
+
+    namespace: str
+    name: str
+    node: str
 
 
 @dataclass(frozen=True, slots=True)
 class AuditCluster:
-    """What is audited: all nodes, and the pods with GPUs that are bound to a node."""
+    """What is audited: all nodes, and the pods with GPUs that are bound to a node.
+
+    `claiming` are the pods, with such GPUs or without, that have claims and have not ended.
+    """
 
     nodes: tuple[AuditNode, ...]
     pods: tuple[AuditPod, ...]
-
-
-def is_gpu_resource(resource: str) -> bool:
-    """Whether a resource's devices are GPUs, shares or partitions of them.
-
-    >>> [is_gpu_resource(one) for one in ("nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "cpu")]
-    [True, True, False]
-    """
-    return _GPU_RESOURCE.fullmatch(resource) is not None
+    claiming: tuple[AuditClaimant, ...] = ()
 
 
 def read_cluster(
@@ -136,8 +156,12 @@ def read_cluster(
             msg = f"{nodes_name}: node {quote(node.name)} is given twice, expected once"
             raise ImportFormatError(msg)
         seen.add(node.name)
-    read = _items(pods, pods_name, "Pod", _read_pod)
-    return AuditCluster(found, tuple(pod for pod in read if pod is not None))
+    read = tuple(_items(pods, pods_name, "Pod", _read_pod))
+    return AuditCluster(
+        found,
+        tuple(pod for pod, _ in read if pod is not None),
+        tuple(claiming for _, claiming in read if claiming is not None),
+    )
 
 
 def _items(value: object, where: str, kind: str, read: Callable[[Field], T]) -> Iterator[T]:
@@ -218,19 +242,10 @@ def _counts(parent: Field, key: str) -> dict[str, int]:
     """The GPUs under a key, by resource."""
     member = _object(parent, key)
     return {
-        sys.intern(name): _count(member.need(name))
+        sys.intern(name): read_count(member.need(name))
         for name in member.keys()  # noqa: SIM118 - a Field
         if is_gpu_resource(name)
     }
-
-
-def _count(field: Field) -> int:
-    value = field.value
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 9:  # noqa: PLR2004 - digits of 2^31
-        return int(value)
-    if type(value) is int and 0 <= value < 1_000_000_000:  # noqa: PLR2004 - as above
-        return value
-    return field.fail("a whole number of devices")
 
 
 # --- Nodes ---------------------------------------------------------------------------------------
@@ -244,43 +259,71 @@ def _read_node(item: Field) -> AuditNode:
         for one in _members(spec, "taints")
     ]
     cordoned = _get(spec, "unschedulable")
-    if cordoned is not None and cordoned.flag():
+    is_cordoned = cordoned is not None and cordoned.flag()
+    if is_cordoned:
         taints.append(_UNSCHEDULABLE)
+    unreadable: dict[str, str] = {}
     return AuditNode(
         name=sys.intern(meta.need("name").text()),
         labels=_strings(meta, "labels"),
         taints=tuple(one for one in taints if one.effect in _KEEPS_OFF),
-        allocatable=_counts(status, "allocatable"),
-        capacity=_counts(status, "capacity"),
+        allocatable=_readable_counts(status, "allocatable", unreadable),
+        capacity=_readable_counts(status, "capacity", unreadable),
         topology=_text(annotations, names.TOPOLOGY) or None,
         devices=_text(annotations, names.DEVICES) or None,
+        unreadable=unreadable,
+        is_cordoned=is_cordoned,
+        is_ready=not any(
+            _text(one, "type") == "Ready" and _text(one, "status") != "True"
+            for one in _members(status, "conditions")
+        ),
     )
+
+
+def _readable_counts(parent: Field, key: str, unreadable: dict[str, str]) -> dict[str, int]:
+    """The GPUs under a key, by resource; `unreadable` gets what is wrong with the others."""
+    member = _object(parent, key)
+    found: dict[str, int] = {}
+    for name in filter(is_gpu_resource, member.keys()):
+        try:
+            found[sys.intern(name)] = read_count(member.need(name))
+        except ImportFormatError as error:
+            unreadable.setdefault(name, str(error))
+    return found
 
 
 # --- Pods ----------------------------------------------------------------------------------------
 
 
-def _read_pod(item: Field) -> AuditPod | None:
-    """Read a pod; None where it requests no GPU or is on no node."""
+def _read_pod(item: Field) -> tuple[AuditPod | None, AuditClaimant | None]:
+    """Read a pod: None where it requests no GPU or is on no node, and whether it has claims."""
     meta, spec, status = (_object(item, key) for key in ("metadata", "spec", "status"))
     name, node = meta.need("name").text(), _text(spec, "nodeName")
+    namespace = sys.intern(_text(meta, "namespace") or "default")
+    has_ended = _text(status, "phase") in _ENDED
+    has_claims = bool(node and not has_ended and _members(spec, "resourceClaims"))
+    claiming = AuditClaimant(namespace, name, node) if has_claims else None
     containers = tuple(one for one in _containers(spec) if one.requests)
     if not containers or not node:
-        return None
+        return None, claiming
     annotations = _object(meta, "annotations")
-    return AuditPod(
+    pod = AuditPod(
         uid=meta.need("uid").text(),
-        namespace=sys.intern(_text(meta, "namespace") or "default"),
+        namespace=namespace,
         name=name,
         node=sys.intern(node),
-        has_ended=_text(status, "phase") in _ENDED,
+        has_ended=has_ended,
         containers=containers,
         status=tuple(_reported_ids(status)),
         plan=_text(annotations, names.PLAN) or None,
         allocated=_text(annotations, names.ALLOCATED) or None,
         affinity=_text(annotations, _AFFINITY) or None,
         rules=_read_rules(spec),
+        stays_with_node=any(
+            _text(one, "kind") in _STAYS_WITH_NODE for one in _members(meta, "ownerReferences")
+        ),
     )
+    return pod, claiming
 
 
 def _containers(spec: Field) -> Iterator[AuditContainer]:

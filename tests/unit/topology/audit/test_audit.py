@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from itertools import combinations
 
 import pytest
 from pydantic import ConfigDict, TypeAdapter
@@ -93,13 +94,13 @@ def test_a_pod_is_judged_by_its_worst_container():
         pytest.param(
             [node("n1")],
             [pod("p", "n1"), pod("q", "n1")],
-            "None of 2 pods with 2 or more GPUs can be judged.",
+            "None of 2 pods with 2 or more GPUs can be judged; covered 0 of 1 GPU node.",
             id="known by number",
         ),
         pytest.param(
             [node("n1", None)],
             [pod("p", "n1")],
-            "None of 1 pod with 2 or more GPUs can be judged.",
+            "The one pod with 2 or more GPUs cannot be judged; covered 0 of 1 GPU node.",
             id="no topology",
         ),
         pytest.param(
@@ -131,6 +132,41 @@ def test_a_pod_is_judged_by_its_worst_container():
             "1 of 2 pods with 2 or more GPUs has the best set their node could give; 1 loses 88 %.",
             id="one of two pods",
         ),
+        pytest.param(
+            [node("n1"), *(node(f"m{i}", None) for i in range(99))],
+            [pod("a", "n1", plan=(0, 3)), *(pod(f"p{i}", f"m{i}") for i in range(99))],
+            "1 of 100 pods with 2 or more GPUs could be judged: it has the best set its node could "
+            "give; 99 not judged; covered 1 of 100 GPU nodes.",
+            id="one of many is judged",
+        ),
+        pytest.param(
+            [node("n1"), node("n2", None)],
+            [pod("a", "n1", plan=(0, 5)), pod("b", "n2")],
+            "1 of 2 pods with 2 or more GPUs could be judged: it loses 88 % against the best set "
+            "its node could give; 1 not judged; covered 1 of 2 GPU nodes.",
+            id="the one that is judged loses",
+        ),
+        pytest.param(
+            [node("n1"), node("n2"), node("n3", None)],
+            [pod("a", "n1", plan=(0, 3)), pod("b", "n2", plan=(0, 3)), pod("c", "n3")],
+            "2 of 3 pods with 2 or more GPUs could be judged: all 2 have the best set their node "
+            "could give; 1 not judged; covered 2 of 3 GPU nodes.",
+            id="those that are judged lose nothing",
+        ),
+        pytest.param(
+            [node("n1"), node("n2"), node("n3", None)],
+            [pod("a", "n1", plan=(0, 3)), pod("b", "n2", plan=(0, 5)), pod("c", "n3")],
+            "2 of 3 pods with 2 or more GPUs could be judged: 1 has the best set their node could "
+            "give, 1 loses 88 %; 1 not judged; covered 2 of 3 GPU nodes.",
+            id="some of those that are judged lose",
+        ),
+        pytest.param(
+            [node("n1"), node("n2", None)],
+            [pod("a", "n1", plan=(0, 3))],
+            "The one pod with 2 or more GPUs has the best set its node could give; covered 1 of 2 "
+            "GPU nodes.",
+            id="a node without pods is not covered",
+        ),
     ],
 )
 def test_headlines(nodes, pods, headline):
@@ -152,6 +188,94 @@ def test_what_is_unknown_is_in_no_figure():
     (kind,) = report.machines
     assert (kind.n_nodes_free_unknown, kind.n_free, kind.has) == (1, 0, None)
     assert [one.node for one in report.uncovered_nodes] == ["n1"]
+
+
+def test_nodes_that_take_no_pods_have_no_free_gpus():
+    """They are counted apart, and their pods are judged all the same."""
+    lost, cordoned, counted = node("n1"), node("n2"), node("n3")
+    lost["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    cordoned["spec"]["unschedulable"] = True
+    counted["spec"]["unschedulable"] = True
+    counted["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    pods = [pod("p", "n1", plan=(0, 5)), pod("q", "n3")]
+    report = report_of([lost, cordoned, counted, node("n4")], pods)
+    assert [(one.node, one.n_free, one.reason) for one in report.unavailable_nodes] == [
+        ("n1", 6, "NotReady"),
+        ("n2", 8, "cordoned"),
+        ("n3", None, "cordoned and NotReady"),
+    ]
+    assert (report.n_free, report.n_stranded, report.n_covered_nodes) == (8, 0, 3)
+    assert report.machines[0].n_nodes_free_unknown == 1
+    assert report.sets[0].could_have.share == 1
+
+
+def test_a_number_that_cannot_be_read_leaves_its_node_uncovered():
+    """Also where the node has nothing else that shows GPUs."""
+    bad, bare = (
+        node("n1", allocatable={RESOURCE: "x"}),
+        node("n2", None, allocatable={RESOURCE: "x"}),
+    )
+    bare["status"]["capacity"] = {}
+    report = report_of([bad, bare, node("n3")], [pod("p", "n3", plan=(0, 3))])
+    assert [(one.node, one.kind) for one in report.uncovered_nodes] == [
+        ("n1", "quantity"),
+        ("n2", "no-topology"),
+    ]
+    assert (report.n_gpu_nodes, len(report.sets)) == (3, 1)
+
+
+def test_pods_with_claims_are_named():
+    """Those on nodes of the list, by name."""
+    spec = {"resourceClaims": [{"name": "gpu"}]}
+    pods = [
+        pod(name, where, 0, spec=spec) for name, where in (("b", "n1"), ("a", "n1"), ("c", "x"))
+    ]
+    found = report_of([node("n1")], pods).claiming_pods
+    assert [(one.pod, one.node) for one in found] == [("a", "n1"), ("b", "n1")]
+
+
+def mig_node(n_whole, **fields):
+    """A node some of whose GPUs are in MIG mode, which its topology does not show."""
+    one = node("n1", allocatable={RESOURCE: n_whole, "nvidia.com/mig-1g.5gb": 7}, **fields)
+    one["status"]["capacity"] = dict(one["status"]["allocatable"])
+    return one
+
+
+def test_free_gpus_in_mig_mode_are_the_least_favourable_ones():
+    """GPU 3 is the one that 0 is joined to by two links, beside 4, so it matters which is split."""
+    report = report_of([mig_node(6)], [pod("p", "n1", plan=(0, 5))])
+    (entry,) = report.sets
+    worst = min(
+        (
+            report_of([node("n1")], [entry_pod, pod("x", "n1", plan=split)]).sets[0]
+            for split in combinations((1, 2, 3, 4, 6, 7), 2)
+            for entry_pod in [pod("p", "n1", plan=(0, 5))]
+        ),
+        key=lambda one: one.could_have.gbytes_per_s,
+    )
+    assert report.sets[0].could_have == worst.could_have
+    assert entry.could_have_gpus == worst.could_have_gpus
+    assert (report.n_free, report.split_nodes, report.uncovered_nodes) == (4, ("n1",), ())
+
+
+def test_a_node_in_mig_mode_without_sets_has_fewer_free_gpus():
+    """Which ones these are does not matter to any figure."""
+    report = report_of([mig_node(7)], [pod("p", "n1", 1, plan=(0,))])
+    assert (report.n_free, report.split_nodes) == (6, ("n1",))
+
+
+def test_choices_of_gpus_in_mig_mode_are_bounded():
+    """On 16 GPUs there would be 12,870 of 8; nothing is judged there."""
+    one = node("n1", "dgx-2", allocatable={RESOURCE: 8, "nvidia.com/mig-1g.5gb": 7})
+    one["status"]["capacity"] = dict(one["status"]["allocatable"])
+    report = report_of([one])
+    assert (report.n_free, report.split_nodes) == (0, ())
+    assert [(one.kind, one.reason) for one in report.uncovered_nodes] == [
+        (
+            "shared",
+            "8 of its GPUs are in MIG mode, not known which: which are free is not known",
+        )
+    ]
 
 
 def test_large_machines_with_unequal_links_are_not_judged():

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.kubectl_lists import RESOURCE, kube_list, node, pod
-from topology.audit import audit, read_cluster
-from topology.audit.faster import MAX_RULES
+from topology.annotations import DeviceHold, DevicesReport
+from topology.audit import audit, faster, read_cluster
 from topology.model import Gpu, names
 from topology.recordings import load_recording
 
@@ -24,6 +24,13 @@ def candidates(nodes, *pods):
 def fleet(**slow):
     """A node with fast GPUs, and one with slower ones."""
     return node("fast", "dgx-h100"), node("slow", "8x-l4", **{"labels": SLOW, **slow})
+
+
+def owned(kind):
+    """A pod with an owner."""
+    one = pod("p", "fast", 1, plan=(0,))
+    one["metadata"]["ownerReferences"] = [{"kind": kind, "name": "x"}]
+    return one
 
 
 @pytest.mark.parametrize(
@@ -104,11 +111,71 @@ def test_nodes_without_topology_are_left_out():
     assert candidates((node("a", None), node("slow", "8x-t4")), pod("p", "a", 1)) == []
 
 
-def test_rules_are_bounded():
+def test_rules_are_bounded(monkeypatch):
     """Each different set of rules is compared with all nodes; pods with further ones are left."""
     pods = [
-        pod(f"p{k:03}", "fast", 1, spec={"nodeSelector": {"no": str(k)}}) for k in range(MAX_RULES)
+        pod(f"p{k:03}", "fast-1", 1, plan=(k,), spec={"nodeSelector": {"no": str(k)}})
+        for k in range(3)
     ]
-    last = pod("q", "fast", 1)
-    assert candidates(fleet(), *pods[1:], last) == [("q", "slow")]
-    assert candidates(fleet(), *pods, last) == []
+    last = pod("q", "fast-1", 1, plan=(3,))
+    nodes = (node("fast-1", "dgx-h100"), fleet()[1])
+    monkeypatch.setattr(faster, "MAX_RULES", 3)
+    assert candidates(nodes, *pods[1:], last) == [("q", "slow")]
+    assert candidates(nodes, *pods, last) == []
+
+
+def amd():
+    """A node of another vendor."""
+    one = node("amd", "8x-mi300x", allocatable={"amd.com/gpu": 8})
+    one["status"]["capacity"] = {"amd.com/gpu": 8}
+    return one
+
+
+@pytest.mark.parametrize(
+    ("here", "one"),
+    [
+        pytest.param(
+            amd(), pod("p", "amd", 1, plan=(0,), resource="amd.com/gpu"), id="another vendor's GPUs"
+        ),
+        pytest.param(
+            fleet()[0], pod("p", "fast", 1, resource="nvidia.com/mig-1g.5gb"), id="a MIG instance"
+        ),
+        pytest.param(fleet()[0], pod("p", "fast", 1), id="known by number"),
+        pytest.param(fleet()[0], owned("DaemonSet"), id="of a DaemonSet"),
+        pytest.param(fleet()[0], owned("Node"), id="a static pod"),
+    ],
+)
+def test_pods_that_are_no_candidates(here, one):
+    """They cannot have what the other node offers, or run nowhere else."""
+    assert candidates((here, fleet()[1]), one) == []
+
+
+def test_a_replica_of_a_shared_gpu_is_no_gpu():
+    """A part of a fast GPU may be worth less than a whole slow one."""
+    shared = DeviceHold("uid-p", "ml", "p", "main", RESOURCE, ("GPU-fast-0::1",))
+    here = node("fast", "dgx-h100", report=DevicesReport(1, holds=(shared,)))
+    assert candidates((here, fleet()[1]), pod("p", "fast", 1)) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"spec": {"unschedulable": True}}, id="cordoned"),
+        pytest.param({"conditions": [{"type": "Ready", "status": "False"}]}, id="not ready"),
+    ],
+)
+def test_nodes_that_take_no_pods_are_no_place(change):
+    """Whatever the pod tolerates."""
+    fast, slow = fleet()
+    slow["spec"] |= change.get("spec", {})
+    slow["status"]["conditions"] = change.get("conditions", [])
+    every = {"tolerations": [{"operator": "Exists"}]}
+    assert candidates((fast, slow), pod("p", "fast", 1, plan=(0,), spec=every)) == []
+
+
+def test_partitions_are_no_place():
+    """Free instances are no whole GPUs."""
+    topology = load_recording("8x-l4")
+    parts = replace(topology, gpus=tuple(replace(gpu, parent="x") for gpu in topology.gpus))
+    places = (fleet()[0], node("slow", parts))
+    assert candidates(places, pod("p", "fast", 1, plan=(0,))) == []

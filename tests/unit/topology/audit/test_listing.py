@@ -1,4 +1,6 @@
-"""The screen: 100 columns and some 40 rows, names cut, and nothing that drives a terminal."""
+"""The screen: as wide as the terminal, names cut, and nothing that drives a terminal."""
+
+import pytest
 
 from tests.kubectl_lists import held_by, kube_list, node, pod
 from topology.annotations import DevicesReport, UnhealthyDevice
@@ -16,10 +18,15 @@ ROW = (
 )
 
 
-def screen(nodes, pods=()):
+def screen(nodes, pods=(), **fields):
     """The lines of an audit."""
     report = audit(read_cluster(kube_list(*nodes), kube_list(*pods)))
-    return table_report(list_audit(report)).splitlines()
+    return table_report(list_audit(report, **fields)).splitlines()
+
+
+def joined(lines):
+    """The text of lines that were wrapped."""
+    return " ".join(" ".join(lines).split())
 
 
 def test_an_empty_cluster_is_one_line():
@@ -78,27 +85,65 @@ def big_cluster():
 def test_a_screen_holds_a_whole_cluster():
     """What does not fit is counted."""
     lines = screen(*big_cluster())
-    assert len(lines) <= 45
+    assert len(lines) <= 60
     assert max(map(len, lines)) <= 100
-    text = "\n".join(lines)
+    text = joined(lines)
     assert "… and 2 more" in text  # machine types
     assert "Also found" in text
     for found in (
         "1 pod may be on faster GPUs than they use: ml/single",
         "GPUs with links down: a-node-with-a-long-name-005 GPU 2 (5 of 6)",
-        "24 unhealthy GPUs: XID 0 (1), XID 1 (1), XID 10 (1) and 21 more",
-        "1 container not judged, its GPUs are known by number only: ml/y",
-        "2 nodes not covered: bare (it has no annotation coterie.gpu/topology), counted (",
+        "24 unhealthy GPUs: XID 0 (1), XID 1 (1), XID 10 (1) and 21 more -> drain the node",
+        "1 container not judged, GPUs known by number only: ml/y -> see that the reporter runs",
+        "1 node not covered, GPUs of pods known by number only: counted -> see that",
+        "1 node not covered, no annotation coterie.gpu/topology: bare -> install the node plugin",
         "1 GPU of pods that are not in the list of pods",
         "1 pod with GPUs on nodes that are not in the list of nodes",
     ):
         assert found in text
 
 
+@pytest.mark.parametrize("width", [100, 130, 160, 400])
+def test_the_whole_width_is_used(width):
+    """Names are cut where they do not fit, and only there."""
+    name = "a-node-that-a-narrow-screen-cannot-hold-{}.eu.compute"
+    nodes = [node(name.format(k)) for k in range(3)]
+    team = "a-team-with-a-name-that-a-narrow-screen-cannot-hold-{}-worker-0"
+    pods = [pod(team.format(k), name.format(k), plan=(0, 5)) for k in range(3)]
+    lines = screen(nodes, pods, width=width)
+    assert max(map(len, lines)) <= width
+    rows = [line.split() for line in lines if line.startswith("ml/")]
+    assert len({row[0] for row in rows}) == len({row[1] for row in rows}) == 3
+    assert any("…" in row[0] for row in rows) == (width < 160)
+
+
+def test_on_a_narrow_screen_notes_are_wrapped():
+    """Tables are as on one of 100 columns: below that they would have no names left."""
+    wide, narrow, least = (screen([node("n1")], width=width) for width in (100, 40, 10))
+    assert max(map(len, narrow[-8:])) <= 40
+    assert [line for line in wide if "V100" in line] == [line for line in narrow if "V100" in line]
+    assert joined(narrow) == joined(wide)
+    assert least == narrow
+
+
+def test_free_gpus_that_are_not_known_are_marked():
+    """A count of known ones alone looks like all."""
+    lines = screen([node("n1"), node("n2")], [pod("p", "n1")])
+    (row,) = (line for line in lines if line.startswith("8x V100"))
+    assert row.split()[2:6] == ["2", "16", "8+?", "0+?"]
+    assert "+?: on 1 node it is not known which GPUs are free" in lines
+    lines = screen([node("n1"), node("n2")], [pod("p", "n1"), pod("q", "n2")])
+    assert "+?: on 2 nodes it is not known which GPUs are free" in lines
+    assert not any("+?" in line for line in screen([node("n1")]))
+
+
 def test_machine_types_of_one_name_have_digits_of_their_digests():
     """One has a dead link."""
     lines = screen([node("a"), node("b", "dgx-1-v100-dead-link")])
-    assert [line[:18] for line in lines[4:6]] == ["8x V100-SXM2… 51ba", "8x V100-SXM2… db50"]
+    assert [line[:22] for line in lines[4:6]] == [
+        "8x V100-SXM2-32GB 51ba",
+        "8x V100-SXM2-32GB db50",
+    ]
 
 
 def test_names_cannot_drive_a_terminal():

@@ -107,6 +107,28 @@ def test_all_tables():
     assert "–" in texts
 
 
+def test_what_hinders_the_audit_has_tables():
+    """Nodes that take no pods, GPUs in MIG mode, pods with claims, and counts that are not all."""
+    cordoned = node("a")
+    cordoned["spec"]["unschedulable"] = True
+    split = node("b", allocatable={"nvidia.com/gpu": 7, "nvidia.com/mig-1g.5gb": 7})
+    split["status"]["capacity"] = split["status"]["allocatable"]
+    claims = pod("claims", "a", 0, spec={"resourceClaims": [{"name": "gpu"}]})
+    texts = read(report_of([cordoned, split, node("c")], [claims, pod("p", "c")])).texts
+    for expected in (
+        "Nodes that take no pods, whose free GPUs do not count as free",
+        "Nodes where some free GPUs are in MIG mode, not known which",
+        "Pods with resource claims",
+        "ml/claims",
+        "7+?",
+    ):
+        assert expected in texts
+    assert any("2 are covered" in text and "where that is known" in text for text in texts)
+    assert not any(
+        "+?" in text for text in read(report_of([node("a")], [])).texts if "GPUs" not in text
+    )
+
+
 def test_long_tables_are_cut():
     """Beside the JSON, which has all."""
     report = report_of([node("n1")], [pod("p", "n1")])

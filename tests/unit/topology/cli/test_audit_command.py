@@ -42,6 +42,19 @@ def test_text(run, lists):
     assert out.startswith(f"{SENTENCE}\n\nMachine types")
 
 
+def test_the_terminals_width_is_used(run, tmp_path, monkeypatch):
+    """A pipe has 100 columns; what COLUMNS says goes before what the terminal says."""
+    name = "a-node-with-a-name-that-100-columns-cannot-hold-01234"
+    nodes, pods = tmp_path / "nodes.json", tmp_path / "pods.json"
+    nodes.write_text(json.dumps(kube_list(node(name))))
+    pods.write_text(json.dumps(kube_list(pod("p" * 40, name, plan=(0, 5)))))
+    monkeypatch.setenv("COLUMNS", "200")
+    options = ("--nodes", nodes, "--pods", pods)
+    assert name not in run(*options)[1]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert name in run(*options)[1]
+
+
 def test_json(run, lists):
     """What a program reads."""
     code, out, _ = run(*lists, "-o", "json")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.kubectl_lists import RESOURCE, held_by, kube_list, named, node, pod
 from topology.annotations import DeviceHold, DevicesReport, MissingDevices, UnhealthyDevice
-from topology.audit.cluster import UnjudgedReason, described_resource, hold_node, read_cluster
+from topology.audit.cluster import ProblemKind, UnjudgedReason, hold_node, read_cluster
 from topology.model import Gpu, encode_topology, names
 from topology.recordings import load_recording
 
@@ -29,6 +29,11 @@ def sets(holdings):
 def left(holdings):
     """What cannot be judged."""
     return [(one.pod.name, one.container, one.n_gpus, one.reason) for one in holdings.unjudged]
+
+
+def problems(holdings):
+    """Why the node is not covered."""
+    return [(one.kind, one.text) for one in holdings.problems]
 
 
 def reported(*holds, **fields):
@@ -88,9 +93,15 @@ def test_gpus_known_by_number_leave_the_node_unknown(annotation):
     assert left(found) == [("p", "main", 2, UnjudgedReason.BY_NUMBER)]
     assert sets(found) == [("q", "main", 0b1100, "plan")]
     assert found.free is None
-    assert found.problems == [
-        "GPUs of 1 containers are known by number only: which are free is not known"
-    ]
+    said = "GPUs of 1 container are known by number only: which are free is not known"
+    assert problems(found) == [(ProblemKind.BY_NUMBER, said)]
+
+
+def test_several_containers_by_number_are_counted():
+    """One sentence for the node."""
+    found = hold(node("n1"), pod("p", "n1"), pod("q", "n1"))
+    said = "GPUs of 2 containers are known by number only: which are free is not known"
+    assert problems(found) == [(ProblemKind.BY_NUMBER, said)]
 
 
 def test_fewer_devices_than_requested_are_not_all():
@@ -232,16 +243,23 @@ def unnamed():
 
 
 @pytest.mark.parametrize(
-    ("annotations", "problem"),
+    ("annotations", "kind", "problem"),
     [
-        pytest.param({}, "it has no annotation coterie.gpu/topology", id="none"),
+        pytest.param(
+            {},
+            ProblemKind.NO_TOPOLOGY,
+            "it has no annotation coterie.gpu/topology",
+            id="none",
+        ),
         pytest.param(
             {names.TOPOLOGY: '{"v":"2.0"}'},
+            ProblemKind.UNREADABLE,
             "topology text: v is '2.0', expected major version 1",
             id="of another version",
         ),
         pytest.param(
             {names.TOPOLOGY: unnamed()},
+            ProblemKind.UNREADABLE,
             "topology: GPUs have no uuid, expected one for each",
             id="without uuids",
         ),
@@ -250,39 +268,37 @@ def unnamed():
                 names.TOPOLOGY: encode_topology(named(load_recording("4x-l40s"), "n1")),
                 names.DEVICES: "{}",
             },
+            ProblemKind.UNREADABLE,
             "devices text: the text has no v, expected one",
             id="a report that cannot be read",
         ),
     ],
 )
-def test_nodes_without_a_usable_topology_are_named(annotations, problem):
+def test_nodes_without_a_usable_topology_are_named(annotations, kind, problem):
     """Their pods are counted; one GPU has nothing to reduce."""
     one = node("n1", None, annotations=annotations)
     found = hold(one, pod("p", "n1", 4), pod("q", "n1", 1))
-    assert found.problems == [problem]
+    assert problems(found) == [(kind, problem)]
     assert left(found) == [("p", "main", 4, UnjudgedReason.NO_TOPOLOGY)]
     assert (found.n_gpus, found.free, found.topology) == (8, None, None)
 
 
-@pytest.mark.parametrize("offered", [7, 9])
-def test_another_number_of_gpus_leaves_the_free_ones_unknown(offered):
+@pytest.mark.parametrize(("offered", "kind"), [(7, ProblemKind.FEWER), (9, ProblemKind.SHARED)])
+def test_another_number_of_gpus_leaves_the_free_ones_unknown(offered, kind):
     """A device plugin that holds a GPU for bad, or shares GPUs, and does not say which."""
     found = hold(node("n1", allocatable={RESOURCE: offered}), pod("p", "n1", plan=(0, 1)))
     assert found.free is None
-    (problem,) = found.problems
-    assert problem == (
+    said = (
         f"the kubelet offers {offered} of nvidia.com/gpu, and the topology shows 8 healthy GPUs: "
         "which are free is not known"
     )
+    assert problems(found) == [(kind, said)]
     assert sets(found) == [("p", "main", 0b11, "plan")]
 
 
-def test_the_resource_that_a_topology_names():
-    """Whole GPUs before partitions; what pods request while no device plugin is registered."""
-    one = node("n1", allocatable={"nvidia.com/mig-1g.5gb": 2, RESOURCE: 0})
-    cluster = read_cluster(kube_list(one), kube_list(pod("p", "n1", resource="amd.com/gpu")))
-    (found,) = cluster.nodes
-    assert described_resource(found) == RESOURCE
-    bare = replace(found, capacity={}, allocatable={RESOURCE: 0})
-    assert described_resource(bare) == ""
-    assert described_resource(bare, cluster.pods) == "amd.com/gpu"
+def test_devices_of_another_plugin_may_be_any_gpus():
+    """Such as shares by a scheduler of its own: which GPUs are free is then not known."""
+    other = pod("p", "n1", 100, resource="koordinator.sh/gpu")
+    found = hold(node("n1"), other, pod("q", "n1", plan=(0, 1)))
+    assert left(found) == [("p", "main", 100, UnjudgedReason.BY_NUMBER)]
+    assert found.free is None

@@ -4,6 +4,7 @@ import pytest
 
 from tests.kubectl_lists import kube_list, node, pod
 from topology.audit.cluster import (
+    AuditClaimant,
     LabelRequirement,
     NodeRules,
     Taint,
@@ -32,6 +33,70 @@ def test_a_node_has_its_gpus_labels_and_annotations():
     assert found.capacity == {"nvidia.com/gpu": 16}
     assert found.topology is not None
     assert found.devices is None
+
+
+@pytest.mark.parametrize(("given", "expected"), [(8, 8), ("8", 8), ("1k", 1000), ("2M", 2_000_000)])
+def test_quantities_are_numbers(given, expected):
+    """The API server writes a thousand as 1k."""
+    one = node("n1", None, allocatable={"nvidia.com/gpu": given})
+    (found,) = read_cluster(kube_list(one), NO_PODS).nodes
+    assert found.allocatable == {"nvidia.com/gpu": expected}
+    assert found.unreadable == {}
+
+
+@pytest.mark.parametrize("given", ["1.5", "-1", "1Ki", "9G", "", True, -1, 10**9])
+def test_a_number_that_cannot_be_read_is_the_nodes_own_matter(given):
+    """The other nodes are audited."""
+    one = node("n1", None, allocatable={"nvidia.com/gpu": given})
+    bad, good = read_cluster(kube_list(one, node("n2", None)), NO_PODS).nodes
+    said = f"status.allocatable.nvidia.com/gpu is {given!r}, expected a whole number of devices"
+    assert (bad.allocatable, bad.unreadable) == ({}, {"nvidia.com/gpu": said})
+    assert good.unreadable == {}
+
+
+@pytest.mark.parametrize(
+    ("spec", "conditions", "expected"),
+    [
+        pytest.param({}, [], True, id="no condition"),
+        pytest.param({}, [{"type": "Ready", "status": "True"}], True, id="ready"),
+        pytest.param({}, [{"type": "DiskPressure", "status": "False"}], True, id="another one"),
+        pytest.param({}, [{"type": "Ready", "status": "Unknown"}], False, id="lost"),
+        pytest.param({"unschedulable": True}, [], False, id="cordoned"),
+        pytest.param({"unschedulable": False}, [], True, id="uncordoned"),
+    ],
+)
+def test_nodes_that_take_pods(spec, conditions, expected):
+    """What is free on others helps no pod."""
+    one = node("n1", None)
+    one["spec"] |= spec
+    one["status"]["conditions"] = conditions
+    (found,) = read_cluster(kube_list(one), NO_PODS).nodes
+    assert found.takes_pods is expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("DaemonSet", True), ("Node", True), ("ReplicaSet", False)]
+)
+def test_pods_that_stay_with_their_node(kind, expected):
+    """Those of DaemonSets, and static ones, whose mirror a Node owns."""
+    one = pod("p", "n1")
+    one["metadata"]["ownerReferences"] = [{"kind": kind, "name": "x"}]
+    assert read_pod(one).stays_with_node is expected
+
+
+def test_pods_with_claims_are_kept_by_name():
+    """With GPUs beside them or without; not those that hold nothing."""
+    spec = {"resourceClaims": [{"name": "gpu"}]}
+    pods = [
+        pod("a", "n1", 0, spec=spec),
+        pod("b", "n1", 2, spec=spec),
+        pod("c", "n1", 0, spec=spec, phase="Failed"),
+        pod("d", None, 0, spec=spec),
+        pod("e", "n1", 2, spec={"resourceClaims": []}),
+    ]
+    found = read_cluster(kube_list(), kube_list(*pods))
+    assert found.claiming == (AuditClaimant("ml", "a", "n1"), AuditClaimant("ml", "b", "n1"))
+    assert [one.name for one in found.pods] == ["b", "e"]
 
 
 def test_taints_that_keep_pods_off_are_read():
@@ -173,9 +238,13 @@ def broken(value, *keys, of=pod):
             id="a node twice",
         ),
         pytest.param(
-            broken({"nvidia.com/gpu": "1.5"}, "status", "capacity", of=node),
-            NO_PODS,
-            "N: items[0] (x): status.capacity.nvidia.com/gpu is '1.5', "
+            kube_list(),
+            broken(
+                [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": "1.5"}}}],
+                "spec",
+                "containers",
+            ),
+            "P: items[0] (ml/x): spec.containers[0].resources.limits.nvidia.com/gpu is '1.5', "
             "expected a whole number of devices",
             id="half a GPU",
         ),
