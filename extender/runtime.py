@@ -39,6 +39,7 @@ from extender.observe import (
     notes_of_effect,
 )
 from extender.protocol import GROUP_MARKS
+from extender.read_api import NotOffered
 from extender.state import Agreement, Mismatch, build_machine_type, domain_labels
 from extender.watch import (
     Feed,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
     from extender.config import ExtenderSettings
     from extender.engine import Gateway
+    from extender.engine.events import StateEvent
     from extender.protocol import Answer
     from extender.state import Effect
     from kube.log import Logger
@@ -146,6 +148,7 @@ class LiveExtender:
             clock=self.clock,
             log=log,
         )
+        self.not_offered = NotOffered(gateway.engine)
         build = partial(build_machine_type, demand=gateway.engine.rules.demand)
         self._node_sink = NodeSink(
             gateway.handle, gateway.cluster.reader, build, self._changed, self._watch_log
@@ -258,6 +261,11 @@ class LiveExtender:
             await self._peers.peer.close()
         await self._transport.close()
 
+    def _see_pending(self, event: StateEvent) -> None:
+        """A pending pod: members of groups decide, the others are shown to people alone."""
+        self._gateway.handle(event)
+        self.not_offered.take(event)
+
     def _look(self) -> None:
         self._requeuer.look()
         self._group_reports.look()
@@ -325,7 +333,7 @@ class LiveExtender:
                 lambda pod: events.PendingSeen(pod, clock()),
                 events.PendingGone,
             ),
-            gateway.handle,
+            self._see_pending,
             changed=self._changed,
             listed=self._changed,
             log=log,

@@ -150,7 +150,12 @@ async def _serve_live(
     )
     metrics = ExtenderMetrics(engine)
     metrics.add_source(live.metrics.collect)
-    read_api = ReadApi(engine, clock=live.clock, is_ready=lambda: live.is_ready)
+    read_api = ReadApi(
+        engine,
+        clock=live.clock,
+        is_ready=lambda: live.is_ready,
+        not_offered=live.not_offered,
+    )
     deps = Dependencies(
         gateway=gateway,
         metrics=metrics,

@@ -154,6 +154,15 @@ class Reason(Enum):
         "correct what the message names",
     )
 
+    # Of a pod that filter was not called for: only the read API says it.
+    NOT_OFFERED = (
+        "kube-scheduler offers no node for the pod",
+        (
+            "read its message: its own count of GPUs, CPU, memory, taints or selectors leaves no "
+            "node before the extender is called"
+        ),
+    )
+
     # Answers of a whole verb, never of a node.
     MALFORMED = (
         "request is malformed",

@@ -271,6 +271,8 @@ class PendingGroup(ReadBody):
 class PendingPod(ReadBody):
     """A pod that filter rejected; null where its request is invalid.
 
+    Also one that kube-scheduler offers no node for (`reason_label` is `not_offered`), with the
+    scheduler's message in `reason`; `last_filtered_unix_s` is null then.
     `would_fit` is null where some node fits now, so that the pod waits for its next try or for
     something else, where no three pods of a node suffice, and beyond 8 shapes of pods of a page.
     """
@@ -288,7 +290,7 @@ class PendingPod(ReadBody):
     reason: str
     reason_label: str
     since_unix_s: float
-    last_filtered_unix_s: float
+    last_filtered_unix_s: float | None
     would_fit: PendingRelief | None
 
 

@@ -1,7 +1,8 @@
 """The pods that wait, as JSON in the order of their names.
 
-They are those that filter rejected (`extender.unschedulable`): why, since when, what they request,
-and how many members of their group are here.
+They are those that filter rejected (`extender.unschedulable`), and those that kube-scheduler offers
+no node for (`extender.read_api.not_offered`): why, since when, what they request, and how many
+members of their group are here.
 Whose end would make room is added as they are read (`extender.read_api.would_fit`).
 `PendingTable.refresh` makes the JSON of those that changed, yielding to the event loop meanwhile.
 """
@@ -12,8 +13,10 @@ import asyncio
 import json
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from extender.protocol import Reason
+from extender.read_api.not_offered import NotOfferedPod
 from extender.read_api.pacing import paced
 from topology.select import pod_size
 
@@ -21,10 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from extender.engine import Engine
+    from extender.protocol import Shape
     from extender.read_api.figures import Json
+    from extender.read_api.not_offered import NotOffered
     from extender.unschedulable import UnschedulablePod
 
-__all__ = ["Pending", "PendingTable"]
+__all__ = ["Pending", "PendingTable", "WaitingPod"]
+
+WaitingPod: TypeAlias = "UnschedulablePod | NotOfferedPod"
+"""A pod that filter rejected, or that it was not called for."""
 
 
 class GroupCounts(NamedTuple):
@@ -42,17 +50,18 @@ class Pending:
 
     revision: int = 0
     keys: Sequence[str] = ()
-    pods: Mapping[str, tuple[UnschedulablePod, bytes]] = field(
-        default_factory=dict[str, "tuple[UnschedulablePod, bytes]"]
+    pods: Mapping[str, tuple[WaitingPod, bytes]] = field(
+        default_factory=dict[str, "tuple[WaitingPod, bytes]"]
     )
     groups: Mapping[str, GroupCounts] = field(default_factory=dict[str, "GroupCounts"])
 
 
 class PendingTable:
-    """The newest `Pending` of an engine."""
+    """The newest `Pending` of an engine; `not_offered` is None where no watch shows such pods."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, not_offered: NotOffered | None = None) -> None:
         self._engine = engine
+        self._not_offered = not_offered
         self._lock = asyncio.Lock()
         self._pending = Pending()
 
@@ -63,10 +72,13 @@ class PendingTable:
             return self._pending
 
     async def _next(self, before: Pending) -> Pending:
-        keys, pods = list(before.keys), dict[str, "tuple[UnschedulablePod, bytes]"]()
+        keys, pods = list(before.keys), dict[str, "tuple[WaitingPod, bytes]"]()
         groups: dict[str, GroupCounts] = {}
         is_changed = False
-        async for pod in paced(self._engine.unschedulable.pods()):
+        waiting: list[WaitingPod] = [*self._engine.unschedulable.pods()]
+        if self._not_offered is not None:
+            waiting += self._not_offered.pods()
+        async for pod in paced(waiting):
             key = f"{pod.namespace}/{pod.name} {pod.uid}"
             old = before.pods.get(key)
             if old is None:
@@ -82,7 +94,7 @@ class PendingTable:
             is_changed = True
         return Pending(before.revision + is_changed, keys, pods, groups)
 
-    def _group(self, pod: UnschedulablePod) -> GroupCounts | None:
+    def _group(self, pod: WaitingPod) -> GroupCounts | None:
         """The group of a pod; None also where its request is not kept any more."""
         request = self._engine.recall(pod.uid, f"{pod.namespace}/{pod.name}")
         if request is None or request.group is None:
@@ -91,23 +103,28 @@ class PendingTable:
         n_here, n_bound, known_size = self._engine.groups.counts((pod.namespace, name))
         return GroupCounts(name, known_size or size, n_here + n_bound, n_bound)
 
-    def _json(self, pod: UnschedulablePod, group: GroupCounts | None) -> bytes:
+    def _json(self, pod: WaitingPod, group: GroupCounts | None) -> bytes:
+        if isinstance(pod, NotOfferedPod):
+            reason, filtered_s = Reason.NOT_OFFERED, None
+            sentence = f"{reason.value}: {pod.message}" if pod.message else reason.value
+        else:
+            reason, filtered_s = pod.reason, round(pod.seen_s, 3)
+            sentence = reason.value
         content = {
             "namespace": pod.namespace,
             "name": pod.name,
             "uid": pod.uid,
-            **self._request(pod),
+            **self._request(pod.namespace, pod.name, pod.uid, pod.shape),
             "group": None if group is None else group._asdict(),
-            "reason": pod.reason.value,
-            "reason_label": pod.reason.label,
+            "reason": sentence,
+            "reason_label": reason.label,
             "since_unix_s": round(pod.since_s, 3),
-            "last_filtered_unix_s": round(pod.seen_s, 3),
+            "last_filtered_unix_s": filtered_s,
         }
         return json.dumps(content, separators=(",", ":")).encode()
 
-    def _request(self, pod: UnschedulablePod) -> Json:
+    def _request(self, namespace: str, name: str, uid: str, shape: Shape | None) -> Json:
         """What it requests; unknown for an invalid request. Names may not be kept any more."""
-        shape = pod.shape
         if shape is None:
             return {
                 "resource": None,
@@ -117,7 +134,7 @@ class PendingTable:
                 "policy": None,
                 "min_bandwidth_gbytes_per_s": None,
             }
-        request = self._engine.recall(pod.uid, f"{pod.namespace}/{pod.name}")
+        request = self._engine.recall(uid, f"{namespace}/{name}")
         is_kept = request is not None and request.shape == shape
         names = request.containers if request is not None and is_kept else None
         return {

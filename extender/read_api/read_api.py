@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from extender.read_api.cluster_table import Cluster
     from extender.read_api.figures import Json
     from extender.read_api.node_entry import NodeEntry
+    from extender.read_api.not_offered import NotOffered
     from extender.read_api.pending import Pending
 
 __all__ = ["ReadApi"]
@@ -50,7 +51,12 @@ class ReadApi:
     """
 
     def __init__(
-        self, engine: Engine, *, clock: Callable[[], float], is_ready: Callable[[], bool]
+        self,
+        engine: Engine,
+        *,
+        clock: Callable[[], float],
+        is_ready: Callable[[], bool],
+        not_offered: NotOffered | None = None,
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -58,7 +64,8 @@ class ReadApi:
         # Generations begin again with each process.
         self._process = format(int(clock() * 1000), "x")
         self._table = ClusterTable(engine.cluster, clock)
-        self._pending = PendingTable(engine)
+        self._not_offered = not_offered
+        self._pending = PendingTable(engine, not_offered)
         self._would_fit = WouldFit(engine)
         self._machines = MachinesJson(self._table.figures)
         self.what_ifs = WhatIfs(engine, self._table.refresh, self._table.figures)
@@ -111,7 +118,12 @@ class ReadApi:
 
     def cluster_tag(self, cluster: Cluster) -> str:
         """That of `cluster`, which is equal while nothing but the time differs."""
-        return self.tag(cluster, int(self._is_ready()), self._engine.unschedulable.n_pods)
+        return self.tag(cluster, int(self._is_ready()), self._n_pending)
+
+    @property
+    def _n_pending(self) -> int:
+        others = 0 if self._not_offered is None else self._not_offered.n_pods
+        return self._engine.unschedulable.n_pods + others
 
     def cluster(self, cluster: Cluster) -> Json:
         """Sums over the whole cluster."""
@@ -127,7 +139,7 @@ class ReadApi:
             "gpus_stranded": sum(one.n_stranded for one in sums),
             "gpus_unhealthy": sum(one.n_unhealthy for one in sums),
             "pods_placed": cluster.n_pods,
-            "pods_pending": self._engine.unschedulable.n_pods,
+            "pods_pending": self._n_pending,
         }
 
     def capacity(self, cluster: Cluster) -> Json:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from extender.engine.relief import Relief
     from extender.protocol import Reason, Shape
     from extender.read_api.cluster_table import Cluster
+    from extender.read_api.pending import WaitingPod
     from extender.snapshot import NodeView
-    from extender.unschedulable import UnschedulablePod
 
 __all__ = ["WouldFit"]
 
@@ -51,7 +51,7 @@ class WouldFit:
         self._generation = -1
         self._kept: dict[tuple[Shape, int], bytes] = {}
 
-    async def of(self, cluster: Cluster, pods: Sequence[UnschedulablePod]) -> Sequence[bytes]:
+    async def of(self, cluster: Cluster, pods: Sequence[WaitingPod]) -> Sequence[bytes]:
         """The JSON for each of a page's pods: the least relief, or null.
 
         Null where a node fits now, where none was found within the bounds, where the request is

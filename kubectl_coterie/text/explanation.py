@@ -86,7 +86,8 @@ def _not_rejected(scheduler: str) -> str:
     """Of a pod without a node that filter has not rejected, as far as this extender knows."""
     said = f"; {scheduler}" if scheduler else ""
     return (
-        f"The extender has not rejected this pod{said}. Look at its schedulerName, and at its "
-        "Events with kubectl describe pod: another scheduler may have it, or CPU, memory or taints "
-        "leave no node before Coterie is called."
+        f"kube-scheduler has not offered this pod to the extender{said}. Its own count of GPUs, "
+        "CPU, memory, taints or selectors may leave no node before Coterie is called, or another "
+        "scheduler may have the pod: see its schedulerName, and its Events with kubectl describe "
+        "pod."
     )

@@ -45,6 +45,7 @@ def admin_sees_everything(stage: InstallStage, *, placed: str, waits: str) -> No
     (pod,) = json.loads(coterie("pods", placed, "-o", "json"))["items"]
     assert sorted(pod["ids"]) == plan
     await_so(lambda: waits in coterie("pods", "--pending"), "the pod that waits")
+    crowded_out(stage, coterie)
     told = coterie("explain", placed)
     assert told.startswith(placed)
     assert "node-0" in told
@@ -54,6 +55,18 @@ def admin_sees_everything(stage: InstallStage, *, placed: str, waits: str) -> No
     assert "Machine types" in coterie("audit")
     assert "failed" not in coterie("check")
     sees_the_page(coterie)
+
+
+def crowded_out(stage: InstallStage, coterie: KubectlCoterie) -> None:
+    """kube-scheduler itself has too few GPUs for this pod, and calls no extender for it."""
+    stage.pods.create(gpu_pod("crowded", 8, schedulerName="coterie-scheduler"))
+
+    def said() -> str:
+        items = json.loads(coterie("pods", "--pending", "-o", "json"))["items"]
+        return "".join(item["reason"] for item in items if item["name"] == "crowded")
+
+    await_so(lambda: "Insufficient nvidia.com/gpu" in said(), "the scheduler's own message")
+    stage.pods.delete("crowded")
 
 
 def sees_the_page(coterie: KubectlCoterie) -> None:

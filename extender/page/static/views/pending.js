@@ -18,7 +18,7 @@ export function show(_parts, _query, root) {
     head.textContent = pods.length === 1 ? "1 pod waits" : `${pods.length.toLocaleString("en")} pods wait`;
     if (pods.length === 0) {
       head.textContent = "No pods wait";
-      content.replaceChildren(notice("Every pod that was filtered has found GPUs."));
+      content.replaceChildren(notice("No pod waits for GPUs."));
       return;
     }
     const columns = [["Pod"], ["Waits"], ["Requests"], ["Affinity, policy"], ["Why"], ["Would fit"]];

@@ -130,12 +130,13 @@ def test_a_pod_that_filter_has_not_rejected():
         "train-0  Pending   4 GPUs, nvlink, required",
         "0 of 40 nodes fit",
         (
-            "The extender has not rejected this pod; its schedulerName is other. Look at its "
-            "schedulerName, and at its Events with kubectl describe pod: another scheduler may "
-            "have it, or CPU, memory or taints leave no node before Coterie is called."
+            "kube-scheduler has not offered this pod to the extender; its schedulerName is other. "
+            "Its own count of GPUs, CPU, memory, taints or selectors may leave no node before "
+            "Coterie is called, or another scheduler may have the pod: see its schedulerName, and "
+            "its Events with kubectl describe pod."
         ),
     ]
-    assert "rejected this pod. Look" in text(content)
+    assert "to the extender. Its own count" in text(content)
 
 
 def test_names_from_the_cluster_drive_no_terminal():
