@@ -17,7 +17,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from kube.client.configuration import Endpoint
-from kube.client.transport import NOT_TRUSTED, Request
+from kube.client.faults import NOT_TRUSTED
+from kube.client.transport import Request
 from kube.errors import KubeError, Malformed, Unreachable, Unreadable, cut
 from kube.objects import choice_at, object_at, parse_object
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope

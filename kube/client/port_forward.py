@@ -4,9 +4,11 @@ Listens on a port of the loopback; each connection there is carried over a WebSo
 to the API server, the kubelet and the pod. Protocol (k8s.io/streaming and kubelet v1.36,
 portforward/websocket.go, `v4.channel.k8s.io`): the first byte of a message is its channel, 0 for
 data and 1 for errors; the first message of each channel is the port, two bytes, the low one first.
+The protocol has no word for an end that sends no more but still receives: the pod does not see that
+a local client has closed its sending side.
 
-It listens on the loopback only, interprets nothing that it carries, and ends every connection when
-it is closed.
+It listens on the loopback only, interprets nothing that it carries, loses nothing that a pod sent
+before it closed, and ends every connection when it is closed.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from kube.client.transport import Request
 from kube.errors import KubeError, Unanswered, cut
 
 if TYPE_CHECKING:
-    from kube.client.transport import Socket, Transport
+    from kube.client.transport import Transport
+    from kube.client.web_socket import Socket
 
 __all__ = ["PortForward"]
 
@@ -28,13 +31,24 @@ _PROTOCOL = "v4.channel.k8s.io"
 _DATA, _ERROR = 0, 1
 _CHUNK = 64 * 1024
 _CONNECT_S = 10.0
+PATIENCE_S = 60.0
+"""How long a pod may send nothing to a local client that sends no more: one that closed its whole
+connection looks the same, and its pod, which does not see that, may never end. And how long a local
+client may take for what is left when the pod has ended: what fits into asyncio's buffer, 64 KB."""
 
 
 class PortForward:
     """A forwarded port, while its `async with` lasts; `fault` is the last connection's error."""
 
-    def __init__(
-        self, transport: Transport, *, namespace: str, pod: str, port: int, local_port: int = 0
+    def __init__(  # noqa: PLR0913 - what is forwarded, and two options
+        self,
+        transport: Transport,
+        *,
+        namespace: str,
+        pod: str,
+        port: int,
+        local_port: int = 0,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}"
         self._request = Request(
@@ -42,6 +56,7 @@ class PortForward:
         )
         self._transport = transport
         self._wanted_port = local_port
+        self._patience_s = patience_s
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self.fault: KubeError | None = None
@@ -81,52 +96,115 @@ class PortForward:
             return
         self._connections.add(task)
         try:
-            socket = await self._open()
-            try:
-                await self._carry(socket, reader, writer)
-            finally:
-                await socket.close()
+            await self._serve(reader, writer)
         except KubeError as error:
             self.fault = error
         except asyncio.CancelledError:
             pass  # by `__aexit__`; asyncio of Python 3.11 would log it as an error
         finally:
             self._connections.discard(task)
-            writer.transport.abort()
 
-    async def _carry(
-        self, socket: Socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        """Carry both ways until either end closes. Raises `KubeError`."""
-        there = asyncio.create_task(_send_all(socket, reader))
-        back = asyncio.create_task(_receive_all(socket, writer))
-        tasks = {there, back}
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            socket = await self._open()
+        except BaseException:
+            writer.transport.abort()
+            raise
+        try:
+            await _Connection(socket, reader, writer, self._patience_s).carry()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        for task in done:
-            if (error := task.exception()) is not None:
-                raise error
+            await socket.close()
 
 
-async def _send_all(socket: Socket, reader: asyncio.StreamReader) -> None:
-    with contextlib.suppress(ConnectionError):  # the local client left
-        while chunk := await reader.read(_CHUNK):
-            await socket.send(bytes((_DATA,)) + chunk)
+class _Connection:
+    """A local connection and its WebSocket."""
 
+    def __init__(
+        self,
+        socket: Socket,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        patience_s: float,
+    ) -> None:
+        self._socket = socket
+        self._reader = reader
+        self._writer = writer
+        self._patience_s = patience_s
+        self._silence = asyncio.timeout(None)
+        self._left_s: float | None = None
+        self._is_writing = False
 
-async def _receive_all(socket: Socket, writer: asyncio.StreamWriter) -> None:
-    begun: set[int] = set()
-    async for message in socket.messages():
-        channel, content = message[0] if message else _DATA, message[1:]
-        if channel not in begun:
-            begun.add(channel)  # the first message of a channel is the port
-        elif channel == _ERROR:
-            raise Unanswered(0, "PortForward", cut(content.decode(errors="replace")))
+    async def carry(self) -> None:
+        """Carry both ways until the pod ends or the local client leaves. Raises `KubeError`."""
+        there = asyncio.create_task(self._send_all())
+        try:
+            async with self._silence:
+                await self._receive_all()
+        except TimeoutError:
+            pass  # the local client left, or sends no more and hears no more
+        except BaseException:
+            self._writer.transport.abort()
+            raise
+        finally:
+            there.cancel()
+            (sent,) = await asyncio.gather(there, return_exceptions=True)
+        with contextlib.suppress(TimeoutError):
+            await self._flush()
+        if isinstance(sent, KubeError):
+            raise sent
+
+    async def _send_all(self) -> None:
+        """Send what the local client sends; the other way goes on alone then."""
+        try:
+            while chunk := await self._reader.read(_CHUNK):
+                await self._socket.send(bytes((_DATA,)) + chunk)
+        except ConnectionError:  # the local client left: what comes back has no reader
+            self._limit(0.0)
+        except KubeError:  # what the pod sent before the connection ended is still to be read
+            self._limit(self._patience_s)
+            raise
         else:
-            with contextlib.suppress(ConnectionError):
-                writer.write(content)
-                await writer.drain()
+            self._limit(self._patience_s)
+
+    async def _receive_all(self) -> None:
+        begun: set[int] = set()
+        async for message in self._socket.messages():
+            channel, content = message[0] if message else _DATA, message[1:]
+            if channel not in begun:
+                begun.add(channel)  # the first message of a channel is the port
+            elif channel == _ERROR:
+                raise Unanswered(0, "PortForward", cut(content.decode(errors="replace")))
+            else:
+                try:
+                    await self._write(content)
+                except ConnectionError:  # the local client left
+                    return
+
+    async def _write(self, content: bytes) -> None:
+        """Write to the local client, however long it takes: that is no silence of the pod."""
+        self._is_writing = True
+        self._limit(self._left_s)
+        self._writer.write(content)
+        await self._writer.drain()
+        self._is_writing = False
+        self._limit(self._left_s)
+
+    async def _flush(self) -> None:
+        """Let the local client take what is left."""
+        self._writer.close()
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await self._writer.wait_closed()
+        except ConnectionError:
+            pass  # it left
+        except BaseException:  # it takes too long, or everything ends
+            self._writer.transport.abort()
+            raise
+
+    def _limit(self, left_s: float | None) -> None:
+        """End `carry` when so long nothing comes from the pod; None: never."""
+        self._left_s = left_s
+        if left_s is None or self._is_writing:
+            self._silence.reschedule(None)
+        else:
+            self._silence.reschedule(asyncio.get_running_loop().time() + left_s)

@@ -3,8 +3,8 @@
 Sends one request and returns the server's response, or the lines of a stream that does not end. It
 uses the official client (`kubernetes.aio`) for kubeconfig with its exec plugins, in-cluster tokens
 that are re-read, authentication headers and TLS. The types and errors of the client and of aiohttp
-do not leave this module. It retries in one case only: after 401 the credentials are reloaded and
-the request is sent again, since the server did not act on the first one.
+do not leave this module and those it is made of. It retries in one case only: after 401 the
+credentials are reloaded and the request is sent again, since the server did not act on the first.
 
 It never interprets a body, and never repeats a credential in an error.
 """
@@ -25,23 +25,23 @@ from multidict import CIMultiDict
 
 from kube.client.aio_client import ApiClient, Configuration, config
 from kube.client.configuration import Endpoint, load_configuration, redirect
+from kube.client.faults import FAILED, NOT_CONNECTED, unanswered, unreachable
 from kube.client.lines import LineSplitter
-from kube.errors import Unanswered, Unreachable, cut, refusal
+from kube.client.web_socket import Handshake, open_socket
+from kube.errors import KubeError, Unreachable, cut, refusal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
-    from kube.errors import KubeError
+    from kube.client.web_socket import Socket
 
 __all__ = [
     "JSON",
     "MERGE_PATCH",
     "METADATA",
     "METADATA_LIST",
-    "NOT_TRUSTED",
     "Request",
     "Requester",
-    "Socket",
     "Transport",
 ]
 
@@ -50,14 +50,10 @@ METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,applica
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 """(apiserver v0.36.3, pkg/endpoints/handlers/response.go.)"""
 MERGE_PATCH = "application/merge-patch+json"
-NOT_TRUSTED = "NotTrusted"
-"""Reason of an `Unreachable` server with which no TLS connection could be established."""
 
 _CONNECT_S = 3.0
 """A TCP and TLS handshake inside a data centre takes milliseconds; a lost SYN is sent again after
 one second."""
-_CLOSE = aiohttp.ClientWSTimeout(ws_close=1.0)  # pyright: ignore[reportCallIssue] - attrs
-"""How long a socket waits for the other end to agree to its end."""
 RENEW_EVERY_S = 5.0
 """Shortest time between reloads of refused credentials: an exec plugin is a process."""
 _MAX_REFUSAL_BYTES = 64 * 1024
@@ -90,36 +86,6 @@ class Requester(Protocol):
     def lines(self, request: Request) -> AsyncGenerator[list[bytes], None]:
         """Open a stream, return its lines in bundles as they arrive. Raises `KubeError`."""
         ...
-
-
-class Socket:
-    """A WebSocket: messages of bytes, both ways."""
-
-    def __init__(
-        self, session: aiohttp.ClientSession, socket: aiohttp.ClientWebSocketResponse
-    ) -> None:
-        self._session = session
-        self._socket = socket
-
-    async def send(self, message: bytes) -> None:
-        """Send a message. Raises `Unanswered` where the connection is gone."""
-        try:
-            await self._socket.send_bytes(message)
-        except (aiohttp.ClientError, OSError) as error:
-            raise _unanswered(error) from error
-
-    async def messages(self) -> AsyncGenerator[bytes]:
-        """The messages as they come, until the other end closes. Raises `Unanswered`."""
-        async for message in self._socket:
-            if message.type is aiohttp.WSMsgType.ERROR:
-                raise _unanswered(message.data) from message.data
-            data = message.data
-            yield data if isinstance(data, bytes) else str(data).encode()
-
-    async def close(self) -> None:
-        """Close the connection."""
-        await self._socket.close()
-        await self._session.close()
 
 
 class Transport:
@@ -196,8 +162,8 @@ class Transport:
         _, response = await self._send(request, limits)
         try:
             return await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unanswered(error) from error
+        except FAILED as error:
+            raise unanswered(error) from error
 
     async def lines(self, request: Request) -> AsyncGenerator[list[bytes], None]:
         """Open a stream, yield its lines in bundles as they arrive, end when the server ends it.
@@ -216,8 +182,8 @@ class Transport:
                 lines = splitter.feed(chunk)
                 if lines:
                     yield lines
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unanswered(error) from error
+        except FAILED as error:
+            raise unanswered(error) from error
         finally:
             del self._streams[response]
             _abort(response)
@@ -226,39 +192,26 @@ class Transport:
             yield [rest]
 
     async def open_socket(self, request: Request, protocol: str) -> Socket:
-        """Open a WebSocket (RFC 6455) that speaks `protocol`; its owner closes it.
+        """Open a WebSocket that speaks `protocol`, within the request's `timeout_s`.
 
-        Raises `KubeError`; the refusal of a WebSocket has no body, so no detail.
+        Its owner closes it. Raises `KubeError`.
         """
         client = self._client
-        rest, configuration = client.rest_client, client.configuration
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=rest.ssl_context), trust_env=False
-        )
         try:
-            socket = await session.ws_connect(
-                self._address(client, request),
-                protocols=(protocol,),
-                headers=await self._authorized(client, request),
-                proxy=rest.proxy,
-                proxy_headers=rest.proxy_headers,
-                server_hostname=configuration.tls_server_name,
-                timeout=_CLOSE,
-                max_msg_size=0,
-            )
-        except aiohttp.WSServerHandshakeError as error:
-            await session.close()
-            raise refusal(error.status, HTTPStatus(error.status).phrase, b"") from error
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            await session.close()
-            raise _unreachable(error) from error
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            await session.close()
-            raise _unanswered(error) from error
-        except BaseException:
-            await session.close()
-            raise
-        return Socket(session, socket)
+            return await self._shake_hands(client, request, protocol)
+        except KubeError as error:
+            if error.status != HTTPStatus.UNAUTHORIZED or not await self._renew(client):
+                raise
+        return await self._shake_hands(self._client, request, protocol)
+
+    async def _shake_hands(
+        self,
+        client: Any,  # noqa: ANN401 - the client is untyped
+        request: Request,
+        protocol: str,
+    ) -> Socket:
+        url, headers = self._address(client, request), await self._authorized(client, request)
+        return await open_socket(Handshake(url, headers, protocol, request.timeout_s, client))
 
     async def _send(
         self, request: Request, limits: aiohttp.ClientTimeout
@@ -300,10 +253,10 @@ class Transport:
                 body=request.body,
                 _request_timeout=limits,
             )
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise _unreachable(error) from error
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unanswered(error) from error
+        except NOT_CONNECTED as error:
+            raise unreachable(error) from error
+        except FAILED as error:
+            raise unanswered(error) from error
         return cast("aiohttp.ClientResponse", answer.response)
 
     async def _authorized(self, client: Any, request: Request) -> CIMultiDict[str]:  # noqa: ANN401 - the client is untyped
@@ -371,7 +324,7 @@ def _abort(response: aiohttp.ClientResponse) -> None:
 async def _refusal(response: aiohttp.ClientResponse) -> KubeError:
     body = b""
     # What arrived before the connection broke is reported all the same.
-    with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
+    with contextlib.suppress(*FAILED):
         async for piece in response.content.iter_any():
             body += piece
             if len(body) >= _MAX_REFUSAL_BYTES:
@@ -383,17 +336,3 @@ async def _refusal(response: aiohttp.ClientResponse) -> KubeError:
         body,
         retry_after_s=float(after) if after.isdecimal() else None,
     )
-
-
-def _unreachable(error: Exception) -> Unreachable:
-    reason = NOT_TRUSTED if isinstance(error, aiohttp.ClientSSLError) else "Unreachable"
-    return Unreachable(0, reason, _describe(error))
-
-
-def _unanswered(error: Exception) -> Unanswered:
-    reason = "Timeout" if isinstance(error, TimeoutError) else "ConnectionLost"
-    return Unanswered(0, reason, _describe(error))
-
-
-def _describe(error: Exception) -> str:
-    return cut(f"{type(error).__name__}: {error}")

@@ -25,13 +25,15 @@ PROTOCOL = "v4.channel.k8s.io"
 class ForwardingServer:
     """Pods' ports lead to `target`, a port of this machine.
 
-    `refuses` is a status, `breaks` a text on the channel of errors.
+    `refuses` is a status, `breaks` a text on the channel of errors. With a `token` others are
+    refused with 401.
     """
 
     def __init__(self, target: int = 0) -> None:
         self.target = target
         self.refuses = 0
         self.breaks = ""
+        self.token = ""
         self.forwarded: list[str] = []
         self.url = ""
         self.app = web.Application()
@@ -62,8 +64,11 @@ class ForwardingServer:
         finally:
             await runner.cleanup()
 
-    def kubeconfig(self, folder: Path, *, namespace: str = "") -> Path:
-        """A kubeconfig of it, with a namespace of its context."""
+    def kubeconfig(
+        self, folder: Path, *, namespace: str = "", token_file: Path | None = None
+    ) -> Path:
+        """A kubeconfig of it, with a namespace of its context and a token or its file."""
+        user = {"token": "t"} if token_file is None else {"tokenFile": str(token_file)}
         context = {"cluster": "c", "user": "u"} | ({"namespace": namespace} if namespace else {})
         content = {
             "apiVersion": "v1",
@@ -71,13 +76,15 @@ class ForwardingServer:
             "current-context": "c",
             "clusters": [{"name": "c", "cluster": {"server": self.url}}],
             "contexts": [{"name": "c", "context": context}],
-            "users": [{"name": "u", "user": {"token": "t"}}],
+            "users": [{"name": "u", "user": user}],
         }
         path = folder / "kubeconfig"
         path.write_text(yaml.safe_dump(content), encoding="utf-8")
         return path
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
+        if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
+            return web.Response(status=401, text="refused")
         if self.refuses:
             return web.Response(status=self.refuses, text="refused")
         self.forwarded.append(f"{request.path}?{request.query_string}")

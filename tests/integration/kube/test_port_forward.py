@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kube.client import PortForward, Transport, context_namespace
+from kube.client import PortForward, Request, Transport, context_namespace
 from kube.errors import KubeError, Unanswered, Unreachable
 from tests.integration.kube.forwarding_server import ForwardingServer
+from tests.integration.kube.raw_server import HANG, raw_server
 
 
 @asynccontextmanager
@@ -111,6 +112,86 @@ def test_a_local_client_that_leaves_ends_its_connection(tmp_path):
         assert len(server.forwarded) == 3
 
     with_forward(tmp_path, check)
+
+
+def test_a_client_that_ends_its_sending_side_still_receives(tmp_path):
+    """As `nc -N` and HTTP/1.0 clients do: the request, its end, then the answer."""
+
+    async def slow(reader, writer):
+        line = await reader.readline()
+        await asyncio.sleep(0.2)
+        for _ in range(3):
+            writer.write(line.upper())
+            await writer.drain()
+        writer.close()
+
+    async def check(server, forward):
+        async with await asyncio.start_server(slow, "127.0.0.1", 0) as pod, forward:
+            server.target = pod.sockets[0].getsockname()[1]
+            reader, writer = await asyncio.open_connection("127.0.0.1", forward.local_port)
+            writer.write(b"a\n")
+            writer.write_eof()
+            assert await asyncio.wait_for(reader.read(), 10) == b"A\n" * 3
+            writer.close()
+        assert forward.fault is None
+
+    with_forward(tmp_path, check)
+
+
+def test_a_pod_that_says_nothing_to_an_ended_client_is_left(tmp_path):
+    """The client may be gone, and the protocol cannot say so to the pod."""
+
+    async def check(_server, forward):
+        async with forward:
+            reader, writer = await asyncio.open_connection("127.0.0.1", forward.local_port)
+            writer.write(b"a\n")
+            writer.write_eof()
+            assert await asyncio.wait_for(reader.read(), 10) == b"A\n"
+            writer.close()
+        assert forward.fault is None
+
+    with_forward(tmp_path, check, patience_s=0.2)
+
+
+def test_a_server_that_does_not_answer_ends_the_attempt(tmp_path):
+    """A load balancer without a server behind it accepts connections, and says nothing."""
+
+    async def run():
+        known = ForwardingServer()
+        async with raw_server(lambda _: [HANG]) as server:
+            known.url = server.url
+            transport = await Transport.connect(known.kubeconfig(tmp_path))
+            with pytest.raises(Unanswered) as found:
+                await transport.open_socket(Request("GET", "/x", 0.2), "p")
+            assert found.value.reason == "Timeout"
+            await transport.close()
+
+    asyncio.run(run())
+
+
+def test_credentials_that_ended_are_renewed(tmp_path):
+    """As for every other request: a token lasts for an hour, a forwarded port for a day."""
+
+    async def run():
+        token = tmp_path / "token"
+        second, third = "second", "third"
+        token.write_text("first", encoding="utf-8")
+        async with upper_case() as target:
+            server = ForwardingServer(target)
+            async with server.running():
+                kubeconfig = server.kubeconfig(tmp_path, token_file=token)
+                transport = await Transport.connect(kubeconfig)
+                server.token = second
+                token.write_text(second, encoding="utf-8")
+                async with PortForward(transport, namespace="ns", pod="p", port=1) as forward:
+                    assert await said(forward.local_port, b"leave\n") == b"LEAVE\n"
+                server.token = third
+                with pytest.raises(KubeError) as found:
+                    await PortForward(transport, namespace="ns", pod="p", port=1).__aenter__()
+                assert found.value.status == 401
+                await transport.close()
+
+    asyncio.run(run())
 
 
 def test_a_refusal_is_an_error_with_its_status(tmp_path):

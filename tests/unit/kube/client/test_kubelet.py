@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kube.client import Endpoint, KubeletClient, kubelet_endpoint
-from kube.client.transport import NOT_TRUSTED
+from kube.client.faults import NOT_TRUSTED
 from kube.errors import KubeError, Malformed, NotFound, Unanswered, Unreachable, refusal
 from tests.unit.kube.requesters import ScriptedRequester
 from topology.annotations import TopologyManagerPolicy, TopologyManagerScope
