@@ -44,7 +44,7 @@ def falls_short(value: GroupValue | None, requests: Iterable[PodRequest]) -> str
 
     The value less its stated error is compared, and one that is unknown has less.
     """
-    floors = (one.shape.policy.min_bandwidth_gbytes_per_s for one in requests if one.shape)
+    floors = (one.group_floor_gbytes_per_s for one in requests)
     floor = max((one for one in floors if one is not None), default=None)
     if floor is None:
         return ""

@@ -11,7 +11,7 @@ and Coterie cannot place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from extender.errors import MalformedPod, UserError
@@ -72,7 +72,8 @@ class PodRequest:
     `retry` its annotation `coterie.gpu/retry`, or empty. `group` is the one that it belongs to, and
     `rank` its place among the members (`extender.protocol.pod_group`); None: there is none. A pod
     without GPUs has a group only where the group's size counts it. `pod_group` is the PodGroup of
-    its `spec.schedulingGroup`, for which Kubernetes waits; or empty.
+    its `spec.schedulingGroup`, for which Kubernetes waits; or empty. `group_floor_gbytes_per_s` is
+    the bandwidth that a member of a group with a size requires of the whole group.
     """
 
     uid: str
@@ -92,6 +93,7 @@ class PodRequest:
     group: GroupWish | None = None
     rank: int | None = None
     pod_group: str = ""
+    group_floor_gbytes_per_s: float | None = None
 
     @property
     def resource(self) -> str:
@@ -148,8 +150,12 @@ def parse_pod(
         for i, (_, _, size, role) in enumerate(requested)
     )
     containers = tuple(name for _, name, _, _ in requested)
-    policy = _policy(pod, requests, containers)
     group = _group(pod, group_kinds)
+    is_member = group.wish is not None and (group.wish.size or 1) > 1
+    policy = _policy(pod, requests, containers, is_member=is_member)
+    floor = policy.min_bandwidth_gbytes_per_s
+    if floor is not None and any(one.size == 1 for one in requests):
+        policy = replace(policy, min_bandwidth_gbytes_per_s=None)
     return PodRequest(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -168,6 +174,7 @@ def parse_pod(
         group=group.wish,
         rank=group.rank,
         pod_group=_pod_group(pod),
+        group_floor_gbytes_per_s=floor if is_member else None,
     )
 
 
@@ -211,15 +218,20 @@ def _count(container: str, resource: str, quantity: str | float) -> int:
 
 
 def _policy(
-    pod: WirePod, requests: Sequence[ContainerRequest], containers: Sequence[str]
+    pod: WirePod,
+    requests: Sequence[ContainerRequest],
+    containers: Sequence[str],
+    *,
+    is_member: bool,
 ) -> PlacementPolicy:
+    """The policy; a pod with a single GPU may require a bandwidth only of a group's members."""
     annotations = pod.metadata.annotations or {}
     try:
         policy = parse_policy(annotations)
     except PolicyError as error:
         msg = f"pod {_title(pod)}: {error}"
         raise UserError(msg) from error
-    if policy.min_bandwidth_gbytes_per_s is None:
+    if policy.min_bandwidth_gbytes_per_s is None or is_member:
         return policy
     single = next((name for i, name in enumerate(containers) if requests[i].size == 1), None)
     if single is not None:

@@ -208,8 +208,10 @@ should reach it.
 Among qualifying sets a pod without an affinity gets the one with the lowest future placement cost.
 Unknown bandwidth never satisfies.
 On a node whose topology is not known the bandwidth is unknown too.
-The key is an error on a pod in which any container, init containers included, requests exactly \
-one GPU: there is nothing to reduce.
+On a member of a group with a size it applies to the whole group too, whose bandwidth over its \
+nodes has a stated error of its own.
+Else the key is an error on a pod in which any container, init containers included, requests \
+exactly one GPU: there is nothing to reduce.
 """,
         example="37.5",
     ),

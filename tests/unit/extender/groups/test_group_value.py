@@ -106,6 +106,17 @@ def test_min_bandwidth_applies_to_the_whole_group(floor, is_claimed):
         assert group.detail.endswith(f"at least {floor} are required")
 
 
+@pytest.mark.parametrize(("floor", "is_claimed"), [("34", True), ("35", False)])
+def test_members_of_one_gpu_may_require_a_bandwidth_of_their_group(floor, is_claimed):
+    """Alone there is nothing to reduce, over two nodes one NIC each carries the ring."""
+    scene = scene_of("dgx-h100")
+    for name in ("h0", "h1"):
+        take(scene, name, *range(1, 8))
+    planned(scene, "a", "b", n_gpus=1, min_bandwidth=floor)
+    group = scene.groups.readings.standing(KEY)
+    assert bool(group.n_claimed) is is_claimed
+
+
 def test_a_value_that_is_unknown_is_not_enough():
     """No NIC's rate is known, so two nodes may be joined by anything."""
     scene = scene_of("dgx-1-v100")
