@@ -20,8 +20,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from extender.placement import Rater, Refusal, plan_bind
-from extender.snapshot import make_view, with_masks
+from extender.placement import Rater
 from extender.state.accounting import make_account, open_accounts
 from extender.state.debug_json import node_json
 from extender.state.device_states import count_changes, count_states, device_rows
@@ -31,7 +30,8 @@ from extender.state.effects import NodeProblem
 from extender.state.machine_types import Kinds
 from extender.state.moment import StateMoment
 from extender.state.node_reader import NodeReader
-from extender.state.node_record import BY_COUNT, fingerprint, mask_of
+from extender.state.node_record import fingerprint, mask_of
+from extender.state.node_views import NodeViews
 from extender.state.pod_record import PodStage
 from extender.state.pods import PodTracker
 from extender.state.resource_snapshots import ResourceSnapshots
@@ -74,7 +74,7 @@ class LiveCluster:
     ) -> None:
         self._kinds = Kinds(demand)
         self.reader = NodeReader(resources, self._kinds, gpu_worth, families)
-        self._rater = Rater()
+        self._views = NodeViews(self._kinds, Rater())
         self._nodes: dict[str, NodeRecord] = {}
         self.pods = PodTracker(resources, self._nodes)
         # Of each node, the accounts of its resources.
@@ -241,16 +241,12 @@ class LiveCluster:
     def as_json(self) -> dict[str, object]:
         """Everything, for people."""
         generation, name_of = self.snapshot.generation, self.pods.name_of
-        return {
-            "generation": generation,
-            "is_synced": self._is_synced,
-            "nodes": {
-                name: node_json(
-                    node, self._snapshots.all_shown(node), self._accounts[name], name_of
-                )
-                for name, node in self._nodes.items()
-            },
+        shown = self._snapshots.all_shown
+        nodes = {
+            name: node_json(node, shown(node), self._accounts[name], name_of)
+            for name, node in self._nodes.items()
         }
+        return {"generation": generation, "is_synced": self._is_synced, "nodes": nodes}
 
     # Bind.
 
@@ -323,12 +319,13 @@ class LiveCluster:
         views: list[NodeView] = []
         has_claims = False
         for served, before in zip(node.resources, self._accounts[name], strict=True):
+            shown = self._snapshots.shown(name, served.name)
             account = make_account(
                 node,
                 served,
                 self.pods.on_node(name),
                 self.pods.nominated_to(name),
-                partial(self._choose, node, served),
+                partial(self._views.choose, node, served, shown),
             )
             accounts.append(account)
             views.append(self._reconcile_resource(node, served, before, account))
@@ -345,7 +342,8 @@ class LiveCluster:
         self, node: NodeRecord, served: NodeResource, before: Account, account: Account
     ) -> NodeView:
         self._generation += count_changes(before, account)
-        old, view = self._snapshots.shown(node.name, served.name), self._view(node, served, account)
+        old = self._snapshots.shown(node.name, served.name)
+        view = self._views.view(node, served, account, old)
         if old is None or old.kind is not view.kind or old.ids != view.ids:
             is_freed = bool(view.free or account.claims)
         else:
@@ -371,28 +369,6 @@ class LiveCluster:
             snapshots.rebuild(self._nodes, views, self._generation)
         elif self._generation != snapshots.generation:
             snapshots.publish(changes, self._generation)
-
-    def _choose(
-        self, node: NodeRecord, served: NodeResource, account: Account, request: PodRequest
-    ) -> int:
-        """The set that a nominated pod would get now, as a mask; 0 for none."""
-        view = self._view(node, served, account)
-        plan = plan_bind(request, view, rater=self._rater, generation=0)
-        return 0 if isinstance(plan, Refusal) else mask_of(plan.ids, served.positions)
-
-    def _view(self, node: NodeRecord, served: NodeResource, account: Account) -> NodeView:
-        label, machine, ids = served.label, served.machine, served.ids
-        if account.unlocated and machine is not None:
-            label, machine = BY_COUNT, None
-        manager = manager_of(node.report)
-        kind = self._kinds.kind(label, served.name, machine, manager, served.worth)
-        free, reserved = account.free, account.claimed
-        old = self._snapshots.shown(node.name, served.name)
-        if old is not None and old.kind is kind and old.ids == ids and old.zone == node.zone:
-            return with_masks(old, free=free, reserved=reserved)
-        return make_view(
-            node.name, zone=node.zone, kind=kind, ids=ids, free=free, reserved=reserved
-        )
 
     def _free_for(self, request: PodRequest, name: str) -> int | None:
         """The mask of what a pod may have on a node; None where that serves no such resource."""
