@@ -24,8 +24,8 @@ from extender.engine.events import (
     TimePassed,
     VerbCalled,
 )
-from extender.protocol import Answer, Outcome, Verb
-from extender.state import Probe
+from extender.protocol import Answer, Outcome, Reason, Verb
+from extender.state import DeviceState, Probe
 from tests.examples import up_to
 from tests.unit.extender.feeds import ids, report
 from tests.unit.extender.group_scene import GroupScene, leaf
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 NODES = ("n0", "n1", "n2", "n3")
 GROUPS = {"pair": (2, 4), "trio": (3, 2), "four": (4, 1)}
 """Size, and the GPUs of each member."""
-ENDS = ("well", "well", "well", "refused", "lost", "late")
+ENDS = ("well", "well", "refused", "lost", "late", "late")
 SPARE = 1
 """Members beyond the size."""
 
@@ -64,6 +64,7 @@ class GroupsMachine(RuleBasedStateMachine):
         self.named: dict[str, str] = {}
         self.calls: dict[str, Call] = {}
         self.released: set[str] = set()
+        self.unknown: set[str] = set()
         self.late: list[WriteBinding] = []
         self.sick: set[str] = set()
         self.group_of: dict[str, str] = {}
@@ -165,6 +166,18 @@ class GroupsMachine(RuleBasedStateMachine):
         for uid in sorted(self.named.keys() - self.calls.keys()):
             self._begin(uid)
 
+    @rule(group=st.sampled_from(sorted(GROUPS)))
+    def hurry(self, group: str) -> None:
+        """A whole group comes, and its Bindings are about to be written."""
+        self.create_group(group)
+        self.deliver(len(self.server.pending), is_pending=True)
+        self.filter_all()
+        self.filter_all()
+        self.bind_all()
+        for call in list(self.calls.values()):
+            if isinstance(call.step, HoldBind) and self._can_go_on(call):
+                self._go_on(call, "well")
+
     @rule(ends=st.lists(st.sampled_from(ENDS), min_size=1, max_size=6))
     def go_on(self, ends: list[str]) -> None:
         """Calls take their next steps; a Binding is accepted, refused, or its answer lost."""
@@ -197,6 +210,16 @@ class GroupsMachine(RuleBasedStateMachine):
             waiting, bound, _ = self.scene.groups.counts(("default", group))
             if any(self._claims(pod) for pod in self._members(group)):
                 assert waiting + bound >= size
+
+    @invariant()
+    def nothing_is_kept_for_nobody(self) -> None:
+        """Devices that are assumed are a claim's, or of a Binding that may be written."""
+        groups, cluster = self.scene.groups, self.scene.gateway.cluster
+        for name in cluster.snapshot.nodes:
+            for _, state, uid in cluster.devices(name):
+                if state is DeviceState.ASSUMED:
+                    may_be = uid in self.calls or uid in self.unknown
+                    assert may_be or groups.claim(str(uid)) is not None, uid
 
     # The end.
 
@@ -276,13 +299,17 @@ class GroupsMachine(RuleBasedStateMachine):
         return found
 
     def _check_release(self, uid: str) -> None:
-        """As many are bound, or have a bind call here, as the group has members at least."""
+        """As many are bound, or have a bind call here, as the group has members at least.
+
+        Or had one whose Binding may come true.
+        """
         self.released.add(uid)
         pods = {one.uid: one for one in self.server.api.pods.values()}
         group = self.group_of[uid] if uid not in pods else _group(pods[uid])
         size, _ = GROUPS[group]
         n_bound = self.scene.groups.counts(("default", group))[1]
-        n_here = sum(self.group_of[one] == group for one in self.calls)
+        lost = {one for one in self.unknown if self.scene.groups.is_released(one)}
+        n_here = sum(self.group_of[one] == group for one in self.calls.keys() | lost)
         assert n_bound + n_here >= size, (group, n_bound, n_here)
 
     def _filter(self, pod: FakePod, offered: list[str]) -> None:
@@ -335,7 +362,10 @@ class GroupsMachine(RuleBasedStateMachine):
         call.step = step
         if isinstance(step, Answer):
             self.calls.pop(call.uid, None)
-            self.released.discard(call.uid)
+            if step.reason is Reason.OUTCOME_UNKNOWN:
+                self.unknown.add(call.uid)
+            else:
+                self.released.discard(call.uid)
 
     def _any(self, data: st.DataObject, *, is_pending: bool = False) -> FakePod | None:
         pods = [one for one in self.server.api.pods.values() if not is_pending or one.node is None]
