@@ -6,11 +6,9 @@ Decides from the state and from what filter was called with; reads no clock and 
 from extender.groups.figures import predict
 from extender.groups.group import GroupKey
 from extender.groups.groups import Groups
-from extender.groups.journal import GroupOutcome
 from extender.groups.near_bound import NearBound
 from extender.groups.offered_nodes import OfferedNodes
-from extender.groups.readings import GroupReadings
-from extender.groups.standing import GroupStanding
+from extender.groups.readings import GroupOutcome, GroupReadings, GroupStanding
 
 __all__ = [
     "GroupKey",

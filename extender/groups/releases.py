@@ -13,7 +13,7 @@ from extender.groups.group import Stage
 if TYPE_CHECKING:
     from extender.groups.claims import Claims
     from extender.groups.group import Group, Member
-    from extender.groups.journal import Journal
+    from extender.groups.readings import Journal
     from extender.state import LiveCluster
 
 __all__ = ["Releases"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from extender.groups import GroupOutcome, GroupStanding
-from extender.groups.standing import MemberStanding
+from extender.groups.readings import MemberStanding
 from extender.observe import GroupReports
 from extender.observe.events import EventReason, Note
 from extender.protocol import Reason

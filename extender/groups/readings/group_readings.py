@@ -1,6 +1,6 @@
-"""What others may know of the groups: how each stands, and what became of those that were released.
+"""Reads one engine's groups: how they stand, what is held, what became of those that were placed.
 
-For Events, metrics, explanations and the read API. It changes no group.
+It changes no group, but takes outcomes from the journal.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.groups.group import Stage
-from extender.groups.journal import Journal
-from extender.groups.standing import GroupStanding, stand
+from extender.groups.readings.journal import Journal
+from extender.groups.readings.standing import GroupStanding, stand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from extender.groups.bound_members import BoundMembers
     from extender.groups.claims import Claims
     from extender.groups.group import Group, GroupKey
-    from extender.groups.journal import GroupOutcome
+    from extender.groups.readings.journal import GroupOutcome
     from extender.groups.without_gpus import WithoutGpus
 
 __all__ = ["GroupReadings"]
