@@ -92,3 +92,37 @@ def test_members_wait_for_the_last_one(cast):
             assert len(nodes) == 2
 
     asyncio.run(main())
+
+
+def test_a_replacement_goes_to_the_node_of_the_dead_member(cast):
+    """Alone, while the others run; other nodes have room too."""
+
+    async def main():
+        async with play(cast, EIGHT) as played:
+            for number in range(4):
+                await played.create(member("r", number, 4))
+            await played.bound(*names_of("r", 4))
+            node = played.pod("r-2").node
+            await played.delete("r-2")
+            await played.create(member("r", 9, 4))
+            await played.bound("r-9", within_s=SOON_S)
+            assert played.pod("r-9").node == node
+
+    asyncio.run(main())
+
+
+def test_members_of_a_group_without_a_size_go_near_each_other_without_waiting(cast):
+    """Each is bound as it comes; scores alone would spread or pack by what is free."""
+
+    async def main():
+        async with play(cast, EIGHT) as played:
+            for number in range(4):
+                wishes = {"coterie.gpu/group": "near"}
+                await played.create(make_pod(f"near-{number}", 2, annotations=wishes))
+                await played.bound(f"near-{number}", within_s=SOON_S)
+            nodes = {played.pod(name).node for name in names_of("near", 4)}
+            assert len(nodes) == 1
+            plans = [json.loads(played.pod(name).plan or "") for name in names_of("near", 4)]
+            assert {plan["group"]["name"] for plan in plans} == {"near"}
+
+    asyncio.run(main())
