@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote as url_quote
 
 from kubectl_coterie.bundle.contents import Contents
-from kubectl_coterie.bundle.settings import parsed_configs, policies_of
+from kubectl_coterie.bundle.names_in_text import names_in_text, split_name
+from kubectl_coterie.bundle.settings import config_names, parsed_configs, policies_of
 from kubectl_coterie.cluster import Read, Reading
 from kubectl_coterie.errors import CliError
 from kubectl_coterie.installation import Kind, ProgramPod, Seen
@@ -44,6 +45,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
 async def collect(session: Session, seen: Seen, *, tail: int) -> Contents:
     """Read it; of each log the last `tail` lines. Raises `CliError` as `gather`."""
     contents = Contents()
+    contents.known += names_in_text(session.options.extender_url or "")
     reading = Reading(session)
     _add_seen(contents, seen)
     async with session.progress.step("reading the extender's answers"):
@@ -68,9 +70,12 @@ def _add_seen(contents: Contents, seen: Seen) -> None:
     contents.add_read("nodes.json", seen.nodes, kind="node")
     contents.add_read("pods.json", seen.pods, kind="pod")
     contents.add_read("programs.json", seen.programs, _programs, kind="pod")
-    contents.add_read("policies/validating.json", seen.policies, policies_of)
-    contents.add_read("policies/bindings.json", seen.bindings, policies_of)
-    contents.add_read("policies/mutating.json", seen.mutating, policies_of)
+    contents.add_read("policies/validating.json", seen.policies, policies_of, kind="policy")
+    contents.add_read("policies/bindings.json", seen.bindings, policies_of, kind="policy")
+    contents.add_read("policies/mutating.json", seen.mutating, policies_of, kind="policy")
+    contents.known += config_names(seen.config_maps)
+    for key in seen.leases:
+        contents.known += split_name("object", key)
     for key, read in seen.leases.items():
         contents.add_read(f"leases/{_folder(key)}.json", read, _slim_lease)
     for key, read in seen.config_maps.items():

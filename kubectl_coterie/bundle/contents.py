@@ -11,6 +11,7 @@ import tarfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from kubectl_coterie.bundle.free_text import without_free_text
 from kubectl_coterie.bundle.learned_names import names_in_log, names_in_value
 
 if TYPE_CHECKING:
@@ -45,13 +46,14 @@ class _Missing:
 class Contents:
     """Collected so far: `values` are JSON, `logs` lines of text, by their path.
 
-    `kinds` is what objects of a file are; names are learned from these files and from logs.
+    `kinds` is what objects of a file are, `known` are kinds and names that paths may hold.
     """
 
     values: dict[str, object] = field(default_factory=dict[str, object])
     logs: dict[str, str] = field(default_factory=dict[str, str])
     kinds: dict[str, str] = field(default_factory=dict[str, str])
     missing: list[_Missing] = field(default_factory=list[_Missing])
+    known: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
     def add(self, path: str, value: object, *, kind: str | None = None) -> None:
         """Add a JSON value, whose objects are of this kind; None: it names no user's object."""
@@ -85,11 +87,14 @@ class Contents:
         self.missing.append(_Missing(what, why))
 
     def learn(self, hashes: NameHashes) -> None:
-        """Tell the hashes every name that occurs in a field of names."""
-        for path, kind_of_file in self.kinds.items():
-            for kind, name in names_in_value(self.values[path], kind_of_file):
+        """Tell the hashes every name that people chose, as far as it can be found."""
+        for kind, name in self.known:
+            hashes.learn(kind, name)
+        # First the objects of known kinds, so that their names have these kinds everywhere.
+        for path in sorted(self.values, key=lambda path: path not in self.kinds):
+            for kind, name in names_in_value(self.values[path], self.kinds.get(path, "")):
                 hashes.learn(kind, name)
-        for text in self.logs.values():
+        for text in (*self.logs.values(), *(one.why for one in self.missing)):
             for kind, name in names_in_log(text):
                 hashes.learn(kind, name)
 
@@ -103,10 +108,11 @@ class Contents:
 
         found: dict[str, bytes] = {}
         for path, value in self.values.items():
-            found[shown(path)] = _json(value if hashes is None else hashes.value(value))
+            kept = value if hashes is None else hashes.value(without_free_text(value))
+            found[shown(path)] = _json(kept)
         for path, text in self.logs.items():
-            kept = text if hashes is None else hashes.lines(text)
-            found[shown(path)] = kept.encode(errors="replace")
+            lines = text if hashes is None else hashes.lines(text)
+            found[shown(path)] = lines.encode(errors="replace")
         manifest = {
             **about,
             "names_hashed": hashes is not None,

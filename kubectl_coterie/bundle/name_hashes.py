@@ -1,14 +1,16 @@
-"""Replaces names of nodes, pods and namespaces, and every UUID, by keyed hashes.
+"""Replaces names that people chose, every UUID and every IP address by keyed hashes.
 
 Method: names are learned first, from all that was collected. Then each word of a text that is a
 learned name becomes `kind-hash`; a word with dots is looked at piece by piece, as names of Events
-and of hosts are made (`gpu-07.example.com`). The hash is HMAC-SHA-256 under a key of this bundle
+and of hosts are made (`gpu-07.example.com`), and one that begins with a name and a dash by that
+name (`train-0-rank1`). Of a host's name with dots its first piece and its domains are learned too.
+The hash is HMAC-SHA-256 under a key of this bundle
 alone, so that a name has the same hash everywhere in it and another one in the next bundle. A UUID
 becomes one of version 8, which is free for such uses (RFC 9562, section 5.8); the UUID of zeros
 stays. JSON is taken apart first, also where it is the text of an annotation or a line of a log.
 
 A name of digits alone is replaced only where it is a whole value: as a word it would be every
-number. Names that are the same on all clusters stay (`KEPT`).
+number. Names that are the same on all clusters stay (`kept_words`).
 """
 
 from __future__ import annotations
@@ -17,25 +19,34 @@ import hashlib
 import hmac
 import json
 import re
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
+
+from kubectl_coterie.bundle.kept_words import KEPT, is_public_host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["KEPT", "NameHashes"]
+__all__ = ["NameHashes"]
 
-KEPT = frozenset(
-    {
-        *("default", "kube-system", "kube-public", "kube-node-lease"),
-        *("coterie-system", "coterie-node", "coterie-system-node"),
-    }
-)
 _UUID = re.compile(
     r"(?<![0-9a-f])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])", re.IGNORECASE
 )
 _WORD = re.compile(r"\\[nrt\"\\]|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?")
 """An escape sequence, which is no part of the word behind it, or a word (RFC 1123 and dots)."""
+_ADDRESS = re.compile(
+    r"(?<![0-9A-Za-z.])[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9A-Za-z]|\.[0-9])"
+    r"|(?<![0-9A-Za-z:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![0-9A-Za-z:])"
+)
+"""What may be an address of IP version 4 or 6."""
+_NAMES_AS_KEYS = frozenset(
+    {"allocatable", "annotations", "capacity", "labels", "limits", "nodeSelector", "requests"}
+)
+"""Fields whose own keys are names of labels and resources."""
+_HOSTS = frozenset({"host", "node", "registry"})
+_SHORTEST = 4
+"""Of a name that is replaced where it only begins a word."""
 _DIGITS = 10
 _VERSION_8 = (0x8 << 76, ~(0xF << 76))
 _VARIANT = (0x2 << 62, ~(0x3 << 62))
@@ -47,11 +58,23 @@ class NameHashes:
     def __init__(self, key: bytes) -> None:
         self._key = key
         self._names: dict[str, str] = {}
+        self._phrases: re.Pattern[str] | None = None
 
     def learn(self, kind: str, name: str) -> None:
         """Take a name; where it is known already its first kind stays."""
-        if name and name not in KEPT and not _UUID.fullmatch(name):
-            self._names.setdefault(name, f"{kind}-{self._hash(name).hex()[:_DIGITS]}")
+        if not name or name in KEPT or _UUID.fullmatch(name):
+            return
+        self._phrases = None
+        code = self._names.setdefault(name, self._code(kind, name))
+        pieces = name.split(".")
+        if kind not in _HOSTS or name.replace(".", "").isdigit():
+            return
+        if kind == "node" and pieces[0] not in KEPT:
+            self._names.setdefault(pieces[0], code)
+        for k in range(1, len(pieces) - 1):
+            domain = ".".join(pieces[k:])
+            if not is_public_host(domain):
+                self._names.setdefault(domain, self._code("domain", domain))
 
     def text(self, text: str) -> str:
         """A text without learned names and UUIDs.
@@ -61,7 +84,8 @@ class NameHashes:
         >>> hashes.text("gpu-07.example.com, gpu-071")
         'node-824312b76e.example.com, gpu-071'
         """
-        return _WORD.sub(self._word, _UUID.sub(self._uuid, text))
+        text = self._phrase_pattern().sub(self._phrase, _UUID.sub(self._uuid, text))
+        return _WORD.sub(self._word, _ADDRESS.sub(self._address, text))
 
     def lines(self, text: str) -> str:
         """A log: lines of JSON by their values, others as text."""
@@ -73,10 +97,32 @@ class NameHashes:
             return self._names.get(value) or self._nested(value)
         if isinstance(value, dict):
             items = cast("Mapping[str, object]", value)
-            return {self._key_of(key): self.value(one) for key, one in items.items()}
+            return {
+                self._key_of(key): self._keyed(one) if key in _NAMES_AS_KEYS else self.value(one)
+                for key, one in items.items()
+            }
         if isinstance(value, list | tuple):
             return [self.value(one) for one in cast("Sequence[object]", value)]
         return value
+
+    def _keyed(self, value: object) -> object:
+        """The same, where keys are names."""
+        found = self.value(value)
+        if not isinstance(found, dict):
+            return found
+        fields = cast("Mapping[str, object]", found)
+        return {self._names.get(key, key): one for key, one in fields.items()}
+
+    def _phrase_pattern(self) -> re.Pattern[str]:
+        """Learned names that are no words, such as those with `_` and `@`, the longest first."""
+        if self._phrases is None:
+            odd = sorted((one for one in self._names if not _WORD.fullmatch(one)), key=len)
+            either = "|".join(re.escape(one) for one in reversed(odd)) or "(?!)"
+            self._phrases = re.compile(rf"(?<![A-Za-z0-9])(?:{either})(?![A-Za-z0-9])")
+        return self._phrases
+
+    def _phrase(self, found: re.Match[str]) -> str:
+        return self._names[found[0]]
 
     def _line(self, line: str) -> str:
         found = _parsed(line)
@@ -105,7 +151,30 @@ class NameHashes:
                 rest = ".".join(pieces[n:])
                 return f"{name}.{self._replaced(rest)}" if rest else name
         first, dot, rest = word.partition(".")
-        return f"{first}.{self._replaced(rest)}" if dot and rest else word
+        shown = self._begun(first)
+        return f"{shown}.{self._replaced(rest)}" if dot and rest else shown
+
+    def _begun(self, word: str) -> str:
+        """A word that begins with a learned name and a dash."""
+        end = word.rfind("-")
+        while end >= _SHORTEST:
+            name = self._names.get(word[:end])
+            if name is not None:
+                return name + word[end:]
+            end = word.rfind("-", 0, end)
+        return word
+
+    def _address(self, found: re.Match[str]) -> str:
+        try:
+            address = ip_address(found[0])
+        except ValueError:
+            return found[0]
+        if address.is_loopback or address.is_unspecified:
+            return found[0]
+        return self._names.get(found[0]) or self._code("ip", str(address))
+
+    def _code(self, kind: str, name: str) -> str:
+        return f"{kind}-{self._hash(name).hex()[:_DIGITS]}"
 
     def _uuid(self, found: re.Match[str]) -> str:
         uuid = UUID(found[0])

@@ -8,15 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from kube.objects import object_at
+from kubectl_coterie.bundle.names_in_text import split_name
 from kubectl_coterie.check.policies import is_ours
 from kubectl_coterie.installation.scheduler_configs import scheduler_configs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kubectl_coterie.cluster import Object, Read
 
-__all__ = ["parsed_configs", "policies_of"]
+__all__ = ["config_names", "parsed_configs", "policies_of"]
 
 _SECRET = frozenset({"keyData", "token", "password"})
 REMOVED = "removed"
@@ -25,6 +26,13 @@ REMOVED = "removed"
 def parsed_configs(config_maps: Mapping[str, Read[Object]]) -> dict[str, object]:
     """Each configuration by where it is; private keys in it are removed."""
     return {where: _without_keys(config) for where, config in scheduler_configs(config_maps)}
+
+
+def config_names(config_maps: Mapping[str, Read[Object]]) -> Iterator[tuple[str, str]]:
+    """Kind and name of each ConfigMap, of its namespace and its files (`parsed_configs`)."""
+    for key, read in config_maps.items():
+        yield from split_name("object", key)
+        yield from (("object", file) for file in object_at(read.value or {}, "data"))
 
 
 def policies_of(policies: Iterable[Object]) -> list[Object]:

@@ -30,6 +30,10 @@ __all__ = ["run"]
 MODE = 0o600
 _KEY_BYTES = 32
 _KIB = 1024
+_HELD = {
+    False: "it holds names of nodes, pods, namespaces and hosts; --hash-names replaces them",
+    True: "names are replaced where a field or a form gives them away, free text may hold others",
+}
 _DEFAULT_NAME = "coterie-support-%Y%m%d-%H%M%S.tar.gz"
 
 
@@ -53,12 +57,14 @@ def run(given: Namespace) -> int:
     _write(members, path)
     size = path.stat().st_size / _KIB
     lacks = len(contents.missing)
+    were = "1 thing was" if lacks == 1 else f"{lacks} things were"
     for one in contents.missing:
         sys.stderr.write(f"not collected: {printable(one.what)}: {printable(one.why)}\n")
     Output().print(
-        f"{printable(str(path))}: {size:.1f} KiB, {len(members)} files; {lacks} things were not "
+        f"{printable(str(path))}: {size:.1f} KiB, {len(members)} files; {were} not "
         "collected, which its manifest.json lists"
     )
+    Output().print("look through it before you send it: " + _HELD[hashes is not None])
     return 0
 
 

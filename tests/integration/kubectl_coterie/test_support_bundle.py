@@ -114,6 +114,32 @@ def test_hashed_names_are_hashed_everywhere(tmp_path, capsys):
     assert bundle.json("manifest.json")["names_hashed"] is True
 
 
+def test_the_callers_name_and_hosts_are_hashed(tmp_path, capsys):
+    """In the sentences for missing rights, in the checks, and in paths."""
+    cluster = InstalledCluster()
+    cluster.forbidden = (NODES, "admissionregistration")
+    bundle = collected(tmp_path, capsys, "--hash-names", cluster=cluster)
+    assert "jane" not in json.dumps(bundle.files)
+    assert 'User "user-' in bundle.missing["nodes.json"]
+    assert 'User "user-' in json.dumps(bundle.json("check.json")).replace("\\", "")
+
+
+def test_it_says_to_look_through_it(tmp_path, capsys):
+    """Whether names are hashed or not; the number of missing things is in good English."""
+    bundle = collected(tmp_path, capsys)
+    first, last = bundle.out.splitlines()
+    assert "; 1 thing was not collected" in first
+    assert last.startswith("look through it before you send it: it holds names")
+    hashed = tmp_path / "hashed"
+    hashed.mkdir()
+    cluster = InstalledCluster()
+    cluster.forbidden = (NODES,)
+    bundle = collected(hashed, capsys, "--hash-names", cluster=cluster)
+    first, last = bundle.out.splitlines()
+    assert "things were not collected" in first
+    assert last.startswith("look through it before you send it: names are replaced")
+
+
 def test_logs_are_cut_to_their_last_lines(tmp_path, capsys):
     """By the API server, so that nothing more is sent."""
     cluster = InstalledCluster()

@@ -49,6 +49,28 @@ def test_hashing_reaches_every_file_and_every_name():
     assert json.loads(members["versions.json"]) == {"command": "1"}
 
 
+def test_free_text_is_removed_with_the_names():
+    """Messages of conditions, and what a scheduler's plugins are told."""
+    made = Contents()
+    made.add(
+        "a.json",
+        {
+            "conditions": [{"type": "Ready", "message": "at acme"}, "odd"],
+            "tls": {"caData": "acme"},
+            "profiles": ({"pluginConfig": ["acme"]},),
+            "odd": {"conditions": "acme"},
+        },
+    )
+    kept = json.loads(made.members({}, NameHashes(b"key"))["a.json"])
+    assert kept == {
+        "conditions": [{"type": "Ready", "message": "removed"}, "removed"],
+        "tls": {"caData": "removed"},
+        "profiles": [{"pluginConfig": "removed"}],
+        "odd": {"conditions": "removed"},
+    }
+    assert "at acme" in made.members({}, None)["a.json"].decode()
+
+
 def test_the_archive_holds_one_folder():
     """Unpacking makes one entry."""
     file = io.BytesIO()

@@ -49,7 +49,9 @@ def test_two_bundles_cannot_be_compared():
         ("train-0.17abc4", "{train}.17abc4"),
         ("ml_train-0_x", "{ml}_{train}_x"),
         ("a\\ngpu-07", "a\\n{gpu}"),
-        ("gpu-071 xgpu-07 gpu-07-x", "gpu-071 xgpu-07 gpu-07-x"),
+        ("gpu-071 xgpu-07 x-gpu-07", "gpu-071 xgpu-07 x-gpu-07"),
+        ("train-0-rank1 gpu-07-x-y.log", "{train}-rank1 {gpu}-x-y.log"),
+        ("ml-x a-b", "ml-x a-b"),
         ("a.b", "a.b"),
     ],
 )
@@ -68,6 +70,46 @@ def test_uuids_become_uuids():
     assert UUID(second).version == 8
     assert UID not in found
     assert set(zeros) == {"0", "-"}
+
+
+def test_addresses_become_hashes():
+    """Of both versions, with port or mask; loopback, versions, times and PCI addresses stay."""
+    made = hashes(node=["10.1.1.1"])
+    text = "10.3.4.5:6443 http_10.3.4.5_80 [fd00::7]:1 10.1.1.1"
+    kept = made.text(text)
+    assert re.fullmatch(
+        r"(ip-[0-9a-f]{10}):6443 http_\1_80 \[ip-[0-9a-f]{10}\]:1 node-[0-9a-f]{10}", kept
+    )
+    same = "127.0.0.1 ::1 0.0.0.0 v1.2.3.4 1.2.3.4.5 999.1.1.1 08:20:36 0000:3b:00.0 std::x"
+    assert made.text(same) == same
+
+
+def test_of_a_host_its_first_piece_and_its_domains_are_names():
+    """Logs have the short name, and other hosts of the same domain."""
+    made = hashes(node=["dgx01.gpu.example.corp"], host=["api.other.corp"])
+    node = made.text("dgx01.gpu.example.corp")
+    assert made.text("dgx01") == node
+    assert re.fullmatch(r"x\.domain-[0-9a-f]{10}", made.text("x.gpu.example.corp"))
+    assert re.fullmatch(r"x\.domain-[0-9a-f]{10}", made.text("x.other.corp"))
+    assert made.text("api") == "api"
+
+
+def test_names_that_are_no_words_are_replaced_in_text():
+    """Values of labels and users may hold other characters."""
+    made = hashes(label=["row_1", "row_1_b"], user=["oidc:jane@x"])
+    kept = made.text('at row_1, "row_1_b", by oidc:jane@x or row_12')
+    code = "[0-9a-f]{10}"
+    assert re.fullmatch(rf'at label-{code}, "label-{code}", by user-{code} or row_12', kept)
+
+
+def test_keys_of_labels_and_resources_are_names():
+    """Other keys are fields."""
+    made = hashes()
+    made.learn("key", "pool")
+    made.learn("key", "status")
+    kept = made.value({"labels": {"pool": "x", "a": "y"}, "status": 1, "limits": None})
+    pool = made.value("pool")
+    assert kept == {"labels": {pool: "x", "a": "y"}, "status": 1, "limits": None}
 
 
 def test_json_is_taken_apart():
