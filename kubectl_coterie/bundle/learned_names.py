@@ -43,8 +43,14 @@ _LABEL_KINDS = {
     "topology.kubernetes.io/zone": "zone",
     "topology.kubernetes.io/region": "zone",
 }
-_MEMBERS = {"containers": "container", "initContainers": "container", "managedResources": "key"}
-"""What the objects of a list are, by its key."""
+_MEMBERS = {
+    "containers": "container",
+    "initContainers": "container",
+    "managedResources": "key",
+    "group": "group",
+    "members": "pod",
+}
+"""What the object or the objects of a list are, by its key."""
 _KINDS = {"Pod": "pod", "Node": "node", "Namespace": "namespace"}
 _LEVELS = "group_levels"
 _QUALIFIED = frozenset({"resource", "resources"})

@@ -129,6 +129,12 @@ HOLD = {"uid": "u9", "namespace": "ml", "name": "old", "container": "main"}
             },
             id="Leases, policies, groups and users",
         ),
+        pytest.param(
+            {"group": {"name": "g", "namespace": "ml", "members": [{"name": "b", "node": "n"}]}},
+            "",
+            {("group", "g"), ("namespace", "ml"), ("pod", "b"), ("node", "n")},
+            id="a group of the read API and its members",
+        ),
         pytest.param({"text": "{no JSON", "nodes": ["a", 3]}, "", {("node", "a")}, id="no JSON"),
         pytest.param({"kind": "Lease", "name": "x", "pods": 3}, "", set(), id="nothing of users"),
     ],

@@ -262,7 +262,12 @@ class Cluster:
                     "namespace": self.namespace,
                     "node": self.node,
                     "containers": [{"name": self.new.name(), "gpus": [0]}],
-                    "group": {"namespace": self.namespace, "name": self.new.value()},
+                    "group": {
+                        "namespace": self.namespace,
+                        "name": self.new.value(),
+                        "domain": self.new.value(),
+                        "members": [{"name": self.new.name(), "node": self.new.node()}],
+                    },
                 }
             ],
             kind="pod",
