@@ -123,14 +123,14 @@ def _described_app() -> FastAPI:
 def _add_read_api(app: FastAPI, deps: Dependencies) -> None:
     if deps.read_api is None:
         return
-    add_read_api(app, deps.read_api, body_limit_bytes=deps.body_limit_bytes)
+    add_read_api(app, deps.read_api)
     add_page(app)
     _add_explain_route(app, deps, prefix="/api/v1")
 
     @app.post("/api/v1/explain", response_model=Explanation)
     async def explain_pod(request: Request) -> Response:
         """The same for a pod that need not be in the cluster: its manifest, as JSON."""
-        body = await read_body(request, limit_bytes=deps.body_limit_bytes)
+        body = await read_body(request)
         return _answered(Verb.EXPLAIN, body, deps)
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 from pydantic import (
     BaseModel,
     ConfigDict,
+    FailFast,
     Field,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -57,6 +58,21 @@ __all__ = [
 ]
 
 
+class _FirstFault(FailFast):
+    """`FailFast` with the hash that a union needs of its parts (pydantic 2.14 has none)."""
+
+    def __hash__(self) -> int:
+        return hash(self.fail_fast)
+
+
+T = TypeVar("T")
+
+_List: TypeAlias = Annotated[list[T], _FirstFault()]
+_Dict: TypeAlias = Annotated[dict[str, T], _FirstFault()]
+"""Validated up to the first fault: a message names no other, and each costs some microseconds, so
+that a body of faults alone would hold the event loop for seconds."""
+
+
 class _Wire(BaseModel):
     """Strict about types, lenient about fields that we do not read."""
 
@@ -79,8 +95,8 @@ _Quantity: TypeAlias = Annotated[str | int | float, WrapValidator(_check_quantit
 class ResourceRequirements(_Wire):
     """Quantities as they stand: Kubernetes writes strings, JSON numbers are legal too."""
 
-    limits: dict[str, _Quantity] | None = None
-    requests: dict[str, _Quantity] | None = None
+    limits: _Dict[_Quantity] | None = None
+    requests: _Dict[_Quantity] | None = None
 
 
 class Container(_Wire):
@@ -121,10 +137,10 @@ class PodSpec(_Wire):
     node_name: str | None = Field(default=None, alias="nodeName")
     scheduler_name: str | None = Field(default=None, alias="schedulerName")
     priority: int | None = None
-    containers: list[Container] | None = None
-    init_containers: list[Container] | None = Field(default=None, alias="initContainers")
+    containers: _List[Container] | None = None
+    init_containers: _List[Container] | None = Field(default=None, alias="initContainers")
     affinity: _Affinity | None = None
-    topology_spread_constraints: list[_SpreadConstraint] | None = Field(
+    topology_spread_constraints: _List[_SpreadConstraint] | None = Field(
         default=None, alias="topologySpreadConstraints"
     )
     scheduling_gates: list[Any] | None = Field(default=None, alias="schedulingGates")
@@ -148,9 +164,9 @@ class ObjectMeta(_Wire):
     name: str = ""
     namespace: str = ""
     uid: str = ""
-    annotations: dict[str, str] | None = None
-    labels: dict[str, str] | None = None
-    owner_references: list[_OwnerReference] | None = Field(default=None, alias="ownerReferences")
+    annotations: _Dict[str] | None = None
+    labels: _Dict[str] | None = None
+    owner_references: _List[_OwnerReference] | None = Field(default=None, alias="ownerReferences")
     resource_version: str | None = Field(default=None, alias="resourceVersion")
     deletion_timestamp: str | None = Field(default=None, alias="deletionTimestamp")
 
@@ -179,7 +195,7 @@ class ExtenderArgs(_Wire):
 
     pod: WirePod = Field(alias="Pod")
     nodes: Any = Field(default=None, alias="Nodes")
-    node_names: list[str] | None = Field(default=None, alias="NodeNames")
+    node_names: _List[str] | None = Field(default=None, alias="NodeNames")
 
 
 class MetaPod(_Wire):
@@ -191,7 +207,7 @@ class MetaPod(_Wire):
 class MetaVictims(_Wire):
     """Victims on one node as they are sent with `nodeCacheCapable: true`, most important first."""
 
-    pods: list[MetaPod] | None = Field(default=None, alias="Pods")
+    pods: _List[MetaPod] | None = Field(default=None, alias="Pods")
     n_pdb_violations: int = Field(default=0, alias="NumPDBViolations")
 
     @property
@@ -203,7 +219,7 @@ class MetaVictims(_Wire):
 class Victims(_Wire):
     """The same without `nodeCacheCapable`: whole pods."""
 
-    pods: list[WirePod] | None = Field(default=None, alias="Pods")
+    pods: _List[WirePod] | None = Field(default=None, alias="Pods")
     n_pdb_violations: int = Field(default=0, alias="NumPDBViolations")
 
     @property
@@ -222,8 +238,8 @@ class PreemptionArgs(_Wire):
 
     pod: WirePod = Field(alias="Pod")
     pod_content: dict[str, Any] = Field(alias="Pod", default_factory=dict)
-    whole: dict[str, Victims | None] | None = Field(default=None, alias="NodeNameToVictims")
-    meta: dict[str, MetaVictims | None] | None = Field(default=None, alias="NodeNameToMetaVictims")
+    whole: _Dict[Victims | None] | None = Field(default=None, alias="NodeNameToVictims")
+    meta: _Dict[MetaVictims | None] | None = Field(default=None, alias="NodeNameToMetaVictims")
 
     @property
     def victims(self) -> Mapping[str, MetaVictims | Victims]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from fastapi import APIRouter, Header, Query, Request
@@ -43,6 +44,14 @@ if TYPE_CHECKING:
 
 __all__ = ["add_read_api", "read_body"]
 
+MAX_BODY_BYTES = 256 * 1024
+"""A manifest has 1 to 10 KB, with what the API server notes in it. A JSON text is read in one turn
+of the event loop, so its size bounds the turn."""
+MAX_VALUES = 10_000
+"""Values in a body, for the same reason: short ones take as long as long ones, a container with a
+GPU 5 microseconds. A manifest has 60 to 600."""
+BODY_TIMEOUT_S = 10.0
+"""Seconds for a body to arrive: a what-if keeps its place meanwhile."""
 SEND_TIMEOUT_S = 30.0
 """Seconds that a client of the stream of changes may take for an event."""
 _JSON = "application/json"
@@ -61,14 +70,14 @@ _Continue = Annotated[
 _Tag = Annotated[str | None, Header(alias="If-None-Match")]
 
 
-def add_read_api(app: FastAPI, api: ReadApi, *, body_limit_bytes: int) -> None:
+def add_read_api(app: FastAPI, api: ReadApi) -> None:
     """Add the routes to an application that answers `HTTPException` with problem details."""
     router = APIRouter(prefix="/api/v1")
     _add_sums(router, api)
     _add_nodes(router, api)
     _add_pods(router, api)
     _add_over_time(router, api)
-    _add_what_if(router, api, body_limit_bytes)
+    _add_what_if(router, api)
     app.include_router(router)
 
 
@@ -199,7 +208,7 @@ def _add_over_time(router: APIRouter, api: ReadApi) -> None:
         return _EventStream(api.changes.events(client), media_type=_EVENTS, headers=_NO_CACHE)
 
 
-def _add_what_if(router: APIRouter, api: ReadApi, body_limit_bytes: int) -> None:
+def _add_what_if(router: APIRouter, api: ReadApi) -> None:
     @router.post(
         "/what-if",
         response_model=WhatIfAnswer,
@@ -215,9 +224,8 @@ def _add_what_if(router: APIRouter, api: ReadApi, body_limit_bytes: int) -> None
 
         Nothing is changed. 503 where 8 of these calls are under way.
         """
-        body = await read_body(request, limit_bytes=body_limit_bytes)
         try:
-            parts = await api.what_ifs.answer(body)
+            parts = await api.what_ifs.answer(partial(read_body, request))
         except QueryError as error:
             raise HTTPException(400, str(error)) from error
         if parts is None:
@@ -225,13 +233,21 @@ def _add_what_if(router: APIRouter, api: ReadApi, body_limit_bytes: int) -> None
         return StreamingResponse(paced(parts), media_type=_JSON, headers=_NO_CACHE)
 
 
-async def read_body(request: Request, *, limit_bytes: int) -> bytes:
-    """The body of a request; 413 where it is larger."""
+async def read_body(request: Request) -> bytes:
+    """The body of a request; 413 where it is too large for one turn, 408 where it is late."""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit_bytes:
-            raise HTTPException(413, f"body is over {limit_bytes} bytes")
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:
+                    raise HTTPException(413, f"body is over {MAX_BODY_BYTES} bytes")
+    except TimeoutError as error:
+        msg = f"body did not arrive in {BODY_TIMEOUT_S:g} s, expected it at once"
+        raise HTTPException(408, msg) from error
+    if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        msg = f"body has over {MAX_VALUES} values, expected fewer or shorter manifests"
+        raise HTTPException(413, msg)
     return bytes(body)
 
 

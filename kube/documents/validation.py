@@ -29,6 +29,7 @@ _EXPECTED = {
     "model_type": "an object",
     "string_pattern_mismatch": "text that matches {pattern}",
     "string_type": "a string",
+    "too_long": "at most {max_length} of them",
     "too_short": "at least {min_length} of them",
     "tuple_type": "a list",
     "union_tag_invalid": "{expected_tags} for {discriminator}",

@@ -5,19 +5,33 @@ The answer is JSON already: its types describe it, and a test holds it to them.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from extender.read_api.bodies import ReadBody, SetBody
 
-__all__ = ["WhatIfAnswer", "WhatIfBody"]
+__all__ = ["MAX_NODES", "MAX_PODS", "WhatIfAnswer", "WhatIfBody"]
+
+MAX_PODS = 512
+MAX_NODES = 64
+"""Nodes drained, and nodes added."""
 
 
 class Asked(BaseModel):
-    """A part of the question: exactly these fields, each of its type."""
+    """A part of the question: exactly these fields, each of its type, up to the first fault."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_further_unknown(cls, content: object) -> object:
+        """Keep one unknown field: each is a fault, and some microseconds."""
+        if not isinstance(content, dict):
+            return content
+        fields = cast("dict[str, object]", content)
+        unknown = [key for key in fields if key not in cls.model_fields][1:]
+        return {key: fields[key] for key in fields.keys() - unknown} if unknown else fields
 
 
 class AskedPods(Asked):
@@ -43,9 +57,9 @@ class WhatIfBody(Asked):
     At least one of the three; at most 512 pods, 64 drained and 64 added nodes.
     """
 
-    pods: list[AskedPods] = []
-    drain: list[str] = []
-    add: list[AskedNodes] = []
+    pods: Annotated[list[AskedPods], FailFast(), Field(max_length=MAX_PODS)] = []
+    drain: Annotated[list[str], FailFast(), Field(max_length=MAX_NODES)] = []
+    add: Annotated[list[AskedNodes], FailFast(), Field(max_length=MAX_NODES)] = []
 
 
 class AddedNode(ReadBody):

@@ -1,6 +1,7 @@
 """Reads the question of a what-if: the pods, nodes to drain and machines to add, within bounds.
 
 It knows no state but the names that the question refers to, which `Question` leaves to the runner.
+It reads in turns (`extender.read_api.pacing`): the body, then one manifest after another.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from extender.errors import QueryError, WireError
 from extender.protocol import decode
-from extender.read_api.what_if.bodies import WhatIfBody
+from extender.read_api.pacing import paced, pause
+from extender.read_api.what_if.bodies import MAX_NODES, MAX_PODS, WhatIfBody
 from extender.what_if import name_pods, read_pods
 
 if TYPE_CHECKING:
@@ -20,9 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_EVICTED", "Question", "read_question"]
 
-MAX_PODS = 512
-MAX_NODES = 64
-"""Nodes drained, and nodes added."""
 MAX_EVICTED = 1024
 """Pods of the drained nodes."""
 
@@ -36,7 +35,7 @@ class Question:
     add: Sequence[tuple[str, int]]
 
 
-def read_question(body: bytes, resources: Sequence[str]) -> Question:
+async def read_question(body: bytes, resources: Sequence[str]) -> Question:
     """Read a body, for pods with these resources. Raises `QueryError`."""
     try:
         asked = decode(WhatIfBody, body)
@@ -50,7 +49,8 @@ def read_question(body: bytes, resources: Sequence[str]) -> Question:
     _bound("add", sum(one.count for one in asked.add), MAX_NODES, "nodes")
     pods: list[TrialPod] = []
     n_pods = 0
-    for i, one in enumerate(asked.pods):
+    await pause()
+    async for i, one in paced(enumerate(asked.pods)):
         pod, count = read_pods(one.manifest, one.count, resources, where=f"pods.{i}")
         n_pods += count
         _bound("pods", n_pods, MAX_PODS, "pods")

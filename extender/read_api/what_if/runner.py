@@ -63,17 +63,19 @@ class WhatIfs:
         self._kinds: dict[str, NodeKind] = {}
         self._n_kinds = 0
 
-    async def answer(self, body: bytes) -> Sequence[bytes] | None:
+    async def answer(self, read: Callable[[], Awaitable[bytes]]) -> Sequence[bytes] | None:
         """The answer to a body, as parts of JSON; None where `MAX_WAITING` are under way.
 
-        Raises `QueryError` for what is no question about this cluster.
+        `read` gives the body, and is called for those that have a place. Raises what it raises, and
+        `QueryError` for what is no question about this cluster.
         """
-        question = read_question(body, self._engine.rules.resources)
         if self._n_waiting >= MAX_WAITING:
             return None
         self._n_waiting += 1
         try:
+            body = await read()
             async with self._lock:
+                question = await read_question(body, self._engine.rules.resources)
                 return await self._answer(question)
         finally:
             self._n_waiting -= 1

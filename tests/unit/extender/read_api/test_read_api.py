@@ -330,19 +330,12 @@ def test_explain_takes_a_manifest_and_sums_up():
     assert served.get("pending")["items"] == []
 
 
-@pytest.mark.parametrize(
-    ("body", "code", "detail"),
-    [
-        pytest.param(b"[]", 400, "request body is", id="no pod"),
-        pytest.param(b" " * 100_001, 413, "body is over 100000 bytes", id="too large"),
-    ],
-)
-def test_explain_of_something_else_is_a_problem(body, code, detail):
-    """With what was expected, and a body without end is not read to its end."""
+def test_explain_of_something_else_is_a_problem():
+    """With what was expected."""
     served = ServedReads(engine())
-    response = served.call("/api/v1/explain", method="POST", content=body, app=served.read_app)
-    assert response.status_code == code
-    assert detail in response.json()["detail"]
+    response = served.call("/api/v1/explain", method="POST", content=b"[]", app=served.read_app)
+    assert response.status_code == 400
+    assert "request body is" in response.json()["detail"]
 
 
 def test_explain_by_name_on_an_embedded_cluster_is_of_pods_that_were_filtered():

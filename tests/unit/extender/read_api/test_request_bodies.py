@@ -1,0 +1,186 @@
+"""Bodies of the read API's POST routes: no client holds the event loop, or what-if's places."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from extender.http.responses import Problem
+from extender.read_api.routes import MAX_BODY_BYTES, MAX_VALUES
+from extender.read_api.what_if import MAX_WAITING
+from tests.unit.extender.engines import engine
+from tests.unit.extender.pods import pod
+from tests.unit.extender.read_api.served import ServedReads
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+WHAT_IF, EXPLAIN = "/api/v1/what-if", "/api/v1/explain"
+LONGEST_TURN_S = 0.04
+"""At most 12 ms of processor time are needed; tests share caches with others."""
+
+
+@pytest.fixture
+def served() -> ServedReads:
+    """A small cluster: the bodies are what takes time."""
+    return ServedReads(engine())
+
+
+@pytest.fixture
+def _frozen() -> Iterator[None]:
+    """As the server does: the collector skips what lives for ever."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def filled(text: str, item: str, most: int = MAX_VALUES - 50) -> bytes:
+    """A body with as many items as go in, between those of `text` at `@`; `#` is their number."""
+    room = MAX_BODY_BYTES - len(text)
+    n_values = item.count(",") + item.count("{") + item.count("[") + 1
+    size = len(item.replace("#", "00000")) + 1
+    n_items = min(most // n_values, room // size)
+    items = (item.replace("#", f"{i:05}") for i in range(n_items))
+    return text.replace("@", ",".join(items)).encode()
+
+
+def manifest(inner: str) -> str:
+    """A pod whose containers, or what else of its spec, are `inner`."""
+    return f'{{"metadata":{{"name":"a"}},"spec":{{{inner}}}}}'
+
+
+HOSTILE = {
+    "empty pods": ('{"pods":[@]}', "{}"),
+    "numbers for pods": ('{"pods":[@]}', "1"),
+    "numbers for nodes": ('{"drain":[@]}', "1"),
+    "empty machines": ('{"add":[@]}', "{}"),
+    "unknown fields": ("{@}", '"#":1'),
+    "unknown fields of a pod": ('{"pods":[{@}]}', '"#":1'),
+    "empty manifests": ('{"pods":[@]}', '{"manifest":{}}'),
+    "manifests": (
+        '{"pods":[@]}',
+        json.dumps({"manifest": pod(2, uid="#")}, separators=(",", ":")),
+    ),
+}
+PODS = {
+    "empty containers": (manifest('"containers":[@]'), "{}"),
+    "numbers for containers": (manifest('"containers":[@]'), "1"),
+    "containers": (manifest('"containers":[@]'), '{"name":"#"}'),
+    "containers with GPUs": (
+        manifest('"containers":[@]'),
+        '{"name":"#","resources":{"limits":{"nvidia.com/gpu":1}}}',
+    ),
+    "quantities": (
+        manifest('"containers":[{"name":"a","resources":{"limits":{@}}}]'),
+        '"#":1',
+    ),
+    "lists for quantities": (
+        manifest('"containers":[{"name":"a","resources":{"limits":{@}}}]'),
+        '"#":[]',
+    ),
+    "numbers for constraints": (manifest('"topologySpreadConstraints":[@]'), "1"),
+    "numbers for annotations": ('{"metadata":{"annotations":{@}},"spec":{}}', '"#":1'),
+    "numbers for owners": ('{"metadata":{"ownerReferences":[@]},"spec":{}}', "1"),
+    "empty lists": ('{"metadata":{},"x":[@]}', "[]"),
+    "long numbers": ('{"metadata":{},"x":[@]}', "9" * 4000),
+}
+
+
+async def longest_turn_s(served: ServedReads, path: str, body: bytes) -> tuple[float, int]:
+    """The longest turn of the event loop while a body is answered, and the status."""
+    transport = httpx.ASGITransport(app=served.read_app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+        await client.post(path, content=b"{}")  # imports, and the state's first walk
+        asked = asyncio.create_task(client.post(path, content=body))
+        last_s, longest_s = time.thread_time(), 0.0
+        while not asked.done():
+            await asyncio.sleep(0)
+            now_s = time.thread_time()
+            longest_s, last_s = max(longest_s, now_s - last_s), now_s
+    return longest_s, asked.result().status_code
+
+
+@pytest.mark.usefixtures("_frozen")
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_question_holds_the_event_loop_for_some_milliseconds(served, case):
+    """Filter and bind wait for it: the route is open to whoever reaches the port."""
+    longest_s, status = asyncio.run(longest_turn_s(served, WHAT_IF, filled(*HOSTILE[case])))
+    assert status in {200, 400}
+    assert longest_s < LONGEST_TURN_S
+
+
+@pytest.mark.usefixtures("_frozen")
+@pytest.mark.parametrize("case", PODS)
+def test_a_hostile_manifest_holds_the_event_loop_for_some_milliseconds(served, case):
+    """Of a what-if, and of a pod to explain."""
+    body = filled(*PODS[case])
+    longest_s, status = asyncio.run(longest_turn_s(served, EXPLAIN, body))
+    assert status in {200, 400}
+    assert longest_s < LONGEST_TURN_S
+    question = b'{"pods":[{"manifest":%b}]}' % body
+    longest_s, status = asyncio.run(longest_turn_s(served, WHAT_IF, question))
+    assert status in {200, 400, 413}
+    assert longest_s < LONGEST_TURN_S
+
+
+def refusal(served: ServedReads, path: str, content: bytes) -> Problem:
+    """What is wrong with a body."""
+    response = served.call(path, method="POST", content=content, app=served.read_app)
+    problem = Problem.model_validate(response.json())
+    assert response.status_code == problem.status
+    return problem
+
+
+@pytest.mark.parametrize("path", [WHAT_IF, EXPLAIN])
+def test_a_body_without_end_is_not_read_to_its_end(served, path):
+    """Nor is it decoded; the verbs' own limit is for thousands of node names."""
+    problem = refusal(served, path, b" " * (MAX_BODY_BYTES + 1))
+    assert (problem.status, problem.detail) == (413, f"body is over {MAX_BODY_BYTES} bytes")
+
+
+@pytest.mark.parametrize("path", [WHAT_IF, EXPLAIN])
+def test_a_body_of_short_values_is_not_decoded(served, path):
+    """It is small, and takes as long as a large one."""
+    problem = refusal(served, path, b"[" + b"{}," * MAX_VALUES + b"{}]")
+    assert problem.status == 413
+    assert problem.detail == "body has over 10000 values, expected fewer or shorter manifests"
+
+
+def test_a_what_if_has_a_place_before_its_body_is_read(served, monkeypatch):
+    """Bodies of those that are refused take no memory; one that does not arrive gives its up."""
+    monkeypatch.setattr("extender.read_api.routes.BODY_TIMEOUT_S", 0.2)
+    content = json.dumps({"pods": [{"manifest": pod(2)}]}).encode()
+    begun: list[None] = []
+
+    async def slow(all_begun: asyncio.Event) -> AsyncIterator[bytes]:
+        begun.append(None)
+        if len(begun) == MAX_WAITING:
+            all_begun.set()
+        yield content[:10]
+        await asyncio.sleep(60)
+
+    async def go() -> list[Any]:
+        transport = httpx.ASGITransport(app=served.read_app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            full = asyncio.Event()
+            waiting = [
+                asyncio.create_task(client.post(WHAT_IF, content=slow(full)))
+                for _ in range(MAX_WAITING)
+            ]
+            await full.wait()
+            refused = await client.post(WHAT_IF, content=slow(full))
+            late = await asyncio.gather(*waiting)
+            return [refused, *late, await client.post(WHAT_IF, content=content)]
+
+    refused, *late, last = asyncio.run(go())
+    assert (refused.status_code, len(begun)) == (503, MAX_WAITING)
+    assert {one.status_code for one in late} == {408}
+    assert late[0].json()["detail"] == "body did not arrive in 0.2 s, expected it at once"
+    assert last.status_code == 200
