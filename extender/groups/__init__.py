@@ -7,7 +7,7 @@ from extender.groups.figures import predict
 from extender.groups.group import GroupKey
 from extender.groups.groups import Groups
 from extender.groups.near_bound import NearBound
-from extender.groups.offered_nodes import OfferedNodes
+from extender.groups.planning import OfferedNodes
 from extender.groups.readings import GroupOutcome, GroupReadings, GroupStanding
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from extender.groups.figures import falls_short, predict
 from extender.groups.group import Stage
-from extender.groups.joint_plan import JointPlan, JointPlanner, Near
+from extender.groups.planning import JointPlan, JointPlanner, Near
 from extender.protocol import Reason
 from extender.state import DeviceState
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from extender.protocol import Reason
 
 if TYPE_CHECKING:
-    from extender.groups.offered_nodes import OfferedNodes
+    from extender.groups.planning import OfferedNodes
     from extender.protocol import PodRequest
     from topology.annotations import Plan
     from topology.groups import GroupValue

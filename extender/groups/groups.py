@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from extender.groups.group import GroupKey
-    from extender.groups.offered_nodes import OfferedNodes
+    from extender.groups.planning import OfferedNodes
     from extender.placement import Rater
     from extender.protocol import PodRequest
     from extender.state import LiveCluster

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from extender.groups.surroundings import common_domain, inside_level, surroundings
+from extender.groups.planning import common_domain, inside_level, surroundings
 from topology.annotations import ANY_DOMAIN, PlanGroup, Strength
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from extender.groups.bound_members import BoundMembers
-    from extender.groups.joint_plan import JointPlanner
+    from extender.groups.planning import JointPlanner
     from extender.protocol import PodRequest
     from extender.snapshot import NodeIndex
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.groups.surroundings import common_domain, inside_level, surroundings
+from extender.groups.planning import common_domain, inside_level, surroundings
 from topology.groups import build_tree, domain_path
 
 PREFIX = "network.topology.nvidia.com/"

@@ -1,11 +1,11 @@
 """One plan for the members of a group: nodes near each other, and the devices of each member.
 
-How many members each node takes is counted (`extender.groups.node_room`), `topology.groups` chooses
-the nodes, and then the members of one node get their sets one after the other, by rank, of equal
-ones those on the rails of other nodes (`extender.groups.rail_sets`): the nodes with the fewest free
-devices come first, since they have the least choice. Members that have a node already draw the
-others near: nodes that ended members had come first, then the domains around the others from the
-nearest up.
+How many members each node takes is counted (`extender.groups.planning.node_room`),
+`topology.groups` chooses the nodes, and then the members of one node get their sets one after the
+other, by rank, of equal ones those on the rails of other nodes
+(`extender.groups.planning.rail_sets`): the nodes with the fewest free devices come first, since
+they have the least choice. Members that have a node already draw the others near: nodes that ended
+members had come first, then the domains around the others from the nearest up.
 
 Complexity: the counts, what `topology.groups.choose_nodes` says for each set of surroundings, and a
 choice of sets for each member. It claims nothing (`extender.groups.claims` does).
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from extender.groups.node_room import NodeRoom
-from extender.groups.rail_sets import RailSets
-from extender.groups.surroundings import inside_level, surroundings
+from extender.groups.planning.node_room import NodeRoom
+from extender.groups.planning.rail_sets import RailSets
+from extender.groups.planning.surroundings import inside_level, surroundings
 from extender.placement import Refusal, plan_fit
 from extender.protocol import Reason
 from extender.snapshot import with_free
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from extender.groups.node_room import Room
-    from extender.groups.offered_nodes import OfferedNodes
+    from extender.groups.planning.node_room import Room
+    from extender.groups.planning.offered_nodes import OfferedNodes
     from extender.placement import Rater
     from extender.protocol import PodRequest, Shape
     from extender.snapshot import ClusterSnapshot, NodeIndex, NodeView
