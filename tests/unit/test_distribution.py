@@ -91,11 +91,7 @@ def pinned(lock: Path) -> dict[str, list[str]]:
     return pins
 
 
-PROGRAMS = {
-    "extender": "extender.__main__",
-    "plugin": "plugin.__main__",
-    "draw": "topology.__main__",
-}
+PROGRAMS = {"extender": "extender.__main__", "plugin": "plugin.__main__"}
 CORE = declared(PROJECT["project"]["dependencies"])
 EXTRAS = {n: declared(rs) for n, rs in PROJECT["project"]["optional-dependencies"].items()}
 EVERY = CORE.union(*EXTRAS.values())
@@ -108,6 +104,12 @@ def test_a_program_needs_exactly_its_extra(extra, module):
     needed = imported(module)
     needed |= FOUND_BY_UVICORN if "uvicorn" in needed else set()
     assert needed == CORE | EXTRAS[extra]
+
+
+def test_what_people_run_needs_no_extra_but_for_drawings():
+    """Who installs the wheel has both command lines; pictures need one library more."""
+    commands = [module for module in of_folder("kubectl_coterie") if "__pycache__" not in module]
+    assert imported("topology.__main__", *commands) == CORE | EXTRAS["draw"]
 
 
 def test_no_code_lies_beside_the_programs():

@@ -106,7 +106,7 @@ def test_a_placed_pod_that_has_other_gpus_than_planned(serve):
 @pytest.mark.parametrize(
     ("pod", "said"),
     [
-        ({}, "; its schedulerName is default-scheduler. Look"),
+        ({}, "; its schedulerName is default-scheduler. Its own count"),
         (
             {
                 "spec": {"schedulerName": "gpu"},
@@ -117,10 +117,10 @@ def test_a_placed_pod_that_has_other_gpus_than_planned(serve):
                     ]
                 },
             },
-            "; its schedulerName is gpu, which says: 0/2 nodes. Look",
+            "; its schedulerName is gpu, which says: 0/2 nodes. Its own count",
         ),
-        (None, "rejected this pod. Look"),
-        ("forbidden", "rejected this pod. Look"),
+        (None, "this pod to the extender. Its own count"),
+        ("forbidden", "this pod to the extender. Its own count"),
     ],
     ids=["no schedulerName", "rejected before Coterie", "gone", "a user without the right"],
 )
