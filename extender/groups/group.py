@@ -72,7 +72,8 @@ class Group:
     `refusal` is what filter answers to members without a claim, `detail` what a plan that found no
     place says beside it. `is_due`: a plan may find another answer than the last one. `claims_end_s`
     is None while nothing is claimed. `refused` are nodes that members were not offered, since
-    `n_replans` plans; `avoided` are nodes that no member gets, until when. `complete_s`: since when
+    `n_replans` plans; `avoided` are nodes that no member gets, until when. Before `look_s` nobody
+    is to be woken unless something changes. `complete_s`: since when
     no member is missing. `level`, `domain` and `value` are those of what is claimed.
     """
 
@@ -84,6 +85,7 @@ class Group:
     claims_end_s: float | None = None
     n_replans: int = 0
     next_plan_s: float = 0.0
+    look_s: float = 0.0
     refused: set[str] = field(default_factory=set[str])
     avoided: dict[str, float] = field(default_factory=dict[str, float])
     complete_s: float | None = None
@@ -117,6 +119,11 @@ class Group:
     def ordered(self) -> list[Member]:
         """All members, by rank."""
         return sorted(self.members.values(), key=lambda one: one.order)
+
+    @property
+    def has_untried(self) -> bool:
+        """Whether filter was not called for some member."""
+        return any(one.offer is None for one in self.members.values())
 
     @property
     def n_watched(self) -> int:

@@ -30,6 +30,7 @@ The rules:
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from extender.groups.bound_members import BoundMembers
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from extender.protocol import PodRequest
     from extender.state import LiveCluster
     from topology.annotations import Plan, PlanGroup
+    from topology.groups import DomainTree
 
 __all__ = ["Groups"]
 
@@ -59,6 +61,8 @@ MAX_ASKED = 64
 """Members without a claim that are woken in one look, and the rest of their group."""
 MAX_PLANNED = 128
 """Members planned in one look, and the rest of their group; the others follow in later looks."""
+WAKE_PAUSE_S = 1.0
+"""Between two looks at a group of which nothing changed and members may have to be woken."""
 LOOK_PAUSE_S = 0.05
 """Between two looks of which the first one reached its bound."""
 UNWATCHED_S = 60.0
@@ -89,6 +93,7 @@ class Groups:
         self._releases = Releases(cluster, self._claims, self.readings.journal, at_once)
         self.near_bound = NearBound(self._bound, self._claims.planner)
         self._next_look_s = 0.0
+        self._tree: DomainTree | None = None
 
     # What the watches show.
 
@@ -195,17 +200,26 @@ class Groups:
             group.refusal = Reason.GROUP_WAITING
             for member in group.members.values():
                 member.offer, member.is_overdue, member.n_asked = None, True, 0
+            group.is_due = True
 
     def devices_freed(self) -> None:
         """Devices came free somewhere: groups that found no room may have it now."""
         for group in self._groups.values():
-            group.is_due = True
+            group.is_due = group.is_due or group.refusal is not Reason.GROUP_WAITING
 
     def due(self, now_s: float) -> tuple[Requeue, ...]:
         """Plan what is due; the members to wake."""
-        if not self._is_holder:
+        if not self._is_holder or not self._groups:
             return ()
-        groups = sorted(self._groups.values(), key=lambda one: one.order)
+        if self._tree is not self._cluster.domains.tree:
+            self._tree = self._cluster.domains.tree
+            self.devices_freed()  # other domains hold other groups
+        groups = [
+            group
+            for group in self._groups.values()
+            if group.look_s <= now_s or (group.is_due and group.next_plan_s <= now_s)
+        ]
+        groups.sort(key=lambda one: one.order)
         if self._next_look_s <= now_s:
             self._plan(groups, now_s)
         woken: list[Member] = []
@@ -215,6 +229,8 @@ class Groups:
             group.complete_s = (group.complete_s or now_s) if is_complete else None
             if len(woken) < MAX_ASKED and is_complete:
                 woken += ask_for(group, now_s)
+            is_waking = group.claims_end_s is not None or (is_complete and group.has_untried)
+            group.look_s = now_s + WAKE_PAUSE_S if is_waking else math.inf
         requests = (one.request for one in woken)
         return tuple(Requeue(one.namespace, one.name, one.uid, None) for one in requests)
 
@@ -314,10 +330,6 @@ class Groups:
         """Why members wait, and the counts of the last plan; None where none does."""
         group = self._groups.get(key)
         return None if group is None else (group.refusal, group.detail)
-
-    def nodes_of(self, key: GroupKey) -> Sequence[str]:
-        """The nodes of the bound members."""
-        return self._bound.nodes(key)
 
     # Inside.
 

@@ -110,6 +110,19 @@ def test_one_look_plans_a_bounded_number_of_members():
     assert {uid[0] for uid in scene.woken()} == {"c"}
 
 
+def test_a_group_is_planned_when_nodes_get_other_labels(scene):
+    """No device came free; the domains are other ones."""
+    fields = {"size": 3, "group_domain": "leaf", "group_policy": "required"}
+    scene.see("a", "b", "c", **fields)
+    for uid in "abc":
+        scene.filter(uid, **fields)
+    assert scene.woken() == []
+    assert scene.filter("a", **fields).reason is Reason.GROUP_NEVER
+    scene.gateway.handle(NodeSeen(leaf("n2", "S0")))
+    scene.pass_s(1.0)
+    assert scene.woken() == ["a", "b", "c"]
+
+
 def test_nodes_are_avoided_for_a_while_only(scene):
     """A node that members were not offered may have room later."""
     scene.gateway.handle(NodeGone("n2"))
