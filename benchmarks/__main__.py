@@ -1,8 +1,8 @@
 """The benchmarks' command line: run one or all, show the tables, keep them.
 
-`python -m benchmarks [efficiency|fidelity|group-fidelity|replay|fleet|groups|speed|reads|all]` runs
-one or all, on the data in `--shared`. Each writes `<name>.json` and `<name>.md` with environment
-and date to the folder that `--out` names.
+`python -m benchmarks [efficiency|fidelity|group-fidelity|replay|fleet|groups|group-speed|speed|
+reads|all]` runs one or all, on the data in `--shared`. Each writes `<name>.json` and `<name>.md`
+with environment and date to the folder that `--out` names.
 Exit codes: 0 done, 1 a benchmark could not run (the message says why), 2 usage.
 """
 
@@ -28,6 +28,7 @@ from benchmarks.quality.group_points import load_shapes
 from benchmarks.quality.queues import load_queue
 from benchmarks.report import ResultTable, read_environment, to_rich, write_results
 from benchmarks.speed import benchmark, reads
+from benchmarks.speed import groups as group_speed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +52,7 @@ class Name(Enum):
     FLEET = "fleet"
     GROUPS = "groups"
     SPEED = "speed"
+    GROUP_SPEED = "group-speed"
     READS = "reads"
     ALL = "all"
 
@@ -113,6 +115,13 @@ def _speed(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[R
     return benchmark.run(benchmark.QUICK if quick else benchmark.FULL, advance=advance)
 
 
+def _group_speed(
+    shared: Path, advance: Callable[[], None], *, quick: bool
+) -> tuple[ResultTable, ...]:
+    del shared, advance
+    return (group_speed.measure_group_speed(group_speed.QUICK if quick else group_speed.FULL),)
+
+
 def _reads(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[ResultTable, ...]:
     del shared
     return reads.run(reads.QUICK_READS if quick else reads.FULL_READS, advance=advance)
@@ -126,6 +135,7 @@ _RUNNERS: dict[Name, Callable[..., tuple[ResultTable, ...]]] = {
     Name.FLEET: _fleet,
     Name.GROUPS: _groups,
     Name.SPEED: _speed,
+    Name.GROUP_SPEED: _group_speed,
     Name.READS: _reads,
 }
 
