@@ -24,7 +24,7 @@ def shorten(names: Sequence[str], width: int) -> list[str]:
     >>> shorten(["gpu-pool-a-node-001", "gpu-pool-a-node-002", "n1"], 9)
     ['gpu-…-001', 'gpu-…-002', 'n1']
     >>> shorten(["ip-10-21-0-136.eu.internal", "ip-10-21-0-104.eu.internal"], 18)
-    ['ip-10-21-0-136…nal', 'ip-10-21-0-104…nal']
+    ['ip-1…6.eu.internal', 'ip-1…4.eu.internal']
     """
     shown = [printable(name) for name in names]
     if all(len(name) <= width for name in shown):

@@ -19,7 +19,7 @@ MESSAGE = "0/3 nodes are available:\n 3 Insufficient nvidia.com/gpu."
 RULES = Rules((GPU,), 20, (0.02,), DEFAULT_DEMAND, 60.0, 30.0, scheduler_names=("gpu",))
 
 
-def seen(uid="u1", gpus=4, *, message=MESSAGE, **changed):
+def seen(uid="u1", gpus: int | None = 4, *, message: str | None = MESSAGE, **changed):
     """A pending pod as the watch shows it."""
     content = pod(gpus, uid=uid)
     content["metadata"]["creationTimestamp"] = "2026-11-25T07:00:00Z"
