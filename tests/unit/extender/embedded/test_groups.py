@@ -44,7 +44,9 @@ def test_the_last_member_is_placed_at_once_and_the_others_when_they_are_filtered
     assert first != last
     for uid, on in (("a", first), ("b", last)):
         assert one.answer(Verb.BIND, binding(uid, on), 0.0).outcome is Outcome.OK
-        assert plan_of(one, uid).group.name == "g"
+        group = plan_of(one, uid).group
+        assert group is not None
+        assert group.name == "g"
     assert one.groups.counts(("default", "g")) == (0, 2, 0)
     assert one.groups.n_groups == 0
 

@@ -34,10 +34,14 @@ class Elsewhere:
         self.calls.append((body, forwarded))
         return self.answer
 
-    async def read_pod(self, *_: Any) -> Any:
+    async def bind(self, body: bytes, forwarded: ForwardedCall | None = None) -> Any:
         raise AssertionError
 
-    bind = preempt = read_pod
+    async def preempt(self, body: bytes, forwarded: ForwardedCall | None = None) -> Any:
+        raise AssertionError
+
+    async def read_pod(self, namespace: str, name: str) -> Any:
+        raise AssertionError
 
 
 def post(elsewhere: Elsewhere, body: bytes, headers: Any = None) -> tuple[httpx.Response, Log]:
