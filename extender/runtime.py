@@ -40,7 +40,13 @@ from extender.observe import (
 )
 from extender.protocol import GROUP_MARKS
 from extender.read_api import NotOffered
-from extender.state import Agreement, Mismatch, build_machine_type, domain_labels
+from extender.state import (
+    KEPT_LABELS,
+    Agreement,
+    Mismatch,
+    build_machine_type,
+    domain_labels,
+)
 from extender.watch import (
     Feed,
     InjectedRequests,
@@ -340,7 +346,7 @@ class LiveExtender:
             forgets_unread=True,  # it is no member
         )
         return (
-            Reflector(self._transport, watches.nodes(labels), self._node_sink),
+            Reflector(self._transport, watches.nodes(labels, KEPT_LABELS), self._node_sink),
             Reflector(self._transport, watches.assigned_pods(rules.resources, marks), pods),
             Reflector(self._transport, watches.nominated_pods(), nominated),
             Reflector(self._transport, watches.pending_pods(), pending),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
+from extender.protocol import write_node_affinity
 from topology.annotations import (
     ANY_DOMAIN,
     POD_KEYS,
@@ -40,6 +41,7 @@ def write_pod(request: PodRequest, bound: BoundPod | None) -> Json:
     if request.group is not None and not request.group.counts_all:
         annotations |= _group(request.group)
     spec: Json = {} if shape is None else _containers(request, shape)
+    spec |= write_node_affinity(request.node_affinity)
     if bound is not None:
         spec["nodeName"] = bound.node
         if bound.plan_text is not None:

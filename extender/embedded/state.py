@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from extender.bind import WriteResult, Written
-from extender.state import BoundPod, LiveCluster, NodeRecord, NodeResource
+from extender.state import HOSTNAME, ZONE, BoundPod, LiveCluster, NodeRecord, NodeResource
 from topology.annotations import DevicesReport, UnhealthyDevice
 from topology.errors import quote
 from topology.model import UNKNOWN_WORTH, names, node_worth
+from topology.node_affinity import KnownLabels
 from topology.value import topology_digest
 
 if TYPE_CHECKING:
@@ -119,4 +120,5 @@ class EmbeddedCluster(LiveCluster):
             report=report,
             problems=(),
             fingerprint=0,
+            labels=KnownLabels().plus(HOSTNAME, node.name).plus(ZONE, node.zone),
         )

@@ -3,9 +3,10 @@
 For a pod without a node: what it comes down to (`extender.engine.summary`), since when filter has
 rejected it, and every node of the cluster in the order of preference, with the best set there, its
 GB/s and loss and what would be left behind, or why not. It uses the verbs' own ratings, so it shows
-what filter and prioritize would have answered at that moment. For a pod that has a node: its plan,
-its devices, what those are worth, and what the node would offer it if it were placed there now. It
-changes nothing.
+what filter and prioritize would have answered at that moment; a node that the pod's nodeSelector or
+node affinity excludes (`extender.allowed_nodes`) does not fit, whatever it has free. For a pod that
+has a node: its plan, its devices, what those are worth, and what the node would offer it if it were
+placed there now. It changes nothing.
 
 The order is total: rank, then node name. Nodes that cannot take the pod come last, by name.
 """
@@ -14,9 +15,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from extender.allowed_nodes import AllowedNodes, unknown_labels
 from extender.engine.offers import containers_json, other_set, set_json
 from extender.engine.summary import Ratings, summarize
 from extender.placement import Rank, Refusal, scores
+from extender.protocol import Reason
 from extender.snapshot import with_free
 from extender.state import DeviceState
 from topology.annotations import decode_plan
@@ -67,16 +70,30 @@ def explain_pod(
         }
     if request.shape is None:
         return explanation | {"nodes": ()}
-    by_state = {view.state: view for view in snapshot.views}
-    ratings = dict(zip(by_state, rater.rate(request, by_state.values()), strict=True))
+    rated, not_considered = _rated(request, snapshot, cluster, rater)
+    if not_considered:
+        explanation["not_considered"] = not_considered
 
     def owners(view: NodeView) -> Mapping[str, int]:
         return _owners(view, cluster)
 
-    rated = Ratings(snapshot.views, ratings)
     explanation["summary"] = summarize(request, rated, owners, rater)
-    explanation["nodes"] = _nodes(request, snapshot, ratings, rater)
+    explanation["nodes"] = _nodes(request, snapshot, rated, rater)
     return explanation
+
+
+def _rated(
+    request: PodRequest, snapshot: ClusterSnapshot, cluster: LiveCluster, rater: Rater
+) -> tuple[Ratings, list[str]]:
+    """The ratings of the nodes that the pod's node affinity allows, and what is not considered."""
+    nodes = AllowedNodes(request.node_affinity, cluster.moment().nodes)
+    allowed: list[NodeView] = []
+    excluded: list[NodeView] = []
+    for view in snapshot.views:
+        (allowed if nodes.allows(view) else excluded).append(view)
+    by_state = {view.state: view for view in allowed}
+    ratings = dict(zip(by_state, rater.rate(request, by_state.values()), strict=True))
+    return Ratings(allowed, ratings, excluded), unknown_labels(nodes.unknown)
 
 
 def explain_bound(request: PodRequest, pod: WirePod, cluster: LiveCluster, *, rater: Rater) -> Json:
@@ -201,11 +218,12 @@ def _request(request: PodRequest) -> Json | None:
 def _nodes(
     request: PodRequest,
     snapshot: ClusterSnapshot,
-    ratings: Mapping[int, Rank | Refusal],
+    rated: Ratings,
     rater: Rater,
 ) -> list[Json]:
-    by_state = {view.state: view for view in snapshot.views}
-    ranks = {state: one for state, one in ratings.items() if isinstance(one, Rank)}
+    by_state = {view.state: view for view in rated.views}
+    ranks = {state: one for state, one in rated.by_state.items() if isinstance(one, Rank)}
+    excluded = {view.name for view in rated.excluded}
     fits = {
         state: fit
         for state in ranks
@@ -213,7 +231,7 @@ def _nodes(
     }
     taints: list[bool] = snapshot.node_index.is_soft_tainted.tolist()
     is_tainted = dict(zip((view.name for view in snapshot.views), taints, strict=True))
-    keys = {(view.state, is_tainted[view.name]) for view in snapshot.views}
+    keys = {(view.state, is_tainted[view.name]) for view in rated.views}
     score = scores(
         {key: ranks[key[0]] for key in keys if key[0] in ranks},
         request.size_gpus,
@@ -225,9 +243,13 @@ def _nodes(
         state: _left_behind(by_state[state], fits[state], rank) for state, rank in ranks.items()
     }
 
+    def rating_of(view: NodeView) -> Rank | Refusal:
+        return _EXCLUDED if view.name in excluded else rated.by_state[view.state]
+
     def place(view: NodeView) -> tuple[bool, object, str]:
-        rank = ranks.get(view.state)
-        return rank is None, rank.key if rank else (), view.name
+        rating = rating_of(view)
+        key: object = rating.key if isinstance(rating, Rank) else ()
+        return not isinstance(rating, Rank), key, view.name
 
     nodes: list[Json] = []
     for position, view in enumerate(sorted(snapshot.views, key=place), 1):
@@ -244,7 +266,7 @@ def _nodes(
                 "policy": manager.policy.value,
                 "scope": manager.scope.value,
             }
-        rating = ratings[view.state]
+        rating = rating_of(view)
         if isinstance(rating, Rank):
             level = score[view.state, is_tainted[view.name]]
             explanation |= {"fits": True, "place": position, "score": level}
@@ -254,6 +276,9 @@ def _nodes(
             explanation |= _refusal(rating)
         nodes.append(explanation)
     return nodes
+
+
+_EXCLUDED = Refusal(Reason.NODE_AFFINITY)
 
 
 def _refusal(refusal: Refusal) -> Json:

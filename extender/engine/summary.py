@@ -48,10 +48,11 @@ SHOWN_MACHINES = 3
 
 @dataclass(frozen=True, slots=True)
 class Ratings:
-    """The nodes of a snapshot and their ratings by state."""
+    """The nodes that the pod's node affinity allows, their ratings by state, and the others."""
 
     views: Sequence[NodeView]
     by_state: Mapping[int, Rank | Refusal]
+    excluded: Sequence[NodeView] = ()
 
 
 def summarize(
@@ -70,7 +71,7 @@ def summarize(
     fitting = [view for view in rated.views if view.state in ranks]
     best = sorted(fitting, key=lambda one: (ranks[one.state].key, one.name))[:2]
     return {
-        "n_nodes": len(rated.views),
+        "n_nodes": len(rated.views) + len(rated.excluded),
         "n_fit": len(fitting),
         "groups": [
             _group(request, reason, views, owners, rater) for reason, views in _by_reason(rated)
@@ -84,6 +85,8 @@ def summarize(
 def _by_reason(rated: Ratings) -> list[tuple[Reason, list[NodeView]]]:
     """The nodes that do not fit by reason, most nodes first."""
     groups: dict[Reason, list[NodeView]] = {}
+    if rated.excluded:
+        groups[Reason.NODE_AFFINITY] = list(rated.excluded)
     for view in rated.views:
         rating = rated.by_state[view.state]
         if isinstance(rating, Refusal):

@@ -368,7 +368,11 @@ class GroupOfPod(Body):
 
 
 class Explanation(Body):
-    """Every node in the order of preference; for a bound pod `bound` instead of `nodes`."""
+    """Every node in the order of preference; for a bound pod `bound` instead of `nodes`.
+
+    `not_considered` are sentences about what the pod requires of nodes and is not known of some
+    that count as allowed; absent where there is none.
+    """
 
     pod: str
     uid: str
@@ -378,5 +382,6 @@ class Explanation(Body):
     unschedulable: UnschedulableState | None = None
     summary: Summary | None = None
     nodes: list[NodeOffer] | None = None
+    not_considered: list[str] | None = None
     bound: BoundState | None = None
     group: GroupOfPod | None = None

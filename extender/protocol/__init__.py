@@ -6,6 +6,7 @@ Knows the wire; knows no cluster and decides nothing.
 from extender.protocol.answers import Answer, Outcome, TimedAnswer, Verb, failure
 from extender.protocol.member_calls import may_be_member
 from extender.protocol.messages import WirePod, decode, reason_tail, score_head, score_tail
+from extender.protocol.node_affinity import read_node_affinity, write_node_affinity
 from extender.protocol.pod_group import (
     GROUP_KINDS,
     GROUP_MARKS,
@@ -38,7 +39,9 @@ __all__ = [
     "may_be_member",
     "member_keys",
     "parse_pod",
+    "read_node_affinity",
     "reason_tail",
     "score_head",
     "score_tail",
+    "write_node_affinity",
 ]

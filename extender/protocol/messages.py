@@ -113,8 +113,29 @@ class _AffinityTerms(_Wire):
     )
 
 
+class _NodeRequirement(_Wire):
+    key: str = ""
+    operator: str = ""
+    values: _List[str] | None = None
+
+
+class _NodeSelectorTerm(_Wire):
+    expressions: _List[_NodeRequirement] | None = Field(default=None, alias="matchExpressions")
+    fields: _List[_NodeRequirement] | None = Field(default=None, alias="matchFields")
+
+
+class _NodeSelector(_Wire):
+    terms: _List[_NodeSelectorTerm] | None = Field(default=None, alias="nodeSelectorTerms")
+
+
+class _NodeAffinity(_AffinityTerms):
+    required: _NodeSelector | None = Field(
+        default=None, alias="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
 class _Affinity(_Wire):
-    node: _AffinityTerms | None = Field(default=None, alias="nodeAffinity")
+    node: _NodeAffinity | None = Field(default=None, alias="nodeAffinity")
     pod: _AffinityTerms | None = Field(default=None, alias="podAffinity")
     pod_anti: _AffinityTerms | None = Field(default=None, alias="podAntiAffinity")
 
@@ -139,6 +160,7 @@ class PodSpec(_Wire):
     priority: int | None = None
     containers: _List[Container] | None = None
     init_containers: _List[Container] | None = Field(default=None, alias="initContainers")
+    node_selector: _Dict[str] | None = Field(default=None, alias="nodeSelector")
     affinity: _Affinity | None = None
     topology_spread_constraints: _List[_SpreadConstraint] | None = Field(
         default=None, alias="topologySpreadConstraints"

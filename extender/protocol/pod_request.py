@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from extender.errors import MalformedPod, UserError
+from extender.protocol.node_affinity import read_node_affinity
 from extender.protocol.pod_group import PodGroup, inferred_group, read_group
 from kube.objects import init_role, parse_whole
 from topology.annotations import (
@@ -28,6 +29,7 @@ from topology.annotations import (
 )
 from topology.errors import PolicyError, quote
 from topology.model import names
+from topology.node_affinity import ANY_NODE, RequiredNodeAffinity
 from topology.select import ContainerRequest, ContainerRole, pod_size
 
 if TYPE_CHECKING:
@@ -73,7 +75,9 @@ class PodRequest:
     `rank` its place among the members (`extender.protocol.pod_group`); None: there is none. A pod
     without GPUs has a group only where the group's size counts it. `pod_group` is the PodGroup of
     its `spec.schedulingGroup`, for which Kubernetes waits; or empty. `group_floor_gbytes_per_s` is
-    the bandwidth that a member of a group with a size requires of the whole group.
+    the bandwidth that a member of a group with a size requires of the whole group. `node_affinity` is
+    what the pod requires of its node's labels: no verb's answer depends on it, and requests are
+    equal without it.
     """
 
     uid: str
@@ -94,6 +98,7 @@ class PodRequest:
     rank: int | None = None
     pod_group: str = ""
     group_floor_gbytes_per_s: float | None = None
+    node_affinity: RequiredNodeAffinity = field(default=ANY_NODE, compare=False)
 
     @property
     def resource(self) -> str:
@@ -175,6 +180,7 @@ def parse_pod(
         rank=group.rank,
         pod_group=_pod_group(pod),
         group_floor_gbytes_per_s=floor if is_member else None,
+        node_affinity=read_node_affinity(pod.spec),
     )
 
 

@@ -281,6 +281,12 @@ class Reason(Enum):
         ),
     )
 
+    # Of explanations and what-ifs alone: kube-scheduler names no such node to an extender.
+    NODE_AFFINITY = (
+        "not allowed by the pod's nodeSelector or node affinity",
+        "correct the pod's nodeSelector or node affinity, or label nodes for it",
+    )
+
     @property
     def label(self) -> str:
         """Label value in metrics and logs."""

@@ -134,6 +134,12 @@ class NodeEntry:
             self._pods_json = {one.full_name: _dump(_pod(one, self._figures)) for one in placed}
         return self._pods_json
 
+    def rate_of(self, pod: PodRecord) -> float | None:
+        """The GB/s of a placed pod, as its JSON has it; None where it has none."""
+        placed = _find_placed(pod, self._parts())
+        worst = None if placed is None else placed.worst(self._figures)
+        return None if worst is None else worst.gbytes_per_s
+
     def pods_text(self, pods: Iterable[PodRecord]) -> bytes:
         """The same as one text, commas between: most pages have all pods of a node."""
         return b",".join(self.pods_json(pods).values())
@@ -238,6 +244,11 @@ class _Placed:
         masks = [(name, mask_of(ids, positions)) for name, ids in self.containers]
         return [(name, mask, figures.worth(self.part.machine, mask)) for name, mask in masks]
 
+    def worst(self, figures: SetFigures) -> Worth | None:
+        """What its slowest container has; None where nothing is known, as of single GPUs."""
+        known = (one for _, _, one in self.worths(figures) if one is not None)
+        return min(known, key=lambda one: one.gbytes_per_s, default=None)
+
 
 def _find_placed(pod: PodRecord, parts: Sequence[_Part]) -> _Placed | None:
     for part in parts:
@@ -302,9 +313,6 @@ def _pod(placed: _Placed, figures: SetFigures) -> Json:
     gpus = gpus_of(placed.mask)
     own_ids = [ids[i] for i in gpus]
     plan = pod.node_plan
-    worths = placed.worths(figures)
-    known = [one for _, _, one in worths if one is not None]
-    worst = min(known, key=lambda one: one.gbytes_per_s, default=None)
     planned_ids = [] if plan is None else list(plan.ids)
     is_known = placed.state != UNLOCATED
     return {
@@ -319,7 +327,7 @@ def _pod(placed: _Placed, figures: SetFigures) -> Json:
         "state": placed.state,
         "gpus": list(gpus),
         "ids": own_ids,
-        **_figures(worst),
+        **_figures(placed.worst(figures)),
         "containers": [
             {
                 "name": name,
@@ -327,7 +335,7 @@ def _pod(placed: _Placed, figures: SetFigures) -> Json:
                 "ids": [ids[i] for i in gpus_of(mask)],
                 **_figures(worth),
             }
-            for name, mask, worth in worths
+            for name, mask, worth in placed.worths(figures)
         ],
         "as_planned": set(planned_ids) == set(own_ids) if planned_ids and is_known else None,
         "planned_ids": planned_ids,

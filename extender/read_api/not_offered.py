@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from extender.engine.events import StateEvent
     from extender.protocol import PodRequest, Shape
     from kube.objects import PodObject
+    from topology.node_affinity import RequiredNodeAffinity
 
 __all__ = ["NotOffered", "NotOfferedPod"]
 
@@ -47,6 +48,7 @@ class NotOfferedPod:
     priority: int
     since_s: float
     message: str
+    node_affinity: RequiredNodeAffinity
 
 
 class NotOffered:
@@ -98,6 +100,7 @@ class NotOffered:
             request.priority,
             _created_s(content),
             _message(content)[:MAX_MESSAGE],
+            request.node_affinity,
         )
         if self._pods.get(pod.uid) != found:
             self._pods[pod.uid] = found

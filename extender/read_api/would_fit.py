@@ -1,21 +1,23 @@
 """Which pods would have to end for pending pods to fit, as their explanation has it.
 
-Pods of one shape and priority share an answer, which is kept until the generation changes. Within
-one page only the first `MAX_SHAPES` shapes are looked at, so that equal pages of one generation are
-equal. It walks in turns with pauses, and ends nothing (`extender.engine.relief`).
+Pods of one shape, priority and node affinity share an answer, which is kept until a node or a pod
+changes. Within one page only the first `MAX_SHAPES` of them are looked at, so that equal pages of
+one state are equal. It walks in turns with pauses, and ends nothing (`extender.engine.relief`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from extender.allowed_nodes import AllowedNodes
 from extender.engine.offers import relief_json
 from extender.engine.relief import relief_turns
 from extender.engine.summary import RELIEVED
 from extender.placement import Rank, Rater, Refusal
 from extender.protocol import PodRequest
+from extender.read_api.not_offered import NotOfferedPod
 from extender.read_api.pacing import drive, paced
 from extender.state import AssignmentState
 from extender.what_if import rate_in_turns
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from extender.read_api.cluster_table import Cluster
     from extender.read_api.pending import WaitingPod
     from extender.snapshot import NodeView
+    from topology.node_affinity import RequiredNodeAffinity
+
+    Key: TypeAlias = tuple[Shape, int, RequiredNodeAffinity]
 
 __all__ = ["WouldFit"]
 
@@ -48,40 +53,51 @@ class WouldFit:
         self._engine = engine
         self._rater = Rater(loss_bounds=engine.rules.loss_bounds, max_entries=MAX_RATINGS)
         self._lock = asyncio.Lock()
-        self._generation = -1
-        self._kept: dict[tuple[Shape, int], bytes] = {}
+        self._revision = -1, -1
+        self._kept: dict[Key, bytes] = {}
 
     async def of(self, cluster: Cluster, pods: Sequence[WaitingPod]) -> Sequence[bytes]:
         """The JSON for each of a page's pods: the least relief, or null.
 
         Null where a node fits now, where none was found within the bounds, where the request is
-        invalid, and beyond `MAX_SHAPES`.
+        invalid or not kept any more, and beyond `MAX_SHAPES`.
         """
-        found: dict[tuple[Shape, int], bytes] = {}
+        found: dict[Key, bytes] = {}
+        keys = [self._key(pod) for pod in pods]
+        revision = cluster.generation, cluster.revision
         async with self._lock:
-            if self._generation != cluster.generation:
-                self._generation, self._kept = cluster.generation, {}
-            for pod in pods:
-                if pod.shape is None or len(found) >= MAX_SHAPES:
+            if self._revision != revision:
+                self._revision, self._kept = revision, {}
+            for key in keys:
+                if key is None or len(found) >= MAX_SHAPES:
                     continue
-                key = pod.shape, pod.priority
                 if key not in self._kept:
                     self._kept[key] = await self._find(cluster, *key)
                 found[key] = self._kept[key]
-        return [
-            _NONE if pod.shape is None else found.get((pod.shape, pod.priority), _NONE)
-            for pod in pods
-        ]
+        return [_NONE if key is None else found.get(key, _NONE) for key in keys]
 
-    async def _find(self, cluster: Cluster, shape: Shape, priority: int) -> bytes:
+    def _key(self, pod: WaitingPod) -> Key | None:
+        """What the answer depends on; None where that is not known any more."""
+        if isinstance(pod, NotOfferedPod):
+            return pod.shape, pod.priority, pod.node_affinity
+        request = self._engine.recall(pod.uid, f"{pod.namespace}/{pod.name}")
+        if pod.shape is None or request is None:
+            return None
+        return pod.shape, pod.priority, request.node_affinity
+
+    async def _find(
+        self, cluster: Cluster, shape: Shape, priority: int, affinity: RequiredNodeAffinity
+    ) -> bytes:
         size_gpus = pod_size(shape.requests)
         request = PodRequest("", "", "", shape, size_gpus=size_gpus, priority=priority)
         snapshot = cluster.moment.snapshot_for(request)
+        allowed = AllowedNodes(affinity, cluster.moment.nodes)
         views: list[NodeView] = []
         # By name, as the search takes them: sorted already, its own sort takes no time.
         async for name in paced(cluster.names):
             view = snapshot.views[snapshot.positions[name]]
-            if view.kind.machine is None or not view.kind.machine.is_searched:
+            is_searched = view.kind.machine is not None and view.kind.machine.is_searched
+            if not is_searched and allowed.allows(view):
                 views.append(view)
         by_state = {view.state: view for view in views}
         turns = rate_in_turns(request, tuple(by_state.values()), self._rater)

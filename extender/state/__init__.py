@@ -18,11 +18,16 @@ from extender.state.effects import (
 )
 from extender.state.machine_types import Kinds, build_machine_type
 from extender.state.moment import StateMoment
+from extender.state.node_labels import HOSTNAME, KEPT_LABELS, PRODUCT, ZONE
 from extender.state.node_record import BY_COUNT, NodeRecord, NodeResource, mask_of
 from extender.state.pod_record import BoundPod, PodRecord
 
 __all__ = [
     "BY_COUNT",
+    "HOSTNAME",
+    "KEPT_LABELS",
+    "PRODUCT",
+    "ZONE",
     "Account",
     "Agreement",
     "AssignmentState",

@@ -34,6 +34,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from extender.state.domains import domain_labels
+from extender.state.node_labels import known_labels
 from extender.state.node_record import BY_COUNT, NodeRecord, NodeResource, fingerprint
 from topology.annotations import DevicesReport, decode_devices
 from topology.errors import CodecError, quote
@@ -115,6 +117,7 @@ class NodeReader:
         self._kinds = kinds
         self._gpu_worth = gpu_worth
         self._families = families
+        self._domain_labels = domain_labels(families)
         # For each GPU model that is in no row of the table, the node on which it is reported.
         self._unknown_models: dict[str, str] = {}
         self._ahead: dict[str, _Reading] = {}
@@ -177,6 +180,7 @@ class NodeReader:
             problems=tuple(problems),
             fingerprint=fingerprint(facts),
             path=domain_path(facts.domains, self._families),
+            labels=known_labels(facts, self._domain_labels),
         )
 
     def _worth(self, facts: NodeFacts, worth: NodeWorth, problems: list[str]) -> float:

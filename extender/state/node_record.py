@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from topology.groups import DomainPath
+from topology.node_affinity import KnownLabels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -66,7 +67,7 @@ class NodeRecord:
     `resources` are those that it serves, in the order of the configuration; where it serves none,
     one without a name and without devices. `fingerprint` is equal for equal facts, within one
     process. `problems` are sentences about what could not be used. `path` are the network domains
-    that the node is in.
+    that the node is in, `labels` what is known of its labels.
     """
 
     name: str
@@ -77,6 +78,7 @@ class NodeRecord:
     problems: tuple[str, ...]
     fingerprint: int
     path: DomainPath = field(default_factory=DomainPath)
+    labels: KnownLabels = field(default_factory=KnownLabels)
 
     @property
     def index_key(self) -> tuple[str, bool]:
@@ -95,7 +97,8 @@ def fingerprint(facts: NodeFacts) -> int:
     """A number that is equal for equal facts, so that their texts need not be kept."""
     counts = (tuple(sorted(one.items())) for one in (facts.allocatable, facts.capacity))
     texts = (facts.topology, facts.devices, facts.worth, *sorted(facts.domains.items()))
-    return hash((facts.zone, facts.has_soft_taint, *counts, texts))
+    labels = None if facts.labels is None else tuple(sorted(facts.labels.items()))
+    return hash((facts.zone, facts.has_soft_taint, *counts, texts, labels))
 
 
 def mask_of(ids: Iterable[str], positions: Mapping[str, int]) -> int:

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from extender.errors import MalformedPod, WireError
-from extender.protocol import messages, parse_pod
+from extender.protocol import messages, parse_pod, read_node_affinity
 from topology.annotations import ContainerPlan, Plan, decode_plan
 from topology.errors import CodecError
 from topology.model import names
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from kube.objects import ContainerDevices, PodObject
     from topology.annotations import MissingDevices
+    from topology.node_affinity import RequiredNodeAffinity
 
 __all__ = [
     "BoundPod",
@@ -81,12 +82,14 @@ class PodBody:
 
     `devices` are those that its status names (Kubernetes 1.36, some seconds after the containers
     started). `is_opaque`: its spec could not be read, so that it is not known what it has.
+    `node_affinity` is what it requires of its node's labels, None where that is not known.
     """
 
     node: str
     sizes: tuple[tuple[str, int], ...]
     devices: tuple[ContainerDevices, ...] = ()
     is_opaque: bool = False
+    node_affinity: RequiredNodeAffinity | None = None
 
     def size(self, resource: str) -> int:
         """How many devices of a resource it requests."""
@@ -102,7 +105,8 @@ class PodRecord:
     `deadline_s` is there until a watch has shown the pod, and again once it is removed.
     `deletion_grace_s` is that of its deletion as first seen, None before. `is_unlocated`: its
     devices are not known by name, or the node no longer has some. `was_probed`: a reading in full
-    was requested since they were last known. `reported` is the hash of the last
+    was requested since they were last known. `node_affinity` is None where it is not known, since
+    neither a reading in full nor a binding here showed it. `reported` is the hash of the last
     `coterie.gpu/allocated` text, `contested` the ids of the last conflict, `missing` what it ran
     without: none of these is reported twice.
     """
@@ -118,6 +122,7 @@ class PodRecord:
         "missing",
         "name",
         "namespace",
+        "node_affinity",
         "number",
         "plan",
         "plan_hash",
@@ -136,6 +141,7 @@ class PodRecord:
         self.plan: Plan | None = None
         self.plan_hash: int | None = None
         self.body: PodBody | None = None
+        self.node_affinity: RequiredNodeAffinity | None = None
         self.deadline_s: float | None = None
         self.deletion_grace_s: int | None = None
         self.is_unconfirmed = False
@@ -206,4 +212,5 @@ def read_body(pod: PodObject, node: str, resources: Sequence[str]) -> PodBody:
         requested = tuple((resource, size) for resource, size in sizes if size)
     except (MalformedPod, WireError):
         return PodBody(sys.intern(node), (), pod.devices, is_opaque=True)
-    return PodBody(sys.intern(node), requested, pod.devices)
+    affinity = read_node_affinity(whole.spec)
+    return PodBody(sys.intern(node), requested, pod.devices, node_affinity=affinity)

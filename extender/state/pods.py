@@ -217,6 +217,7 @@ class PodTracker:
         if known.stage is PodStage.ASSUMED:
             known.stage = PodStage.ACCEPTED
         known.body, known.is_unconfirmed = read_body(pod, pod.node_name, self._resources), False
+        known.node_affinity = known.body.node_affinity
         # A sign of change may come before its devices are looked for: then it is read again.
         known.is_unlocated = known.was_probed = True
         self._move(known, node)
@@ -264,6 +265,7 @@ class PodTracker:
         self._drop(request.uid)
         pod = PodRecord(request.uid, request.namespace, request.name, number)
         pod.stage, pod.deadline_s = PodStage.ASSUMED, deadline_s
+        pod.node_affinity = request.node_affinity
         if plan.containers:
             pod.plan, pod.plan_hash = kept_plan(plan), hash(encode_plan(plan))
         else:

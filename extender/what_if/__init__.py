@@ -6,12 +6,10 @@ Values in, values out: it changes no state, and has no clock and no I/O.
 from extender.what_if.added import add_nodes, find_kind, kinds_by_name, recorded_kind
 from extender.what_if.asked import TrialPod, name_pods, read_pods
 from extender.what_if.evicted import evicted_pods
-from extender.what_if.products import PRODUCT
 from extender.what_if.rating_turns import rate_in_turns
 from extender.what_if.trial import RefusedNodes, Trial, Trialled
 
 __all__ = [
-    "PRODUCT",
     "RefusedNodes",
     "Trial",
     "TrialPod",

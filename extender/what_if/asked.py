@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, cast
 
 from extender.errors import MalformedPod, QueryError, UserError, WireError
 from extender.protocol import WirePod, decode, parse_pod
-from extender.what_if.products import PRODUCT
 from kube.errors import Unreadable
-from kube.objects import object_at, pod_count, pod_of, text_at, texts_at
+from kube.objects import object_at, pod_count, pod_of, text_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,16 +27,17 @@ __all__ = ["TrialPod", "name_pods", "read_pods"]
 class TrialPod:
     """A pod to place. `request` is None where it is not known what it requests.
 
-    `product` is the GPU model that its nodeSelector names, `ignored` the other labels there.
-    `assumed` says what was assumed of it, where it is not known in full.
+    `assumed` says what was assumed of it, where it is not known in full; without
+    `is_selector_known` its nodeSelector and node affinity are not, so that it is placed as one
+    without any. `now_gbytes_per_s` is what an evicted pod has now, None where that is not known.
     """
 
     full_name: str
     request: PodRequest | None
     is_evicted: bool = False
-    product: str | None = None
-    ignored: tuple[str, ...] = ()
     assumed: str | None = None
+    is_selector_known: bool = True
+    now_gbytes_per_s: float | None = None
 
 
 def read_pods(
@@ -52,7 +52,6 @@ def read_pods(
         content = pod_of(manifest)
         number = pod_count(manifest) if count is None else count
         request = parse_pod(decode(WirePod, json.dumps(content).encode()), resources)
-        product, ignored = _selector(content)
     except (Unreadable, WireError, MalformedPod, UserError) as error:
         msg = f"{where}.manifest: {error}"
         raise QueryError(msg) from error
@@ -71,7 +70,7 @@ def read_pods(
         raise QueryError(msg)
     if not request.name:
         request = replace(request, name=_generated(content) or where)
-    return TrialPod(request.full_name, request, product=product, ignored=ignored), number
+    return TrialPod(request.full_name, request), number
 
 
 def name_pods(pod: TrialPod, number: int) -> Sequence[TrialPod]:
@@ -81,13 +80,6 @@ def name_pods(pod: TrialPod, number: int) -> Sequence[TrialPod]:
         return (pod,)
     alike = (replace(request, uid="", name=f"{request.name}-{i}") for i in range(number))
     return [replace(pod, full_name=one.full_name, request=one) for one in alike]
-
-
-def _selector(content: object) -> tuple[str | None, tuple[str, ...]]:
-    """The GPU model that a pod's nodeSelector names, and the other labels there."""
-    pod = cast("Mapping[str, object]", content)  # an object: it was decoded as a pod
-    labels = texts_at(object_at(pod, "spec"), "nodeSelector")
-    return labels.get(PRODUCT), tuple(sorted(labels.keys() - {PRODUCT}))
 
 
 def _generated(content: object) -> str:

@@ -1,8 +1,9 @@
 """The pods that a drain evicts, and what each of them requests, as far as the state knows.
 
 In full where the pod went through filter lately; else by the containers of its plan, without its
-annotations; else by the number of its devices. What was assumed is said with each pod. It evicts
-nothing, and reads no pod.
+annotations; else by the number of its devices. Its nodeSelector and node affinity are known where
+filter saw it, where it was bound here, or where it was read in full: pods that have a node are
+watched as metadata. What was assumed is said with each pod. It evicts nothing, and reads no pod.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from extender.protocol import PodRequest, Shape
 from extender.state import AssignmentState
 from extender.what_if.asked import TrialPod
 from topology.annotations import DEFAULT_POLICY
+from topology.node_affinity import ANY_NODE
 from topology.select import ContainerRequest, ContainerRole, pod_size
 
 if TYPE_CHECKING:
@@ -22,17 +24,21 @@ if TYPE_CHECKING:
     from extender.state import Account, NodeResource, PodRecord, StateMoment
     from topology.annotations import Plan
 
-__all__ = ["BY_DEVICES", "BY_PLAN", "evicted_pods"]
+__all__ = ["evicted_pods"]
 
 BY_PLAN = (
-    "the pod's containers are those of its plan; its annotations and nodeSelector are not known "
-    "any more, so it is placed as one without any"
+    "the pod's containers are those of its plan; its annotations are not known any more, so it is "
+    "placed as one without any"
 )
 BY_DEVICES = (
     "only the number of the pod's devices is known, so it is placed as one container without "
-    "annotations and nodeSelector"
+    "annotations"
 )
-KEPT = "the pod is as filter saw it last, but for its nodeSelector, which is not kept"
+KEPT = "the pod is as filter saw it last"
+ANY_SELECTOR = (
+    "; its nodeSelector and node affinity are not known either, so it goes there only if these "
+    "allow it"
+)
 UNKNOWN = "it is not known what the pod requests, so it is not placed again"
 
 
@@ -42,11 +48,13 @@ def evicted_pods(
     *,
     pod: Callable[[str], PodRecord | None],
     recall: Callable[[str, str], PodRequest | None],
+    now: Callable[[str, PodRecord], float | None],
 ) -> list[TrialPod]:
     """The pods with devices of these nodes, the highest priority first, then by name.
 
     `pod` gives the record of a uid, `recall` what the pod of a uid and name requested in its last
-    filter call, where that is kept. A nomination is no pod there yet.
+    filter call, where that is kept, `now` the GB/s that a pod has on a node, None if unknown. A
+    nomination is no pod there yet.
     """
     found: dict[str, TrialPod] = {}
     for name in drained:
@@ -54,7 +62,10 @@ def evicted_pods(
         for served, account in zip(node.resources, moment.accounts[name], strict=True):
             for uid in _uids(account):
                 if uid not in found:
-                    found[uid] = _evicted(uid, pod(uid), recall, served, account)
+                    record = pod(uid)
+                    one = _evicted(uid, record, recall, served, account)
+                    rate = None if record is None else now(name, record)
+                    found[uid] = replace(one, now_gbytes_per_s=rate)
     return sorted(found.values(), key=_order)
 
 
@@ -94,9 +105,14 @@ def _evicted(
     else:
         n_devices = _n_devices(uid, account)
         if not n_devices:
-            return TrialPod(full_name, None, is_evicted=True, assumed=UNKNOWN)
+            return TrialPod(
+                full_name, None, is_evicted=True, assumed=UNKNOWN, is_selector_known=False
+            )
         names, requests = ("main",), (ContainerRequest("0", n_devices),)
         resource, assumed = served.name, BY_DEVICES
+    affinity = None if record is None else record.node_affinity
+    if affinity is None:
+        assumed += ANY_SELECTOR
     request = PodRequest(
         "",
         namespace,
@@ -106,8 +122,15 @@ def _evicted(
         size_gpus=pod_size(requests),
         priority=0 if plan is None else plan.priority,
         is_managed=True,
+        node_affinity=ANY_NODE if affinity is None else affinity,
     )
-    return TrialPod(full_name, request, is_evicted=True, assumed=assumed)
+    return TrialPod(
+        full_name,
+        request,
+        is_evicted=True,
+        assumed=assumed,
+        is_selector_known=affinity is not None,
+    )
 
 
 def _planned(plan: Plan) -> tuple[tuple[str, ...], tuple[ContainerRequest, ...]]:

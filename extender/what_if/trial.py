@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from extender.allowed_nodes import AllowedNodes
 from extender.placement import (
     Rank,
     Rater,
@@ -26,9 +27,10 @@ from extender.placement import (
     filter_nodes,
     score_nodes,
 )
+from extender.protocol import Reason
 from extender.snapshot import make_snapshot, with_free, with_masks
-from extender.what_if.products import OTHER_PRODUCT, OTHER_PRODUCT_LABEL, is_product
 from extender.what_if.rating_turns import rate_in_turns
+from topology.node_affinity import ANY_NODE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Mapping, Sequence
@@ -37,15 +39,18 @@ if TYPE_CHECKING:
 
     from extender.protocol import PodRequest
     from extender.rules import Rules
-    from extender.snapshot import ClusterSnapshot, NodeKind, NodeView
+    from extender.snapshot import ClusterSnapshot, NodeView
     from extender.state import StateMoment
     from extender.what_if.asked import TrialPod
+    from topology.node_affinity import RequiredNodeAffinity
     from topology.select import PodFit
 
 __all__ = ["RefusedNodes", "Trial", "Trialled"]
 
 MAX_WORK = 200_000
 """Work of the ratings of one what-if: some 6 s of a processor. States beyond it count by number."""
+TURN_NODES = 256
+"""Nodes of which a turn looks whether a pod is allowed there: some 1 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +97,8 @@ class Trial:
         self._budget = RatingBudget.of_work(MAX_WORK if max_work is None else max_work)
         self._snapshots: dict[str, ClusterSnapshot] = {}
         self._taken: dict[tuple[str, str], int] = {}
-        self._products: dict[tuple[NodeKind, str], bool | None] = {}
-        self.has_unknown_products = False
+        self._allowed: dict[tuple[str, RequiredNodeAffinity], NDArray[np.bool_]] = {}
+        self.unknown_labels: set[str] = set()
 
     @property
     def taken(self) -> Mapping[tuple[str, str], int]:
@@ -111,10 +116,9 @@ class Trial:
         if request is None:
             return Trialled(pod, None, None, 0, (), pod.assumed)
         snapshot = yield from self._snapshot(request)
-        positions, n_others = self._positions(snapshot, pod.product)
-        yield
+        positions, n_excluded = yield from self._positions(request, snapshot)
         ratings = yield from self._rate(request, snapshot, positions)
-        refused = _refused(snapshot, positions, ratings, n_others)
+        refused = _refused(snapshot, positions, ratings, n_excluded)
         if not any(isinstance(one, Rank) for one in ratings.values()):
             reason = refused[0].reason if refused else "no node is left"
             return Trialled(pod, None, None, 0, refused, reason)
@@ -151,28 +155,34 @@ class Trial:
         return snapshot.with_views(changed, snapshot.generation) if changed else snapshot
 
     def _positions(
-        self, snapshot: ClusterSnapshot, product: str | None
-    ) -> tuple[NDArray[np.int64], int]:
-        """The nodes that are left and of the model, and how many are of another model."""
+        self, request: PodRequest, snapshot: ClusterSnapshot
+    ) -> Generator[None, None, tuple[NDArray[np.int64], int]]:
+        """The nodes that are left and that the pod's node affinity allows, and how many others."""
         is_left = np.ones(len(snapshot.views), dtype=np.bool_)
         for name in self._drained:
             is_left[snapshot.positions[name]] = False
-        if product is None:
-            return is_left.nonzero()[0], 0
-        n_left = int(is_left.sum())
-        for position in is_left.nonzero()[0].tolist():
-            is_of = self._is_of(snapshot.views[position].kind, product)
-            self.has_unknown_products |= is_of is None
-            is_left[position] = is_of is not False
-        positions = is_left.nonzero()[0]
-        return positions, n_left - len(positions)
+        key = self._moment.key(request.resource), request.node_affinity
+        if key not in self._allowed:
+            self._allowed[key] = yield from self._allow(request.node_affinity, snapshot)
+        positions = (is_left & self._allowed[key]).nonzero()[0]
+        yield
+        return positions, int(is_left.sum()) - len(positions)
 
-    def _is_of(self, kind: NodeKind, product: str) -> bool | None:
-        """Whether all GPUs of a kind are of this model; None where that is not known."""
-        key = kind, product
-        if key not in self._products:
-            self._products[key] = is_product(kind, product)
-        return self._products[key]
+    def _allow(
+        self, affinity: RequiredNodeAffinity, snapshot: ClusterSnapshot
+    ) -> Generator[None, None, NDArray[np.bool_]]:
+        """Of each position whether a pod with this node affinity may be there."""
+        is_allowed = np.ones(len(snapshot.views), dtype=np.bool_)
+        if affinity == ANY_NODE:
+            return is_allowed
+        nodes = AllowedNodes(affinity, self._moment.nodes)
+        for position, view in enumerate(snapshot.views):
+            if view.name not in self._drained:
+                is_allowed[position] = nodes.allows(view)
+            if position % TURN_NODES == 0:
+                yield
+        self.unknown_labels |= nodes.unknown
+        return is_allowed
 
     def _rate(
         self, request: PodRequest, snapshot: ClusterSnapshot, positions: NDArray[np.int64]
@@ -237,14 +247,14 @@ def _refused(
     snapshot: ClusterSnapshot,
     positions: NDArray[np.int64],
     ratings: Mapping[int, Rank | Refusal],
-    n_others: int,
+    n_excluded: int,
 ) -> tuple[RefusedNodes, ...]:
     counts: Counter[tuple[str, str]] = Counter()
     for number, n_nodes in enumerate(np.bincount(snapshot.state_ids[positions]).tolist()):
         rating = ratings[snapshot.samples[number].state] if n_nodes else None
         if isinstance(rating, Refusal):
             counts[rating.reason.value, rating.reason.label] += n_nodes
-    if n_others:
-        counts[OTHER_PRODUCT, OTHER_PRODUCT_LABEL] += n_others
+    if n_excluded:
+        counts[Reason.NODE_AFFINITY.value, Reason.NODE_AFFINITY.label] += n_excluded
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0][1]))
     return tuple(RefusedNodes(reason, label, n) for (reason, label), n in ordered)

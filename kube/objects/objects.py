@@ -69,7 +69,8 @@ class NodeFacts:
     count in `capacity` alone. `topology` and `devices` are the texts of `coterie.gpu/topology` and
     `coterie.gpu/devices`, None where absent. `has_soft_taint`: some taint has the effect
     PreferNoSchedule. `worth` is the label `coterie.gpu/worth`, None where absent. `domains` are the
-    labels that say where the node is in the network.
+    labels that say where the node is in the network. `labels` are those that selectors of pods
+    usually name, None where they were not read.
     """
 
     name: str
@@ -82,6 +83,7 @@ class NodeFacts:
     capacity: Mapping[str, int] = field(default_factory=dict[str, int])
     worth: str | None = None
     domains: Mapping[str, str] = field(default_factory=dict[str, str])
+    labels: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +184,12 @@ def read_key(content: Mapping[str, object]) -> ObjectKey:
     )
 
 
-def read_node(content: Mapping[str, object], label_keys: Sequence[str] = ()) -> NodeFacts:
-    """Read a Node; `label_keys` are those of `NodeFacts.domains`. Raises `Unreadable`."""
+def read_node(
+    content: Mapping[str, object],
+    label_keys: Sequence[str] = (),
+    selector_keys: Sequence[str] | None = None,
+) -> NodeFacts:
+    """Read a Node; the keys are those of `NodeFacts.domains` and `labels`. Raises `Unreadable`."""
     meta = object_at(content, "metadata")
     annotations = texts_at(meta, "annotations")
     taints = objects_at(object_at(content, "spec"), "taints")
@@ -200,6 +206,9 @@ def read_node(content: Mapping[str, object], label_keys: Sequence[str] = ()) -> 
         has_soft_taint=any(text_at(one, "effect") == "PreferNoSchedule" for one in taints),
         worth=labels.get(names.WORTH),
         domains={key: labels[key] for key in label_keys if key in labels},
+        labels=None
+        if selector_keys is None
+        else {key: labels[key] for key in selector_keys if key in labels},
     )
 
 

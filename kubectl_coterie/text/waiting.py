@@ -51,6 +51,9 @@ def waiting_lines(answer: Json, style: Style) -> list[str]:
         wish = change["change"].replace(_PREFIX, "")
         what = style.share(offer(change), change["share"])
         lines.append(f"Try: {wish} -> {printable(change['node'])} {what}")
+    left_out = answer.get("not_considered")
+    if left_out:
+        lines.append(f"Not considered: {'; '.join(map(printable, left_out))}")
     return lines
 
 

@@ -22,7 +22,9 @@ def what_if_lines(answer: Json, style: Style) -> list[str]:
     lines = _changes(answer)
     placements = answer["placements"]
     if placements:
-        lines += [_sentence(answer), "", *_pods(style).lines(placements)]
+        has_evicted = any(one["is_evicted"] for one in placements)
+        table = _pods(style, has_evicted=has_evicted)
+        lines += [_sentence(answer), "", *table.lines(placements)]
     pairs = list(zip(answer["before"], answer["after"], strict=True))
     if pairs:
         lines += ["", "What is left:", *_left().lines(pairs)]
@@ -50,23 +52,34 @@ def _changes(answer: Json) -> list[str]:
 
 
 def _sentence(answer: Json) -> str:
+    """How many pods find a node; apart from them those whose selector is not known."""
     placements = answer["placements"]
-    n_placed = sum(1 for one in placements if one["node"] is not None)
-    n, verb = len(placements), "finds" if n_placed == 1 or len(placements) == 1 else "find"
-    return f"{n_placed:,} of {count(n, 'pod')} {verb} a node"
+    placed = [one for one in placements if one["node"] is not None]
+    n_open = sum(1 for one in placed if not one.get("is_selector_known", True))
+    n, n_sure = len(placements), len(placed) - n_open
+    verb = "finds" if n_sure == 1 or n == 1 else "find"
+    sentence = f"{n_sure:,} of {count(n, 'pod')} {verb} a node"
+    if not n_open:
+        return sentence
+    verb, its = ("finds", "its") if n_open == 1 else ("find", "their")
+    return f"{sentence}; {count(n_open, 'pod')} {verb} a node if {its} selector allows it"
 
 
-def _pods(style: Style) -> Table[Json]:
+def _pods(style: Style, *, has_evicted: bool) -> Table[Json]:
+    """A table of placements; what evicted pods have now is a column where there are any."""
+
     def of_share(one: Json, text: str) -> str:
         return style.share(text, one["share"])
 
+    now: Column[Json] = Column("NOW", lambda one: _rate(one.get("now_gbytes_per_s")))
     return Table(
         (
             Column("POD", lambda one: str(one["pod"])),
             Column("NODE", lambda one: _text(one["node"])),
             Column("MACHINE", lambda one: _text(one["machine"])),
             Column("SET", _set),
-            Column("GB/S", _rate, paint=of_share),
+            *((now,) if has_evicted else ()),
+            Column("GB/S", lambda one: _rate(one["gbytes_per_s"]), paint=of_share),
             Column("SHARE", _share, paint=of_share),
             Column("REASON", _reason, paint=lambda _, text: style.paint(text, "yellow")),
         )
@@ -84,8 +97,7 @@ def _set(one: Json) -> str | None:
     return gpu_set(gpus or None)
 
 
-def _rate(one: Json) -> str | None:
-    value = one["gbytes_per_s"]
+def _rate(value: float | None) -> str | None:
     return None if value is None else rate(value).removesuffix(" GB/s")
 
 

@@ -155,5 +155,6 @@ _REASONS = {
     "alignment_taken": "free GPUs on too many NUMA nodes",
     "no_topology": "topology unknown",
     "other_resource": "not the pod's GPU resource",
+    "node_affinity": "not allowed by nodeSelector or node affinity",
 }
 """Short forms of `extender.protocol.Reason` by label; the others are short themselves."""

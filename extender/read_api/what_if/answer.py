@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from extender.allowed_nodes import unknown_labels
 from extender.read_api.cluster_table import Sums
 from extender.read_api.figures import SIZES
 from extender.read_api.node_entry import Tally, TallyKey
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from extender.read_api.cluster_table import Cluster
     from extender.read_api.figures import Json, SetFigures
     from extender.snapshot import NodeView
-    from extender.what_if import Trialled, TrialPod
+    from extender.what_if import Trialled
     from topology.select import Selected
 
 __all__ = ["capacity_json", "not_considered", "placement_json", "sums_after"]
@@ -27,13 +28,10 @@ __all__ = ["capacity_json", "not_considered", "placement_json", "sums_after"]
 NOT_CONSIDERED: tuple[str, ...] = (
     "CPU, memory, volumes and other resources than GPUs",
     "taints, other than that nodes with PreferNoSchedule come after equal ones without",
-    "node affinity, affinity between pods and topology spread constraints",
+    "preferred node affinity, affinity between pods and topology spread constraints",
     "pods that wait already, and evictions for the sake of pods with a higher priority",
 )
 OF_DRAINS = "disruption budgets, and whether a drain would leave a DaemonSet's pods in place"
-UNKNOWN_MODEL = (
-    "a nodeSelector for a GPU model, on nodes whose model is not known: they count as fitting"
-)
 UNRATED = "how good the sets of some nodes are: there were too many to rate"
 
 
@@ -66,6 +64,8 @@ def placement_json(one: Trialled) -> Json:
             for group in one.refused
         ],
         "assumed": one.pod.assumed,
+        "is_selector_known": one.pod.is_selector_known,
+        "now_gbytes_per_s": one.pod.now_gbytes_per_s,
     }
 
 
@@ -155,22 +155,11 @@ def capacity_json(keys: Iterable[TallyKey], sums: Mapping[TallyKey, Sums]) -> li
     ]
 
 
-def not_considered(
-    pods: Iterable[TrialPod],
-    *,
-    is_drained: bool,
-    has_unknown_products: bool,
-    has_unrated: bool,
-) -> list[str]:
-    """What kube-scheduler and an eviction consider beside, for these pods."""
-    labels = sorted({label for pod in pods for label in pod.ignored})
-    sentences = list(NOT_CONSIDERED)
-    if labels:
-        sentences.append(f"nodeSelector: {', '.join(labels)}")
+def not_considered(*, is_drained: bool, unknown: Iterable[str], has_unrated: bool) -> list[str]:
+    """What kube-scheduler and an eviction consider beside; `unknown` labels of nodes."""
+    sentences = list(NOT_CONSIDERED) + unknown_labels(unknown)
     if is_drained:
         sentences.append(OF_DRAINS)
-    if has_unknown_products:
-        sentences.append(UNKNOWN_MODEL)
     if has_unrated:
         sentences.append(UNRATED)
     return sentences

@@ -88,7 +88,8 @@ class TrialPlacement(ReadBody):
 
     `node` is null where none fits, and `reason` says why; `containers` is empty then, and where
     devices go by count. `n_fit` counts the nodes that fit, `reasons` the others. `assumed` is null
-    where the pod is known in full.
+    where the pod is known in full; without `is_selector_known` it goes there only if its
+    nodeSelector and node affinity allow it. `now_gbytes_per_s` is what an evicted pod has now.
     """
 
     pod: str
@@ -102,6 +103,8 @@ class TrialPlacement(ReadBody):
     reason: str | None
     reasons: list[RefusedCount]
     assumed: str | None
+    is_selector_known: bool
+    now_gbytes_per_s: float | None
 
 
 class TrialCapacity(ReadBody):

@@ -112,9 +112,8 @@ class WhatIfs:
             "before": capacity_json(keys, cluster.sums),
             "after": capacity_json(keys, after),
             "not_considered": not_considered(
-                pods,
                 is_drained=bool(question.drain),
-                has_unknown_products=trial.has_unknown_products,
+                unknown=trial.unknown_labels,
                 has_unrated=trial.has_unrated,
             ),
         }
@@ -132,7 +131,13 @@ class WhatIfs:
 
     def _evicted(self, names: Sequence[str], cluster: Cluster) -> list[TrialPod]:
         pods, recall = self._engine.cluster.pods, self._engine.recall
-        evicted = evicted_pods(cluster.moment, names, pod=pods.get, recall=recall)
+        evicted = evicted_pods(
+            cluster.moment,
+            names,
+            pod=pods.get,
+            recall=recall,
+            now=lambda node, pod: cluster.entries[node].rate_of(pod),
+        )
         if len(evicted) > MAX_EVICTED:
             msg = (
                 f"drain has nodes with {len(evicted)} pods, expected at most {MAX_EVICTED}: drain "

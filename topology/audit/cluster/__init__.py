@@ -3,13 +3,7 @@
 Reads parsed JSON and texts of annotations; knows no bandwidth.
 """
 
-from topology.audit.cluster.constraints import (
-    LabelRequirement,
-    NodeRules,
-    Taint,
-    Toleration,
-    allows,
-)
+from topology.audit.cluster.constraints import NodeRules, Taint, Toleration, allows
 from topology.audit.cluster.counts import is_gpu_resource
 from topology.audit.cluster.holdings import (
     HeldSet,
@@ -37,7 +31,6 @@ __all__ = [
     "AuditPod",
     "AuditProblem",
     "HeldSet",
-    "LabelRequirement",
     "NodeHoldings",
     "NodeRules",
     "OfferedGpus",

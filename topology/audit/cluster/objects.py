@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from topology.annotations import POD_KEYS
-from topology.audit.cluster.constraints import LabelRequirement, NodeRules, Taint, Toleration
+from topology.audit.cluster.constraints import NodeRules, Taint, Toleration
 from topology.audit.cluster.counts import is_gpu_resource, read_count
 from topology.errors import ImportFormatError, quote
 from topology.model import Field, names
+from topology.node_affinity import LabelRequirement
 from topology.select import ContainerRole
 
 if TYPE_CHECKING:

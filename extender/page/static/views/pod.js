@@ -114,6 +114,7 @@ function explained(answer) {
   parts.push(...sentences(summary));
   const rows = summary.groups.map((group) => [group.n, group.sentence, group.nearest ? h("span", {}, relief(group.nearest)) : ""]);
   if (rows.length) parts.push(table("Why nodes do not fit", [["Nodes", true], ["Reason"], ["Nearest"]], rows));
+  if (answer.not_considered) parts.push(notice(`Not considered: ${answer.not_considered.join("; ")}.`));
   return parts;
 }
 

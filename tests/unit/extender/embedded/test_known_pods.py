@@ -8,6 +8,7 @@ from extender.embedded.known_pods import write_pod
 from extender.protocol import WirePod, decode, parse_pod
 from extender.state import BoundPod
 from topology.model import DEFAULT_RESOURCE, names
+from topology.node_affinity import ANY_NODE
 
 
 def read(pod):
@@ -37,6 +38,25 @@ def test_the_request_that_is_read_is_the_one_that_was_written():
     written = write_pod(request, None)
     assert written == {"metadata": meta | {"annotations": annotations}, "spec": spec}
     assert read(written) == request
+
+
+def test_what_it_requires_of_its_node_is_written_too():
+    """Else an explanation would count nodes that kube-scheduler excludes."""
+    expressions = [{"key": "a", "operator": "Exists", "values": []}]
+    fields = [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]
+    terms = [
+        {"matchExpressions": expressions, "matchFields": fields},
+        {"matchExpressions": [], "matchFields": fields},
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    rules = {"nodeSelector": {"b": "1"}, "affinity": {"nodeAffinity": required}}
+    container = {"name": "main", "resources": {"limits": {DEFAULT_RESOURCE: "2"}}}
+    spec = {"initContainers": [], "containers": [container], **rules}
+    request = read({"metadata": {"uid": "u1"}, "spec": spec})
+    assert request.node_affinity != ANY_NODE
+    written = write_pod(request, None)
+    assert written["spec"] == spec
+    assert read(written).node_affinity == request.node_affinity
 
 
 def test_a_bound_pod_has_its_node_and_its_plan():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from extender.errors import MalformedPod, UserError
 from extender.protocol import PodRequest, is_packed, messages, parse_pod
 from tests.unit.extender.pods import GPU, container, pod
 from topology.annotations import Affinity, GroupWish, PlacementPolicy, Prefer, Strength
+from topology.node_affinity import ANY_NODE, LabelRequirement, RequiredNodeAffinity
 from topology.select import ContainerRequest, ContainerRole
 
 APP, INIT, SIDECAR = ContainerRole.APP, ContainerRole.INIT, ContainerRole.SIDECAR
@@ -42,6 +44,52 @@ def test_a_pod_is_read_whole():
     assert request.shape.policy == PlacementPolicy(
         Affinity.NVLINK, Strength.REQUIRED, prefer=Prefer.FASTEST
     )
+
+
+def test_what_a_pod_requires_of_its_node_makes_no_other_request():
+    """Else verbs would answer for pods with a selector apart, which kube-scheduler holds itself."""
+    content = pod("4")
+    content["spec"]["nodeSelector"] = {"b": "2", "a": "1"}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
+    term = {
+        "matchExpressions": [{"key": "c", "operator": "Exists"}],
+        "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}],
+    }
+    required = {"nodeSelectorTerms": [term, {}]}
+    node = preferred | {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    content["spec"]["affinity"] = {"nodeAffinity": node}
+    request = parse(content)
+    exists = LabelRequirement("c", "Exists", ())
+    name = LabelRequirement("metadata.name", "In", ("n1",), is_field=True)
+    assert request.node_affinity == RequiredNodeAffinity(
+        (("a", "1"), ("b", "2")), ((exists, name), ())
+    )
+    assert request.has_soft_wishes
+    plain = replace(parse(pod("4")), has_soft_wishes=True)
+    assert plain.node_affinity == ANY_NODE
+    assert (request, hash(request), request.shape) == (plain, hash(plain), plain.shape)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"nodeSelector": {}},
+        {"affinity": {"nodeAffinity": {}}},
+        {"affinity": {"nodeAffinity": None}, "nodeSelector": None},
+    ],
+)
+def test_a_pod_that_requires_nothing_may_be_on_any_node(spec):
+    """As an absent field."""
+    content = pod("4")
+    content["spec"] |= spec
+    assert parse(content).node_affinity == ANY_NODE
+
+
+def test_equal_affinities_are_one_object():
+    """They are kept of thousands of pods, which a controller makes alike."""
+    content = pod("4")
+    content["spec"]["nodeSelector"] = {"a": "1"}
+    assert parse(content).node_affinity is parse(content).node_affinity
 
 
 def test_names_do_not_make_a_shape():

@@ -11,7 +11,7 @@ from extender.protocol import Verb
 from extender.read_api import NotOffered, ReadApi
 from extender.rules import Rules
 from kube.objects import read_pod
-from tests.unit.extender.feeds import live
+from tests.unit.extender.feeds import facts, ids, live, node, plan_of
 from tests.unit.extender.pods import GPU, args, pod
 from topology.value import DEFAULT_DEMAND
 
@@ -63,6 +63,28 @@ def test_a_pod_shows_the_schedulers_message_and_its_age():
     assert (item["reason_label"], item["size_gpus"]) == ("not_offered", 4)
     assert (item["since_unix_s"], item["last_filtered_unix_s"]) == (1795590000.0, None)
     assert cluster["pods_pending"] == 1
+
+
+def test_what_would_make_room_is_on_a_node_that_its_selector_allows():
+    """The pod's whole spec is at hand."""
+    cluster = live(node("n1"), node("n2"))
+    for name in ("n1", "n2"):
+        cluster.pods.see(facts(f"of-{name}", plan_of(name, *ids(name))))
+    engine = Engine(cluster, RULES)
+    found = NotOffered(engine)
+    field = {"key": "metadata.name", "operator": "In", "values": ["n2"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    found.take(PendingSeen(seen(spec__affinity=affinity), 5.0))
+    api = ReadApi(engine, clock=lambda: 9.0, is_ready=lambda: True, not_offered=found)
+
+    async def read():
+        pending = await api.refresh_pending()
+        page = await api.pending(await api.refresh(), pending, limit=10, after=None)
+        return b"".join(page.chunks())
+
+    (item,) = json.loads(asyncio.run(read()))["items"]
+    assert item["would_fit"]["node"] == "n2"
 
 
 def test_a_pod_that_was_not_tried_yet_has_no_message():

@@ -116,7 +116,12 @@ def test_pods_of_drained_nodes_are_placed_again(served):
     evicted, asked = answer["placements"]
     assert (evicted["pod"], evicted["is_evicted"]) == ("default/pod-u1", True)
     assert (evicted["node"], evicted["n_fit"]) == ("dgx-1-v100-1", 1)
-    assert evicted["assumed"]
+    assert (evicted["assumed"], evicted["is_selector_known"]) == (
+        "the pod is as filter saw it last",
+        True,
+    )
+    assert evicted["now_gbytes_per_s"] == served.get("pods/default/pod-u1")["gbytes_per_s"]
+    assert (asked["is_selector_known"], asked["now_gbytes_per_s"]) == (True, None)
     assert (asked["pod"], asked["is_evicted"], asked["node"]) == (
         "default/pod-x",
         False,
@@ -186,13 +191,15 @@ def test_what_is_not_considered_is_said(served):
     manifest["spec"]["nodeSelector"] = {"disk": "ssd"}
     sentences = ask(served, pods=[{"manifest": manifest}])["not_considered"]
     assert sentences[0] == "CPU, memory, volumes and other resources than GPUs"
-    assert sentences[-1] == "nodeSelector: disk"
+    unknown = (
+        "labels of the pod's nodeSelector and node affinity that are not known of some nodes, "
+        "which count as allowed: "
+    )
+    assert sentences[-1] == f"{unknown}disk"
     counted = ServedReads(engine({"count": 1, "devices": 4}))
     manifest["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "NVIDIA-L4"}
-    assert (
-        "whose model is not known"
-        in ask(counted, pods=[{"manifest": manifest}])["not_considered"][-1]
-    )
+    sentences = ask(counted, pods=[{"manifest": manifest}])["not_considered"]
+    assert sentences[-1] == f"{unknown}nvidia.com/gpu.product"
 
 
 def test_ratings_beyond_the_bound_are_said(served, monkeypatch):

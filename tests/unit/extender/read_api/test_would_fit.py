@@ -12,6 +12,7 @@ from extender.engine import Engine
 from extender.protocol import Verb
 from extender.read_api.bodies import PendingBody
 from extender.read_api.would_fit import MAX_SHAPES
+from extender.state import PRODUCT
 from tests.unit.extender.engines import RULES, engine
 from tests.unit.extender.feeds import (
     MIG,
@@ -97,6 +98,59 @@ def test_null_where_no_three_pods_suffice():
     waits(served, 4, "few")
     waits(served, 4, "never", affinity="nvlink", policy="required")
     assert pending(served) == {"pod-few": None, "pod-never": None}
+
+
+def selects(served: ServedReads, uid: str, node_name: str) -> None:
+    """Filter rejects a pod of 8 GPUs whose nodeSelector names a node."""
+    content = pod(8, uid=uid)
+    content["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node_name}
+    assert not json.loads(served.engine.answer(Verb.FILTER, args(content, [node_name]), 0.0).body)[
+        "NodeNames"
+    ]
+
+
+def test_nodes_that_a_selector_excludes_make_no_room():
+    """Pods of one shape with other selectors have answers of their own."""
+    served = full({"count": 2, "machine": "dgx-1-v100"}, size=4)
+    for i in range(2):
+        selects(served, f"w{i}", f"dgx-1-v100-{i}")
+    assert {name: one["node"] for name, one in pending(served).items()} == {
+        "pod-w0": "dgx-1-v100-0",
+        "pod-w1": "dgx-1-v100-1",
+    }
+    selects(served, "none", "elsewhere")
+    assert pending(served)["pod-none"] is None
+    for i in range(2):
+        served.call(f"/embedded/pods/dgx-1-v100-0-{i}", method="DELETE")
+    found = pending(served)
+    assert (found["pod-w0"], found["pod-w1"]["node"]) == (None, "dgx-1-v100-1")
+
+
+def test_another_label_of_a_node_changes_the_answer():
+    """Though it changes nothing that the verbs decide by, nor the generation."""
+    cluster = live(node("n1", labels={PRODUCT: "x"}))
+    cluster.set_freshness(is_synced=True, observed_at_s=None)
+    cluster.pods.see(facts("u1", plan_of("n1", *(f"n1-{i}" for i in range(4)))))
+    served = ServedReads(Engine(cluster, RULES))
+    content = pod(2, uid="w")
+    content["spec"]["nodeSelector"] = {PRODUCT: "y"}
+    served.engine.answer(Verb.FILTER, args(content, ["n1"]), 0.0)
+    first = served.call("/api/v1/pending")
+    assert pending(served) == {"pod-w": None}
+    cluster.see_node(node("n1", labels={PRODUCT: "y"}))
+    assert pending(served)["pod-w"]["when_ended"] == ["default/pod-u1"]
+    again = served.call("/api/v1/pending", if_none_match=first.headers["etag"])
+    assert again.status_code == 200
+
+
+def test_a_request_that_is_not_kept_has_none():
+    """Its selector is not known any more."""
+    served = full({"count": 1, "machine": "dgx-1-v100"}, size=4)
+    waits(served, 8, "w")
+    (waiting,) = served.engine.unschedulable.pods()
+    served.engine.pod_ended("w")
+    served.engine.unschedulable.add(waiting, None)
+    assert pending(served) == {"pod-w": None}
 
 
 def test_an_invalid_request_has_none():

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.errors import QueryError
-from extender.what_if import PRODUCT, name_pods, read_pods
+from extender.what_if import name_pods, read_pods
 from tests.unit.extender.pods import GPU, pod
 
 
@@ -47,12 +47,14 @@ def test_pods_without_a_name_are_named():
     assert names(manifest) == ["default/pods.0"]
 
 
-def test_the_node_selector_is_read_for_the_gpu_model():
-    """Other labels are named as not considered."""
+def test_the_node_selector_is_kept():
+    """It decides which nodes the pods are tried on."""
     manifest = pod(2)
-    manifest["spec"]["nodeSelector"] = {PRODUCT: "NVIDIA-L4", "disk": "ssd"}
-    read, _ = read_pods(manifest, None, (GPU,), where="pods.0")
-    assert (read.product, read.ignored) == ("NVIDIA-L4", ("disk",))
+    manifest["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": "NVIDIA-L4", "disk": "ssd"}
+    for one in name_pods(*read_pods(manifest, 2, (GPU,), where="pods.0")):
+        assert one.request is not None
+        assert one.request.node_affinity.keys == {"disk", "nvidia.com/gpu.product"}
+        assert one.is_selector_known
 
 
 @pytest.mark.parametrize(
@@ -66,6 +68,11 @@ def test_the_node_selector_is_read_for_the_gpu_model():
         pytest.param({"kind": "RayCluster"}, "pods.0.manifest: kind is 'RayCluster'", id="kind"),
         pytest.param({"spec": {}}, "pods.0.manifest: request metadata", id="no pod"),
         pytest.param(pod("x"), "pods.0.manifest: container 'main' requests 'x'", id="no number"),
+        pytest.param(
+            {**pod(2), "spec": {**pod(2)["spec"], "nodeSelector": {"disk": 1}}},
+            "pods.0.manifest: request spec.nodeSelector.disk is 1, expected a string",
+            id="selector",
+        ),
         pytest.param(pod(2, affinity="x"), "pods.0.manifest: pod 'default/", id="annotation"),
         pytest.param(job(parallelism=0), "pods.0.manifest has 0 pods now", id="suspended"),
         pytest.param(

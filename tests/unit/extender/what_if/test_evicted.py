@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.what_if import evicted_pods
 from tests.unit.extender.feeds import (
     bare,
+    content,
     facts,
     hold,
     ids,
@@ -17,6 +19,7 @@ from tests.unit.extender.feeds import (
     whole,
     wish,
 )
+from topology.node_affinity import ANY_NODE, RequiredNodeAffinity
 from topology.select import ContainerRole
 
 if TYPE_CHECKING:
@@ -24,24 +27,54 @@ if TYPE_CHECKING:
     from extender.state import LiveCluster
     from extender.what_if import TrialPod
 
+ONLY_A = RequiredNodeAffinity((("zone", "a"),))
+
 
 def evicted(cluster: LiveCluster, *kept: PodRequest) -> list[TrialPod]:
     """The pods that leave n1; `kept` is what filter saw lately."""
     recalled = {one.uid: one for one in kept}
     return evicted_pods(
-        cluster.moment(), ["n1"], pod=cluster.pods.get, recall=lambda uid, _: recalled.get(uid)
+        cluster.moment(),
+        ["n1"],
+        pod=cluster.pods.get,
+        recall=lambda uid, _: recalled.get(uid),
+        now=lambda node, pod: 48.0 if (node, pod.uid) == ("n1", "u1") else None,
     )
 
 
 def test_a_pod_that_filter_saw_is_known_in_full():
-    """But for its nodeSelector; the pod in its place is another one, with another uid."""
+    """With its nodeSelector; the pod in its place is another one, with another uid."""
     cluster = live(node("n1"))
     cluster.pods.see(facts("u1", plan_of("n1", *ids("n1", 0, 1))))
-    (one,) = evicted(cluster, wish("u1", 2, affinity="nvlink"))
+    kept = replace(wish("u1", 2, affinity="nvlink"), node_affinity=ONLY_A)
+    (one,) = evicted(cluster, kept)
     assert one.request is not None
-    assert one.request.shape == wish("u1", 2, affinity="nvlink").shape
+    assert (one.request.shape, one.request.node_affinity) == (kept.shape, ONLY_A)
     assert (one.request.uid, one.is_evicted) == ("", True)
-    assert "nodeSelector, which is not kept" in (one.assumed or "")
+    assert (one.assumed, one.is_selector_known) == ("the pod is as filter saw it last", True)
+    assert one.now_gbytes_per_s == 48.0
+
+
+def test_a_selector_that_was_read_or_bound_here_is_known():
+    """Of a pod that was read in full, and of one that this extender bound; else it is assumed."""
+    cluster = live(node("n1"))
+    body = content("u1", 1)
+    body["spec"]["nodeSelector"] = {"zone": "a"}
+    cluster.pods.see(facts("u1"))
+    cluster.pods.read(whole("u1", "n1", 1, *ids("n1", 0), body=body))
+    bound = replace(wish("u2", 1), node_affinity=ONLY_A)
+    assert cluster.assume(bound, plan_of("n1", *ids("n1", 1)), deadline_s=9.0) is None
+    cluster.pods.confirm("u2")
+    cluster.pods.see(facts("u3", plan_of("n1", *ids("n1", 2))))
+    found = evicted(cluster)
+    assert [one.request and one.request.node_affinity for one in found] == [
+        ONLY_A,
+        ONLY_A,
+        ANY_NODE,
+    ]
+    assert [one.is_selector_known for one in found] == [True, True, False]
+    last = "; its nodeSelector and node affinity are not known either"
+    assert [last in (one.assumed or "") for one in found] == [False, False, True]
 
 
 def test_else_its_plan_tells_its_containers():
@@ -57,7 +90,7 @@ def test_else_its_plan_tells_its_containers():
     assert roles == [(1, ContainerRole.INIT), (2, app), (1, app)]
     assert one.request.containers == ("first", "main", "side")
     assert (one.request.size_gpus, one.full_name) == (3, "default/pod-u1")
-    assert "its annotations and nodeSelector are not known" in (one.assumed or "")
+    assert "its annotations are not known any more" in (one.assumed or "")
 
 
 def test_else_its_devices_are_counted():
@@ -90,6 +123,7 @@ def test_a_pod_of_which_nothing_is_known_is_not_placed_again():
     (one,) = evicted(cluster)
     assert one.request is None
     assert one.assumed == "it is not known what the pod requests, so it is not placed again"
+    assert not one.is_selector_known
 
 
 def test_the_highest_priority_comes_first_and_claims_are_no_pods():

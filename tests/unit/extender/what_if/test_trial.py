@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from extender.placement import Rater, Refusal
 from extender.protocol import Verb
-from extender.what_if import PRODUCT, Trial, Trialled, TrialPod, name_pods, read_pods
+from extender.state import PRODUCT
+from extender.what_if import (
+    Trial,
+    Trialled,
+    TrialPod,
+    add_nodes,
+    kinds_by_name,
+    name_pods,
+    read_pods,
+)
 from tests.unit.extender.engines import RULES, answer_of, bind, engine, names, owned
 from tests.unit.extender.feeds import (
-    MACHINE,
     MIG,
     bare,
     choose,
@@ -23,7 +30,6 @@ from tests.unit.extender.feeds import (
     live,
     node,
     plan_of,
-    topology_text,
     wish,
 )
 from tests.unit.extender.pods import GPU, args, binding, container, pod
@@ -170,37 +176,48 @@ def test_a_node_with_several_resources_is_tried_by_the_one_that_is_requested():
     assert trial.taken == {("n1", MIG): 0b111, ("n1", GPU): 0b1111}
 
 
+def selecting(n_gpus: int, *, model: str) -> TrialPod:
+    """A pod with a nodeSelector."""
+    manifest = pod(n_gpus)
+    manifest["spec"]["nodeSelector"] = {PRODUCT: model}
+    return asked(manifest)
+
+
 def test_the_gpu_model_of_a_node_selector_is_held():
     """As the label has it; where a node's model is not known it counts as fitting."""
     cluster = live(node("n1"), bare("n2"))
     for product, n_fit in (("NVIDIA-A100-SXM4-40GB", 2), ("Tesla-T4", 1)):
-        manifest = pod(2)
-        manifest["spec"]["nodeSelector"] = {PRODUCT: product}
         trial = Trial(cluster.moment(), RULES)
-        placed = place(trial, asked(manifest))
-        assert (placed.n_fit, trial.has_unknown_products) == (n_fit, True)
+        placed = place(trial, selecting(2, model=product))
+        assert (placed.n_fit, trial.unknown_labels) == (n_fit, {PRODUCT})
         others = {one.label: one.n_nodes for one in placed.refused}
-        assert others == ({} if n_fit == 2 else {"other_product": 1})
+        assert others == ({} if n_fit == 2 else {"node_affinity": 1})
 
 
-def test_a_topology_that_names_no_model_is_of_any():
-    """Nothing says that it is another one."""
-    gpus = tuple(replace(gpu, model=None) for gpu in MACHINE.gpus)
-    text = topology_text("n1", machine=replace(MACHINE, gpus=gpus))
-    manifest = pod(2)
-    manifest["spec"]["nodeSelector"] = {PRODUCT: "Tesla-T4"}
-    trial = Trial(live(node("n1", topology=text)).moment(), RULES)
-    assert place(trial, asked(manifest)).n_fit == 1
-    assert trial.has_unknown_products
+def test_added_nodes_are_held_by_the_model_of_their_machine():
+    """They have no labels."""
+    cluster = engine({"count": 1, "machine": "8x-l4"})
+    moment = cluster.cluster.moment()
+    added = add_nodes([("8x-l4", kinds_by_name(moment)["8x-l4"], 1)], moment.nodes)
+    trial = Trial(moment, RULES, added=added, drained=["8x-l4-0"])
+    for product, name in (("NVIDIA-L4", "added-8x-l4-0"), ("NVIDIA-H100", None)):
+        placed = place(trial, selecting(2, model=product))
+        assert (None if placed.view is None else placed.view.name) == name
+    assert trial.unknown_labels == set()
 
 
-def test_no_node_of_the_model_is_a_reason():
+def test_drained_nodes_count_as_no_excluded_ones():
+    """They are gone."""
+    cluster = live(node("n1"), node("n2"))
+    placed = place(Trial(cluster.moment(), RULES, drained=["n1"]), selecting(2, model="Tesla-T4"))
+    assert [(one.label, one.n_nodes) for one in placed.refused] == [("node_affinity", 1)]
+
+
+def test_no_node_that_is_allowed_is_a_reason():
     """Not a silent refusal."""
     cluster = engine({"count": 2, "machine": "8x-l4"})
-    manifest = pod(2)
-    manifest["spec"]["nodeSelector"] = {PRODUCT: "NVIDIA-H100"}
-    placed = place(Trial(cluster.cluster.moment(), RULES), asked(manifest))
-    assert placed.reason == "the node's GPUs are of another model than the pod's nodeSelector names"
+    placed = place(Trial(cluster.cluster.moment(), RULES), selecting(2, model="NVIDIA-H100"))
+    assert placed.reason == "not allowed by the pod's nodeSelector or node affinity"
     nowhere = place(Trial(cluster.cluster.moment(), RULES, drained=names(cluster)), asked(pod(2)))
     assert (nowhere.reason, nowhere.refused) == ("no node is left", ())
 

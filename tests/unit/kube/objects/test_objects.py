@@ -107,6 +107,14 @@ def test_a_node_has_the_facts_that_placement_needs():
     )
 
 
+def test_a_node_keeps_the_labels_that_are_named():
+    """None where none are; those of domains are others."""
+    content = changed(NODE, "metadata.labels", {"a": "1", "b": "2", "c": "3"})
+    read = read_node(content, ("a",), ("b", "x"))
+    assert (read.domains, read.labels) == ({"a": "1"}, {"b": "2"})
+    assert read_node(content).labels is None
+
+
 def test_a_bare_node_is_a_node():
     """A node that has just been registered has no status and no annotation yet."""
     bare = read_node({"metadata": {"name": "n1", "uid": "u1"}})

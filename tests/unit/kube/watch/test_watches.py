@@ -14,6 +14,14 @@ def test_nodes_are_watched_whole():
     assert isinstance(source.read(NODE), NodeFacts)
 
 
+def test_nodes_are_read_with_the_labels_that_are_named():
+    """Of network domains, and those that selectors of pods name."""
+    labels = {"rack": "r1", "product": "x", "other": "y"}
+    node = {**NODE, "metadata": {**NODE["metadata"], "labels": labels}}
+    read = watches.nodes(["rack"], ["product"]).read(node)
+    assert (read.domains, read.labels) == ({"rack": "r1"}, {"product": "x"})
+
+
 def test_assigned_pods_are_watched_as_metadata():
     """Those that have a node and have not ended: one that ends leaves."""
     source = watches.assigned_pods(["nvidia.com/gpu"])

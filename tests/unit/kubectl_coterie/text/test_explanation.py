@@ -44,7 +44,7 @@ def test_a_pod_that_waits():
     )
 
 
-OF_NODES = list(Reason)[: list(Reason).index(Reason.INVALID_REQUEST)]
+OF_NODES = [*list(Reason)[: list(Reason).index(Reason.INVALID_REQUEST)], Reason.NODE_AFFINITY]
 
 
 @pytest.mark.parametrize("reason", OF_NODES, ids=lambda reason: reason.label)
@@ -120,6 +120,14 @@ def test_a_cluster_without_such_gpus():
     assert text(answer(n_nodes=0)).splitlines()[1:] == [
         "The extender knows no node with such GPUs."
     ]
+
+
+def test_what_is_not_considered_is_one_line():
+    """Of an answer that says so; names in it drive no terminal."""
+    content = answer(group(Reason.NODE_AFFINITY, 3, "a", None))
+    assert text(content).splitlines()[2:] == ["  3  not allowed by nodeSelector or node affinity"]
+    lines = text(content | {"not_considered": ["a\x1b", "b"]}).splitlines()
+    assert lines[3:] == ["Not considered: a?; b"]
 
 
 def test_a_pod_that_filter_has_not_rejected():

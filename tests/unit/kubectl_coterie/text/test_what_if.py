@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kubectl_coterie.terminal import Style
 from kubectl_coterie.text import what_if_lines
 
@@ -25,6 +27,8 @@ def placement(pod: str, **changed: Any) -> Any:
         "reason": None,
         "reasons": [],
         "assumed": None,
+        "is_selector_known": True,
+        "now_gbytes_per_s": None,
     } | changed
 
 
@@ -63,19 +67,47 @@ def test_pods_that_find_a_node_and_pods_that_do_not():
     }
     found = answer(
         placement("ml/a"),
-        placement("ml/b", is_evicted=True, containers=[], gbytes_per_s=None, share=None),
+        placement(
+            "ml/b",
+            is_evicted=True,
+            containers=[],
+            gbytes_per_s=None,
+            share=None,
+            now_gbytes_per_s=147.9,
+        ),
         placement("ml/c", **lost, reasons=[reasons[0] | {"reason_label": "later"}, reasons[1]]),
         placement("ml/d", **lost, reason="not known"),
     )
+    none, never = "<none>", "never on this node"
     assert what_if_lines(found, PLAIN) == [
         "2 of 4 pods find a node",
         "",
-        "POD    NODE     MACHINE   SET             GB/S     SHARE    REASON",
-        "ml/a   n        m         {0,1}           49.9     50 %",
-        "ml/b   n        m         GPUs by count   <none>   <none>   evicted by the drain",
-        "ml/c   <none>   <none>    <none>          <none>   <none>   x (3), never on this node (1)",
-        "ml/d   <none>   <none>    <none>          <none>   <none>   not known",
+        "POD    NODE     MACHINE   SET             NOW      GB/S     SHARE    REASON",
+        "ml/a   n        m         {0,1}           <none>   49.9     50 %",
+        "ml/b   n        m         GPUs by count   148      <none>   <none>   evicted by the drain",
+        f"ml/c   <none>   <none>    <none>          {none}   {none}   {none}   x (3), {never} (1)",
+        f"ml/d   <none>   <none>    <none>          {none}   {none}   {none}   not known",
     ]
+
+
+@pytest.mark.parametrize(
+    ("known", "sentence"),
+    [
+        ([True, True], "2 of 2 pods find a node"),
+        ([True, False], "1 of 2 pods finds a node; 1 pod finds a node if its selector allows it"),
+        ([False], "0 of 1 pod finds a node; 1 pod finds a node if its selector allows it"),
+        (
+            [True, False, False],
+            "1 of 3 pods finds a node; 2 pods find a node if their selector allows it",
+        ),
+    ],
+)
+def test_pods_whose_selector_is_not_known_are_counted_apart(known, sentence):
+    """Nobody drains a node on what is only assumed; one without a node finds none anyway."""
+    pods = [placement(f"p{i}", is_selector_known=one) for i, one in enumerate(known)]
+    assert what_if_lines(answer(*pods), PLAIN)[0] == sentence
+    lost = answer(placement("p", node=None, is_selector_known=False, reason="x"))
+    assert what_if_lines(lost, PLAIN)[0] == "0 of 1 pod finds a node"
 
 
 def test_what_is_left():

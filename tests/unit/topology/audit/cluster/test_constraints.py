@@ -2,7 +2,8 @@
 
 import pytest
 
-from topology.audit.cluster import LabelRequirement, NodeRules, Taint, Toleration, allows
+from topology.audit.cluster import NodeRules, Taint, Toleration, allows
+from topology.node_affinity import LabelRequirement
 
 LABELS = {"gpu": "h100", "generation": "9"}
 TAINT = Taint("gpu", "only", "NoSchedule")

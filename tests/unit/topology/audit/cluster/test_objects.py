@@ -5,7 +5,6 @@ import pytest
 from tests.kubectl_lists import kube_list, node, pod
 from topology.audit.cluster import (
     AuditClaimant,
-    LabelRequirement,
     NodeRules,
     Taint,
     Toleration,
@@ -13,6 +12,7 @@ from topology.audit.cluster import (
     read_cluster,
 )
 from topology.errors import ImportFormatError
+from topology.node_affinity import LabelRequirement
 from topology.select import ContainerRole
 
 NO_PODS = kube_list()

@@ -1,0 +1,46 @@
+"""Which labels of nodes are kept, and what is known where they were not read."""
+
+from __future__ import annotations
+
+from extender.state import HOSTNAME, KEPT_LABELS, PRODUCT, ZONE, domain_labels
+from tests.unit.extender.engines import engine
+from tests.unit.extender.feeds import live, node
+from topology.groups import DEFAULT_FAMILIES
+from topology.node_affinity import KnownLabels
+
+
+def test_kept_labels_are_known_also_where_the_node_has_them_not():
+    """A node without the label of a model is excluded by a selector for one."""
+    cluster = live(node("n1", labels={PRODUCT: "x"}, zone="z1"))
+    labels = cluster.moment().nodes["n1"].labels
+    assert labels.values == {PRODUCT: "x", ZONE: "z1"}
+    assert all(labels.knows(key) for key in (*KEPT_LABELS, *domain_labels(DEFAULT_FAMILIES)))
+    assert not labels.knows("disk")
+
+
+def test_without_them_the_zone_and_the_domains_are_known():
+    """As of the nodes of an older decision log."""
+    (key, *_) = domain_labels(DEFAULT_FAMILIES)
+    cluster = live(node("n1", domains={key: "a"}, zone=""))
+    labels = cluster.moment().nodes["n1"].labels
+    assert labels.values == {key: "a"}
+    assert (labels.knows(ZONE), labels.knows(PRODUCT)) == (True, False)
+
+
+def test_another_label_is_a_change_of_the_node_that_changes_no_answer():
+    """What is held against it is up to date, and nothing that the verbs decide by."""
+    cluster = live(node("n1", labels={PRODUCT: "x"}))
+    before, views = cluster.snapshot.generation, cluster.snapshot.views
+    cluster.take_freed_nodes()
+    cluster.see_node(node("n1", labels={PRODUCT: "y"}))
+    assert cluster.moment().nodes["n1"].labels.values[PRODUCT] == "y"
+    assert (cluster.snapshot.generation, cluster.snapshot.views) == (before, views)
+    assert cluster.take_freed_nodes() == frozenset()
+
+
+def test_a_node_of_an_embedded_cluster_has_its_name_and_its_zone():
+    """Of its other labels nothing is known."""
+    nodes = engine().cluster.moment().nodes
+    assert nodes["8x-l4-0"].labels == KnownLabels(
+        {HOSTNAME: "8x-l4-0", ZONE: nodes["8x-l4-0"].zone}, frozenset({HOSTNAME, ZONE})
+    )
