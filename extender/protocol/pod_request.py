@@ -75,8 +75,8 @@ class PodRequest:
     `rank` its place among the members (`extender.protocol.pod_group`); None: there is none. A pod
     without GPUs has a group only where the group's size counts it. `pod_group` is the PodGroup of
     its `spec.schedulingGroup`, for which Kubernetes waits; or empty. `group_floor_gbytes_per_s` is
-    the bandwidth that a member of a group with a size requires of the whole group. `node_affinity` is
-    what the pod requires of its node's labels: no verb's answer depends on it, and requests are
+    the bandwidth that a member of a group with a size requires of the whole group. `node_affinity`
+    is what the pod requires of its node's labels: no verb's answer depends on it, and requests are
     equal without it.
     """
 

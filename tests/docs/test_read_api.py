@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
+from extender.state import KEPT_LABELS
 from tests.docs.markdown import ROOT, section
 from tests.unit.extender.engines import engine
 from tests.unit.extender.pods import pod
@@ -89,6 +91,13 @@ def answers() -> str:
             language, body = "json", json_of(served, PATHS.get(path, path))
         parts.append(f"{title}\n```{language}\n{body}\n```\n")
     return "\n" + "\n".join(parts) + "\n"
+
+
+def test_the_labels_that_selectors_are_held_by_are_listed():
+    """Those and no others, beside what the list says of domains."""
+    text = PAGE.read_text(encoding="utf-8").partition("\n## Node selectors\n")[2]
+    listed = re.findall(r"`([\w.-]+/[\w.-]+)`", text.partition("\n## ")[0])
+    assert sorted(listed) == sorted(KEPT_LABELS)
 
 
 def test_answers_are_generated(check_golden):

@@ -43,7 +43,7 @@ from extender.errors import DecisionLogError
 from extender.preemption import NodeReading, NodesRead, ReadNodes
 from extender.preemption.node_pods import PodOnNode
 from extender.protocol import Answer, Outcome, Reason, Verb
-from extender.state import LiveCluster
+from extender.state import PRODUCT, LiveCluster
 from extender.unschedulable import Requeue
 from kube.objects import DisruptionBudget
 from kube.objects.policies import Operator, Requirement
@@ -304,6 +304,27 @@ def test_a_log_of_nodes_without_capacity_is_replayed(scene):
             assert one.pop("capacity") == {GPU: 4}
         old.append(json.dumps(line) + "\n")
     assert replay(old).difference is None
+
+
+def test_a_log_of_nodes_without_labels_is_replayed(scene):
+    """Older logs do not hold them; no answer to a verb depends on them, nor on a selector."""
+    scene.gateway.handle(NodeSeen(node("n2", labels={PRODUCT: "x"})))
+    selecting = pod(2, uid="u2")
+    selecting["spec"]["nodeSelector"] = {PRODUCT: "y"}
+    for content in (pod(2), selecting):
+        scene.gateway.handle(VerbCalled(Verb.FILTER, args(content, NODES), 5.0))
+        scene.gateway.handle(VerbCalled(Verb.PRIORITIZE, args(content, NODES), 5.0))
+    scene.gateway.handle(VerbCalled(Verb.EXPLAIN, json.dumps(pod(2)).encode(), 5.0))
+    old = []
+    for line in map(json.loads, scene.lines):
+        content = line.get("input")
+        for one in content if line.get("what") == "replace_nodes" else (content,):
+            if line.get("what") in {"replace_nodes", "see_node"}:
+                del one["labels"]
+        old.append(json.dumps(line) + "\n")
+    assert replay(old).difference is None
+    scene.gateway.handle(VerbCalled(Verb.EXPLAIN, json.dumps(selecting).encode(), 5.0))
+    assert replay(scene.lines).difference is None
 
 
 def test_a_log_with_older_sentences_is_replayed(scene):

@@ -17,7 +17,7 @@ def test_nodes_are_watched_whole():
 def test_nodes_are_read_with_the_labels_that_are_named():
     """Of network domains, and those that selectors of pods name."""
     labels = {"rack": "r1", "product": "x", "other": "y"}
-    node = {**NODE, "metadata": {**NODE["metadata"], "labels": labels}}
+    node = {"metadata": {"name": "n1", "uid": "u1", "labels": labels}}
     read = watches.nodes(["rack"], ["product"]).read(node)
     assert (read.domains, read.labels) == ({"rack": "r1"}, {"product": "x"})
 
