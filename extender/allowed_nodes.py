@@ -4,8 +4,8 @@ The one place that holds them against nodes: for explanations, pending pods and 
 nodes that kube-scheduler has not filtered. By the labels that are kept of nodes
 (`extender.state.node_labels`); the label of the GPU model follows from the topology where it is not
 known, as of an added node. A node of which it is unknown counts as allowed, and the labels that
-decide it are named; so does each node where there are more expressions than are held. No verb may
-use it.
+decide it are named. So it is for an affinity of very many expressions, which is not held. No verb
+may use it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHARED = "-SHARED"
 """Behind the model in the label of GPU feature discovery, where GPUs are shared in time."""
 _NO_LABELS = KnownLabels()
 MAX_EXPRESSIONS = 32
-"""Expressions of an affinity that are held: some 80 ms for 5,000 nodes, in one turn of explain."""
+"""Expressions of an affinity that are held: 130 ms at most for 5,000 nodes, in one turn."""
 MAX_VALUES = 512
 """Values of the same; pods that name their nodes one by one have many."""
 MAX_NAMED = 8
@@ -97,7 +97,8 @@ def unknown_labels(keys: Iterable[str]) -> list[str]:
     if not named:
         return []
     more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
-    return [
+    sentence = (
         "labels of the pod's nodeSelector and node affinity that are not known of some nodes, "
         f"which count as allowed: {', '.join(named[:MAX_NAMED])}{more}"
-    ]
+    )
+    return [sentence]
