@@ -35,13 +35,13 @@ class Elsewhere:
         return self.answer
 
     async def bind(self, body: bytes, forwarded: ForwardedCall | None = None) -> Any:
-        raise AssertionError
+        raise AssertionError(body, forwarded)
 
     async def preempt(self, body: bytes, forwarded: ForwardedCall | None = None) -> Any:
-        raise AssertionError
+        raise AssertionError(body, forwarded)
 
     async def read_pod(self, namespace: str, name: str) -> Any:
-        raise AssertionError
+        raise AssertionError(namespace, name)
 
 
 def post(elsewhere: Elsewhere, body: bytes, headers: Any = None) -> tuple[httpx.Response, Log]:
