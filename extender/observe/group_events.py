@@ -35,7 +35,7 @@ TRICKLE_S = 30.0
 _NO_PLACE = frozenset({Reason.GROUP_NO_ROOM, Reason.GROUP_NEVER, Reason.GROUP_TOO_SLOW})
 
 
-class Groups(Protocol):
+class ReportedGroups(Protocol):
     """What is needed of `extender.groups.GroupReadings`."""
 
     @property
@@ -60,7 +60,7 @@ class GroupReports:
     was complete, None where that is not known.
     """
 
-    groups: Groups
+    groups: ReportedGroups
     record: Callable[[Note], None]
     clock: Callable[[], float]
     on_outcome: Callable[[GroupOutcome, float | None], None]

@@ -25,7 +25,7 @@ _SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0, 86_400.
 """From a group on an idle cluster to one that waits a day for room."""
 
 
-class Groups(Protocol):
+class CountedGroups(Protocol):
     """What is needed of `extender.groups.GroupReadings`."""
 
     @property
@@ -51,7 +51,7 @@ class Groups(Protocol):
 class GroupMetrics:
     """Reads `groups` when scraped; outcomes are counted as they come."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: CountedGroups) -> None:
         self._groups = groups
         self._counts = {"whole": 0, "partial": 0}
         self._seconds = Histogram(
