@@ -13,7 +13,7 @@ from tests.unit.extender.pods import args, pod
 def managed(*fields: str) -> dict[str, object]:
     """A pod that names fields in its metadata, as the API server writes them."""
     content = pod(1)
-    names = {f"f:{name}": {} for name in fields}
+    names: dict[str, object] = {f"f:{name}": {} for name in fields}
     content["metadata"]["managedFields"] = [{"fieldsV1": {"f:annotations": names}}]
     return content
 
