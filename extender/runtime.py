@@ -38,7 +38,7 @@ from extender.observe import (
     notes_of_answer,
     notes_of_effect,
 )
-from extender.protocol import GROUP_MARKS
+from extender.protocol import GROUP_MARKS, has_group
 from extender.read_api import NotOffered
 from extender.state import (
     KEPT_LABELS,
@@ -51,6 +51,8 @@ from extender.watch import (
     Feed,
     InjectedRequests,
     NodeSink,
+    PendingMembers,
+    PendingPods,
     PodSink,
     Prober,
     WatchLog,
@@ -60,7 +62,7 @@ from kube.errors import KubeError, SettingsError
 from kube.watch import Backoff, Reflector, watches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from ssl import SSLContext
 
@@ -159,6 +161,10 @@ class LiveExtender:
         self._node_sink = NodeSink(
             gateway.handle, gateway.cluster.reader, build, self._changed, self._watch_log
         )
+        rules = gateway.engine.rules
+        self._members = PendingMembers(
+            lambda pod: has_group(pod.labels, pod.annotations, rules.group_kinds)
+        )
         self._watches = self._make_watches()
         self._pods = self._watches[1]
         total_s = BIND_SHARE * settings.http_timeout_s
@@ -249,7 +255,7 @@ class LiveExtender:
         if self._peers is not None:
             self._gateway.handle(events.HolderSet(is_holder=False))
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._feed.run(self._watches))
+            tasks.create_task(self._feed.run(self._watches, self._make_pending_watches()))
             tasks.create_task(self._node_sink.run())
             tasks.create_task(self._injected.run())
             tasks.create_task(self._requeuer.run())
@@ -269,7 +275,9 @@ class LiveExtender:
 
     def _see_pending(self, event: StateEvent) -> None:
         """A pending pod: members of groups decide, the others are shown to people alone."""
-        self._gateway.handle(event)
+        of_members = self._members.pick(event)
+        if of_members is not None:
+            self._gateway.handle(of_members)
         self.not_offered.take(event)
 
     def _look(self) -> None:
@@ -307,9 +315,7 @@ class LiveExtender:
 
     def _make_watches(
         self,
-    ) -> tuple[
-        Reflector[NodeFacts], Reflector[PodFacts], Reflector[PodObject], Reflector[PodObject]
-    ]:
+    ) -> tuple[Reflector[NodeFacts], Reflector[PodFacts], Reflector[PodObject]]:
         gateway, log = self._gateway, self._watch_log
         rules = gateway.engine.rules
         labels = domain_labels(rules.group_families)
@@ -331,26 +337,21 @@ class LiveExtender:
             log=log,
             forgets_unread=True,  # it claims nothing
         )
-        clock = self.clock
-        pending: PodSink[PodObject] = PodSink(
-            "pending_pods",
-            (
-                lambda pods: events.PendingListed(pods, clock()),
-                lambda pod: events.PendingSeen(pod, clock()),
-                events.PendingGone,
-            ),
-            self._see_pending,
-            changed=self._changed,
-            listed=self._changed,
-            log=log,
-            forgets_unread=True,  # it is no member
-        )
         return (
             Reflector(self._transport, watches.nodes(labels, KEPT_LABELS), self._node_sink),
             Reflector(self._transport, watches.assigned_pods(rules.resources, marks), pods),
             Reflector(self._transport, watches.nominated_pods(), nominated),
-            Reflector(self._transport, watches.pending_pods(), pending),
         )
+
+    def _make_pending_watches(self) -> Sequence[Reflector[PodObject]]:
+        """One for each scheduler; one without a name for all."""
+        pods = PendingPods(self._see_pending, self._changed, self.clock, self._watch_log)
+        names = self._gateway.engine.rules.scheduler_names or ("",)
+        sources = [
+            watches.pending_pods(name, is_one_of_several=len(names) > 1)
+            for name in dict.fromkeys(names)
+        ]
+        return [Reflector(self._transport, one, pods.sink(one.name)) for one in sources]
 
     def _make_peers(self, client_tls: Callable[[], SSLContext] | None) -> Peers | None:
         settings = self._settings

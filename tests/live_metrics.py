@@ -31,6 +31,7 @@ def idle_metrics() -> LiveMetrics:
         n_replans=0,
         standings=list,
         watches=[SimpleNamespace(name="nodes", observed_at_s=0.0, counts=counts)],
+        beside=[],
         by_kind=defaultdict(int),
     )
 

@@ -149,7 +149,7 @@ class NominationsListed:
 
 @dataclass(frozen=True, slots=True)
 class PendingSeen:
-    """A pod without a node, as the watch shows it in full."""
+    """A member of a group without a node, as the watch shows it in full."""
 
     pod: PodObject
     at_s: float
@@ -157,16 +157,16 @@ class PendingSeen:
 
 @dataclass(frozen=True, slots=True)
 class PendingGone:
-    """The pod has a node, or is gone."""
+    """The pod has a node, is gone, or is no member any more."""
 
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
 class PendingListed:
-    """A complete list of pods without a node."""
+    """A complete list of members without a node: each was seen, and who is not in it is gone."""
 
-    pods: tuple[PodObject, ...]
+    uids: tuple[str, ...]
     at_s: float
 
 

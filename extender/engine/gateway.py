@@ -190,7 +190,7 @@ class Gateway:
             case events.PreemptAbandoned(step, detail, _):
                 return preemptions.abandon(step, detail)
 
-    def _update(self, event: events.StateEvent, cluster: LiveCluster) -> None:  # noqa: C901, PLR0912, PLR0915 - a table
+    def _update(self, event: events.StateEvent, cluster: LiveCluster) -> None:  # noqa: C901, PLR0912 - a table
         match event:
             case events.PodSeen(pod):
                 cluster.pods.see(pod)
@@ -230,9 +230,8 @@ class Gateway:
                     self.engine.groups.see(member, at_s)
             case events.PendingGone(uid):
                 self.engine.groups.lose(uid)
-            case events.PendingListed(pods, at_s):
-                waiting = (found for pod in pods if (found := self._waiting(pod)) is not None)
-                self.engine.groups.replace(waiting, at_s)
+            case events.PendingListed(uids, _):
+                self.engine.groups.keep_listed(uids)
             case events.FreshnessSet(is_synced, observed_at_s):
                 cluster.set_freshness(is_synced=is_synced, observed_at_s=observed_at_s)
             case events.HolderSet(is_holder):

@@ -26,6 +26,7 @@ The rules:
    claims, so that bind calls that are held fail.
 7. Where several replicas run, the Lease's holder alone plans and wakes; a change of holder ends all
    claims.
+8. Nothing is planned before the pending pods were listed once. Pods of no group wait for no list.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class Groups:
         self._cluster = cluster
         self._at_once = at_once
         self._is_holder = True
+        self._is_listed = at_once
         self._groups: dict[GroupKey, Group] = {}
         self._of_member: dict[str, GroupKey] = {}
         self._bound = BoundMembers()
@@ -108,19 +110,21 @@ class Groups:
         if group is not None and not group.members[request.uid].is_watched:
             group.members[request.uid].is_watched = group.is_due = True
 
-    def replace(self, requests: Iterable[PodRequest], now_s: float) -> None:
-        """All pending pods: members that were seen and are not among them are gone."""
-        listed = {request.uid: request for request in requests}
-        known = set(self._of_member)
+    def keep_listed(self, uids: Iterable[str]) -> None:
+        """All pending members were seen: who was seen and is not among them is gone.
+
+        Nothing is planned before the first list: a group may have more members than were seen.
+        """
+        listed = frozenset(uids)
+        self._is_listed = True
         self._without_gpus.keep_pending(listed)
-        for uid in known - listed.keys():
+        for uid in self._of_member.keys() - listed:
             member = self._member(uid)
             if member is not None and member.is_watched:
                 self.lose(uid)
-        for request in listed.values():
-            self.see(request, now_s)
-            member = None if request.uid in known else self._member(request.uid)
-            if member is not None:
+        for uid in listed:
+            member = self._member(uid)
+            if member is not None and member.offer is None:
                 member.is_overdue = True  # filter may have been called for it before
 
     def lose(self, uid: str) -> None:
@@ -209,7 +213,7 @@ class Groups:
 
     def due(self, now_s: float) -> tuple[Requeue, ...]:
         """Plan what is due; the members to wake."""
-        if not self._is_holder or not self._groups:
+        if not (self._is_holder and self._is_listed and self._groups):
             return ()
         if self._tree is not self._cluster.domains.tree:
             self._tree = self._cluster.domains.tree

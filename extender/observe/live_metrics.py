@@ -187,15 +187,17 @@ class LiveMetrics:
             _name("watch_last_heard_timestamp_seconds"),
             "Time of the last contact on a watch, in seconds since 1970; 0 until its first list is "
             "complete. Alert where it is older than staleness_bound_s: filter then answers with "
-            "errors until the API server answers again.",
+            "errors until the API server answers again. Of `pending_pods` only groups that wait "
+            "need it.",
             labels=["source"],
         )
-        for watch in self.feed.watches:
+        watches = (*self.feed.watches, *self.feed.beside)
+        for watch in watches:
             heard_s = watch.observed_at_s
             received.add_metric([watch.name], 0.0 if heard_s is None else start_s + heard_s)
         yield received
         for name, text, count in _WATCH_COUNTS:
-            by_name = {one.name: count(one.counts) for one in self.feed.watches}
+            by_name = {one.name: count(one.counts) for one in watches}
             yield _counter(name, text, "source", by_name)
 
 

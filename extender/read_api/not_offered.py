@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from extender.engine.events import PendingGone, PendingListed, PendingSeen
+from extender.engine.events import PendingGone, PendingSeen
 from extender.errors import MalformedPod, UserError, WireError
 from extender.protocol import messages, parse_pod
 from kube.errors import Unreadable
@@ -65,12 +65,6 @@ class NotOffered:
                 self._see(pod)
             case PendingGone(uid):
                 self._pods.pop(uid, None)
-            case PendingListed(pods, _):
-                listed = {pod.uid for pod in pods}
-                for uid in [uid for uid in self._pods if uid not in listed]:
-                    del self._pods[uid]
-                for pod in pods:
-                    self._see(pod)
             case _:
                 pass
 

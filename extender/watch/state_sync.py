@@ -1,8 +1,9 @@
 """Keeps the live state at what the API server reports.
 
 Three reflectors (nodes, assigned pods, nominated pods) call their sinks, which hand events to the
-gateway. After each batch of changes the state's effects are taken: probes are read here, everything
-else goes to `on_effect`, and `on_change` may requeue pods.
+gateway; those of pending pods (`extender.watch.pending_pods`) run beside, since groups alone wait
+for them. After each batch of changes the state's effects are taken: probes are read here,
+everything else goes to `on_effect`, and `on_change` may requeue pods.
 
 Order is kept per object: a node whose machine type must be built first (a second of work, done in a
 thread) is shown when it is built, as it is by then; the nodes beside it do not wait.
@@ -127,7 +128,8 @@ class PodSink(Generic[T]):
 class Feed:
     """Runs the watches and the probes, and reports to the state how fresh it is.
 
-    `watches` are those that run; `synced` is set for good once the state was complete.
+    `watches` are those of which the state is made; `beside` run too, and hold nothing up but what
+    needs them. `synced` is set for good once the state was complete.
 
     `handle` is the gateway's. `on_effect` gets every effect but probes; `on_change` is called after
     each batch of changes and twice a second. `is_located`: whether it is known on which node a pod
@@ -146,6 +148,7 @@ class Feed:
 
     def __post_init__(self) -> None:
         self.watches: tuple[Watch, ...] = ()
+        self.beside: tuple[Watch, ...] = ()
         self._is_pending = False
         self._is_listed = False
         self._awaited: frozenset[str] = frozenset()
@@ -185,12 +188,12 @@ class Feed:
             self._is_pending = True
             asyncio.get_running_loop().call_later(BATCH_S, self._settle)
 
-    async def run(self, watches: Sequence[Watch]) -> None:
+    async def run(self, watches: Sequence[Watch], beside: Sequence[Watch] = ()) -> None:
         """Run until cancelled; a fault of our own ends it."""
-        self.watches = tuple(watches)
+        self.watches, self.beside = tuple(watches), tuple(beside)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.prober.run())
-            for watch in self.watches:
+            for watch in (*self.watches, *self.beside):
                 tasks.create_task(watch.run())
             tasks.create_task(self._tick_on())
 

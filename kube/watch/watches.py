@@ -53,13 +53,18 @@ def assigned_pods(resources: Sequence[str], group_marks: Sequence[str] = ()) -> 
     )
 
 
-def pending_pods() -> Source[PodObject]:
-    """Pods without a node, whole: members of a group wait until all of them are there."""
+def pending_pods(scheduler: str = "", *, is_one_of_several: bool = False) -> Source[PodObject]:
+    """Pods without a node, whole: members of a group wait until all of them are there.
+
+    With a `scheduler` those that name it: a selector has no "or", so that each scheduler has a
+    watch, with its name where it `is_one_of_several`.
+    """
+    own = f"spec.schedulerName={_escaped(scheduler)}," if scheduler else ""
     return Source(
-        "pending_pods",
+        f"pending_pods/{scheduler}" if is_one_of_several else "pending_pods",
         "/api/v1/pods",
         read_pod,
-        field_selector=f"spec.nodeName=,{_NOT_ENDED}",
+        field_selector=f"{own}spec.nodeName=,{_NOT_ENDED}",
     )
 
 
@@ -71,3 +76,8 @@ def nominated_pods() -> Source[PodObject]:
         read_pod,
         field_selector=f"spec.nodeName=,status.nominatedNodeName!=,{_NOT_ENDED}",
     )
+
+
+def _escaped(value: str) -> str:
+    """A value in a field selector (apimachinery, fields.EscapeValue); nobody checks these names."""
+    return value.replace("\\", r"\\").replace(",", r"\,").replace("=", r"\=")

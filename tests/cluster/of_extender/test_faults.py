@@ -41,7 +41,7 @@ RECOVERY_S = 90.0
 """How soon after the last fault the pods that piled up have to be placed, on a busy machine."""
 N_PILED = 10
 N_WATCHES = 4
-"""Of the extender: nodes, assigned, nominated and pending pods."""
+"""Of the extender: nodes, assigned, nominated and pending pods, these of one scheduler."""
 WATCH_S = 34.0
 """The longest that a watch lasts (`kube.watch.reflector.Timing`), and a second."""
 N_LATE = int(os.environ.get("COTERIE_LATE_PODS", "2000"))

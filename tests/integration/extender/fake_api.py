@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 ASSIGNED = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 PENDING = "spec.nodeName=,status.phase!=Succeeded,status.phase!=Failed"
+OF_SCHEDULER = "spec.schedulerName="
 NOMINATED = "spec.nodeName=,status.nominatedNodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -46,6 +47,9 @@ def _is_pending(pod: Json) -> bool:
 
 def _selector(text: str) -> Callable[[Json], bool]:
     """The pods of a node, or one of the selectors that are watched."""
+    if text.startswith(OF_SCHEDULER):
+        name, _, rest = text.removeprefix(OF_SCHEDULER).partition(",")
+        return lambda pod: pod["spec"].get("schedulerName") == name and SELECTORS[rest](pod)
     node = text.removeprefix("spec.nodeName=")
     if text in SELECTORS or node == text:
         return SELECTORS[text]
@@ -132,7 +136,8 @@ class FakeApi:
         if "watch" in request.query:
             return await self._watch(request, kind, selector, is_metadata=is_metadata)
         self.n_lists[kind] += 1
-        self._meet(f"list {kind}")
+        is_pending = request.query.get("fieldSelector", "").startswith(OF_SCHEDULER)
+        self._meet("list pending" if is_pending else f"list {kind}")
         items = [
             _shown(one, is_metadata=is_metadata)
             for one in self.objects[kind].values()

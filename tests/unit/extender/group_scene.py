@@ -47,9 +47,12 @@ def leaf(name: str, domain: str, **changes: Any) -> NodeFacts:
 
 
 class GroupScene:
-    """Two leaves of two nodes each, unless others are given; seconds pass as a test says."""
+    """Two leaves of two nodes each, unless others are given; seconds pass as a test says.
 
-    def __init__(self, *nodes: NodeFacts, **rules: Any) -> None:
+    No pod waits at the start, or with `is_listed=False` that is not known yet.
+    """
+
+    def __init__(self, *nodes: NodeFacts, is_listed: bool = True, **rules: Any) -> None:
         made = nodes or tuple(leaf(f"n{i}", f"S{i // 2}") for i in range(4))
         self.names = [one.name for one in made]
         self.file = io.StringIO()
@@ -63,7 +66,8 @@ class GroupScene:
         self.gateway.handle(NodesListed(made))
         self.gateway.handle(PodsListed(()))
         self.gateway.handle(NominationsListed(()))
-        self.gateway.handle(PendingListed((), self.now_s))
+        if is_listed:
+            self.relist()
         self.pass_s(0.0)
 
     @property
@@ -112,8 +116,8 @@ class GroupScene:
 
     def relist(self, *uids: str, **fields: Any) -> None:
         """The watch lists these members, and no others."""
-        pods = tuple(self.pending(uid, **fields) for uid in uids)
-        self.gateway.handle(PendingListed(pods, self.now_s))
+        self.see(*uids, **fields)
+        self.gateway.handle(PendingListed(uids, self.now_s))
 
     def lose(self, *uids: str) -> None:
         """Pods without a node are gone, or have one."""

@@ -65,14 +65,16 @@ class LateServer:
             self.pending.append(lambda _: PendingGone(uid))
         return written
 
-    def lists(self, now_s: float) -> tuple[Event, Event]:
+    def lists(self, now_s: float) -> tuple[Event, ...]:
         """Complete lists, in the place of what was not delivered."""
         self.pending.clear()
         self.assigned.clear()
         pods = self.api.pods.values()
         assigned = tuple(_facts(one) for one in pods if one.node is not None)
-        waiting = tuple(read_pod(json.loads(one.as_json())) for one in pods if one.node is None)
-        return PodsListed(assigned), PendingListed(waiting, now_s)
+        waiting = [read_pod(json.loads(one.as_json())) for one in pods if one.node is None]
+        seen = (PendingSeen(one, now_s) for one in waiting)
+        listed = PendingListed(tuple(one.uid for one in waiting), now_s)
+        return PodsListed(assigned), *seen, listed
 
     def read(self, probe: Probe) -> Event:
         """A pod that is looked for."""

@@ -25,6 +25,21 @@ def test_members_that_were_pending_at_the_start_are_woken_once_all_are_there(sce
     assert replay(scene.lines).difference is None
 
 
+def test_nothing_is_planned_before_pending_pods_were_listed():
+    """A group may have more members than were seen; they wait with the usual reason."""
+    scene = GroupScene(is_listed=False)
+    scene.see("a", "b")
+    for uid in ("a", "b"):
+        assert scene.filter(uid).reason is Reason.GROUP_WAITING
+    scene.pass_s(10.0)
+    assert scene.woken() == []
+    assert scene.filter("a").reason is Reason.GROUP_WAITING
+    scene.relist("a", "b")
+    assert scene.woken() == ["a", "b"]
+    assert {scene.node_of(uid) for uid in ("a", "b")} in ({"n0", "n1"}, {"n2", "n3"})
+    assert replay(scene.lines).difference is None
+
+
 def test_new_members_are_left_to_kube_scheduler_for_some_seconds(scene):
     """It tries each new pod at once; where it does not come, it is woken at growing intervals."""
     scene.see("a", "b")

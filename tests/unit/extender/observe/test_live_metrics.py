@@ -21,7 +21,7 @@ def exported(*of: Any) -> dict[str, float]:
     """The time of the last contact by watch, as it is scraped."""
     nothing: Any = None
     feed = Feed(nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing)
-    feed.watches = of
+    feed.watches, feed.beside = of[:1], of[1:]
     metrics = replace(
         idle_metrics(), feed=feed, timer=lambda: MONOTONIC_S, unix_time=lambda: UNIX_S
     )
@@ -42,6 +42,14 @@ def test_a_watch_shows_when_it_last_heard_of_the_server():
     heard = Reflector(nothing, watches.nominated_pods(), nothing)
     heard.observed_at_s = MONOTONIC_S - 30.0
     assert exported(heard) == {"nominated_pods": pytest.approx(UNIX_S - 30.0)}
+
+
+def test_watches_that_hold_nothing_up_are_shown_too():
+    """Groups wait for them, and an alert names them."""
+    nothing: Any = None
+    of: list[Any] = [watches.nodes(), watches.pending_pods("gpu")]
+    made = [Reflector(nothing, one, nothing) for one in of]
+    assert exported(*made) == {"nodes": 0.0, "pending_pods": 0.0}
 
 
 def test_the_end_of_each_certificate_is_known_before_it_comes(tmp_path):

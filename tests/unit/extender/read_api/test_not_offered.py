@@ -6,7 +6,7 @@ import asyncio
 import json
 
 from extender.engine import Engine
-from extender.engine.events import NodeGone, PendingGone, PendingListed, PendingSeen
+from extender.engine.events import NodeGone, PendingGone, PendingSeen
 from extender.protocol import Verb
 from extender.read_api import NotOffered, ReadApi
 from extender.rules import Rules
@@ -126,9 +126,7 @@ def test_a_pod_leaves_when_it_is_known_otherwise():
     found.take(PendingGone("u2"))
     found.take(NodeGone("n"))
     assert names(found) == ["u3"]
-    found.take(PendingListed((seen("u4"),), 0.0))
-    assert names(found) == ["u4"]
-    found.take(PendingSeen(seen("u4", spec__nodeName="n"), 0.0))
+    found.take(PendingSeen(seen("u3", spec__nodeName="n"), 0.0))
     assert names(found) == []
 
 

@@ -247,6 +247,22 @@ def test_the_feed_ticks_while_it_runs():
     assert [watch.name for watch in stage.feed.watches] == ["a"]
 
 
+@pytest.mark.parametrize(
+    "pending",
+    [Watch("b", is_synced=False, observed_at_s=None), Watch("b", observed_at_s=1.0)],
+    ids=["never listed", "silent"],
+)
+def test_the_state_does_not_wait_for_what_runs_beside_it(pending):
+    """Pods without a group need no pending pods, be it that they cannot be listed for hours."""
+    stage = Stage()
+    asyncio.run(
+        run_until(stage.feed.run([Watch("a")], [pending]), lambda: len(stage.freshness) >= 2)
+    )
+    assert stage.freshness[0] == (True, -10.0)
+    assert stage.feed.missing is None
+    assert [watch.name for watch in stage.feed.beside] == ["b"]
+
+
 def test_a_fault_of_our_own_ends_the_feed():
     """State that is no longer updated is worse than a restart."""
     stage = Stage()

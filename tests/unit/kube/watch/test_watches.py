@@ -42,3 +42,25 @@ def test_nominated_pods_are_watched_whole():
     )
     assert source.field_selector == ",".join(terms)
     assert isinstance(source.read(POD), PodObject)
+
+
+def test_pending_pods_are_those_of_a_scheduler():
+    """Whole; thousands of pods may wait for other schedulers."""
+    source = watches.pending_pods("gpu")
+    assert (source.name, source.path, source.is_metadata) == ("pending_pods", "/api/v1/pods", False)
+    terms = (
+        "spec.schedulerName=gpu",
+        "spec.nodeName=",
+        "status.phase!=Succeeded",
+        "status.phase!=Failed",
+    )
+    assert source.field_selector == ",".join(terms)
+    assert isinstance(source.read(POD), PodObject)
+    assert watches.pending_pods().field_selector == ",".join(terms[1:])
+
+
+def test_each_of_several_schedulers_has_a_watch():
+    """By a name of its own, whatever the scheduler is called: no API checks it."""
+    source = watches.pending_pods("a=b,c\\d", is_one_of_several=True)
+    assert source.name == "pending_pods/a=b,c\\d"
+    assert source.field_selector.startswith(r"spec.schedulerName=a\=b\,c\\d,spec.nodeName=,")
