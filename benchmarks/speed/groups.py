@@ -24,6 +24,7 @@ from extender.engine.events import (
     FreshnessSet,
     NodesListed,
     PendingGone,
+    PendingListed,
     PendingSeen,
     PodsListed,
     RequeueDue,
@@ -144,6 +145,7 @@ class _Scene:
         self._names = [one.name for one in nodes]
         self._gateway.handle(NodesListed(nodes))
         self._gateway.handle(PodsListed(tuple(_taken(self._names, share, rng))))
+        self._gateway.handle(PendingListed((), 0.0))
         self._gateway.handle(FreshnessSet(is_synced=True, observed_at_s=0.0))
         self._gateway.handle(RequeueDue(0.0))
         self._now_s = 0.0
