@@ -218,7 +218,8 @@ def _serve(client: httpx.Client, console: Console, demo: Demo, *, for_s: float |
             f"{len(running)} pods run on {len(demo.nodes)} nodes; each second some come or end.",
             "Look, call the extender, and end it with ctrl-C:",
             f"  curl {url}/api/v1/cluster",
-            f"  curl {url}/explain/{NAMESPACE}/{newest.name}",
+            f"  kubectl-coterie pods -A --extender-url {url}",
+            f"  curl {url}/explain/{NAMESPACE}/{newest.name}   # while that pod runs",
             f"  curl {url}/metrics",
             f"  curl {url}/explain --data '{json.dumps(EXAMPLE_POD)}'",
         )

@@ -238,8 +238,8 @@ async def _read_pod(namespace: str, name: str, deps: Dependencies) -> bytes | No
 
 
 _EMBEDDED = (
-    "the embedded cluster, which has those that were filtered: run `coterie-extender explain` with "
-    "a file and --cluster, without --url, or POST the pod to /explain"
+    "the embedded cluster: it has ended, or no scheduler called filter for it; GET /api/v1/pods "
+    "lists those that are there, and POST /explain takes a pod that is not"
 )
 
 

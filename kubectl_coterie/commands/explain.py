@@ -61,8 +61,8 @@ async def _pod(given: Namespace, session: Session, output: Output) -> None:
         answer = await api.find(f"explain/{path}")
         if answer is None:
             msg = (
-                f"pod {quote(name)} is not in namespace {quote(namespace)}: `kubectl get pods -n "
-                f"{namespace}` lists those that are, -n names another namespace"
+                f"pod {quote(name)} is not in namespace {quote(namespace)}: `kubectl coterie pods "
+                "-A` lists those that the extender knows, -n names another namespace"
             )
             raise CliError(msg)
         if output.is_data:

@@ -62,8 +62,8 @@ def test_a_pod_of_the_cluster(serve):
     assert json.loads(call("explain", "p", "-n", "ml", "-o", "json").stdout)["pod"] == "ml/p"
     assert yaml.safe_load(call("explain", "p", "-n", "ml", "-o", "yaml").stdout)["pod"] == "ml/p"
     assert call("explain", "nope", "-n", "ml", code=1).stderr == (
-        "error: pod 'nope' is not in namespace 'ml': `kubectl get pods -n ml` lists those that "
-        "are, -n names another namespace\n"
+        "error: pod 'nope' is not in namespace 'ml': `kubectl coterie pods -A` lists those that "
+        "the extender knows, -n names another namespace\n"
     )
 
 

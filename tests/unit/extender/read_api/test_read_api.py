@@ -352,4 +352,4 @@ def test_explain_by_name_on_an_embedded_cluster_is_of_pods_that_were_filtered():
     assert waits["unschedulable"]["reason_label"] == "not_enough_free"
     unknown = served.call("/api/v1/explain/default/other")
     assert unknown.status_code == 404
-    assert "is not in the embedded cluster, which has those" in unknown.json()["detail"]
+    assert "is not in the embedded cluster: it has ended" in unknown.json()["detail"]

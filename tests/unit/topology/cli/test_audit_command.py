@@ -112,11 +112,12 @@ def test_the_lists_exchanged(run, lists):
         ),
     ],
 )
-def test_files_that_are_no_list(run, lists, content, said):
-    """One sentence, with the option that named the file."""
+def test_files_that_are_no_list(run, lists, content, said, monkeypatch):
+    """One sentence, with the option that named the file; a long name would be cut in it."""
     lists[1].write_bytes(content)
-    code, _, err = run(*lists)
-    assert (code, err) == (3, f"error: --nodes '{lists[1]}' {said}\n")
+    monkeypatch.chdir(lists[1].parent)
+    code, _, err = run(lists[0], lists[1].name, *lists[2:])
+    assert (code, err) == (3, f"error: --nodes '{lists[1].name}' {said}\n")
 
 
 def test_files_that_cannot_be_read(run, lists, monkeypatch):
