@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any
 
+import pytest
 import yaml
 from aiohttp import web
 
@@ -25,7 +26,8 @@ NOW = [0.0]
 
 
 @pytest.fixture(autouse=True)
-def _begin():
+def begun():
+    """Ages count from the beginning of each test."""
     NOW[0] = time.time()
 
 
