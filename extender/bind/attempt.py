@@ -152,6 +152,10 @@ class BindAttempt:
         """Whether the latest write cannot come true any more: its precondition fails for good."""
         return bool(self.version) and pod.metadata.resource_version != self.version
 
+    def is_older(self, version: str) -> bool:
+        """Whether the latest write was made for an earlier version of the pod than this one."""
+        return self.version.isdecimal() and version.isdecimal() and int(self.version) < int(version)
+
 
 def why_barred(pod: messages.WirePod) -> Reason | None:
     """Why the API server will bind this pod to no node, if so."""

@@ -101,6 +101,18 @@ class Binds:
         """Whether a Binding of the pod may be written still, or was, as far as is known."""
         return uid in self._unsettled or uid in self._in_flight
 
+    def came_to_nothing(self, request: PodRequest) -> bool:
+        """Whether filter shows that a Binding of unknown outcome was not made, and never will be.
+
+        The pod that filter is called for has no node and is newer than what the write had to meet.
+        """
+        earlier = self._unsettled.get(request.uid)
+        if earlier is None or not earlier.is_older(request.resource_version):
+            return False
+        self._forget(earlier)
+        del self._unsettled[request.uid]
+        return True
+
     def ended(self, uid: str) -> None:
         """The pod is no more."""
         self._unsettled.pop(uid, None)

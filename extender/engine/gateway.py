@@ -147,8 +147,9 @@ class Gateway:
         if not freed and not unschedulable.n_pods and not groups.n_groups:
             return None
         unschedulable.change(freed, self.cluster, at_s)
-        if freed:
-            groups.devices_freed()
+        if freed and groups.n_groups:
+            nodes = self.cluster.snapshot.nodes
+            groups.devices_freed(sum(nodes[one].free.bit_count() for one in freed))
         members = groups.due(at_s) if self.engine.is_ready(at_s) else ()
         return members + unschedulable.due(self.cluster, at_s)
 
@@ -190,7 +191,7 @@ class Gateway:
             case events.PreemptAbandoned(step, detail, _):
                 return preemptions.abandon(step, detail)
 
-    def _update(self, event: events.StateEvent, cluster: LiveCluster) -> None:  # noqa: C901, PLR0912 - a table
+    def _update(self, event: events.StateEvent, cluster: LiveCluster) -> None:  # noqa: C901, PLR0912, PLR0915 - a table
         match event:
             case events.PodSeen(pod):
                 cluster.pods.see(pod)
@@ -205,6 +206,8 @@ class Gateway:
                     self.engine.pod_bound(pod)
             case events.PodFetched(pod):
                 cluster.pods.read(pod)
+                if cluster.pods.get(pod.uid) is None:
+                    self.engine.groups.end_bound(pod.uid)
             case events.NodeSeen(node):
                 cluster.see_node(node)
             case events.NodeGone(name):
@@ -229,7 +232,7 @@ class Gateway:
                 else:
                     self.engine.groups.see(member, at_s)
             case events.PendingGone(uid):
-                self.engine.groups.lose(uid)
+                self.engine.groups.depart(uid)
             case events.PendingListed(uids, _):
                 self.engine.groups.keep_listed(uids)
             case events.FreshnessSet(is_synced, observed_at_s):

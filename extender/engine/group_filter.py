@@ -82,8 +82,8 @@ class GroupFilter:
         key = is_named.tobytes()
         nodes = self._nodes.get(key)
         if nodes is None:
-            is_sample = is_sample_size(len(positions), len(is_named))
-            nodes = self._nodes[key] = _Nodes(OfferedNodes(node_index, is_named, is_sample))
+            may_be_sample = is_sample_size(len(positions), len(is_named))
+            nodes = self._nodes[key] = _Nodes(OfferedNodes(node_index, is_named, may_be_sample))
             if len(self._nodes) > MAX_OFFERS:
                 self._nodes.popitem(last=False)
         self._nodes.move_to_end(key)

@@ -135,7 +135,7 @@ class Engine:
         """The pod is gone: drop what is kept of it."""
         self._recent_pods.forget(uid)
         self.unschedulable.forget(uid)
-        self.groups.lose(uid)
+        self.groups.depart(uid)
         self.groups.end_bound(uid)
         self.binds.ended(uid)
 
@@ -143,15 +143,20 @@ class Engine:
         """A watch shows a pod with a node."""
         self.unschedulable.forget(pod.uid)
         if pod.plan is None or _GROUP_IN_PLAN not in pod.plan:
-            self.groups.lose(pod.uid)
+            self.groups.depart(pod.uid)
             self._bound_without_plan(pod)
             return
         try:
             plan = decode_plan(pod.plan)
         except CodecError:
             return
-        if plan.group is not None:
+        if plan.group is None:
+            return
+        if pod.deletion_grace_s is None:
             self.groups.see_bound(pod.uid, pod.namespace, plan.group, plan.node)
+        else:  # what is created now does not join those that are being deleted
+            self.groups.depart(pod.uid)
+            self.groups.end_bound(pod.uid)
 
     def _bound_without_plan(self, pod: PodFacts) -> None:
         """A member without GPUs counts in the size of a group that is inferred."""
@@ -240,6 +245,8 @@ class Engine:
         self, request: PodRequest, requested: RequestedNodes, now_s: float
     ) -> Answer:
         """The node that is claimed for a member of a group, or why it waits."""
+        if self.binds.came_to_nothing(request):
+            self.groups.failed(request.uid)
         node_index = self.cluster.snapshot.node_index
         found = self._group_filter.answer(request, requested, node_index, now_s)
         self._note_rejection(request, None, found.reason, now_s)

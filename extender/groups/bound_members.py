@@ -2,7 +2,8 @@
 
 A replacement belongs on the node of the member that it replaces, or near the others. While some
 members are bound, the nodes of those that ended are remembered for `FORMER_S`; once none is, the
-group starts over, wherever it fits best. It knows no pod that waits.
+group starts over, wherever it fits best, unless the others of a group that was never whole wait
+still. It knows no pod that waits.
 """
 
 from __future__ import annotations
@@ -26,10 +27,14 @@ MAX_FORMER = 10_000
 
 @dataclass(slots=True, eq=False)
 class _Places:
-    """The nodes of one group's bound members by uid, and of ended ones since when, if known."""
+    """The nodes of one group's bound members by uid, and of ended ones since when, if known.
+
+    `n_ended` counts all that ended.
+    """
 
     nodes: dict[str, str] = field(default_factory=dict[str, str])
     former: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
+    n_ended: int = 0
 
 
 class BoundMembers:
@@ -50,21 +55,31 @@ class BoundMembers:
         self._forget_former(places, node)
         return True
 
-    def end(self, uid: str) -> GroupKey | None:
-        """A pod ended, or is gone; returns the group that it was a member of."""
+    def end(self, uid: str, *, starts_over: bool = True) -> GroupKey | None:
+        """A pod ended, or is gone; returns the group that it was a member of.
+
+        `starts_over`: if it was the last one, nothing is remembered of the group.
+        """
         key = self._keys.pop(uid, None)
         if key is None:
             return None
         places = self._places[key]
         node = places.nodes.pop(uid)
-        if not places.nodes:
-            self._n_former -= len(places.former)
-            del self._places[key]
+        places.n_ended += 1
+        if starts_over and not places.nodes:
+            self.start_over(key)
         elif node not in places.former:
             places.former[node] = None
             self._n_former += 1
             self._trim()
         return key
+
+    def start_over(self, key: GroupKey) -> None:
+        """Forget the ended members of a group of which none is bound."""
+        places = self._places.get(key)
+        if places is not None and not places.nodes:
+            self._n_former -= len(places.former)
+            del self._places[key]
 
     def expire(self, now_s: float) -> None:
         """Nodes of members that ended long ago are forgotten."""
@@ -85,6 +100,15 @@ class BoundMembers:
         """How many members of a group are bound."""
         places = self._places.get(key)
         return 0 if places is None else len(places.nodes)
+
+    def has_begun(self, key: GroupKey) -> bool:
+        """Whether members are bound, or were of a group that has not started over."""
+        return key in self._places
+
+    def n_ever(self, key: GroupKey) -> int:
+        """How many members were bound since the group began."""
+        places = self._places.get(key)
+        return 0 if places is None else len(places.nodes) + places.n_ended
 
     def by_uid(self, key: GroupKey) -> Mapping[str, str]:
         """The nodes of the bound members."""

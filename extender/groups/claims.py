@@ -6,6 +6,7 @@ devices, and ends at `claim_s` at the latest. The rules are those of `extender.g
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,11 @@ from extender.protocol import Reason
 from extender.state import DeviceState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from extender.groups.bound_members import BoundMembers
     from extender.groups.group import Group, Member
+    from extender.groups.planning import OfferedNodes
     from extender.placement import Rater
     from extender.state import LiveCluster
     from topology.groups import GroupValue
@@ -29,10 +33,18 @@ AVOIDED_S = 60.0
 MAX_REPLANS = 3
 """After so many plans that a member could not follow, all claims are given back."""
 PLAN_PAUSE_S = 0.5
-"""Between two plans of a group that found no room."""
+"""Between two plans of a group that found no room; doubled with each one, until as many devices
+came free as its members request."""
+MOST_PLAN_PAUSE_S = 8.0
+"""The longest of these pauses: a place may also come from few devices."""
 GIVE_UP_PAUSE_S = 5.0
-"""Before a group is planned again of which members could not follow plans."""
+"""Before a group is planned again of which members could not follow plans, or did not come to bind:
+others may have the devices meanwhile. Doubled each time that claims ended with their time."""
+MOST_GIVE_UP_PAUSE_S = 300.0
+"""The longest of these pauses, which is five times as long as devices are claimed."""
+_NO_PLACE = frozenset({Reason.GROUP_NO_ROOM, Reason.GROUP_NEVER, Reason.GROUP_TOO_SLOW})
 _OPEN = Stage.CLAIMED, Stage.HELD
+_MOST_DOUBLINGS = 10
 
 
 class Claims:
@@ -70,12 +82,14 @@ class Claims:
             (*self._bound.nodes(group.key), *fixed),
             self._bound.former_nodes(group.key),
             group.avoided.keys(),
+            group.most,
         )
         reason, detail = Reason.GROUP_NO_ROOM, ""
-        for n_members in dict.fromkeys((len(ready), least)):
+        for n_members, most_elsewhere in self._tries(group, len(ready), least):
             some = ready[:n_members]
             found = self._planner.plan(
-                [(one.request, one.offer) for one in some if one.offer is not None], near
+                [(one.request, _reach(group, one)) for one in some],
+                replace(near, most_elsewhere=most_elsewhere),
             )
             if isinstance(found, JointPlan):
                 value = self._value(group, found)
@@ -92,8 +106,36 @@ class Claims:
         if n_missing > 0:
             self.drop(group)
         group.refusal, group.detail = reason, detail
-        group.next_plan_s = now_s + PLAN_PAUSE_S
+        group.planned_s, group.n_freed = now_s, 0
+        pause_s = PLAN_PAUSE_S * 2 ** min(group.n_no_room, _MOST_DOUBLINGS)
+        group.next_plan_s = now_s + min(pause_s, MOST_PLAN_PAUSE_S)
+        group.n_no_room += 1
         return len(ready)
+
+    def _tries(self, group: Group, n_ready: int, n_least: int) -> Iterator[tuple[int, int | None]]:
+        """How many members to plan, and how many of them a node takes of which that is not known.
+
+        Where a node took fewer than were planned there, others are expected to take no more: it is
+        mostly CPU or memory that members request. Only where there is no such place is it tried.
+        """
+        for most in dict.fromkeys((min(group.most.values(), default=None), None)):
+            for n_members in dict.fromkeys((n_ready, n_least)):
+                yield n_members, most
+
+    def freed(self, group: Group, n_devices: int) -> None:
+        """At most so many devices came free: a group that found no room may have it now."""
+        if group.refusal not in _NO_PLACE:
+            return
+        group.is_due = True
+        group.n_freed += n_devices
+        if group.n_freed >= sum(one.request.size_gpus for one in group.ready):
+            self.try_soon(group)
+
+    def try_soon(self, group: Group) -> None:
+        """A group that found no room is planned after the shortest pause again."""
+        if group.n_no_room:
+            group.next_plan_s = min(group.next_plan_s, group.planned_s + PLAN_PAUSE_S)
+            group.n_no_room = group.n_freed = 0
 
     def _value(self, group: Group, found: JointPlan) -> GroupValue | None:
         """What the group is worth with this plan, and the members that have a node beside it."""
@@ -123,7 +165,7 @@ class Claims:
             member = group.members[request.uid]
             member.stage, member.plan, member.number = Stage.CLAIMED, plan, next(self._numbers)
             member.filtered_s = member.woken_s = None
-        group.claims_end_s, group.detail = ends_s, ""
+        group.claims_end_s, group.detail, group.n_no_room = ends_s, "", 0
         group.level, group.domain = found.level, found.domain
         return True
 
@@ -133,23 +175,45 @@ class Claims:
             return False
         return keeps(self._cluster, member.request.uid, member.plan.node, len(member.plan.ids))
 
-    def plan_anew(self, group: Group, member: Member, now_s: float) -> None:
+    def plan_anew(
+        self, group: Group, member: Member, now_s: float, *, is_offered: bool = False
+    ) -> None:
         """A member cannot have what is claimed for it: it is planned again.
 
-        After `MAX_REPLANS` of them all that is claimed is given back, and the nodes that members
-        were not offered are left out for a while.
+        `is_offered`: its node is as good as it was, but not its devices. After `MAX_REPLANS` of
+        them all that is claimed is given back, and the nodes that members were not offered are left
+        out for a while.
         """
-        if member.plan is not None:
+        if member.plan is not None and is_offered:
             group.refused.add(member.plan.node)
+        elif member.plan is not None:
+            self._learn(group, member, member.plan.node)
         self.give_back(member)
         group.n_replans += 1
         self.n_replans += 1
         group.is_due, group.next_plan_s = True, now_s
         if group.n_replans > MAX_REPLANS:
             group.avoided |= dict.fromkeys(group.refused, now_s + AVOIDED_S)
-            self.drop(group)
-            group.n_replans, group.next_plan_s = 0, now_s + GIVE_UP_PAUSE_S
+            group.n_replans = 0
             group.refused.clear()
+            self._fail(group, now_s, GIVE_UP_PAUSE_S)
+
+    def _learn(self, group: Group, member: Member, node: str) -> None:
+        """What it says of a node that kube-scheduler does not offer it to a member.
+
+        Where other members are there it takes no more of them, and those that are planned there and
+        were not tried yet are planned again too.
+        """
+        there = [one for one in group.members.values() if one is not member and _is_on(one, node)]
+        untried = [one for one in there if one.stage is Stage.CLAIMED and one.filtered_s is None]
+        n_bound = sum(on == node for on in self._bound.nodes(group.key))
+        n_there = n_bound + len(there) - len(untried)
+        if not n_there:
+            group.refused.add(node)
+            return
+        group.most[node] = n_there
+        for one in untried:
+            self.give_back(one)
 
     def give_back(self, member: Member) -> None:
         """End a claim, unless a bind has its plan: that ends it itself."""
@@ -163,19 +227,48 @@ class Claims:
             self.give_back(member)
         group.claims_end_s = None
 
-    def expire(self, group: Group, now_s: float) -> None:
-        """Claims end with their time.
+    def _fail(self, group: Group, now_s: float, pause_s: float) -> None:
+        """All claims end though not every bind call came; others may have the devices first."""
+        self.drop(group)
+        group.n_failed += 1
+        times = "once" if group.n_failed == 1 else f"{group.n_failed} times"
+        group.refusal, group.is_due = Reason.GROUP_NOT_BOUND, True
+        group.detail = f"devices were claimed {times}, and bind was not called for all in time"
+        group.next_plan_s = now_s + pause_s
+
+    def expire(self, group: Group, now_s: float) -> bool:
+        """Claims end with their time; whether they did.
 
         A member for which filter was not called since is not planned again before it is: its
         scheduler may have no node for it at all.
         """
         if group.claims_end_s is None or now_s < group.claims_end_s:
-            return
+            return False
+        is_lapsed = False
         for member in group.at(*_OPEN):
+            is_lapsed = True
             if member.filtered_s is None:
                 member.offer = None
-        self.drop(group)
-        group.refusal, group.is_due = Reason.GROUP_WAITING, True
+        if is_lapsed:
+            pause_s = GIVE_UP_PAUSE_S * 2 ** min(group.n_lapsed, _MOST_DOUBLINGS)
+            group.n_lapsed += 1
+            self._fail(group, now_s, min(pause_s, MOST_GIVE_UP_PAUSE_S))
+        group.claims_end_s = None
+        return True
+
+
+def _reach(group: Group, member: Member) -> OfferedNodes:
+    """The nodes that a member may be planned to; it was tried.
+
+    Those of its last call. A sample may have left others out, but those of earlier ones are known
+    to be as good.
+    """
+    assert member.offer is not None  # noqa: S101 - as its caller says
+    return group.sampled if member.is_sampled and group.sampled is not None else member.offer
+
+
+def _is_on(member: Member, node: str) -> bool:
+    return member.plan is not None and member.plan.node == node
 
 
 def keeps(cluster: LiveCluster, uid: str, node: str, n_devices: int) -> bool:

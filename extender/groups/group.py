@@ -18,6 +18,9 @@ __all__ = ["Group", "GroupKey", "Member", "Stage"]
 
 GroupKey: TypeAlias = "tuple[str, str]"
 """Namespace and name."""
+UNWATCHED_S = 60.0
+"""How long a member is kept that filter was called for and that no watch shows: it was deleted
+before the call came, or the watch is late."""
 
 
 class Stage(Enum):
@@ -38,18 +41,20 @@ class Stage(Enum):
 class Member:
     """A member that has no node yet.
 
-    `offer` are the nodes of its last filter call, None before the first one. `plan` is what is
-    claimed for it, None exactly while it is WAITING; `number` grows with each claim. `is_watched`:
-    the watch of pending pods has shown it, and not that it is gone. `filtered_s` is when filter was
-    last called for it, None where not since its claim. `is_overdue`: it was pending before we could
-    see calls for it, and kube-scheduler may not try it by itself. `woken_s` is when it was last
-    woken, `n_asked` how often without a claim.
+    `offer` are the nodes of its last filter call, None before the first one; `is_sampled`: the call
+    before it named as many others, so that kube-scheduler looks at some nodes only. `plan` is what
+    is claimed for it, None exactly while it is WAITING; `number` grows with each claim.
+    `is_watched`: the watch of pending pods has shown it, and not that it is gone. `filtered_s` is
+    when filter was last called for it, None where not since its claim. `is_overdue`: it was pending
+    before we could see calls for it, and kube-scheduler may not try it by itself. `woken_s` is when
+    it was last woken, `n_asked` how often without a claim.
     """
 
     request: PodRequest
     since_s: float
     is_watched: bool = False
     offer: OfferedNodes | None = None
+    is_sampled: bool = False
     stage: Stage = Stage.WAITING
     plan: Plan | None = None
     number: int = 0
@@ -64,17 +69,26 @@ class Member:
         rank = self.request.rank
         return _LAST if rank is None else rank, self.since_s, self.request.uid
 
+    def is_forgotten(self, now_s: float) -> bool:
+        """Whether filter was called for it long ago, and no watch shows it."""
+        seen_s = self.since_s if self.filtered_s is None else self.filtered_s
+        return not self.is_watched and seen_s + UNWATCHED_S <= now_s
+
 
 @dataclass(slots=True, eq=False)
 class Group:
     """A group with members that wait, by uid.
 
     `refusal` is what filter answers to members without a claim, `detail` what a plan that found no
-    place says beside it. `is_due`: a plan may find another answer than the last one. `claims_end_s`
-    is None while nothing is claimed. `refused` are nodes that members were not offered, since
-    `n_replans` plans; `avoided` are nodes that no member gets, until when. Before `look_s` nobody
-    is to be woken unless something changes. `complete_s`: since when
-    no member is missing. `level`, `domain` and `value` are those of what is claimed.
+    place says beside it. `is_due`: a plan may find another answer than the last one, not before
+    `next_plan_s`. `n_no_room` plans found no place since `planned_s`, after which `n_freed` devices
+    came free. `n_failed`: how often all claims ended before every bind call had come, `n_lapsed` of
+    these with their time.
+    `claims_end_s` is None while nothing is claimed. `refused` are nodes that members were not
+    offered, since `n_replans` plans; `avoided` are nodes that no member gets, until when. `most` is
+    how many members a node takes: more were not offered it. `sampled` are the nodes of all calls of
+    members that are sampled. `complete_s`: since when no member is missing. `level`, `domain` and
+    `value` are those of what is claimed.
     """
 
     key: GroupKey
@@ -84,10 +98,16 @@ class Group:
     is_due: bool = False
     claims_end_s: float | None = None
     n_replans: int = 0
+    n_failed: int = 0
+    n_lapsed: int = 0
     next_plan_s: float = 0.0
-    look_s: float = 0.0
+    planned_s: float = 0.0
+    n_no_room: int = 0
+    n_freed: int = 0
     refused: set[str] = field(default_factory=set[str])
     avoided: dict[str, float] = field(default_factory=dict[str, float])
+    most: dict[str, int] = field(default_factory=dict[str, int])
+    sampled: OfferedNodes | None = None
     complete_s: float | None = None
     level: str = ""
     domain: str = ""
@@ -96,13 +116,18 @@ class Group:
     @property
     def is_alike(self) -> bool:
         """Whether all members say the same of the group, and request the same kind of GPUs."""
-        said = {(one.request.group, one.request.resource) for one in self.members.values()}
+        said = {(one.request.group, one.request.resource) for one in self.counted}
         return len(said) <= 1
+
+    @property
+    def counted(self) -> list[Member]:
+        """The members that are there; while none is, those for which filter was called."""
+        return [one for one in self.members.values() if one.is_watched] or [*self.members.values()]
 
     @property
     def size(self) -> int:
         """How many members the group has at least, by what they say."""
-        wishes = (one.request.group for one in self.members.values())
+        wishes = (one.request.group for one in self.counted)
         return max((wish.size or 0 for wish in wishes if wish is not None), default=0)
 
     @property
@@ -121,21 +146,20 @@ class Group:
         return sorted(self.members.values(), key=lambda one: one.order)
 
     @property
-    def has_untried(self) -> bool:
-        """Whether filter was not called for some member."""
-        return any(one.offer is None for one in self.members.values())
-
-    @property
     def n_watched(self) -> int:
         """How many members are there."""
         return sum(one.is_watched for one in self.members.values())
 
     @property
-    def order(self) -> tuple[int, float, GroupKey]:
-        """Which group is planned first: the least priority of its members, then the oldest."""
-        priority = min((one.request.priority for one in self.members.values()), default=0)
-        since_s = min((one.since_s for one in self.members.values()), default=0.0)
-        return -priority, since_s, self.key
+    def order(self) -> tuple[int, int, float, GroupKey]:
+        """Which group is planned first: the least priority of its members, then the oldest.
+
+        Those last that have kept devices for nothing, so that others may have these.
+        """
+        counted = self.counted
+        priority = min((one.request.priority for one in counted), default=0)
+        since_s = min((one.since_s for one in counted), default=0.0)
+        return self.n_failed, -priority, since_s, self.key
 
     def at(self, *stages: Stage) -> list[Member]:
         """The members at these stages, in the order in which they came."""

@@ -11,12 +11,16 @@ docs/adr/0028-groups-hold-their-binds.md).
 The rules:
 
 1. A member counts once the watch of pending pods shows it, and can be planned once filter was
-   called for it: only then are the nodes known that kube-scheduler's own filters leave.
+   called for it: only then are the nodes known that kube-scheduler's own filters leave. Calls for
+   a pod that has left or has a node change nothing.
 2. Missing are the group's size less its members without GPUs, where the size counts them, less its
    bound members. A group is planned when no fewer members wait: for all of them, else for as many
-   as are missing, those of the lowest ranks. Members beyond the size are placed as they come.
+   as are missing, those of the lowest ranks. Members beyond the size are placed as they come. So
+   are those of a group of which some were bound: it has begun, and members may have ended.
 3. A plan claims devices for all its members or for none, one plan after the other, and ends at
-   `claim_s`. Higher priority goes first (the least of the members), then the older group.
+   `claim_s`. Higher priority goes first (the least of the members), then the older group; last
+   those whose claims ended before all bind calls came. Each due group has its turn before one has
+   a second (`extender.groups.rounds`), and pauses grow where there was no place.
 4. A member that kube-scheduler does not offer its node, or whose devices are gone, is planned
    again near the others, before anything is bound (`extender.groups.claims`, for how often).
 5. When no fewer bind calls are there than members are missing, the group is released: their
@@ -31,22 +35,24 @@ The rules:
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from extender.groups.bound_members import BoundMembers
 from extender.groups.claims import Claims
+from extender.groups.departed import Departed
+from extender.groups.filter_calls import answer_call
 from extender.groups.group import Group, Member, Stage
+from extender.groups.looks import Looks
+from extender.groups.member_counts import MemberCounts
 from extender.groups.near_bound import NearBound
 from extender.groups.readings import GroupReadings
 from extender.groups.releases import Releases
-from extender.groups.waking import ask_for, wake_claimed
 from extender.groups.without_gpus import WithoutGpus
 from extender.protocol import Reason
 from extender.unschedulable import Requeue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from extender.groups.group import GroupKey
     from extender.groups.planning import OfferedNodes
@@ -54,21 +60,8 @@ if TYPE_CHECKING:
     from extender.protocol import PodRequest
     from extender.state import LiveCluster
     from topology.annotations import Plan, PlanGroup
-    from topology.groups import DomainTree
 
 __all__ = ["Groups"]
-
-MAX_ASKED = 64
-"""Members without a claim that are woken in one look, and the rest of their group."""
-MAX_PLANNED = 128
-"""Members planned in one look, and the rest of their group; the others follow in later looks."""
-WAKE_PAUSE_S = 1.0
-"""Between two looks at a group of which nothing changed and members may have to be woken."""
-LOOK_PAUSE_S = 0.05
-"""Between two looks of which the first one reached its bound."""
-UNWATCHED_S = 60.0
-"""How long a member is kept that filter was called for and that no watch shows: it was deleted
-before the call came, or the watch is late."""
 
 
 class Groups:
@@ -90,12 +83,13 @@ class Groups:
         self._of_member: dict[str, GroupKey] = {}
         self._bound = BoundMembers()
         self._without_gpus = WithoutGpus()
+        self._counts = MemberCounts(self._bound, self._without_gpus)
         self._claims = Claims(cluster, rater, self._bound, claim_s=claim_s)
         self.readings = GroupReadings(self._groups, self._bound, self._without_gpus, self._claims)
         self._releases = Releases(cluster, self._claims, self.readings.journal, at_once)
         self.near_bound = NearBound(self._bound, self._claims.planner)
-        self._next_look_s = 0.0
-        self._tree: DomainTree | None = None
+        self._looks = Looks(cluster, self._claims, self._releases, self._counts)
+        self._departed = Departed()
 
     # What the watches show.
 
@@ -106,9 +100,13 @@ class Groups:
             if request.group is not None:
                 self.see_without_gpus(request.uid, (request.namespace, request.group.name))
             return
+        if self._has_node(request.uid):
+            return  # the watch of pending pods is behind
+        self._departed.discard(request.uid)
         group = self._join(request, now_s)
         if group is not None and not group.members[request.uid].is_watched:
-            group.members[request.uid].is_watched = group.is_due = True
+            group.members[request.uid].is_watched = True
+            self._review(group)
 
     def keep_listed(self, uids: Iterable[str]) -> None:
         """All pending members were seen: who was seen and is not among them is gone.
@@ -121,14 +119,21 @@ class Groups:
         for uid in self._of_member.keys() - listed:
             member = self._member(uid)
             if member is not None and member.is_watched:
-                self.lose(uid)
+                self.depart(uid)
         for uid in listed:
             member = self._member(uid)
             if member is not None and member.offer is None:
                 member.is_overdue = True  # filter may have been called for it before
+                self._looks.add(self._of_member[uid])
+
+    def depart(self, uid: str) -> None:
+        """A pod is gone, or has a node: filter calls that come yet do not count."""
+        if not self._at_once:
+            self._departed.add(uid)
+        self.lose(uid)
 
     def lose(self, uid: str) -> None:
-        """A pending pod is gone, or has a node."""
+        """A pod is no member that waits, for now."""
         self._without_gpus.not_pending(uid)
         key = self._of_member.pop(uid, None)
         if key is None:
@@ -140,12 +145,13 @@ class Groups:
             self._review(group)
         else:
             del self._groups[key]
+            self._bound.start_over(key)
 
     def see_bound(self, uid: str, namespace: str, group: PlanGroup, node: str) -> None:
         """A pod with a node, and the group that its plan names."""
         key = namespace, group.name
         is_new = self._bound.add(uid, key, node)
-        self.lose(uid)
+        self.depart(uid)
         if is_new:
             self._review_key(key)
 
@@ -157,8 +163,11 @@ class Groups:
     def end_bound(self, uid: str) -> None:
         """A pod ended, or is gone."""
         self._without_gpus.end(uid)
-        key = self._bound.end(uid)
+        key = self._bound.key_of(uid)
         if key is not None:
+            group = self._groups.get(key)
+            is_over = group is None or self._counts.is_whole(group)
+            self._bound.end(uid, starts_over=is_over)
             self._review_key(key)
 
     # Filter.
@@ -173,23 +182,16 @@ class Groups:
         return found
 
     def _filter(self, request: PodRequest, offer: OfferedNodes, now_s: float) -> Plan | Reason:
+        if request.uid in self._departed or self._has_node(request.uid):
+            return Reason.GROUP_WAITING
         group = self._join(request, now_s)
         if group is None:
             return Reason.GROUP_WAITING
         member = group.members[request.uid]
-        member.filtered_s = now_s
-        if offer is not member.offer:
-            group.is_due = group.is_due or member.plan is None
-            member.offer = offer
-        if member.plan is None:
-            return group.refusal
-        if offer.has(member.plan.node) and self._claims.is_intact(member):
-            return member.plan
-        if member.stage is Stage.CLAIMED and offer.is_sample:
-            member.filtered_s = None  # the next sample may have the node
-        elif member.stage is Stage.CLAIMED:
-            self._claims.plan_anew(group, member, now_s)
-        return Reason.GROUP_PLACING
+        found = answer_call(self._claims, group, member, offer, now_s)
+        if group.is_due or member.filtered_s is None:
+            self._looks.add(group.key)
+        return found
 
     # Planning.
 
@@ -202,54 +204,22 @@ class Groups:
         for group in self._groups.values():
             self._claims.drop(group)
             group.refusal = Reason.GROUP_WAITING
+            self._looks.add(group.key)
             for member in group.members.values():
                 member.offer, member.is_overdue, member.n_asked = None, True, 0
             group.is_due = True
 
-    def devices_freed(self) -> None:
-        """Devices came free somewhere: groups that found no room may have it now."""
-        for group in self._groups.values():
-            group.is_due = group.is_due or group.refusal is not Reason.GROUP_WAITING
+    def devices_freed(self, n_devices: int) -> None:
+        """So many devices came free at most: groups that found no room may have it now."""
+        self._looks.devices_freed(self._groups.values(), n_devices)
 
     def due(self, now_s: float) -> tuple[Requeue, ...]:
         """Plan what is due; the members to wake."""
         if not (self._is_holder and self._is_listed and self._groups):
             return ()
-        if self._tree is not self._cluster.domains.tree:
-            self._tree = self._cluster.domains.tree
-            self.devices_freed()  # other domains hold other groups
-        groups = [
-            group
-            for group in self._groups.values()
-            if group.look_s <= now_s or (group.is_due and group.next_plan_s <= now_s)
-        ]
-        groups.sort(key=lambda one: one.order)
-        if self._next_look_s <= now_s:
-            self._plan(groups, now_s)
-        woken: list[Member] = []
-        for group in groups:
-            woken += wake_claimed(group, now_s)
-            is_complete = group.n_watched >= self._n_open(group)
-            group.complete_s = (group.complete_s or now_s) if is_complete else None
-            if len(woken) < MAX_ASKED and is_complete:
-                woken += ask_for(group, now_s)
-            is_waking = group.claims_end_s is not None or (is_complete and group.has_untried)
-            group.look_s = now_s + WAKE_PAUSE_S if is_waking else math.inf
+        woken = self._looks.look(self._groups, now_s)
         requests = (one.request for one in woken)
         return tuple(Requeue(one.namespace, one.name, one.uid, None) for one in requests)
-
-    def _plan(self, groups: Sequence[Group], now_s: float) -> None:
-        n_planned = 0
-        for group in groups:
-            if not group.is_due or group.next_plan_s > now_s:
-                continue
-            if n_planned >= MAX_PLANNED:
-                self._next_look_s = now_s + LOOK_PAUSE_S
-                break
-            n_claimed = len(group.at(Stage.CLAIMED, Stage.HELD))
-            n_planned += self._claims.plan(group, self._n_open(group) - n_claimed, now_s)
-            # A claim that was lost may have kept bind calls waiting for one that is not needed.
-            self._releases.settle(group, self._n_open(group))
 
     def expire(self, now_s: float) -> None:
         """Claims end with their time, and plans that no bind has any more.
@@ -257,16 +227,24 @@ class Groups:
         Called after the cluster's assumptions have ended.
         """
         self._bound.expire(now_s)
-        lost: list[str] = []
-        for group in self._groups.values():
-            self._claims.expire(group, now_s)
-            for uid, member in group.members.items():
-                if member.stage is Stage.GOING and self._cluster.pods.get(uid) is None:
-                    self._missing_again(group, member)
-                elif not member.is_watched and _seen_s(member) + UNWATCHED_S <= now_s:
-                    lost.append(uid)
-        for uid in lost:
-            self.lose(uid)
+        self._departed.expire(now_s)
+        for key in tuple(self._looks.unsettled):
+            group = self._groups.get(key)
+            if group is None or not self._expire(group, now_s):
+                del self._looks.unsettled[key]
+
+    def _expire(self, group: Group, now_s: float) -> bool:
+        """Whether there is more that ends with time."""
+        if self._claims.expire(group, now_s):
+            self._looks.add(group.key)
+        for uid, member in tuple(group.members.items()):
+            if member.stage is Stage.GOING and self._cluster.pods.get(uid) is None:
+                self._missing_again(group, member)
+            elif member.is_forgotten(now_s):
+                self.lose(uid)
+        return group.claims_end_s is not None or any(
+            not one.is_watched or one.stage is Stage.GOING for one in group.members.values()
+        )
 
     # Bind.
 
@@ -284,7 +262,8 @@ class Groups:
         member = self._member(uid)
         if member is not None:
             group = self._groups[self._of_member[uid]]
-            self._releases.arrive(group, member, self._n_open(group))
+            self._releases.arrive(group, member, self._counts.n_open(group))
+            self._looks.add(group.key)
 
     def is_released(self, uid: str) -> bool:
         """Whether the member's Binding may be written now."""
@@ -328,7 +307,9 @@ class Groups:
     def counts(self, key: GroupKey) -> tuple[int, int, int]:
         """How many members wait, how many are bound, and the group's size."""
         group, n_bound = self._groups.get(key), self._bound.count(key)
-        return (0, n_bound, 0) if group is None else (group.n_watched, n_bound, self._size(group))
+        if group is None:
+            return 0, n_bound, 0
+        return group.n_watched, n_bound, self._counts.size(group)
 
     def refusal(self, key: GroupKey) -> tuple[Reason, str] | None:
         """Why members wait, and the counts of the last plan; None where none does."""
@@ -343,7 +324,7 @@ class Groups:
         if wish is None or wish.size is None or request.shape is None or not uid:
             self.lose(uid)
             return None
-        key = _key(request, wish.name)
+        key = request.namespace, wish.name
         if self._of_member.get(uid, key) != key:
             self.lose(uid)
         group = self._groups.setdefault(key, Group(key))
@@ -351,6 +332,7 @@ class Groups:
         if member is None:
             group.members[uid] = Member(request, now_s, is_watched=self._at_once)
             self._of_member[uid] = key
+            self._looks.unsettled[key] = None
             self._review(group)
         elif member.request is not request:
             before, member.request = member.request, request
@@ -363,13 +345,8 @@ class Groups:
         key = self._of_member.get(uid)
         return None if key is None else self._groups[key].members[uid]
 
-    def _size(self, group: Group) -> int:
-        """How many members with GPUs there must be at least."""
-        return group.size - self._without_gpus.count(group.key)
-
-    def _n_open(self, group: Group) -> int:
-        """How many members must still come, or be released."""
-        return self._size(group) - self._bound.count(group.key) - len(group.at(Stage.GOING))
+    def _has_node(self, uid: str) -> bool:
+        return self._bound.key_of(uid) is not None or self._cluster.bound(uid) is not None
 
     def _review_key(self, key: GroupKey) -> None:
         group = self._groups.get(key)
@@ -379,24 +356,18 @@ class Groups:
     def _review(self, group: Group) -> None:
         """Members, or what they say, have changed."""
         group.is_due = True
-        n_here = group.n_watched - len(group.at(Stage.GOING))
+        self._looks.add(group.key)
+        if not group.n_watched:
+            self._bound.start_over(group.key)
         if not group.is_alike:
             self._claims.drop(group)
             group.refusal, group.detail = Reason.GROUP_DIFFERS, ""
-        elif n_here < self._n_open(group) or group.refusal is Reason.GROUP_DIFFERS:
+        elif not self._counts.is_complete(group) or group.refusal is Reason.GROUP_DIFFERS:
             self._claims.drop(group)
             group.refusal, group.detail = Reason.GROUP_WAITING, ""
         else:
-            self._releases.settle(group, self._n_open(group))
+            self._releases.settle(group, self._counts.n_open(group))
 
     def _missing_again(self, group: Group, member: Member) -> None:
         member.stage, member.plan = Stage.WAITING, None
         self._review(group)
-
-
-def _key(request: PodRequest, name: str) -> GroupKey:
-    return request.namespace, name
-
-
-def _seen_s(member: Member) -> float:
-    return member.since_s if member.filtered_s is None else member.filtered_s

@@ -51,8 +51,9 @@ class Releases:
             for member in kept:
                 member.stage = Stage.GOING
             self.journal.release(group, kept)
-            group.n_replans = 0
+            group.n_replans = group.n_failed = group.n_lapsed = 0
             group.refused.clear()
+            group.most.clear()
 
     def is_held(self, group: Group, member: Member) -> bool:
         """Whether the member's bind call is still to wait.

@@ -8,13 +8,16 @@ plans nothing.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from extender.groups.group import Group, Member
 
-__all__ = ["ask_for", "wake_claimed"]
+__all__ = ["MAX_ASKED", "ask_for", "next_wake_s", "wake_claimed"]
 
+MAX_ASKED = 64
+"""Members without a claim that are woken in one look, and the rest of their group."""
 WAKE_AGAIN_S = 5.0
 """After which a member with a claim is woken once more if filter was not called for it."""
 ASK_AFTER_S = 5.0
@@ -41,11 +44,28 @@ def ask_for(group: Group, now_s: float) -> list[Member]:
     for member in group.members.values():
         if member.offer is not None or member.plan is not None:
             continue
-        doublings = min(member.n_asked, MOST_DOUBLINGS)
-        since_s = member.since_s if member.woken_s is None else member.woken_s
-        if (member.is_overdue and not member.n_asked) or (
-            now_s >= since_s + ASK_AFTER_S * 2**doublings
-        ):
+        if _asked_at_s(member) <= now_s:
             member.woken_s, member.n_asked = now_s, member.n_asked + 1
             woken.append(member)
     return woken
+
+
+def next_wake_s(group: Group, *, is_complete: bool) -> float:
+    """When a member is to be woken next, if nothing happens before; infinite for never."""
+    next_s = math.inf
+    for member in group.members.values():
+        if member.plan is not None:
+            if member.filtered_s is None:
+                woken_s = -math.inf if member.woken_s is None else member.woken_s
+                next_s = min(next_s, woken_s + WAKE_AGAIN_S)
+        elif member.offer is None and is_complete:
+            next_s = min(next_s, _asked_at_s(member))
+    return next_s
+
+
+def _asked_at_s(member: Member) -> float:
+    if member.is_overdue and not member.n_asked:
+        return -math.inf
+    since_s = member.since_s if member.woken_s is None else member.woken_s
+    doublings = min(member.n_asked, MOST_DOUBLINGS)
+    return since_s + ASK_AFTER_S * float(2**doublings)

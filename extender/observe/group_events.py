@@ -32,7 +32,13 @@ LOOK_S = 1.0
 """Between two looks at the groups that wait."""
 TRICKLE_S = 30.0
 """A controller that creates all members at once needs less between the first and the last."""
-_NO_PLACE = frozenset({Reason.GROUP_NO_ROOM, Reason.GROUP_NEVER, Reason.GROUP_TOO_SLOW})
+_NO_PLACE = {
+    Reason.GROUP_NO_ROOM: EventReason.GROUP_HAS_NO_ROOM,
+    Reason.GROUP_NEVER: EventReason.GROUP_HAS_NO_ROOM,
+    Reason.GROUP_TOO_SLOW: EventReason.GROUP_HAS_NO_ROOM,
+    Reason.GROUP_NOT_BOUND: EventReason.GROUP_NOT_BOUND,
+}
+"""What is said of a complete group without a place."""
 
 
 class ReportedGroups(Protocol):
@@ -103,10 +109,11 @@ def _due(
     since_s = min(one.since_s for one in group.members)
     if group.n_missing and now_s >= since_s + WAITS_S:
         return Note(about, EventReason.GROUP_WAITING, _who_is_missing(group))
-    if group.reason not in _NO_PLACE or group.n_missing:
+    reason = _NO_PLACE.get(group.reason)
+    if reason is None or group.n_missing:
         return None
     if now_s >= (group.complete_s or since_s) + NO_ROOM_S:
-        return Note(about, EventReason.GROUP_HAS_NO_ROOM, _why_no_room(group))
+        return Note(about, reason, _why_no_room(group))
     return None
 
 

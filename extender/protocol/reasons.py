@@ -132,6 +132,13 @@ class Reason(Enum):
         "waits for its group: no domain has room for all members",
         "wait, add nodes, or use `coterie.gpu/group-policy: preferred`",
     )
+    GROUP_NOT_BOUND = (
+        "waits for its group: members were not bound where they had a place",
+        (
+            "check what else the members need on nodes (CPU, memory, volumes, ports); other pods "
+            "may go before the group meanwhile"
+        ),
+    )
     GROUP_TOO_SLOW = (
         "waits for its group: no place is as fast as it requires",
         (

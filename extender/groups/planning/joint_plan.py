@@ -13,6 +13,7 @@ choice of sets for each member. It claims nothing (`extender.groups.claims` does
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ from topology.groups import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from topology.groups import DomainTree
 
 __all__ = ["JointPlan", "JointPlanner", "Near", "NoPlace"]
+
+_ANY_NUMBER = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,17 @@ class NoPlace:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """Nodes of members that have one, and of those that ended lately. `avoided` get no member."""
+    """Nodes of members that have one, and of those that ended lately. `avoided` get no member.
+
+    `most` is how many members some nodes take, `most_elsewhere` all others: those that have one
+    count.
+    """
 
     nodes: Sequence[str] = ()
     former: Sequence[str] = ()
     avoided: Collection[str] = frozenset()
+    most: Mapping[str, int] = field(default_factory=dict[str, int])
+    most_elsewhere: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +131,14 @@ class JointPlanner:
         order = self.order(snapshot.node_index)
         rooms = [self._room.of(one.request, snapshot, order) for one in alike]
         may_go = self._may_go(alike, within, near, snapshot.node_index)
+        most = _most(tree, near)
         found: JointPlan | NoPlace = NoPlace(Reason.GROUP_NO_ROOM)
         for inside in _tried(tree, near):
             fits = [
-                np.where(one if inside is None else one & inside, room.fits, 0)
+                np.where(one if inside is None else one & inside, np.minimum(room.fits, most), 0)
                 for one, room in zip(may_go, rooms, strict=True)
             ]
-            demand = self._demand(alike, rooms, fits, snapshot, within)
+            demand = self._demand(alike, rooms, fits, most, snapshot)
             found = self._choose(members, alike, demand, snapshot)
             if isinstance(found, JointPlan):
                 break
@@ -159,20 +169,22 @@ class JointPlanner:
         alike: Sequence[_Alike],
         rooms: Sequence[Room],
         fits: Sequence[NDArray[np.int64]],
+        most: NDArray[np.int64],
         snapshot: ClusterSnapshot,
-        within: str,
     ) -> GroupDemand:
         free: NDArray[np.int64] | None = None
         gpus: NDArray[np.int64] | None = None
         if len(alike) > 1:
             numbers = snapshot.state_ids[self.order(snapshot.node_index)]
             free = np.array([one.free.bit_count() for one in snapshot.samples])[numbers]
+            # Of all shapes together: room for so many of the largest.
+            free = np.minimum(free, most * max(one.request.size_gpus for one in alike))
             gpus = np.array([len(one.ids) for one in snapshot.samples])[numbers]
         shapes = tuple(
             MemberShape(len(one.places), one.request.size_gpus, now, room.fits_when_empty)
             for one, now, room in zip(alike, fits, rooms, strict=True)
         )
-        return GroupDemand(shapes, free, gpus, rooms[0].costs, within)
+        return GroupDemand(shapes, free, gpus, rooms[0].costs, _within(alike[0].request))
 
     def _choose(
         self,
@@ -256,6 +268,18 @@ def _alike(members: Sequence[tuple[PodRequest, OfferedNodes]]) -> list[_Alike]:
     return [
         _Alike(members[found[0]][0], offer, tuple(found)) for (_, offer), found in places.items()
     ]
+
+
+def _most(tree: DomainTree, near: Near) -> NDArray[np.int64]:
+    """How many members more each node of the tree takes, by what is known of it."""
+    names = tree.node_names
+    if not near.most and near.most_elsewhere is None:
+        return np.full(len(names), _ANY_NUMBER, dtype=np.int64)
+    elsewhere = _ANY_NUMBER if near.most_elsewhere is None else near.most_elsewhere
+    there = Counter(near.nodes)
+    return np.array(
+        [max(near.most.get(name, elsewhere) - there[name], 0) for name in names], dtype=np.int64
+    )
 
 
 def _tried(tree: DomainTree, near: Near) -> list[NDArray[np.bool_] | None]:

@@ -23,26 +23,54 @@ __all__ = ["OfferedNodes"]
 class OfferedNodes:
     """The nodes of one call, by position in the index of that time: bool[n].
 
-    `is_sample`: kube-scheduler may have looked at some nodes only, so that a node that is missing
-    may be as good as the others.
+    `may_be_sample`: kube-scheduler may have looked at some nodes only, so that a node that is
+    missing may be as good as the others.
     """
 
     node_index: NodeIndex
     is_named: NDArray[np.bool_]
-    is_sample: bool
+    may_be_sample: bool
 
     def has(self, node: str) -> bool:
         """Whether the node was named."""
         position = self.node_index.positions.get(node)
         return position is not None and bool(self.is_named[position])
 
+    def is_same(self, other: OfferedNodes) -> bool:
+        """Whether both calls named the same nodes, of the same ones."""
+        return self is other or (
+            self.node_index is other.node_index and np.array_equal(self.is_named, other.is_named)
+        )
+
+    def has_more(self, other: OfferedNodes) -> bool:
+        """Whether a node is named here that the other call left out, or did not know."""
+        if self.node_index is not other.node_index:
+            return True
+        return bool((self.is_named & ~other.is_named).any())
+
+    def is_other_sample(self, other: OfferedNodes) -> bool:
+        """Whether both calls looked at as many nodes, and not at the same."""
+        return (
+            self.may_be_sample
+            and other.may_be_sample
+            and self.node_index is other.node_index
+            and int(self.is_named.sum()) == int(other.is_named.sum())
+            and not self.is_same(other)
+        )
+
+    def joined(self, other: OfferedNodes) -> OfferedNodes:
+        """The nodes of both calls; this one's alone where the other is of an older index."""
+        if self.node_index is not other.node_index:
+            return self
+        if not self.has_more(other):
+            return other
+        return OfferedNodes(self.node_index, self.is_named | other.is_named, may_be_sample=True)
+
     def may_go(self, node_index: NodeIndex) -> NDArray[np.bool_]:
         """Bool[n] over the nodes there are now: those that were not left out.
 
-        Nodes of a sample and nodes that are new since may take the pod too.
+        Nodes that are new since may take the pod too.
         """
-        if self.is_sample:
-            return np.ones(len(node_index.names), dtype=np.bool_)
         if node_index is self.node_index:
             return self.is_named
         names = self.node_index.names

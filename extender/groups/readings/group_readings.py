@@ -61,7 +61,10 @@ class GroupReadings:
         group, bound = self._groups.get(key), self._bound.by_uid(key)
         if group is None:
             return GroupStanding(key, bound)
-        standing = stand(group, size=group.size - self._without_gpus.count(key), bound=bound)
+        size = group.size - self._without_gpus.count(key)
+        if self._bound.has_begun(key):  # those that ended are not missing
+            size = min(size, group.n_watched + len(bound))
+        standing = stand(group, size=size, bound=bound)
         # Elsewhere it is not known why the group has no place.
         return standing if self.is_holder else replace(standing, reason=None, detail="")
 

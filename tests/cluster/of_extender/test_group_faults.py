@@ -28,7 +28,7 @@ from tests.cluster.fleet.workload import PODS, Mix, arrivals, make_pod, pod_path
 
 pytestmark = [pytest.mark.cluster, pytest.mark.alone, pytest.mark.own_plane]
 
-N_GROUPS = int(os.environ.get("COTERIE_GROUPS", "60"))
+N_GROUPS = int(os.environ.get("COTERIE_GROUPS", "40"))
 N_KILLS = int(os.environ.get("COTERIE_GROUP_KILLS", "3"))
 SEED = int(os.environ.get("COTERIE_SEED", "1"))
 FLEET = parse_cluster("24x dgx-h100, 8x dgx-1-v100")
@@ -36,8 +36,8 @@ GROUP = "coterie.gpu/group"
 LEAF = "fabric.topograph.run/tier-0"
 NODES_OF_A_LEAF = 8
 SIZES = {2: 8, 4: 6, 8: 4, 16: 2, 64: 1}
-RUN_S = 3.0
-GROUPS_PER_S = 1.5
+RUN_S = 8.0
+GROUPS_PER_S = 1.0
 RECOVERY_S = 60.0
 """How soon after the last fault every group has to be complete."""
 

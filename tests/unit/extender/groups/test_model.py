@@ -68,6 +68,7 @@ class GroupsMachine(RuleBasedStateMachine):
         self.late: list[WriteBinding] = []
         self.sick: set[str] = set()
         self.group_of: dict[str, str] = {}
+        self.begun: dict[str, set[str]] = {group: set() for group in GROUPS}
         self.n_pods = 0
 
     # The API server and its watches.
@@ -209,7 +210,7 @@ class GroupsMachine(RuleBasedStateMachine):
         for group, (size, _) in GROUPS.items():
             waiting, bound, _ = self.scene.groups.counts(("default", group))
             if any(self._claims(pod) for pod in self._members(group)):
-                assert waiting + bound >= size
+                assert waiting + bound >= size or self.begun[group]
 
     @invariant()
     def nothing_is_kept_for_nobody(self) -> None:
@@ -293,6 +294,12 @@ class GroupsMachine(RuleBasedStateMachine):
 
     def _handle(self, event: Any) -> Any:
         found = self.scene.gateway.handle(event)
+        for group, (size, _) in GROUPS.items():
+            standing = self.scene.groups.readings.standing(("default", group))
+            begun = self.begun[group]
+            if not standing.bound and (not standing.members or len(begun) >= size):
+                begun.clear()
+            begun.update(standing.bound)
         for call in self.calls.values():
             if self.scene.groups.is_released(call.uid) and call.uid not in self.released:
                 self._check_release(call.uid)
@@ -301,7 +308,7 @@ class GroupsMachine(RuleBasedStateMachine):
     def _check_release(self, uid: str) -> None:
         """As many are bound, or have a bind call here, as the group has members at least.
 
-        Or had one whose Binding may come true.
+        Or had one whose Binding may come true. Or some were bound, and have ended since.
         """
         self.released.add(uid)
         pods = {one.uid: one for one in self.server.api.pods.values()}
@@ -310,7 +317,7 @@ class GroupsMachine(RuleBasedStateMachine):
         n_bound = self.scene.groups.counts(("default", group))[1]
         lost = {one for one in self.unknown if self.scene.groups.is_released(one)}
         n_here = sum(self.group_of[one] == group for one in self.calls.keys() | lost)
-        assert n_bound + n_here >= size, (group, n_bound, n_here)
+        assert n_bound + n_here >= size or self.begun[group], (group, n_bound, n_here)
 
     def _filter(self, pod: FakePod, offered: list[str]) -> None:
         self.group_of[pod.uid] = _group(pod)

@@ -145,6 +145,11 @@ def test_a_complete_group_without_room_says_how_much_there_is(reported):
             id="sizes differ",
         ),
         pytest.param(
+            {"detail": "devices were claimed twice", "reason": Reason.GROUP_NOT_BOUND},
+            "4 members of 8 GPUs; devices were claimed twice",
+            id="not bound",
+        ),
+        pytest.param(
             {"members": members(4, n_gpus=1), "detail": "", "reason": Reason.GROUP_TOO_SLOW},
             f"4 members of 1 GPU; {Reason.GROUP_TOO_SLOW.value}",
             id="no counts",

@@ -1,0 +1,185 @@
+"""Which group is planned when: everyone has a turn, and who has kept devices for nothing waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from extender.bind import HoldBind
+from extender.engine.events import PodGone, PodSeen
+from extender.groups.agenda import Agenda
+from extender.protocol import Outcome, Reason
+from tests.unit.extender.feeds import facts, ids, plan_of
+from tests.unit.extender.group_scene import GroupScene, claim_all, leaf, n_free
+
+KEY = ("default", "g")
+
+
+def single(scene: GroupScene) -> bool:
+    """Whether a pod without a group finds a place for four GPUs."""
+    made = scene.manifest("single")
+    made["metadata"]["annotations"] = {}
+    return scene.call(made).outcome is Outcome.OK
+
+
+def lapse(scene: GroupScene) -> None:
+    """Two of four members come to bind, the others never do; claims end."""
+    assert set(scene.woken()) == set("abcd")
+    steps = [scene.begin(uid, str(scene.node_of(uid, size=4))) for uid in "ab"]
+    assert all(isinstance(step, HoldBind) for step in steps)
+    scene.pass_s(60.0)
+    for step in steps:
+        assert scene.end(step).reason is Reason.GROUP_INCOMPLETE
+    for uid in "abcd":
+        scene.filter(uid, size=4)
+
+
+def test_a_group_whose_binds_never_come_gives_others_the_room_for_longer_each_time():
+    """A volume that is never provisioned: kube-scheduler never calls bind for that member."""
+    scene = GroupScene()
+    scene.see(*"abcd", size=4)
+    for uid in "abcd":
+        scene.filter(uid, size=4)
+    for number, pause_s in enumerate((5.0, 10.0, 20.0), 1):
+        lapse(scene)
+        assert scene.filter("a", size=4).reason is Reason.GROUP_NOT_BOUND
+        times = "once" if number == 1 else f"{number} times"
+        assert f"claimed {times}," in scene.groups.refusal(KEY)[1]
+        scene.pass_s(pause_s - 0.1)
+        assert scene.woken() == []
+        assert single(scene)
+        scene.pass_s(0.1)
+
+
+def test_the_pause_is_bounded():
+    """The volume may be there after all."""
+    scene = GroupScene()
+    scene.see(*"abcd", size=4)
+    for uid in "abcd":
+        scene.filter(uid, size=4)
+    for _ in range(8):
+        lapse(scene)
+        scene.pass_s(300.0)
+    assert set(scene.woken()) == set("abcd")
+
+
+def test_a_group_that_kept_devices_for_nothing_is_planned_last():
+    """Whatever its age."""
+    scene = GroupScene()
+    claim_all(scene, "a", "b", size=2)
+    scene.pass_s(60.0)
+    scene.filter("a")
+    scene.filter("b")
+    uids = [f"new{i}" for i in range(4)]
+    scene.see(*uids, group="new", size=4)
+    for uid in uids:
+        scene.filter(uid, group="new", size=4)
+    scene.pass_s(5.0)
+    assert scene.woken() == uids
+    assert scene.filter("a").reason is Reason.GROUP_NO_ROOM
+
+
+def test_groups_without_room_do_not_keep_others_from_their_turn():
+    """One look plans a bounded number of members, and devices come free all the time."""
+    scene = GroupScene(*(leaf(f"n{i}", f"S{i // 2}") for i in range(8)))
+    for number in range(40):
+        uids = [f"{number}-{i}" for i in range(9)]
+        scene.see(*uids, group=f"big{number}", size=9)
+        for uid in uids:
+            scene.filter(uid, group=f"big{number}", size=9)
+    scene.see("a", "b")
+    for uid in ("a", "b"):
+        scene.filter(uid)
+    n_looks = 0
+    while scene.groups.claim("a") is None:
+        scene.pass_s(0.06)
+        scene.groups.devices_freed(1)
+        scene.woken()
+        n_looks += 1
+        assert n_looks < 6
+
+
+def test_plans_that_find_no_room_are_made_at_growing_intervals():
+    """Until as many devices came free as the members request."""
+    scene = GroupScene()
+    scene.gateway.handle(PodSeen(facts("x", plan_of("n0", *ids("n0")))))
+    uids = ("a", "b", "c", "d")
+    scene.see(*uids, size=4)
+    for uid in uids:
+        scene.filter(uid, size=4)
+    waited = []
+    scene.woken()
+    for _ in range(7):
+        since_s = scene.now_s
+        scene.groups.devices_freed(1)
+        group = scene.groups.readings.standing(KEY)
+        assert group.reason is Reason.GROUP_NO_ROOM
+        while planned(scene) and scene.now_s < since_s + 20.0:
+            scene.pass_s(0.25)
+        waited.append(scene.now_s - since_s)
+    assert waited == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
+    scene.gateway.handle(PodGone("x"))
+    scene.pass_s(0.5)
+    scene.groups.devices_freed(16)
+    assert scene.woken() == list(uids)
+
+
+def planned(scene: GroupScene) -> bool:
+    """Whether a look leaves the group due: its pause is not over."""
+    scene.woken()
+    (group,) = scene.groups.readings._groups.values()  # noqa: SLF001 - no other sign of a plan
+    return bool(group.is_due)
+
+
+def test_a_member_that_is_offered_more_nodes_is_planned_soon():
+    """Nodes were uncordoned: no device came free, and there is room."""
+    scene = GroupScene()
+    uids = ("a", "b", "c")
+    scene.see(*uids, size=3)
+    for _ in range(4):
+        for uid in uids:
+            scene.filter(uid, "n0", "n1", size=3)
+        scene.groups.devices_freed(1)
+        scene.pass_s(3.0)
+        assert scene.woken() == []
+    for uid in uids:
+        scene.filter(uid, size=3)
+    scene.pass_s(0.5)
+    assert scene.woken() == list(uids)
+
+
+@pytest.mark.parametrize("n_groups", [100])
+def test_a_look_is_at_groups_alone_of_which_something_changed(n_groups):
+    """Thousands may wait while pods of others come and go."""
+    scene = GroupScene()
+    for number in range(n_groups):
+        scene.see(f"m{number}", group=f"g{number}", size=2)
+    scene.woken()
+    looked: list[set[tuple[str, str]]] = []
+    agenda = scene.groups._looks._agenda  # noqa: SLF001 - what a look costs shows nowhere else
+    take = agenda.take
+
+    def noted(now_s: float) -> set[tuple[str, str]]:
+        looked.append(take(now_s))
+        return looked[-1]
+
+    agenda.take = noted
+    scene.woken()
+    scene.see("other", group="g7", size=2)
+    scene.woken()
+    assert looked == [set(), {("default", "g7")}]
+    assert n_free(scene) == 16
+
+
+def test_an_agenda_has_each_group_once_at_its_earliest_time():
+    """Later times of it are void."""
+    agenda = Agenda()
+    one, two = ("a", "one"), ("a", "two")
+    agenda.add_at(one, 5.0)
+    agenda.add_at(one, 9.0)
+    agenda.add_at(one, 3.0)
+    agenda.add_at(two, float("inf"))
+    assert agenda.take(2.0) == set()
+    assert agenda.take(3.0) == {one}
+    assert agenda.take(9.0) == set()
+    agenda.add(two)
+    assert agenda.take(0.0) == {two}
