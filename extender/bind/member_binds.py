@@ -77,6 +77,9 @@ class MemberBinds:
         if self._groups.is_released(step.uid):
             return self._binds.begin(held.call, now_s)
         self._groups.leave(step.uid)
+        is_member = self._groups.has_member(step.uid)
+        if not is_member and self._cluster.bound(step.uid) is None:
+            self._cluster.pods.forget(step.uid)  # it left after its group was released
         return self._fail(held.call.args, Reason.GROUP_INCOMPLETE)
 
     def ended(self, answer: Answer) -> None:

@@ -122,6 +122,16 @@ def test_claims_that_end_while_bindings_are_in_flight_are_kept(scene):
     assert {uid: scene.where(uid) for uid in "ab"} == nodes
 
 
+def test_a_member_that_is_deleted_while_its_bind_is_about_to_go_on_keeps_nothing(scene):
+    """Its group was released, and its Binding not begun."""
+    nodes = claim_all(scene, "a", "b")
+    steps = [scene.begin(uid, nodes[uid]) for uid in "ab"]
+    scene.lose("a")
+    assert scene.end(steps[0]).outcome is Outcome.FAILED
+    assert n_free(scene) == 28
+    assert scene.end(steps[1]).outcome is Outcome.OK
+
+
 def test_members_that_ended_are_not_missing(scene):
     """Two of four are bound and have done their work; the others are placed all the same."""
     answers = scene.place(*"abcd", refused=("c", "d"))
