@@ -23,7 +23,7 @@ UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-e
 # pytest's workers: one per processor, or e.g. WORKERS=0 for none (a debugger needs that).
 WORKERS ?= auto
 # Tests of the programs; those of the harness, Kubernetes and the benchmarks run when these change.
-CLUSTER_TESTS := $(addprefix tests/cluster/of_,extender deployment node install)
+CLUSTER_TESTS := $(addprefix tests/cluster/of_,extender deployment node kubectl install)
 # The versions of Kubernetes that `make test-versions` runs; test-cluster runs the default one.
 VERSIONS ?= 1.37 1.35
 # SERVE=1 keeps the demo's page live.
