@@ -83,8 +83,15 @@ class MemberBinds:
         return self._fail(held.call.args, Reason.GROUP_INCOMPLETE)
 
     def ended(self, answer: Answer) -> None:
-        """A bind call was answered: a member whose Binding came to nothing is missing again."""
-        if answer.outcome is not Outcome.OK and not self._binds.may_come_true(answer.pod_uid):
+        """A bind call was answered: a member whose Binding came to nothing is missing again.
+
+        One whose Binding may come true is held again with the others, if it comes again.
+        """
+        if answer.outcome is Outcome.OK:
+            return
+        if self._binds.is_unsettled(answer.pod_uid):
+            self._groups.unsure(answer.pod_uid)
+        elif not self._binds.may_come_true(answer.pod_uid):
             self._groups.failed(answer.pod_uid)
 
     def _fail(self, args: messages.BindingArgs, reason: Reason, detail: str = "") -> Answer:

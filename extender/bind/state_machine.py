@@ -101,11 +101,12 @@ class Binds:
         """Whether a Binding of the pod may be written still, or was, as far as is known."""
         return uid in self._unsettled or uid in self._in_flight
 
-    def came_to_nothing(self, request: PodRequest) -> bool:
-        """Whether filter shows that a Binding of unknown outcome was not made, and never will be.
+    def is_unsettled(self, uid: str) -> bool:
+        """Whether a bind call of the pod ended, and its Binding may come true."""
+        return uid in self._unsettled and uid not in self._in_flight
 
-        The pod that filter is called for has no node and is newer than what the write had to meet.
-        """
+    def came_to_nothing(self, request: PodRequest) -> bool:
+        """Whether a Binding of unknown outcome never is made: filter shows a newer, unbound pod."""
         earlier = self._unsettled.get(request.uid)
         if earlier is None or not earlier.is_older(request.resource_version):
             return False

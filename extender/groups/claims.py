@@ -216,8 +216,10 @@ class Claims:
             self.give_back(one)
 
     def give_back(self, member: Member) -> None:
-        """End a claim, unless a bind has its plan: that ends it itself."""
-        if member.stage in _OPEN:
+        """End a claim, unless a bind has its plan, or may have written it: that ends it itself."""
+        if member.is_unsure and member.stage is Stage.HELD:
+            member.stage = Stage.CLAIMED
+        elif member.stage in _OPEN and not member.is_unsure:
             self._cluster.pods.forget(member.request.uid)
             member.stage, member.plan = Stage.WAITING, None
 
@@ -246,7 +248,7 @@ class Claims:
             return False
         is_lapsed = False
         for member in group.at(*_OPEN):
-            is_lapsed = True
+            is_lapsed = is_lapsed or not member.is_unsure
             if member.filtered_s is None:
                 member.offer = None
         if is_lapsed:

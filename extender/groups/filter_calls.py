@@ -36,7 +36,7 @@ def answer_call(
     is_offered, is_intact = offer.has(plan.node), claims.is_intact(member)
     if is_offered and is_intact:
         return plan
-    if member.stage is Stage.CLAIMED:
+    if member.stage is Stage.CLAIMED and not member.is_unsure:
         if is_intact and offer.may_be_sample and not is_known:
             member.filtered_s = None  # it is woken for another call, which may name the node
         else:

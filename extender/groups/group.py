@@ -47,7 +47,8 @@ class Member:
     `is_watched`: the watch of pending pods has shown it, and not that it is gone. `filtered_s` is
     when filter was last called for it, None where not since its claim. `is_overdue`: it was pending
     before we could see calls for it, and kube-scheduler may not try it by itself. `woken_s` is when
-    it was last woken, `n_asked` how often without a claim.
+    it was last woken, `n_asked` how often without a claim. `is_unsure`: a Binding of its plan may
+    have been written; the plan is kept until that is known.
     """
 
     request: PodRequest
@@ -62,6 +63,7 @@ class Member:
     woken_s: float | None = None
     is_overdue: bool = False
     n_asked: int = 0
+    is_unsure: bool = False
 
     @property
     def order(self) -> tuple[int, float, str]:
@@ -129,6 +131,11 @@ class Group:
         """How many members the group has at least, by what they say."""
         wishes = (one.request.group for one in self.counted)
         return max((wish.size or 0 for wish in wishes if wish is not None), default=0)
+
+    @property
+    def has_unsure(self) -> bool:
+        """Whether a Binding of a member may have been written."""
+        return any(one.is_unsure for one in self.members.values())
 
     @property
     def ready(self) -> list[Member]:

@@ -238,12 +238,14 @@ class Groups:
         if self._claims.expire(group, now_s):
             self._looks.add(group.key)
         for uid, member in tuple(group.members.items()):
-            if member.stage is Stage.GOING and self._cluster.pods.get(uid) is None:
+            is_going = member.is_unsure or member.stage is Stage.GOING
+            if is_going and self._cluster.pods.get(uid) is None:
                 self._missing_again(group, member)
             elif member.is_forgotten(now_s):
                 self.lose(uid)
         return group.claims_end_s is not None or any(
-            not one.is_watched or one.stage is Stage.GOING for one in group.members.values()
+            not one.is_watched or one.is_unsure or one.stage is Stage.GOING
+            for one in group.members.values()
         )
 
     # Bind.
@@ -286,9 +288,19 @@ class Groups:
     def failed(self, uid: str) -> None:
         """A member's Binding came to nothing for certain: it is missing again."""
         member = self._member(uid)
-        if member is not None and member.stage is Stage.GOING:
+        if member is not None and (member.is_unsure or member.stage is Stage.GOING):
             self._cluster.pods.forget(uid)
             self._missing_again(self._groups[self._of_member[uid]], member)
+
+    def unsure(self, uid: str) -> None:
+        """A member's Binding may have been written: its bind call is needed again, as the others'.
+
+        No other plan is made for it before that is known.
+        """
+        member = self._member(uid)
+        if member is not None and member.stage is Stage.GOING:
+            member.stage, member.is_unsure = Stage.CLAIMED, True
+            self._review(self._groups[self._of_member[uid]])
 
     def plan_group(self, request: PodRequest, node: str) -> PlanGroup | None:
         """The group in the plan of a pod on a node; None where it has none."""
@@ -369,5 +381,5 @@ class Groups:
             self._releases.settle(group, self._counts.n_open(group))
 
     def _missing_again(self, group: Group, member: Member) -> None:
-        member.stage, member.plan = Stage.WAITING, None
+        member.stage, member.plan, member.is_unsure = Stage.WAITING, None, False
         self._review(group)

@@ -80,7 +80,7 @@ class Journal:
         """End the releases of which no Binding is open; `bound` gives a bound pod's group."""
         for key, one in tuple(self._open.items()):
             group = groups.get(key)
-            if group is not None and group.at(Stage.GOING):
+            if group is not None and (group.at(Stage.GOING) or group.has_unsure):
                 continue
             del self._open[key]
             n_bound = sum(bound(uid) is not None for uid in one.nodes)

@@ -212,5 +212,27 @@ def test_a_binding_of_unknown_outcome_is_over_once_the_pod_has_changed_without_a
     scene.pass_s(1.0)
     scene.woken()
     assert (scene.groups.claim("a").node != nodes["a"]) is is_over
-    assert scene.groups.is_released("a") is not is_over
+    assert isinstance(scene.begin("a", scene.groups.claim("a").node), HoldBind)
+    assert scene.groups.is_held("a")  # b is not certain either
+    scene.begin("b", nodes["b"])
+    assert not scene.groups.is_held("a")
+    assert replay(scene.lines).difference is None
+
+
+def test_devices_of_a_binding_of_unknown_outcome_are_kept_as_long_as_it_may_be_made(scene):
+    """Whatever becomes of the group meanwhile; then the member waits as any other."""
+    nodes = claim_all(scene, "a", "b")
+    steps = [scene.begin(uid, nodes[uid]) for uid in "ab"]
+    write = scene.gateway.handle(BindHeld(steps[0], scene.now_s))
+    scene.gateway.handle(BindAbandoned(write, "no answer", scene.now_s))
+    assert scene.end(steps[1], is_accepted=False).outcome is Outcome.FAILED
+    again = scene.begin("a", nodes["a"])
+    assert scene.groups.is_held("a")
+    scene.lose("b")
+    assert not scene.groups.is_held("a")
+    assert scene.end(again).reason is Reason.GROUP_INCOMPLETE
+    assert n_free(scene) == 28
+    scene.pass_s(120.0)
+    assert n_free(scene) == 32
+    assert scene.filter("a").reason is Reason.GROUP_WAITING
     assert replay(scene.lines).difference is None

@@ -383,7 +383,8 @@ class GroupsMachine(RuleBasedStateMachine):
 
     def _claims(self, pod: FakePod) -> bool:
         groups = self.scene.groups
-        return groups.claim(pod.uid) is not None and not groups.is_released(pod.uid)
+        is_claimed = groups.claim(pod.uid) is not None and not groups.is_released(pod.uid)
+        return is_claimed and pod.uid not in self.unknown
 
 
 def _group(pod: FakePod) -> str:
