@@ -363,6 +363,6 @@ def test_what_is_uninstalled_is_gone(release, control_plane):
     """All that is cluster-wide, and what lies in namespaces of others."""
     kinds = "clusterroles,clusterrolebindings,validatingadmissionpolicies,roles,rolebindings"
     found = ("get", f"{kinds},validatingadmissionpolicybindings", "--all-namespaces", "-o", "name")
-    assert control_plane.kubectl(*found).count("/gpus-coterie-") == 25
+    assert control_plane.kubectl(*found).count("/gpus-coterie-") == 26
     release.run("uninstall")
     assert "gpus-coterie" not in control_plane.kubectl(*found)

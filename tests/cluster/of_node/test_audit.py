@@ -228,7 +228,7 @@ def test_a_machine_is_shown_without_an_extender(cluster: AuditedCluster, name: s
     owners = {one["gpu"]: one["pod"] for one in shown["owners"] if one["pod"] is not None}
     held = cluster.held(name)
     assert owners == {gpu: f"default/{pod}" for (pod, _), gpus in held.items() for gpu in gpus}
-    assert "no running pod" in shown["note"]
+    assert "No extender: owners as the reporter knows them" in shown["note"]
     text = cluster.coterie("topology", name)
     assert text.startswith(f"{name}   {MACHINES[name]}   8 x ")
     assert {pod for pod, _ in held} <= set(re.findall(r"default/([\w-]+)", text))
