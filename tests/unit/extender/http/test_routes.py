@@ -181,7 +181,7 @@ def test_other_methods_and_paths_are_refused(served):
 def test_explain_by_name_needs_a_cluster(served):
     """Whoever tries it on an embedded cluster learns what to run instead."""
     refused = served.call("GET", "/explain/default/train")
-    assert (refused.status_code, "--cluster" in refused.json()["detail"]) == (404, True)
+    assert (refused.status_code, "POST /explain" in refused.json()["detail"]) == (404, True)
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz", "/metrics"])

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 WHAT_IF, EXPLAIN = "/api/v1/what-if", "/api/v1/explain"
-LONGEST_TURN_S = 0.04
-"""At most 12 ms of processor time are needed; tests share caches with others."""
+LONGEST_TURN_S = 0.25
+"""Some 12 ms of processor time are needed, 40 on a loaded machine; unbounded bodies took 12 s."""
 
 
 @pytest.fixture
