@@ -63,14 +63,26 @@ def test_a_view_fits_a_telephone(open_page, keep_picture, view):
 
 def test_the_headline_says_what_the_api_says(open_page, client):
     """GPUs, free and stranded ones and pods that wait, as `/api/v1/cluster` has them."""
+    place(client, 6, "leaves-two", ["dgx-h100-7"])
     page = open_page("")
     settled(page, "168 GPUs")
     sums = client.get("/api/v1/cluster").json()
-    expected = (
-        f"168 GPUs, {sums['gpus_free']} free, {sums['gpus_stranded'] or 'none'} of them can form "
+    client.delete("/embedded/pods/leaves-two").raise_for_status()
+    assert sums["gpus_stranded"] >= 2
+    assert page.inner_text("h1") == (
+        f"168 GPUs, {sums['gpus_free']} free, {sums['gpus_stranded']} of them can form "
         f"no set of four, 1 pod waits"
     )
-    assert page.inner_text("h1") == expected
+
+
+def test_the_headline_names_no_stranded_gpus_where_there_are_none(open_page):
+    """And the plural of pods, as the page's own module has it."""
+    page = open_page("")
+    said = page.evaluate(
+        """async () => (await import("./words.js")).headline(
+            {gpus: 8, gpus_free: 8, gpus_stranded: 0, gpus_unhealthy: 0, pods_pending: 0})"""
+    )
+    assert said == "8 GPUs, 8 free, no pods wait"
 
 
 def test_a_change_appears_without_a_reload(open_page, client):
