@@ -12,7 +12,7 @@ from topology.annotations import decode_plan
 from topology.errors import CodecError
 
 if TYPE_CHECKING:
-    from extender.groups import GroupReadings, GroupStanding
+    from extender.groups import GroupReadings, GroupStatus
     from extender.protocol import PodRequest
     from extender.state import LiveCluster
     from topology.annotations import Plan
@@ -37,7 +37,7 @@ def explain_group(
     if name is None:
         return None
     size = None if request.group is None else request.group.size
-    group = groups.standing((request.namespace, name))
+    group = groups.status((request.namespace, name))
     plans = _plans(group, cluster)
     level, domain = group.level, group.domain
     value = group.value
@@ -62,7 +62,7 @@ def explain_group(
     }
 
 
-def _members(group: GroupStanding, cluster: LiveCluster) -> list[Json]:
+def _members(group: GroupStatus, cluster: LiveCluster) -> list[Json]:
     """The first of the members, those without a node first."""
     shown = [_member(one.name, one.node, is_bound=False) for one in group.members]
     bound = sorted(
@@ -76,7 +76,7 @@ def _member(name: str, node: str | None, *, is_bound: bool) -> Json:
     return {"name": name, "node": node, "is_bound": is_bound}
 
 
-def _plans(group: GroupStanding, cluster: LiveCluster) -> list[Plan]:
+def _plans(group: GroupStatus, cluster: LiveCluster) -> list[Plan]:
     """The plans of the members that have a node."""
     pods = (cluster.pods.get(uid) for uid in group.bound)
     return [pod.node_plan for pod in pods if pod is not None and pod.node_plan is not None]

@@ -3,18 +3,18 @@
 Decides from the state and from what filter was called with; reads no clock and writes nothing.
 """
 
-from extender.groups.figures import predict
-from extender.groups.group import GroupKey
+from extender.groups.bandwidth import predict
 from extender.groups.groups import Groups
+from extender.groups.members.group import GroupKey
 from extender.groups.near_bound import NearBound
 from extender.groups.planning import OfferedNodes
-from extender.groups.readings import GroupOutcome, GroupReadings, GroupStanding
+from extender.groups.readings import GroupOutcome, GroupReadings, GroupStatus
 
 __all__ = [
     "GroupKey",
     "GroupOutcome",
     "GroupReadings",
-    "GroupStanding",
+    "GroupStatus",
     "Groups",
     "NearBound",
     "OfferedNodes",

@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from extender.groups.figures import falls_short, predict
-from extender.groups.group import Stage
+from extender.groups.bandwidth import falls_short, predict
+from extender.groups.members.group import Stage
 from extender.groups.planning import JointPlan, JointPlanner, Near
 from extender.protocol import Reason
 from extender.state import DeviceState
@@ -19,8 +19,8 @@ from extender.state import DeviceState
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from extender.groups.bound_members import BoundMembers
-    from extender.groups.group import Group, Member
+    from extender.groups.members.bound_members import BoundMembers
+    from extender.groups.members.group import Group, Member
     from extender.groups.planning import OfferedNodes
     from extender.placement import Rater
     from extender.state import LiveCluster
@@ -175,7 +175,7 @@ class Claims:
             return False
         return keeps(self._cluster, member.request.uid, member.plan.node, len(member.plan.ids))
 
-    def plan_anew(
+    def replan(
         self, group: Group, member: Member, now_s: float, *, is_offered: bool = False
     ) -> None:
         """A member cannot have what is claimed for it: it is planned again.

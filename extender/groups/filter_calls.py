@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from extender.groups.group import Stage
+from extender.groups.members.group import Stage
 from extender.protocol import Reason
 
 if TYPE_CHECKING:
     from extender.groups.claims import Claims
-    from extender.groups.group import Group, Member
+    from extender.groups.members.group import Group, Member
     from extender.groups.planning import OfferedNodes
     from topology.annotations import Plan
 
@@ -40,7 +40,7 @@ def answer_call(
         if is_intact and offer.may_be_sample and not is_known:
             member.filtered_s = None  # it is woken for another call, which may name the node
         else:
-            claims.plan_anew(group, member, now_s, is_offered=is_offered)
+            claims.replan(group, member, now_s, is_offered=is_offered)
     return Reason.GROUP_PLACING
 
 

@@ -20,7 +20,7 @@ The rules:
 3. A plan claims devices for all its members or for none, one plan after the other, and ends at
    `claim_s`. Higher priority goes first (the least of the members), then the older group; last
    those whose claims ended before all bind calls came. Each due group has its turn before one has
-   a second (`extender.groups.rounds`), and pauses grow where there was no place.
+   a second (`extender.groups.reconcile.round_robin`), and pauses grow where there was no place.
 4. A member that kube-scheduler does not offer its node, or whose devices are gone, is planned
    again near the others, before anything is bound (`extender.groups.claims`, for how often).
 5. When no fewer bind calls are there than members are missing, the group is released: their
@@ -37,24 +37,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from extender.groups.bound_members import BoundMembers
 from extender.groups.claims import Claims
-from extender.groups.departed import Departed
 from extender.groups.filter_calls import answer_call
-from extender.groups.group import Group, Member, Stage
-from extender.groups.looks import Looks
-from extender.groups.member_counts import MemberCounts
+from extender.groups.members.bound_members import BoundMembers
+from extender.groups.members.departed import Departed
+from extender.groups.members.group import Group, Member, Stage
+from extender.groups.members.member_counts import MemberCounts
+from extender.groups.members.without_gpus import WithoutGpus
 from extender.groups.near_bound import NearBound
 from extender.groups.readings import GroupReadings
+from extender.groups.reconcile.reconciler import Reconciler
 from extender.groups.releases import Releases
-from extender.groups.without_gpus import WithoutGpus
 from extender.protocol import Reason
 from extender.unschedulable import Requeue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from extender.groups.group import GroupKey
+    from extender.groups.members.group import GroupKey
     from extender.groups.planning import OfferedNodes
     from extender.placement import Rater
     from extender.protocol import PodRequest
@@ -88,7 +88,7 @@ class Groups:
         self.readings = GroupReadings(self._groups, self._bound, self._without_gpus, self._claims)
         self._releases = Releases(cluster, self._claims, self.readings.journal, at_once)
         self.near_bound = NearBound(self._bound, self._claims.planner)
-        self._looks = Looks(cluster, self._claims, self._releases, self._counts)
+        self._reconciler = Reconciler(cluster, self._claims, self._releases, self._counts)
         self._departed = Departed()
 
     # What the watches show.
@@ -124,7 +124,7 @@ class Groups:
             member = self._member(uid)
             if member is not None and member.offer is None:
                 member.is_overdue = True  # filter may have been called for it before
-                self._looks.add(self._of_member[uid])
+                self._reconciler.add(self._of_member[uid])
 
     def depart(self, uid: str) -> None:
         """A pod is gone, or has a node: filter calls that come yet do not count."""
@@ -190,7 +190,7 @@ class Groups:
         member = group.members[request.uid]
         found = answer_call(self._claims, group, member, offer, now_s)
         if group.is_due or member.filtered_s is None:
-            self._looks.add(group.key)
+            self._reconciler.add(group.key)
         return found
 
     # Planning.
@@ -204,20 +204,20 @@ class Groups:
         for group in self._groups.values():
             self._claims.drop(group)
             group.refusal = Reason.GROUP_WAITING
-            self._looks.add(group.key)
+            self._reconciler.add(group.key)
             for member in group.members.values():
                 member.offer, member.is_overdue, member.n_asked = None, True, 0
             group.is_due = True
 
     def devices_freed(self, n_devices: int) -> None:
         """So many devices came free at most: groups that found no room may have it now."""
-        self._looks.devices_freed(self._groups.values(), n_devices)
+        self._reconciler.devices_freed(self._groups.values(), n_devices)
 
     def due(self, now_s: float) -> tuple[Requeue, ...]:
         """Plan what is due; the members to wake."""
         if not (self._is_holder and self._is_listed and self._groups):
             return ()
-        woken = self._looks.look(self._groups, now_s)
+        woken = self._reconciler.reconcile(self._groups, now_s)
         requests = (one.request for one in woken)
         return tuple(Requeue(one.namespace, one.name, one.uid, None) for one in requests)
 
@@ -228,23 +228,23 @@ class Groups:
         """
         self._bound.expire(now_s)
         self._departed.expire(now_s)
-        for key in tuple(self._looks.unsettled):
+        for key in tuple(self._reconciler.unsettled):
             group = self._groups.get(key)
             if group is None or not self._expire(group, now_s):
-                del self._looks.unsettled[key]
+                del self._reconciler.unsettled[key]
 
     def _expire(self, group: Group, now_s: float) -> bool:
         """Whether there is more that ends with time."""
         if self._claims.expire(group, now_s):
-            self._looks.add(group.key)
+            self._reconciler.add(group.key)
         for uid, member in tuple(group.members.items()):
-            is_going = member.is_unsure or member.stage is Stage.GOING
-            if is_going and self._cluster.pods.get(uid) is None:
+            is_released = member.is_unsure or member.stage is Stage.RELEASED
+            if is_released and self._cluster.pods.get(uid) is None:
                 self._missing_again(group, member)
             elif member.is_forgotten(now_s):
                 self.lose(uid)
         return group.claims_end_s is not None or any(
-            not one.is_watched or one.is_unsure or one.stage is Stage.GOING
+            not one.is_watched or one.is_unsure or one.stage is Stage.RELEASED
             for one in group.members.values()
         )
 
@@ -265,12 +265,12 @@ class Groups:
         if member is not None:
             group = self._groups[self._of_member[uid]]
             self._releases.arrive(group, member, self._counts.n_open(group))
-            self._looks.add(group.key)
+            self._reconciler.add(group.key)
 
     def is_released(self, uid: str) -> bool:
         """Whether the member's Binding may be written now."""
         member = self._member(uid)
-        return member is not None and member.stage is Stage.GOING
+        return member is not None and member.stage is Stage.RELEASED
 
     def is_held(self, uid: str) -> bool:
         """Whether the member's bind call is still to wait (`Releases.is_held`)."""
@@ -288,7 +288,7 @@ class Groups:
     def failed(self, uid: str) -> None:
         """A member's Binding came to nothing for certain: it is missing again."""
         member = self._member(uid)
-        if member is not None and (member.is_unsure or member.stage is Stage.GOING):
+        if member is not None and (member.is_unsure or member.stage is Stage.RELEASED):
             self._cluster.pods.forget(uid)
             self._missing_again(self._groups[self._of_member[uid]], member)
 
@@ -298,7 +298,7 @@ class Groups:
         No other plan is made for it before that is known.
         """
         member = self._member(uid)
-        if member is not None and member.stage is Stage.GOING:
+        if member is not None and member.stage is Stage.RELEASED:
             member.stage, member.is_unsure = Stage.CLAIMED, True
             self._review(self._groups[self._of_member[uid]])
 
@@ -344,7 +344,7 @@ class Groups:
         if member is None:
             group.members[uid] = Member(request, now_s, is_watched=self._at_once)
             self._of_member[uid] = key
-            self._looks.unsettled[key] = None
+            self._reconciler.unsettled[key] = None
             self._review(group)
         elif member.request is not request:
             before, member.request = member.request, request
@@ -368,7 +368,7 @@ class Groups:
     def _review(self, group: Group) -> None:
         """Members, or what they say, have changed."""
         group.is_due = True
-        self._looks.add(group.key)
+        self._reconciler.add(group.key)
         if not group.n_watched:
             self._bound.start_over(group.key)
         if not group.is_alike:

@@ -17,7 +17,7 @@ from topology.annotations import ANY_DOMAIN, PlanGroup, Strength
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from extender.groups.bound_members import BoundMembers
+    from extender.groups.members.bound_members import BoundMembers
     from extender.groups.planning import JointPlanner
     from extender.protocol import PodRequest
     from extender.snapshot import NodeIndex

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from extender.groups.group import Stage
+from extender.groups.members.group import Stage
 
 if TYPE_CHECKING:
     from extender.groups.claims import Claims
-    from extender.groups.group import Group, Member
+    from extender.groups.members.group import Group, Member
     from extender.groups.readings import Journal
     from extender.state import LiveCluster
 
@@ -31,7 +31,7 @@ class Releases:
     def arrive(self, group: Group, member: Member, n_open: int) -> None:
         """The bind call of a member with a claim is there; `n_open` members are missing."""
         if member.stage is Stage.CLAIMED:
-            member.stage = Stage.GOING if self.at_once else Stage.HELD
+            member.stage = Stage.RELEASED if self.at_once else Stage.HELD
             self.settle(group, n_open)
 
     def settle(self, group: Group, n_open: int) -> None:
@@ -49,7 +49,7 @@ class Releases:
         kept = group.at(Stage.HELD)
         if len(kept) >= n_open:
             for member in kept:
-                member.stage = Stage.GOING
+                member.stage = Stage.RELEASED
             self.journal.release(group, kept)
             group.n_replans = group.n_failed = group.n_lapsed = 0
             group.refused.clear()
@@ -61,10 +61,10 @@ class Releases:
         For the calls of others, and on a node whose kubelet aligns to NUMA nodes for the Bindings
         of members that were planned there before it: each was planned with what those leave.
         """
-        if member.plan is None or member.stage is not Stage.GOING:
+        if member.plan is None or member.stage is not Stage.RELEASED:
             return member.stage is Stage.HELD
         node = member.plan.node
         return self.cluster.aligns(node) and any(
             one.number < member.number and one.plan is not None and one.plan.node == node
-            for one in group.at(Stage.GOING)
+            for one in group.at(Stage.RELEASED)
         )

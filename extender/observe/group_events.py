@@ -17,7 +17,7 @@ from kube.objects import ObjectKey
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from extender.groups import GroupKey, GroupOutcome, GroupStanding
+    from extender.groups import GroupKey, GroupOutcome, GroupStatus
     from topology.groups import GroupValue
 
 __all__ = ["GroupReports"]
@@ -53,7 +53,7 @@ class ReportedGroups(Protocol):
         """What became of groups since the last call."""
         ...
 
-    def standings(self) -> Iterator[GroupStanding]:
+    def statuses(self) -> Iterator[GroupStatus]:
         """The groups with members that wait."""
         ...
 
@@ -85,9 +85,9 @@ class GroupReports:
         if now_s < self._looked_s + LOOK_S:
             return
         self._looked_s = now_s
-        standings = list(self.groups.standings()) if self.groups.is_holder else []
+        statuses = list(self.groups.statuses()) if self.groups.is_holder else []
         said_s, self._said_s = self._said_s, {}
-        for group in standings:
+        for group in statuses:
             said = said_s.get(group.key)
             note = _due(group, said, now_s)
             if note is not None:
@@ -97,9 +97,7 @@ class GroupReports:
                 self._said_s[group.key] = said
 
 
-def _due(
-    group: GroupStanding, said: tuple[Reason | None, float] | None, now_s: float
-) -> Note | None:
+def _due(group: GroupStatus, said: tuple[Reason | None, float] | None, now_s: float) -> Note | None:
     """What is to be said of a group now; `said` is why it waited when that was last said."""
     if not group.members or group.reason is None or group.n_claimed:
         return None
@@ -117,7 +115,7 @@ def _due(
     return None
 
 
-def _who_is_missing(group: GroupStanding) -> str:
+def _who_is_missing(group: GroupStatus) -> str:
     text = f"{group.n_here} of {group.size} members of {group.title} are here"
     times = [one.since_s for one in group.members]
     if len(group.members) == 1 or max(times) - min(times) >= TRICKLE_S:
@@ -125,7 +123,7 @@ def _who_is_missing(group: GroupStanding) -> str:
     return text
 
 
-def _why_no_room(group: GroupStanding) -> str:
+def _why_no_room(group: GroupStatus) -> str:
     sizes = sorted({one.size_gpus for one in group.members}, reverse=True)
     of = " and ".join(str(size) for size in sizes)
     why = group.detail or (group.reason.value if group.reason else "")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from extender.groups import GroupOutcome, GroupStanding
+    from extender.groups import GroupOutcome, GroupStatus
 
 __all__ = ["GroupMetrics"]
 
@@ -43,7 +43,7 @@ class CountedGroups(Protocol):
         """Bind calls that wait for those of other members."""
         ...
 
-    def standings(self) -> Iterator[GroupStanding]:
+    def statuses(self) -> Iterator[GroupStatus]:
         """The groups with members that wait."""
         ...
 
@@ -71,17 +71,17 @@ class GroupMetrics:
 
     def collect(self) -> Iterable[Metric]:
         """The metrics now."""
-        standings = list(self._groups.standings()) if self._groups.is_holder else []
+        statuses = list(self._groups.statuses()) if self._groups.is_holder else []
         yield GaugeMetricFamily(
             f"{_PREFIX}waiting_groups",
             "Groups with a size of which members have no node, on the replica that places them.",
-            len(standings),
+            len(statuses),
         )
         yield GaugeMetricFamily(
             f"{_PREFIX}waiting_members",
             "Members of those groups that have no node; none holds a GPU meanwhile, unless its "
             "group has a place.",
-            sum(len(one.members) for one in standings),
+            sum(len(one.members) for one in statuses),
         )
         yield GaugeMetricFamily(
             f"{_PREFIX}held_binds",

@@ -260,7 +260,7 @@ class Reason(Enum):
     )
     GROUP_NOT_PLANNED = (
         "no GPUs are claimed for the member of a group",
-        "harmless once: claims ended with their time, and the group is planned anew",
+        "harmless once: claims ended with their time, and the group is planned again",
     )
 
     # Why a preemption came to nothing.

@@ -5,6 +5,6 @@ For Events, metrics, explanations and the read API; changes no group and decides
 
 from extender.groups.readings.group_readings import GroupReadings
 from extender.groups.readings.journal import GroupOutcome, Journal
-from extender.groups.readings.standing import GroupStanding, MemberStanding
+from extender.groups.readings.status import GroupStatus, MemberStatus
 
-__all__ = ["GroupOutcome", "GroupReadings", "GroupStanding", "Journal", "MemberStanding"]
+__all__ = ["GroupOutcome", "GroupReadings", "GroupStatus", "Journal", "MemberStatus"]

@@ -8,18 +8,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from extender.groups.group import Stage
+from extender.groups.members.group import Stage
 from extender.groups.readings.journal import Journal
-from extender.groups.readings.standing import GroupStanding, stand
+from extender.groups.readings.status import GroupStatus, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from extender.groups.bound_members import BoundMembers
     from extender.groups.claims import Claims
-    from extender.groups.group import Group, GroupKey
+    from extender.groups.members.bound_members import BoundMembers
+    from extender.groups.members.group import Group, GroupKey
+    from extender.groups.members.without_gpus import WithoutGpus
     from extender.groups.readings.journal import GroupOutcome
-    from extender.groups.without_gpus import WithoutGpus
 
 __all__ = ["GroupReadings"]
 
@@ -56,18 +56,18 @@ class GroupReadings:
         self.journal.settle(self._groups, self._bound.key_of)
         return self.journal.take()
 
-    def standing(self, key: GroupKey) -> GroupStanding:
+    def status(self, key: GroupKey) -> GroupStatus:
         """How a group stands, also one of which nothing is known."""
         group, bound = self._groups.get(key), self._bound.by_uid(key)
         if group is None:
-            return GroupStanding(key, bound)
+            return GroupStatus(key, bound)
         size = group.size - self._without_gpus.count(key)
         if self._bound.has_begun(key):  # those that ended are not missing
             size = min(size, group.n_watched + len(bound))
-        standing = stand(group, size=size, bound=bound)
+        status = status_of(group, size=size, bound=bound)
         # Elsewhere it is not known why the group has no place.
-        return standing if self.is_holder else replace(standing, reason=None, detail="")
+        return status if self.is_holder else replace(status, reason=None, detail="")
 
-    def standings(self) -> Iterator[GroupStanding]:
+    def statuses(self) -> Iterator[GroupStatus]:
         """The groups with members that have no node, by name."""
-        return (self.standing(key) for key in sorted(self._groups))
+        return (self.status(key) for key in sorted(self._groups))

@@ -10,12 +10,12 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from extender.groups.group import Stage
+from extender.groups.members.group import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from extender.groups.group import Group, GroupKey, Member
+    from extender.groups.members.group import Group, GroupKey, Member
     from topology.groups import GroupValue
 
 __all__ = ["GroupOutcome", "Journal"]
@@ -80,7 +80,7 @@ class Journal:
         """End the releases of which no Binding is open; `bound` gives a bound pod's group."""
         for key, one in tuple(self._open.items()):
             group = groups.get(key)
-            if group is not None and (group.at(Stage.GOING) or group.has_unsure):
+            if group is not None and (group.at(Stage.RELEASED) or group.has_unsure):
                 continue
             del self._open[key]
             n_bound = sum(bound(uid) is not None for uid in one.nodes)

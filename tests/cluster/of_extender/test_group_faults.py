@@ -1,7 +1,7 @@
 """Random groups beside single pods while everything around them dies.
 
 Sizes, GPUs, CPU that two members of one node cannot both have, members that are deleted and made
-anew; the API server, the scheduler and the extender are killed. etcd's own history says whether a
+again; the API server, the scheduler and the extender are killed. etcd's own history says whether a
 group was ever partly bound for longer than the scheduler waits for a bind.
 """
 

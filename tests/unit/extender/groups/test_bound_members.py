@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.groups.bound_members import FORMER_S, MAX_FORMER, BoundMembers
+from extender.groups.members.bound_members import FORMER_S, MAX_FORMER, BoundMembers
 
 KEY = ("default", "g")
 

@@ -96,7 +96,7 @@ def test_min_bandwidth_applies_to_the_whole_group(floor, is_claimed):
     """Less the stated error of sets over nodes: 469 GB/s are predicted, 337.7 are sure enough."""
     scene = scene_of("dgx-h100")
     planned(scene, "a", "b", n_gpus=8, min_bandwidth=floor)
-    group = scene.groups.readings.standing(KEY)
+    group = scene.groups.readings.status(KEY)
     assert bool(group.n_claimed) is is_claimed
     if is_claimed:
         assert group.value.least_gbytes_per_s >= float(floor)
@@ -113,7 +113,7 @@ def test_members_of_one_gpu_may_require_a_bandwidth_of_their_group(floor, is_cla
     for name in ("h0", "h1"):
         take(scene, name, *range(1, 8))
     planned(scene, "a", "b", n_gpus=1, min_bandwidth=floor)
-    group = scene.groups.readings.standing(KEY)
+    group = scene.groups.readings.status(KEY)
     assert bool(group.n_claimed) is is_claimed
 
 
@@ -121,7 +121,7 @@ def test_a_value_that_is_unknown_is_not_enough():
     """No NIC's rate is known, so two nodes may be joined by anything."""
     scene = scene_of("dgx-1-v100")
     planned(scene, "a", "b", n_gpus=8, min_bandwidth="50")
-    group = scene.groups.readings.standing(KEY)
+    group = scene.groups.readings.status(KEY)
     assert group.reason is Reason.GROUP_TOO_SLOW
     assert group.detail.startswith("at least 50 GB/s are required, and ")
     assert "NIC" in group.detail
@@ -131,6 +131,6 @@ def test_a_group_on_one_node_is_worth_what_its_gpus_are():
     """No network is between them."""
     scene = scene_of("dgx-h100")
     planned(scene, "a", "b", n_gpus=4, min_bandwidth="300")
-    group = scene.groups.readings.standing(KEY)
+    group = scene.groups.readings.status(KEY)
     assert (group.n_claimed, group.level) == (2, "node")
     assert group.value.gbytes_per_s > 400

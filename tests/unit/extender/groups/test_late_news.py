@@ -143,8 +143,8 @@ def test_members_that_ended_are_not_missing(scene):
         scene.filter(uid, size=4)
     scene.pass_s(1.0)
     assert scene.woken() == ["c", "d"]
-    standing = scene.groups.readings.standing(KEY)
-    assert (standing.size, standing.n_missing) == (2, 0)
+    status = scene.groups.readings.status(KEY)
+    assert (status.size, status.n_missing) == (2, 0)
     nodes = {uid: str(scene.node_of(uid, size=4)) for uid in "cd"}
     steps = [scene.begin(uid, on) for uid, on in nodes.items()]
     assert all_bound([scene.end(step) for step in steps])

@@ -295,11 +295,11 @@ class GroupsMachine(RuleBasedStateMachine):
     def _handle(self, event: Any) -> Any:
         found = self.scene.gateway.handle(event)
         for group, (size, _) in GROUPS.items():
-            standing = self.scene.groups.readings.standing(("default", group))
+            status = self.scene.groups.readings.status(("default", group))
             begun = self.begun[group]
-            if not standing.bound and (not standing.members or len(begun) >= size):
+            if not status.bound and (not status.members or len(begun) >= size):
                 begun.clear()
-            begun.update(standing.bound)
+            begun.update(status.bound)
         for call in self.calls.values():
             if self.scene.groups.is_released(call.uid) and call.uid not in self.released:
                 self._check_release(call.uid)

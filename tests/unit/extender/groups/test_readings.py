@@ -21,7 +21,7 @@ def test_a_group_that_waits_stands_as_it_is(scene):
     """Who is there and since when, what is missing and why."""
     scene.see("b", "a", size=3)
     scene.filter("a", size=3)
-    group = scene.groups.readings.standing(KEY)
+    group = scene.groups.readings.status(KEY)
     assert [one.uid for one in group.members] == ["a", "b"]
     assert {one.since_s for one in group.members} == {100.0}
     assert (group.size, group.n_here, group.n_missing, group.n_claimed) == (3, 2, 1, 0)
@@ -30,7 +30,7 @@ def test_a_group_that_waits_stands_as_it_is(scene):
         Reason.GROUP_WAITING,
         None,
     )
-    assert list(scene.groups.readings.standings()) == [group]
+    assert list(scene.groups.readings.statuses()) == [group]
 
 
 def test_a_group_without_room_says_since_when_and_how_much_there_is(scene):
@@ -42,7 +42,7 @@ def test_a_group_without_room_says_since_when_and_how_much_there_is(scene):
     scene.woken()
     scene.pass_s(10.0)
     scene.woken()
-    group = scene.groups.readings.standing(KEY)
+    group = scene.groups.readings.status(KEY)
     assert (group.reason, group.complete_s, group.n_missing) == (Reason.GROUP_NEVER, 100.0, 0)
     assert group.detail == "never: the cluster has room for 4 of 5 members when empty"
     assert (group.level, group.domain, group.value) == ("", "", None)
@@ -54,7 +54,7 @@ def test_what_is_claimed_stands_with_its_domain(scene):
     for uid in ("a", "b"):
         scene.filter(uid)
     scene.woken()
-    group = scene.groups.readings.standing(KEY)
+    group = scene.groups.readings.status(KEY)
     assert (group.n_claimed, group.level, group.domain) == (2, "leaf", "S0")
     nodes = [str(scene.node_of(uid)) for uid in ("a", "b")]
     first, second = (scene.begin(uid, on) for uid, on in zip(("a", "b"), nodes, strict=True))
@@ -66,7 +66,7 @@ def test_what_is_claimed_stands_with_its_domain(scene):
     assert outcome.nodes == {"a": nodes[0], "b": nodes[1]}
     assert (outcome.level, outcome.domain, outcome.complete_s) == ("leaf", "S0", 100.0)
     assert scene.groups.readings.take_outcomes() == ()
-    bound = scene.groups.readings.standing(KEY)
+    bound = scene.groups.readings.status(KEY)
     assert (bound.size, bound.n_here, bound.members) == (None, 2, ())
     assert dict(bound.bound) == outcome.nodes
 
@@ -104,7 +104,7 @@ def test_a_replica_that_places_no_groups_does_not_say_why_they_wait(scene):
     """It was not called for their members, and has planned nothing."""
     scene.hold(is_holder=False)
     scene.see("a", "b")
-    group = scene.groups.readings.standing(KEY)
+    group = scene.groups.readings.status(KEY)
     assert (group.n_here, group.n_missing, group.reason, group.detail) == (2, 0, None, "")
 
 
@@ -113,5 +113,5 @@ def test_a_group_of_which_nothing_is_known_stands_empty(scene):
     assert all_bound(scene.place("a", "b"))
     for uid in ("a", "b"):
         scene.gateway.handle(PodGone(uid))
-    group = scene.groups.readings.standing(KEY)
+    group = scene.groups.readings.status(KEY)
     assert (group.n_here, group.n_missing, group.reason) == (0, 0, None)

@@ -6,7 +6,7 @@ import pytest
 
 from extender.bind import HoldBind
 from extender.engine.events import PodGone, PodSeen
-from extender.groups.agenda import Agenda
+from extender.groups.reconcile.delaying_queue import DelayingQueue
 from extender.protocol import Outcome, Reason
 from tests.unit.extender.feeds import facts, ids, plan_of
 from tests.unit.extender.group_scene import GroupScene, claim_all, leaf, n_free
@@ -111,7 +111,7 @@ def test_plans_that_find_no_room_are_made_at_growing_intervals():
     for _ in range(7):
         since_s = scene.now_s
         scene.groups.devices_freed(1)
-        group = scene.groups.readings.standing(KEY)
+        group = scene.groups.readings.status(KEY)
         assert group.reason is Reason.GROUP_NO_ROOM
         while planned(scene) and scene.now_s < since_s + 20.0:
             scene.pass_s(0.25)
@@ -155,14 +155,14 @@ def test_a_look_is_at_groups_alone_of_which_something_changed(n_groups):
         scene.see(f"m{number}", group=f"g{number}", size=2)
     scene.woken()
     looked: list[set[tuple[str, str]]] = []
-    agenda = scene.groups._looks._agenda  # noqa: SLF001 - what a look costs shows nowhere else
-    take = agenda.take
+    queue = scene.groups._reconciler._queue  # noqa: SLF001 - what a look costs shows nowhere else
+    take = queue.take
 
     def noted(now_s: float) -> set[tuple[str, str]]:
         looked.append(take(now_s))
         return looked[-1]
 
-    agenda.take = noted
+    queue.take = noted
     scene.woken()
     scene.see("other", group="g7", size=2)
     scene.woken()
@@ -172,14 +172,14 @@ def test_a_look_is_at_groups_alone_of_which_something_changed(n_groups):
 
 def test_an_agenda_has_each_group_once_at_its_earliest_time():
     """Later times of it are void."""
-    agenda = Agenda()
+    queue = DelayingQueue()
     one, two = ("a", "one"), ("a", "two")
-    agenda.add_at(one, 5.0)
-    agenda.add_at(one, 9.0)
-    agenda.add_at(one, 3.0)
-    agenda.add_at(two, float("inf"))
-    assert agenda.take(2.0) == set()
-    assert agenda.take(3.0) == {one}
-    assert agenda.take(9.0) == set()
-    agenda.add(two)
-    assert agenda.take(0.0) == {two}
+    queue.add_at(one, 5.0)
+    queue.add_at(one, 9.0)
+    queue.add_at(one, 3.0)
+    queue.add_at(two, float("inf"))
+    assert queue.take(2.0) == set()
+    assert queue.take(3.0) == {one}
+    assert queue.take(9.0) == set()
+    queue.add(two)
+    assert queue.take(0.0) == {two}

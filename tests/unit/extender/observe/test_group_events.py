@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from extender.groups import GroupOutcome, GroupStanding
-from extender.groups.readings import MemberStanding
+from extender.groups import GroupOutcome, GroupStatus
+from extender.groups.readings import MemberStatus
 from extender.observe import GroupReports
 from extender.observe.events import EventReason, Note
 from extender.protocol import Reason
@@ -23,15 +23,14 @@ KEY = "ml", "train"
 FIRST = ObjectKey("ml", "train-0", "u0")
 
 
-def members(count: int, *, n_gpus: int = 8, apart_s: float = 0.0) -> tuple[MemberStanding, ...]:
+def members(count: int, *, n_gpus: int = 8, apart_s: float = 0.0) -> tuple[MemberStatus, ...]:
     """Members without a node, the first of which is there since 100 s."""
     return tuple(
-        MemberStanding(f"u{i}", f"train-{i}", 100.0 + i * apart_s, n_gpus, None)
-        for i in range(count)
+        MemberStatus(f"u{i}", f"train-{i}", 100.0 + i * apart_s, n_gpus, None) for i in range(count)
     )
 
 
-WAITS = GroupStanding(KEY, {}, 4, members(3), Reason.GROUP_WAITING)
+WAITS = GroupStatus(KEY, {}, 4, members(3), Reason.GROUP_WAITING)
 NO_ROOM = replace(
     WAITS,
     members=members(4),
@@ -49,7 +48,7 @@ PLACED = GroupOutcome(
 class Groups:
     """The groups, as a test sets them."""
 
-    waiting: list[GroupStanding] = field(default_factory=list)
+    waiting: list[GroupStatus] = field(default_factory=list)
     outcomes: list[GroupOutcome] = field(default_factory=list)
     is_holder: bool = True
 
@@ -57,7 +56,7 @@ class Groups:
         taken, self.outcomes = self.outcomes, []
         return taken
 
-    def standings(self) -> Iterator[GroupStanding]:
+    def statuses(self) -> Iterator[GroupStatus]:
         return iter(self.waiting)
 
 
@@ -181,7 +180,7 @@ def test_another_reason_is_said_at_once(reported):
             replace(NO_ROOM, members=(replace(members(1)[0], node="n1"), *members(4)[1:])),
             id="claimed",
         ),
-        pytest.param(GroupStanding(KEY, {"x": "n1"}), id="nobody waits"),
+        pytest.param(GroupStatus(KEY, {"x": "n1"}), id="nobody waits"),
     ],
 )
 def test_nothing_is_said_of_a_group_that_goes_on(reported, group):

@@ -24,7 +24,7 @@ def samples(metrics: GroupMetrics) -> dict[str, float]:
 
 def groups(**changes: Any) -> Any:
     """Readings of one group that waits."""
-    known = {"is_holder": True, "n_held": 2, "n_replans": 3, "standings": lambda: iter([WAITS])}
+    known = {"is_holder": True, "n_held": 2, "n_replans": 3, "statuses": lambda: iter([WAITS])}
     return SimpleNamespace(**(known | changes))
 
 

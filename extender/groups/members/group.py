@@ -27,14 +27,14 @@ class Stage(Enum):
     """How far a member is.
 
     WAITING: nothing is claimed for it. CLAIMED: filter names it the node of its claim. HELD: its
-    bind call is there too, and waits for the others'. GOING: its Binding may be written, and what
-    becomes of it is up to `extender.bind`.
+    bind call is there too, and waits for the others'. RELEASED: its Binding may be written, and
+    what becomes of it is up to `extender.bind`.
     """
 
     WAITING = "waiting"
     CLAIMED = "claimed"
     HELD = "held"
-    GOING = "going"
+    RELEASED = "released"
 
 
 @dataclass(slots=True, eq=False)

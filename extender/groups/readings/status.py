@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from extender.groups.group import Group, GroupKey
+    from extender.groups.members.group import Group, GroupKey
     from extender.protocol import Reason
     from topology.groups import GroupValue
 
-__all__ = ["GroupStanding", "MemberStanding", "stand"]
+__all__ = ["GroupStatus", "MemberStatus", "status_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class MemberStanding:
+class MemberStatus:
     """A member that has no node yet. `node` is the one that is claimed for it, None for none."""
 
     uid: str
@@ -30,7 +30,7 @@ class MemberStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupStanding:
+class GroupStatus:
     """A group now.
 
     `size` is how many members with GPUs there must be at least, None where that is not known, since
@@ -43,7 +43,7 @@ class GroupStanding:
     key: GroupKey
     bound: Mapping[str, str]
     size: int | None = None
-    members: tuple[MemberStanding, ...] = ()
+    members: tuple[MemberStatus, ...] = ()
     reason: Reason | None = None
     detail: str = ""
     complete_s: float | None = None
@@ -72,10 +72,10 @@ class GroupStanding:
         return sum(one.node is not None for one in self.members)
 
 
-def stand(group: Group, *, size: int, bound: Mapping[str, str]) -> GroupStanding:
+def status_of(group: Group, *, size: int, bound: Mapping[str, str]) -> GroupStatus:
     """How a group with members that have no node stands."""
     members = tuple(
-        MemberStanding(
+        MemberStatus(
             one.request.uid,
             one.request.name,
             one.since_s,
@@ -86,7 +86,7 @@ def stand(group: Group, *, size: int, bound: Mapping[str, str]) -> GroupStanding
         if one.is_watched
     )
     is_claimed = any(one.node is not None for one in members)
-    return GroupStanding(
+    return GroupStatus(
         group.key,
         bound,
         size,

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from extender.groups.group import Stage
+from extender.groups.members.group import Stage
 
 if TYPE_CHECKING:
-    from extender.groups.bound_members import BoundMembers
-    from extender.groups.group import Group
-    from extender.groups.without_gpus import WithoutGpus
+    from extender.groups.members.bound_members import BoundMembers
+    from extender.groups.members.group import Group
+    from extender.groups.members.without_gpus import WithoutGpus
 
 __all__ = ["MemberCounts"]
 
@@ -34,8 +34,8 @@ class MemberCounts:
 
         No more than wait where some were bound already: the others may have ended since.
         """
-        n_going = len(group.at(Stage.GOING))
-        n_open = self.size(group) - self.bound.count(group.key) - n_going
+        n_released = len(group.at(Stage.RELEASED))
+        n_open = self.size(group) - self.bound.count(group.key) - n_released
         if self.bound.has_begun(group.key):
             n_open = min(n_open, self._n_waiting(group))
         return n_open
@@ -51,4 +51,4 @@ class MemberCounts:
     def _n_waiting(self, group: Group) -> int:
         """How many members are there of which the Binding may not be written yet."""
         members = group.members.values()
-        return sum(one.is_watched and one.stage is not Stage.GOING for one in members)
+        return sum(one.is_watched and one.stage is not Stage.RELEASED for one in members)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from extender.groups.group import GroupKey
+    from extender.groups.members.group import GroupKey
 
 __all__ = ["WithoutGpus"]
 

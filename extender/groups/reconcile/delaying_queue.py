@@ -1,7 +1,7 @@
-"""Which groups to look at now, and which at what time: so that a look costs nothing for the others.
+"""Which groups to reconcile now, and which at what time: the others cost nothing.
 
-It knows keys and times. Why a group is to be looked at, and what follows, is for
-`extender.groups.groups`.
+As client-go's delaying queue: a key is in it once. It knows keys and times. Why a group is to be
+reconciled is for `extender.groups.groups`, what follows for `reconciler`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from extender.groups.group import GroupKey
+    from extender.groups.members.group import GroupKey
 
-__all__ = ["Agenda"]
+__all__ = ["DelayingQueue"]
 
 
-class Agenda:
+class DelayingQueue:
     """Keys of groups, some of them with a time."""
 
     def __init__(self) -> None:
@@ -25,17 +25,17 @@ class Agenda:
         self._at_s: dict[GroupKey, float] = {}
 
     def add(self, key: GroupKey) -> None:
-        """Look at a group next time."""
+        """Reconcile a group next time."""
         self._now.add(key)
 
     def add_at(self, key: GroupKey, at_s: float) -> None:
-        """Look at a group then, or earlier where that is known already; infinite for never."""
+        """Reconcile a group then, or earlier where that is known already; infinite for never."""
         if at_s < self._at_s.get(key, math.inf):
             self._at_s[key] = at_s
             heappush(self._later, (at_s, key))
 
     def take(self, now_s: float) -> set[GroupKey]:
-        """The groups to look at now; O(those, and log of all that have a time)."""
+        """The groups to reconcile now; O(those, and log of all that have a time)."""
         while self._later and self._later[0][0] <= now_s:
             at_s, key = heappop(self._later)
             if self._at_s.get(key) == at_s:  # else there is an earlier time by now

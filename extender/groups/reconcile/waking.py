@@ -12,12 +12,12 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from extender.groups.group import Group, Member
+    from extender.groups.members.group import Group, Member
 
 __all__ = ["MAX_ASKED", "ask_for", "next_wake_s", "wake_claimed"]
 
 MAX_ASKED = 64
-"""Members without a claim that are woken in one look, and the rest of their group."""
+"""Members without a claim that are woken at once, and the rest of their group."""
 WAKE_AGAIN_S = 5.0
 """After which a member with a claim is woken once more if filter was not called for it."""
 ASK_AFTER_S = 5.0

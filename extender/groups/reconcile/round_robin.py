@@ -1,7 +1,7 @@
 """Whose turn it is to be planned: each group once, before any is planned a second time.
 
-One look plans a bounded number of members. The next one goes on where it stopped, so that groups
-which find no room do not keep those behind them from ever being tried.
+One round of reconciliation plans a bounded number of members. The next one goes on where it
+stopped, so that groups which find no room do not keep those behind them from ever being tried.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from extender.groups.group import Group, GroupKey
+    from extender.groups.members.group import Group, GroupKey
 
-__all__ = ["Rounds"]
+__all__ = ["RoundRobin"]
 
 MAX_PLANNED = 128
-"""Members planned in one look, and the rest of their group; the others follow in later looks."""
-LOOK_PAUSE_S = 0.05
-"""Between two looks of which the first one reached its bound."""
+"""Members planned at once, and the rest of their group; the others follow later."""
+PAUSE_S = 0.05
+"""After that bound was reached."""
 
 
-class Rounds:
+class RoundRobin:
     """The groups that had their turn in this round; `next_s`: nothing is planned before."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Rounds:
             if number == len(first):
                 self._had_turn.clear()
             if n_planned >= MAX_PLANNED:
-                self.next_s = now_s + LOOK_PAUSE_S
+                self.next_s = now_s + PAUSE_S
                 return
             n_planned += plan(group)
             self._had_turn.add(group.key)

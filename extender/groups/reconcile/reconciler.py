@@ -1,7 +1,7 @@
-"""A look at the groups: plans those that are due, and says which members to wake.
+"""Reconciles the groups: plans those that are due, and says which members to wake.
 
-It looks only at groups of which something changed, or whose time has come. It keeps no member and
-no bound pod.
+It takes only groups of which something changed, or whose time has come. It keeps no member and no
+bound pod.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from extender.groups.agenda import Agenda
-from extender.groups.group import Stage
-from extender.groups.rounds import Rounds
-from extender.groups.waking import MAX_ASKED, ask_for, next_wake_s, wake_claimed
+from extender.groups.members.group import Stage
+from extender.groups.reconcile.delaying_queue import DelayingQueue
+from extender.groups.reconcile.round_robin import RoundRobin
+from extender.groups.reconcile.waking import MAX_ASKED, ask_for, next_wake_s, wake_claimed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from extender.groups.claims import Claims
-    from extender.groups.group import Group, GroupKey, Member
-    from extender.groups.member_counts import MemberCounts
+    from extender.groups.members.group import Group, GroupKey, Member
+    from extender.groups.members.member_counts import MemberCounts
     from extender.groups.releases import Releases
     from extender.state import LiveCluster
     from topology.groups import DomainTree
 
-__all__ = ["Looks"]
+__all__ = ["Reconciler"]
 
 MANY = 2**31
 """More devices than any group requests."""
 
 
-class Looks:
-    """Looks at the groups of one engine.
+class Reconciler:
+    """Reconciles the groups of one engine.
 
     `unsettled` are groups of which something ends with time: claims, and members that no watch
     shows.
@@ -45,34 +45,34 @@ class Looks:
         self._claims = claims
         self._releases = releases
         self._counts = counts
-        self._agenda = Agenda()
-        self._rounds = Rounds()
+        self._queue = DelayingQueue()
+        self._turns = RoundRobin()
         self._tree: DomainTree | None = None
         self.unsettled: dict[GroupKey, None] = {}
 
     def add(self, key: GroupKey) -> None:
         """Something changed of a group."""
-        self._agenda.add(key)
+        self._queue.add(key)
 
     def devices_freed(self, groups: Iterable[Group], n_devices: int) -> None:
         """So many devices came free at most: groups that found no room may have it now."""
         for group in groups:
             self._claims.freed(group, n_devices)
             if group.is_due:
-                self._agenda.add(group.key)
+                self._queue.add(group.key)
 
-    def look(self, groups: Mapping[GroupKey, Group], now_s: float) -> list[Member]:
+    def reconcile(self, groups: Mapping[GroupKey, Group], now_s: float) -> list[Member]:
         """Plan what is due; the members to wake."""
         if self._tree is not self._cluster.domains.tree:
             self._tree = self._cluster.domains.tree
             self.devices_freed(groups.values(), MANY)  # other domains hold other groups
-        found = [groups[key] for key in self._agenda.take(now_s) if key in groups]
+        found = [groups[key] for key in self._queue.take(now_s) if key in groups]
         found.sort(key=lambda one: one.order)
-        self._rounds.go(found, partial(self._plan, now_s=now_s), now_s)
+        self._turns.go(found, partial(self._plan, now_s=now_s), now_s)
         woken: list[Member] = []
         for group in found:
             if len(woken) >= MAX_ASKED and group.claims_end_s is None:
-                self._agenda.add(group.key)
+                self._queue.add(group.key)
             else:
                 woken += self._wake(group, now_s)
         return woken
@@ -86,13 +86,13 @@ class Looks:
         return n_planned
 
     def _wake(self, group: Group, now_s: float) -> list[Member]:
-        """Who is to be woken now; the group's next look is then known."""
+        """Who is to be woken now; when the group is next reconciled is then known."""
         is_complete = self._counts.is_complete(group)
         group.complete_s = (group.complete_s or now_s) if is_complete else None
         woken = wake_claimed(group, now_s)
         if is_complete:
             woken += ask_for(group, now_s)
-        planned_s = max(group.next_plan_s, self._rounds.next_s) if group.is_due else math.inf
+        planned_s = max(group.next_plan_s, self._turns.next_s) if group.is_due else math.inf
         asked_s = next_wake_s(group, is_complete=is_complete)
-        self._agenda.add_at(group.key, min(planned_s, asked_s))
+        self._queue.add_at(group.key, min(planned_s, asked_s))
         return woken
