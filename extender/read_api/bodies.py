@@ -17,6 +17,7 @@ __all__ = [
     "ChangeBody",
     "ClusterBody",
     "HistoryBody",
+    "ListBody",
     "MachinesBody",
     "NodeBody",
     "NodesBody",
@@ -140,13 +141,17 @@ class MachinesBody(ListBody):
 
 
 class NodeGpu(ReadBody):
-    """A device; `reason` is why it is unhealthy, also while a pod has it."""
+    """A device; `reason` is why it is unhealthy, also while a pod has it.
+
+    `group` is the name of its pod's group, which is in the pod's namespace.
+    """
 
     index: int
     id: str
     state: Literal["free", "planned", "assumed", "held", "claimed", "unhealthy"]
     pod: str | None
     pod_uid: str | None
+    group: str | None
     reason: str | None
 
 
@@ -176,11 +181,24 @@ class ManagerBody(ReadBody):
     scope: str | None
 
 
+class NodeDomain(ReadBody):
+    """A network domain; `family` are the labels that say it: other families' are never the same."""
+
+    level: str
+    family: str
+    name: str
+
+
 class NodeBody(NodeResourceBody):
-    """A node by its first resource, and the others that it serves."""
+    """A node by its first resource, and the others that it serves.
+
+    `domains` are those that it is known to be in, the nearest first: a domain is its name and all
+    names after it.
+    """
 
     name: str
     zone: str
+    domains: list[NodeDomain]
     topology_manager: ManagerBody
     problems: list[str]
     other_resources: list[NodeResourceBody]
@@ -328,10 +346,14 @@ class CapacityBody(ReadBody):
 
 
 class ChangeBody(ReadBody):
-    """The data of an event: nodes that changed, came or went, and whether pending pods did."""
+    """The data of an event: nodes and groups that changed, came or went, whether pending pods did.
+
+    Groups by namespace and name, with a slash between.
+    """
 
     generation: int
     nodes: list[str]
+    groups: list[str]
     pending: bool
 
 

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 from extender.read_api.figures import SIZES, SetFigures
 from extender.read_api.node_entry import NodeEntry
 from extender.read_api.pacing import paced, pause
+from extender.read_api.placed_members import members_after
 from extender.state import StateMoment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from extender.read_api.node_entry import Tally, TallyKey
+    from extender.read_api.placed_members import GroupKey, MembersByGroup, PlacedMember
     from extender.snapshot import MachineType
     from extender.state import Account, LiveCluster, NodeRecord
 
@@ -90,6 +92,7 @@ class Cluster:
     stranded_since_s: Mapping[TallyKey, float] = field(default_factory=dict["TallyKey", float])
     machines: Mapping[str, MachineType] = field(default_factory=dict[str, "MachineType"])
     n_pods: int = 0
+    members: MembersByGroup = field(default_factory=dict["GroupKey", "Mapping[str, PlacedMember]"])
 
 
 class ClusterTable:
@@ -143,6 +146,8 @@ class ClusterTable:
                         if tally.machine is not None:
                             machines[tally.machine.digest] = tally.machine
                         sums[tally.key] = sums.get(tally.key, Sums()).changed(tally, sign)
+        now_s = self._clock() if before.revision else None
+        members = await members_after(before.members, map(_members, changed), now_s)
         sums = {key: one for key, one in sorted(sums.items(), key=_order) if one.n_nodes}
         digests = {key.topology for key in sums}
         # Not before: a walk that was cancelled has to be made again.
@@ -157,6 +162,7 @@ class ClusterTable:
             stranded_since_s=self._stranded_since(before, sums),
             machines={key: one for key, one in machines.items() if key in digests},
             n_pods=n_pods,
+            members=members,
         )
 
     def _stranded_since(
@@ -168,6 +174,14 @@ class ClusterTable:
             for key, one in sums.items()
             if one.n_stranded
         }
+
+
+def _members(
+    change: tuple[NodeEntry | None, NodeEntry | None],
+) -> tuple[Sequence[PlacedMember], Sequence[PlacedMember]]:
+    """The members of groups that a node had, and those that it has."""
+    old, new = change
+    return () if old is None else old.members, () if new is None else new.members
 
 
 def _changed(now: Mapping[str, object], before: Mapping[str, object]) -> set[str]:

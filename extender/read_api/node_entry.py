@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from extender.read_api.placed_members import PlacedMember
 from extender.state import BY_COUNT, AssignmentState, mask_of
 from topology.value import gpus_of
 
@@ -71,7 +72,7 @@ class Tally:
 class NodeEntry:
     """A node and its accounts, with its sums; its JSON once that was read.
 
-    `n_pods` counts the placed pods.
+    `n_pods` counts the placed pods, `members` are those of groups.
     """
 
     __slots__ = (
@@ -80,6 +81,7 @@ class NodeEntry:
         "_pods_json",
         "_pods_text",
         "accounts",
+        "members",
         "n_pods",
         "node",
         "tallies",
@@ -97,10 +99,12 @@ class NodeEntry:
         self._figures = figures
         self._node_json: bytes | None = None
         self._pods_json: dict[str, bytes] | None = None
-        placed = [_find_placed(pod, self._parts()) for pod in pods]
-        self.n_pods = len({pod.full_name for pod in placed if pod is not None})
+        found = (_find_placed(pod, self._parts()) for pod in pods)
+        placed = [pod for pod in found if pod is not None]
+        self.n_pods = len({pod.full_name for pod in placed})
+        self.members = tuple(one for pod in placed if (one := _member(pod)) is not None)
         self.tallies = tuple(
-            _tally(part, [pod for pod in placed if pod is not None and pod.part == part], figures)
+            _tally(part, [pod for pod in placed if pod.part == part], figures)
             for part in self._parts()
             if part.served.name
         )
@@ -158,6 +162,10 @@ class NodeEntry:
         return {
             "name": node.name,
             "zone": node.zone,
+            "domains": [
+                {"level": step.level, "family": step.family, "name": step.value}
+                for step in node.path.steps
+            ],
             **first,
             "topology_manager": {
                 "policy": None if policy is None else policy.value,
@@ -176,6 +184,7 @@ class NodeEntry:
             for uid, one in account.assignments.items()
             for gpu in gpus_of(one.mask)
         }
+        groups = {one.uid: one.key[1] for one in self.members}
         gpus: list[Json] = []
         for i, one in enumerate(part.served.ids):
             is_bad = bool(account.unhealthy >> i & 1)
@@ -187,6 +196,7 @@ class NodeEntry:
                     "state": state,
                     "pod": None if uid is None else name_of(uid) or None,
                     "pod_uid": uid,
+                    "group": None if uid is None else groups.get(uid),
                     "reason": reasons.get(one) if is_bad else None,
                 }
             )
@@ -264,6 +274,25 @@ def _find_placed(pod: PodRecord, parts: Sequence[_Part]) -> _Placed | None:
         if uid in account.contested or uid in account.lost:
             return _Placed(pod, part, STATES[AssignmentState.BOUND], 0, ())
     return None
+
+
+def _member(placed: _Placed) -> PlacedMember | None:
+    """The pod as a member of the group that its plan names."""
+    pod, plan = placed.pod, placed.pod.node_plan
+    if plan is None or plan.group is None:
+        return None
+    return PlacedMember(
+        key=(pod.namespace, plan.group.name),
+        uid=pod.uid,
+        name=pod.name,
+        rank=plan.group.rank,
+        node=placed.part.node.name,
+        gpus=tuple(gpus_of(placed.mask)) if placed.mask else None,
+        is_bound=placed.state != STATES[AssignmentState.ASSUMED],
+        plan=plan,
+        path=placed.part.node.path,
+        machine=placed.part.served.machine,
+    )
 
 
 def _containers(pod: PodRecord, part: _Part) -> tuple[tuple[str, tuple[str, ...]], ...]:

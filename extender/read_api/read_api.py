@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from extender.read_api.cluster_table import ClusterTable
 from extender.read_api.figures import SIZES
+from extender.read_api.groups import GroupTable
 from extender.read_api.machines import MachinesJson
 from extender.read_api.over_time import Changes, History
 from extender.read_api.over_time.history import INTERVAL_S
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from extender.engine import Engine
     from extender.read_api.cluster_table import Cluster
     from extender.read_api.figures import Json
+    from extender.read_api.groups import GroupTexts
     from extender.read_api.node_entry import NodeEntry
     from extender.read_api.not_offered import NotOffered
     from extender.read_api.pending import Pending
@@ -69,7 +71,8 @@ class ReadApi:
         self._would_fit = WouldFit(engine)
         self._machines = MachinesJson(self._table.figures)
         self.what_ifs = WhatIfs(engine, self._table.refresh, self._table.figures)
-        self.changes = Changes(self._refresh_both)
+        self._groups = GroupTable(engine, self._refresh_both)
+        self.changes = Changes(self._refresh_all)
         self.history = History(clock())
 
     async def refresh(self) -> Cluster:
@@ -80,8 +83,15 @@ class ReadApi:
         """The pods that wait now."""
         return await self._pending.refresh()
 
+    async def refresh_groups(self) -> GroupTexts:
+        """The groups now, with the cluster that they are of."""
+        return await self._groups.refresh()
+
     async def _refresh_both(self) -> tuple[Cluster, Pending]:
         return await self._table.refresh(), await self._pending.refresh()
+
+    async def _refresh_all(self) -> tuple[GroupTexts, Pending]:
+        return await self._groups.refresh(), await self._pending.refresh()
 
     async def run(self, on_fault: Callable[[Exception], None]) -> None:
         """Feed the streams of changes and the history, until cancelled.
@@ -255,6 +265,28 @@ class ReadApi:
             if text is not None:
                 return text
         return None
+
+    async def groups(
+        self,
+        groups: GroupTexts,
+        *,
+        limit: int,
+        after: str | None,
+        namespace: str | None = None,
+        state: str | None = None,
+    ) -> ItemsPage:
+        """Groups by name: all, those of a namespace, those in a state."""
+        prefix = "" if namespace is None else f"{namespace}/"
+        names = groups.keys
+        if namespace is not None or state is not None:
+            names = [
+                name
+                async for name in paced(names)
+                if name.startswith(prefix) and state in {None, groups.texts[name].state}
+            ]
+        page, last, n_remaining = _cut(names, limit, after)
+        items = [groups.texts[name].json for name in page]
+        return ItemsPage(groups.cluster.generation, items, last, n_remaining)
 
     async def pending(
         self, cluster: Cluster, pending: Pending, *, limit: int, after: str | None

@@ -9,7 +9,7 @@ import asyncio
 import json
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
@@ -28,6 +28,7 @@ from extender.read_api.bodies import (
     PlacedPodBody,
     PodsBody,
 )
+from extender.read_api.groups import GroupBody, GroupsBody
 from extender.read_api.over_time.changes import MAX_CLIENTS
 from extender.read_api.pacing import paced
 from extender.read_api.paging import DEFAULT_LIMIT, MAX_LIMIT
@@ -76,6 +77,7 @@ def add_read_api(app: FastAPI, api: ReadApi) -> None:
     _add_sums(router, api)
     _add_nodes(router, api)
     _add_pods(router, api)
+    _add_groups(router, api)
     _add_over_time(router, api)
     _add_what_if(router, api)
     app.include_router(router)
@@ -176,6 +178,39 @@ def _add_pods(router: APIRouter, api: ReadApi) -> None:
         )
 
 
+def _add_groups(router: APIRouter, api: ReadApi) -> None:
+    @router.get("/groups", response_model=GroupsBody, responses=_UNCHANGED)
+    async def groups(
+        *,
+        limit: _Limit = DEFAULT_LIMIT,
+        after: _Continue = None,
+        namespace: Annotated[
+            str | None, Query(description="Only groups of this namespace.")
+        ] = None,
+        state: Annotated[
+            Literal["waiting", "claimed", "bound"] | None,
+            Query(description="Only groups in this state."),
+        ] = None,
+        if_none_match: _Tag = None,
+    ) -> Response:
+        """Groups by name: members with and without a node, domain, GB/s, or why they wait."""
+        now = await api.refresh_groups()
+        tag = api.tag(now.cluster, now.revision)
+        return _unchanged(if_none_match, tag) or await _list(
+            api.groups(now, limit=limit, after=after, namespace=namespace, state=state), tag
+        )
+
+    @router.get("/groups/{namespace}/{name}", response_model=GroupBody, responses=_UNCHANGED)
+    async def group(namespace: str, name: str, if_none_match: _Tag = None) -> Response:
+        """One group."""
+        now = await api.refresh_groups()
+        found = now.texts.get(f"{namespace}/{name}")
+        if found is None:
+            raise HTTPException(404, f"group {namespace}/{name} has no member that is known")
+        tag = api.tag(now.cluster, now.revision)
+        return _unchanged(if_none_match, tag) or _respond(found.json, tag)
+
+
 def _add_over_time(router: APIRouter, api: ReadApi) -> None:
     @router.get("/history", response_model=HistoryBody, responses=_UNCHANGED)
     async def history(
@@ -197,7 +232,7 @@ def _add_over_time(router: APIRouter, api: ReadApi) -> None:
         },
     )
     async def changes() -> Response:
-        """Server-sent events: which nodes changed, and whether pending pods did.
+        """Server-sent events: which nodes and groups changed, and whether pending pods did.
 
         An event `change` at once and then at most twice a second, its `id` the generation; a
         comment every 15 s. 503 where 64 streams are open.

@@ -10,6 +10,8 @@ from typing import Any
 from extender.state import KEPT_LABELS
 from tests.docs.markdown import ROOT, section
 from tests.unit.extender.engines import engine
+from tests.unit.extender.group_scene import GroupScene, leaf
+from tests.unit.extender.live_world import node_facts
 from tests.unit.extender.pods import pod
 from tests.unit.extender.read_api.served import ServedReads
 
@@ -17,6 +19,7 @@ PAGE = ROOT / "docs" / "read-api.md"
 PATHS = {
     "/api/v1/nodes/{name}": "/api/v1/nodes/8x-l4-0",
     "/api/v1/pods/{namespace}/{name}": "/api/v1/pods/default/pod-u1",
+    "/api/v1/groups/{namespace}/{name}": "/api/v1/groups/default/train",
 }
 WITHOUT_EXAMPLE = {"/api/v1/explain/{namespace}/{name}"}
 """Needs an API server; its answer is that of the route which takes a manifest."""
@@ -62,6 +65,18 @@ async def events(served: ServedReads) -> str:
     return (first + await anext(stream)).decode()
 
 
+def grouped() -> ServedReads:
+    """A cluster of its own, with labels of the network: one group is bound, one waits."""
+    made = [node_facts(f"h100-{i}", "dgx-h100") for i in range(2)]
+    scene = GroupScene(
+        *(leaf(one.name, "S12", topology=one.topology, allocatable=one.allocatable) for one in made)
+    )
+    scene.pass_s(1_764_000_000.0 - scene.now_s)
+    scene.place("u6", "u7", group="train", n_gpus=8)
+    scene.see("u8", group="sweep", size=2)
+    return ServedReads(scene.gateway.engine)
+
+
 def answers() -> str:
     """All routes, described and answered."""
     served = ServedReads(engine())
@@ -70,6 +85,7 @@ def answers() -> str:
     served.place(2, "u2", "8x-l4-0")
     served.filter(8, "u3", ["dgx-1-v100-0"], affinity="nvlink", policy="required")
     asyncio.run(served.api.add_to_history())
+    groups = grouped()
     description: Any = served.call("/openapi.json", app=served.read_app).json()
     parts: list[str] = []
     paths: dict[str, Any] = description["paths"]
@@ -88,7 +104,8 @@ def answers() -> str:
             parts.append(title)
             continue
         else:
-            language, body = "json", json_of(served, PATHS.get(path, path))
+            asked = groups if path.startswith("/api/v1/groups") else served
+            language, body = "json", json_of(asked, PATHS.get(path, path))
         parts.append(f"{title}\n```{language}\n{body}\n```\n")
     return "\n" + "\n".join(parts) + "\n"
 

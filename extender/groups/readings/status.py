@@ -27,6 +27,7 @@ class MemberStatus:
     since_s: float
     size_gpus: int
     node: str | None
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ def status_of(group: Group, *, size: int, bound: Mapping[str, str]) -> GroupStat
             one.since_s,
             one.request.size_gpus,
             None if one.plan is None else one.plan.node,
+            one.request.rank,
         )
         for one in sorted(group.members.values(), key=lambda one: one.order)
         if one.is_watched

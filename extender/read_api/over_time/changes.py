@@ -1,4 +1,4 @@
-"""The stream of changes: which nodes differ from before, and whether the pending pods do.
+"""The stream of changes: which nodes and groups differ from before, and whether pending pods do.
 
 While there are clients the cluster is looked at each `INTERVAL_S`. Each client has what changed
 since its last event, so that one that reads slowly gets fewer events and not a longer queue.
@@ -10,12 +10,12 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
-from extender.read_api.cluster_table import Cluster
+from extender.read_api.groups import GroupTexts
 from extender.read_api.pacing import paced
 from extender.read_api.pending import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 __all__ = ["MAX_CLIENTS", "Changes", "Subscription"]
 
@@ -34,14 +34,16 @@ class Subscription:
     def __init__(self, generation: int) -> None:
         self._generation = generation
         self._nodes: set[str] = set()
+        self._groups: set[str] = set()
         self._is_pending = False
         self.is_due = asyncio.Event()
         self.is_due.set()
 
-    def add(self, generation: int, nodes: set[str], *, is_pending: bool) -> None:
+    def add(self, generation: int, *, nodes: set[str], groups: set[str], is_pending: bool) -> None:
         """These changed."""
         self._generation = generation
         self._nodes |= nodes
+        self._groups |= groups
         self._is_pending = self._is_pending or is_pending
         self.is_due.set()
 
@@ -50,20 +52,21 @@ class Subscription:
         data = {
             "generation": self._generation,
             "nodes": sorted(self._nodes),
+            "groups": sorted(self._groups),
             "pending": self._is_pending,
         }
-        self._nodes, self._is_pending = set(), False
+        self._nodes, self._groups, self._is_pending = set(), set(), False
         self.is_due.clear()
         text = json.dumps(data, separators=(",", ":"))
         return f"event: change\nid: {self._generation}\ndata: {text}\n\n".encode()
 
 
 class Changes:
-    """The streams. `refresh` gives the cluster and the pending pods as they are now."""
+    """The streams. `refresh` gives the groups, with their cluster, and the pending pods now."""
 
-    def __init__(self, refresh: Callable[[], Awaitable[tuple[Cluster, Pending]]]) -> None:
+    def __init__(self, refresh: Callable[[], Awaitable[tuple[GroupTexts, Pending]]]) -> None:
         self._refresh = refresh
-        self._seen = Cluster(), Pending()
+        self._seen = GroupTexts(), Pending()
         self._clients: set[Subscription] = set()
         self._has_clients = asyncio.Event()
         self._is_ended = False
@@ -79,7 +82,7 @@ class Changes:
             return None
         if not self._clients:
             self._seen = await self._refresh()
-        client = Subscription(self._seen[0].generation)
+        client = Subscription(self._seen[0].cluster.generation)
         self._clients.add(client)
         self._has_clients.set()
         return client
@@ -120,16 +123,26 @@ class Changes:
             await self.look()
 
     async def look(self) -> None:
-        """Compare with the last look. O(nodes) where something changed."""
-        (cluster, pending), (old, old_pending) = await self._refresh(), self._seen
-        self._seen = cluster, pending
+        """Compare with the last look. O(nodes) where one changed, O(groups) where one did."""
+        (groups, pending), (old, old_pending) = await self._refresh(), self._seen
+        self._seen = groups, pending
         is_pending = pending.revision != old_pending.revision
         nodes: set[str] = set()
-        if cluster.revision != old.revision:
-            async for name, entry in paced(cluster.entries.items()):
-                if old.entries.get(name) is not entry:
-                    nodes.add(name)
-            nodes.update(old.entries.keys() - cluster.entries.keys())
-        if nodes or is_pending:
+        if groups.cluster.revision != old.cluster.revision:
+            nodes = await _differing(groups.cluster.entries, old.cluster.entries)
+        changed: set[str] = set()
+        if groups.revision != old.revision:
+            changed = await _differing(groups.texts, old.texts)
+        if nodes or changed or is_pending:
+            generation = groups.cluster.generation
             for client in self._clients:
-                client.add(cluster.generation, nodes, is_pending=is_pending)
+                client.add(generation, nodes=nodes, groups=changed, is_pending=is_pending)
+
+
+async def _differing(now: Mapping[str, object], before: Mapping[str, object]) -> set[str]:
+    """The names that stand for another object than before, or for none."""
+    found = before.keys() - now.keys()
+    async for name, one in paced(now.items()):
+        if before.get(name) is not one:
+            found.add(name)
+    return found

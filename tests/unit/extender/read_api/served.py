@@ -64,9 +64,11 @@ class ServedReads:
         return response.json()
 
     @staticmethod
-    def filter_call(n_gpus: int, uid: str, nodes: list[str]) -> tuple[Verb, bytes]:
+    def filter_call(
+        n_gpus: int, uid: str, nodes: list[str], **annotations: str
+    ) -> tuple[Verb, bytes]:
         """What the engine is given for a filter call."""
-        return Verb.FILTER, args(pod(n_gpus, uid=uid), nodes)
+        return Verb.FILTER, args(pod(n_gpus, uid=uid, **annotations), nodes)
 
     @staticmethod
     def bind_call(uid: str, node: str) -> tuple[Verb, bytes]:

@@ -86,6 +86,7 @@ def test_a_node_shows_who_has_each_gpu_and_its_best_free_sets(served):
         "state": "planned",
         "pod": "default/pod-u1",
         "pod_uid": "u1",
+        "group": None,
         "reason": None,
     }
     assert (node["free"], sorted(node["best"])) == (4, ["2", "4"])
