@@ -103,5 +103,10 @@ def _is(pod: BoundPod | UnschedulablePod, namespace: str, name: str) -> bool:
 
 def make_engine(spec: ClusterSpec, rules: Rules) -> EmbeddedEngine:
     """An engine over the described cluster, nothing placed. Raises `ClusterSpecError`."""
-    cluster = EmbeddedCluster(lay_out(spec), demand=rules.demand, gpu_worth=rules.gpu_worth)
+    cluster = EmbeddedCluster(
+        lay_out(spec),
+        demand=rules.demand,
+        gpu_worth=rules.gpu_worth,
+        families=rules.group_families,
+    )
     return EmbeddedEngine(cluster, rules)

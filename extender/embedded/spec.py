@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -28,6 +28,7 @@ from topology.recordings import load_recording, recording_names
 from topology.topology_manager import manager_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from topology.model import NodeTopology
@@ -50,6 +51,11 @@ _UUID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "coterie.gpu")
 _GROUP = re.compile(r"([0-9]{1,6})\s*x\s*([a-z0-9][a-z0-9.-]*)")
 _LABEL = r"^[a-z0-9]([a-z0-9.-]{0,200}[a-z0-9])?$"
 """A DNS subdomain, as node names and label values are."""
+_LABEL_KEY = (
+    r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
+)
+_LABEL_VALUE = r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
+"""As the API server takes them, but for empty values (apimachinery, pkg/util/validation)."""
 RESOURCE_NAME = (
     r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
 )
@@ -69,6 +75,9 @@ class NodeGroup(BaseModel):
     zone: Annotated[str, Field(pattern=_LABEL)] | None = None
     unhealthy: list[Annotated[int, Field(ge=0, le=511)]] = []
     prefer_no_schedule: bool = False
+    labels: dict[
+        Annotated[str, Field(pattern=_LABEL_KEY)], Annotated[str, Field(pattern=_LABEL_VALUE)]
+    ] = {}
     topology_manager_policy: Literal["none", "best-effort", "restricted", "single-numa-node"] = (
         "none"
     )
@@ -137,6 +146,7 @@ class EmbeddedNode:
     unhealthy: tuple[str, ...]
     prefer_no_schedule: bool
     manager: TopologyManager | None = None
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def parse_cluster(text: str) -> ClusterSpec:
@@ -199,6 +209,7 @@ def lay_out(spec: ClusterSpec) -> tuple[EmbeddedNode, ...]:
                     unhealthy=tuple(ids[i] for i in group.unhealthy),
                     prefer_no_schedule=group.prefer_no_schedule,
                     manager=_manager(group),
+                    labels=group.labels,
                 )
             )
     return tuple(nodes)

@@ -13,6 +13,7 @@ from extender.bind import WriteResult, Written
 from extender.state import HOSTNAME, ZONE, BoundPod, LiveCluster, NodeRecord, NodeResource
 from topology.annotations import DevicesReport, UnhealthyDevice
 from topology.errors import quote
+from topology.groups import DEFAULT_FAMILIES, domain_path
 from topology.model import UNKNOWN_WORTH, names, node_worth
 from topology.node_affinity import KnownLabels
 from topology.value import topology_digest
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from extender.bind import WriteBinding
     from extender.embedded.spec import EmbeddedNode
+    from topology.groups import LevelFamily
     from topology.value import Demand
 
 __all__ = ["EmbeddedCluster"]
@@ -38,10 +40,12 @@ class EmbeddedCluster(LiveCluster):
         *,
         demand: Demand,
         gpu_worth: Sequence[tuple[str, float]] = (),
+        families: Sequence[LevelFamily] = DEFAULT_FAMILIES,
     ) -> None:
         resources = tuple({node.resource: None for node in nodes})
-        super().__init__(resources, demand=demand, gpu_worth=gpu_worth)
+        super().__init__(resources, demand=demand, gpu_worth=gpu_worth, families=families)
         self._gpu_worth = gpu_worth
+        self._families = families
         self._bound: dict[str, BoundPod] = {}
         for node in nodes:
             self.put_node(self._read(node))
@@ -112,6 +116,9 @@ class EmbeddedCluster(LiveCluster):
         served = NodeResource.of(
             node.resource, node.ids, machine=machine, label=node.group, worth=worth, report=report
         )
+        labels = KnownLabels().plus(HOSTNAME, node.name).plus(ZONE, node.zone)
+        for key, value in node.labels.items():
+            labels = labels.plus(key, value)
         return NodeRecord(
             name=node.name,
             zone=node.zone,
@@ -120,5 +127,7 @@ class EmbeddedCluster(LiveCluster):
             report=report,
             problems=(),
             fingerprint=0,
-            labels=KnownLabels().plus(HOSTNAME, node.name).plus(ZONE, node.zone),
+            # Without the zone, which nodes get in turn: it would part what one leaf switch joins.
+            path=domain_path(node.labels, self._families),
+            labels=labels,
         )

@@ -79,6 +79,7 @@ def node_manifest(node: EmbeddedNode) -> dict[str, Any]:
                 "kubernetes.io/os": "linux",
                 "node.kubernetes.io/instance-type": node.group,
                 ZONE: node.zone,
+                **node.labels,
             },
             "annotations": annotations,
         },

@@ -51,6 +51,21 @@ def test_the_last_member_is_placed_at_once_and_the_others_when_they_are_filtered
     assert one.groups.n_groups == 0
 
 
+def test_labels_of_the_description_are_network_domains():
+    """The other leaf's nodes come first by name; only this leaf has room for both members."""
+    leaf = "network.topology.nvidia.com/leaf"
+    one = engine(
+        {"machine": "dgx-1-v100", "count": 1, "name": "a", "labels": {leaf: "S1"}},
+        {"machine": "dgx-1-v100", "count": 2, "name": "b", "labels": {leaf: "S2"}},
+    )
+    filter_(one, "x")
+    assert {node_of(one, "y"), node_of(one, "x")} == {"b-0", "b-1"}
+    one.answer(Verb.BIND, binding("x", node_of(one, "x")), 0.0)
+    group = plan_of(one, "x").group
+    assert group is not None
+    assert group.domain == ("leaf", "S2")
+
+
 def test_a_member_without_a_claim_is_not_bound():
     """Its group does not start."""
     one = engine(FOUR)

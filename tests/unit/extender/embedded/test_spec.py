@@ -14,7 +14,7 @@ zones: [east, west]
 groups:
   - {machine: dgx-1-v100, count: 2}
   - {machine: 8x-l4, count: 1, name: cheap, zone: north, unhealthy: [7], prefer_no_schedule: true}
-  - {devices: 3, count: 1, resource: amd.com/gpu}
+  - {devices: 3, count: 1, resource: amd.com/gpu, labels: {example.com/rack: R2}}
 """
 TOML = """
 zones = ["east", "west"]
@@ -32,6 +32,7 @@ prefer_no_schedule = true
 devices = 3
 count = 1
 resource = "amd.com/gpu"
+labels = {"example.com/rack" = "R2"}
 """
 
 
@@ -58,6 +59,7 @@ def test_a_file_says_everything(tmp_path, name, text):
     assert nodes[2].unhealthy == (nodes[2].ids[7],)
     assert [n.prefer_no_schedule for n in nodes] == [False, False, True, False]
     assert nodes[3].topology is None
+    assert [n.labels for n in nodes] == [{}, {}, {}, {"example.com/rack": "R2"}]
 
 
 def test_device_ids_are_different_everywhere_and_always_the_same():
@@ -105,6 +107,8 @@ def test_a_line_that_means_no_cluster_is_refused(text, message):
         ("groups: [{count: 1}]", "expected one of them"),
         ("groups: [{machine: 8x-l4, devices: 8, count: 1}]", "expected one of them"),
         ("groups: [{machine: 8x-l4, count: 1}]\nzones: [A_B]", "zones.0 is 'A_B'"),
+        ("groups: [{machine: 8x-l4, count: 1, labels: {a b: c}}]", "groups.0.labels.a b"),
+        ("groups: [{machine: 8x-l4, count: 1, labels: {a: ''}}]", "groups.0.labels.a is ''"),
     ],
 )
 def test_a_file_that_means_no_cluster_is_refused(tmp_path, text, message):
