@@ -41,6 +41,7 @@ def make_parser() -> Parser:
     _add_explain(commands)
     _add_nodes(commands)
     _add_pods(commands)
+    _add_groups(commands)
     _add_topology(commands)
     _add_capacity(commands)
     _add_what_if(commands)
@@ -88,6 +89,17 @@ def _add_pods(commands: Commands) -> None:
     _add_cluster(pods, is_namespaced=True)
 
 
+def _add_groups(commands: Commands) -> None:
+    groups = add_command(
+        commands, "groups", "list groups of pods: who is here, where, GB/s, or why they wait"
+    )
+    groups.add_argument("names", metavar="GROUP", nargs="*", help="Only these groups.")
+    _add_list(groups, selected="groups with a pod that has these labels")
+    groups.add_argument("--node", metavar="NODE", help="Only groups with a member on this node.")
+    groups.add_argument("--waiting", action="store_true", help="Only groups that wait.")
+    _add_cluster(groups, is_namespaced=True)
+
+
 def _add_topology(commands: Commands) -> None:
     topology = add_command(commands, "topology", "show a node's GPUs, links and pods, or draw them")
     topology.add_argument("node", metavar="NODE", help="A node.")
@@ -102,7 +114,7 @@ def _add_capacity(commands: Commands) -> None:
     capacity = add_command(
         commands, "capacity", "count the sets of 2, 4 and 8 that fit now, by machine type"
     )
-    _add_list(capacity, has_selector=False)
+    _add_list(capacity, selected="")
     capacity.add_argument(
         "--history",
         metavar="HOURS",
@@ -216,13 +228,12 @@ def _add_output(command: Parser, forms: str) -> None:
     )
 
 
-def _add_list(command: Parser, *, has_selector: bool = True) -> None:
+def _add_list(command: Parser, *, selected: str = "objects with these labels") -> None:
+    """The flags of lists; `selected` is what a selector chooses, empty where there is none."""
     _add_output(command, "wide|json|yaml|name")
     command.add_argument("--watch", "-w", action="store_true", help="Go on with what changes.")
-    if has_selector:
-        command.add_argument(
-            "--selector", "-l", metavar="LABELS", help="Only objects with these labels."
-        )
+    if selected:
+        command.add_argument("--selector", "-l", metavar="LABELS", help=f"Only {selected}.")
     command.add_argument("--sort-by", metavar="COLUMN", help="Sort by a column of the table.")
     command.add_argument("--no-headers", action="store_true", help="Leave out the header.")
 

@@ -29,6 +29,8 @@ CHANGES = "changes"
 PAGE_SIZE = 2000
 _SHOWN = 200
 _OK, _NOT_FOUND = 200, 404
+_NO_ROUTE = "Not Found"
+"""The detail where the extender serves no such route."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +175,9 @@ def _refused(path: str, status: int, body: bytes) -> _Refused:
         detail = text_at(parse_object(body), "detail")
     except Unreadable:
         detail = ""
-    if detail:
+    if detail and (status, detail) != (_NOT_FOUND, _NO_ROUTE):
         return _Refused(printable(detail), status)
-    said = printable(body[:_SHOWN].decode(errors="replace"))
+    said = printable(detail or body[:_SHOWN].decode(errors="replace"))
     hint = "; this extender may be older than the command" if status == _NOT_FOUND else ""
     return _Refused(f"the extender answered {path} with {status}: {said}{hint}", status)
 

@@ -1,4 +1,6 @@
-"""Names of nodes and pods of the cluster, for completion.
+"""Names of nodes, pods and groups of the cluster, for completion.
+
+Nodes and pods are asked of the API server, groups of the extender, which alone knows all of them.
 
 Where the cluster does not answer within `TIMEOUT_S`, or refuses, there are none: completion says
 nothing of errors.
@@ -24,26 +26,31 @@ __all__ = ["offered"]
 TIMEOUT_S = 2.0
 _NODES = {"node", "drain"}
 _PODS = {"pod"}
-_BY_COMMAND = {"nodes": "node", "pods": "pod"}
+_GROUPS = {"group"}
+_BY_COMMAND = {"nodes": "node", "pods": "pod", "groups": "group"}
 
 
 def offered(argument: str, words: Sequence[str]) -> dict[str, Sequence[str]]:
     """The names that an argument of these words may have, by the argument's name."""
     kind = _BY_COMMAND.get(words[0], "") if argument == "names" else argument
-    if kind not in _NODES | _PODS:
+    if kind not in _NODES | _PODS | _GROUPS:
         return {}
     try:
-        return {argument: asyncio.run(_names(is_pods=kind in _PODS, words=words))}
+        return {argument: asyncio.run(_names(kind, words))}
     except (CliError, TimeoutError):
         return {}
 
 
-async def _names(*, is_pods: bool, words: Sequence[str]) -> list[str]:
+async def _names(kind: str, words: Sequence[str]) -> list[str]:
     given = make_parser().parse_known_args([*words[:-1], "x"])[0]
     async with asyncio.timeout(TIMEOUT_S), Session(options_of(given), Progress()) as session:
         namespace = session.namespace
+        if kind in _GROUPS:
+            query = {} if namespace is None else {"namespace": namespace}
+            api = await session.read_api()
+            return [str(group["name"]) for group in await api.items("groups", query)]
         path = "/api/v1/nodes"
-        if is_pods:
+        if kind in _PODS:
             path = "/api/v1/pods" if namespace is None else f"/api/v1/namespaces/{namespace}/pods"
         found = await session.list_objects(path)
         return sorted(text_at(object_at(one, "metadata"), "name") for one in found)

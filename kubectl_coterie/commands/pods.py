@@ -91,6 +91,7 @@ def pod_table(style: Style, clock: Callable[[], float], *, has_namespace: bool) 
             Column("SET", _set),
             Column("GB/S", _rate, key=lambda pod: pod.get("gbytes_per_s"), paint=of_share),
             Column("SHARE", _share, key=lambda pod: pod.get("share"), paint=of_share),
+            Column("GROUP", _group, is_wide=True),
             Column("LIMITED BY", lambda pod: limit(pod.get("limited_by")) or None, is_wide=True),
             Column("REASON", _reason),
             Column("WOULD FIT", _relief, is_wide=True),
@@ -132,6 +133,13 @@ def _rate(pod: Json) -> str | None:
 def _share(pod: Json) -> str | None:
     share = pod.get("share")
     return None if share is None else percent(share)
+
+
+def _group(pod: Json) -> str | None:
+    """The name of its group; of a pod that waits the counts of members are there too."""
+    group = pod.get("group")
+    name: str | None = group["name"] if group and "since_unix_s" in pod else group
+    return name
 
 
 def _reason(pod: Json) -> str | None:

@@ -5,6 +5,7 @@ Knows no connection and no clock; names from the cluster are shown as `topology.
 
 from kubectl_coterie.text.capacity import capacity_headline, sparkline
 from kubectl_coterie.text.explanation import explanation_lines
+from kubectl_coterie.text.group import group_domain, group_limit, group_reason
 from kubectl_coterie.text.what_if import what_if_lines
 from kubectl_coterie.text.words import (
     count,
@@ -21,6 +22,9 @@ __all__ = [
     "count",
     "explanation_lines",
     "gpu_set",
+    "group_domain",
+    "group_limit",
+    "group_reason",
     "limit",
     "percent",
     "rate",

@@ -1,6 +1,7 @@
-"""The group of a pod in one line: who is here, what it waits for, where it is, what it is worth.
+"""Groups in words: who is here, what one waits for, where it is, what it is worth.
 
-An extender before groups has none in its answers.
+`group_lines` are of the group in a pod's explanation, where an extender before groups has none; the
+others are of a group of the read API.
 """
 
 from __future__ import annotations
@@ -14,10 +15,46 @@ from topology.printable import printable
 if TYPE_CHECKING:
     from kubectl_coterie.text.words import Json
 
-__all__ = ["group_lines"]
+__all__ = ["group_domain", "group_limit", "group_lines", "group_reason"]
 
 _ANY = "any"
 """The level of a group that is in no common domain."""
+_WAITS = "waits for its group: "
+"""What most reasons of members begin with."""
+_LIMITS = {
+    "node": "a node's own GPUs",
+    "nic": "the NICs near its GPUs",
+    "port": "its GPUs' PCIe ports",
+    "fabric": "the NVLink fabric between its nodes",
+}
+"""What limits a group, by `topology.groups.GroupLimit`."""
+
+
+def group_domain(group: Json) -> str | None:
+    """The nearest domain that holds it; None where none is known to.
+
+    >>> group_domain({"level": "leaf", "domain": "P1/S12"})
+    'leaf P1/S12'
+    """
+    return None if group["level"] is None else f"{group['level']} {group['domain']}"
+
+
+def group_reason(group: Json) -> str | None:
+    """What it waits for, None where nothing waits, or this replica does not know.
+
+    >>> group_reason({"n_missing": 2, "reason": "waits for its group: members are missing"})
+    '2 members are missing'
+    """
+    n_missing, reason = group["n_missing"], group["reason"]
+    if n_missing:
+        return f"{count(n_missing, 'member')} {'is' if n_missing == 1 else 'are'} missing"
+    return None if reason is None else str(reason).removeprefix(_WAITS)
+
+
+def group_limit(group: Json) -> str | None:
+    """What limits it; a name that is not known stays as it is."""
+    name = group["limited_by"]
+    return None if name is None else _LIMITS.get(name, name)
 
 
 def group_lines(answer: Json, now_s: float) -> list[str]:

@@ -156,5 +156,12 @@ _REASONS = {
     "no_topology": "topology unknown",
     "other_resource": "not the pod's GPU resource",
     "node_affinity": "not allowed by nodeSelector or node affinity",
+    "group_waiting": "group members missing",
+    "group_placing": "group is being placed",
+    "group_no_room": "no room for its group",
+    "group_not_bound": "group was not bound",
+    "group_too_slow": "no fast place for its group",
+    "group_never": "never for its group",
+    "group_differs": "group members differ",
 }
 """Short forms of `extender.protocol.Reason` by label; the others are short themselves."""

@@ -41,6 +41,10 @@ groups:
   - {name: v100, machine: dgx-1-v100, count: 2}
   - {name: a6000, machine: 8x-a6000-bridged, count: 1}
   - {name: l4, machine: 8x-l4, count: 1}
+  - name: h100
+    machine: dgx-h100
+    count: 2
+    labels: {network.topology.nvidia.com/spine: P1, network.topology.nvidia.com/leaf: S12}
 """
 NAMESPACE = "ml"
 PLACED: tuple[tuple[str, int, str, dict[str, str]], ...] = (
@@ -50,6 +54,10 @@ PLACED: tuple[tuple[str, int, str, dict[str, str]], ...] = (
     ("serve-5", 2, "a6000-0", {}),
     ("embed-2", 1, "l4-0", {"affinity": "none"}),
 )
+GROUP = "llama", ("h100-0", "h100-1")
+"""A group, and where its members were placed, each with all GPUs of its node."""
+MISSING = "sweep-0", 8, {"group": "sweep", "group_size": "4"}
+"""Waits for the other members of its group."""
 WAITS = ("train-0", 4, {"affinity": "nvlink", "policy": "required"})
 ELSEWHERE = ("notebook", 1, {"affinity": "numa"})
 """Names another scheduler, which a check finds."""
@@ -62,10 +70,12 @@ def shown_cluster(folder: Path) -> Iterator[Path]:
     file.write_text(FLEET, encoding="utf-8")
     nodes = lay_out(read_cluster(file))
     with run_extender(str(file), port=0, log=folder / "extender.log") as client:
-        pods = [_place(client, *one) for one in PLACED]
-        waits = _pod(*WAITS)
-        body = args(waits, [node.name for node in nodes])
-        assert not client.post("/filter", content=body).json()["NodeNames"]
+        pods = [*(_place(client, *one) for one in PLACED), *_place_group(client, *GROUP)]
+        waits = [_pod(*WAITS), _pod(*MISSING)]
+        names_of_all = [node.name for node in nodes]
+        for one in waits:
+            answer = client.post("/filter", content=args(one, names_of_all)).json()
+            assert not answer["NodeNames"]
         installed = _installed(nodes, pods, waits)
         assert client.base_url.port is not None
         with _serving(installed, client.base_url.port, folder) as kubeconfig:
@@ -94,8 +104,20 @@ def _place(
     return made | {"ids": client.get(path).json()["ids"]}
 
 
+def _place_group(client: httpx.Client, name: str, nodes: Sequence[str]) -> list[dict[str, Any]]:
+    """Members of eight GPUs, which are planned once all were filtered."""
+    wish = {"group": name, "group_size": str(len(nodes))}
+    members = [(f"{name}-{i}", 8, node, wish) for i, node in enumerate(nodes)]
+    for member, n_gpus, node, _ in members[:-1]:
+        waits = args(_pod(member, n_gpus, wish), [node])
+        assert not client.post("/filter", content=waits).json()["NodeNames"]
+    return [_place(client, *one) for one in reversed(members)][::-1]
+
+
 def _installed(
-    nodes: Sequence[EmbeddedNode], pods: Sequence[dict[str, Any]], waits: dict[str, Any]
+    nodes: Sequence[EmbeddedNode],
+    pods: Sequence[dict[str, Any]],
+    waits: Sequence[dict[str, Any]],
 ) -> InstalledCluster:
     """What the API server has: the fleet, its pods and Coterie's own."""
     cluster = InstalledCluster()
@@ -106,7 +128,7 @@ def _installed(
                 container["image"] = f"registry.example/coterie:{version()}"
     elsewhere = _pod(*ELSEWHERE)
     elsewhere["spec"]["schedulerName"] = "default-scheduler"
-    cluster.lists[PODS] = [*programs, *pods, waits, elsewhere]
+    cluster.lists[PODS] = [*programs, *pods, *waits, elsewhere]
     found = {node.name: _node(node, pods) for node in nodes}
     cluster.lists[NODES] = list(found.values())
     cluster.objects |= {f"{NODES}/{name}": one for name, one in found.items()}

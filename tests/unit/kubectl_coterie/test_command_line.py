@@ -18,6 +18,7 @@ COMMANDS = [
     "explain",
     "nodes",
     "pods",
+    "groups",
     "topology",
     "capacity",
     "what-if",
