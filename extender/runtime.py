@@ -37,6 +37,7 @@ from extender.observe import (
     Reporter,
     notes_of_answer,
     notes_of_effect,
+    notes_of_no_group,
 )
 from extender.protocol import GROUP_MARKS, has_group
 from extender.read_api import NotOffered
@@ -51,53 +52,36 @@ from extender.watch import (
     Feed,
     InjectedRequests,
     NodeSink,
+    OwnerReader,
     PendingMembers,
     PendingPods,
     PodSink,
     Prober,
     WatchLog,
 )
-from kube.client import ApiServer, Transport
-from kube.errors import KubeError, SettingsError
+from kube.client import ApiServer
 from kube.watch import Backoff, Reflector, watches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
     from ssl import SSLContext
 
     from extender.config import ExtenderSettings
     from extender.engine import Gateway
     from extender.engine.events import StateEvent
-    from extender.protocol import Answer
+    from extender.observe import Note
+    from extender.protocol import Answer, GroupOwner
     from extender.state import Effect
+    from kube.client import Transport
     from kube.log import Logger
     from kube.objects import NodeFacts, PodFacts, PodObject
 
-__all__ = ["LiveExtender", "connect"]
+__all__ = ["LiveExtender"]
 
 BIND_SHARE = 0.8
 """Share of the scheduler's httpTimeout that a bind may take."""
 STALE = "state is not fresh: the API server was not heard within staleness_bound_s"
-USER_AGENT = "coterie-extender"
-
-
-async def connect(settings: ExtenderSettings) -> Transport:
-    """Find the API server. Raises `SettingsError` where its address is not configured."""
-    if settings.kubeconfig is not None and not settings.kubeconfig.is_file():
-        msg = f"setting kubeconfig {settings.kubeconfig}: there is no such file"
-        raise SettingsError(msg)
-    try:
-        return await Transport.connect(settings.kubeconfig, user_agent=USER_AGENT)
-    except KubeError as error:
-        if settings.kubeconfig is not None:
-            msg = f"setting kubeconfig {settings.kubeconfig} cannot be used: {error}"
-        else:
-            msg = (
-                "settings cluster, kubeconfig are missing and this is no pod of a cluster "
-                f"({error}), expected an embedded cluster or an API server"
-            )
-        raise SettingsError(msg) from error
 
 
 class LiveExtender:
@@ -130,6 +114,17 @@ class LiveExtender:
             self._changed,
             self._watch_log,
             _patient_backoff,
+        )
+        self._owners = OwnerReader(
+            take_wanted=gateway.engine.groups.owned.take_wanted,
+            handle=gateway.handle,
+            api=self._api,
+            resources=gateway.engine.rules.resources,
+            changed=self._changed,
+            on_alone=self._on_alone,
+            clock=self.clock,
+            log=self._watch_log,
+            backoff=_patient_backoff,
         )
         self._requeuer = Requeuer(gateway, self._api, self.clock, _retry_value, log)
         self._reporter = Reporter(
@@ -166,7 +161,6 @@ class LiveExtender:
             lambda pod: has_group(pod.labels, pod.annotations, rules.group_kinds)
         )
         self._watches = self._make_watches()
-        self._pods = self._watches[1]
         total_s = BIND_SHARE * settings.http_timeout_s
         self._binds = BindExecutor(
             BindDependencies(
@@ -227,6 +221,7 @@ class LiveExtender:
             feed=self._feed,
             prober=self._prober,
             injected=self._injected,
+            owners=self._owners,
             requeuer=self._requeuer,
             reporter=self._reporter,
             effects=self._effects,
@@ -258,6 +253,7 @@ class LiveExtender:
             tasks.create_task(self._feed.run(self._watches, self._make_pending_watches()))
             tasks.create_task(self._node_sink.run())
             tasks.create_task(self._injected.run())
+            tasks.create_task(self._owners.run())
             tasks.create_task(self._requeuer.run())
             tasks.create_task(rate_deferred(self._gateway))
             tasks.create_task(self._reporter.run())
@@ -281,6 +277,7 @@ class LiveExtender:
         self.not_offered.take(event)
 
     def _look(self) -> None:
+        self._owners.look()
         self._requeuer.look()
         self._group_reports.look()
 
@@ -289,7 +286,7 @@ class LiveExtender:
 
     async def _catch_up(self) -> None:
         """Have all that was written before now, also of pods whose plan does not show it."""
-        await self._pods.relist()
+        await self._watches[1].relist()
         await self._feed.all_read()
 
     def _on_effect(self, effect: Effect) -> None:
@@ -305,6 +302,15 @@ class LiveExtender:
             )
         if isinstance(effect, Mismatch | Agreement):
             self._reporter.annotate(effect)
+        self._report(notes)
+
+    def _on_alone(self, owner: GroupOwner, why: str) -> None:
+        """Pods that seem to be a group are placed without one."""
+        pod = self._gateway.engine.groups.owned.first_member(owner)
+        self._report(notes_of_no_group(pod, why))
+
+    def _report(self, notes: Iterable[Note]) -> None:
+        """Write Events, of several replicas on the one that holds the Lease."""
         if self._peers is None or self._peers.replicas.may_bind:
             for note in notes:
                 self._reporter.record(note)

@@ -25,8 +25,10 @@ from extender.http.tls import Certificates, TlsFiles
 from extender.http.verbs import Dependencies
 from extender.observe import ExtenderMetrics
 from extender.read_api import ReadApi
-from extender.runtime import LiveExtender, connect
+from extender.runtime import LiveExtender
 from extender.state import LiveCluster
+from kube.client import Transport
+from kube.errors import KubeError, SettingsError
 
 if TYPE_CHECKING:
     import socket
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sockets", "make_certificates", "open_sockets", "serve"]
 
+USER_AGENT = "coterie-extender"
 _WITH_ANSWERS = frozenset({"debug", "info"})
 """Levels at which answers are logged; they are INFO."""
 
@@ -130,7 +133,7 @@ async def _serve_live(
     certificates: Certificates | None,
     log: Logger,
 ) -> None:
-    transport = await connect(settings)
+    transport = await _connect(settings)
     rules = settings.rules
     cluster = LiveCluster(
         rules.resources,
@@ -212,6 +215,24 @@ def _doors(
     if sockets.read is not None:
         doors.append(Door(HostCheck(create_read_app(deps), read_hosts), sockets.read))
     return doors
+
+
+async def _connect(settings: ExtenderSettings) -> Transport:
+    """Find the API server. Raises `SettingsError` where its address is not configured."""
+    if settings.kubeconfig is not None and not settings.kubeconfig.is_file():
+        msg = f"setting kubeconfig {settings.kubeconfig}: there is no such file"
+        raise SettingsError(msg)
+    try:
+        return await Transport.connect(settings.kubeconfig, user_agent=USER_AGENT)
+    except KubeError as error:
+        if settings.kubeconfig is not None:
+            msg = f"setting kubeconfig {settings.kubeconfig} cannot be used: {error}"
+        else:
+            msg = (
+                "settings cluster, kubeconfig are missing and this is no pod of a cluster "
+                f"({error}), expected an embedded cluster or an API server"
+            )
+        raise SettingsError(msg) from error
 
 
 def make_certificates(settings: ExtenderSettings) -> Certificates | None:

@@ -33,10 +33,11 @@ def idle_metrics() -> LiveMetrics:
         watches=[SimpleNamespace(name="nodes", observed_at_s=0.0, counts=counts)],
         beside=[],
         by_kind=defaultdict(int),
+        results={},
     )
 
     def clock() -> float:
         return 0.0
 
     groups = GroupMetrics(idle)
-    return LiveMetrics(idle, idle, idle, idle, idle, idle, clock, clock, idle, dict, groups)
+    return LiveMetrics(idle, idle, idle, idle, idle, idle, idle, clock, clock, idle, dict, groups)

@@ -307,12 +307,12 @@ class Binds:
     def _parse(self, bind: BindAttempt, pod: messages.WirePod) -> PodRequest | Answer:
         try:
             request = parse_pod(pod, self._rules.resources, self._rules.group_kinds)
-        except UserError as error:
-            return self._undo(bind, Reason.INVALID_REQUEST, str(error))
-        except MalformedPod as error:
-            return self._undo(bind, Reason.MALFORMED, str(error))
-        self._recent_pods.remember(request)
-        return request
+        except (UserError, MalformedPod) as error:
+            reason = Reason.INVALID_REQUEST if isinstance(error, UserError) else Reason.MALFORMED
+            return self._undo(bind, reason, str(error))
+        resolved = self._groups.owned.resolve(request)
+        self._recent_pods.remember(resolved)
+        return resolved
 
     # Ending.
 

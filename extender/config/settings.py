@@ -169,8 +169,10 @@ class ExtenderSettings(ProgramSettings):
         Field(
             description="Whose labels and annotations say the group of a pod without "
             "`coterie.gpu/group`, comma-separated: `kueue` (plain pods), `koordinator`, "
-            "`yunikorn`, `leaderworkerset`. By default none: only Coterie's own keys make pods "
-            "wait for each other.",
+            "`yunikorn`, `leaderworkerset`; and `indexed-job`, `jobset`, `coscheduling` (its "
+            "PodGroup), whose size is on another object, which the extender needs the right to "
+            "get: `deploy/group-kinds`, or the chart, which grants it with this setting. By "
+            "default none: only Coterie's own keys make pods wait for each other.",
         ),
     ] = ()
     group_levels: Annotated[

@@ -235,6 +235,8 @@ class Gateway:
                 self.engine.groups.depart(uid)
             case events.PendingListed(uids, _):
                 self.engine.groups.keep_listed(uids)
+            case events.OwnerRead(owner, size, at_s):
+                self.engine.groups.owned.read(owner, size, at_s)
             case events.FreshnessSet(is_synced, observed_at_s):
                 cluster.set_freshness(is_synced=is_synced, observed_at_s=observed_at_s)
             case events.HolderSet(is_holder):

@@ -79,7 +79,7 @@ class Engine:
             groups=self.groups,
         )
         self.member_binds = MemberBinds(self.binds, self.groups, cluster)
-        self.preemptions = Preemptions(cluster, rules, self._rater)
+        self.preemptions = Preemptions(cluster, rules, self._rater, self.groups.owned.resolve)
 
     @property
     def cluster(self) -> LiveCluster:
@@ -159,10 +159,13 @@ class Engine:
             self.groups.end_bound(pod.uid)
 
     def _bound_without_plan(self, pod: PodFacts) -> None:
-        """A member without GPUs counts in the size of a group that is inferred."""
+        """A member without GPUs counts in the size of a group that is inferred.
+
+        So does one that was placed as a pod without a group.
+        """
         marks = pod.group_marks
         wish = inferred_group(marks, marks, self.rules.group_kinds) if marks else None
-        if wish is not None:
+        if wish is not None and (wish.counts_all or pod.plan is not None):
             self.groups.see_without_gpus(pod.uid, (pod.namespace, wish.name), is_bound=True)
 
     def bind_answered(self, answer: Answer) -> None:
@@ -175,7 +178,7 @@ class Engine:
         read = self._calls.read(Verb.FILTER, body, now_s)
         if isinstance(read, Answer):
             return read
-        request, requested = read.request, read.nodes
+        request, requested = self.groups.owned.use(read.request, now_s), read.nodes
         self._recent_pods.remember(request)
         if request.shape is None:
             self.unschedulable.forget(request.uid)
@@ -184,7 +187,7 @@ class Engine:
             return self._answer(
                 Verb.FILTER, request, body, n_nodes=len(requested), n_named=len(requested)
             )
-        if request.group is not None and request.group.size is not None:
+        if request.waits_for_others:
             return self._filter_member(request, requested, now_s)
         snapshot = self.cluster.snapshot_for(request)
         filtered = self._choose_nodes(request, requested, snapshot, budget)
@@ -315,7 +318,9 @@ class Engine:
     def _explain(self, body: bytes) -> Answer:
         try:
             pod = read_bare_pod(body)
-            request = parse_pod(pod, self.rules.resources, self.rules.group_kinds)
+            request = self.groups.owned.resolve(
+                parse_pod(pod, self.rules.resources, self.rules.group_kinds)
+            )
         except (WireError, MalformedPod, UserError) as error:
             return self.failure(Verb.EXPLAIN, why_unreadable(error), str(error))
         cluster, rater = self.cluster, self._explain_rater

@@ -73,7 +73,7 @@ class Claims:
         group.is_due = False
         ready = group.ready
         least = max(n_missing, 1)
-        if not group.is_alike or len(ready) < least:
+        if not (group.is_alike and group.is_sized) or len(ready) < least:
             return 0
         for node in [node for node, until_s in group.avoided.items() if until_s <= now_s]:
             del group.avoided[node]

@@ -45,6 +45,7 @@ from extender.groups.members.group import Group, Member, Stage
 from extender.groups.members.member_counts import MemberCounts
 from extender.groups.members.without_gpus import WithoutGpus
 from extender.groups.near_bound import NearBound
+from extender.groups.owned_groups import OwnedGroups
 from extender.groups.readings import GroupReadings
 from extender.groups.reconcile.reconciler import Reconciler
 from extender.groups.releases import Releases
@@ -90,11 +91,15 @@ class Groups:
         self.near_bound = NearBound(self._bound, self._claims.planner)
         self._reconciler = Reconciler(cluster, self._claims, self._releases, self._counts)
         self._departed = Departed()
+        self.owned = OwnedGroups(
+            self._groups, reads=not at_once, review=self._review, lose=self.lose
+        )
 
     # What the watches show.
 
     def see(self, request: PodRequest, now_s: float) -> None:
         """A pending pod; nothing for one that waits for no other."""
+        request = self.owned.use(request, now_s)
         if request.shape is None:
             self.lose(request.uid)
             if request.group is not None:
@@ -140,8 +145,9 @@ class Groups:
             return
         group = self._groups[key]
         self._claims.give_back(group.members[uid])
-        del group.members[uid]
+        gone = group.members.pop(uid)
         if group.members:
+            self.owned.pods_changed(gone.request)
             self._review(group)
         else:
             del self._groups[key]
@@ -215,10 +221,12 @@ class Groups:
 
     def due(self, now_s: float) -> tuple[Requeue, ...]:
         """Plan what is due; the members to wake."""
-        if not (self._is_holder and self._is_listed and self._groups):
+        alone = self.owned.take_alone()
+        if not self._is_holder:
             return ()
-        woken = self._reconciler.reconcile(self._groups, now_s)
-        requests = (one.request for one in woken)
+        is_due = self._is_listed and self._groups
+        woken = self._reconciler.reconcile(self._groups, now_s) if is_due else []
+        requests = (*alone, *(one.request for one in woken))
         return tuple(Requeue(one.namespace, one.name, one.uid, None) for one in requests)
 
     def expire(self, now_s: float) -> None:
@@ -228,6 +236,7 @@ class Groups:
         """
         self._bound.expire(now_s)
         self._departed.expire(now_s)
+        self.owned.expire(now_s)
         for key in tuple(self._reconciler.unsettled):
             group = self._groups.get(key)
             if group is None or not self._expire(group, now_s):
@@ -317,11 +326,11 @@ class Groups:
         return len(self._groups)
 
     def counts(self, key: GroupKey) -> tuple[int, int, int]:
-        """How many members wait, how many are bound, and the group's size."""
+        """How many members wait, how many are bound, and the group's size, 0 if not known."""
         group, n_bound = self._groups.get(key), self._bound.count(key)
         if group is None:
             return 0, n_bound, 0
-        return group.n_watched, n_bound, self._counts.size(group)
+        return group.n_watched, n_bound, self._counts.size(group) if group.is_sized else 0
 
     def refusal(self, key: GroupKey) -> tuple[Reason, str] | None:
         """Why members wait, and the counts of the last plan; None where none does."""
@@ -333,7 +342,7 @@ class Groups:
     def _join(self, request: PodRequest, now_s: float) -> Group | None:
         """The member's group; None for a pod that waits for no other."""
         wish, uid = request.group, request.uid
-        if wish is None or wish.size is None or request.shape is None or not uid:
+        if wish is None or not request.waits_for_others or request.shape is None or not uid:
             self.lose(uid)
             return None
         key = request.namespace, wish.name
@@ -345,6 +354,7 @@ class Groups:
             group.members[uid] = Member(request, now_s, is_watched=self._at_once)
             self._of_member[uid] = key
             self._reconciler.unsettled[key] = None
+            self.owned.pods_changed(request)
             self._review(group)
         elif member.request is not request:
             before, member.request = member.request, request
@@ -376,7 +386,8 @@ class Groups:
             group.refusal, group.detail = Reason.GROUP_DIFFERS, ""
         elif not self._counts.is_complete(group) or group.refusal is Reason.GROUP_DIFFERS:
             self._claims.drop(group)
-            group.refusal, group.detail = Reason.GROUP_WAITING, ""
+            group.refusal = Reason.GROUP_WAITING
+            group.detail = "" if group.is_sized else "its size is not read yet"
         else:
             self._releases.settle(group, self._counts.n_open(group))
 

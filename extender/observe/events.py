@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from extender.protocol import Answer
     from topology.annotations import ContainerPlan
 
-__all__ = ["EventReason", "Note", "notes_of_answer", "notes_of_effect"]
+__all__ = ["EventReason", "Note", "notes_of_answer", "notes_of_effect", "notes_of_no_group"]
 
 
 class EventReason(Enum):
@@ -41,6 +41,7 @@ class EventReason(Enum):
     GROUP_WAITING = "GroupWaiting"
     GROUP_NOT_BOUND = "GroupNotBound"
     GROUP_HAS_NO_ROOM = "GroupHasNoRoom"
+    GROUP_NOT_INFERRED = "GroupNotInferred"
     GROUP_PARTIAL = "GroupPartial"
     GROUP_PLACED = "GroupPlaced"
 
@@ -108,6 +109,12 @@ def notes_of_effect(effect: object) -> Iterator[Note]:
             yield Note(about, EventReason.NODE_PROBLEM, effect.detail)
         case _:
             return
+
+
+def notes_of_no_group(pod: ObjectKey | None, why: str) -> Iterator[Note]:
+    """The Event about the first of pods that seem to be a group, and are placed without one."""
+    if pod is not None:
+        yield Note(pod, EventReason.GROUP_NOT_INFERRED, why)
 
 
 def _pod_of(answer: Answer) -> ObjectKey:

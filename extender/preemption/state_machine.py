@@ -51,7 +51,7 @@ from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, 
 from kube.errors import Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from extender.placement import Rater
     from extender.preemption.node_pods import NodeReading, PodOnNode
@@ -116,9 +116,19 @@ class _Preemption:
 
 
 class Preemptions:
-    """Preemptions over one cluster. Not thread-safe: called from the event loop only."""
+    """Preemptions over one cluster. Not thread-safe: called from the event loop only.
 
-    def __init__(self, cluster: LiveCluster, rules: Rules, rater: Rater) -> None:
+    `resolve` gives a pod the size of its group, or no group (`extender.groups.owned_groups`).
+    """
+
+    def __init__(
+        self,
+        cluster: LiveCluster,
+        rules: Rules,
+        rater: Rater,
+        resolve: Callable[[PodRequest], PodRequest],
+    ) -> None:
+        self._resolve = resolve
         self._cluster = cluster
         self._rules = rules
         self._rater = rater
@@ -130,7 +140,9 @@ class Preemptions:
         generation = self._cluster.snapshot.generation
         try:
             args = messages.decode(messages.PreemptionArgs, body)
-            request = parse_pod(args.pod, self._rules.resources, self._rules.group_kinds)
+            request = self._resolve(
+                parse_pod(args.pod, self._rules.resources, self._rules.group_kinds)
+            )
             pod = read_pod_on_node(args.pod_content)
         except (WireError, MalformedPod, Unreadable) as error:
             return failure(Verb.PREEMPT, Reason.MALFORMED, str(error), generation)
@@ -142,7 +154,7 @@ class Preemptions:
             bound_s = self._rules.staleness_bound_s
             detail = f"{Reason.STALE.value}: not synced, or last heard of over {bound_s} s ago"
             return self._fail(call, Reason.STALE, detail)
-        if request.group is not None and request.group.size is not None:
+        if request.waits_for_others:
             return self._refuse(call, Reason.GROUP_UNDECIDED)
         if request.shape is None:
             passing = {name: _unchanged(one) for name, one in args.victims.items() if one.uids}

@@ -4,6 +4,7 @@ Knows the wire; knows no cluster and decides nothing.
 """
 
 from extender.protocol.answers import Answer, Outcome, TimedAnswer, Verb, failure
+from extender.protocol.group_owner import OWNED_KINDS, GroupOwner
 from extender.protocol.member_calls import may_be_member
 from extender.protocol.messages import WirePod, decode, reason_tail, score_head, score_tail
 from extender.protocol.node_affinity import read_node_affinity, write_node_affinity
@@ -21,7 +22,9 @@ from extender.protocol.recent_pods import RecentPods
 __all__ = [
     "GROUP_KINDS",
     "GROUP_MARKS",
+    "OWNED_KINDS",
     "Answer",
+    "GroupOwner",
     "Outcome",
     "PodRequest",
     "Reason",

@@ -5,6 +5,7 @@ Knows watches and their order; decides nothing about pods or devices.
 
 from extender.watch.injected_requests import InjectedRequests
 from extender.watch.node_sync import NodeSink
+from extender.watch.owner_reader import GangReader, OwnerReader
 from extender.watch.pending_pods import PendingMembers, PendingPods
 from extender.watch.pod_reader import Prober
 from extender.watch.state_sync import Feed, PodSink
@@ -12,8 +13,10 @@ from extender.watch.watch_log import WatchLog
 
 __all__ = [
     "Feed",
+    "GangReader",
     "InjectedRequests",
     "NodeSink",
+    "OwnerReader",
     "PendingMembers",
     "PendingPods",
     "PodSink",

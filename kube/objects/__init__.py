@@ -22,6 +22,7 @@ from kube.objects.fields import (
     texts_at,
     whole_at,
 )
+from kube.objects.gangs import Gang, read_job_gang, read_job_set_gang, read_pod_group_gang
 from kube.objects.leases import Lease, read_lease, write_lease
 from kube.objects.manifests import TEMPLATES, pod_count, pod_of
 from kube.objects.objects import (
@@ -48,6 +49,7 @@ __all__ = [
     "ContainerDevices",
     "ContainerSpec",
     "DisruptionBudget",
+    "Gang",
     "Lease",
     "NodeFacts",
     "ObjectKey",
@@ -74,10 +76,13 @@ __all__ = [
     "read_allocatable",
     "read_budget",
     "read_containers",
+    "read_job_gang",
+    "read_job_set_gang",
     "read_key",
     "read_lease",
     "read_node",
     "read_pod",
+    "read_pod_group_gang",
     "text_at",
     "texts_at",
     "whole_at",

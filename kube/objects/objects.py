@@ -94,7 +94,8 @@ class PodFacts:
     of our resources; admission may have added a request all the same. `deletion_grace_s` is what
     its deletion leaves its containers, in seconds: None where it is not being deleted, 0 where the
     API server removes it without waiting for its kubelet (`kubectl delete --force`). `group_marks`
-    are labels and annotations that say its group, of a pod that requests none of our resources.
+    are labels and annotations that say its group, of a pod that requests none of our resources, or
+    has a plan.
     """
 
     uid: str
@@ -232,7 +233,7 @@ def pod_facts_reader(
         annotations = texts_at(meta, "annotations")
         may_request = _may_request(meta, wanted)
         texts: Mapping[str, str] = {}
-        if group_marks and not may_request:
+        if group_marks and (not may_request or names.PLAN in annotations):
             texts = {**annotations, **texts_at(meta, "labels")}
         return PodFacts(
             uid=needed_at(meta, "uid", where="metadata."),

@@ -46,6 +46,12 @@ app.kubernetes.io/part-of: coterie
 {{- if ne .Values.mode "audit" }}true{{ end -}}
 {{- end }}
 
+{{/* Whether the extender's setting `group_kinds` names the `kind` of a group: "true" or nothing. */}}
+{{- define "coterie.infersGroups" -}}
+{{- $kinds := toString (.root.Values.extender.settings.group_kinds | default "") -}}
+{{- if and (include "coterie.schedules" .root) (has .kind (splitList "," (nospace $kinds))) }}true{{ end -}}
+{{- end }}
+
 {{/* What the plugin is: device-plugin or reporter. */}}
 {{- define "coterie.pluginMode" -}}
 {{- .Values.plugin.mode | default (eq .Values.mode "audit" | ternary "reporter" "device-plugin") -}}

@@ -1,12 +1,13 @@
 """Who is a member of which group: with a node or without, gone, or without GPUs.
 
-Keeps and counts; chooses no node and claims nothing.
+Keeps and counts, and knows how many there must be; chooses no node and claims nothing.
 """
 
 from extender.groups.members.bound_members import BoundMembers
 from extender.groups.members.departed import Departed
 from extender.groups.members.group import Group, GroupKey, Member, Stage
 from extender.groups.members.member_counts import MemberCounts
+from extender.groups.members.owner_sizes import OwnerSizes
 from extender.groups.members.without_gpus import WithoutGpus
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "GroupKey",
     "Member",
     "MemberCounts",
+    "OwnerSizes",
     "Stage",
     "WithoutGpus",
 ]

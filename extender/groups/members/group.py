@@ -127,8 +127,14 @@ class Group:
         return [one for one in self.members.values() if one.is_watched] or [*self.members.values()]
 
     @property
+    def is_sized(self) -> bool:
+        """Whether it is known how many members there must be."""
+        wishes = (one.request.group for one in self.counted)
+        return all(wish is not None and wish.size is not None for wish in wishes)
+
+    @property
     def size(self) -> int:
-        """How many members the group has at least, by what they say."""
+        """How many members the group has at least, by what they say; 0 where that is not known."""
         wishes = (one.request.group for one in self.counted)
         return max((wish.size or 0 for wish in wishes if wish is not None), default=0)
 

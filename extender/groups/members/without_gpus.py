@@ -1,8 +1,10 @@
-"""Members without GPUs of groups whose size counts them: a leader, a launcher.
+"""Members of groups that take no part in placing them: a leader or launcher without GPUs.
 
 The size of a group that is inferred from another project's keys counts all its pods, and
 kube-scheduler calls the extender for those with GPUs alone. Those without are seen in the watch of
-pending pods, and once they have a node in that of assigned ones. It changes no group.
+pending pods, and once they have a node in that of assigned ones. So are members that were placed
+without their group: before the setting named its kind, or while its owner could not be read. It
+changes no group.
 """
 
 from __future__ import annotations
@@ -23,25 +25,38 @@ class WithoutGpus:
     def __init__(self) -> None:
         self._pending: dict[str, GroupKey] = {}
         self._bound: dict[str, GroupKey] = {}
+        self._uids: dict[GroupKey, set[str]] = {}
 
     def see(self, uid: str, key: GroupKey, *, is_bound: bool) -> None:
         """A watch shows such a pod."""
-        (self._bound if is_bound else self._pending)[uid] = key
+        of = self._bound if is_bound else self._pending
+        self._drop(uid, of)
+        of[uid] = key
+        self._uids.setdefault(key, set()).add(uid)
 
     def not_pending(self, uid: str) -> None:
         """It is gone, or has a node: the other watch says which."""
-        self._pending.pop(uid, None)
+        self._drop(uid, self._pending)
 
     def keep_pending(self, listed: Container[str]) -> None:
         """Those that wait are among these."""
-        self._pending = {uid: key for uid, key in self._pending.items() if uid in listed}
+        for uid in [one for one in self._pending if one not in listed]:
+            self.not_pending(uid)
 
     def end(self, uid: str) -> None:
         """It ended, or is gone."""
-        self._pending.pop(uid, None)
-        self._bound.pop(uid, None)
+        self._drop(uid, self._pending)
+        self._drop(uid, self._bound)
 
     def count(self, key: GroupKey) -> int:
-        """How many members of a group have no GPUs."""
-        found = {uid for of in (self._pending, self._bound) for uid in of if of[uid] == key}
-        return len(found)
+        """How many such members a group has."""
+        return len(self._uids.get(key, ()))
+
+    def _drop(self, uid: str, of: dict[str, GroupKey]) -> None:
+        key = of.pop(uid, None)
+        if key is None or key in {self._pending.get(uid), self._bound.get(uid)}:
+            return
+        uids = self._uids[key]
+        uids.remove(uid)
+        if not uids:
+            del self._uids[key]

@@ -64,7 +64,7 @@ class GroupReadings:
         size = group.size - self._without_gpus.count(key)
         if self._bound.has_begun(key):  # those that ended are not missing
             size = min(size, group.n_watched + len(bound))
-        status = status_of(group, size=size, bound=bound)
+        status = status_of(group, size=size if group.is_sized else None, bound=bound)
         # Elsewhere it is not known why the group has no place.
         return status if self.is_holder else replace(status, reason=None, detail="")
 

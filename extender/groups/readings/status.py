@@ -34,11 +34,12 @@ class MemberStatus:
 class GroupStatus:
     """A group now.
 
-    `size` is how many members with GPUs there must be at least, None where that is not known, since
-    none waits. `members` are those that have no node, by rank and then age; `bound` the nodes of
-    the others by uid. `reason` is what filter answers to those without a claim, `detail` the counts
-    of the last plan that found no place. `complete_s`: since when none is missing. `level`,
-    `domain` and `value` are those of what is claimed; the value is None also where it is unknown.
+    `size` is how many members with GPUs there must be at least, None where that is not known: none
+    waits, or what says it is not read yet. `members` are those that have no node, by rank and then
+    age; `bound` the nodes of the others by uid. `reason` is what filter answers to those without a
+    claim, `detail` the counts of the last plan that found no place. `complete_s`: since when none
+    is missing. `level`, `domain` and `value` are those of what is claimed; the value is None also
+    where it is unknown.
     """
 
     key: GroupKey
@@ -73,7 +74,7 @@ class GroupStatus:
         return sum(one.node is not None for one in self.members)
 
 
-def status_of(group: Group, *, size: int, bound: Mapping[str, str]) -> GroupStatus:
+def status_of(group: Group, *, size: int | None, bound: Mapping[str, str]) -> GroupStatus:
     """How a group with members that have no node stands."""
     members = tuple(
         MemberStatus(

@@ -40,6 +40,8 @@ class Counterpart:
     components: tuple[str, ...] = ()
     is_monitored: bool = False
     """Whether what is in deploy/monitoring is a part of it."""
+    group_kinds: str = ""
+    """The extender's setting, which a reader of deploy/ adds there."""
 
 
 SECOND = "second-scheduler"
@@ -63,6 +65,9 @@ COUNTERPARTS = {
     "scheduler-name-warn": Counterpart((SECOND, "scheduler-name-warn")),
     "scheduler-name-deny": Counterpart((SECOND, "scheduler-name-deny")),
     "monitoring": Counterpart((SECOND, "plugin"), is_monitored=True),
+    "group-kinds": Counterpart(
+        (SECOND, "plugin", "group-kinds"), group_kinds="indexed-job, jobset, coscheduling"
+    ),
 }
 NEVER_ALONE = {"base", "scheduler"}
 """Folders that are parts of others."""
@@ -181,6 +186,11 @@ def test_each_way_is_that_of_deploy(binaries, helm, tmp_path, name):
         spec = expected["Deployment", SYSTEM, "coterie-scheduler"]["spec"]["template"]["spec"]
         for key in POD_USER:
             del spec["securityContext"][key]
+    if counterpart.group_kinds:
+        spec = expected["Deployment", SYSTEM, "coterie-scheduler"]["spec"]["template"]["spec"]
+        env = next(one["env"] for one in spec["containers"] if one["name"] == "extender")
+        env.append({"name": "COTERIE_EXTENDER_GROUP_KINDS", "value": counterpart.group_kinds})
+        env.sort(key=lambda entry: entry["name"])
     made = by_identity(helm.objects(*way(name)))
     assert made.keys() == expected.keys()
     for key, one in made.items():

@@ -1,8 +1,9 @@
 """A small API server in memory, over real HTTP: what the extender needs of one, and no more.
 
 Lists and watches of nodes and pods with the two selectors that the extender uses, metadata alone
-where that is requested, bindings with their preconditions, merge patches of annotations, Events and
-Leases. It is no authority on Kubernetes: tests/cluster holds the same program against the real one.
+where that is requested, bindings with their preconditions, merge patches of annotations, Events,
+Jobs and Leases. It is no authority on Kubernetes: tests/cluster holds the same program against the
+real one.
 """
 
 from __future__ import annotations
@@ -69,7 +70,12 @@ class FakeApi:
 
     def __init__(self) -> None:
         self.version = 1
-        self.objects: dict[str, dict[str, Json]] = {"nodes": {}, "pods": {}, "leases": {}}
+        self.objects: dict[str, dict[str, Json]] = {
+            "nodes": {},
+            "pods": {},
+            "leases": {},
+            "jobs": {},
+        }
         self.events: list[Json] = []
         self.faults: dict[str, list[int]] = defaultdict(list)
         self.n_lists: dict[str, int] = defaultdict(int)
@@ -284,6 +290,7 @@ async def fake_api(folder: Path) -> AsyncIterator[tuple[FakeApi, Path]]:
         [
             web.get("/api/v1/{kind:nodes|pods}", api.collection),
             web.get("/api/v1/{kind:nodes}/{name}", api.read),
+            web.get("/apis/batch/v1/namespaces/{namespace}/{kind:jobs}/{name}", api.read),
             web.get("/apis/policy/v1/poddisruptionbudgets", api.budgets),
             web.get(named, api.read),
             web.patch(named, api.patch),

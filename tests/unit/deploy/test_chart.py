@@ -34,6 +34,8 @@ FREE = {
 
 SCHEDULES = '{{- if include "coterie.schedules" . }}'
 IS_SERVICE = '{{- if eq .Values.mode "service" }}'
+GROUP_KINDS = ("indexed-job", "jobset", "coscheduling")
+INFERS = '{{- if include "coterie.infersGroups" (dict "root" . "kind" "%s") }}'
 HAS_PLUGIN = "{{- if .Values.plugin.enabled }}"
 RIGHTS = {
     "extender-rbac": ("base/rbac", SCHEDULES),
@@ -46,6 +48,7 @@ RIGHTS = {
     "agent-rbac": ("plugin/rbac", HAS_PLUGIN),
     "agent-rights": ("plugin/agent-rights", HAS_PLUGIN),
     "node-keys": ("plugin/node-keys", HAS_PLUGIN),
+    **{f"group-kind-{one}": (f"group-kinds/{one}", INFERS % one) for one in GROUP_KINDS},
 }
 """Templates that are made from a file of deploy/, and when they are rendered."""
 LABELS = '  labels: {{- include "coterie.labels" . | nindent 4 }}\n'
@@ -189,7 +192,7 @@ def test_no_right_is_left_out():
     is_right = re.compile(r"^kind: (ClusterRole|Role|ValidatingAdmissionPolicy)$", re.MULTILINE)
     sources = {
         str(path.relative_to(DEPLOY).with_suffix(""))
-        for folder in ("base", "scheduler", "service", "second-scheduler", "plugin")
+        for folder in ("base", "scheduler", "service", "second-scheduler", "plugin", "group-kinds")
         for path in (DEPLOY / folder).glob("*.yaml")
         if is_right.search(path.read_text(encoding="utf-8"))
     }

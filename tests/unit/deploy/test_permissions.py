@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
+from extender.protocol import OWNED_KINDS
 from kube.client import ApiServer, Binding, ObjectEvent, PortForward, Transport
 from kube.errors import KubeError
 from kube.objects import Lease, ObjectKey
@@ -43,6 +44,9 @@ EVENT = ObjectEvent(
 CALLS = {
     "bind": lambda s: s.bind(Binding(POD, "1", "n", {})),
     "get_pod": lambda s: s.get_pod("ns", "p"),
+    "get_job_gang": lambda s: s.get_job_gang("ns", "job"),
+    "get_job_set_gang": lambda s: s.get_job_set_gang("ns", "set", ["nvidia.com/gpu"]),
+    "get_pod_group_gang": lambda s: s.get_pod_group_gang("ns", "group"),
     "get_allocatable": lambda s: s.get_allocatable("n"),
     "list_pods_on": lambda s: s.list_pods_on("n"),
     "list_pdbs": lambda s: s.list_pdbs(),
@@ -58,6 +62,12 @@ SOURCES: dict[str, Callable[[], Source[Any]]] = {
     "nominated_pods": watches.nominated_pods,
     "pending_pods": watches.pending_pods,
 }
+GROUP_OWNERS = {
+    "indexed-job": {("get", "batch", "jobs")},
+    "jobset": {("get", "jobset.x-k8s.io", "jobsets")},
+    "coscheduling": {("get", "scheduling.x-k8s.io", "podgroups")},
+}
+"""Where the setting `group_kinds` names the kind."""
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -198,8 +208,19 @@ def test_every_call_is_counted():
 def test_roles_are_what_the_code_needs(requests):
     """A permission too few fails in production; one too many is an attacker's."""
     leases = {one for one in requests if one[2] == "leases"}
+    owners = {one for of in GROUP_OWNERS.values() for one in of}
     assert granted("service/rbac.yaml", "Role") == leases
-    assert granted("base/rbac.yaml", "ClusterRole") == requests - leases
+    assert granted("base/rbac.yaml", "ClusterRole") == requests - leases - owners
+    assert owners <= requests
+
+
+@pytest.mark.parametrize("kind", OWNED_KINDS)
+def test_what_a_kind_of_groups_needs_is_granted_by_itself(kind):
+    """Who names one kind in the setting grants no right for another."""
+    assert granted(f"group-kinds/{kind}.yaml", "ClusterRole") == GROUP_OWNERS[kind]
+    role, binding = documents(f"group-kinds/{kind}.yaml")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"] == f"coterie-extender-{kind}"
+    assert binding["subjects"] == documents("base/rbac.yaml")[2]["subjects"]
 
 
 def test_the_readers_role_is_what_a_port_forward_needs(tmp_path):

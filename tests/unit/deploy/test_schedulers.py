@@ -141,11 +141,11 @@ def test_second_schedulers_have_a_lease_of_their_own(mode):
 
 
 def test_every_mode_has_a_folder():
-    """Those of deploy/ are the modes, what they share, schedulerName, monitoring, the agent, krew.
+    """Those of deploy/ are the modes, what they share or may add, monitoring, the agent, krew.
 
     And one is code: what makes images and releases.
     """
-    shared = {"base", "chart", "krew", "monitoring", "scheduler", "release"}
+    shared = {"base", "chart", "group-kinds", "krew", "monitoring", "scheduler", "release"}
     shared |= {f"scheduler-name{kind}" for kind in ("", "-v1beta1", "-warn", "-deny")}
     agent = {path.name for path in DEPLOY.iterdir() if path.name.startswith("plugin")}
     folders = {one.name for one in DEPLOY.iterdir() if one.is_dir()} - {"__pycache__"}

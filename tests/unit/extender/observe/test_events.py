@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.observe import notes_of_answer, notes_of_effect
+from extender.observe import notes_of_answer, notes_of_effect, notes_of_no_group
 from extender.observe.events import EventReason, Note
 from extender.protocol import Answer, Outcome, Reason, Verb
 from extender.state import Mismatch, Missing, NodeProblem, PlanConflict, Probe
@@ -179,6 +179,13 @@ def test_what_to_do_is_read_however_many_containers_there_are():
     (note,) = notes_of_effect(Missing("ns", "p", "u1", "n" * 253, many))
     assert len(note.message) > MAX_EVENT_MESSAGE
     assert "delete the pod, and its controller makes" in note.message[:MAX_EVENT_MESSAGE]
+
+
+def test_one_pod_has_the_event_about_all_that_have_no_group():
+    """None where they are gone meanwhile."""
+    note = Note(POD, EventReason.GROUP_NOT_INFERRED, "why")
+    assert list(notes_of_no_group(POD, "why")) == [note]
+    assert list(notes_of_no_group(None, "why")) == []
 
 
 def test_only_a_placement_is_good_news():
