@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
@@ -90,19 +91,25 @@ class PortForward:
     async def _open(self) -> Socket:
         return await self._transport.open_socket(self._request, _PROTOCOL)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None:  # asyncio starts a task for each connection
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._server is None or not self._server.is_serving():  # it came as everything ends
+            writer.transport.abort()
             return
+        task = asyncio.create_task(self._run(reader, writer))
         self._connections.add(task)
+        task.add_done_callback(partial(self._end, writer))
+
+    def _end(self, writer: asyncio.StreamWriter, task: asyncio.Task[None]) -> None:
+        """Leave nothing open, also of a connection whose task was cancelled before it began."""
+        self._connections.discard(task)
+        if not writer.is_closing():
+            writer.transport.abort()
+
+    async def _run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._serve(reader, writer)
         except KubeError as error:
             self.fault = error
-        except asyncio.CancelledError:
-            pass  # by `__aexit__`; asyncio of Python 3.11 would log it as an error
-        finally:
-            self._connections.discard(task)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from tests.integration.kube.stream_server import stream_server
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -53,13 +55,9 @@ class RawServer:
         self.received: list[Received] = []
         self.url = ""
         self.n_connections = 0
-        self._open: set[asyncio.Task[None]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._open.add(task)
         self.n_connections += 1
         number = self.n_connections
         # What a client leaves in the middle is its right.
@@ -68,7 +66,6 @@ class RawServer:
                 while await self._answer(reader, writer, number):
                     pass
             finally:
-                self._open.discard(task)
                 writer.transport.abort()
 
     async def _answer(
@@ -96,12 +93,6 @@ class RawServer:
                 await writer.drain()
         return True
 
-    async def end(self) -> None:
-        """Leave all connections."""
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
-
 
 @asynccontextmanager
 async def raw_server(
@@ -109,15 +100,9 @@ async def raw_server(
 ) -> AsyncIterator[RawServer]:
     """A server on a free loopback port until the end of the block."""
     server = RawServer(handler)
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls)
-    port = listening.sockets[0].getsockname()[1]
-    server.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
-    try:
+    async with stream_server(server.serve, tls=tls) as port:
+        server.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
         yield server
-    finally:
-        listening.close()
-        await server.end()
-        await listening.wait_closed()
 
 
 def answer(

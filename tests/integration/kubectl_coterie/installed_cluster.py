@@ -19,6 +19,7 @@ from aiohttp import web
 
 from kubectl_coterie.command_line import main
 from tests.integration.kube.forwarding_server import ForwardingServer
+from tests.integration.kube.stream_server import stream_server
 from topology.annotations import DevicesReport, encode_devices
 from topology.model import encode_topology, names
 from topology.recordings import load_recording
@@ -110,10 +111,8 @@ class InstalledCluster:
         server.answer("POST", "/{path:.*}", self._answer)
 
         async def serve() -> None:
-            extender = await asyncio.start_server(self._extender, "127.0.0.1", 0)
-            server.target = extender.sockets[0].getsockname()[1]
-            self.extender_url = f"http://127.0.0.1:{server.target}"
-            async with extender, server.running():
+            async with stream_server(self._extender) as server.target, server.running():
+                self.extender_url = f"http://127.0.0.1:{server.target}"
                 is_up.set()
                 await asyncio.to_thread(is_done.wait)
 
@@ -154,7 +153,6 @@ class InstalledCluster:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
         except asyncio.IncompleteReadError:  # the first connection of a forward carries nothing
-            writer.close()
             return
         path = head.split()[1].partition("?")[0]
         found = self.extender.get(path)
@@ -164,7 +162,6 @@ class InstalledCluster:
         lines = f"HTTP/1.1 {status}\r\nContent-Length: {len(content)}\r\nConnection: close\r\n\r\n"
         writer.write(lines.encode() + content)
         await writer.drain()
-        writer.close()
 
 
 def _sums() -> dict[str, Any]:

@@ -12,6 +12,7 @@ from kubectl_coterie.cluster import ClusterOptions, Reading, Session
 from kubectl_coterie.errors import CliError
 from kubectl_coterie.terminal import Progress
 from tests.integration.kube.forwarding_server import ForwardingServer
+from tests.integration.kube.stream_server import stream_server
 
 THINGS = "/apis/x/things"
 
@@ -95,12 +96,10 @@ def test_a_port_of_a_pod_is_read_as_text(tmp_path):
     async def serve(_reader, writer):
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nup\n")
         await writer.drain()
-        writer.close()
 
     async def go():
-        target = await asyncio.start_server(serve, "127.0.0.1", 0)
-        async with target:
-            server = ForwardingServer(target.sockets[0].getsockname()[1])
+        async with stream_server(serve) as target:
+            server = ForwardingServer(target)
             async with server.running():
                 options = ClusterOptions(kubeconfig=str(server.kubeconfig(tmp_path)))
                 async with Session(options, Progress(io.StringIO())) as session:
