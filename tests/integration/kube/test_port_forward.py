@@ -105,8 +105,8 @@ def test_connections_that_have_just_come_are_ended_too(tmp_path, n_turns):
 
     async def check(_server, forward):
         async with forward:
-            for _ in range(20):
-                opened.append(socket.create_connection(("127.0.0.1", forward.local_port)))
+            address = "127.0.0.1", forward.local_port
+            opened.extend(socket.create_connection(address) for _ in range(20))
             for _ in range(n_turns):
                 await asyncio.sleep(0)
 
