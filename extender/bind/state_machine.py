@@ -36,7 +36,7 @@ from extender.bind.attempt import BindAttempt, BindPhase, BindTarget, why_barred
 from extender.bind.bind_planner import BindPlanner, Planned
 from extender.bind.steps import ReadPod, WriteBinding, WriteResult
 from extender.errors import MalformedPod, UserError, WireError
-from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod
+from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod, responses
 from topology.annotations import decode_plan
 from topology.errors import CodecError, quote
 from topology.model import names
@@ -58,7 +58,7 @@ MAX_WRITES = 2
 MAX_UNSETTLED = 10_000
 """Binds without a known outcome that are remembered; beyond it only their assumptions are left,
 and those end by the clock."""
-_SUCCESS = messages.encode_bind()
+_SUCCESS = responses.encode_bind()
 _NOT_WRITTEN = {
     WriteResult.REJECTED: Reason.WRITE_REFUSED,
     WriteResult.UNSENT: Reason.WRITE_UNSENT,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from extender.errors import ExtenderError, MalformedPod, UserError, WireError
 from extender.placement import NodesRequest, RequestReader, locate
-from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod
+from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod, responses
 from extender.unschedulable import UnschedulablePod
 
 if TYPE_CHECKING:
@@ -90,14 +90,14 @@ class CallReader:
         self, meta: messages.ObjectMeta, names: Sequence[str], message: str, now_s: float
     ) -> Answer:
         """A user's mistake is a reason on every node: the pod waits until it is edited."""
-        tail = messages.reason_tail(f"{Reason.INVALID_REQUEST.value}: {message}")
+        tail = responses.reason_tail(f"{Reason.INVALID_REQUEST.value}: {message}")
         reason = Reason.INVALID_REQUEST
         pod = UnschedulablePod(meta.uid, meta.namespace, meta.name, reason, now_s, now_s, None)
         self.unschedulable.add(pod, None)
         return Answer(
             Verb.FILTER,
             Outcome.REFUSED,
-            messages.encode_filter(
+            responses.encode_filter(
                 (), unresolvable_json=[json.dumps(name) + tail for name in names]
             ),
             self.cluster.snapshot.generation,

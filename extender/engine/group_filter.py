@@ -15,7 +15,7 @@ import numpy as np
 
 from extender.groups import OfferedNodes
 from extender.placement import refuse_nodes
-from extender.protocol import Reason, messages
+from extender.protocol import Reason, responses
 from extender.unschedulable import is_sample_size
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ class GroupFilter:
         nodes = self._of(requested.positions, node_index)
         found = self._groups.filter(request, nodes.offer, now_s)
         if not isinstance(found, Reason):
-            return MemberAnswer(messages.encode_filter([json.dumps(found.node)]), None)
+            return MemberAnswer(responses.encode_filter([json.dumps(found.node)]), None)
         body = None if requested.unknown else nodes.refusals.get(found)
         if body is None:
             refused = refuse_nodes(requested, node_index, found)
-            body = messages.encode_filter((), unresolvable_json=refused.unresolvable_json)
+            body = responses.encode_filter((), unresolvable_json=refused.unresolvable_json)
             if not requested.unknown:
                 nodes.refusals[found] = body
         return MemberAnswer(body, found)

@@ -33,8 +33,8 @@ from extender.protocol import (
     Verb,
     failure,
     inferred_group,
-    messages,
     parse_pod,
+    responses,
 )
 from extender.unschedulable import UnschedulablePod, UnschedulablePool
 from topology.annotations import decode_plan
@@ -183,7 +183,7 @@ class Engine:
         if request.shape is None:
             self.unschedulable.forget(request.uid)
             names = requested.names(self.cluster.snapshot.node_index)
-            body = messages.encode_filter([json.dumps(name) for name in names])
+            body = responses.encode_filter([json.dumps(name) for name in names])
             return self._answer(
                 Verb.FILTER, request, body, n_nodes=len(requested), n_named=len(requested)
             )
@@ -204,7 +204,7 @@ class Engine:
         self._calls.requests.expect(
             request, filtered.names_json, filtered.positions, snapshot.node_index
         )
-        body = messages.encode_filter(
+        body = responses.encode_filter(
             filtered.names_json,
             failed_json=filtered.failed_json,
             unresolvable_json=filtered.unresolvable_json,
@@ -302,13 +302,13 @@ class Engine:
         request, requested = read.request, read.nodes
         if request.shape is None:
             names = requested.names(self.cluster.snapshot.node_index)
-            entries = [messages.score_head(name) + messages.score_tail(0) for name in names]
+            entries = [responses.score_head(name) + responses.score_tail(0) for name in names]
         else:
             snapshot = self.cluster.snapshot_for(request)
             entries = prioritize_nodes(
                 request, requested, snapshot, rater=self._rater, budget=budget
             )
-        body = messages.encode_prioritize(entries)
+        body = responses.encode_prioritize(entries)
         n_nodes, n_named = len(requested), len(entries)
         n_deferred = 0 if budget is None else budget.n_deferred
         return self._answer(

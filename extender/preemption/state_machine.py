@@ -47,7 +47,7 @@ from extender.errors import MalformedPod, UserError, WireError
 from extender.preemption.node_pods import read_pod_on_node
 from extender.preemption.victims import Case, choose_victims
 from extender.preemption.what_if import LOWEST_PRIORITY, Priorities, WhatIfNodes, settled
-from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod
+from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod, responses
 from kube.errors import Unreadable
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class Preemptions:
         return Answer(
             Verb.PREEMPT,
             outcome,
-            messages.encode_preempt(named),
+            responses.encode_preempt(named),
             self._generation,
             pod=call.request.full_name,
             pod_uid=call.request.uid,

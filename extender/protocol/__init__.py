@@ -6,7 +6,7 @@ Knows the wire; knows no cluster and decides nothing.
 from extender.protocol.answers import Answer, Outcome, TimedAnswer, Verb, failure
 from extender.protocol.group_owner import OWNED_KINDS, GroupOwner
 from extender.protocol.member_calls import may_be_member
-from extender.protocol.messages import WirePod, decode, reason_tail, score_head, score_tail
+from extender.protocol.messages import WirePod, decode
 from extender.protocol.node_affinity import read_node_affinity, write_node_affinity
 from extender.protocol.pod_group import (
     GROUP_KINDS,
@@ -18,6 +18,7 @@ from extender.protocol.pod_group import (
 from extender.protocol.pod_request import PodRequest, Shape, is_packed, parse_pod
 from extender.protocol.reasons import Reason, from_unfit
 from extender.protocol.recent_pods import RecentPods
+from extender.protocol.responses import reason_tail, score_head, score_tail
 
 __all__ = [
     "GROUP_KINDS",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from extender.protocol import messages
+from extender.protocol import responses
 
 if TYPE_CHECKING:
     from extender.protocol.reasons import Reason
@@ -93,9 +93,9 @@ class TimedAnswer:
 def failure(verb: Verb, reason: Reason, detail: str, generation: int) -> Answer:
     """Answer with what is wrong, in-band where the verb has a field for it."""
     if verb is Verb.FILTER:
-        body = messages.encode_filter((), error=detail)
+        body = responses.encode_filter((), error=detail)
     elif verb is Verb.BIND:
-        body = messages.encode_bind(detail)
+        body = responses.encode_bind(detail)
     else:
         body = json.dumps({"error": detail}).encode()
     return Answer(verb, Outcome.FAILED, body, generation, reason, detail)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from extender.errors import WireError
-from extender.protocol import messages
+from extender.protocol import messages, responses
 
 FILTER_REQUEST = b"""
 {"Pod":{"metadata":{"name":"train-0","namespace":"ml","uid":"8c1d","resourceVersion":"812",
@@ -54,10 +54,10 @@ def test_node_names_may_be_null():
 
 def test_a_filter_answer_has_every_field_of_the_go_type():
     """An answer without NodeNames would reject every node; Error is always there."""
-    body = messages.encode_filter(
+    body = responses.encode_filter(
         ['"n1"'],
-        failed_json=['"n2"' + messages.reason_tail("a")],
-        unresolvable_json=['"n3"' + messages.reason_tail('b "quoted"')],
+        failed_json=['"n2"' + responses.reason_tail("a")],
+        unresolvable_json=['"n3"' + responses.reason_tail('b "quoted"')],
         error="",
     )
     assert body == (
@@ -68,7 +68,7 @@ def test_a_filter_answer_has_every_field_of_the_go_type():
 
 def test_an_error_answer_still_has_lists():
     """Go decodes null as absent; lists are written as lists."""
-    body = messages.encode_filter((), error="no")
+    body = responses.encode_filter((), error="no")
     assert json.loads(body) == {
         "Nodes": None,
         "NodeNames": [],
@@ -81,12 +81,12 @@ def test_an_error_answer_still_has_lists():
 def test_a_prioritize_answer_is_a_bare_array_of_integers():
     """A float score would disable prioritize without a word."""
     entries = [
-        messages.score_head(name) + messages.score_tail(score)
+        responses.score_head(name) + responses.score_tail(score)
         for name, score in (("n1", 10), ("n2", 3))
     ]
-    body = messages.encode_prioritize(entries)
+    body = responses.encode_prioritize(entries)
     assert body == b'[{"Host":"n1","Score":10},{"Host":"n2","Score":3}]'
-    assert messages.encode_prioritize([]) == b"[]"
+    assert responses.encode_prioritize([]) == b"[]"
 
 
 def test_bind_is_read_and_answered_with_the_go_names():
@@ -94,8 +94,8 @@ def test_bind_is_read_and_answered_with_the_go_names():
     body = b'{"PodName":"p","PodNamespace":"ns","PodUID":"uid","Node":"n1"}'
     args = messages.decode(messages.BindingArgs, body)
     assert (args.pod_name, args.pod_namespace, args.pod_uid, args.node) == ("p", "ns", "uid", "n1")
-    assert messages.encode_bind() == b'{"Error":""}'
-    assert messages.encode_bind("no set") == b'{"Error":"no set"}'
+    assert responses.encode_bind() == b'{"Error":""}'
+    assert responses.encode_bind("no set") == b'{"Error":"no set"}'
 
 
 @pytest.mark.parametrize(
@@ -270,12 +270,12 @@ def test_without_victims_there_are_no_nodes():
 
 def test_a_preempt_answer_is_in_the_meta_form():
     """The only one that kube-scheduler reads; keys are Go's names."""
-    body = messages.encode_preempt({"n1": (("u2", "u1"), 1), 'n"2': ((), 0)})
+    body = responses.encode_preempt({"n1": (("u2", "u1"), 1), 'n"2': ((), 0)})
     assert body == (
         b'{"NodeNameToMetaVictims":{"n1":{"Pods":[{"UID":"u2"},{"UID":"u1"}],'
         b'"NumPDBViolations":1},"n\\"2":{"Pods":[],"NumPDBViolations":0}}}'
     )
-    assert messages.encode_preempt({}) == b'{"NodeNameToMetaVictims":{}}'
+    assert responses.encode_preempt({}) == b'{"NodeNameToMetaVictims":{}}'
 
 
 @pytest.mark.parametrize(
