@@ -202,7 +202,7 @@ class Engine:
         waited = self.unschedulable.pod(request.uid) if filtered.n_feasible else None
         self._note_rejection(request, requested, filtered.main_reason, now_s)
         self._calls.requests.expect(
-            request, filtered.names_json, filtered.positions, snapshot.node_index
+            read.request, filtered.names_json, filtered.positions, snapshot.node_index
         )
         body = responses.encode_filter(
             filtered.names_json,

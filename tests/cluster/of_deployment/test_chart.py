@@ -211,6 +211,25 @@ def test_before_1_36_the_policy_is_the_beta_one(binaries, helm, tmp_path):
     assert by_identity(made) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "kinds", "granted"),
+    [
+        ("second-scheduler", "", set()),
+        ("second-scheduler", "jobset", {"jobset"}),
+        ("service", "kueue\\, indexed-job\\,coscheduling", {"indexed-job", "coscheduling"}),
+        ("audit", "jobset", set()),
+    ],
+)
+def test_a_kind_of_groups_has_its_right_where_the_setting_names_it(helm, name, kinds, granted):
+    """A right for what is not read is an attacker's."""
+    made = helm.objects(*way(name), "--set", f"extender.settings.group_kinds={kinds}")
+    prefix = "coterie-extender-"
+    for of in ("ClusterRole", "ClusterRoleBinding"):
+        names = [one["metadata"]["name"] for one in made if one["kind"] == of]
+        found = {one.removeprefix(prefix) for one in names if one.startswith(prefix)}
+        assert found == granted
+
+
 def test_a_variable_comes_after_those_that_it_names(helm):
     """The kubelet fills in what stands before; the order is the one thing not compared above."""
     (extender,) = (
