@@ -12,16 +12,15 @@ that `--shared` names.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from benchmarks.errors import BadData, MissingData
+from benchmarks.errors import BadData
+from benchmarks.trace_rows import read_rows
 from topology.recordings import load_recording
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from topology.model import NodeTopology
@@ -89,20 +88,6 @@ class TracePods:
         return replace(self, pods=self.pods[:n_pods])
 
 
-def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            missing = set(columns) - set(reader.fieldnames or ())
-            if missing:
-                msg = f"{path}: columns {sorted(missing)} are missing"
-                raise BadData(msg)
-            yield from reader
-    except OSError as error:
-        msg = f"trace: {path} cannot be read; name the folder with --shared"
-        raise MissingData(msg) from error
-
-
 def _count(row: dict[str, str], column: str, path: Path) -> int:
     text = row[column]
     if not text.isdigit():
@@ -121,7 +106,7 @@ def load_nodes(path: Path) -> tuple[TraceNode, ...]:
             n_gpus=_count(row, "gpu", path),
             model=row["model"],
         )
-        for row in _rows(path, ("sn", "cpu_milli", "memory_mib", "gpu", "model"))
+        for row in read_rows(path, ("sn", "cpu_milli", "memory_mib", "gpu", "model"))
     )
     unknown = sorted({node.model for node in nodes} - RECORDINGS.keys())
     if unknown:
@@ -134,7 +119,7 @@ def load_pods(path: Path) -> TracePods:
     """Read the pods of a trace; fractional ones are dropped and counted."""
     pods: list[TracePod] = []
     n_fractional = 0
-    for row in _rows(path, ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")):
+    for row in read_rows(path, ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")):
         n_gpus = _count(row, "num_gpu", path)
         if n_gpus and _count(row, "gpu_milli", path) != WHOLE_GPU:
             n_fractional += 1

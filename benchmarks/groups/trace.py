@@ -11,16 +11,16 @@ more GPUs than a member has is a group of such members, any other one is a singl
 
 from __future__ import annotations
 
-import csv
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.errors import BadData, MissingData
+from benchmarks.errors import BadData
+from benchmarks.trace_rows import read_rows
 from topology.groups import DomainPath, DomainStep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 __all__ = ["GPUS_PER_HOST", "Job", "TraceJob", "jobs_of", "load_hosts", "load_jobs"]
@@ -50,24 +50,10 @@ class Job:
     duration_s: float
 
 
-def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            missing = set(columns) - set(reader.fieldnames or ())
-            if missing:
-                msg = f"{path}: columns {sorted(missing)} are missing"
-                raise BadData(msg)
-            yield from reader
-    except OSError as error:
-        msg = f"trace: {path} cannot be read; name the folder with --shared"
-        raise MissingData(msg) from error
-
-
 def load_hosts(path: Path, spines: Sequence[str] | None = None) -> dict[str, DomainPath]:
     """Read each host's path: ASW as leaf, PSW as spine, DSW as core; of some spines or of all."""
     hosts: dict[str, DomainPath] = {}
-    for row in _rows(path, ("ip", "ASW", "PSW", "DSW")):
+    for row in read_rows(path, ("ip", "ASW", "PSW", "DSW")):
         if spines is None or row["PSW"] in spines:
             levels = (("leaf", row["ASW"]), ("spine", row["PSW"]), ("core", row["DSW"]))
             hosts[row["ip"]] = DomainPath(
@@ -82,7 +68,7 @@ def load_hosts(path: Path, spines: Sequence[str] | None = None) -> dict[str, Dom
 def load_jobs(path: Path) -> tuple[TraceJob, ...]:
     """Read the jobs of one trace; its times are in milliseconds."""
     jobs: list[TraceJob] = []
-    for row in _rows(path, ("num_gpu", "submit_time", "duration")):
+    for row in read_rows(path, ("num_gpu", "submit_time", "duration")):
         cells = (row["submit_time"], row["num_gpu"], row["duration"])
         if not all(cell.isdigit() for cell in cells):
             msg = f"{path}: submit_time, num_gpu and duration are {cells}, expected whole numbers"
