@@ -66,8 +66,8 @@ def pack_manifests(deploy: Path, identity: Identity, target: Path) -> Packed:
 def krew_manifest(manifest: Path, identity: Identity, digests: Mapping[str, str]) -> str:
     """The manifest for krew with the version of the release and its archives' SHA-256 digests.
 
-    `digests` are by architecture; the platforms of others are left out. The addresses stay those
-    that nobody has. Raises `ContentRefused` where the manifest lacks a platform.
+    `digests` are by architecture; the platforms of others are left out. The addresses stay
+    the placeholders of the manifest. Raises `ContentRefused` where the manifest lacks a platform.
     """
     text = manifest.read_text(encoding="utf-8").replace("v0.0.0", f"v{identity.chart_version}")
     head, *platforms = re.split(r"^(?=    - selector:)", text, flags=re.MULTILINE)

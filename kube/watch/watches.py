@@ -79,5 +79,5 @@ def nominated_pods() -> Source[PodObject]:
 
 
 def _escaped(value: str) -> str:
-    """A value in a field selector (apimachinery, fields.EscapeValue); nobody checks these names."""
+    """A value in a field selector (apimachinery, fields.EscapeValue); these names are not validated before."""
     return value.replace("\\", r"\\").replace(",", r"\,").replace("=", r"\=")

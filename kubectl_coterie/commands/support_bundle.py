@@ -77,7 +77,7 @@ async def _collect(given: Namespace, now_s: float) -> Contents:
 
 
 def _write(members: dict[str, bytes], path: Path) -> None:
-    """Write a file that nobody else may read; one that is there is never overwritten."""
+    """Write a file that no other user may read; one that is there is never overwritten."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
     except FileExistsError as error:

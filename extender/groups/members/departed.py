@@ -1,7 +1,7 @@
 """Pods that are known to be gone, or to have a node, for some seconds after that was seen.
 
 kube-scheduler may call filter for such a pod still: its own watch is behind, or the call was on its
-way. A member that joined so would be there for nobody, until it was forgotten again.
+way. A member that joined so would stay until it was forgotten again.
 """
 
 from __future__ import annotations

@@ -86,10 +86,10 @@ class NodeRoom:
         if count is None:
             if len(self._counts) >= MAX_KEPT:
                 self._counts.clear()
-            count = self._counts[key] = self._count_anew(request, view)
+            count = self._counts[key] = self._count_again(request, view)
         return count
 
-    def _count_anew(self, request: PodRequest, view: NodeView) -> int:
+    def _count_again(self, request: PodRequest, view: NodeView) -> int:
         count = 0
         while view.free.bit_count() >= request.size_gpus:
             fit = self.choose(request, view)

@@ -1,7 +1,7 @@
 """What became of the groups whose Bindings were written.
 
 For Events and metrics, which are read now and then; nothing is decided from it, and it keeps a
-bounded number of what nobody reads.
+bounded number of outcomes that are not read.
 """
 
 from __future__ import annotations
