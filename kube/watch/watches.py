@@ -79,5 +79,5 @@ def nominated_pods() -> Source[PodObject]:
 
 
 def _escaped(value: str) -> str:
-    """A value in a field selector (apimachinery, fields.EscapeValue); these names are not validated before."""
+    """A value in a field selector (apimachinery, fields.EscapeValue); it may hold anything."""
     return value.replace("\\", r"\\").replace(",", r"\,").replace("=", r"\=")
