@@ -83,6 +83,7 @@ class Claims:
             self._bound.former_nodes(group.key),
             group.avoided.keys(),
             group.most,
+            former_by_rank=self._bound.former_by_rank(group.key),
         )
         reason, detail = Reason.GROUP_NO_ROOM, ""
         for n_members, most_elsewhere in self._tries(group, len(ready), least):
@@ -262,11 +263,13 @@ class Claims:
 def _reach(group: Group, member: Member) -> OfferedNodes:
     """The nodes that a member may be planned to; it was tried.
 
-    Those of its last call. A sample may have left others out, but those of earlier ones are known
-    to be as good.
+    Those of its last call, or what others show of the next one. A sample may have left others out,
+    but those of earlier ones are known to be as good.
     """
     assert member.offer is not None  # noqa: S101 - as its caller says
-    return group.sampled if member.is_sampled and group.sampled is not None else member.offer
+    if member.is_sampled and group.sampled is not None:
+        return group.sampled
+    return member.expected or member.offer
 
 
 def _is_on(member: Member, node: str) -> bool:

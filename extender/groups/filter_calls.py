@@ -4,6 +4,11 @@ The nodes that a call names are those that the member may be planned to. kube-sc
 a sample of the nodes only: that is so where two calls name as many nodes, but others; then those of
 all calls count. A node that is left out of a call is no place for the member, but of one that may
 be a sample only where the next call leaves it out too, or names the very same nodes.
+
+kube-scheduler calls for one member after the other. Where pods leave a node it names that node for
+the first of them, and a plan is made before it comes to the last: with the nodes of old calls only
+the first members could go there, whatever their ranks. So a member is expected to be offered what
+others are that were offered the same before it; if it is not, its own call says so.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ def answer_call(
     claims: Claims, group: Group, member: Member, offer: OfferedNodes, now_s: float
 ) -> Plan | Reason:
     """The member's claim, if the call names its node, or why it waits."""
-    member.filtered_s = now_s
+    member.filtered_s, member.expected = now_s, None
     is_known = member.offer is not None and offer.is_same(member.offer)
     if not is_known:
         _take(claims, group, member, offer)
@@ -54,3 +59,13 @@ def _take(claims: Claims, group: Group, member: Member, offer: OfferedNodes) -> 
         group.is_due = True
         if before is not None and offer.has_more(before):
             claims.try_soon(group)
+            if not member.is_sampled:
+                _expect(group, before, offer)
+
+
+def _expect(group: Group, before: OfferedNodes, offer: OfferedNodes) -> None:
+    """Members that were offered as little before are expected to be offered as much now."""
+    for other in group.members.values():
+        is_behind = other.plan is None and other.expected is not offer
+        if is_behind and other.offer is not None and other.offer.is_same(before):
+            other.expected = offer

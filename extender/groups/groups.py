@@ -156,7 +156,7 @@ class Groups:
     def see_bound(self, uid: str, namespace: str, group: PlanGroup, node: str) -> None:
         """A pod with a node, and the group that its plan names."""
         key = namespace, group.name
-        is_new = self._bound.add(uid, key, node)
+        is_new = self._bound.add(uid, key, node, group.rank)
         self.depart(uid)
         if is_new:
             self._review_key(key)

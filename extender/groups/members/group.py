@@ -42,13 +42,15 @@ class Member:
     """A member that has no node yet.
 
     `offer` are the nodes of its last filter call, None before the first one; `is_sampled`: the call
-    before it named as many others, so that kube-scheduler looks at some nodes only. `plan` is what
-    is claimed for it, None exactly while it is WAITING; `number` grows with each claim.
-    `is_watched`: the watch of pending pods has shown it, and not that it is gone. `filtered_s` is
-    when filter was last called for it, None where not since its claim. `is_overdue`: it was pending
-    before we could see calls for it, and kube-scheduler may not try it by itself. `woken_s` is when
-    it was last woken, `n_asked` how often without a claim. `is_unsure`: a Binding of its plan may
-    have been written; the plan is kept until that is known.
+    before it named as many others, so that kube-scheduler looks at some nodes only. `expected` are
+    the nodes of its next call, where members whose last calls named the same ones have been called
+    for since, and were offered more. `plan` is what is claimed for it, None exactly while it is
+    WAITING; `number` grows with each claim. `is_watched`: the watch of pending pods has shown it,
+    and not that it is gone. `filtered_s` is when filter was last called for it, None where not
+    since its claim. `is_overdue`: it was pending before we could see calls for it, and
+    kube-scheduler may not try it by itself. `woken_s` is when it was last woken, `n_asked` how
+    often without a claim. `is_unsure`: a Binding of its plan may have been written; the plan is
+    kept until that is known.
     """
 
     request: PodRequest
@@ -56,6 +58,7 @@ class Member:
     is_watched: bool = False
     offer: OfferedNodes | None = None
     is_sampled: bool = False
+    expected: OfferedNodes | None = None
     stage: Stage = Stage.WAITING
     plan: Plan | None = None
     number: int = 0

@@ -4,8 +4,9 @@ How many members each node takes is counted (`extender.groups.planning.node_room
 `topology.groups` chooses the nodes, and then the members of one node get their sets one after the
 other, by rank, of equal ones those on the rails of other nodes
 (`extender.groups.planning.rail_sets`): the nodes with the fewest free devices come first, since
-they have the least choice. Members that have a node already draw the others near: nodes that ended
-members had come first, then the domains around the others from the nearest up.
+they have the least choice. Members that have a node already draw the others near: first come the
+nodes that ended members of the same ranks had, then those that any ended members had, then the
+domains around the others from the nearest up.
 
 Complexity: the counts, what `topology.groups.choose_nodes` says for each set of surroundings, and a
 choice of sets for each member. It claims nothing (`extender.groups.claims` does).
@@ -37,7 +38,7 @@ from topology.groups import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -77,7 +78,7 @@ class Near:
     """Nodes of members that have one, and of those that ended lately. `avoided` get no member.
 
     `most` is how many members some nodes take, `most_elsewhere` all others: those that have one
-    count.
+    count. `former_by_rank` are the nodes of those that ended, by their ranks.
     """
 
     nodes: Sequence[str] = ()
@@ -85,6 +86,11 @@ class Near:
     avoided: Collection[str] = frozenset()
     most: Mapping[str, int] = field(default_factory=dict[str, int])
     most_elsewhere: int | None = None
+    former_by_rank: Mapping[int, str] = field(default_factory=dict[int, str])
+
+    def own(self, request: PodRequest) -> str | None:
+        """The node of the ended member that a member replaces by its rank."""
+        return None if request.rank is None else self.former_by_rank.get(request.rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +137,15 @@ class JointPlanner:
         order = self.order(snapshot.node_index)
         rooms = [self._room.of(one.request, snapshot, order) for one in alike]
         may_go = self._may_go(alike, within, near, snapshot.node_index)
-        most = _most(tree, near)
+        own = [near.own(request) for request, _ in members]
         found: JointPlan | NoPlace = NoPlace(Reason.GROUP_NO_ROOM)
-        for inside in _tried(tree, near):
+        for most in _tried(tree, near, own):
             fits = [
-                np.where(one if inside is None else one & inside, np.minimum(room.fits, most), 0)
+                np.where(one, np.minimum(room.fits, most), 0)
                 for one, room in zip(may_go, rooms, strict=True)
             ]
             demand = self._demand(alike, rooms, fits, most, snapshot)
-            found = self._choose(members, alike, demand, snapshot)
+            found = self._choose(members, alike, demand, snapshot, own)
             if isinstance(found, JointPlan):
                 break
         return found
@@ -192,14 +198,18 @@ class JointPlanner:
         alike: Sequence[_Alike],
         demand: GroupDemand,
         snapshot: ClusterSnapshot,
+        own: Sequence[str | None],
     ) -> JointPlan | NoPlace:
         found = choose_nodes(self.cluster.domains.tree, demand)
         if isinstance(found, NoRoom):
             never = found.reason is not NoRoomReason.NOT_NOW
             return NoPlace(Reason.GROUP_NEVER if never else Reason.GROUP_NO_ROOM, found.detail)
-        placed = self._place(members, alike, found, snapshot, on_rails=True)
+        shape_of = {place: i for i, one in enumerate(alike) for place in one.places}
+        shapes = [shape_of[place] for place in range(len(members))]
+        nodes = _on_own(rank_nodes(found, shapes), shapes, own)
+        placed = self._place(members, nodes, found, snapshot, on_rails=True)
         if placed is None:  # an equal set may leave less to members of another shape
-            placed = self._place(members, alike, found, snapshot, on_rails=False)
+            placed = self._place(members, nodes, found, snapshot, on_rails=False)
         if placed is None:
             return NoPlace(Reason.GROUP_NO_ROOM, "members of different shapes do not fit together")
         return JointPlan(placed, found.level, found.domain)
@@ -207,15 +217,13 @@ class JointPlanner:
     def _place(
         self,
         members: Sequence[tuple[PodRequest, OfferedNodes]],
-        alike: Sequence[_Alike],
+        nodes: Sequence[str],
         found: Assigned,
         snapshot: ClusterSnapshot,
         *,
         on_rails: bool,
     ) -> tuple[tuple[PodRequest, Plan], ...] | None:
         """The devices of each member; None where shapes that differ do not fit after all."""
-        shape_of = {place: i for i, one in enumerate(alike) for place in one.places}
-        nodes = rank_nodes(found, [shape_of[place] for place in range(len(members))])
         views = {name: snapshot.views[snapshot.positions[name]] for name in set(nodes)}
         order = sorted(range(len(nodes)), key=lambda i: (views[nodes[i]].free.bit_count(), i))
         used: dict[str, int] = {}  # by node, the rails of the nodes before it
@@ -282,14 +290,36 @@ def _most(tree: DomainTree, near: Near) -> NDArray[np.int64]:
     )
 
 
-def _tried(tree: DomainTree, near: Near) -> list[NDArray[np.bool_] | None]:
-    """The sets of nodes that are tried, by position in the tree; None: every node."""
-    tried: list[NDArray[np.bool_] | None] = []
+def _tried(tree: DomainTree, near: Near, own: Sequence[str | None]) -> Iterator[NDArray[np.int64]]:
+    """How many members each node of the tree takes, of one set of nodes after the other."""
+    most = _most(tree, near)
+    replaced = Counter(node for node in own if node is not None)
+    if replaced:
+        yield np.minimum([replaced[name] for name in tree.node_names], most)
     if near.former:
         former = set(near.former)
-        tried.append(np.array([name in former for name in tree.node_names], dtype=np.bool_))
-    if near.nodes:
-        tried += surroundings(tree, near.nodes)
+        yield np.where([name in former for name in tree.node_names], most, 0)
+    if not near.nodes:
+        yield most
     else:
-        tried.append(None)
-    return tried
+        for inside in surroundings(tree, near.nodes):
+            yield np.where(inside, most, 0)
+
+
+def _on_own(
+    nodes: Sequence[str], shapes: Sequence[int], own: Sequence[str | None]
+) -> Sequence[str]:
+    """The nodes of members, changed between those of one shape so that replacements have theirs.
+
+    >>> _on_own(("n1", "n2"), (0, 0), ("n2", None))
+    ('n2', 'n1')
+    """
+    found = list(nodes)
+    for i, node in enumerate(own):
+        if node is None or found[i] == node:
+            continue
+        for j, other in enumerate(found):
+            if other == node and shapes[j] == shapes[i] and own[j] != node:
+                found[i], found[j] = other, found[i]
+                break
+    return tuple(found)

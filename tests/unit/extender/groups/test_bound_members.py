@@ -72,3 +72,22 @@ def test_what_is_remembered_is_bounded(bound):
         bound.end(f"u{i}")
     assert len(bound.former_nodes(KEY)) == MAX_FORMER
     assert "n1" not in bound.former_nodes(KEY)
+
+
+def test_a_replacement_takes_the_place_of_its_rank():
+    """Wherever it is: the node of another rank is remembered, and one of two on the same node."""
+    bound = BoundMembers()
+    for rank, node in enumerate(("n1", "n1", "n2", "n3")):
+        bound.add(f"m{rank}", KEY, node, rank)
+    for rank in range(3):
+        bound.end(f"m{rank}")
+    assert bound.former_by_rank(KEY) == {0: "n1", 1: "n1", 2: "n2"}
+    bound.add("new0", KEY, "n2", 0)
+    assert bound.former_by_rank(KEY) == {1: "n1", 2: "n2"}
+    bound.add("new1", KEY, "n1", 1)
+    assert bound.former_nodes(KEY) == ("n2",)
+    bound.add("new7", KEY, "n2", 7)
+    assert bound.former_nodes(KEY) == ("n2",)
+    bound.add("new2", KEY, "n1", 2)
+    assert bound.former_nodes(KEY) == ()
+    assert bound.former_by_rank(("other", "g")) == {}
