@@ -5,7 +5,7 @@ name, and where the pod says it the beginning of the object's uid, so that what 
 under one name is another group. The size is read from the object (`kube.objects.gangs`).
 
 Keys: k8s.io/api v0.36.3 batch/v1 types.go, jobset@0336a8f api/jobset/v1alpha2/jobset_types.go (pods
-have its uid from v0.9 on), scheduler-plugins@08079b7 apis/scheduling/v1alpha1/types.go.
+of older releases lack its uid), scheduler-plugins@08079b7 apis/scheduling/v1alpha1/types.go.
 """
 
 from __future__ import annotations

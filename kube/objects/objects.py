@@ -50,6 +50,8 @@ __all__ = [
 
 _ZONE_LABEL = "topology.kubernetes.io/zone"
 """Well-known label (k8s.io/api core/v1 well_known_labels.go, LabelTopologyZone)."""
+_GROUP_IN_PLAN = '"group"'
+"""A member of the text of a plan (`topology.annotations.plan`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class PodFacts:
     its deletion leaves its containers, in seconds: None where it is not being deleted, 0 where the
     API server removes it without waiting for its kubelet (`kubectl delete --force`). `group_marks`
     are labels and annotations that say its group, of a pod that requests none of our resources, or
-    has a plan.
+    whose plan names no group.
     """
 
     uid: str
@@ -233,14 +235,16 @@ def pod_facts_reader(
         annotations = texts_at(meta, "annotations")
         may_request = _may_request(meta, wanted)
         texts: Mapping[str, str] = {}
-        if group_marks and (not may_request or names.PLAN in annotations):
+        plan = annotations.get(names.PLAN)
+        is_alone = plan is not None and _GROUP_IN_PLAN not in plan
+        if group_marks and (not may_request or is_alone):
             texts = {**annotations, **texts_at(meta, "labels")}
         return PodFacts(
             uid=needed_at(meta, "uid", where="metadata."),
             namespace=needed_at(meta, "namespace", where="metadata."),
             name=needed_at(meta, "name", where="metadata."),
             resource_version=needed_at(meta, "resourceVersion", where="metadata."),
-            plan=annotations.get(names.PLAN),
+            plan=plan,
             allocated=annotations.get(names.ALLOCATED),
             may_request=may_request,
             deletion_grace_s=_deletion_grace_s(meta),

@@ -16,7 +16,7 @@ from extender.embedded import parse_cluster
 from tests.cluster.control.decision_log import assert_replays
 from tests.cluster.control.manifests import DEPLOY
 from tests.cluster.fleet.stage import EXTENDER_USER, play, start_cast
-from tests.cluster.fleet.workload import make_pod, pod_path
+from tests.cluster.fleet.workload import PODS, make_pod, pod_path
 
 pytestmark = [pytest.mark.cluster, pytest.mark.own_plane]
 
@@ -333,6 +333,69 @@ def test_without_the_right_pods_are_placed_alone_and_an_event_names_it(cast):
             assert "may not get jobs.batch in namespace bare" in said
 
     asyncio.run(main())
+
+
+def test_each_of_many_jobs_is_read_once(cast):
+    """However many come at once, and whatever becomes of their pods; few at a time."""
+    count = 100
+
+    async def main():
+        async with play(cast, FOUR) as played:
+            before = await n_reads(played)
+            jobs = [indexed_job(f"many-{i}", 2) for i in range(count)]
+            for one in jobs:  # another controller's, so that the pods are these alone
+                one["spec"]["managedBy"] = "example.com/none"
+            made = await asyncio.gather(*(played.api.create(JOBS, one) for one in jobs))
+            await played.api.create_all(PODS, [of_job(one, i) for one in made for i in range(2)])
+            await all_read(played, before + count)
+            await played.until(lambda: sum(is_bound(played, one) for one in made) == 2)
+            await asyncio.sleep(A_WHILE_S)
+            assert await n_reads(played) <= before + count + 2
+            await asyncio.gather(
+                *(remove(played, f"{JOBS}/{one['metadata']['name']}") for one in made)
+            )
+
+    asyncio.run(main())
+
+
+def of_job(job, index):
+    """A pod of a Job, as its controller makes it."""
+    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    prefix = "batch.kubernetes.io/"
+    pod = make_pod(f"{name}-{index}", 8)
+    pod["metadata"]["labels"] = {
+        f"{prefix}job-name": name,
+        f"{prefix}controller-uid": uid,
+        f"{prefix}job-completion-index": str(index),
+    }
+    return pod
+
+
+def is_bound(played, job):
+    """Whether both pods of a Job have their node; not one alone."""
+    pods = [f"{job['metadata']['name']}-{i}" for i in range(2)]
+    nodes = [played.has(one) and played.pod(one).node is not None for one in pods]
+    return all(nodes)
+
+
+async def all_read(played, count):
+    """Wait until the API server was asked so often."""
+    async with asyncio.timeout(60.0):
+        while True:
+            if await n_reads(played) >= count:
+                return
+            await asyncio.sleep(0.2)
+
+
+async def n_reads(played):
+    """How many times the API server was asked for one Job."""
+    text = await played.api.get("/metrics")
+    return sum(
+        int(float(line.rsplit(" ", 1)[1]))
+        for line in text.splitlines()
+        if line.startswith("apiserver_request_total{")
+        and all(one in line for one in ('resource="jobs"', 'verb="GET"', 'code="200"'))
+    )
 
 
 def test_the_decisions_replay(cast):

@@ -231,6 +231,17 @@ def test_marks_of_a_group_are_kept_of_pods_without_our_resources():
     assert READ_FACTS(without).group_marks == {}
 
 
+@pytest.mark.parametrize(("plan", "is_kept"), [('{"v":1}', True), ('{"group":{}}', False)])
+def test_marks_of_a_group_are_kept_of_pods_that_were_placed_without_it(plan, is_kept):
+    """They are not missing; of the others the plan names the group."""
+    read = pod_facts_reader((GPU,), ("group-key",))
+    own: Any = POD["metadata"]
+    meta = {"labels": {"group-key": "k"}, "annotations": {"coterie.gpu/plan": plan}}
+    assert read({"metadata": {**own, **meta}}).group_marks == (
+        {"group-key": "k"} if is_kept else {}
+    )
+
+
 def test_facts_are_the_metadata():
     """A plan and an allocation are texts here; their codec judges them."""
     meta = {"metadata": POD["metadata"]}
