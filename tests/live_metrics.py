@@ -29,6 +29,7 @@ def idle_metrics() -> LiveMetrics:
         is_holder=True,
         n_held=0,
         n_replans=0,
+        reservations=(),
         statuses=list,
         watches=[SimpleNamespace(name="nodes", observed_at_s=0.0, counts=counts)],
         beside=[],

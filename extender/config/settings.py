@@ -196,6 +196,18 @@ class ExtenderSettings(ProgramSettings):
             "manifests in `deploy/`.",
         ),
     ] = 60.0
+    group_patience_s: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=2_592_000,
+            description="Seconds, 0 to 2592000 (30 days), that a complete group finds no room "
+            "before nodes of one domain are reserved for it: other pods of its priority or less "
+            "are refused there until it is placed, and pods that run there go on. At most 4 groups "
+            "have nodes reserved at a time. 0, the default, reserves nothing: large groups may "
+            "wait very long where smaller pods keep coming, and nobody else waits for them.",
+        ),
+    ] = 0.0
     http_timeout_s: Annotated[
         float,
         Field(
@@ -233,7 +245,8 @@ class ExtenderSettings(ProgramSettings):
         Field(
             description="Which Events the extender writes on pods and nodes (`off`, `warnings`, "
             "`all`). `all` adds one for each pod that was placed, with its GPUs and GB/s; by "
-            "default only what needs action, since every Event is a write to etcd."
+            "default what needs action, and one when a group is placed or nodes are reserved for "
+            "it, since every Event is a write to etcd."
         ),
     ] = "warnings"
     assume_s: Annotated[
@@ -458,6 +471,7 @@ class ExtenderSettings(ProgramSettings):
             gpu_worth=tuple(_worth(one) for one in self.gpu_worth),
             preempts_for_topology=self.preempts_for_topology,
             claim_s=self.claim_s,
+            group_patience_s=self.group_patience_s,
             group_levels=tuple(_level(one) for one in self.group_levels),
             group_kinds=self.group_kinds,
         )

@@ -13,6 +13,7 @@ The order is total: rank, then node name. Nodes that cannot take the pod come la
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from extender.allowed_nodes import AllowedNodes, unknown_labels
@@ -52,8 +53,11 @@ def explain_pod(
     *,
     rater: Rater,
     unschedulable: UnschedulablePod | None = None,
+    reserved: Mapping[str, str] | None = None,
 ) -> Json:
     """Explain a pod on every node of the cluster, as JSON values.
+
+    `reserved` has the nodes that are reserved for other groups, each with the group.
 
     Complexity: one rating and a few selections per distinct node state, and what
     `extender.engine.summary.summarize` says.
@@ -71,6 +75,7 @@ def explain_pod(
     if request.shape is None:
         return explanation | {"nodes": ()}
     rated, not_considered = _rated(request, snapshot, cluster, rater)
+    rated = replace(rated, reserved=reserved or {})
     if not_considered:
         explanation["not_considered"] = not_considered
 
@@ -224,6 +229,7 @@ def _nodes(
     by_state = {view.state: view for view in rated.views}
     ranks = {state: one for state, one in rated.by_state.items() if isinstance(one, Rank)}
     excluded = {view.name for view in rated.excluded}
+    kept = {view.name for view in rated.kept}
     fits = {
         state: fit
         for state in ranks
@@ -244,6 +250,8 @@ def _nodes(
     }
 
     def rating_of(view: NodeView) -> Rank | Refusal:
+        if view.name in kept:
+            return Refusal(Reason.NODE_RESERVED, f"for {rated.reserved[view.name]}")
         return _EXCLUDED if view.name in excluded else rated.by_state[view.state]
 
     def place(view: NodeView) -> tuple[bool, object, str]:

@@ -23,7 +23,7 @@ __all__ = ["explain_group"]
 Json: TypeAlias = "dict[str, object]"
 
 MAX_NAMED = 8
-"""Members that are named."""
+"""Members that are named, and reserved nodes."""
 
 
 def explain_group(
@@ -58,8 +58,17 @@ def explain_group(
         "level": level or None,
         "domain": domain or None,
         **_figures(value),
+        "reserved": _reserved(group),
         "members": _members(group, cluster),
     }
+
+
+def _reserved(group: GroupStatus) -> Json | None:
+    """The nodes that are reserved for the group, None for none."""
+    one = group.reservation
+    if one is None:
+        return None
+    return {"place": one.place, "nodes": sorted(one.nodes)[:MAX_NAMED], "since_s": one.since_s}
 
 
 def _members(group: GroupStatus, cluster: LiveCluster) -> list[Json]:

@@ -151,6 +151,8 @@ class Gateway:
             nodes = self.cluster.snapshot.nodes
             groups.devices_freed(sum(nodes[one].free.bit_count() for one in freed))
         members = groups.due(at_s) if self.engine.is_ready(at_s) else ()
+        if released := groups.release_nodes():
+            unschedulable.change(released, self.cluster, at_s)
         return members + unschedulable.due(self.cluster, at_s)
 
     def _call(self, event: events.VerbCalled) -> tuple[events.VerbCalled, Answer]:

@@ -7,12 +7,16 @@ domains has a feasible node, it is the filter of every pod.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from extender.placement import RequestedNodes, filter_nodes, refuse_nodes
 from extender.protocol import Reason
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from extender.groups import NearBound
     from extender.placement import Filtered, Rater, RatingBudget
     from extender.protocol import PodRequest
@@ -31,14 +35,24 @@ def filter_near(  # noqa: PLR0913 - as `filter_nodes`, and the group
     rater: Rater,
     rules: Rules,
     budget: RatingBudget | None = None,
+    reserved: NDArray[np.bool_] | None = None,
 ) -> Filtered:
     """Name the nodes that can take the pod; O(levels) calls of `filter_nodes`."""
+    named = partial(
+        filter_nodes,
+        request,
+        snapshot=snapshot,
+        rater=rater,
+        rules=rules,
+        budget=budget,
+        reserved=reserved,
+    )
     nearby = near_bound.nodes(request, snapshot.node_index)
     for is_near in nearby.sets:
         near = RequestedNodes(requested.positions[is_near[requested.positions]])
-        filtered = filter_nodes(request, near, snapshot, rater=rater, rules=rules, budget=budget)
+        filtered = named(near)
         if filtered.n_feasible:
             return filtered
     if nearby.is_required:
         return refuse_nodes(requested, snapshot.node_index, Reason.GROUP_NO_ROOM)
-    return filter_nodes(request, requested, snapshot, rater=rater, rules=rules, budget=budget)
+    return named(requested)

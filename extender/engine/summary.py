@@ -8,7 +8,7 @@ node, and what decided. It shows what the verbs' own ratings say, and changes no
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from extender.engine.offers import containers_json, offer_json, other_set, relief_json
@@ -48,11 +48,21 @@ SHOWN_MACHINES = 3
 
 @dataclass(frozen=True, slots=True)
 class Ratings:
-    """The nodes that the pod's node affinity allows, their ratings by state, and the others."""
+    """The nodes that the pod's node affinity allows, their ratings by state, and the others.
+
+    `reserved`: nodes that are reserved for other groups, each with the group.
+    """
 
     views: Sequence[NodeView]
     by_state: Mapping[int, Rank | Refusal]
     excluded: Sequence[NodeView] = ()
+    reserved: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def kept(self) -> Sequence[NodeView]:
+        """The reserved nodes that would fit."""
+        views = (view for view in self.views if view.name in self.reserved)
+        return [view for view in views if isinstance(self.by_state[view.state], Rank)]
 
 
 def summarize(
@@ -68,7 +78,8 @@ def summarize(
     change that is tried.
     """
     ranks = {state: one for state, one in rated.by_state.items() if isinstance(one, Rank)}
-    fitting = [view for view in rated.views if view.state in ranks]
+    kept = {view.name for view in rated.kept}
+    fitting = [view for view in rated.views if view.state in ranks and view.name not in kept]
     best = sorted(fitting, key=lambda one: (ranks[one.state].key, one.name))[:2]
     return {
         "n_nodes": len(rated.views) + len(rated.excluded),
@@ -76,7 +87,7 @@ def summarize(
         "groups": [
             _group(request, reason, views, owners, rater) for reason, views in _by_reason(rated)
         ],
-        "try": None if fitting else _try(request, rated.views, rater),
+        "try": None if fitting or kept else _try(request, rated.views, rater),
         "runner_up": _runner_up(request, best, ranks, rater),
         "runner_up_set": _runner_up_set(request, best, rater),
     }
@@ -87,6 +98,8 @@ def _by_reason(rated: Ratings) -> list[tuple[Reason, list[NodeView]]]:
     groups: dict[Reason, list[NodeView]] = {}
     if rated.excluded:
         groups[Reason.NODE_AFFINITY] = list(rated.excluded)
+    if kept := rated.kept:
+        groups[Reason.NODE_RESERVED] = list(kept)
     for view in rated.views:
         rating = rated.by_state[view.state]
         if isinstance(rating, Refusal):

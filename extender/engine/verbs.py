@@ -67,9 +67,18 @@ class Engine:
         # Its own: what explain has rated must not save time in calls, which a replay repeats.
         self._explain_rater = Rater(loss_bounds=rules.loss_bounds)
         self._recent_pods = RecentPods()
-        self.unschedulable = UnschedulablePool(self._rater, wake_after_s=rules.wake_after_s)
+        self.groups = Groups(
+            cluster,
+            self._rater,
+            claim_s=rules.claim_s,
+            patience_s=rules.group_patience_s,
+            at_once=at_once,
+        )
+        reserved = self.groups.reserved
+        self.unschedulable = UnschedulablePool(
+            self._rater, wake_after_s=rules.wake_after_s, reserved=reserved.names
+        )
         self._calls = CallReader(cluster, rules, self._recent_pods, self.unschedulable)
-        self.groups = Groups(cluster, self._rater, claim_s=rules.claim_s, at_once=at_once)
         self._group_filter = GroupFilter(self.groups)
         self.binds = Binds(
             cluster,
@@ -79,7 +88,9 @@ class Engine:
             groups=self.groups,
         )
         self.member_binds = MemberBinds(self.binds, self.groups, cluster)
-        self.preemptions = Preemptions(cluster, rules, self._rater, self.groups.owned.resolve)
+        self.preemptions = Preemptions(
+            cluster, rules, self._rater, self.groups.owned.resolve, reserved=reserved.names
+        )
 
     @property
     def cluster(self) -> LiveCluster:
@@ -230,9 +241,18 @@ class Engine:
         snapshot: ClusterSnapshot,
         budget: RatingBudget | None,
     ) -> Filtered:
+        reserved = self.groups.reserved.mask(
+            request.priority, snapshot.node_index, nominated=request.nominated_node
+        )
         if request.group is None:
             return filter_nodes(
-                request, requested, snapshot, rater=self._rater, rules=self.rules, budget=budget
+                request,
+                requested,
+                snapshot,
+                rater=self._rater,
+                rules=self.rules,
+                budget=budget,
+                reserved=reserved,
             )
         return filter_near(
             request,
@@ -242,6 +262,7 @@ class Engine:
             rater=self._rater,
             rules=self.rules,
             budget=budget,
+            reserved=reserved,
         )
 
     def _filter_member(
@@ -328,7 +349,13 @@ class Engine:
             explanation = explain_bound(request, pod, cluster, rater=rater)
         else:
             unschedulable = self.unschedulable.pod(request.uid)
-            explanation = explain_pod(request, cluster, rater=rater, unschedulable=unschedulable)
+            explanation = explain_pod(
+                request,
+                cluster,
+                rater=rater,
+                unschedulable=unschedulable,
+                reserved=self.groups.readings.reserved_for_others(request),
+            )
         plan_text = (pod.metadata.annotations or {}).get(names.PLAN)
         group = explain_group(request, self.groups.readings, cluster, plan_text)
         if group is not None:

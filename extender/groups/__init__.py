@@ -9,6 +9,7 @@ from extender.groups.members.group import GroupKey
 from extender.groups.near_bound import NearBound
 from extender.groups.planning import OfferedNodes
 from extender.groups.readings import GroupOutcome, GroupReadings, GroupStatus
+from extender.groups.reserved_nodes import Reservation, ReservedNodes
 
 __all__ = [
     "GroupKey",
@@ -18,5 +19,7 @@ __all__ = [
     "Groups",
     "NearBound",
     "OfferedNodes",
+    "Reservation",
+    "ReservedNodes",
     "predict",
 ]

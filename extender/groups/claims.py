@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from extender.groups.bandwidth import falls_short, predict
-from extender.groups.members.group import Stage
+from extender.groups.members.group import NO_ROOM, Stage
 from extender.groups.planning import JointPlan, JointPlanner, Near
 from extender.protocol import Reason
 from extender.state import DeviceState
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from extender.groups.members.bound_members import BoundMembers
     from extender.groups.members.group import Group, Member
     from extender.groups.planning import OfferedNodes
+    from extender.groups.reserved_nodes import ReservedNodes
     from extender.placement import Rater
     from extender.state import LiveCluster
     from topology.groups import GroupValue
@@ -42,19 +43,26 @@ GIVE_UP_PAUSE_S = 5.0
 others may have the devices meanwhile. Doubled each time that claims ended with their time."""
 MOST_GIVE_UP_PAUSE_S = 300.0
 """The longest of these pauses, which is five times as long as devices are claimed."""
-_NO_PLACE = frozenset({Reason.GROUP_NO_ROOM, Reason.GROUP_NEVER, Reason.GROUP_TOO_SLOW})
+_NO_PLACE = NO_ROOM | {Reason.GROUP_NEVER}
 _OPEN = Stage.CLAIMED, Stage.HELD
 _MOST_DOUBLINGS = 10
 
 
 class Claims:
-    """Plans groups and keeps what they are to have."""
+    """Plans groups and keeps what they are to have; `reserved` are nodes that others keep."""
 
     def __init__(
-        self, cluster: LiveCluster, rater: Rater, bound: BoundMembers, *, claim_s: float
+        self,
+        cluster: LiveCluster,
+        rater: Rater,
+        bound: BoundMembers,
+        reserved: ReservedNodes,
+        *,
+        claim_s: float,
     ) -> None:
         self._cluster = cluster
         self._bound = bound
+        self._reserved = reserved
         self._planner = JointPlanner(cluster, rater)
         self._claim_s = claim_s
         self._numbers = count(1)
@@ -77,14 +85,9 @@ class Claims:
             return 0
         for node in [node for node, until_s in group.avoided.items() if until_s <= now_s]:
             del group.avoided[node]
-        fixed = [one.plan.node for one in group.members.values() if one.plan is not None]
-        near = Near(
-            (*self._bound.nodes(group.key), *fixed),
-            self._bound.former_nodes(group.key),
-            group.avoided.keys(),
-            group.most,
-            former_by_rank=self._bound.former_by_rank(group.key),
-        )
+        near = self.near(group)
+        kept = self._reserved.names(group.priority, but=group.key) - {*near.former}
+        near = replace(near, avoided={*near.avoided, *kept})
         reason, detail = Reason.GROUP_NO_ROOM, ""
         for n_members, most_elsewhere in self._tries(group, len(ready), least):
             some = ready[:n_members]
@@ -106,12 +109,26 @@ class Claims:
                 reason, detail = found.reason, found.detail
         if n_missing > 0:
             self.drop(group)
-        group.refusal, group.detail = reason, detail
+        if kept:
+            text = f"nodes that are reserved for other groups: {len(kept)}"
+            detail = "; ".join(filter(None, (detail, text)))
+        group.refuse(reason, detail, now_s=now_s)
         group.planned_s, group.n_freed = now_s, 0
         pause_s = PLAN_PAUSE_S * 2 ** min(group.n_no_room, _MOST_DOUBLINGS)
         group.next_plan_s = now_s + min(pause_s, MOST_PLAN_PAUSE_S)
         group.n_no_room += 1
         return len(ready)
+
+    def near(self, group: Group) -> Near:
+        """Where the group's other members are, and what is known of nodes."""
+        fixed = [one.plan.node for one in group.members.values() if one.plan is not None]
+        return Near(
+            (*self._bound.nodes(group.key), *fixed),
+            self._bound.former_nodes(group.key),
+            group.avoided.keys(),
+            group.most,
+            former_by_rank=self._bound.former_by_rank(group.key),
+        )
 
     def _tries(self, group: Group, n_ready: int, n_least: int) -> Iterator[tuple[int, int | None]]:
         """How many members to plan, and how many of them a node takes of which that is not known.
@@ -152,7 +169,8 @@ class Claims:
 
     def _try_rest(self, group: Group, now_s: float) -> None:
         """Members beyond the size that did not fit with the others are planned by themselves."""
-        group.refusal, group.is_due = Reason.GROUP_NO_ROOM, True
+        group.refuse(Reason.GROUP_NO_ROOM)
+        group.is_due = True
         group.next_plan_s = now_s + PLAN_PAUSE_S
 
     def _claim(self, group: Group, found: JointPlan, now_s: float) -> bool:
@@ -167,6 +185,7 @@ class Claims:
             member.stage, member.plan, member.number = Stage.CLAIMED, plan, next(self._numbers)
             member.filtered_s = member.woken_s = None
         group.claims_end_s, group.detail, group.n_no_room = ends_s, "", 0
+        group.no_room_s = None
         group.level, group.domain = found.level, found.domain
         return True
 
@@ -235,8 +254,9 @@ class Claims:
         self.drop(group)
         group.n_failed += 1
         times = "once" if group.n_failed == 1 else f"{group.n_failed} times"
-        group.refusal, group.is_due = Reason.GROUP_NOT_BOUND, True
-        group.detail = f"devices were claimed {times}, and bind was not called for all in time"
+        group.is_due = True
+        detail = f"devices were claimed {times}, and bind was not called for all in time"
+        group.refuse(Reason.GROUP_NOT_BOUND, detail)
         group.next_plan_s = now_s + pause_s
 
     def expire(self, group: Group, now_s: float) -> bool:

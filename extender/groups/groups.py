@@ -5,8 +5,7 @@ a place for all is free, filter gives each the same constant reason. Then one pl
 for all of them, and filter names to each its own node. kube-scheduler binds each in a goroutine of
 its own and counts its CPU and memory meanwhile: bind calls are held until all are there, and only
 then is any Binding written. So nothing is bound of a group that does not start; a deadline ends
-every claim and every bind that is held (facts, figures and what was tried:
-docs/adr/0028-groups-hold-their-binds.md).
+every claim and every bind that is held (docs/adr/0028-groups-hold-their-binds.md).
 
 The rules:
 
@@ -31,6 +30,8 @@ The rules:
 7. Where several replicas run, the Lease's holder alone plans and wakes; a change of holder ends all
    claims.
 8. Nothing is planned before the pending pods were listed once. Pods of no group wait for no list.
+9. With a patience the nodes of one domain are reserved for a complete group that has found no room
+   for that long (`extender.groups.patience`).
 """
 
 from __future__ import annotations
@@ -46,14 +47,16 @@ from extender.groups.members.member_counts import MemberCounts
 from extender.groups.members.without_gpus import WithoutGpus
 from extender.groups.near_bound import NearBound
 from extender.groups.owned_groups import OwnedGroups
+from extender.groups.patience import Patience
 from extender.groups.readings import GroupReadings
-from extender.groups.reconcile.reconciler import Reconciler
+from extender.groups.reconcile.reconciler import MANY, Reconciler
 from extender.groups.releases import Releases
+from extender.groups.reserved_nodes import ReservedNodes
 from extender.protocol import Reason
 from extender.unschedulable import Requeue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from extender.groups.members.group import GroupKey
     from extender.groups.planning import OfferedNodes
@@ -68,13 +71,20 @@ __all__ = ["Groups"]
 class Groups:
     """The groups of one engine. Not thread-safe: called from the event loop only.
 
-    `near_bound` is for members that do not wait. `at_once`: no watch of pending pods runs, and
-    nothing can fail between two Bindings (the embedded cluster). Members count as soon as filter is
-    called for them, which then plans, and no bind is held.
+    `near_bound` is for members that do not wait, `reserved` for pods that are no members.
+    `patience_s` of 0 reserves nothing. `at_once`: no watch of pending pods runs, and nothing can
+    fail between two Bindings (the embedded cluster). Members count as soon as filter is called for
+    them, which then plans, and no bind is held.
     """
 
     def __init__(
-        self, cluster: LiveCluster, rater: Rater, *, claim_s: float, at_once: bool = False
+        self,
+        cluster: LiveCluster,
+        rater: Rater,
+        *,
+        claim_s: float,
+        patience_s: float = 0.0,
+        at_once: bool = False,
     ) -> None:
         self._cluster = cluster
         self._at_once = at_once
@@ -85,8 +95,14 @@ class Groups:
         self._bound = BoundMembers()
         self._without_gpus = WithoutGpus()
         self._counts = MemberCounts(self._bound, self._without_gpus)
-        self._claims = Claims(cluster, rater, self._bound, claim_s=claim_s)
-        self.readings = GroupReadings(self._groups, self._bound, self._without_gpus, self._claims)
+        self.reserved = ReservedNodes()
+        self._claims = Claims(cluster, rater, self._bound, self.reserved, claim_s=claim_s)
+        self._patience = Patience(
+            cluster, self._claims, self._counts, self.reserved, patience_s=patience_s
+        )
+        self.readings = GroupReadings(
+            self._groups, self._bound, self._without_gpus, self._claims, self.reserved
+        )
         self._releases = Releases(cluster, self._claims, self.readings.journal, at_once)
         self.near_bound = NearBound(self._bound, self._claims.planner)
         self._reconciler = Reconciler(cluster, self._claims, self._releases, self._counts)
@@ -152,6 +168,7 @@ class Groups:
         else:
             del self._groups[key]
             self._bound.start_over(key)
+            self._patience.forget(key)
 
     def see_bound(self, uid: str, namespace: str, group: PlanGroup, node: str) -> None:
         """A pod with a node, and the group that its plan names."""
@@ -202,18 +219,13 @@ class Groups:
     # Planning.
 
     def set_holder(self, *, is_holder: bool) -> None:
-        """Whether groups are placed here from now on: one of several replicas does it.
-
-        Claims and filter calls before a change are another term's.
-        """
+        """Whether groups are placed here from now on: claims and calls before are void."""
         self._is_holder = self.readings.is_holder = is_holder
+        self._patience.forget_all()
         for group in self._groups.values():
             self._claims.drop(group)
-            group.refusal = Reason.GROUP_WAITING
+            group.forget_calls()
             self._reconciler.add(group.key)
-            for member in group.members.values():
-                member.offer, member.is_overdue, member.n_asked = None, True, 0
-            group.is_due = True
 
     def devices_freed(self, n_devices: int) -> None:
         """So many devices came free at most: groups that found no room may have it now."""
@@ -224,10 +236,18 @@ class Groups:
         alone = self.owned.take_alone()
         if not self._is_holder:
             return ()
-        is_due = self._is_listed and self._groups
-        woken = self._reconciler.reconcile(self._groups, now_s) if is_due else []
-        requests = (*alone, *(one.request for one in woken))
+        requests = list(alone)
+        if self._is_listed and self._groups:
+            requests += [one.request for one in self._reconciler.reconcile(self._groups, now_s)]
+            self._patience.look(self._groups, now_s)
         return tuple(Requeue(one.namespace, one.name, one.uid, None) for one in requests)
+
+    def release_nodes(self) -> Sequence[str]:
+        """Take the nodes that are no longer reserved: other groups may have them from now on."""
+        released = self.reserved.take_released()
+        if released:
+            self._reconciler.devices_freed(self._groups.values(), MANY)
+        return released
 
     def expire(self, now_s: float) -> None:
         """Claims end with their time, and plans that no bind has any more.
@@ -252,10 +272,7 @@ class Groups:
                 self._missing_again(group, member)
             elif member.is_forgotten(now_s):
                 self.lose(uid)
-        return group.claims_end_s is not None or any(
-            not one.is_watched or one.is_unsure or one.stage is Stage.RELEASED
-            for one in group.members.values()
-        )
+        return group.is_unsettled
 
     # Bind.
 
@@ -325,18 +342,6 @@ class Groups:
         """Number of groups with members that wait."""
         return len(self._groups)
 
-    def counts(self, key: GroupKey) -> tuple[int, int, int]:
-        """How many members wait, how many are bound, and the group's size, 0 if not known."""
-        group, n_bound = self._groups.get(key), self._bound.count(key)
-        if group is None:
-            return 0, n_bound, 0
-        return group.n_watched, n_bound, self._counts.size(group) if group.is_sized else 0
-
-    def refusal(self, key: GroupKey) -> tuple[Reason, str] | None:
-        """Why members wait, and the counts of the last plan; None where none does."""
-        group = self._groups.get(key)
-        return None if group is None else (group.refusal, group.detail)
-
     # Inside.
 
     def _join(self, request: PodRequest, now_s: float) -> Group | None:
@@ -383,11 +388,10 @@ class Groups:
             self._bound.start_over(group.key)
         if not group.is_alike:
             self._claims.drop(group)
-            group.refusal, group.detail = Reason.GROUP_DIFFERS, ""
+            group.refuse(Reason.GROUP_DIFFERS)
         elif not self._counts.is_complete(group) or group.refusal is Reason.GROUP_DIFFERS:
             self._claims.drop(group)
-            group.refusal = Reason.GROUP_WAITING
-            group.detail = "" if group.is_sized else "its size is not read yet"
+            group.refuse(Reason.GROUP_WAITING, "" if group.is_sized else "its size is not read yet")
         else:
             self._releases.settle(group, self._counts.n_open(group))
 

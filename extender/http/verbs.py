@@ -113,20 +113,27 @@ def _at_once(verb: Verb, deps: Dependencies) -> Handler:
 
 
 def _filter(at_once: Handler, verbs: Verbs, deps: Dependencies) -> Handler:
-    """Filter for members of groups is the holder's; everything else is answered at once."""
-    keys = member_keys(deps.gateway.engine.rules.group_kinds)
+    """Filter for members of groups is the holder's; everything else is answered at once.
 
-    async def handle_member(call: VerbRequest, body: bytes) -> VerbResponse:
+    With a patience other pods are the holder's too, which alone knows the nodes that are reserved;
+    where it does not answer, they are answered here.
+    """
+    rules = deps.gateway.engine.rules
+    keys = member_keys(rules.group_kinds)
+
+    async def ask_holder(call: VerbRequest, body: bytes) -> VerbResponse:
         start_s = deps.timer()
         answer = await verbs.filter_member(body, _hop(call))
-        if answer is None:
+        is_answered = answer is not None and answer.outcome is Outcome.FORWARDED
+        if answer is None or not (is_answered or may_be_member(body, keys)):
             return answer_now(Verb.FILTER, body, deps)
         _tell(deps, answer, deps.timer() - start_s)
         return _reply(answer)
 
     def handle(call: VerbRequest) -> VerbResponse | Awaitable[VerbResponse]:
-        if call.body is not None and may_be_member(call.body, keys):
-            return handle_member(call, call.body)
+        body = call.body
+        if body is not None and (rules.group_patience_s or may_be_member(body, keys)):
+            return ask_holder(call, body)
         return at_once(call)
 
     return handle

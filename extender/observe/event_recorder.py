@@ -88,7 +88,7 @@ class Reporter:
 
     def record(self, note: Note) -> None:
         """Queue an Event, unless the same was written lately or its level is off."""
-        if self.level == "off" or not (note.reason.is_warning or self.level == "all"):
+        if self.level == "off" or (note.reason.is_frequent and self.level != "all"):
             return
         now_s = self.timer()
         if now_s - self._reported.get(note, -REPEAT_AFTER_S) < REPEAT_AFTER_S:

@@ -43,12 +43,21 @@ class EventReason(Enum):
     GROUP_HAS_NO_ROOM = "GroupHasNoRoom"
     GROUP_NOT_INFERRED = "GroupNotInferred"
     GROUP_PARTIAL = "GroupPartial"
+    GROUP_RESERVED = "GroupReserved"
     GROUP_PLACED = "GroupPlaced"
 
     @property
     def is_warning(self) -> bool:
         """Whether an operator should check it."""
-        return self not in {EventReason.PLACED, EventReason.GROUP_PLACED}
+        return self not in _NORMAL
+
+    @property
+    def is_frequent(self) -> bool:
+        """Whether there is one for each pod: written with `events: all` alone."""
+        return self is EventReason.PLACED
+
+
+_NORMAL = frozenset({EventReason.PLACED, EventReason.GROUP_RESERVED, EventReason.GROUP_PLACED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from kube.objects import ObjectKey
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from extender.groups import GroupKey, GroupOutcome, GroupStatus
+    from extender.groups import GroupKey, GroupOutcome, GroupStatus, Reservation
     from topology.groups import GroupValue
 
 __all__ = ["GroupReports"]
@@ -73,6 +73,9 @@ class GroupReports:
     _said_s: dict[GroupKey, tuple[Reason | None, float]] = field(
         init=False, default_factory=dict["GroupKey", "tuple[Reason | None, float]"]
     )
+    _reserved_s: dict[GroupKey, float] = field(
+        init=False, default_factory=dict["GroupKey", "float"]
+    )
     _looked_s: float = field(init=False, default=0.0)
 
     def look(self) -> None:
@@ -87,6 +90,7 @@ class GroupReports:
         self._looked_s = now_s
         statuses = list(self.groups.statuses()) if self.groups.is_holder else []
         said_s, self._said_s = self._said_s, {}
+        reserved_s, self._reserved_s = self._reserved_s, {}
         for group in statuses:
             said = said_s.get(group.key)
             note = _due(group, said, now_s)
@@ -95,6 +99,24 @@ class GroupReports:
                 self.record(note)
             if said is not None:
                 self._said_s[group.key] = said
+            if group.members and group.reservation is not None:
+                self._reserved_s[group.key] = since_s = group.reservation.since_s
+                if reserved_s.get(group.key) != since_s:
+                    self.record(_reserved(group, group.reservation))
+
+
+def _first(group: GroupStatus) -> ObjectKey:
+    """The member that is named: the first by rank."""
+    first = group.members[0]
+    return ObjectKey(group.key[0], first.name, first.uid)
+
+
+def _reserved(group: GroupStatus, reservation: Reservation) -> Note:
+    message = (
+        f"{reservation.place} reserved for {group.title}, which has waited long for room: other "
+        "pods of its priority or less get no GPUs there until it is placed"
+    )
+    return Note(_first(group), EventReason.GROUP_RESERVED, message)
 
 
 def _due(group: GroupStatus, said: tuple[Reason | None, float] | None, now_s: float) -> Note | None:
@@ -103,7 +125,7 @@ def _due(group: GroupStatus, said: tuple[Reason | None, float] | None, now_s: fl
         return None
     if said is not None and said[0] is group.reason and now_s < said[1] + AGAIN_S:
         return None
-    about = ObjectKey(group.key[0], group.members[0].name, group.members[0].uid)
+    about = _first(group)
     since_s = min(one.since_s for one in group.members)
     if group.n_missing and now_s >= since_s + WAITS_S:
         return Note(about, EventReason.GROUP_WAITING, _who_is_missing(group))

@@ -12,11 +12,11 @@ from prometheus_client import Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from prometheus_client.core import Metric
 
-    from extender.groups import GroupOutcome, GroupStatus
+    from extender.groups import GroupOutcome, GroupStatus, Reservation
 
 __all__ = ["GroupMetrics"]
 
@@ -41,6 +41,11 @@ class CountedGroups(Protocol):
     @property
     def n_held(self) -> int:
         """Bind calls that wait for those of other members."""
+        ...
+
+    @property
+    def reservations(self) -> Collection[Reservation]:
+        """Nodes that are reserved for groups that have waited long."""
         ...
 
     def statuses(self) -> Iterator[GroupStatus]:
@@ -89,6 +94,13 @@ class GroupMetrics:
             "scheduler's httpTimeout. A number that stays means that a member is not offered its "
             "node.",
             self._groups.n_held,
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}reserved_nodes",
+            "Nodes that are reserved for groups that found no room for group_patience_s: GPUs that "
+            "are free there are idle until the group is placed. Compare with waiting pods of the "
+            "reason node_reserved; where it stays high, raise the patience.",
+            sum(len(one.nodes) for one in self._groups.reservations),
         )
         placed = CounterMetricFamily(
             f"{_PREFIX}groups",

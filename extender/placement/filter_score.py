@@ -85,12 +85,14 @@ def filter_nodes(  # noqa: PLR0913 - what a choice depends on
     rater: Rater,
     rules: Rules,
     budget: RatingBudget | None = None,
+    reserved: NDArray[np.bool_] | None = None,
 ) -> Filtered:
     """Name the nodes that can take the pod, at most `rules.candidate_limit` (0: all) of the best.
 
     The pod requests GPUs. All feasible nodes are named, in request order, where kube-scheduler
     scores nodes by something not visible here: preferred terms of the pod. Without a `budget` every
-    state is rated.
+    state is rated. `reserved` are nodes that are no others' than the pod's, bool[n] by position in
+    the node index.
     """
     positions, numbers = requested.positions, snapshot.state_ids[requested.positions]
     ratings = _rate(request, numbers, snapshot, rater, budget)
@@ -103,6 +105,11 @@ def filter_nodes(  # noqa: PLR0913 - what a choice depends on
         fits[list(ranks)] = True
         is_fitting = fits[numbers]
         positions, numbers = positions[is_fitting], numbers[is_fitting]
+    if reserved is not None:
+        is_open = ~reserved[positions]
+        positions, numbers = positions[is_open], numbers[is_open]
+        if not len(positions):
+            return _refuse_all(request, requested, snapshot, ratings, curable=frozenset())
     n_feasible = len(positions)
     may_thin = rules.candidate_limit > 0 and not request.has_soft_wishes
     if may_thin and n_feasible > rules.candidate_limit:
@@ -257,10 +264,14 @@ def _refuse_all(
 
     All others are unresolvable, so that no useless preemption is attempted. On the pod's own
     nominated node they are not, else the pod preempted again while its victims still leave
-    (default_preemption.go of 1.36, podEligibleToPreemptOthers).
+    (default_preemption.go of 1.36, podEligibleToPreemptOthers). Nodes that fit are reserved, and
+    that is the main reason where there is one: without it the pod would have a node.
     """
     numbers = snapshot.state_ids[requested.positions]
-    reasons = {n: one.reason for n, one in ratings.items() if isinstance(one, Refusal)}
+    reasons = {
+        n: one.reason if isinstance(one, Refusal) else Reason.NODE_RESERVED
+        for n, one in ratings.items()
+    }
     tails = {number: reason_tail(reason.value) for number, reason in reasons.items()}
     own = snapshot.positions.get(request.nominated_node or "", -1)
     failed: list[str] = []
@@ -276,6 +287,8 @@ def _refuse_all(
         if n_nodes:
             counts[reasons[number]] += n_nodes
     main = max(counts, key=lambda reason: (counts[reason], reason.name), default=None)
+    if Reason.NODE_RESERVED in counts:
+        main = Reason.NODE_RESERVED
     return Filtered((), requested.positions[:0], failed, unresolvable, 0, main)
 
 

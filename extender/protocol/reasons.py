@@ -116,6 +116,14 @@ class Reason(Enum):
         "check that the extender and the scheduler see the same cluster",
     )
 
+    NODE_RESERVED = (
+        "node is reserved for a group that has waited long",
+        (
+            "wait: it is released when the group is placed; `explain` names the group, and the "
+            "setting `group_patience_s` says when nodes are reserved"
+        ),
+    )
+
     # Why a member of a group waits; never of a node.
     GROUP_WAITING = (
         "waits for its group: members are missing",

@@ -100,7 +100,7 @@ class PendingTable:
         if request is None or request.group is None:
             return None
         name, size = request.group.name, request.group.size
-        n_here, n_bound, known_size = self._engine.groups.counts((pod.namespace, name))
+        n_here, n_bound, known_size = self._engine.groups.readings.counts((pod.namespace, name))
         return GroupCounts(name, known_size or size, n_here + n_bound, n_bound)
 
     def _json(self, pod: WaitingPod, group: GroupCounts | None) -> bytes:

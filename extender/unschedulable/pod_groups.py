@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections import Counter
+    from collections.abc import Iterable, Mapping
 
     from extender.protocol import PodRequest, Reason, Shape
     from extender.snapshot import ClusterSnapshot
@@ -26,6 +27,8 @@ __all__ = [
     "ShapeGroup",
     "SnapshotCache",
     "UnschedulablePod",
+    "order_of",
+    "reserve_slot",
 ]
 
 MAX_CANDIDATES = 32
@@ -149,3 +152,17 @@ class SnapshotCache:
         if key not in self._snapshots:
             self._snapshots[key] = self._cluster.snapshot_for(viewpoint)
         return self._snapshots[key]
+
+
+def order_of(pod: UnschedulablePod) -> tuple[int, float, str]:
+    """Which pod is requeued first: the one of the highest priority, then the oldest."""
+    return -pod.priority, pod.since_s, pod.uid
+
+
+def reserve_slot(used: Counter[str], n_fitting: Mapping[str, int]) -> bool:
+    """Reserve one of the nodes for a pod, if one more fits."""
+    name = next((name for name, n_pods in n_fitting.items() if used[name] < n_pods), None)
+    if name is None:
+        return False
+    used[name] += 1
+    return True

@@ -39,11 +39,13 @@ from extender.unschedulable.pod_groups import (
     Requeue,
     ShapeGroup,
     SnapshotCache,
+    order_of,
+    reserve_slot,
 )
 from extender.unschedulable.sampling import is_sample_size, n_samples
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from extender.placement import Rater, Refusal
     from extender.protocol import PodRequest, Reason, Shape
@@ -73,10 +75,18 @@ Pending pods are not watched, so their end is not seen."""
 
 
 class UnschedulablePool:
-    """The rejected pods of one engine."""
+    """The rejected pods of one engine; `reserved` are nodes that pods of a priority cannot have."""
 
-    def __init__(self, rater: Rater, *, wake_after_s: float, max_pods: int = MAX_PODS) -> None:
+    def __init__(
+        self,
+        rater: Rater,
+        *,
+        wake_after_s: float,
+        max_pods: int = MAX_PODS,
+        reserved: Callable[[int], Collection[str]] = lambda _: (),
+    ) -> None:
         self._rater = rater
+        self._reserved = reserved
         self._wake_after_s = wake_after_s
         self._max_pods = max_pods
         self._pods: dict[str, UnschedulablePod] = {}
@@ -151,7 +161,7 @@ class UnschedulablePool:
                 if fitting is None:
                     pods.has_unseen_nodes = True
                     group.next_s = min(group.next_s, now_s)
-                elif new_candidates := fitting & ~pods.left_out:
+                elif new_candidates := fitting & ~(pods.left_out | self._kept_from(pods)):
                     pods.add_candidates(
                         self._numbers.latest(new_candidates, at_most=MAX_CANDIDATES), now_s
                     )
@@ -169,7 +179,7 @@ class UnschedulablePool:
         # What is beyond the budget is looked at the next time: the first in order come first.
         groups.sort(key=self._first_of)
         requeued = [pod for group in groups for pod in self._due_of(group, look)]
-        return tuple(map(self._requeue, sorted(requeued, key=_order)[:MAX_REQUEUES]))
+        return tuple(map(self._requeue, sorted(requeued, key=order_of)[:MAX_REQUEUES]))
 
     # Reading.
 
@@ -226,7 +236,13 @@ class UnschedulablePool:
         positions: list[int] = np.isin(snapshot.state_ids, fits).nonzero()[0].tolist()
         names = snapshot.node_index.names
         mask = self._numbers.mask(names[position] for position in positions)
-        return self._numbers.latest(mask & ~pods.left_out, at_most=MAX_CANDIDATES)
+        mask &= ~(pods.left_out | self._kept_from(pods))
+        return self._numbers.latest(mask, at_most=MAX_CANDIDATES)
+
+    def _kept_from(self, pods: CandidateGroup) -> int:
+        """The mask of the nodes that are reserved for others."""
+        names = self._reserved(pods.viewpoint.priority)
+        return self._numbers.mask(sorted(names)) if names else 0
 
     def _rated(
         self, viewpoint: PodRequest, views: Iterable[NodeView], budget: RatingBudget
@@ -238,7 +254,7 @@ class UnschedulablePool:
 
     def _first_of(self, group: ShapeGroup) -> tuple[int, float, str]:
         uids = (uid for pods in group.candidate_groups.values() for uid in pods.uids)
-        return min(_order(self._pods[uid]) for uid in uids)
+        return min(order_of(self._pods[uid]) for uid in uids)
 
     def _due_of(self, group: ShapeGroup, look: _Look) -> list[UnschedulablePod]:
         """The pods of one shape to requeue, as they are then; and when to look again."""
@@ -269,7 +285,7 @@ class UnschedulablePool:
                     if candidate.last_s >= pod.seen_s
                 }
                 if pod.seen_s <= pod.requeued_s and now_s - pod.requeued_s < FIRST_PAUSE_S:
-                    _reserve_slot(used, n_fitting)  # requeued just now, not yet filtered again
+                    reserve_slot(used, n_fitting)  # requeued just now, not yet filtered again
                 requeued = self._requeued(pod, candidates, now_s)
                 pause_ends_s = (
                     pod.quiet_until_s if requeued.n_requeues > 1 else pod.requeued_s + FIRST_PAUSE_S
@@ -282,8 +298,8 @@ class UnschedulablePool:
                     group.next_s = min(group.next_s, due_s)
         if due:
             group.next_s = min(group.next_s, now_s + self._wake_after_s)
-        due.sort(key=lambda one: _order(one[0]))
-        return [pod for pod, n_fitting in due if _reserve_slot(used, n_fitting)]
+        due.sort(key=lambda one: order_of(one[0]))
+        return [pod for pod, n_fitting in due if reserve_slot(used, n_fitting)]
 
     def _requeue(self, pod: UnschedulablePod) -> Requeue:
         before, self._pods[pod.uid] = self._pods[pod.uid], pod
@@ -306,7 +322,9 @@ class UnschedulablePool:
 
         None as in `_fitting`.
         """
-        views = [view for name in pods.candidates if (view := snapshot.nodes.get(name)) is not None]
+        reserved = self._reserved(pods.viewpoint.priority)
+        names = [name for name in pods.candidates if name not in reserved]
+        views = [view for name in names if (view := snapshot.nodes.get(name)) is not None]
         rated = self._rated(pods.viewpoint, views, budget)
         if rated is None:
             return None
@@ -378,16 +396,3 @@ class _Look:
         self.now_s = now_s
         self.all_nodes = RatingBudget.of_work(MAX_LOOK_WORK)
         self.candidates = RatingBudget.of_work(MAX_WORK)
-
-
-def _order(pod: UnschedulablePod) -> tuple[int, float, str]:
-    return -pod.priority, pod.since_s, pod.uid
-
-
-def _reserve_slot(used: Counter[str], n_fitting: Mapping[str, int]) -> bool:
-    """Reserve one of the nodes for a pod, if one more fits."""
-    name = next((name for name, n_pods in n_fitting.items() if used[name] < n_pods), None)
-    if name is None:
-        return False
-    used[name] += 1
-    return True

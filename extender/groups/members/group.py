@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from topology.annotations import Plan
     from topology.groups import GroupValue
 
-__all__ = ["Group", "GroupKey", "Member", "Stage"]
+__all__ = ["NO_ROOM", "Group", "GroupKey", "Member", "Stage"]
 
 GroupKey: TypeAlias = "tuple[str, str]"
 """Namespace and name."""
+NO_ROOM = frozenset({Reason.GROUP_NO_ROOM, Reason.GROUP_TOO_SLOW})
+"""There may be room, or room that is fast enough, once other pods end."""
 UNWATCHED_S = 60.0
 """How long a member is kept that filter was called for and that no watch shows: it was deleted
 before the call came, or the watch is late."""
@@ -87,8 +89,8 @@ class Group:
     `refusal` is what filter answers to members without a claim, `detail` what a plan that found no
     place says beside it. `is_due`: a plan may find another answer than the last one, not before
     `next_plan_s`. `n_no_room` plans found no place since `planned_s`, after which `n_freed` devices
-    came free. `n_failed`: how often all claims ended before every bind call had come, `n_lapsed` of
-    these with their time.
+    came free; `no_room_s`: since when no plan found one. `n_failed`: how often all claims ended
+    before every bind call had come, `n_lapsed` of these with their time.
     `claims_end_s` is None while nothing is claimed. `refused` are nodes that members were not
     offered, since `n_replans` plans; `avoided` are nodes that no member gets, until when. `most` is
     how many members a node takes: more were not offered it. `sampled` are the nodes of all calls of
@@ -107,6 +109,7 @@ class Group:
     n_lapsed: int = 0
     next_plan_s: float = 0.0
     planned_s: float = 0.0
+    no_room_s: float | None = None
     n_no_room: int = 0
     n_freed: int = 0
     refused: set[str] = field(default_factory=set[str])
@@ -147,6 +150,14 @@ class Group:
         return any(one.is_unsure for one in self.members.values())
 
     @property
+    def is_unsettled(self) -> bool:
+        """Whether something ends with time: claims, Bindings, members that no watch shows."""
+        return self.claims_end_s is not None or any(
+            not one.is_watched or one.is_unsure or one.stage is Stage.RELEASED
+            for one in self.members.values()
+        )
+
+    @property
     def ready(self) -> list[Member]:
         """The members that can be planned: there, tried, without a claim; by rank."""
         found = [
@@ -172,10 +183,28 @@ class Group:
 
         Those last that have kept devices for nothing, so that others may have these.
         """
-        counted = self.counted
-        priority = min((one.request.priority for one in counted), default=0)
-        since_s = min((one.since_s for one in counted), default=0.0)
-        return self.n_failed, -priority, since_s, self.key
+        since_s = min((one.since_s for one in self.counted), default=0.0)
+        return self.n_failed, -self.priority, since_s, self.key
+
+    @property
+    def priority(self) -> int:
+        """The least of its members, since they start together."""
+        return min((one.request.priority for one in self.counted), default=0)
+
+    def refuse(self, reason: Reason, detail: str = "", *, now_s: float | None = None) -> None:
+        """What filter answers to members without a claim; `now_s` where a plan found no room."""
+        self.refusal, self.detail = reason, detail
+        if reason not in NO_ROOM:
+            self.no_room_s = None
+        elif self.no_room_s is None:
+            self.no_room_s = now_s
+
+    def forget_calls(self) -> None:
+        """Filter calls so far were another term's; kube-scheduler may not repeat them by itself."""
+        self.refuse(Reason.GROUP_WAITING)
+        self.is_due = True
+        for member in self.members.values():
+            member.offer, member.is_overdue, member.n_asked = None, True, 0
 
     def at(self, *stages: Stage) -> list[Member]:
         """The members at these stages, in the order in which they came."""

@@ -5,6 +5,7 @@ Chooses from one snapshot of the cluster; claims nothing, and knows no member th
 
 from extender.groups.planning.joint_plan import JointPlan, JointPlanner, Near, NoPlace
 from extender.groups.planning.offered_nodes import OfferedNodes
+from extender.groups.planning.reservable import Reservable, reservable
 from extender.groups.planning.surroundings import common_domain, inside_level, surroundings
 
 __all__ = [
@@ -13,7 +14,9 @@ __all__ = [
     "Near",
     "NoPlace",
     "OfferedNodes",
+    "Reservable",
     "common_domain",
     "inside_level",
+    "reservable",
     "surroundings",
 ]

@@ -51,7 +51,15 @@ if TYPE_CHECKING:
     from topology.annotations import Plan
     from topology.groups import DomainTree
 
-__all__ = ["JointPlan", "JointPlanner", "Near", "NoPlace"]
+__all__ = [
+    "JointPlan",
+    "JointPlanner",
+    "Near",
+    "NoPlace",
+    "most_per_node",
+    "required_level",
+    "seen_by_all",
+]
 
 _ANY_NUMBER = 2**31
 
@@ -117,25 +125,25 @@ class JointPlanner:
 
     cluster: LiveCluster
     rater: Rater
-    _room: NodeRoom = field(init=False)
+    node_room: NodeRoom = field(init=False)
     _rails: RailSets = field(init=False, default_factory=RailSets)
     _order: _Order | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self._room = NodeRoom(self.rater)
+        self.node_room = NodeRoom(self.rater)
 
     def plan(
         self, members: Sequence[tuple[PodRequest, OfferedNodes]], near: Near
     ) -> JointPlan | NoPlace:
         """Plan the members, in the order of their ranks; they say the same of their group."""
         alike = _alike(members)
-        snapshot = self.cluster.snapshot_for(_viewpoint([one for one, _ in members]))
+        snapshot = self.cluster.snapshot_for(seen_by_all([one for one, _ in members]))
         tree = self.cluster.domains.tree
-        within = _within(members[0][0])
+        within = required_level(members[0][0])
         if within not in tree.level_names:
             return NoPlace(Reason.GROUP_NEVER, f"no level of domains has the name {within}")
         order = self.order(snapshot.node_index)
-        rooms = [self._room.of(one.request, snapshot, order) for one in alike]
+        rooms = [self.node_room.of(one.request, snapshot, order) for one in alike]
         may_go = self._may_go(alike, within, near, snapshot.node_index)
         own = [near.own(request) for request, _ in members]
         found: JointPlan | NoPlace = NoPlace(Reason.GROUP_NO_ROOM)
@@ -190,7 +198,7 @@ class JointPlanner:
             MemberShape(len(one.places), one.request.size_gpus, now, room.fits_when_empty)
             for one, now, room in zip(alike, fits, rooms, strict=True)
         )
-        return GroupDemand(shapes, free, gpus, rooms[0].costs, _within(alike[0].request))
+        return GroupDemand(shapes, free, gpus, rooms[0].costs, required_level(alike[0].request))
 
     def _choose(
         self,
@@ -233,7 +241,7 @@ class JointPlanner:
         for i in order:
             request, node = members[i][0], nodes[i]
             view = views[node]
-            fit = self._room.choose(request, view)
+            fit = self.node_room.choose(request, view)
             if isinstance(fit, Refusal):
                 return None
             plan = plan_fit(request, view, fit, generation=snapshot.generation)
@@ -255,7 +263,7 @@ def _without(view: NodeView, plan: Plan) -> NodeView:
     return with_free(view, sum(1 << i for i in rest))
 
 
-def _within(request: PodRequest) -> str:
+def required_level(request: PodRequest) -> str:
     """The level of which one domain must hold all."""
     wish = request.group
     if wish is None or wish.strength is not Strength.REQUIRED:
@@ -263,7 +271,7 @@ def _within(request: PodRequest) -> str:
     return wish.domain
 
 
-def _viewpoint(requests: Sequence[PodRequest]) -> PodRequest:
+def seen_by_all(requests: Sequence[PodRequest]) -> PodRequest:
     """Sees what every member may have: claims of others end for the least priority among them."""
     least = min(requests, key=lambda one: one.priority)
     return replace(least, uid="")
@@ -278,7 +286,7 @@ def _alike(members: Sequence[tuple[PodRequest, OfferedNodes]]) -> list[_Alike]:
     ]
 
 
-def _most(tree: DomainTree, near: Near) -> NDArray[np.int64]:
+def most_per_node(tree: DomainTree, near: Near) -> NDArray[np.int64]:
     """How many members more each node of the tree takes, by what is known of it."""
     names = tree.node_names
     if not near.most and near.most_elsewhere is None:
@@ -292,7 +300,7 @@ def _most(tree: DomainTree, near: Near) -> NDArray[np.int64]:
 
 def _tried(tree: DomainTree, near: Near, own: Sequence[str | None]) -> Iterator[NDArray[np.int64]]:
     """How many members each node of the tree takes, of one set of nodes after the other."""
-    most = _most(tree, near)
+    most = most_per_node(tree, near)
     replaced = Counter(node for node in own if node is not None)
     if replaced:
         yield np.minimum([replaced[name] for name in tree.node_names], most)

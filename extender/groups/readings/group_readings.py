@@ -13,13 +13,15 @@ from extender.groups.readings.journal import Journal
 from extender.groups.readings.status import GroupStatus, status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from extender.groups.claims import Claims
     from extender.groups.members.bound_members import BoundMembers
     from extender.groups.members.group import Group, GroupKey
     from extender.groups.members.without_gpus import WithoutGpus
     from extender.groups.readings.journal import GroupOutcome
+    from extender.groups.reserved_nodes import Reservation, ReservedNodes
+    from extender.protocol import PodRequest
 
 __all__ = ["GroupReadings"]
 
@@ -33,11 +35,13 @@ class GroupReadings:
         bound: BoundMembers,
         without_gpus: WithoutGpus,
         claims: Claims,
+        reserved: ReservedNodes,
     ) -> None:
         self._groups = groups
         self._bound = bound
         self._without_gpus = without_gpus
         self._claims = claims
+        self._reserved = reserved
         self.journal = Journal()
         self.is_holder = True
 
@@ -51,10 +55,28 @@ class GroupReadings:
         """How many members could not follow a plan, so far."""
         return self._claims.n_replans
 
+    @property
+    def reservations(self) -> Sequence[Reservation]:
+        """The nodes that are reserved for groups that have waited long, oldest first."""
+        return self._reserved.all()
+
+    def reserved_for_others(self, request: PodRequest) -> Mapping[str, str]:
+        """The nodes that a pod may not have, each with the group that it is reserved for."""
+        key = None if request.group is None else (request.namespace, request.group.name)
+        return self._reserved.titles(request.priority, but=key)
+
     def take_outcomes(self) -> tuple[GroupOutcome, ...]:
         """What became of released groups since the last call."""
         self.journal.settle(self._groups, self._bound.key_of)
         return self.journal.take()
+
+    def counts(self, key: GroupKey) -> tuple[int, int, int]:
+        """How many members wait, how many are bound, and the group's size, 0 for unknown."""
+        group, n_bound = self._groups.get(key), self._bound.count(key)
+        if group is None:
+            return 0, n_bound, 0
+        size = group.size - self._without_gpus.count(key) if group.is_sized else 0
+        return group.n_watched, n_bound, size
 
     def status(self, key: GroupKey) -> GroupStatus:
         """How a group stands, also one of which nothing is known."""
@@ -64,7 +86,12 @@ class GroupReadings:
         size = group.size - self._without_gpus.count(key)
         if self._bound.has_begun(key):  # those that ended are not missing
             size = min(size, group.n_watched + len(bound))
-        status = status_of(group, size=size if group.is_sized else None, bound=bound)
+        status = status_of(
+            group,
+            size=size if group.is_sized else None,
+            bound=bound,
+            reservation=self._reserved.of(key),
+        )
         # Elsewhere it is not known why the group has no place.
         return status if self.is_holder else replace(status, reason=None, detail="")
 

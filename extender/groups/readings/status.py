@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from extender.groups.members.group import Group, GroupKey
+    from extender.groups.reserved_nodes import Reservation
     from extender.protocol import Reason
     from topology.groups import GroupValue
 
@@ -39,7 +40,7 @@ class GroupStatus:
     age; `bound` the nodes of the others by uid. `reason` is what filter answers to those without a
     claim, `detail` the counts of the last plan that found no place. `complete_s`: since when none
     is missing. `level`, `domain` and `value` are those of what is claimed; the value is None also
-    where it is unknown.
+    where it is unknown. `reservation`: the nodes that are reserved for it, None for none.
     """
 
     key: GroupKey
@@ -52,6 +53,7 @@ class GroupStatus:
     level: str = ""
     domain: str = ""
     value: GroupValue | None = None
+    reservation: Reservation | None = None
 
     @property
     def title(self) -> str:
@@ -74,7 +76,13 @@ class GroupStatus:
         return sum(one.node is not None for one in self.members)
 
 
-def status_of(group: Group, *, size: int | None, bound: Mapping[str, str]) -> GroupStatus:
+def status_of(
+    group: Group,
+    *,
+    size: int | None,
+    bound: Mapping[str, str],
+    reservation: Reservation | None = None,
+) -> GroupStatus:
     """How a group with members that have no node stands."""
     members = tuple(
         MemberStatus(
@@ -100,4 +108,5 @@ def status_of(group: Group, *, size: int | None, bound: Mapping[str, str]) -> Gr
         group.level if is_claimed else "",
         group.domain if is_claimed else "",
         group.value if is_claimed else None,
+        reservation,
     )

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 from extender.groups.members.group import Stage
 from extender.groups.reconcile.delaying_queue import DelayingQueue
 from extender.groups.reconcile.round_robin import RoundRobin
-from extender.groups.reconcile.waking import MAX_ASKED, ask_for, next_wake_s, wake_claimed
+from extender.groups.reconcile.waking import (
+    MAX_ASKED,
+    ask_for,
+    next_wake_s,
+    note_untried,
+    wake_claimed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
     from extender.state import LiveCluster
     from topology.groups import DomainTree
 
-__all__ = ["Reconciler"]
+__all__ = ["MANY", "Reconciler"]
 
 MANY = 2**31
 """More devices than any group requests."""
@@ -89,6 +95,7 @@ class Reconciler:
         """Who is to be woken now; when the group is next reconciled is then known."""
         is_complete = self._counts.is_complete(group)
         group.complete_s = (group.complete_s or now_s) if is_complete else None
+        note_untried(group, now_s)
         woken = wake_claimed(group, now_s)
         if is_complete:
             woken += ask_for(group, now_s)

@@ -2,8 +2,8 @@
 
 A member with a claim is woken once, and again where filter is not called for it. A member of a
 complete group for which filter was never called here is woken too: after a start and after a change
-of the Lease's holder kube-scheduler has tried it long ago, and may not come back for minutes. It
-plans nothing.
+of the Lease's holder kube-scheduler has tried it long ago, and may not come back for minutes. Where
+that does not help, the group waits for room. It plans nothing.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from extender.protocol import Reason
+
 if TYPE_CHECKING:
     from extender.groups.members.group import Group, Member
 
-__all__ = ["MAX_ASKED", "ask_for", "next_wake_s", "wake_claimed"]
+__all__ = ["MAX_ASKED", "ask_for", "next_wake_s", "note_untried", "wake_claimed"]
 
 MAX_ASKED = 64
 """Members without a claim that are woken at once, and the rest of their group."""
@@ -48,6 +50,20 @@ def ask_for(group: Group, now_s: float) -> list[Member]:
             member.woken_s, member.n_asked = now_s, member.n_asked + 1
             woken.append(member)
     return woken
+
+
+def note_untried(group: Group, now_s: float) -> None:
+    """Say why a complete group is not planned: kube-scheduler has no node for some members.
+
+    On a full cluster its own count of GPUs leaves none, and filter is never called for them.
+    """
+    since_s = group.complete_s
+    if since_s is None or group.refusal is not Reason.GROUP_WAITING:
+        return
+    n_untried = sum(one.offer is None for one in group.counted)
+    if n_untried and since_s + ASK_AFTER_S <= now_s:
+        detail = f"kube-scheduler offers no node for {n_untried} of {len(group.counted)} members"
+        group.refuse(Reason.GROUP_NO_ROOM, detail, now_s=now_s)
 
 
 def next_wake_s(group: Group, *, is_complete: bool) -> float:

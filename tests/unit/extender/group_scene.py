@@ -34,6 +34,7 @@ from tests.unit.extender.pods import args, binding, pod
 
 if TYPE_CHECKING:
     from extender.errors import DecisionLogError
+    from extender.groups import GroupStatus
     from kube.objects import NodeFacts, PodObject
 
 __all__ = ["GroupScene", "all_bound", "as_json", "claim_all", "leaf", "n_free"]
@@ -145,6 +146,11 @@ class GroupScene:
     def free(self, name: str) -> int:
         """How many devices of a node are free."""
         return self.gateway.cluster.snapshot.nodes[name].free.bit_count()
+
+    def status(self, key: tuple[str, str] = ("default", "g")) -> GroupStatus:
+        """How a group stands."""
+        status: GroupStatus = self.groups.readings.status(key)
+        return status
 
     def where(self, uid: str) -> str:
         """The node of a pod that is bound."""

@@ -47,7 +47,7 @@ def test_the_last_member_is_placed_at_once_and_the_others_when_they_are_filtered
         group = plan_of(one, uid).group
         assert group is not None
         assert group.name == "g"
-    assert one.groups.counts(("default", "g")) == (0, 2, 0)
+    assert one.groups.readings.counts(("default", "g")) == (0, 2, 0)
     assert one.groups.n_groups == 0
 
 

@@ -187,7 +187,7 @@ def test_a_required_domain_is_kept(scene, size, domain, reason):
     scene.woken()
     assert scene.filter("a", **fields).reason is reason
     if reason is not None:
-        assert scene.groups.refusal(KEY)[0] is reason
+        assert scene.status(KEY).reason is reason
 
 
 def test_a_group_that_found_no_room_is_planned_when_devices_come_free(scene):
@@ -199,7 +199,7 @@ def test_a_group_that_found_no_room_is_planned_when_devices_come_free(scene):
         scene.filter(uid, size=4)
     assert scene.woken() == []
     assert scene.filter("a", size=4).reason is Reason.GROUP_NO_ROOM
-    reason, detail = scene.groups.refusal(KEY)
+    reason, detail = scene.status(KEY).reason, scene.status(KEY).detail
     assert (reason, detail) == (Reason.GROUP_NO_ROOM, "the cluster has room for 3 of 4 members")
     scene.pass_s(1.0)
     scene.gateway.handle(PodGone("x"))
@@ -228,7 +228,7 @@ def test_a_replacement_goes_to_the_node_of_the_member_that_ended(scene):
     assert all_bound(scene.place("a", "b", "c"))
     old = scene.where("b")
     scene.gateway.handle(PodGone("b"))
-    assert scene.groups.counts(KEY) == (0, 2, 0)
+    assert scene.groups.readings.counts(KEY) == (0, 2, 0)
     scene.see("b2", size=3)
     scene.filter("b2", size=3)
     assert scene.woken() == ["b2"]

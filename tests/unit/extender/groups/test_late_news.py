@@ -86,7 +86,7 @@ def test_a_bound_member_that_the_watch_of_pending_pods_still_shows_does_not_wait
     """The status patch of its last attempt, delivered after the Binding's answer."""
     assert all_bound(scene.place("a", "b"))
     scene.gateway.handle(PendingSeen(scene.pending("a"), scene.now_s))
-    assert scene.groups.counts(KEY) == (0, 2, 0)
+    assert scene.groups.readings.counts(KEY) == (0, 2, 0)
     assert scene.groups.n_groups == 0
     scene.filter("a")
     assert scene.groups.n_groups == 0
@@ -137,7 +137,7 @@ def test_members_that_ended_are_not_missing(scene):
     answers = scene.place(*"abcd", refused=("c", "d"))
     assert [one.outcome for one in answers[:2]] == [Outcome.OK] * 2
     scene.gateway.handle(PodGone("a"))
-    assert scene.groups.counts(KEY)[:2] == (2, 1)
+    assert scene.groups.readings.counts(KEY)[:2] == (2, 1)
     scene.gateway.handle(PodGone("b"))
     for uid in "cd":
         scene.filter(uid, size=4)
@@ -171,7 +171,7 @@ def test_new_members_do_not_join_those_that_are_being_deleted(scene):
     for uid in "ab":
         shown = replace(bound_pod(scene, uid), deletion_grace_s=30)
         scene.gateway.handle(PodSeen(shown))
-    assert scene.groups.counts(KEY) == (0, 0, 0)
+    assert scene.groups.readings.counts(KEY) == (0, 0, 0)
     scene.see("c")
     scene.filter("c")
     assert scene.woken() == []
@@ -184,7 +184,7 @@ def test_a_binding_that_was_lost_makes_its_member_no_bound_one(scene):
     scene.pass_s(90.0)
     scene.gateway.cluster.take_effects()
     scene.gateway.handle(PodFetched(whole("a", None)))
-    assert scene.groups.counts(KEY)[1] == 1
+    assert scene.groups.readings.counts(KEY)[1] == 1
 
 
 @pytest.mark.parametrize(("version", "is_over"), [("9", False), ("10", False), ("11", True)])

@@ -131,6 +131,6 @@ def test_a_group_whose_members_cannot_follow_pauses():
         scene.filter("b", *(name for name in scene.names if name != scene.groups.claim("b").node))
         scene.woken()
     assert n_free(scene) == 16
-    reason, detail = scene.groups.refusal(KEY)
+    reason, detail = scene.status(KEY).reason, scene.status(KEY).detail
     assert reason is Reason.GROUP_NOT_BOUND
     assert detail == "devices were claimed once, and bind was not called for all in time"

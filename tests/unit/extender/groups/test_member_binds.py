@@ -44,7 +44,7 @@ def test_members_beyond_the_size_do_not_hold_the_others(scene):
     second = scene.begin("b", nodes["b"])
     assert all_bound([scene.end(second), scene.end(first)])
     assert all_bound([scene.end(scene.begin("c", nodes["c"]))])
-    assert scene.groups.counts(KEY) == (0, 3, 0)
+    assert scene.groups.readings.counts(KEY) == (0, 3, 0)
 
 
 def test_devices_that_fail_after_the_claim_are_replaced_before_anything_is_bound(scene):
@@ -98,7 +98,7 @@ def test_a_refused_binding_makes_the_member_missing_and_it_is_placed_near_the_ot
     """The group is partly bound: the rest is not planned as a group of its own."""
     answers = scene.place("a", "b", refused=("b",))
     assert [one.outcome for one in answers] == [Outcome.OK, Outcome.FAILED]
-    assert scene.groups.counts(KEY) == (1, 1, 2)
+    assert scene.groups.readings.counts(KEY) == (1, 1, 2)
     assert scene.woken() == ["b"]
     on = str(scene.node_of("b"))
     near = scene.where("a")
@@ -130,8 +130,8 @@ def test_the_watches_may_show_a_bound_member_in_any_order(scene):
     scene.lose("a")
     accepted = Written(WriteResult.ACCEPTED)
     scene.gateway.handle(BindingWritten(write, accepted, scene.now_s))
-    assert scene.groups.counts(KEY) == (1, 1, 2)
+    assert scene.groups.readings.counts(KEY) == (1, 1, 2)
     text = write.annotations[names.PLAN]
     scene.gateway.handle(PodSeen(facts("a", text)))
     assert scene.end(steps["b"]).outcome is Outcome.OK
-    assert scene.groups.counts(KEY) == (0, 2, 0)
+    assert scene.groups.readings.counts(KEY) == (0, 2, 0)

@@ -43,7 +43,7 @@ def test_the_dead_do_not_count(scene):
     for uid in ("a", "b", "ghost"):
         scene.filter(uid, size=3)
     assert scene.woken() == []
-    assert scene.groups.counts(KEY) == (2, 0, 3)
+    assert scene.groups.readings.counts(KEY) == (2, 0, 3)
     scene.pass_s(61.0)
     assert not scene.groups.has_member("ghost")
 
@@ -87,8 +87,8 @@ def test_the_same_group_name_in_another_namespace_is_another_group(scene):
     scene.filter("a")
     scene.call(made)
     assert scene.woken() == []
-    assert scene.groups.counts(KEY) == (1, 0, 2)
-    assert scene.groups.counts(("other", "g")) == (1, 0, 2)
+    assert scene.groups.readings.counts(KEY) == (1, 0, 2)
+    assert scene.groups.readings.counts(("other", "g")) == (1, 0, 2)
 
 
 def test_a_pod_that_leaves_its_group_is_a_pod_like_others(scene):

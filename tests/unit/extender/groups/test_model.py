@@ -208,7 +208,7 @@ class GroupsMachine(RuleBasedStateMachine):
     @invariant()
     def claims_are_for_whole_groups(self) -> None:
         for group, (size, _) in GROUPS.items():
-            waiting, bound, _ = self.scene.groups.counts(("default", group))
+            waiting, bound, _ = self.scene.groups.readings.counts(("default", group))
             if any(self._claims(pod) for pod in self._members(group)):
                 assert waiting + bound >= size or self.begun[group]
 
@@ -284,8 +284,8 @@ class GroupsMachine(RuleBasedStateMachine):
                 continue
             n_bound = sum(one.node is not None for one in members)
             if n_bound < size:
-                reason, _ = self.scene.groups.refusal(("default", group))
-                assert reason.name == "GROUP_NO_ROOM", (group, reason)
+                reason = self.scene.status(("default", group)).reason
+                assert reason is Reason.GROUP_NO_ROOM, (group, reason)
                 n_gpus = GROUPS[group][1] * (size - n_bound)
                 free = sum(self.scene.free(name) for name in NODES)
                 assert free < n_gpus + 4, (group, free, n_gpus)
@@ -314,7 +314,7 @@ class GroupsMachine(RuleBasedStateMachine):
         pods = {one.uid: one for one in self.server.api.pods.values()}
         group = self.group_of[uid] if uid not in pods else _group(pods[uid])
         size, _ = GROUPS[group]
-        n_bound = self.scene.groups.counts(("default", group))[1]
+        n_bound = self.scene.groups.readings.counts(("default", group))[1]
         lost = {one for one in self.unknown if self.scene.groups.is_released(one)}
         n_here = sum(self.group_of[one] == group for one in self.calls.keys() | lost)
         assert n_bound + n_here >= size or self.begun[group], (group, n_bound, n_here)

@@ -103,10 +103,10 @@ def test_pods_wait_until_their_job_is_read(scene):
     assert scene.tried("w0", "w1") == [Reason.GROUP_WAITING] * 2
     status = scene.groups.readings.status(KEY)
     assert (status.size, status.n_here, status.detail) == (None, 2, "its size is not read yet")
-    assert scene.groups.counts(KEY) == (2, 0, 0)
+    assert scene.groups.readings.counts(KEY) == (2, 0, 0)
     scene.read(2)
     assert scene.tried("w0", "w1") == [None, None]
-    assert scene.groups.counts(KEY) == (2, 0, 2)
+    assert scene.groups.readings.counts(KEY) == (2, 0, 2)
     assert replay(scene.lines).difference is None
 
 
@@ -132,7 +132,7 @@ def test_pods_that_are_no_group_are_placed_alone_and_woken(scene):
     assert sorted(scene.woken()) == ["w0", "w1"]
     assert scene.woken() == []
     assert scene.tried("w0", "w1", "w2") == [None] * 3
-    assert scene.groups.counts(KEY) == (0, 0, 0)
+    assert scene.groups.readings.counts(KEY) == (0, 0, 0)
     scene.see("w3")
     assert scene.filter("w3").n_named == len(scene.names)
     assert replay(scene.lines).difference is None
@@ -214,7 +214,7 @@ def test_what_was_read_is_kept_while_pods_wait_or_come(scene):
     scene.wanted()
     scene.read(3)
     scene.pass_s(2 * KEPT_S)
-    assert scene.groups.counts(KEY) == (2, 0, 3)
+    assert scene.groups.readings.counts(KEY) == (2, 0, 3)
     for uid in ("w0", "w1"):
         scene.gateway.handle(PendingGone(uid))
     scene.pass_s(KEPT_S)

@@ -61,7 +61,7 @@ def test_nodes_without_topology_take_members_by_count():
     assert scene.filter("other", group="h", size=1).outcome is Outcome.REFUSED
     steps = [scene.begin(uid, on) for uid, on in nodes.items()]
     assert all_bound([scene.end(step) for step in steps])
-    assert scene.groups.counts(KEY) == (0, 2, 0)
+    assert scene.groups.readings.counts(KEY) == (0, 2, 0)
 
 
 def test_a_sample_of_the_nodes_leaves_none_out():
@@ -164,8 +164,8 @@ def test_a_member_that_says_another_group_moves_there(scene):
     """Its annotations were edited."""
     claim_all(scene, "a", "b")
     scene.see("a", group="h")
-    assert scene.groups.counts(KEY) == (1, 0, 2)
-    assert scene.groups.counts(("default", "h")) == (1, 0, 2)
+    assert scene.groups.readings.counts(KEY) == (1, 0, 2)
+    assert scene.groups.readings.counts(("default", "h")) == (1, 0, 2)
     assert n_free(scene) == 16
 
 

@@ -43,7 +43,7 @@ def test_a_group_whose_binds_never_come_gives_others_the_room_for_longer_each_ti
         lapse(scene)
         assert scene.filter("a", size=4).reason is Reason.GROUP_NOT_BOUND
         times = "once" if number == 1 else f"{number} times"
-        assert f"claimed {times}," in scene.groups.refusal(KEY)[1]
+        assert f"claimed {times}," in scene.status(KEY).detail
         scene.pass_s(pause_s - 0.1)
         assert scene.woken() == []
         assert single(scene)

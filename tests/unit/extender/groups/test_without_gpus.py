@@ -85,7 +85,7 @@ def test_it_still_counts_once_it_has_a_node(scene):
     scene.see("leader", n_gpus=0)
     scene.gateway.handle(PodSeen(bound))
     scene.gateway.handle(PendingGone("leader"))
-    assert scene.groups.counts(("default", "leaderworkerset/k1")) == (0, 0, 0)
+    assert scene.groups.readings.counts(("default", "leaderworkerset/k1")) == (0, 0, 0)
     assert scene.tried() is None
 
 
@@ -108,7 +108,7 @@ def test_the_size_that_is_shown_is_that_of_pods_with_gpus(scene):
     """2 of 2 members are there, not 2 of 3."""
     scene.see("leader", n_gpus=0)
     scene.see("w1", "w2")
-    assert scene.groups.counts(("default", "leaderworkerset/k1")) == (2, 0, 2)
+    assert scene.groups.readings.counts(("default", "leaderworkerset/k1")) == (2, 0, 2)
 
 
 def test_a_pod_of_no_group_changes_nothing(scene):

@@ -44,9 +44,11 @@ class Elsewhere:
         raise AssertionError(namespace, name)
 
 
-def post(elsewhere: Elsewhere, body: bytes, headers: Any = None) -> tuple[httpx.Response, Log]:
+def post(
+    elsewhere: Elsewhere, body: bytes, headers: Any = None, **rules: Any
+) -> tuple[httpx.Response, Log]:
     """One filter call, and what was logged."""
-    here, log = engine(), Log()
+    here, log = engine(**rules), Log()
     app = create_app(
         Dependencies(
             gateway=Gateway(here),
@@ -95,3 +97,28 @@ def test_other_calls_are_answered_at_once(body):
     elsewhere = Elsewhere(None)
     response, _ = post(elsewhere, body)
     assert (response.status_code, elsewhere.calls) == (200, [])
+
+
+def test_with_patience_every_pod_is_the_holders():
+    """It alone knows which nodes are reserved."""
+    body = args(pod(1), NODES)
+    answer = Answer(Verb.FILTER, Outcome.FORWARDED, b'{"NodeNames":["n9"]}', 1, detail="to b")
+    elsewhere = Elsewhere(answer)
+    response, _ = post(elsewhere, body, group_patience_s=60.0)
+    assert response.json() == {"NodeNames": ["n9"]}
+    assert elsewhere.calls == [(body, None)]
+
+
+@pytest.mark.parametrize(
+    ("body", "is_here"),
+    [
+        pytest.param(args(pod(1), NODES), True, id="a pod without a group is named nodes here"),
+        pytest.param(MEMBER, False, id="a member waits for the holder"),
+    ],
+)
+def test_where_the_holder_does_not_answer_only_members_wait(body, is_here):
+    """A fail-over takes seconds, in which other pods are placed as without patience."""
+    failed = Answer(Verb.FILTER, Outcome.FAILED, b'{"Error":"no holder"}', 1)
+    response, _ = post(Elsewhere(failed), body, group_patience_s=60.0)
+    assert (response.json().get("NodeNames") == NODES) is is_here
+    assert (response.json().get("Error") == "no holder") is not is_here

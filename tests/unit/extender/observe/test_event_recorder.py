@@ -81,8 +81,8 @@ def test_an_event_says_who_what_and_when():
     ("level", "reasons"),
     [
         ("off", []),
-        ("warnings", ["InvalidGpuRequest"]),
-        ("all", ["InvalidGpuRequest", "GpusPlaced"]),
+        ("warnings", ["InvalidGpuRequest", "GroupPlaced"]),
+        ("all", ["InvalidGpuRequest", "GpusPlaced", "GroupPlaced"]),
     ],
 )
 def test_the_setting_says_which_are_written(level, reasons):
@@ -90,6 +90,7 @@ def test_the_setting_says_which_are_written(level, reasons):
     stage = Stage(level)
     stage.reporter.record(NOTE)
     stage.reporter.record(PLACED)
+    stage.reporter.record(replace(PLACED, reason=EventReason.GROUP_PLACED))
     run(stage, lambda: stage.reporter.n_written == len(reasons))
     assert [event.reason for event in stage.events] == reasons
 

@@ -188,7 +188,12 @@ def test_one_pod_has_the_event_about_all_that_have_no_group():
     assert list(notes_of_no_group(None, "why")) == []
 
 
-def test_only_a_placement_is_good_news():
+def test_only_placements_and_what_is_reserved_need_nothing():
     """Everything else needs an operator."""
-    normal = [EventReason.PLACED, EventReason.GROUP_PLACED]
+    normal = [EventReason.PLACED, EventReason.GROUP_RESERVED, EventReason.GROUP_PLACED]
     assert [one for one in EventReason if not one.is_warning] == normal
+
+
+def test_only_what_each_pod_has_is_frequent():
+    """A group has one Event, however many pods."""
+    assert [one for one in EventReason if one.is_frequent] == [EventReason.PLACED]
