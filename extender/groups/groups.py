@@ -185,7 +185,7 @@ class Groups:
 
     def end_bound(self, uid: str) -> None:
         """A pod ended, or is gone."""
-        self._without_gpus.end(uid)
+        self.owned.ended(self._without_gpus.end(uid))
         key = self._bound.key_of(uid)
         if key is not None:
             group = self._groups.get(key)

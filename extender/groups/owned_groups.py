@@ -53,6 +53,12 @@ class OwnedGroups:
         if request.group_owner is not None:
             self._sizes.pods_changed(request.group_owner)
 
+    def ended(self, key: GroupKey | None) -> None:
+        """A pod that was placed without its group ended: it may be one that is not made again."""
+        group = None if key is None else self._groups.get(key)
+        if group is not None:
+            self.pods_changed(group.ordered[0].request)
+
     def take_wanted(self, now_s: float) -> list[GroupOwner]:
         """The owners that are to be read now, each until `read` is called for it."""
         return self._sizes.take(now_s, self._waits)

@@ -43,10 +43,12 @@ class WithoutGpus:
         for uid in [one for one in self._pending if one not in listed]:
             self.not_pending(uid)
 
-    def end(self, uid: str) -> None:
-        """It ended, or is gone."""
+    def end(self, uid: str) -> GroupKey | None:
+        """It ended, or is gone; the group of one that had a node."""
+        key = self._bound.get(uid)
         self._drop(uid, self._pending)
         self._drop(uid, self._bound)
+        return key
 
     def count(self, key: GroupKey) -> int:
         """How many such members a group has."""

@@ -50,9 +50,16 @@ def definition(group, version, kind):
     }
 
 
+def grant(plane, kind, namespace):
+    """Let the extender read a kind in one namespace alone."""
+    role = f"coterie-extender-{kind}"
+    bound = f"--clusterrole={role}", f"--user={EXTENDER_USER}", f"--namespace={namespace}"
+    plane.kubectl("create", "rolebinding", f"{role}-user", *bound)
+
+
 @pytest.fixture(scope="module")
 def cast(control_plane, tmp_path_factory):
-    """Extender and scheduler, the Jobs' controller, and every right but that of namespace `bare`.
+    """Extender and scheduler, the Jobs' controller, and every right in the namespace `default`.
 
     On kubeadm the extender is a user: docs/install.md binds it to the same ClusterRoles.
     """
@@ -67,11 +74,9 @@ def cast(control_plane, tmp_path_factory):
     plane.kubectl("wait", "--for=condition=Established", "--filename", str(file))
     plane.kubectl("apply", "--kustomize", str(DEPLOY / "group-kinds"))
     for kind in KINDS:
-        role = f"coterie-extender-{kind}"
-        # A RoleBinding, which grants no more than that in `default`.
-        bound = f"--clusterrole={role}", f"--user={EXTENDER_USER}", "--namespace=default"
-        plane.kubectl("create", "rolebinding", f"{role}-user", *bound)
-    plane.kubectl("create", "namespace", "bare")
+        grant(plane, kind, "default")
+    for namespace in ("bare", "late"):
+        plane.kubectl("create", "namespace", namespace)
     controllers = plane.start_controller_manager("job-controller")
     log = tmp_path_factory.mktemp("decisions") / "decisions.jsonl"
     made = start_cast(plane, "--group-kinds", ",".join(KINDS), decision_log=log)
@@ -321,18 +326,43 @@ def test_without_the_right_pods_are_placed_alone_and_an_event_names_it(cast):
             created(played, jobs, indexed_job("train", 5)),
         ):
             names = await pods_of(played, "train", 5, "bare")
-            states = [f"/registry/pods/bare/{name}" for name in names]
-
-            def n_bound():
-                pods = [played.checker.pods.get(one) for one in states]
-                return sum(pod is not None and pod.node is not None for pod in pods)
-
-            await played.until(lambda: n_bound() == 4)
+            await played.until(lambda: len(with_node(played, "bare", names)) == 4)
             (said,) = await not_inferred(played, "train", "bare")
             assert "the pods of Job bare/train are placed without a group" in said
             assert "may not get jobs.batch in namespace bare" in said
 
     asyncio.run(main())
+
+
+def test_members_that_were_placed_alone_are_not_waited_for(cast):
+    """The right comes late: one of five has no node, and starts when another has ended well."""
+    jobs = JOBS.replace("default", "late")
+
+    async def main():
+        async with (
+            play(cast, FOUR) as played,
+            created(played, jobs, indexed_job("train", 5)) as job,
+        ):
+            names = await pods_of(played, "train", 5, "late")
+            await played.until(lambda: len(with_node(played, "late", names)) == 4)
+            await asyncio.to_thread(cast.extender.kill)
+            await asyncio.to_thread(grant, cast.control_plane, "indexed-job", "late")
+            await asyncio.to_thread(cast.extender.start)
+            before = with_node(played, "late", names)
+            (last,) = set(names) - set(before)
+            path = f"/api/v1/namespaces/late/pods/{before[0]}/status"
+            await played.api.patch(path, {"status": {"phase": "Succeeded"}})
+            await played.until(lambda: with_node(played, "late", [last]))
+            plan = json.loads(played.checker.pods[f"/registry/pods/late/{last}"].plan)
+            assert plan["group"]["name"] == f"indexed-job/train/{job['metadata']['uid'][:8]}"
+
+    asyncio.run(main())
+
+
+def with_node(played, namespace, names):
+    """Which of the pods of a namespace have a node."""
+    pods = {name: played.checker.pods.get(f"/registry/pods/{namespace}/{name}") for name in names}
+    return [name for name, pod in pods.items() if pod is not None and pod.node is not None]
 
 
 def test_each_of_many_jobs_is_read_once(cast):

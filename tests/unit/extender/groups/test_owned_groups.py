@@ -15,6 +15,7 @@ from extender.engine.events import (
     BindPodRead,
     OwnerRead,
     PendingGone,
+    PodGone,
     PodSeen,
     PreemptRequested,
     VerbCalled,
@@ -261,6 +262,21 @@ def test_members_that_were_placed_without_the_group_are_not_missing(scene):
     scene.read(4)
     assert scene.tried("w0", "w1") == [Reason.GROUP_WAITING] * 2
     scene.read(3)
+    assert scene.tried("w0", "w1") == [None, None]
+
+
+def test_a_job_is_read_again_where_such_a_member_ends(scene):
+    """It may have ended well, so that the Job creates no other."""
+    plan, marks = alone_on(scene.names[3]), scene.labels("w2")
+    scene.gateway.handle(PodSeen(replace(facts("w2"), plan=plan, group_marks=marks)))
+    scene.wanted()
+    scene.read(4)
+    scene.pass_s(AGAIN_S)
+    assert scene.wanted() == []
+    scene.gateway.handle(PodGone("w2"))
+    scene.gateway.handle(PodGone("other"))
+    assert scene.wanted() == [OWNER]
+    scene.read(2)
     assert scene.tried("w0", "w1") == [None, None]
 
 
