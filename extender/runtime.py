@@ -8,6 +8,7 @@ finished before the Lease is given up and the connections are closed.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import secrets
 import socket
@@ -156,10 +157,8 @@ class LiveExtender:
         self._node_sink = NodeSink(
             gateway.handle, gateway.cluster.reader, build, self._changed, self._watch_log
         )
-        rules = gateway.engine.rules
-        self._members = PendingMembers(
-            lambda pod: has_group(pod.labels, pod.annotations, rules.group_kinds)
-        )
+        kinds = gateway.engine.rules.group_kinds
+        self._members = PendingMembers(lambda pod: has_group(pod.labels, pod.annotations, kinds))
         self._watches = self._make_watches()
         total_s = BIND_SHARE * settings.http_timeout_s
         self._binds = BindExecutor(
@@ -170,6 +169,7 @@ class LiveExtender:
                 n_ended=lambda node: gateway.cluster.pods.n_ended[node],
                 is_member=gateway.engine.groups.has_member,
                 is_held=gateway.engine.groups.is_held,
+                term_left_s=lambda: self._peers.replicas.bind_left_s if self._peers else math.inf,
                 clock=self.clock,
                 timer=time.monotonic,
                 backoff=_quick_backoff,

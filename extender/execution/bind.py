@@ -17,6 +17,10 @@ next bind to that node rests until then (`REST_S`). Elsewhere any number runs si
 
 A bind that is held for the other members of its pod's group takes no turn meanwhile: two members on
 one such node would wait for each other. Those of one group take turns in the order of their plans.
+
+Where replicas run, requests end with the term of the Lease's holder. While a bind is held nothing
+is requested, and the Lease is renewed: the term counts from the end of the wait. At the end of the
+process nothing is held any more.
 """
 
 from __future__ import annotations
@@ -100,7 +104,8 @@ class BindDependencies:
     `handle` is the gateway's. `is_member` and `is_held` are the groups': whether a pod is one of a
     group, and whether its bind call still waits for the others'. `aligns` and `n_ended` are the
     live cluster's: whether a node's kubelet confines pods to NUMA nodes, and how many pods ended
-    there so far. `wait` waits for an event, or for so long.
+    there so far. `term_left_s` is for how long requests may be made from now on. `wait` waits for
+    an event, or for so long.
     """
 
     handle: Callable[[BindEvent], Answer | AnyStep]
@@ -112,6 +117,7 @@ class BindDependencies:
     backoff: Callable[[], Backoff]
     is_member: Callable[[str], bool] = lambda _: False
     is_held: Callable[[str], bool] = lambda _: False
+    term_left_s: Callable[[], float] = lambda: math.inf
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     wait: Callable[[asyncio.Event, float], Awaitable[None]] = _wait
 
@@ -147,6 +153,7 @@ class BindExecutor:
             self._arrivals.notify()  # the next one on a node that aligns
 
     async def _run_in_turn(self, bind: _Bind, node: str | None) -> TimedAnswer:
+        bind.end_with_term()
         if node is None or not self._deps.aligns(node):
             return await bind.run()
         for name in [name for name, lane in self._lanes.items() if self._is_idle(lane)]:
@@ -172,21 +179,31 @@ class BindExecutor:
         return lane.n_binds == 0 and self._deps.timer() >= lane.bound_s + REST_S
 
     async def drain(self) -> None:
-        """Wait for the binds in flight; each ends within its time."""
+        """Wait for the binds in flight; each ends within its time, and none is held any more."""
+        self._arrivals.end()
         while self._running:
             await asyncio.wait(self._running)
 
 
 class _Arrivals:
-    """Tells binds that are held that another member's bind call has come, or was answered."""
+    """Tells binds that are held that another member's bind call has come, or was answered.
+
+    `are_over`: no more will come.
+    """
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
+        self.are_over = False
 
     def notify(self) -> None:
         """Wake all that wait."""
         self.event.set()
         self.event = asyncio.Event()
+
+    def end(self) -> None:
+        """Wake all that wait, for the last time."""
+        self.are_over = True
+        self.notify()
 
 
 @dataclass(slots=True)
@@ -223,11 +240,17 @@ class _Bind:
             return
         until_s = self._deps.timer() + self._left_s * HOLD_SHARE
         try:
-            while self._deps.is_held(output.uid) and (left_s := until_s - self._deps.timer()) > 0:
+            while self._deps.is_held(output.uid) and not arrivals.are_over:
+                if (left_s := until_s - self._deps.timer()) <= 0:
+                    break
                 await self._deps.wait(arrivals.event, min(left_s, LOOK_AGAIN_S))
         except BaseException:
             self._deps.handle(BindAbandoned(output, "interrupted", self._deps.clock()))
             raise
+
+    def end_with_term(self) -> None:
+        """Let no request last longer than we are certainly the holder."""
+        self._deadline_s = min(self._deadline_s, self._deps.timer() + self._deps.term_left_s())
 
     async def run(self) -> TimedAnswer:
         began_s = self._deps.timer()

@@ -10,6 +10,7 @@ alone. Filter stands in the scheduler's serial cycle: such a call waits for no h
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,7 +84,7 @@ class LeaderRouter:
 
     async def preempt(self, body: bytes, forwarded: ForwardedCall | None = None) -> TimedAnswer:
         """Answer a preempt call."""
-        return await self._here_or_there(Verb.PREEMPT, body, forwarded, self._preempt.preempt)
+        return await self._here_or_there(Verb.PREEMPT, body, forwarded, self._preempt_here)
 
     async def filter_member(
         self, body: bytes, forwarded: ForwardedCall | None = None
@@ -109,6 +110,13 @@ class LeaderRouter:
         pod = await self._api.get_pod(namespace, name)
         return None if pod is None else pod.body
 
+    async def _preempt_here(self, body: bytes, *, at_most_s: float = math.inf) -> TimedAnswer:
+        """Within the term; a bind keeps to it by itself, for which a wait does not count."""
+        if self._peers is None:
+            return await self._preempt.preempt(body)
+        at_most_s = min(at_most_s, self._peers.replicas.left_s)
+        return await self._preempt.preempt(body, at_most_s=at_most_s)
+
     async def _here_or_there(
         self,
         verb: Verb,
@@ -124,7 +132,7 @@ class LeaderRouter:
         await replicas.settled(within_s=HOLDER_WAIT_SHARE * total_s)
         left_s = deadline_s - self._timer()
         if replicas.may_bind:
-            return await here(body, at_most_s=min(left_s, replicas.left_s))
+            return await here(body, at_most_s=left_s)
         holder = replicas.other_holder
         if holder is None or forwarded is not None:
             failed = self._without_holder(verb, f"request received by {replicas.identity}")

@@ -100,6 +100,11 @@ class Replicas:
         return self._term.ends_s - self._tools.timer()
 
     @property
+    def bind_left_s(self) -> float:
+        """How long a bind that begins now may last; 0 where none may begin."""
+        return max(0.0, self.left_s) if self.may_bind else 0.0
+
+    @property
     def other_holder(self) -> str | None:
         """URL of the replica that holds the Lease, if it is another."""
         holder = self._election.holder

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -233,10 +235,19 @@ def test_after_a_write_without_an_answer_there_is_time_to_look():
 
 
 def test_another_bound_on_the_time_counts_too():
-    """The holder of a Lease stops with it, and a forwarded call has less left."""
+    """A forwarded call has less left."""
     api = Api(FakeTime(), None)
     run(Gateway(READ), api, at_most_s=1.5)
     assert api.requests[0][3] == 1.5
+
+
+def test_the_holder_of_a_lease_stops_with_its_term():
+    """Another replica may bind from then on; without a term nothing is requested at all."""
+    api = Api(FakeTime(), None)
+    for term_s in (1.5, 0.0):
+        deps = replace(dependencies(Gateway(READ), api), term_left_s=partial(float, term_s))
+        asyncio.run(BindExecutor(deps, total_s=4.0).bind(BODY))
+    assert [request[3] for request in api.requests] == [1.5]
 
 
 def test_a_caller_that_hangs_up_does_not_stop_the_write():

@@ -98,19 +98,26 @@ def test_the_only_replica_answers(verb):
 
 
 @pytest.mark.parametrize(
-    ("forwarded", "term_s", "at_most_s"),
+    ("verb", "forwarded", "term_s", "at_most_s"),
     [
-        pytest.param(None, 7.0, TOTAL_S, id="called by the scheduler"),
-        pytest.param(None, 1.0, 1.0, id="near the end of the term"),
-        pytest.param(ForwardedCall("http://b", 2.5), 7.0, 2.5, id="called by another replica"),
+        pytest.param("preempt", None, 7.0, TOTAL_S, id="called by the scheduler"),
+        pytest.param("preempt", None, 1.0, 1.0, id="near the end of the term"),
+        pytest.param(
+            "preempt", ForwardedCall("http://b", 2.5), 7.0, 2.5, id="called by another replica"
+        ),
+        pytest.param("bind", None, 7.0, TOTAL_S, id="bind: called by the scheduler"),
+        pytest.param("bind", None, 1.0, TOTAL_S, id="bind: it keeps to the term by itself"),
+        pytest.param(
+            "bind", ForwardedCall("http://b", 2.5), 7.0, 2.5, id="bind: called by another replica"
+        ),
     ],
 )
-def test_the_holder_answers_within_its_term(forwarded, term_s, at_most_s):
+def test_the_holder_answers_within_its_term(verb, forwarded, term_s, at_most_s):
     """And within what the scheduler still waits."""
     time = FakeTime()
     local, others = Local(), Others(time, may_bind=True)
     others.left_s = term_s
-    bound = asyncio.run(verbs(local, others, time).bind(b"body", forwarded))
+    bound = asyncio.run(getattr(verbs(local, others, time), verb)(b"body", forwarded))
     assert bound.answer is HERE
     assert local.calls == [(b"body", at_most_s)]
 

@@ -151,7 +151,8 @@ def test_the_first_takes_it_and_the_second_follows():
         await look(b)
         assert (a.may_bind, b.may_bind) == (True, False)
         assert (a.other_holder, b.other_holder) == (None, URLS[0])
-        assert a.left_s == DURATION_S
+        assert a.left_s == a.bind_left_s == DURATION_S
+        assert b.bind_left_s == 0.0
         assert (a.identity, a.n_taken, b.n_taken) == (URLS[0], 1, 0)
 
     on = stage()
