@@ -71,10 +71,10 @@ __all__ = ["Groups"]
 class Groups:
     """The groups of one engine. Not thread-safe: called from the event loop only.
 
-    `near_bound` is for members that do not wait, `reserved` for pods that are no members.
-    `patience_s` of 0 reserves nothing. `at_once`: no watch of pending pods runs, and nothing can
-    fail between two Bindings (the embedded cluster). Members count as soon as filter is called for
-    them, which then plans, and no bind is held.
+    `near_bound` is for members that do not wait, `owned` for those whose size another object says,
+    `reserved` for pods that are no members. `patience_s` of 0 reserves nothing. `at_once`: no watch
+    of pending pods runs, and nothing can fail between two Bindings (the embedded cluster). Members
+    count as soon as filter is called for them, which then plans, and no bind is held.
     """
 
     def __init__(
