@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from extender.bind import HoldBind
 from extender.engine.events import PodGone, PodSeen
-from extender.groups.reconcile.delaying_queue import DelayingQueue
+from extender.groups.members import Group
+from extender.groups.reconcile import DelayingQueue, Reconciler
 from extender.protocol import Outcome, Reason
 from tests.unit.extender.feeds import facts, ids, plan_of
-from tests.unit.extender.group_scene import GroupScene, claim_all, leaf, n_free
+from tests.unit.extender.group_scene import GroupScene, claim_all, leaf
 
 KEY = ("default", "g")
 
@@ -98,36 +102,41 @@ def test_groups_without_room_do_not_keep_others_from_their_turn():
         assert n_looks < 6
 
 
-def test_plans_that_find_no_room_are_made_at_growing_intervals():
-    """Until as many devices came free as the members request."""
+@pytest.mark.parametrize(
+    ("n_plans", "pause_s"), [(1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0), (5, 8.0), (6, 8.0), (7, 8.0)]
+)
+def test_plans_that_find_no_room_are_made_at_growing_intervals(n_plans, pause_s):
+    """Where few devices come free: a place may come from these too, but not each time."""
+    scene = without_room(n_plans)
+    scene.gateway.handle(PodGone("x"))
+    scene.pass_s(pause_s - 0.25)
+    assert scene.woken() == []
+    scene.pass_s(0.25)
+    assert scene.woken() == list("abcd")
+
+
+def test_a_group_is_planned_soon_once_as_many_devices_came_free_as_it_requests():
+    """Whatever it found before."""
+    scene = without_room(7)
+    scene.gateway.handle(PodGone("x"))
+    scene.groups.devices_freed(16)
+    scene.pass_s(0.5)
+    assert scene.woken() == list("abcd")
+
+
+def without_room(n_plans: int) -> GroupScene:
+    """Four members for three nodes, of which so many plans have found no room by now."""
     scene = GroupScene()
     scene.gateway.handle(PodSeen(facts("x", plan_of("n0", *ids("n0")))))
-    uids = ("a", "b", "c", "d")
-    scene.see(*uids, size=4)
-    for uid in uids:
+    scene.see(*"abcd", size=4)
+    for uid in "abcd":
         scene.filter(uid, size=4)
-    waited = []
-    scene.woken()
-    for _ in range(7):
-        since_s = scene.now_s
+    for _ in range(n_plans):
         scene.groups.devices_freed(1)
-        group = scene.groups.readings.status(KEY)
-        assert group.reason is Reason.GROUP_NO_ROOM
-        while planned(scene) and scene.now_s < since_s + 20.0:
-            scene.pass_s(0.25)
-        waited.append(scene.now_s - since_s)
-    assert waited == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
-    scene.gateway.handle(PodGone("x"))
-    scene.pass_s(0.5)
-    scene.groups.devices_freed(16)
-    assert scene.woken() == list(uids)
-
-
-def planned(scene: GroupScene) -> bool:
-    """Whether a look leaves the group due: its pause is not over."""
-    scene.woken()
-    (group,) = scene.groups.readings._groups.values()  # noqa: SLF001 - no other sign of a plan
-    return bool(group.is_due)
+        scene.pass_s(20.0)
+        assert scene.woken() == []
+        assert scene.status(KEY).reason is Reason.GROUP_NO_ROOM
+    return scene
 
 
 def test_a_member_that_is_offered_more_nodes_is_planned_soon():
@@ -147,27 +156,28 @@ def test_a_member_that_is_offered_more_nodes_is_planned_soon():
     assert scene.woken() == list(uids)
 
 
-@pytest.mark.parametrize("n_groups", [100])
-def test_a_look_is_at_groups_alone_of_which_something_changed(n_groups):
+def test_a_look_is_at_groups_alone_of_which_something_changed():
     """Thousands may wait while pods of others come and go."""
-    scene = GroupScene()
-    for number in range(n_groups):
-        scene.see(f"m{number}", group=f"g{number}", size=2)
-    scene.woken()
-    looked: list[set[tuple[str, str]]] = []
-    queue = scene.groups._reconciler._queue  # noqa: SLF001 - what a look costs shows nowhere else
-    take = queue.take
+    looked: list[tuple[str, str]] = []
 
-    def noted(now_s: float) -> set[tuple[str, str]]:
-        looked.append(take(now_s))
-        return looked[-1]
+    def is_complete(group: Group) -> bool:
+        looked.append(group.key)
+        return False
 
-    queue.take = noted
-    scene.woken()
-    scene.see("other", group="g7", size=2)
-    scene.woken()
-    assert looked == [set(), {("default", "g7")}]
-    assert n_free(scene) == 16
+    cluster: Any = SimpleNamespace(domains=SimpleNamespace(tree=None))
+    counts: Any = SimpleNamespace(is_complete=is_complete)
+    nothing: Any = None  # no group is due
+    reconciler = Reconciler(cluster, nothing, nothing, counts)
+    groups = {key: Group(key) for key in (("default", f"g{number}") for number in range(100))}
+    for key in groups:
+        reconciler.add(key)
+    for expected in (sorted(groups), []):
+        assert reconciler.reconcile(groups, 1.0) == []
+        assert sorted(looked) == expected
+        looked.clear()
+    reconciler.add(("default", "g7"))
+    reconciler.reconcile(groups, 2.0)
+    assert looked == [("default", "g7")]
 
 
 def test_an_agenda_has_each_group_once_at_its_earliest_time():
