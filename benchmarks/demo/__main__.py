@@ -27,6 +27,11 @@ from benchmarks.demo.examples import pick_examples
 from benchmarks.demo.figures import compute_figures, span
 from benchmarks.demo.fleet import FLEET, lay_out_fleet, list_products
 from benchmarks.demo.gains import gain_by_machine, match_pods, say_result
+from benchmarks.demo.groups.comparison import compare_jobs
+from benchmarks.demo.groups.outcome import say_jobs
+from benchmarks.demo.groups.pool import lay_out_pool, write_cluster
+from benchmarks.demo.groups.table import job_table
+from benchmarks.demo.groups.traffic import JobTraffic
 from benchmarks.demo.kube_scheduler import HttpExtender
 from benchmarks.demo.pods import NAMESPACE, draw_pods
 from benchmarks.demo.policies import ExtenderPolicy, MostAllocatedPolicy, RivalOnCoterieNode
@@ -87,7 +92,8 @@ def main(  # noqa: PLR0913 - one flag for each choice
         console = Console(width=LEAST_WIDTH)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with _ending_on_sigterm(), run_extender(FLEET, port=port, log=out / LOG) as client:
+        cluster = str(write_cluster(out))
+        with _ending_on_sigterm(), run_extender(cluster, port=port, log=out / LOG) as client:
             console.print(f"extender is ready at {client.base_url}, its log is {out / LOG}")
             demo = _run(client, console, seeds=range(seed, seed + further + 1), n_pods=pods)
             _print(demo, console)
@@ -124,6 +130,9 @@ def _run(client: httpx.Client, console: Console, *, seeds: range, n_pods: int) -
         for seed, mix in zip(seeds, mixes, strict=True):
             policies = _policies(nodes, extender, seed)
             played.append(tuple(play(policy, mix, nodes, advance=advance) for policy in policies))
+    pool = lay_out_pool()
+    coterie = ExtenderPolicy(pool, HttpExtender(client), seed=seeds[0])
+    jobs = compare_jobs(coterie, pool, seed=seeds[0], pause=time.sleep)
     figures = [tuple(compute_figures(run, nodes) for run in runs) for runs in played]
     shown = played[0]
     matched = [
@@ -143,6 +152,7 @@ def _run(client: httpx.Client, console: Console, *, seeds: range, n_pods: int) -
         matched=tuple(matched),
         gains=gain_by_machine(matched, nodes),
         examples=pick_examples(matched),
+        jobs=jobs,
         n_requests=extender.n_requests,
         seconds=time.perf_counter() - start,
         environment=read_environment(date, {}),
@@ -195,10 +205,12 @@ def _print(demo: Demo, console: Console) -> None:
     console.print(gain_table(demo))
     if demo.examples:
         console.print(example_table(demo))
+    console.print(job_table(demo.jobs))
+    console.print(say_jobs(demo.jobs.theirs, demo.jobs.ours), highlight=False)
 
 
 def _write(demo: Demo, console: Console, out: Path) -> Path:
-    with _progress(console, "drawing machines", count_drawings(demo)) as advance:
+    with _progress(console, "drawing", count_drawings(demo)) as advance:
         page = render_report(demo, advance=advance)
     path = out / "report.html"
     path.write_text(page, encoding="utf-8")
@@ -207,18 +219,23 @@ def _write(demo: Demo, console: Console, out: Path) -> Path:
 
 def _serve(client: httpx.Client, console: Console, demo: Demo, *, for_s: float | None) -> None:
     """Let pods come and go on the extender's cluster, and say where to look."""
+    pool = demo.jobs.pool
     traffic = Traffic(client, demo.nodes, list_products(demo.nodes.values()))
     with until_signal() as ended:
         traffic.fill()
+        coterie = ExtenderPolicy(pool, HttpExtender(client), seed=0)
+        traffic.jobs = JobTraffic(coterie, pool, minute=traffic.minute)
         running = traffic.player.running.values()
         newest = next(reversed(running)).pod
         url = str(client.base_url).rstrip("/")
         lines = (
             f"page: {url}/ui/",
             f"{len(running)} pods run on {len(demo.nodes)} nodes; each second some come or end.",
+            f"Jobs of several pods come and go on {len(pool)} more.",
             "Look, call the extender, and end it with ctrl-C:",
             f"  curl {url}/api/v1/cluster",
             f"  kubectl-coterie pods -A --extender-url {url}",
+            f"  kubectl-coterie groups -A --extender-url {url}",
             f"  curl {url}/explain/{NAMESPACE}/{newest.name}   # while that pod runs",
             f"  curl {url}/metrics",
             f"  curl {url}/explain --data '{json.dumps(EXAMPLE_POD)}'",

@@ -10,20 +10,22 @@ process.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from benchmarks.demo.pods import Product
+from benchmarks.demo.pods import PRODUCT_LABEL, Product
 from extender.embedded import lay_out, parse_cluster
+from extender.state import HOSTNAME
 from topology.annotations import Affinity
 from topology.select import MachineTables, affinity_level, build_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from extender.embedded import ClusterSpec
     from topology.model import NodeTopology
 
-__all__ = ["FLEET", "DemoNode", "lay_out_fleet", "list_products"]
+__all__ = ["FLEET", "DemoNode", "lay_out_fleet", "lay_out_nodes", "list_products"]
 
 FLEET = (
     "6x dgx-1-v100, 1x dgx-1-v100-dead-link, 4x dgx-1-p100, 3x dgx-a100, 2x dgx-h100, "
@@ -39,13 +41,19 @@ _LEVELS = (Affinity.NVLINK, Affinity.PCIE_SWITCH, Affinity.NUMA)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DemoNode:
-    """One node; `ids` are its device ids in device order."""
+    """One node; `ids` are its device ids in device order, `described` the labels of its cluster."""
 
     name: str
     machine: str
     topology: NodeTopology
     tables: MachineTables
     ids: tuple[str, ...]
+    described: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The Node's labels, as far as a pod's nodeSelector names them here."""
+        return {**self.described, HOSTNAME: self.name, PRODUCT_LABEL: self.product}
 
     @property
     def n_gpus(self) -> int:
@@ -77,19 +85,24 @@ class DemoNode:
 
 
 def lay_out_fleet(cluster: str = FLEET) -> dict[str, DemoNode]:
-    """Make the nodes by name, in the order of the description; one table for each machine type.
+    """Make the nodes by name, in the order of the description.
 
     Raises `ClusterSpecError` for a description that cannot be read.
     """
+    return lay_out_nodes(parse_cluster(cluster))
+
+
+def lay_out_nodes(cluster: ClusterSpec) -> dict[str, DemoNode]:
+    """The same of a cluster that was read; one table for each machine type."""
     tables: dict[str, MachineTables] = {}
     nodes: dict[str, DemoNode] = {}
-    for node in lay_out(parse_cluster(cluster)):
+    for node in lay_out(cluster):
         if node.topology is None:
             continue
         if node.group not in tables:
             tables[node.group] = build_tables(node.topology)
         nodes[node.name] = DemoNode(
-            node.name, node.group, node.topology, tables[node.group], node.ids
+            node.name, node.group, node.topology, tables[node.group], node.ids, node.labels
         )
     return nodes
 

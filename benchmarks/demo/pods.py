@@ -14,7 +14,7 @@ for such a pod. It requests only sizes and levels that some machine of that mode
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -68,13 +68,17 @@ class Product:
 class DemoPod:
     """One pod with one GPU container.
 
-    `affinity` None is the absent annotation, `product` None a pod that takes any GPU model.
+    `affinity` None is the absent annotation, `product` None a pod that takes any GPU model,
+    `selects` what its nodeSelector has besides that; `group` is the name of a group and how many
+    pods it must have before any of them is placed.
     """
 
     name: str
     uid: str
     size: int
     product: str | None = None
+    selects: Mapping[str, str] = field(default_factory=dict[str, str])
+    group: tuple[str, int] | None = None
     affinity: str | None = None
     is_required: bool = False
     arrival_minute: int = 0
@@ -84,7 +88,12 @@ class DemoPod:
     def annotations(self) -> dict[str, str]:
         """What the pod's owner wrote."""
         annotations = {} if self.affinity is None else {pod_keys.AFFINITY: self.affinity}
-        return annotations | ({pod_keys.POLICY: "required"} if self.is_required else {})
+        if self.is_required:
+            annotations[pod_keys.POLICY] = "required"
+        if self.group is not None:
+            name, size = self.group
+            annotations |= {pod_keys.GROUP: name, pod_keys.GROUP_SIZE: str(size)}
+        return annotations
 
     @property
     def policy(self) -> PlacementPolicy:
@@ -100,7 +109,8 @@ class DemoPod:
     @property
     def selector(self) -> dict[str, str]:
         """The pod's nodeSelector."""
-        return {} if self.product is None else {PRODUCT_LABEL: self.product}
+        product = {} if self.product is None else {PRODUCT_LABEL: self.product}
+        return {**product, **self.selects}
 
     @property
     def is_judged(self) -> bool:

@@ -70,14 +70,15 @@ class _Free:
 
     def __init__(self, nodes: Mapping[str, DemoNode]) -> None:
         self.masks = {name: (1 << node.n_gpus) - 1 for name, node in nodes.items()}
-        self._products = {name: node.product for name, node in nodes.items()}
+        self._labels = {name: node.labels for name, node in nodes.items()}
 
     def fitting(self, pod: DemoPod) -> list[str]:
-        """Nodes of the pod's GPU model with enough GPUs free, in the fleet's order."""
+        """Nodes that the pod's nodeSelector allows with enough GPUs free, in the fleet's order."""
+        wanted = pod.selector.items()
         return [
             name
             for name, mask in self.masks.items()
-            if mask.bit_count() >= pod.size and pod.product in {None, self._products[name]}
+            if mask.bit_count() >= pod.size and wanted <= self._labels[name].items()
         ]
 
     def take(self, place: Place) -> None:

@@ -2,23 +2,24 @@
 
 Shows the runs in figures and pictures. The file refers to nothing outside itself and works in light
 and dark and on a phone. No figure is computed here (`benchmarks.demo.figures`); pictures of
-machines are `topology.draw.render`'s.
+machines are `topology.draw.render`'s, the section on jobs of several pods
+`benchmarks.demo.groups.section`'s.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment as Templates
 from jinja2 import PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from benchmarks.demo.examples import count_waits, longest_extra_wait
 from benchmarks.demo.figures import has_affinity, show_percent
 from benchmarks.demo.gains import OURS, RIVAL, count_tally, say_gain, say_result
+from benchmarks.demo.groups.section import count_job_drawings, make_section
+from benchmarks.demo.page_picture import page_picture
 from benchmarks.demo.pods import DURATION_MINUTES, PRODUCT_LABEL
 from benchmarks.masks import members
 from topology.draw.render import draw_topology
@@ -28,10 +29,13 @@ from topology.draw.shapes import Text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from markupsafe import Markup
+
     from benchmarks.demo.examples import Example
     from benchmarks.demo.figures import Figures, Span
     from benchmarks.demo.fleet import DemoNode
     from benchmarks.demo.gains import Gain, Matched
+    from benchmarks.demo.groups.comparison import GroupDemo
     from benchmarks.demo.pods import DemoPod
     from benchmarks.demo.timeline import Placed, Run
     from benchmarks.report import Environment
@@ -40,8 +44,6 @@ __all__ = ["Demo", "Tile", "count_drawings", "gbytes", "make_tiles", "percent", 
 
 CLASS_BOUNDS = ((0.98, "a"), (0.90, "b"), (0.70, "c"), (0.0, "d"))
 """Least relative bandwidth of each colour; the extender's own loss classes (2, 10, 30 %)."""
-_FONT = re.compile(r" ?font-family: [^;\"]*;?")
-_FRAME = re.compile(r'width="[^"]*" height="[^"]*" viewBox="0 0 ([0-9.]+) [0-9.]+"')
 POINTS_PER_INCH = 72
 LEGEND_MARGIN = 0.16
 """Inches from the middle of the legend's first row up to where a picture is cut."""
@@ -64,6 +66,7 @@ class Demo:
     matched: tuple[Matched, ...]
     gains: tuple[Gain, ...]
     examples: tuple[Example, ...]
+    jobs: GroupDemo
     n_requests: int
     seconds: float
     environment: Environment
@@ -117,12 +120,13 @@ class _Machine:
 
 
 def count_drawings(demo: Demo) -> int:
-    """How many machines the report draws."""
-    return len(demo.runs) * len(_showcase(demo)) + 2 * len(demo.examples)
+    """How many pictures the report draws."""
+    n_machines = len(demo.runs) * len(_showcase(demo)) + 2 * len(demo.examples)
+    return n_machines + count_job_drawings(demo.jobs)
 
 
 def render_report(demo: Demo, *, advance: Callable[[], None] = lambda: None) -> str:
-    """Write the page; `advance` is called after each machine drawn.
+    """Write the page; `advance` is called after each picture drawn.
 
     The same demo gives the same page.
     """
@@ -153,6 +157,7 @@ def render_report(demo: Demo, *, advance: Callable[[], None] = lambda: None) -> 
         waits=[count_waits(run, demo.pods, demo.nodes) for run in demo.runs],
         extra_wait=longest_extra_wait(demo.runs[OURS], demo.runs[RIVAL]),
         examples=[_example(one, demo, advance) for one in demo.examples],
+        jobs=make_section(demo.jobs, advance),
         fleet=_fleet_map(demo),
         machines=[_machine(node, demo, advance) for node in _showcase(demo)],
         durations=DURATION_MINUTES,
@@ -269,9 +274,7 @@ def _draw(node: DemoNode, held: Sequence[Placed]) -> Markup:
     ]
     bottom = max(rows) + LEGEND_MARGIN if rows else -scene.below
     height = POINTS_PER_INCH * (scene.above - bottom)
-    svg = draw_topology(node.topology, sets=sets, title=node.name)
-    svg = _FRAME.sub(rf'viewBox="0 0 \1 {height:.2f}"', _FONT.sub("", svg), count=1)
-    return Markup(svg)  # noqa: S704 - our own drawing, escaped there
+    return page_picture(draw_topology(node.topology, sets=sets, title=node.name), height)
 
 
 def _example(example: Example, demo: Demo, advance: Callable[[], None]) -> dict[str, object]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import httpx
 
     from benchmarks.demo.fleet import DemoNode
+    from benchmarks.demo.groups.traffic import JobTraffic
     from benchmarks.demo.pods import DemoPod, Product
 
 __all__ = ["Traffic", "come_and_go", "until_signal"]
@@ -37,7 +38,10 @@ N_PODS_OF_MIX = 120
 
 
 class Traffic:
-    """Pods that come and go on the extender's embedded cluster; `minute` is the demo's clock."""
+    """Pods that come and go on the extender's embedded cluster; `minute` is the demo's clock.
+
+    `jobs` are those of several pods, None while there are none.
+    """
 
     def __init__(
         self, client: httpx.Client, nodes: Mapping[str, DemoNode], products: Sequence[Product]
@@ -45,6 +49,7 @@ class Traffic:
         policy = ExtenderPolicy(nodes, HttpExtender(client), seed=0)
         self.player = Player(policy, nodes)
         self.minute = 0
+        self.jobs: JobTraffic | None = None
         self._pods = _endless(products)
         self._next = next(self._pods)
 
@@ -57,6 +62,8 @@ class Traffic:
     def advance(self, minutes: int = 1) -> None:
         """Move the clock; what ends and what arrives until then does."""
         self.minute += minutes
+        if self.jobs is not None:
+            self.jobs.advance(self.minute)
         self.player.end_until(self.minute)
         # What was placed is of no use any more, and this may run for days.
         self.player.placed.clear()

@@ -1,8 +1,8 @@
 """A picture of the network with the jobs that run on it at one moment, by two policies.
 
 `python -m benchmarks.groups.picture` plays the first seed of the benchmark's first scenario and
-writes it as SVG to docs/images/. Each square is a leaf, a row in it a host, a cell a GPU. It rates
-nothing. The same data give the same bytes under one version of matplotlib.
+writes it as SVG to docs/images/, drawn by `benchmarks.groups.fabric_drawing`. It rates nothing. The
+same data give the same bytes under one version of matplotlib.
 """
 
 from __future__ import annotations
@@ -12,37 +12,32 @@ from pathlib import Path  # noqa: TC003 - typer reads annotations at run time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
 
 from benchmarks.groups.benchmark import COTERIE, ONE_BY_ONE, SCENARIOS, WAYS, load_data
+from benchmarks.groups.fabric_drawing import FREE, OTHERS, Leaf, Panel, draw_panels
 from benchmarks.groups.hosts import Hosts
 from benchmarks.groups.simulation import play
 from benchmarks.groups.trace import GPUS_PER_HOST, jobs_of
 from benchmarks.measured import DEFAULT_SHARED
-from benchmarks.pictures import DEFAULT_OUT, to_svg
+from benchmarks.pictures import DEFAULT_OUT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from matplotlib.axes import Axes
+    from collections.abc import Sequence
 
     from benchmarks.groups.benchmark import Data
     from benchmarks.groups.simulation import Started
 
-__all__ = ["Cells", "cells_at", "draw_fabric", "draw_panels"]
+__all__ = ["Cells", "cells_at", "draw_fabric"]
 
 MEMBER_GPUS = 4
 SEED = 1
 MOMENT = 0.5
 """Of the time until the last arrival."""
-LEAVES_A_LINE = 15
-PITCH = GPUS_PER_HOST + 2.0
-FREE, SINGLE, TOGETHER, APART = "#ffffff", "#c3cbd3", "#2f7fb8", "#d9822b"
+TOGETHER, APART = "#2f7fb8", "#d9822b"
 LEGEND = {
     TOGETHER: "group within one leaf",
     APART: "group over several leaves",
-    SINGLE: "single pod",
+    OTHERS: "single pod",
     FREE: "free",
 }
 
@@ -62,12 +57,12 @@ def cells_at(started: Sequence[Started], hosts: Hosts, moment_s: float) -> Cells
         one for one in started if one.started_s <= moment_s < one.started_s + one.job.duration_s
     ]
     colours: list[list[str]] = [[] for _ in hosts.tree.node_names]
-    counts = dict.fromkeys((TOGETHER, APART, SINGLE), 0)
+    counts = dict.fromkeys((TOGETHER, APART, OTHERS), 0)
     for one in sorted(running, key=lambda one: one.job.n_members == 1):
         leaves = {int(hosts.leaf[host]) for host, _ in one.shares}
         colour = TOGETHER if len(leaves) == 1 else APART
         if one.job.n_members == 1:
-            colour = SINGLE
+            colour = OTHERS
         counts[colour] += 1
         for host, n_members in one.shares:
             colours[host] += [colour] * (n_members * one.job.n_gpus)
@@ -80,65 +75,23 @@ def cells_at(started: Sequence[Started], hosts: Hosts, moment_s: float) -> Cells
     return Cells(by_leaf, counts[TOGETHER] + counts[APART], counts[TOGETHER])
 
 
-def draw_panels(panels: Mapping[str, Cells], caption: str) -> str:
-    """The panels below each other, as SVG."""
-    figure = Figure(
-        figsize=(8.2, 1.35 * len(panels) + 0.7), facecolor="white", layout="constrained"
-    )
-    for place, (name, cells) in enumerate(panels.items()):
-        axes = figure.add_subplot(len(panels), 1, place + 1)
-        _draw(axes, cells)
-        said = f"{name}: {cells.n_together} of {cells.n_groups} groups are within one leaf"
-        axes.set_title(said, fontsize=9, loc="left")
-    handles = [
-        Patch(facecolor=colour, edgecolor=SINGLE, label=label) for colour, label in LEGEND.items()
-    ]
-    figure.legend(
-        handles=handles, loc="outside upper center", ncols=len(LEGEND), frameon=False, fontsize=8
-    )
-    figure.supxlabel(caption, fontsize=7.5)
-    return to_svg(figure)
-
-
-def _draw(axes: Axes, cells: Cells) -> None:
-    n_lines = -(-len(cells.leaves) // LEAVES_A_LINE)
-    for leaf, rows in enumerate(cells.leaves):
-        line, column = divmod(leaf, LEAVES_A_LINE)
-        left, top = column * PITCH, -line * PITCH
-        size = (float(GPUS_PER_HOST), float(len(rows)))
-        frame = Rectangle((left, top - len(rows)), *size, fill=False, edgecolor=SINGLE, linewidth=1)
-        axes.add_patch(frame)
-        for host, row in enumerate(rows):
-            begin = 0
-            while begin < len(row):
-                end = begin
-                while end < len(row) and row[end] == row[begin]:
-                    end += 1
-                if row[begin] != FREE:
-                    corner = (left + begin, top - host - 0.92)
-                    axes.add_patch(Rectangle(corner, end - begin, 0.84, color=row[begin], lw=0))
-                begin = end
-    axes.set_xlim(-1, LEAVES_A_LINE * PITCH)
-    axes.set_ylim(-n_lines * PITCH + 1, 1)
-    axes.set_aspect("equal")
-    axes.set_axis_off()
-
-
 def draw_fabric(data: Data, names: Sequence[str] = (ONE_BY_ONE, COTERIE)) -> str:
     """Play the first scenario with some policies and draw its moment."""
     scenario, paths = SCENARIOS[0], data.hosts[0]
     traces = {name: data.jobs[name] for name in scenario.traces}
     jobs = jobs_of(traces, speed_up=scenario.speed_up, n_gpus=MEMBER_GPUS, seed=SEED)
     moment_s = MOMENT * jobs[-1].arrival_s
-    panels: dict[str, Cells] = {}
+    panels: list[Panel] = []
     for name in names:
         hosts = Hosts(paths, SEED)
-        panels[name] = cells_at(play(hosts, jobs, WAYS[name]).started, hosts, moment_s)
+        cells = cells_at(play(hosts, jobs, WAYS[name]).started, hosts, moment_s)
+        said = f"{name}: {cells.n_together} of {cells.n_groups} groups are within one leaf"
+        panels.append(Panel(said, tuple(Leaf(rows) for rows in cells.leaves)))
     caption = (
         f"{len(paths)} hosts of 8 GPUs under one spine; a square is a leaf, a row a host, a cell a "
         f"GPU; members of {MEMBER_GPUS} GPUs, {moment_s / 86400:.0f} days into {scenario.traces[0]}"
     )
-    return draw_panels(panels, caption)
+    return draw_panels(panels, legend=LEGEND, caption=caption)
 
 
 def main(

@@ -73,6 +73,12 @@ def test_the_table_names_every_policy_and_the_report(shown):
     assert "The same over 2 mixes" in text
     assert "Mean GB/s of pods that every policy put on the same machine type" in text
     assert "0: every set is equally" in text
+    for row in (
+        r"one by one +4 of 6, never starts +4 +3 +-",
+        r"Coterie +0 of 6, later 6 +6 +2 +382",
+    ):
+        assert re.search(row, text)
+    assert "Of 3 jobs of several pods Coterie starts 2 at once" in text
     assert text.splitlines()[-2:] == [
         f"report: {(out / 'report.html').as_uri()}",
         "page: make demo SERVE=1 shows the same cluster live, with pods that come and go",
@@ -93,8 +99,11 @@ def test_the_readme_quotes_the_result_of_the_default_run(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    readme = " ".join((ROOT / "README.md").read_text().split())
     said = " ".join(done.stdout[done.stdout.rindex("Of ") :].partition("report: ")[0].split())
-    assert said in " ".join((ROOT / "README.md").read_text().split())
+    assert said in readme
+    jobs = done.stdout[done.stdout.rindex("Of 3 jobs") :].partition("drawing")[0]
+    assert " ".join(jobs.split()) in readme
 
 
 def test_the_report_is_one_file_that_stands_alone(shown):
@@ -159,6 +168,10 @@ def test_the_page_is_live_until_a_signal(tmp_path, number):
         assert httpx.get(named).json()["bound"]["has_what_was_planned"]
         before = httpx.get(f"{base}api/v1/cluster").json()
         assert before["pods_placed"] > 30
+        groups = {one["name"]: one for one in httpx.get(f"{base}api/v1/groups").json()["items"]}
+        assert [groups[name]["state"] for name in ("tune-1", "train-2")] == ["bound", "bound"]
+        assert (groups["train-3"]["state"], groups["train-3"]["n_here"]) == ("waiting", 6)
+        assert f"{groups['tune-1']['gbytes_per_s']:.0f} GB/s on 2 nodes" in printed
         until_s = time.monotonic() + DEADLINE_S
         while httpx.get(f"{base}api/v1/cluster").json()["generation"] < before["generation"] + 3:
             assert time.monotonic() < until_s

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from topology.draw.shapes import Scene, Shape
     from topology.model import NodeTopology
 
-__all__ = ["draw_topology", "save_png"]
+__all__ = ["draw_topology", "save_png", "svg_element"]
 
 PNG_DPI = 160
 """Dots per inch of a PNG up to `PNG_MOST_INCHES`; bigger pictures get fewer."""
@@ -198,15 +198,23 @@ def draw_topology(
     stand in HTML as it is; it refers to nothing outside. Raises what `compose_scene` raises.
     """
     scene = compose_scene(topology, sets=sets, title=title)
-    raw = _render(_figure(scene), is_svg=True).decode()
-    svg = _TAG.sub(_shortened, raw[raw.index("<svg") :])
+    return svg_element(_render(_figure(scene), is_svg=True).decode(), title=scene.title)
+
+
+def svg_element(text: str, *, title: str) -> str:
+    """What matplotlib wrote as an SVG file, as one `<svg>` element that may stand in HTML.
+
+    It is shortened, has `title` as its name, and styles nothing outside itself. Only for figures
+    of which no part refers to another one by an id (none is clipped).
+    """
+    svg = _TAG.sub(_shortened, text[text.index("<svg") :])
     # matplotlib's style sheet has a rule for every element, which in a page would reach beyond the
     # picture: the root passes it on to its own elements alone.
     head, _, rest = svg.partition(">")
     _, _, rest = rest.partition("*{")
     rule, _, rest = rest.partition("}")
     _, _, body = rest.partition("</defs>")
-    return f'{head} role="img" style="{rule}">\n <title>{escape(scene.title)}</title>{body}'
+    return f'{head} role="img" style="{rule}">\n <title>{escape(title)}</title>{body}'
 
 
 def save_png(

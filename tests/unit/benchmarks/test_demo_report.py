@@ -11,6 +11,8 @@ from benchmarks.demo.examples import Example, pick_examples
 from benchmarks.demo.figures import compute_figures, span
 from benchmarks.demo.fleet import lay_out_fleet
 from benchmarks.demo.gains import gain_by_machine, match_pods, say_gain
+from benchmarks.demo.groups.comparison import compare_jobs
+from benchmarks.demo.groups.pool import lay_out_pool
 from benchmarks.demo.pods import draw_pods
 from benchmarks.demo.policies import MostAllocatedPolicy
 from benchmarks.demo.report import Demo, count_drawings, gbytes, make_tiles, percent, render_report
@@ -37,6 +39,7 @@ def demo():
     figures = tuple(compute_figures(run, nodes) for run in runs)
     matched = tuple(match_pods(runs, nodes, seed=2))
     gains = gain_by_machine(matched, nodes)
+    pool = lay_out_pool()
     return Demo(
         seed=2,
         cluster=FLEET,
@@ -48,6 +51,9 @@ def demo():
         matched=matched,
         gains=gains,
         examples=(Example(matched[0]), Example(matched[1], best_rival=0)),
+        jobs=compare_jobs(
+            MostAllocatedPolicy("together", "", LowestIds(), pool, seed=2), pool, seed=2
+        ),
         n_requests=7,
         seconds=1.5,
         environment=Environment("2026-01-02", "abc", "a CPU", 2, "3.11", "2.0"),
@@ -124,7 +130,7 @@ def test_each_drawing_is_counted_once(demo):
     """The progress bar ends where it says."""
     steps = []
     drawn = render_report(demo, advance=lambda: steps.append(1))
-    assert len(steps) == count_drawings(demo) == drawn.count("<svg") == 3 * 2 + 2 * 2
+    assert len(steps) == count_drawings(demo) == drawn.count("<svg") == 3 * 2 + 2 * 2 + 2
 
 
 def test_the_map_has_a_cell_for_every_gpu(page):
@@ -190,6 +196,17 @@ def test_waiting_stranded_and_free_are_explained_beside_the_table(page):
     table, explained = page.index("How each policy did"), page.index("Pods by how close")
     for word in ("Waited", "Stranded", "Free"):
         assert table < page.index(f"<b>{word}</b>") < explained
+
+
+def test_jobs_of_several_pods_have_a_section(page):
+    """Before the figures of single pods: each job under both policies, with its nodes."""
+    start, end = page.index("<h2>Jobs of several pods"), page.index("<h2>How each policy did")
+    section = page[start:end]
+    for name in ("tune", "train-a", "train-b"):
+        assert f"{name}, one by one" in section
+        assert f"{name}, together" in section
+    assert "leaf-a: h100-a-0" in section
+    assert section.count("<svg") == 2
 
 
 def test_further_mixes_are_shown_where_there_are_some(demo, page):

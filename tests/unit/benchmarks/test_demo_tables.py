@@ -11,14 +11,18 @@ from benchmarks.demo.examples import Example, pick_examples
 from benchmarks.demo.figures import compute_figures, show_percent, span
 from benchmarks.demo.fleet import lay_out_fleet
 from benchmarks.demo.gains import gain_by_machine, match_pods
+from benchmarks.demo.groups.comparison import compare_jobs
+from benchmarks.demo.groups.pool import lay_out_pool
 from benchmarks.demo.pods import DemoPod
-from benchmarks.demo.policies import Place
+from benchmarks.demo.policies import MostAllocatedPolicy, Place
 from benchmarks.demo.report import Demo
 from benchmarks.demo.tables import example_table, gain_table, policy_table, span_table
 from benchmarks.demo.timeline import Moment, Placed, Run
 from benchmarks.report import Environment
+from benchmarks.rivals import LowestIds
 
 NODES = lay_out_fleet("1x dgx-1-v100-dead-link")
+POOL = lay_out_pool()
 NODE = "dgx-1-v100-dead-link-0"
 POD = DemoPod(name="pod-007", uid="u", size=7, affinity="nvlink", is_required=True)
 WORSE = DemoPod(name="pod-008", uid="w", size=2)
@@ -49,6 +53,7 @@ DEMO = Demo(
     spans=tuple(span([one, one]) for one in FIGURES),
     matched=MATCHED,
     gains=gain_by_machine(MATCHED, NODES),
+    jobs=compare_jobs(MostAllocatedPolicy("Coterie", "", LowestIds(), POOL, seed=0), POOL, seed=0),
     examples=(*pick_examples(MATCHED), Example(MATCHED[0], best_rival=0)),
     n_requests=1,
     seconds=1.0,
