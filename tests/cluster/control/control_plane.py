@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import ssl
 import subprocess
 import tempfile
 from functools import partial
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import httpx
 
+from tests.cluster.control.client_tls import client_context
 from tests.cluster.control.credentials import Authority, KeyPair, kubeconfig, signing_key
 from tests.cluster.control.extender_process import ExtenderProcess, extender_command
 from tests.cluster.control.processes import Program, free_port
@@ -289,8 +289,7 @@ class ControlPlane:
         return files
 
     def _admin_client(self) -> httpx.Client:
-        context = ssl.create_default_context(cafile=self._files / "ca.crt")
-        context.load_cert_chain(self._files / "admin.crt", self._files / "admin.key")
+        context = client_context(self._files, "admin")
         return httpx.Client(base_url=self.url, verify=context, timeout=60, trust_env=False)
 
     def _write_kubeconfig(self, name: str, user: KeyPair | str) -> Path:
