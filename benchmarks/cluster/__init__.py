@@ -2,6 +2,7 @@
 
 They measure what Coterie costs the real scheduler beside no extender and beside one that does
 nothing (`throughput`), what pending pods cost (`pending`), what a large cluster costs the extender
-(`scale`), and what the pods get (`placement`). Figures are ratios within one run, since machines
-are shared; rounds of the arms are interleaved, median and spread are reported.
+(`scale`), what the pods get (`placement`), and how long a group takes (`group-latency`). Figures
+but the last are ratios within one run, since machines are shared; rounds of the arms are
+interleaved, median and spread are reported.
 """

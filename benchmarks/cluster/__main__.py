@@ -1,9 +1,9 @@
 """The command line of the benchmarks on the real control plane.
 
-`python -m benchmarks.cluster [throughput|pending|scale|placement|all]`. Builds the control plane
-when absent (`tests.cluster.programs.build`), and writes `cluster-<name>.json` and `.md` with
-environment and date to the folder that `--out` names. Exit codes: 0 done, 1 a benchmark could not
-run, 2 usage.
+`python -m benchmarks.cluster [throughput|pending|scale|placement|group-latency|all]`. Builds the
+control plane when absent (`tests.cluster.programs.build`), and writes `cluster-<name>.json` and
+`.md` with environment and date to the folder that `--out` names. Exit codes: 0 done, 1 a benchmark
+could not run, 2 usage.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from benchmarks.cluster.group_latency import GroupLoad, time_groups
 from benchmarks.cluster.latency import VerbTimes
 from benchmarks.cluster.pending import wait_beside
 from benchmarks.cluster.placement import place_all
@@ -45,6 +46,8 @@ MACHINES = ("dgx-h100", "dgx-1-v100", "dgx-a100", "8x-a6000-bridged")
 """Machine types of 8 GPUs, in equal parts."""
 MIXED = "16x dgx-h100, 16x dgx-1-v100, 8x 8x-a6000-bridged, 8x 8x-l4, 8x 4x-a100-sxm"
 """Nodes of the placement: switched and meshed NVLink, bridged pairs, PCIe only."""
+N_SPARE = 36
+"""Nodes of the groups beside those that the largest group takes."""
 LEAST_WIDTH = 150
 
 
@@ -60,10 +63,11 @@ class Load:
     n_pending: int
     n_stream: int
     n_placed: int
+    groups: GroupLoad
 
 
-FULL = Load(5000, 1000, 1000, 5, 40_000, 500, 300, 400)
-QUICK = Load(40, 20, 40, 1, 200, 10, 20, 20)
+FULL = Load(5000, 1000, 1000, 5, 40_000, 500, 300, 400, GroupLoad())
+QUICK = Load(40, 20, 40, 1, 200, 10, 20, 20, GroupLoad((2, 4), 10, 1, 1))
 
 
 class Name(Enum):
@@ -73,6 +77,7 @@ class Name(Enum):
     PENDING = "pending"
     SCALE = "scale"
     PLACEMENT = "placement"
+    GROUP_LATENCY = "group-latency"
     ALL = "all"
 
 
@@ -139,11 +144,22 @@ async def _placement(
     return (table,)
 
 
+async def _group_latency(
+    plane: ControlPlane, load: Load, advance: Callable[[], None]
+) -> tuple[ResultTable, ...]:
+    async with Stage.on(plane) as stage:
+        n_nodes = max(load.groups.sizes) + N_SPARE
+        await create_nodes(stage.api, parse_cluster(f"{n_nodes}x dgx-h100"))
+        table = await time_groups(stage, load.groups, n_rounds=load.n_rounds, advance=advance)
+    return (table,)
+
+
 _RUNNERS: dict[Name, Callable[..., Coroutine[None, None, tuple[ResultTable, ...]]]] = {
     Name.THROUGHPUT: _throughput,
     Name.PENDING: _pending,
     Name.SCALE: _scale,
     Name.PLACEMENT: _placement,
+    Name.GROUP_LATENCY: _group_latency,
 }
 
 

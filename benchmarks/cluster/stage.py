@@ -3,7 +3,8 @@
 Configures an arm's scheduler (the one of deploy/, without the extender or with another one) and
 runs its extender. All arms share every setting of the scheduler but the extender;
 `clientConnection` is raised for all, since kube-scheduler's own limit of 50 requests a second would
-bind without an extender at 50 pods a second.
+bind without an extender at 50 pods a second. Coterie alone can be run as shipped, with every
+setting of scheduler and extender that deploy/second-scheduler has.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import httpx
 
 from benchmarks import process_usage
 from tests.cluster.control.api import Api, open_api
-from tests.cluster.control.manifests import Mode, scheduler_config
+from tests.cluster.control.manifests import Mode, extender_settings, scheduler_config
 from tests.cluster.control.processes import free_port
 from topology.model import DEFAULT_RESOURCE
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from tests.cluster.control.control_plane import ControlPlane
+    from tests.cluster.control.extender_process import ExtenderProcess
     from tests.cluster.control.processes import Program
     from tests.cluster.control.scheduler import Scheduler
 
@@ -129,6 +131,21 @@ class Stage:
                 if program is not None:
                     await asyncio.to_thread(program.stop)
 
+    @asynccontextmanager
+    async def play_as_shipped(self) -> AsyncIterator[Scheduler]:
+        """Run Coterie with every setting of deploy/second-scheduler while the block lasts."""
+        start = self.plane.start_scheduler
+        extender = await asyncio.to_thread(self._start_shipped)
+        try:
+            config = _shipped_config(self.plane, extender.url)
+            scheduler = await asyncio.to_thread(start, config, name="scheduler-as-shipped")
+            try:
+                yield scheduler
+            finally:
+                await asyncio.to_thread(scheduler.stop)
+        finally:
+            await asyncio.to_thread(extender.stop)
+
     async def clear(self) -> None:
         """Delete all pods of the namespace and wait until they are gone."""
         await self.api.call(
@@ -152,11 +169,20 @@ class Stage:
         command = [sys.executable, "-m", "benchmarks.cluster.trivial_extender", "--port", str(port)]
         return self.plane.start_program(name, command, f"http://127.0.0.1:{port}/readyz")
 
+    def _start_shipped(self) -> ExtenderProcess:
+        """All on one port, whatever the manifest says of ports."""
+        shipped = extender_settings(Mode.SECOND_SCHEDULER)
+        for own in ("listen_address", "listen_port", "health_port", "read_port"):
+            del shipped[own]
+        environment = {f"COTERIE_EXTENDER_{name.upper()}": one for name, one in shipped.items()}
+        return self.plane.start_extender(
+            self.plane.admin, name="extender-as-shipped", environment=environment
+        )
+
     def _config(
         self, arm: Arm, url: str, percentage: int | None, backoff_s: int | None
     ) -> dict[str, Any]:
-        text = scheduler_config(Mode.SECOND_SCHEDULER, url, kubeconfig=Path(self.plane.admin))
-        config: dict[str, Any] = json.loads(text)
+        config = _shipped_config(self.plane, url)
         config["clientConnection"] |= {"qps": _QPS, "burst": _QPS}
         profile = config["profiles"][0]
         del profile["percentageOfNodesToScore"]
@@ -191,6 +217,12 @@ def make_pod(name: str, size: int, annotations: dict[str, str] | None = None) ->
             ],
         },
     }
+
+
+def _shipped_config(plane: ControlPlane, url: str) -> dict[str, Any]:
+    text = scheduler_config(Mode.SECOND_SCHEDULER, url, kubeconfig=Path(plane.admin))
+    config: dict[str, Any] = json.loads(text)
+    return config
 
 
 def _used_s(program: Program | None) -> float:

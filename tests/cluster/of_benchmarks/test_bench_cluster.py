@@ -28,6 +28,7 @@ def test_each_benchmark_runs_and_keeps_its_tables(tmp_path):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     tables = {path.stem: json.loads(path.read_text())["tables"] for path in tmp_path.glob("*.json")}
     assert sorted(tables) == [
+        "cluster-group-latency",
         "cluster-pending",
         "cluster-placement",
         "cluster-scale",
