@@ -300,6 +300,9 @@ class GroupsMachine(RuleBasedStateMachine):
             if not status.bound and (not status.members or len(begun) >= size):
                 begun.clear()
             begun.update(status.bound)
+            self.unknown -= status.bound.keys()
+        pods = self.scene.gateway.cluster.pods
+        self.unknown = {uid for uid in self.unknown if pods.get(uid) is not None}
         for call in self.calls.values():
             if self.scene.groups.is_released(call.uid) and call.uid not in self.released:
                 self._check_release(call.uid)
@@ -308,16 +311,22 @@ class GroupsMachine(RuleBasedStateMachine):
     def _check_release(self, uid: str) -> None:
         """As many are bound, or have a bind call here, as the group has members at least.
 
-        Or had one whose Binding may come true. Or some were bound, and have ended since.
+        Or had one whose Binding may come true. Of a group of which some were bound, that have ended
+        maybe, no more are needed than wait; those count whose Bindings may be written already.
         """
         self.released.add(uid)
         pods = {one.uid: one for one in self.server.api.pods.values()}
         group = self.group_of[uid] if uid not in pods else _group(pods[uid])
         size, _ = GROUPS[group]
-        n_bound = self.scene.groups.readings.counts(("default", group))[1]
-        lost = {one for one in self.unknown if self.scene.groups.is_released(one)}
-        n_here = sum(self.group_of[one] == group for one in self.calls.keys() | lost)
-        assert n_bound + n_here >= size or self.begun[group], (group, n_bound, n_here)
+        groups = self.scene.groups
+        n_waiting, n_bound, _ = groups.readings.counts(("default", group))
+        needed = size - n_bound
+        may_be = self.unknown
+        if self.begun[group]:
+            needed, may_be = min(needed, n_waiting), self.group_of.keys()
+        released = {one for one in may_be if groups.is_released(one)}
+        n_here = sum(self.group_of[one] == group for one in self.calls.keys() | released)
+        assert n_here >= needed, (group, n_bound, n_here, n_waiting)
 
     def _filter(self, pod: FakePod, offered: list[str]) -> None:
         self.group_of[pod.uid] = _group(pod)
