@@ -144,6 +144,8 @@ class Gateway:
         """The pods to requeue, after the groups were planned; None where there is nothing to do."""
         freed = sorted(self.cluster.take_freed_nodes())
         groups, unschedulable = self.engine.groups, self.engine.unschedulable
+        if not groups.n_groups:
+            self.cluster.domains.prepare()  # a first group need not wait for it
         if not freed and not unschedulable.n_pods and not groups.n_groups:
             return None
         unschedulable.change(freed, self.cluster, at_s)

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from extender.engine import Engine, Gateway
+from extender.engine.events import NodeGone, NodeSeen, RequeueDue
 from extender.state import LiveCluster, domain_labels
 from kube.errors import SettingsError
 from tests.unit.extender.engines import RULES
@@ -36,6 +38,19 @@ def test_a_label_of_the_setting_is_a_level_below_the_zone():
     assert sorted(tree.domains[i].end - tree.domains[i].first for i in leaves.domains) == [1, 2]
     cluster.lose_node("n3")
     assert (cluster.domains.path("n3"), cluster.domains.tree.node_names) == (None, ("n1", "n2"))
+
+
+def test_the_tree_is_there_before_the_first_group():
+    """It takes longer than a plan, so a plan must not begin with it."""
+    cluster = LiveCluster((GPU,), demand=DEFAULT_DEMAND)
+    gateway = Gateway(Engine(cluster, RULES))
+    for n_nodes in (1, 2):
+        gateway.handle(NodeSeen(bare(f"n{n_nodes}")))
+        gateway.handle(RequeueDue(0.0))
+        assert cluster.domains.is_prepared
+        assert len(cluster.domains.tree.node_names) == n_nodes
+    gateway.handle(NodeGone("n1"))
+    assert not cluster.domains.is_prepared
 
 
 def test_levels_without_a_common_order_are_no_rules():
