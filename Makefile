@@ -104,6 +104,7 @@ test-nightly: build-cluster ## what takes longer: many more examples, tests of h
 	$(BIN)/python -m tests.cluster test --again
 	COTERIE_HELM=3 $(BIN)/pytest -m cluster tests/cluster/of_deployment/test_chart*.py
 	$(BIN)/pytest -m nightly tests/cluster/of_deployment
+	for seed in 1 2 3; do $(BIN)/python -m tests.cluster faults --seed $$seed; done
 	$(MAKE) mutation
 
 mutation: $(STAMP) ## how many of a sample of faults in selection and accounting the tests find (half an hour)
@@ -142,7 +143,7 @@ demo: $(STAMP) ## place pods on an embedded cluster, beside its rivals; writes a
 bench: $(STAMP) ## every benchmark; results go to benchmarks/results/
 	$(BIN)/python -m benchmarks
 
-bench-cluster: build-cluster ## the benchmarks on a real API server and a real kube-scheduler (about half an hour)
+bench-cluster: build-cluster ## the benchmarks on a real API server and a real kube-scheduler (about 35 minutes)
 	$(BIN)/python -m benchmarks.cluster
 
 bench-node: build-cluster ## the node plugin beside a real kubelet: latency, memory, writes (as root, some minutes)

@@ -1,5 +1,7 @@
 """The test clusters' command line: `build` their programs, `run` a cluster, `test` on clusters.
 
+`faults` runs random groups on one while its programs die, as large as wanted.
+
 Exit codes: 0 done, or ended by ctrl-C; 1 something did not build, did not start or ended by itself,
 or a test failed; 2 bad arguments; 143 ended by SIGTERM.
 """
@@ -12,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
@@ -20,9 +23,11 @@ import typer
 
 from extender.embedded import parse_cluster
 from extender.errors import ExtenderError
-from tests.cluster.control.control_plane import CommandFailed
+from tests.cluster.control.control_plane import CommandFailed, ControlPlane
 from tests.cluster.control.processes import ProgramFailed
+from tests.cluster.fleet.group_run import Run, run_groups
 from tests.cluster.fleet.playground import play
+from tests.cluster.fleet.service import LEASE_S
 from tests.cluster.lanes import LANES, stamp_of
 from tests.cluster.programs.build import (
     BuildFailed,
@@ -50,6 +55,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _CHECK_EVERY_S = 1.0
+_GROUPS_PER_KILL = 13
+"""Of each program: as in the test of every change, which has 40 groups and 3 kills."""
 _WORKERS = min(2 * (os.cpu_count() or 1), 8)
 """Most tests wait for kubelets and schedulers most of the time."""
 
@@ -125,6 +132,30 @@ def run(
             _fail(str(error), 1)
         finally:
             _say("ending the cluster")
+
+
+@cli.command()
+def faults(
+    *,
+    groups: Annotated[int, typer.Option(min=1, help="How many groups.")] = 200,
+    seed: Annotated[int, typer.Option(help="Of groups, single pods and faults.")] = 1,
+    replicas: Annotated[int, typer.Option(min=1, help="Extenders; several have a Lease.")] = 2,
+    schedulers: Annotated[int, typer.Option(min=1, help="kube-schedulers.")] = 2,
+    lease_s: Annotated[int, typer.Option(min=2, help="Duration of the Lease.")] = LEASE_S,
+    logs: Annotated[Path | None, typer.Option(help="Folder that keeps the logs.")] = None,
+    kubernetes: Kubernetes = DEFAULT_MINOR,
+) -> None:
+    """Run random groups while API server, schedulers and extenders are killed; minutes."""
+    chosen = Run(groups, seed, replicas, schedulers, max(1, groups // _GROUPS_PER_KILL))
+    chosen = replace(chosen, lease_s=lease_s)
+    built = _made(lambda: binaries(kubernetes, _say))
+    with tempfile.TemporaryDirectory(prefix="coterie-faults-") as temporary:
+        folder = logs or Path(temporary)
+        with ControlPlane(built, folder) as plane:
+            outcome = run_groups(plane, folder / "service", chosen)
+    typer.echo(outcome.summary())
+    if broken := outcome.broken():
+        _fail("\n".join(broken), 1)
 
 
 def main() -> None:
