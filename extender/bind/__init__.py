@@ -3,6 +3,7 @@
 Every step is a value; knows no client and no clock.
 """
 
+from extender.bind.bind_planner import BindPlanner
 from extender.bind.member_binds import MemberBinds
 from extender.bind.state_machine import Binds
 from extender.bind.steps import (
@@ -19,6 +20,7 @@ from extender.bind.steps import (
 __all__ = [
     "AnyStep",
     "BindCall",
+    "BindPlanner",
     "Binds",
     "HoldBind",
     "MemberBinds",

@@ -16,7 +16,7 @@ from extender.protocol import Reason
 from extender.state import DeviceState
 
 if TYPE_CHECKING:
-    from extender.groups import Groups
+    from extender.groups import Groups, PodGroups
     from extender.placement import Rater
     from extender.protocol import PodRequest
     from extender.rules import Rules
@@ -44,11 +44,22 @@ class BindPlanner:
     rules: Rules
     rater: Rater
     groups: Groups
+    pod_groups: PodGroups
 
     def plan(self, request: PodRequest, node: str, now_s: float) -> Planned | tuple[Reason, str]:
         """Plan from what is free now and assume, or say why not, with detail."""
         if not self.cluster.snapshot.is_fresh(now_s, self.rules.staleness_bound_s):
             return Reason.STALE, ""
+        if request.pod_group:
+            self.pod_groups.reserve(request, node, now_s)
+        planned = self._plan(request, node, now_s)
+        if isinstance(planned, Planned):
+            self.pod_groups.bound(request.uid)
+        else:
+            self.pod_groups.gone(request.uid)
+        return planned
+
+    def _plan(self, request: PodRequest, node: str, now_s: float) -> Planned | tuple[Reason, str]:
         snapshot = self.cluster.snapshot_for(request)
         view = snapshot.nodes.get(node)
         if view is None:
@@ -75,12 +86,12 @@ class BindPlanner:
         return kept == set(plan.ids)
 
     def _choose(self, request: PodRequest, view: NodeView, generation: int) -> Plan | Refusal:
-        """What is claimed for a member of a group, as far as it still holds; else what is best now.
+        """What is kept for a member of a group, as far as it still holds; else what is best now.
 
         A kubelet that confines pods to NUMA nodes does so by what it has free when they come, so
         that what was claimed for a pod there is chosen again.
         """
-        claim = self.groups.claim(request.uid)
+        claim = self.groups.claim(request.uid) or self.pod_groups.reserved(request.uid)
         if (
             claim is not None
             and claim.node == view.name
@@ -88,8 +99,12 @@ class BindPlanner:
             and view.kind.manager is None
             and self.is_intact(request.uid, claim)
         ):
-            return claim
+            return claim if claim.group is not None else self._with_group(claim, request)
         plan = plan_bind(request, view, rater=self.rater, generation=generation)
-        if isinstance(plan, Refusal) or request.group is None:
+        return plan if isinstance(plan, Refusal) else self._with_group(plan, request)
+
+    def _with_group(self, plan: Plan, request: PodRequest) -> Plan:
+        """The plan with the pod's group; the same one where it has none."""
+        if request.group is None:
             return plan
-        return replace(plan, group=self.groups.plan_group(request, view.name))
+        return replace(plan, group=self.groups.plan_group(request, plan.node))

@@ -33,7 +33,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from extender.bind.attempt import BindAttempt, BindPhase, BindTarget, why_barred, why_not_ours
-from extender.bind.bind_planner import BindPlanner, Planned
+from extender.bind.bind_planner import Planned
 from extender.bind.steps import ReadPod, WriteBinding, WriteResult
 from extender.errors import MalformedPod, UserError, WireError
 from extender.protocol import Answer, Outcome, Reason, Verb, failure, messages, parse_pod, responses
@@ -44,9 +44,9 @@ from topology.model import names
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from extender.bind.bind_planner import BindPlanner
     from extender.bind.steps import BindCall, PlannedFrom, Step, Written
     from extender.groups import Groups
-    from extender.placement import Rater
     from extender.protocol import PodRequest, RecentPods
     from extender.rules import Rules
     from extender.state import LiveCluster
@@ -74,14 +74,14 @@ class Binds:
         cluster: LiveCluster,
         rules: Rules,
         *,
-        rater: Rater,
+        planner: BindPlanner,
         recent_pods: RecentPods,
         groups: Groups,
     ) -> None:
         self._cluster = cluster
         self._rules = rules
         self._groups = groups
-        self._planner = BindPlanner(cluster, rules, rater, groups)
+        self._planner = planner
         self._recent_pods = recent_pods
         self._in_flight: dict[str, BindAttempt] = {}
         self._unsettled: dict[str, BindAttempt] = {}

@@ -245,9 +245,11 @@ class Gateway:
                 cluster.set_freshness(is_synced=is_synced, observed_at_s=observed_at_s)
             case events.HolderSet(is_holder):
                 self.engine.groups.set_holder(is_holder=is_holder)
+                self.engine.pod_groups.clear()
             case events.TimePassed(at_s):
                 cluster.expire(at_s, in_flight=self.engine.binds.in_flight)
                 self.engine.groups.expire(at_s)
+                self.engine.pod_groups.expire(at_s)
             case events.RequeueDropped(uid):
                 self.engine.unschedulable.forget(uid)
             case events.RatingsResumed(n_states):

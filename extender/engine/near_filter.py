@@ -14,6 +14,8 @@ from extender.placement import RequestedNodes, filter_nodes, refuse_nodes
 from extender.protocol import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -36,8 +38,12 @@ def filter_near(  # noqa: PLR0913 - as `filter_nodes`, and the group
     rules: Rules,
     budget: RatingBudget | None = None,
     reserved: NDArray[np.bool_] | None = None,
+    siblings: Sequence[str] = (),
 ) -> Filtered:
-    """Name the nodes that can take the pod; O(levels) calls of `filter_nodes`."""
+    """Name the nodes that can take the pod; O(levels) calls of `filter_nodes`.
+
+    `siblings` are nodes of members that count as bound.
+    """
     named = partial(
         filter_nodes,
         request,
@@ -47,7 +53,7 @@ def filter_near(  # noqa: PLR0913 - as `filter_nodes`, and the group
         budget=budget,
         reserved=reserved,
     )
-    nearby = near_bound.nodes(request, snapshot.node_index)
+    nearby = near_bound.nodes(request, snapshot.node_index, siblings)
     for is_near in nearby.sets:
         near = RequestedNodes(requested.positions[is_near[requested.positions]])
         filtered = named(near)

@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from extender.bind import Binds, MemberBinds
+from extender.bind import BindPlanner, Binds, MemberBinds
 from extender.engine.call_reader import CallReader, read_bare_pod, why_unreadable
 from extender.engine.explain import explain_bound, explain_pod
 from extender.engine.explain_group import explain_group
 from extender.engine.group_filter import GroupFilter
 from extender.engine.near_filter import filter_near
+from extender.engine.pod_group_filter import filter_sibling
 from extender.errors import MalformedPod, UserError, WireError
-from extender.groups import Groups
+from extender.groups import Groups, PodGroups
 from extender.placement import Rater, filter_nodes, prioritize_nodes
 from extender.preemption import Preemptions
 from extender.protocol import (
@@ -42,6 +44,8 @@ from topology.errors import CodecError
 from topology.model import names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from extender.placement import Filtered, RatingBudget, RequestedNodes
     from extender.protocol import PodRequest
     from extender.rules import Rules
@@ -80,12 +84,10 @@ class Engine:
         )
         self._calls = CallReader(cluster, rules, self._recent_pods, self.unschedulable)
         self._group_filter = GroupFilter(self.groups)
+        self.pod_groups = PodGroups(cluster, self._rater, assume_s=rules.assume_s)
+        planner = BindPlanner(cluster, rules, self._rater, self.groups, self.pod_groups)
         self.binds = Binds(
-            cluster,
-            rules,
-            rater=self._rater,
-            recent_pods=self._recent_pods,
-            groups=self.groups,
+            cluster, rules, planner=planner, recent_pods=self._recent_pods, groups=self.groups
         )
         self.member_binds = MemberBinds(self.binds, self.groups, cluster)
         self.preemptions = Preemptions(
@@ -148,11 +150,13 @@ class Engine:
         self.unschedulable.forget(uid)
         self.groups.depart(uid)
         self.groups.end_bound(uid)
+        self.pod_groups.gone(uid)
         self.binds.ended(uid)
 
     def pod_bound(self, pod: PodFacts) -> None:
         """A watch shows a pod with a node."""
         self.unschedulable.forget(pod.uid)
+        self.pod_groups.bound(pod.uid)
         if pod.plan is None or _GROUP_IN_PLAN not in pod.plan:
             self.groups.depart(pod.uid)
             self._bound_without_plan(pod)
@@ -201,7 +205,11 @@ class Engine:
         if request.waits_for_others:
             return self._filter_member(request, requested, now_s)
         snapshot = self.cluster.snapshot_for(request)
-        filtered = self._choose_nodes(request, requested, snapshot, budget)
+        if request.pod_group and request.uid:
+            budget, choose = None, partial(self._choose_nodes, request, requested)
+            filtered = filter_sibling(request, now_s, choose, self.pod_groups, self._rater)
+        else:
+            filtered = self._choose_nodes(request, requested, snapshot, budget=budget)
         n_deferred = 0 if budget is None else budget.n_deferred
         if n_deferred and not filtered.n_feasible:
             # A refusal might be wrong, and the pod would wait for minutes.
@@ -239,7 +247,8 @@ class Engine:
         request: PodRequest,
         requested: RequestedNodes,
         snapshot: ClusterSnapshot,
-        budget: RatingBudget | None,
+        siblings: Sequence[str] = (),
+        budget: RatingBudget | None = None,
     ) -> Filtered:
         reserved = self.groups.reserved.mask(
             request.priority, snapshot.node_index, nominated=request.nominated_node
@@ -263,6 +272,7 @@ class Engine:
             rules=self.rules,
             budget=budget,
             reserved=reserved,
+            siblings=siblings,
         )
 
     def _filter_member(

@@ -8,6 +8,7 @@ from extender.groups.groups import Groups
 from extender.groups.members.group import GroupKey
 from extender.groups.near_bound import NearBound
 from extender.groups.planning import OfferedNodes
+from extender.groups.pod_group_cycle import PodGroups
 from extender.groups.readings import GroupOutcome, GroupReadings, GroupStatus
 from extender.groups.reserved_nodes import Reservation, ReservedNodes
 
@@ -19,6 +20,7 @@ __all__ = [
     "Groups",
     "NearBound",
     "OfferedNodes",
+    "PodGroups",
     "Reservation",
     "ReservedNodes",
     "predict",

@@ -15,6 +15,8 @@ from extender.groups.planning import common_domain, inside_level, surroundings
 from topology.annotations import ANY_DOMAIN, PlanGroup, Strength
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from extender.groups.members.bound_members import BoundMembers
@@ -43,12 +45,14 @@ class NearBound:
     bound: BoundMembers
     planner: JointPlanner
 
-    def nodes(self, request: PodRequest, node_index: NodeIndex) -> Nearby:
-        """The nodes near the bound members of a pod's group."""
+    def nodes(
+        self, request: PodRequest, node_index: NodeIndex, siblings: Sequence[str] = ()
+    ) -> Nearby:
+        """The nodes near the bound members of a pod's group, and near the nodes of `siblings`."""
         wish, tree = request.group, self.planner.cluster.domains.tree
         if wish is None:
             return Nearby((), is_required=False)
-        bound = self._nodes(request, wish.name)
+        bound = (*self._nodes(request, wish.name), *siblings)
         is_required = wish.strength is Strength.REQUIRED and wish.domain != ANY_DOMAIN
         inside = list(surroundings(tree, bound)) if bound else []
         if is_required:

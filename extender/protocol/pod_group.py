@@ -8,7 +8,8 @@ without GPUs too (`GroupWish.counts_all`). Of the others the pod says which obje
 Members that are created one after the other, each when the one before it runs, would wait for ever:
 such a pod's group is never inferred, and own keys with a size make a warning. A group that
 Kubernetes itself waits for (`spec.schedulingGroup`) has no size here: kube-scheduler calls filter
-in simulations then, and what waits or claims would break them.
+in simulations then, and what waits or claims would break them. It is always read, since it is on
+a pod only where Kubernetes places it so.
 
 Keys: Kueue@ff69552e79, Koordinator@a7a1b76b, YuniKorn's documentation of gang scheduling,
 LeaderWorkerSet@060ab4d. It knows no other pod and no node.
@@ -53,6 +54,9 @@ _LWS_KEY = "leaderworkerset.sigs.k8s.io/group-key"
 _LWS_SIZE = "leaderworkerset.sigs.k8s.io/size"
 _LWS_EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 _STATEFUL_SET = "StatefulSet"
+
+_POD_GROUP = "podgroup"
+_SCHEDULING_GROUP = "schedulingGroup"
 
 _RANKS = (
     ("", "kueue.x-k8s.io/pod-group-pod-index"),
@@ -211,8 +215,8 @@ def has_group(
 
 
 def member_keys(kinds: Collection[str]) -> tuple[str, ...]:
-    """Labels and annotations of which a pod that waits for others has one."""
-    return (pod_keys.GROUP_SIZE, *(GROUP_MARKS[kind][0] for kind in kinds))
+    """Labels, annotations and fields of which a pod has one whose filter calls belong together."""
+    return (pod_keys.GROUP_SIZE, _SCHEDULING_GROUP, *(GROUP_MARKS[kind][0] for kind in kinds))
 
 
 def read_group(pod: WirePod, kinds: Collection[str]) -> PodGroup:
@@ -222,8 +226,11 @@ def read_group(pod: WirePod, kinds: Collection[str]) -> PodGroup:
     is_own = wish is not None
     if wish is None:
         wish, owner = _infer(pod.metadata.namespace, labels, annotations, kinds) or (None, None)
-    if wish is not None and pod.spec.scheduling_group is not None:
+    kubernetes = pod.spec.scheduling_group
+    if wish is not None and kubernetes is not None:
         wish, owner = replace(wish, size=None), None
+    elif kubernetes is not None and kubernetes.pod_group_name:
+        wish = GroupWish(f"{_POD_GROUP}/{kubernetes.pod_group_name}")
     waits = wish is not None and wish.size is not None
     return PodGroup(wish, owner, _rank(labels), _warnings(pod) if is_own and waits else ())
 

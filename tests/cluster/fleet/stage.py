@@ -25,7 +25,7 @@ from tests.cluster.fleet.stand_in import StandIn
 from tests.cluster.fleet.workload import PODS, pod_path
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from extender.embedded import ClusterSpec
@@ -153,11 +153,12 @@ def start_cast(
     environment: Mapping[str, str] | None = None,
     decision_log: Path | None = None,
     change: Callable[[dict[str, Any]], None] | None = None,
+    scheduler_flags: Sequence[str] = (),
 ) -> Cast:
     """Start extender and scheduler with the rights and the configuration of deploy/kubeadm.
 
     `flags`, `kubeconfig` and `environment` are the extender's; `change` edits the scheduler's
-    configuration.
+    configuration, which `scheduler_flags` add to.
     """
     prepare(control_plane)
     port = free_port()
@@ -180,7 +181,9 @@ def start_cast(
     )
     if change is not None:
         change(config)
-    scheduler = control_plane.start_scheduler(config, name=f"scheduler-{port}")
+    scheduler = control_plane.start_scheduler(
+        config, name=f"scheduler-{port}", flags=scheduler_flags
+    )
     return Cast(control_plane, extender, scheduler, config, decision_log)
 
 

@@ -225,8 +225,9 @@ def test_a_bandwidth_is_required_of_the_group_also_before_its_size_is_known():
 
 def test_a_member_has_one_of_a_few_keys():
     """By them a call is found before it is read."""
-    assert member_keys(()) == ("coterie.gpu/group-size",)
-    assert member_keys(("kueue",)) == ("coterie.gpu/group-size", *KUEUE)
+    always = "coterie.gpu/group-size", "schedulingGroup"
+    assert member_keys(()) == always
+    assert member_keys(("kueue",)) == (*always, *KUEUE)
 
 
 def test_own_keys_win():
@@ -259,9 +260,12 @@ def test_a_group_that_kubernetes_waits_for_has_no_size():
     assert request.group == GroupWish("g")
     assert request.pod_group == "train"
     del content["metadata"]["annotations"]
-    assert (parse(content).group, parse(content).pod_group) == (None, "train")
+    assert (parse(content).group, parse(content).pod_group) == (
+        GroupWish("podgroup/train"),
+        "train",
+    )
     content["spec"]["schedulingGroup"] = {}
-    assert parse(content).pod_group == ""
+    assert (parse(content).group, parse(content).pod_group) == (None, "")
     assert parse(pod(4)).pod_group == ""
 
 

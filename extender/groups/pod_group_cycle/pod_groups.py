@@ -1,0 +1,176 @@
+"""Members of Kubernetes' own groups: what each may have beside its siblings.
+
+Filter answers a member one node alone, so that it is known where kube-scheduler counts it, and what
+the siblings of one cycle were answered is not free for the next one: two of them never count on the
+same devices, and sets are chosen jointly, so that none is refused for a choice that could have been
+another one (`extender.groups.pod_group_cycle.joint_sets`). Nothing is claimed meanwhile: cycles are
+simulations. The first bind call of a member shows that its group passed, and where its siblings
+are; then the devices of all of them are assumed, each until its own bind call, the next filter call
+for it, or `assume_s`. A member without devices there is planned as every other pod.
+
+Bounded: the members of `MAX_GROUPS` groups, for `assume_s` after their last call. It lets no pod
+wait and evicts none.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from extender.groups.pod_group_cycle.cycles import Cycles
+from extender.groups.pod_group_cycle.joint_sets import JointSets, only
+from extender.placement import Refusal, plan_bind
+
+if TYPE_CHECKING:
+    from extender.groups.members.group import GroupKey
+    from extender.placement import Rater
+    from extender.protocol import PodRequest
+    from extender.snapshot import ClusterSnapshot, NodeView
+    from extender.state import LiveCluster
+    from topology.annotations import Plan
+
+__all__ = ["BesideSiblings", "PodGroups"]
+
+MAX_GROUPS = 256
+"""Groups whose cycles are remembered; the one called for longest ago is dropped."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BesideSiblings:
+    """The cluster as a member may use it, and the nodes of its siblings."""
+
+    snapshot: ClusterSnapshot
+    siblings: tuple[str, ...]
+
+
+class PodGroups:
+    """The PodGroups of one engine. Not thread-safe: called from the event loop only."""
+
+    def __init__(self, cluster: LiveCluster, rater: Rater, *, assume_s: float) -> None:
+        self._cluster = cluster
+        self._rater = rater
+        self._assume_s = assume_s
+        self._sets = JointSets(rater)
+        self._groups: OrderedDict[GroupKey, Cycles] = OrderedDict()
+        self._key_of: dict[str, GroupKey] = {}
+        self._reserved: dict[str, Plan] = {}
+
+    @property
+    def n_members(self) -> int:
+        """Members that are remembered."""
+        return len(self._key_of.keys() | self._reserved.keys())
+
+    def ask(self, request: PodRequest, now_s: float) -> BesideSiblings:
+        """Filter is called for a member."""
+        self._give_back(request.uid)
+        key = request.namespace, request.pod_group
+        if self._key_of.setdefault(request.uid, key) != key:
+            self._drop(request.uid)
+            self._key_of[request.uid] = key
+        cycles = self._groups.setdefault(key, Cycles())
+        self._groups.move_to_end(key)
+        if len(self._groups) > MAX_GROUPS:
+            self._forget(next(iter(self._groups)))
+        cycles.call(request.uid, now_s)
+        snapshot = self._cluster.snapshot_for(request)
+        beside: dict[str, list[PodRequest]] = {}
+        for node, other in cycles.counted(request.uid):
+            if node in snapshot.positions:
+                beside.setdefault(node, []).append(other)
+        views = [
+            self._sets.beside(snapshot.nodes[node], others, request)
+            for node, others in beside.items()
+        ]
+        return BesideSiblings(snapshot.with_views(views, snapshot.generation), tuple(beside))
+
+    def answered(self, request: PodRequest, node: str) -> None:
+        """Filter names this node alone to the member it was just called for."""
+        self._groups[request.namespace, request.pod_group].answered(request, node)
+
+    # Bind.
+
+    def reserve(self, request: PodRequest, node: str, now_s: float) -> None:
+        """A member's bind call has come: keep devices for it, and for its siblings in the cycle."""
+        cycles = self._groups.get((request.namespace, request.pod_group))
+        if cycles is None or self.reserved(request.uid) is not None:
+            return
+        by_node: dict[str, list[PodRequest]] = {}
+        nodes = cycles.chosen(request.uid, node)
+        for uid in sorted(nodes, key=lambda one: one != request.uid):
+            if self._cluster.pods.get(uid) is None:
+                by_node.setdefault(nodes[uid], []).append(cycles.requests[uid])
+        for name, requests in by_node.items():
+            self._reserve_on(name, requests, now_s + self._assume_s)
+
+    def reserved(self, uid: str) -> Plan | None:
+        """The devices that are kept for a member; None: none are."""
+        return self._reserved.get(uid)
+
+    def bound(self, uid: str) -> None:
+        """The member has a node, or a bind in flight that keeps its devices."""
+        self._reserved.pop(uid, None)
+        self._drop(uid)
+
+    def gone(self, uid: str) -> None:
+        """The pod is gone, or its bind call came to nothing."""
+        self._give_back(uid)
+        self._drop(uid)
+
+    # Ending.
+
+    def expire(self, now_s: float) -> None:
+        """Cycles end with time; so do devices that the cluster keeps no longer."""
+        while self._groups:
+            key, cycles = next(iter(self._groups.items()))
+            if now_s < cycles.called_s + self._assume_s:
+                break
+            self._forget(key)
+        for cycles in self._groups.values():
+            cycles.expire(now_s - self._assume_s)
+        for uid in [uid for uid in self._reserved if self._cluster.pods.get(uid) is None]:
+            del self._reserved[uid]
+
+    def clear(self) -> None:
+        """Another replica is called from now on, or was until now."""
+        for uid in tuple(self._reserved):
+            self._give_back(uid)
+        for key in tuple(self._groups):
+            self._forget(key)
+
+    # Inside.
+
+    def _reserve_on(self, node: str, requests: list[PodRequest], ends_s: float) -> None:
+        """Keep sets for all of them, or for as many of the first ones as fit."""
+        snapshot = self._cluster.snapshot_for(replace(requests[0], uid=""))
+        view = snapshot.nodes.get(node)
+        if view is None:
+            return
+        masks = self._sets.masks(view, requests)
+        while masks is None and requests:
+            requests = requests[:-1]
+            masks = self._sets.masks(view, requests)
+        for request, mask in zip(requests, masks or (), strict=True):
+            self._keep(request, only(view, mask), snapshot.generation, ends_s)
+
+    def _keep(self, request: PodRequest, view: NodeView, generation: int, ends_s: float) -> None:
+        plan = plan_bind(request, view, rater=self._rater, generation=generation)
+        if isinstance(plan, Refusal):
+            return
+        if self._cluster.assume(request, plan, deadline_s=ends_s) is None:
+            self._drop(request.uid)
+            self._reserved[request.uid] = plan
+
+    def _give_back(self, uid: str) -> None:
+        if self._reserved.pop(uid, None) is not None and self._cluster.bound(uid) is None:
+            self._cluster.pods.forget(uid)
+
+    def _drop(self, uid: str) -> None:
+        key = self._key_of.pop(uid, None)
+        if key is not None and key in self._groups:
+            self._groups[key].drop(uid)
+
+    def _forget(self, key: GroupKey) -> None:
+        del self._groups[key]
+        for uid in [uid for uid, one in self._key_of.items() if one == key]:
+            del self._key_of[uid]
