@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -164,6 +165,74 @@ def test_of_two_groups_that_do_not_fit_together_one_is_whole(cast):
     asyncio.run(main())
 
 
+def test_a_member_whose_binding_is_refused_is_bound_later(cast):
+    """The others are there; it is placed when the API server lets it be bound."""
+
+    async def main():
+        async with play(cast, FOUR) as played:
+            async with barred(played, "refused-1"):
+                await submit(played, "refused", 3, 4)
+                await played.bound("refused-0", "refused-2", within_s=SOON_S)
+                await asyncio.sleep(1.0)
+                assert played.pod("refused-1").node is None
+            await played.bound("refused-1", within_s=SOON_S)
+
+    asyncio.run(main())
+
+
 def racks(played):
     """The rack of each node, as `label_racks` says."""
     return {node.name: f"r{i // 2}" for i, node in enumerate(played.nodes)}
+
+
+@asynccontextmanager
+async def barred(played, name):
+    """The API server refuses the Binding of a pod while this lasts."""
+    plane = played.cast.control_plane
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "bar"},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["pods/binding"],
+                    }
+                ]
+            },
+            "validations": [{"expression": f"!(request.name in ['{name}', 'probe'])"}],
+        },
+    }
+    binding = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "bar"},
+        "spec": {"policyName": "bar", "validationActions": ["Deny"]},
+    }
+    objects = json.dumps({"apiVersion": "v1", "kind": "List", "items": [policy, binding]})
+    await played.create(make_pod("probe", scheduler="none"))
+    await asyncio.to_thread(plane.kubectl, "apply", "-f", "-", stdin=objects)
+    try:
+        async with asyncio.timeout(SOON_S):
+            while not await asyncio.to_thread(is_refused, plane):  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.1)
+        yield
+    finally:
+        await asyncio.to_thread(plane.kubectl, "delete", "-f", "-", stdin=objects)
+
+
+def is_refused(plane):
+    """Whether the policy is in force, which takes a second: what a Binding would lead to."""
+    content = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "probe"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "dgx-h100-0"},
+    }
+    path = f"{PODS}/probe/binding"
+    return plane.client.post(path, params={"dryRun": "All"}, json=content).is_error
