@@ -37,6 +37,7 @@ def answer_call(
         _take(claims, group, member, offer)
     plan = member.plan
     if plan is None:
+        member.answered = group.refusal
         return group.refusal
     is_offered, is_intact = offer.has(plan.node), claims.is_intact(member)
     if is_offered and is_intact:

@@ -52,7 +52,7 @@ class Member:
     since its claim. `is_overdue`: it was pending before we could see calls for it, and
     kube-scheduler may not try it by itself. `woken_s` is when it was last woken, `n_asked` how
     often without a claim. `is_unsure`: a Binding of its plan may have been written; the plan is
-    kept until that is known.
+    kept until that is known. `answered` is the reason that its last call was answered with.
     """
 
     request: PodRequest
@@ -69,6 +69,7 @@ class Member:
     is_overdue: bool = False
     n_asked: int = 0
     is_unsure: bool = False
+    answered: Reason | None = None
 
     @property
     def order(self) -> tuple[int, float, str]:

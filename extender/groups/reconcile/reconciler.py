@@ -19,6 +19,7 @@ from extender.groups.reconcile.waking import (
     next_wake_s,
     note_untried,
     wake_claimed,
+    wake_outdated,
 )
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class Reconciler:
         woken = wake_claimed(group, now_s)
         if is_complete:
             woken += ask_for(group, now_s)
+        woken += wake_outdated(group, now_s)
         planned_s = max(group.next_plan_s, self._turns.next_s) if group.is_due else math.inf
         asked_s = next_wake_s(group, is_complete=is_complete)
         self._queue.add_at(group.key, min(planned_s, asked_s))

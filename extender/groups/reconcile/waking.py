@@ -3,7 +3,9 @@
 A member with a claim is woken once, and again where filter is not called for it. A member of a
 complete group for which filter was never called here is woken too: after a start and after a change
 of the Lease's holder kube-scheduler has tried it long ago, and may not come back for minutes. Where
-that does not help, the group waits for room. It plans nothing.
+that does not help, the group waits for room. So is a member that was answered that others are
+missing, where there is no place for the group now: its status would say the former for minutes. It
+plans nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from extender.protocol import Reason
 if TYPE_CHECKING:
     from extender.groups.members.group import Group, Member
 
-__all__ = ["MAX_ASKED", "ask_for", "next_wake_s", "note_untried", "wake_claimed"]
+__all__ = ["MAX_ASKED", "ask_for", "next_wake_s", "note_untried", "wake_claimed", "wake_outdated"]
 
 MAX_ASKED = 64
 """Members without a claim that are woken at once, and the rest of their group."""
@@ -24,6 +26,9 @@ WAKE_AGAIN_S = 5.0
 """After which a member with a claim is woken once more if filter was not called for it."""
 ASK_AFTER_S = 5.0
 """How long kube-scheduler has to try a new member by itself: it did so within 1.5 s for 64."""
+TELL_AFTER_S = 15.0
+"""After a member's last call, or wake, that it is woken for the group's other reason:
+kube-scheduler mostly calls by itself."""
 MOST_DOUBLINGS = 6
 """Up to 64 x `ASK_AFTER_S`, kube-scheduler's own five minutes: for pods that it never tries."""
 
@@ -52,6 +57,16 @@ def ask_for(group: Group, now_s: float) -> list[Member]:
     return woken
 
 
+def wake_outdated(group: Group, now_s: float) -> list[Member]:
+    """The members without a claim that were answered that others are missing, and none is."""
+    woken: list[Member] = []
+    for member in group.members.values():
+        if _tell_at_s(group, member) <= now_s:
+            member.woken_s = now_s
+            woken.append(member)
+    return woken
+
+
 def note_untried(group: Group, now_s: float) -> None:
     """Say why a complete group is not planned: kube-scheduler has no node for some members.
 
@@ -76,7 +91,18 @@ def next_wake_s(group: Group, *, is_complete: bool) -> float:
                 next_s = min(next_s, woken_s + WAKE_AGAIN_S)
         elif member.offer is None and is_complete:
             next_s = min(next_s, _asked_at_s(member))
+        else:
+            next_s = min(next_s, _tell_at_s(group, member))
     return next_s
+
+
+def _tell_at_s(group: Group, member: Member) -> float:
+    if member.plan is not None or member.answered is not Reason.GROUP_WAITING:
+        return math.inf
+    if group.refusal not in {Reason.GROUP_NO_ROOM, Reason.GROUP_NEVER, Reason.GROUP_TOO_SLOW}:
+        return math.inf
+    times_s = (one for one in (member.filtered_s, member.woken_s) if one is not None)
+    return max(times_s, default=-math.inf) + TELL_AFTER_S
 
 
 def _asked_at_s(member: Member) -> float:

@@ -131,10 +131,12 @@ def without_room(n_plans: int) -> GroupScene:
     scene.see(*"abcd", size=4)
     for uid in "abcd":
         scene.filter(uid, size=4)
-    for _ in range(n_plans):
+    for number in range(n_plans):
         scene.groups.devices_freed(1)
         scene.pass_s(20.0)
-        assert scene.woken() == []
+        assert scene.woken() == ([] if number else list("abcd"))
+        for uid in "abcd":
+            assert scene.filter(uid, size=4).reason is Reason.GROUP_NO_ROOM
         assert scene.status(KEY).reason is Reason.GROUP_NO_ROOM
     return scene
 

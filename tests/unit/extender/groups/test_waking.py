@@ -116,3 +116,33 @@ def test_a_pod_with_scheduling_gates_is_not_there_yet(scene):
     assert scene.woken() == []
     scene.gateway.handle(scene.seen(gated, is_gated=False))
     assert scene.woken() == ["a"]
+
+
+def test_members_that_were_answered_that_others_are_missing_are_woken_for_the_reason(scene):
+    """Where no domain holds the group: in a quiet cluster their status would say the former for minutes."""
+    scene.see(*"abcdef", size=6)
+    for uid in "abcdef":
+        assert scene.filter(uid, size=6).reason is Reason.GROUP_WAITING
+    assert scene.woken() == []
+    scene.pass_s(14.5)
+    assert scene.woken() == []
+    scene.pass_s(0.5)
+    assert scene.woken() == list("abcdef")
+    for uid in "abcdef":
+        assert scene.filter(uid, size=6).reason is Reason.GROUP_NEVER
+    scene.pass_s(3600.0)
+    assert scene.woken() == []
+    assert replay(scene.lines).difference is None
+
+
+def test_a_member_that_is_not_called_for_is_woken_again_for_the_reason(scene):
+    """A wake may be lost; kube-scheduler may be restarting."""
+    scene.see(*"abcdef", size=6)
+    for uid in "abcdef":
+        scene.filter(uid, size=6)
+    found = []
+    for second in range(1, 50):
+        scene.pass_s(1.0)
+        if scene.woken():
+            found.append(second)
+    assert found == [15, 30, 45]
