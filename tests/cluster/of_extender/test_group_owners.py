@@ -353,7 +353,9 @@ def test_members_that_were_placed_alone_are_not_waited_for(cast):
             path = f"/api/v1/namespaces/late/pods/{before[0]}/status"
             await played.api.patch(path, {"status": {"phase": "Succeeded"}})
             await played.until(lambda: with_node(played, "late", [last]))
-            plan = json.loads(played.checker.pods[f"/registry/pods/late/{last}"].plan)
+            text = played.checker.pods[f"/registry/pods/late/{last}"].plan
+            assert text is not None
+            plan = json.loads(text)
             assert plan["group"]["name"] == f"indexed-job/train/{job['metadata']['uid'][:8]}"
 
     asyncio.run(main())

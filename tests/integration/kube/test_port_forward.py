@@ -101,7 +101,7 @@ def test_connections_that_have_just_come_are_ended_too(tmp_path, n_turns):
     After two turns of the loop asyncio of Python 3.11 itself loses them (an assertion in
     `Server._attach`).
     """
-    opened = []
+    opened: list[socket.socket] = []
 
     async def check(_server, forward):
         async with forward:

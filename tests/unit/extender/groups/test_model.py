@@ -323,7 +323,7 @@ class GroupsMachine(RuleBasedStateMachine):
         needed = size - n_bound
         may_be = self.unknown
         if self.begun[group]:
-            needed, may_be = min(needed, n_waiting), self.group_of.keys()
+            needed, may_be = min(needed, n_waiting), set(self.group_of)
         released = {one for one in may_be if groups.is_released(one)}
         n_here = sum(self.group_of[one] == group for one in self.calls.keys() | released)
         assert n_here >= needed, (group, n_bound, n_here, n_waiting)

@@ -119,7 +119,7 @@ def test_a_pod_with_scheduling_gates_is_not_there_yet(scene):
 
 
 def test_members_that_were_answered_that_others_are_missing_are_woken_for_the_reason(scene):
-    """Where no domain holds the group: in a quiet cluster their status would say the former for minutes."""
+    """Where no domain holds the group: else their status would say the former for minutes."""
     scene.see(*"abcdef", size=6)
     for uid in "abcdef":
         assert scene.filter(uid, size=6).reason is Reason.GROUP_WAITING
