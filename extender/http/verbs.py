@@ -115,10 +115,11 @@ def _at_once(verb: Verb, deps: Dependencies) -> Handler:
 def _filter(at_once: Handler, verbs: Verbs, deps: Dependencies) -> Handler:
     """Filter for members of groups is the holder's; everything else is answered at once.
 
-    With a patience other pods are the holder's too, which alone knows the nodes that are reserved;
-    where it does not answer, they are answered here.
+    While any group waits other pods are the holder's too, which alone knows the devices that are
+    claimed: else they would be named nodes on which every bind fails. So with a patience, for the
+    nodes that are reserved. Where it does not answer, they are answered here.
     """
-    rules = deps.gateway.engine.rules
+    rules, groups = deps.gateway.engine.rules, deps.gateway.engine.groups
     keys = member_keys(rules.group_kinds)
 
     async def ask_holder(call: VerbRequest, body: bytes) -> VerbResponse:
@@ -132,7 +133,8 @@ def _filter(at_once: Handler, verbs: Verbs, deps: Dependencies) -> Handler:
 
     def handle(call: VerbRequest) -> VerbResponse | Awaitable[VerbResponse]:
         body = call.body
-        if body is not None and (rules.group_patience_s or may_be_member(body, keys)):
+        is_shared = rules.group_patience_s or groups.n_groups
+        if body is not None and (is_shared or may_be_member(body, keys)):
             return ask_holder(call, body)
         return at_once(call)
 

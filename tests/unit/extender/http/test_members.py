@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -14,10 +14,13 @@ from extender.ha import FORWARDED_FOR, TIME_LEFT, ForwardedCall
 from extender.http.routes import create_app
 from extender.http.verbs import Dependencies
 from extender.observe import ExtenderMetrics
-from extender.protocol import Answer, Outcome, Verb
+from extender.protocol import Answer, Outcome, Verb, messages, parse_pod
 from tests.unit.extender.engines import engine
 from tests.unit.extender.pods import args, pod
 from tests.unit.extender.shells import Log
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NODES = ["dgx-1-v100-0"]
 MEMBER = args(pod(1, group="g", group_size="2"), NODES)
@@ -45,10 +48,18 @@ class Elsewhere:
 
 
 def post(
-    elsewhere: Elsewhere, body: bytes, headers: Any = None, **rules: Any
+    elsewhere: Elsewhere,
+    body: bytes,
+    headers: Any = None,
+    *,
+    waiting: Mapping[str, Any] | None = None,
+    **rules: Any,
 ) -> tuple[httpx.Response, Log]:
-    """One filter call, and what was logged."""
+    """One filter call, and what was logged; `waiting` is a member that the watch has shown."""
     here, log = engine(**rules), Log()
+    if waiting is not None:
+        member = messages.decode(messages.WirePod, json.dumps(waiting).encode())
+        here.groups.see(parse_pod(member, here.rules.resources, here.rules.group_kinds), 0.0)
     app = create_app(
         Dependencies(
             gateway=Gateway(here),
@@ -97,6 +108,16 @@ def test_other_calls_are_answered_at_once(body):
     elsewhere = Elsewhere(None)
     response, _ = post(elsewhere, body)
     assert (response.status_code, elsewhere.calls) == (200, [])
+
+
+def test_while_a_group_waits_every_pod_is_the_holders():
+    """It alone knows what is claimed: binds to the nodes that we would name fail there."""
+    body = args(pod(1), NODES)
+    answer = Answer(Verb.FILTER, Outcome.FORWARDED, b'{"NodeNames":["n9"]}', 1, detail="to b")
+    elsewhere = Elsewhere(answer)
+    response, _ = post(elsewhere, body, waiting=json.loads(MEMBER)["Pod"])
+    assert response.json() == {"NodeNames": ["n9"]}
+    assert elsewhere.calls == [(body, None)]
 
 
 def test_with_patience_every_pod_is_the_holders():
