@@ -104,7 +104,6 @@ test-nightly: build-cluster ## what takes longer: many more examples, tests of h
 	$(BIN)/python -m tests.cluster test --again
 	COTERIE_HELM=3 $(BIN)/pytest -m cluster tests/cluster/of_deployment/test_chart*.py
 	$(BIN)/pytest -m nightly tests/cluster/of_deployment
-	for seed in 1 2 3; do $(BIN)/python -m tests.cluster faults --seed $$seed; done
 	$(MAKE) mutation
 
 mutation: $(STAMP) ## how many of a sample of faults in selection and accounting the tests find (half an hour)

@@ -141,13 +141,14 @@ def faults(
     seed: Annotated[int, typer.Option(help="Of groups, single pods and faults.")] = 1,
     replicas: Annotated[int, typer.Option(min=1, help="Extenders; several have a Lease.")] = 2,
     schedulers: Annotated[int, typer.Option(min=1, help="kube-schedulers.")] = 2,
+    pace: Annotated[float, typer.Option(min=0.01, help="Groups made in a second.")] = 0.5,
     lease_s: Annotated[int, typer.Option(min=2, help="Duration of the Lease.")] = LEASE_S,
     logs: Annotated[Path | None, typer.Option(help="Folder that keeps the logs.")] = None,
     kubernetes: Kubernetes = DEFAULT_MINOR,
 ) -> None:
     """Run random groups while API server, schedulers and extenders are killed; minutes."""
     chosen = Run(groups, seed, replicas, schedulers, max(1, groups // _GROUPS_PER_KILL))
-    chosen = replace(chosen, lease_s=lease_s)
+    chosen = replace(chosen, groups_per_s=pace, lease_s=lease_s)
     built = _made(lambda: binaries(kubernetes, _say))
     with tempfile.TemporaryDirectory(prefix="coterie-faults-") as temporary:
         folder = logs or Path(temporary)
