@@ -388,7 +388,7 @@ class Groups:
             self._bound.start_over(group.key)
         if not group.is_alike:
             self._claims.drop(group)
-            group.refuse(Reason.GROUP_DIFFERS)
+            group.refuse(Reason.GROUP_DIFFERS, group.difference)
         elif not self._counts.is_complete(group) or group.refusal is Reason.GROUP_DIFFERS:
             self._claims.drop(group)
             group.refuse(Reason.GROUP_WAITING, "" if group.is_sized else "its size is not read yet")

@@ -39,6 +39,7 @@ class EventReason(Enum):
     NODE_PROBLEM = "GpuNodeProblem"
     PLACED = "GpusPlaced"
     GROUP_WAITING = "GroupWaiting"
+    GROUP_DIFFERS = "GroupDiffers"
     GROUP_NOT_BOUND = "GroupNotBound"
     GROUP_HAS_NO_ROOM = "GroupHasNoRoom"
     GROUP_NOT_INFERRED = "GroupNotInferred"

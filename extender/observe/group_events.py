@@ -1,4 +1,4 @@
-"""Events about groups: who is missing, why there is no room, where a group was placed.
+"""Events about groups: who is missing or differs, why there is no room, where one was placed.
 
 Each is about one member, the first by rank. What a group waits for is said once it has waited for
 a while, and then again at long intervals, so that a group costs few Events however many members it
@@ -25,13 +25,14 @@ __all__ = ["GroupReports"]
 WAITS_S = 60.0
 """How long members are missing before an Event says so: a Job creates 512 pods in some 30 s."""
 NO_ROOM_S = 10.0
-"""How long a complete group has no place before an Event says so."""
+"""How long a complete group has no place before an Event says so, or one whose members differ."""
 AGAIN_S = 600.0
 """Before what a group waits for is said again."""
 LOOK_S = 1.0
 """Between two looks at the groups that wait."""
 TRICKLE_S = 30.0
 """A controller that creates all members at once needs less between the first and the last."""
+_WAITING, _DIFFERS = EventReason.GROUP_WAITING, EventReason.GROUP_DIFFERS
 _NO_PLACE = {
     Reason.GROUP_NO_ROOM: EventReason.GROUP_HAS_NO_ROOM,
     Reason.GROUP_NEVER: EventReason.GROUP_HAS_NO_ROOM,
@@ -127,14 +128,16 @@ def _due(group: GroupStatus, said: tuple[Reason | None, float] | None, now_s: fl
         return None
     about = _first(group)
     since_s = min(one.since_s for one in group.members)
-    if group.n_missing and now_s >= since_s + WAITS_S:
-        return Note(about, EventReason.GROUP_WAITING, _who_is_missing(group))
-    reason = _NO_PLACE.get(group.reason)
-    if reason is None or group.n_missing:
+    if group.reason is Reason.GROUP_DIFFERS:  # no size is the group's then
+        due_s, note = since_s + NO_ROOM_S, Note(about, _DIFFERS, _who_differs(group))
+    elif group.n_missing:
+        due_s, note = since_s + WAITS_S, Note(about, _WAITING, _who_is_missing(group))
+    elif group.reason in _NO_PLACE:
+        due_s = (group.complete_s or since_s) + NO_ROOM_S
+        note = Note(about, _NO_PLACE[group.reason], _why_no_room(group))
+    else:
         return None
-    if now_s >= (group.complete_s or since_s) + NO_ROOM_S:
-        return Note(about, reason, _why_no_room(group))
-    return None
+    return note if now_s >= due_s else None
 
 
 def _who_is_missing(group: GroupStatus) -> str:
@@ -143,6 +146,10 @@ def _who_is_missing(group: GroupStatus) -> str:
     if len(group.members) == 1 or max(times) - min(times) >= TRICKLE_S:
         text += "; does its controller create them one by one?"
     return text
+
+
+def _who_differs(group: GroupStatus) -> str:
+    return f"members of {group.title} differ, and none is placed: {group.detail}"
 
 
 def _why_no_room(group: GroupStatus) -> str:

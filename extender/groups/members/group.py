@@ -129,6 +129,20 @@ class Group:
         return len(said) <= 1
 
     @property
+    def difference(self) -> str:
+        """What the first member states and another states otherwise; empty where they agree."""
+        first, *others = self.counted
+        said = _statement(first.request)
+        for other in others:
+            says = _statement(other.request)
+            differs = [key for key in said if said[key] != says[key]]
+            if differs:
+                of_first = " and ".join(f"{key} {said[key]}" for key in differs)
+                of_other = " and ".join(f"{key} {says[key]}" for key in differs)
+                return f"{first.request.name} states {of_first}, {other.request.name} {of_other}"
+        return ""
+
+    @property
     def counted(self) -> list[Member]:
         """The members that are there; while none is, those for which filter was called."""
         return [one for one in self.members.values() if one.is_watched] or [*self.members.values()]
@@ -210,6 +224,18 @@ class Group:
     def at(self, *stages: Stage) -> list[Member]:
         """The members at these stages, in the order in which they came."""
         return [one for one in self.members.values() if one.stage in stages]
+
+
+def _statement(request: PodRequest) -> dict[str, str]:
+    """What a member states of its group, and what all members must request alike."""
+    wish = request.group
+    assert wish is not None  # noqa: S101 - a member has a group
+    return {
+        "size": "not known yet" if wish.size is None else str(wish.size),
+        "domain": wish.domain,
+        "policy": wish.strength.value,
+        "resource": str(request.resource),
+    }
 
 
 _LAST = 2**31

@@ -60,18 +60,32 @@ def test_a_call_before_the_watch_shows_the_pod_is_kept(scene):
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "detail"),
     [
-        pytest.param({"size": 3}, id="another size"),
-        pytest.param({"group_domain": "leaf"}, id="another domain"),
-        pytest.param({"group_policy": "required"}, id="another policy"),
+        pytest.param({"size": 3}, "pod-a states size 2, pod-c size 3", id="another size"),
+        pytest.param(
+            {"group_domain": "leaf"},
+            "pod-a states domain any, pod-c domain leaf",
+            id="another domain",
+        ),
+        pytest.param(
+            {"group_policy": "required"},
+            "pod-a states policy preferred, pod-c policy required",
+            id="another policy",
+        ),
+        pytest.param(
+            {"size": 3, "group_domain": "leaf"},
+            "pod-a states size 2 and domain any, pod-c size 3 and domain leaf",
+            id="two of them",
+        ),
     ],
 )
-def test_members_that_differ_are_refused_with_that_reason(scene, changes):
-    """A user sees it on all of them; what was claimed before is given back."""
+def test_members_that_differ_are_refused_with_that_reason(scene, changes, detail):
+    """A user sees it on all of them, and who they are; what was claimed before is given back."""
     claim_all(scene, "a", "b")
     scene.see("c", **changes)
     assert scene.filter("a").reason is Reason.GROUP_DIFFERS
+    assert scene.groups.readings.status(KEY).detail == detail
     assert n_free(scene) == 16
     scene.lose("c")
     assert scene.woken() == ["a", "b"]

@@ -165,6 +165,21 @@ def test_sizes_and_reasons_are_named(reported, changes, message):
     assert [said for _, said in again.until(111.0)] == [message]
 
 
+def test_members_that_differ_are_named(reported):
+    """They wait for ever, and `GroupWaiting` would count members of two jobs as one group's."""
+    detail = "train-0 states size 4, train-3 size 2"
+    reported.groups.waiting = [replace(WAITS, reason=Reason.GROUP_DIFFERS, detail=detail)]
+    notes: list[Note] = []
+    reported.reports.record = notes.append
+    reported.until(109.0)
+    assert notes == []
+    reported.until(1000.0)
+    about = {(note.about, note.reason, note.message) for note in notes}
+    message = f"members of ml/train differ, and none is placed: {detail}"
+    assert about == {(FIRST, EventReason.GROUP_DIFFERS, message)}
+    assert len(notes) == 2
+
+
 def test_another_reason_is_said_at_once(reported):
     """A member that came makes the group complete, and there is no room."""
     reported.groups.waiting = [WAITS]
