@@ -37,7 +37,7 @@ def answer_call(
         _take(claims, group, member, offer)
     plan = member.plan
     if plan is None:
-        member.answered = group.refusal
+        member.answered, member.n_told = group.refusal, 0
         return group.refusal
     is_offered, is_intact = offer.has(plan.node), claims.is_intact(member)
     if is_offered and is_intact:

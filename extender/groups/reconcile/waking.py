@@ -4,8 +4,8 @@ A member with a claim is woken once, and again where filter is not called for it
 complete group for which filter was never called here is woken too: after a start and after a change
 of the Lease's holder kube-scheduler has tried it long ago, and may not come back for minutes. Where
 that does not help, the group waits for room. So is a member that was answered that others are
-missing, where there is no place for the group now: its status would say the former for minutes. It
-plans nothing.
+missing, where there is no place for the group now: its status would say the former for minutes. On
+a full cluster that does not help either, since filter is not called for it. It plans nothing.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ ASK_AFTER_S = 5.0
 TELL_AFTER_S = 15.0
 """After a member's last call, or wake, that it is woken for the group's other reason:
 kube-scheduler mostly calls by itself."""
+TOLD_SOON = 3
+"""Wakes for the other reason at that interval; each further one comes after twice the time."""
+MOST_TELL_DOUBLINGS = 4
+"""Up to 16 x `TELL_AFTER_S`, four minutes: for pods that kube-scheduler never tries."""
 MOST_DOUBLINGS = 6
 """Up to 64 x `ASK_AFTER_S`, kube-scheduler's own five minutes: for pods that it never tries."""
 
@@ -62,7 +66,7 @@ def wake_outdated(group: Group, now_s: float) -> list[Member]:
     woken: list[Member] = []
     for member in group.members.values():
         if _tell_at_s(group, member) <= now_s:
-            member.woken_s = now_s
+            member.woken_s, member.n_told = now_s, member.n_told + 1
             woken.append(member)
     return woken
 
@@ -102,7 +106,8 @@ def _tell_at_s(group: Group, member: Member) -> float:
     if group.refusal not in {Reason.GROUP_NO_ROOM, Reason.GROUP_NEVER, Reason.GROUP_TOO_SLOW}:
         return math.inf
     times_s = (one for one in (member.filtered_s, member.woken_s) if one is not None)
-    return max(times_s, default=-math.inf) + TELL_AFTER_S
+    doublings = min(max(member.n_told + 1 - TOLD_SOON, 0), MOST_TELL_DOUBLINGS)
+    return max(times_s, default=-math.inf) + TELL_AFTER_S * float(2**doublings)
 
 
 def _asked_at_s(member: Member) -> float:

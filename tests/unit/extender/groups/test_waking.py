@@ -146,3 +146,18 @@ def test_a_member_that_is_not_called_for_is_woken_again_for_the_reason(scene):
         if scene.woken():
             found.append(second)
     assert found == [15, 30, 45]
+
+
+def test_a_member_that_is_never_called_for_is_woken_less_and_less_often(scene):
+    """On a full cluster kube-scheduler's own count of GPUs leaves no node for it, for hours."""
+    scene.see(*"abcdef", size=6)
+    for uid in "abcdef":
+        scene.filter(uid, size=6)
+    found: list[int] = []
+    for second in range(1, 1000):
+        scene.pass_s(1.0)
+        if scene.woken():
+            found.append(second)
+    assert found == [15, 30, 45, 75, 135, 255, 495, 735, 975]
+    assert scene.filter("a", size=6).reason is Reason.GROUP_NEVER
+    assert replay(scene.lines).difference is None
