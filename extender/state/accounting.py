@@ -39,7 +39,7 @@ from extender.state.pod_record import PodStage
 from topology.annotations import ContainerPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from extender.protocol import PodRequest
     from extender.state.node_record import NodeRecord, NodeResource
@@ -136,12 +136,18 @@ class Account:
             gained |= claim.mask & ~(free_before | had.get(claim.uid, 0))
         return gained != 0
 
-    def free_for(self, request: PodRequest, *, is_assumed: bool) -> int:
-        """The mask of what a pod may have; `is_assumed`: its own devices are not yet bound."""
+    def free_for(
+        self, request: PodRequest, *, is_assumed: bool, siblings: Collection[str] = ()
+    ) -> int:
+        """The mask of what a pod may have, with what its siblings claim.
+
+        `is_assumed`: its own devices are not yet bound.
+        """
         free = self.free
-        for claim in self.claims:
-            if claim.uid == request.uid or claim.priority < request.priority:
-                free |= claim.mask
+        for one in self.claims:
+            is_own = one.uid == request.uid or one.uid in siblings
+            if is_own or one.priority < request.priority:
+                free |= one.mask
         own = self.assignments.get(request.uid)
         if own is not None and is_assumed:
             free |= own.mask & ~self.unhealthy

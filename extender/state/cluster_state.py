@@ -170,19 +170,19 @@ class LiveCluster:
         """Number of pods known to have a node, as far as they may have devices."""
         return self.pods.n_bound
 
-    def snapshot_for(self, request: PodRequest) -> ClusterSnapshot:
+    def snapshot_for(self, request: PodRequest, siblings: Collection[str] = ()) -> ClusterSnapshot:
         """The cluster as this pod may use it; the same object until something changes for it.
 
         A node that serves several resources is shown by the one that the pod requests. Counted as
-        free beside what is free: what the pod itself has claimed or assumed, and what
-        pods of lower priority have claimed (not what they have assumed).
+        free beside what is free: what the pod itself has claimed or assumed, and what `siblings`
+        and pods of lower priority have claimed (not what they have assumed).
         """
         snapshot = self.snapshot_of(request.resource)
         own = self.pods.node_of(request.uid)
         names = dict(self._claimed)
         if own is not None and own in self._accounts:
             names[own] = None
-        masks = {name: self._free_for(request, name) for name in names}
+        masks = {name: self._free_for(request, name, siblings) for name in names}
         changed = {
             name: mask
             for name, mask in masks.items()
@@ -256,7 +256,7 @@ class LiveCluster:
         The pod's earlier assumption is replaced, and claims that `snapshot_for` counted as free are
         dropped for it. Without `confirm` the assumption ends at `deadline_s`.
         """
-        why_not = self._why_not(request, plan)
+        why_not = self._why_not(request, plan, ())
         if why_not is not None:
             return f"assume for pod {request.uid}: {why_not}"
         self.pods.assume(request, plan, resource=request.resource, deadline_s=deadline_s)
@@ -266,8 +266,9 @@ class LiveCluster:
         self, placements: Sequence[tuple[PodRequest, Plan]], *, deadline_s: float
     ) -> str | None:
         """The same for several pods, all of them or none; the plans have no device in common."""
+        siblings = {request.uid for request, _ in placements}
         for request, plan in placements:
-            why_not = self._why_not(request, plan)
+            why_not = self._why_not(request, plan, siblings)
             if why_not is not None:
                 return f"assume for pod {request.uid}: {why_not}"
         for request, plan in placements:
@@ -370,16 +371,17 @@ class LiveCluster:
         elif self._generation != snapshots.generation:
             snapshots.publish(changes, self._generation)
 
-    def _free_for(self, request: PodRequest, name: str) -> int | None:
+    def _free_for(self, request: PodRequest, name: str, siblings: Collection[str]) -> int | None:
         """The mask of what a pod may have on a node; None where that serves no such resource."""
         index = self._nodes[name].index(request.resource)
         if index is None:
             return None
         pod = self.pods.get(request.uid)
         is_assumed = pod is not None and pod.stage is PodStage.ASSUMED
-        return self._accounts[name][index].free_for(request, is_assumed=is_assumed)
+        account = self._accounts[name][index]
+        return account.free_for(request, is_assumed=is_assumed, siblings=siblings)
 
-    def _why_not(self, request: PodRequest, plan: Plan) -> str | None:
+    def _why_not(self, request: PodRequest, plan: Plan, siblings: Collection[str]) -> str | None:
         """Why the plan's devices cannot be assumed, None where they can."""
         self.reconcile()
         pod, node = self.pods.get(request.uid), self._nodes.get(plan.node)
@@ -387,7 +389,7 @@ class LiveCluster:
             return f"its binding is {pod.stage.value} already"
         if node is None:
             return f"node {plan.node} is not known"
-        index, free = node.index(request.resource), self._free_for(request, node.name)
+        index, free = node.index(request.resource), self._free_for(request, node.name, siblings)
         if index is None or free is None:
             return f"node {node.name} does not serve {quote(request.resource)}"
         for one in plan.ids:

@@ -12,7 +12,7 @@ members bound, each in a goroutine of its own. Nothing of this is said to an ext
    counts until its bind call, the next filter call for it, or a time. What the others were answered
    before is void.
 3. A bind call shows the run that was chosen: the newest in which the member was answered that node.
-   It also ends the cycle.
+   It also ends the cycle, where that is the last one.
 
 It knows no device and no clock.
 """
@@ -97,9 +97,9 @@ class Cycles:
 
     def chosen(self, uid: str, node: str) -> Mapping[str, str]:
         """The nodes of all members in the run that is being bound; empty: there is none."""
-        self._is_over = True
         for run in (*reversed(self._now), *reversed(self._before)):
             if run.nodes.get(uid) == node:
+                self._is_over = self._is_over or run in self._now
                 return {other: one for other, one in run.nodes.items() if one is not None}
         return {}
 

@@ -6,7 +6,9 @@ same devices, and sets are chosen jointly, so that none is refused for a choice 
 another one (`extender.groups.pod_group_cycle.joint_sets`). Nothing is claimed meanwhile: cycles are
 simulations. The first bind call of a member shows that its group passed, and where its siblings
 are; then the devices of all of them are assumed, each until its own bind call, the next filter call
-for it, or `assume_s`. A member without devices there is planned as every other pod.
+for it, or `assume_s`. A member without devices there is planned as every other pod. Once a group
+has evicted pods all its members are nominated: what a sibling that counts has claimed by that is
+free beside it, or its devices would count twice.
 
 Bounded: the members of `MAX_GROUPS` groups, for `assume_s` after their last call. It lets no pod
 wait and evicts none.
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from extender.groups.members.group import GroupKey
     from extender.placement import Rater
     from extender.protocol import PodRequest
-    from extender.snapshot import ClusterSnapshot, NodeView
+    from extender.snapshot import ClusterSnapshot
     from extender.state import LiveCluster
     from topology.annotations import Plan
 
@@ -73,9 +75,10 @@ class PodGroups:
         if len(self._groups) > MAX_GROUPS:
             self._forget(next(iter(self._groups)))
         cycles.call(request.uid, now_s)
-        snapshot = self._cluster.snapshot_for(request)
+        counted = list(cycles.counted(request.uid))
+        snapshot = self._cluster.snapshot_for(request, {other.uid for _, other in counted})
         beside: dict[str, list[PodRequest]] = {}
-        for node, other in cycles.counted(request.uid):
+        for node, other in counted:
             if node in snapshot.positions:
                 beside.setdefault(node, []).append(other)
         views = [
@@ -142,7 +145,8 @@ class PodGroups:
 
     def _reserve_on(self, node: str, requests: list[PodRequest], ends_s: float) -> None:
         """Keep sets for all of them, or for as many of the first ones as fit."""
-        snapshot = self._cluster.snapshot_for(replace(requests[0], uid=""))
+        uids = {one.uid for one in requests}
+        snapshot = self._cluster.snapshot_for(replace(requests[0], uid=""), uids)
         view = snapshot.nodes.get(node)
         if view is None:
             return
@@ -150,16 +154,16 @@ class PodGroups:
         while masks is None and requests:
             requests = requests[:-1]
             masks = self._sets.masks(view, requests)
+        placements: list[tuple[PodRequest, Plan]] = []
         for request, mask in zip(requests, masks or (), strict=True):
-            self._keep(request, only(view, mask), snapshot.generation, ends_s)
-
-    def _keep(self, request: PodRequest, view: NodeView, generation: int, ends_s: float) -> None:
-        plan = plan_bind(request, view, rater=self._rater, generation=generation)
-        if isinstance(plan, Refusal):
-            return
-        if self._cluster.assume(request, plan, deadline_s=ends_s) is None:
-            self._drop(request.uid)
-            self._reserved[request.uid] = plan
+            generation, free = snapshot.generation, only(view, mask)
+            plan = plan_bind(request, free, rater=self._rater, generation=generation)
+            if not isinstance(plan, Refusal):
+                placements.append((request, plan))
+        if self._cluster.assume_all(placements, deadline_s=ends_s) is None:
+            for request, plan in placements:
+                self._drop(request.uid)
+                self._reserved[request.uid] = plan
 
     def _give_back(self, uid: str) -> None:
         if self._reserved.pop(uid, None) is not None and self._cluster.bound(uid) is None:

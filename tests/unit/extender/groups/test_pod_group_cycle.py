@@ -11,10 +11,10 @@ import pytest
 from extender.bind import BindCall, WriteBinding
 from extender.decision_log.replay import replay as replayed
 from extender.embedded.engine import make_engine
-from extender.engine.events import HolderSet, PodGone, PodSeen
+from extender.engine.events import HolderSet, NominationSeen, PodGone, PodSeen
 from extender.protocol import Outcome, Reason, Verb
 from tests.unit.extender.engines import RULES, answer_of, owned, spec
-from tests.unit.extender.feeds import facts, ids, plan_of
+from tests.unit.extender.feeds import facts, ids, plan_of, whole
 from tests.unit.extender.group_scene import GroupScene
 from tests.unit.extender.pods import args, binding, container, pod
 from topology.annotations import decode_plan
@@ -134,6 +134,54 @@ def test_members_that_are_being_bound_count_in_the_next_cycle(scene):
     assert ask(scene, "b", *two, n_gpus=2) is None
     scene.pass_s(RULES.assume_s / 2)
     assert ask(scene, "b", *two, n_gpus=2) is not None
+
+
+def test_a_late_bind_does_not_part_the_cycle_that_is_running(scene):
+    """Volumes take long to bind; the group's other members are tried meanwhile."""
+    assert ask(scene, "a", "n0") == "n0"
+    assert (ask(scene, "b", "n0"), ask(scene, "c", "n0")) == (None, None)
+    assert ask(scene, "b", "n0", "n1") == "n1"
+    scene.begin("a", "n0")
+    assert ask(scene, "c", "n1") is None
+    assert replayed(scene.lines).difference is None
+
+
+class TestNominated:
+    """A group that evicted pods: kube-scheduler nominates its members and tries these nodes."""
+
+    @staticmethod
+    def nominate(scene: GroupScene, uid: str, node: str, n_gpus: int = 2) -> None:
+        """The watch shows where a member is nominated."""
+        pending = whole(uid, None, body=member(uid, n_gpus), phase="Pending")
+        scene.gateway.handle(NominationSeen(replace(pending, nominated_node=node)))
+
+    def test_nominated_siblings_count_once(self, scene):
+        """Else each second member is refused, and in-tree preemption evicts more pods for it."""
+        for uid in "ab":
+            self.nominate(scene, uid, "n0")
+        assert ask(scene, "x", "n0", n_gpus=2, group="eval") is None
+        assert [ask(scene, uid, "n0", n_gpus=2) for uid in "ab"] == ["n0", "n0"]
+        assert ask(scene, "c", "n0", n_gpus=2) is None
+        steps = [scene.begin(uid, "n0") for uid in "ba"]
+        assert len(set.union(*(devices(one) for one in steps))) == 4
+        assert all(scene.end(one).outcome is Outcome.OK for one in steps)
+        assert replayed(scene.lines).difference is None
+
+    def test_a_nomination_of_a_sibling_that_is_yet_to_be_called_for_stands(self, scene):
+        """kube-scheduler counts it too."""
+        self.nominate(scene, "b", "n0")
+        assert ask(scene, "a", "n0") is None
+        assert ask(scene, "b", "n1", n_gpus=2) == "n1"
+        assert ask(scene, "c", "n0") == "n0"
+
+    def test_devices_are_kept_for_siblings_that_are_nominated_elsewhere(self, scene):
+        """Each goes where this cycle has it."""
+        for uid, node in (("a", "n0"), ("b", "n1")):
+            self.nominate(scene, uid, node, n_gpus=4)
+        assert ask(scene, "b", "n0", "n1") == "n1"
+        assert ask(scene, "a", "n0") == "n0"
+        scene.begin("a", "n0")
+        assert [scene.free(name) for name in ("n0", "n1")] == [0, 0]
 
 
 def test_one_behind_another_that_is_left_out_shows_that_the_cycle_passed(scene):
