@@ -1,6 +1,7 @@
 """The group of a pod, as an explanation shows it: who is there, who is missing, what it is worth.
 
-It reads how the group stands and what is planned for its members, and decides nothing.
+Beside that it warns of a domain that is no level of this cluster's. It reads how the group stands
+and what is planned for its members, and decides nothing.
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from extender.groups import predict
-from topology.annotations import decode_plan
-from topology.errors import CodecError
+from topology.annotations import ANY_DOMAIN, Strength, decode_plan, pod_keys
+from topology.errors import CodecError, quote
 
 if TYPE_CHECKING:
     from extender.groups import GroupReadings, GroupStatus
@@ -18,12 +19,29 @@ if TYPE_CHECKING:
     from topology.annotations import Plan
     from topology.groups import GroupValue
 
-__all__ = ["explain_group"]
+__all__ = ["explain_group", "warn_of_level"]
 
 Json: TypeAlias = "dict[str, object]"
 
 MAX_NAMED = 8
 """Members that are named, and reserved nodes."""
+
+
+def warn_of_level(request: PodRequest, cluster: LiveCluster) -> tuple[str, ...]:
+    """A warning where the domain that a pod's group names is no level of domains; else none."""
+    wish = request.group
+    if wish is None or wish.domain == ANY_DOMAIN:
+        return ()
+    known = cluster.domains.tree.level_names
+    if wish.domain in known:
+        return ()
+    is_required = wish.strength is Strength.REQUIRED
+    effect = "no node is in such a domain" if is_required else "it has no effect"
+    text = (
+        f"annotation {pod_keys.GROUP_DOMAIN} is {quote(wish.domain)}, which names no level of this "
+        f"cluster's domains, so that {effect}: expected one of {', '.join(known)}"
+    )
+    return (text,)
 
 
 def explain_group(

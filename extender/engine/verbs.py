@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from extender.bind import BindPlanner, Binds, MemberBinds
 from extender.engine.call_reader import CallReader, read_bare_pod, why_unreadable
 from extender.engine.explain import explain_bound, explain_pod
-from extender.engine.explain_group import explain_group
+from extender.engine.explain_group import explain_group, warn_of_level
 from extender.engine.group_filter import GroupFilter
 from extender.engine.near_filter import filter_near
 from extender.engine.pod_group_filter import filter_sibling
@@ -394,6 +394,6 @@ class Engine:
             pod_uid=request.uid,
             n_nodes=n_nodes,
             n_named=n_named,
-            warnings=request.warnings,
+            warnings=(*request.warnings, *warn_of_level(request, self.cluster)),
             n_deferred=n_deferred,
         )

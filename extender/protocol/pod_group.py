@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from extender.protocol.group_owner import OWNED_KINDS, OWNER_MARKS, GroupOwner, find_owner
-from topology.annotations import GroupWish, parse_group, pod_keys
+from topology.annotations import ANY_DOMAIN, GroupWish, Strength, parse_group, pod_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -232,7 +232,8 @@ def read_group(pod: WirePod, kinds: Collection[str]) -> PodGroup:
     elif kubernetes is not None and kubernetes.pod_group_name:
         wish = GroupWish(f"{_POD_GROUP}/{kubernetes.pod_group_name}")
     waits = wish is not None and wish.size is not None
-    return PodGroup(wish, owner, _rank(labels), _warnings(pod) if is_own and waits else ())
+    warnings = _warnings(pod) if is_own and waits else ()
+    return PodGroup(wish, owner, _rank(labels), _without_effect(wish) + warnings)
 
 
 def _rank(labels: Mapping[str, str]) -> int | None:
@@ -243,6 +244,17 @@ def _rank(labels: Mapping[str, str]) -> int | None:
             index = int(text) + (labels.get(_ROLE) == _AFTER_MASTER)
             return index + (_PER_OUTER * int(above) if above.isdecimal() else 0)
     return None
+
+
+def _without_effect(wish: GroupWish | None) -> tuple[str, ...]:
+    """A warning of a policy that holds for no domain."""
+    if wish is None or wish.strength is not Strength.REQUIRED or wish.domain != ANY_DOMAIN:
+        return ()
+    text = (
+        f"annotation {pod_keys.GROUP_POLICY} is 'required' without a level of domains, so it has "
+        f"no effect: expected {pod_keys.GROUP_DOMAIN} beside it, such as leaf"
+    )
+    return (text,)
 
 
 def _warnings(pod: WirePod) -> tuple[str, ...]:

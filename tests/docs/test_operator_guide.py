@@ -11,6 +11,7 @@ from extender.observe.events import EventReason
 from extender.protocol import Reason
 from tests.docs.chart_values import chart_values
 from tests.docs.markdown import ROOT, blocks
+from topology.groups import DEFAULT_FAMILIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,16 @@ ROW = re.compile(
 def subsection(heading: str) -> str:
     """The text under a heading of the third level."""
     return re.split(r"\n##+ ", PAGE.partition(f"\n### {heading}\n")[2])[0]
+
+
+def test_labels_of_network_domains_are_those_that_are_read():
+    """Level by level; an operator labels nodes by this table."""
+    rows = re.findall(r"^\| (`[^|]+) \| (`[^|]+) \|", subsection("Network domains"), re.MULTILINE)
+    shown = [dict(zip(levels.split(", "), keys.split(", "), strict=True)) for levels, keys in rows]
+    assert shown == [
+        {f"`{one.level}`": " or ".join(f"`{key}`" for key in one.keys) for one in family.levels}
+        for family in DEFAULT_FAMILIES
+    ]
 
 
 def test_chapters_are_in_the_order_of_the_work():

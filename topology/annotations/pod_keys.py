@@ -285,7 +285,11 @@ completes a group: leave the size out there.
         summary="Within what all members of the group should be.",
         explanation="""\
 `any` is the nearest domain that has room for all; `nvlink-domain` is one NVLink clique (such as \
-an NVL72 rack); other levels have the names of the setting `group_levels`.
+an NVL72 rack); `leaf`, `spine`, `core`, `zone` and `region` are levels that many clusters have \
+by [labels of their nodes](operator-guide.md#network-domains); others are those of the setting \
+`group_levels`.
+A name of no level has no effect, or with `required` keeps the group waiting; the Event \
+`UnsupportedGpuRequest` says so.
 """,
         example="leaf",
     ),

@@ -37,6 +37,35 @@ def placed(scene: GroupScene, uid: str, **fields: Any) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.parametrize(
+    ("keys", "effect"),
+    [
+        pytest.param({"group_domain": "leef"}, "it has no effect", id="preferred"),
+        pytest.param(
+            {"group_domain": "leef", "group_policy": "required"},
+            "no node is in such a domain",
+            id="required",
+        ),
+    ],
+)
+@pytest.mark.parametrize("size", [pytest.param(2, id="sized"), pytest.param(None, id="no size")])
+def test_a_domain_that_no_level_is_called_is_warned_about(keys, effect, size):
+    """A typing error would have no effect, or keep the group waiting before it is complete."""
+    answer = GroupScene().filter("a", size=size, **keys)
+    (warning,) = answer.warnings
+    assert warning == (
+        "annotation coterie.gpu/group-domain is 'leef', which names no level of this cluster's "
+        f"domains, so that {effect}: expected one of nvlink-domain, nvlink-rack, below-leaf, leaf, "
+        "spine, core, tier-3, tier-4, tier-5, zone, region, any"
+    )
+
+
+@pytest.mark.parametrize("domain", ["any", "leaf", "region"])
+def test_a_level_of_the_cluster_is_not_warned_about(domain):
+    """Whether or not a node has its label."""
+    assert GroupScene().filter("a", group_domain=domain).warnings == ()
+
+
 def test_a_member_that_waits_is_explained_by_its_group():
     """How many of how many are here, who, and since when."""
     scene = GroupScene()

@@ -294,6 +294,21 @@ def test_members_that_come_one_after_the_other_are_warned_about(
 
 
 @pytest.mark.parametrize(
+    ("keys", "warns"),
+    [
+        pytest.param({"group_policy": "required"}, True, id="no domain"),
+        pytest.param({"group_policy": "required", "group_domain": "any"}, True, id="any domain"),
+        pytest.param({"group_policy": "required", "group_domain": "leaf"}, False, id="a level"),
+        pytest.param({"group_policy": "preferred"}, False, id="nothing is required"),
+    ],
+)
+def test_a_required_domain_that_is_not_named_is_warned_about(keys, warns):
+    """The group goes anywhere, and its user believes that it does not."""
+    found = parse(pod(4, group="g", **keys)).warnings
+    assert ["coterie.gpu/group-domain beside it" in one for one in found] == [True] * warns
+
+
+@pytest.mark.parametrize(
     ("labels", "rank"),
     [
         pytest.param({INDEX: "3"}, 3, id="an Indexed Job"),
