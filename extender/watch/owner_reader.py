@@ -3,9 +3,11 @@
 One request for an owner, few at a time and no more than `1 / PACE_S` a second for each reader, so
 that a thousand Jobs that come at once are no burst at the API server. While that is away a read is
 retried, up to `MAX_FAULTS` times; a refusal is final, but that an object is not there yet may be a
-matter of order: it is looked for `MAX_ABSENT` times. Where a right is missing, other objects of the
-kind in that namespace are not tried for `FORBIDDEN_S`. What cannot be read has no group: its pods
-are placed as any others, and `on_alone` is called with what keeps them from being a group.
+matter of order: it is looked for `MAX_ABSENT` times. What is to be retried keeps no reader: else a
+few hundred pods that name no object would hold up all other groups. Where a right is missing, other
+objects of the kind in that namespace are not tried for `FORBIDDEN_S`. What cannot be read has no
+group: its pods are placed as any others, and `on_alone` is called with what keeps them from being a
+group.
 """
 
 from __future__ import annotations
@@ -76,6 +78,15 @@ class _Finding:
 
 
 @dataclass(eq=False)
+class _Reading:
+    """An owner that is being read, and what came of the tries so far."""
+
+    owner: GroupOwner
+    backoff: Backoff
+    tries: Counter[str] = field(default_factory=Counter[str])
+
+
+@dataclass(eq=False)
 class OwnerReader:
     """Takes owners from `take_wanted` with each `look`, and reads them in `run`.
 
@@ -96,53 +107,60 @@ class OwnerReader:
     results: dict[str, int] = field(init=False, default_factory=lambda: dict.fromkeys(RESULTS, 0))
 
     def __post_init__(self) -> None:
-        self._queue: asyncio.Queue[GroupOwner] = asyncio.Queue()
+        self._queue: asyncio.Queue[_Reading] = asyncio.Queue()
         self._forbidden: dict[tuple[str, str], float] = {}
 
     def look(self) -> None:
         """Queue what is wanted now; cheap where that is nothing."""
         for owner in self.take_wanted(self.clock()):
-            self._queue.put_nowait(owner)
+            self._queue.put_nowait(_Reading(owner, self.backoff()))
 
     async def run(self) -> None:
         """Read until cancelled."""
-        async with asyncio.TaskGroup() as readers:
+        async with asyncio.TaskGroup() as tasks:
             for _ in range(N_READERS):
-                readers.create_task(self._read_all())
+                tasks.create_task(self._read_all(tasks))
 
-    async def _read_all(self) -> None:
+    async def _read_all(self, tasks: asyncio.TaskGroup) -> None:
         while True:
-            owner = await self._queue.get()
-            found = await self._read(owner)
-            self.results[found.result] += 1
-            if found.why:
-                self.on_alone(owner, _alone(owner, found.why))
-            self.handle(OwnerRead(owner, found.size, self.clock()))
-            self.changed()
+            reading = await self._queue.get()
+            found = await self._read(reading)
+            if isinstance(found, _Finding):
+                self._finish(reading.owner, found)
+            else:
+                tasks.create_task(self._read_later(reading, found))
+                await asyncio.sleep(0)  # its delay begins now
             await self.sleep(PACE_S)
 
-    async def _read(self, owner: GroupOwner) -> _Finding:
-        """Read an owner until it is known what its pods are, or will not be."""
-        backoff = self.backoff()
-        tries: Counter[str] = Counter()
-        while True:
-            if self._is_forbidden(owner):
-                return _forbidden(owner)
-            try:
-                gang = await self._get(owner)
-            except KubeError as error:
-                finding = self._judge(owner, error, tries)
-                if finding is not None:
-                    return finding
-                delay_s = backoff.next_s(retry_after_s=error.retry_after_s)
-            else:
-                if gang is not None:
-                    return _found(owner, gang)
-                tries["absent"] += 1
-                if tries["absent"] >= MAX_ABSENT:
-                    return _Finding("absent", why="it does not exist")
-                delay_s = backoff.next_s()
-            await self.sleep(delay_s)
+    async def _read_later(self, reading: _Reading, delay_s: float) -> None:
+        await self.sleep(delay_s)
+        self._queue.put_nowait(reading)
+
+    def _finish(self, owner: GroupOwner, found: _Finding) -> None:
+        self.results[found.result] += 1
+        if found.why:
+            self.on_alone(owner, _alone(owner, found.why))
+        self.handle(OwnerRead(owner, found.size, self.clock()))
+        self.changed()
+
+    async def _read(self, reading: _Reading) -> _Finding | float:
+        """Try once: what the owner's pods are, or the seconds after which it is tried again."""
+        owner, tries = reading.owner, reading.tries
+        if self._is_forbidden(owner):
+            return _forbidden(owner)
+        try:
+            gang = await self._get(owner)
+        except KubeError as error:
+            finding = self._judge(owner, error, tries)
+            if finding is not None:
+                return finding
+            return reading.backoff.next_s(retry_after_s=error.retry_after_s)
+        if gang is not None:
+            return _found(owner, gang)
+        tries["absent"] += 1
+        if tries["absent"] >= MAX_ABSENT:
+            return _Finding("absent", why="it does not exist")
+        return reading.backoff.next_s()
 
     async def _get(self, owner: GroupOwner) -> Gang | None:
         match owner.kind:

@@ -216,6 +216,15 @@ def test_a_thousand_jobs_are_read_a_few_at_a_time():
     assert len(stage.time.slept) >= 1000 - N_READERS
 
 
+def test_what_is_not_there_holds_up_no_other():
+    """Anybody may name objects that do not exist; a Job that comes after them is read at once."""
+    absent = [GroupOwner("coscheduling", "ns", f"g{i}") for i in range(100)]
+    stage = Stage(*[None] * 100, Gang("u1", 8), *[None] * (100 * (MAX_ABSENT - 1)))
+    run(stage, *absent, JOB)
+    assert stage.received[0] == OwnerRead(JOB, 8, stage.received[0].at_s)
+    assert stage.reader.results["absent"] == 100
+
+
 def test_nothing_is_read_that_is_not_wanted():
     """A look is as frequent as the changes of a cluster."""
     stage = Stage()
