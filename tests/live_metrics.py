@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from extender.observe import GroupMetrics, LiveMetrics
+from extender.watch.owner_reader import RESULTS
 
 __all__ = ["idle_metrics"]
 
@@ -34,7 +35,7 @@ def idle_metrics() -> LiveMetrics:
         watches=[SimpleNamespace(name="nodes", observed_at_s=0.0, counts=counts)],
         beside=[],
         by_kind=defaultdict(int),
-        results={},
+        results=dict.fromkeys(RESULTS, 0),
     )
 
     def clock() -> float:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from extender.watch.watch_log import WatchLog
     from kube.watch import Backoff
 
-__all__ = ["GangReader", "OwnerReader"]
+__all__ = ["RESULTS", "GangReader", "OwnerReader"]
 
 N_READERS = 4
 PACE_S = 0.05
@@ -43,6 +43,7 @@ MAX_BROKEN = 5
 """Tries after which an internal error (500) is the object's own: a broken conversion webhook."""
 FORBIDDEN_S = 60.0
 RESULTS = ("sized", "no_gang", "one_by_one", "absent", "forbidden", "failed")
+"""What comes of reading an owner, as `OwnerReader.results` counts it."""
 _RESOURCES = {
     "indexed-job": ("Job", "jobs.batch"),
     "jobset": ("JobSet", "jobsets.jobset.x-k8s.io"),

@@ -72,6 +72,7 @@ BUCKET = "call_duration_seconds_bucket"
 SLOW = {**GPU, "verb": "Allocate"}
 UNAVAILABLE = "kube_daemonset_status_number_unavailable"
 PODS = {"namespace": "coterie-node", "daemonset": "coterie-plugin"}
+GROUP_INCOMPLETE = {"verb": "bind", "outcome": "failed", "reason": "group_incomplete"}
 CASES = {
     "CoterieExtenderNotReady": Case(
         extender("ready", "0x60", "0x60"), extender("ready", "0x60", "1x60"), {}
@@ -126,7 +127,8 @@ CASES = {
             outcome="failed",
             reason="stale",
         )
-        | extender("answers_total", "0+9x60", "0+9x60", verb="bind", outcome="ok", reason=""),
+        | extender("answers_total", "0+9x60", "0+9x60", verb="bind", outcome="ok", reason="")
+        | extender("answers_total", "0x20 64x60", "0x60", **GROUP_INCOMPLETE),
         {"verb": "filter", "reason": "stale"},
     ),
     "CoterieExtenderEventsLost": Case(
@@ -147,6 +149,18 @@ CASES = {
     "CoterieGroupsPartial": Case(
         extender("groups_total", "0x20 1x60", "0x20 0x60", outcome="partial"),
         extender("groups_total", "0x20 1x60", "0x20 1x60", outcome="whole"),
+        {},
+    ),
+    "CoterieGroupsNotBound": Case(
+        extender("answers_total", "0x2 0+8x60", "0x60", **GROUP_INCOMPLETE),
+        extender("answers_total", "0x2 64x60", "0x60", **GROUP_INCOMPLETE),
+        {},
+        at_min=45,
+        begins_min=3,
+    ),
+    "CoterieGroupOwnersForbidden": Case(
+        extender("group_owner_reads_total", "0x20 1x60", "0x60", result="forbidden"),
+        extender("group_owner_reads_total", "0+1x60", "0+1x60", result="sized"),
         {},
     ),
     "CoterieDiscrepancies": Case(
