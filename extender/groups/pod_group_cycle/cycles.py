@@ -9,8 +9,8 @@ members bound, each in a goroutine of its own. Nothing of this is said to an ext
    one that was called just before and refused: kube-scheduler tried its nominated node alone.
 2. A member that was answered a node and is left out of the next run, though one behind it is
    called, is not in the queue: the cycle has passed, and whom it answered is being bound. Each
-   counts until its bind call, the next filter call for it, or a time. What the others were answered
-   before is void.
+   counts until its bind call, the next filter call for it, or a time after the last one. What the
+   others were answered before is void.
 3. A bind call shows the run that was chosen: the newest in which the member was answered that node.
    It also ends the cycle, where that is the last one.
 
@@ -54,7 +54,7 @@ class Cycles:
     _now: list[Run] = field(default_factory=list[Run])
     _before: list[Run] = field(default_factory=list[Run])
     _last: Run | None = None
-    _passed: dict[str, float] = field(default_factory=dict[str, float])
+    _passed: dict[str, None] = field(default_factory=dict[str, None])
     _is_over: bool = False
 
     def call(self, uid: str, now_s: float) -> None:
@@ -69,7 +69,7 @@ class Cycles:
         self._now[-1].nodes[uid] = None
         self._passed.pop(uid, None)
         if self._last is not None and self._has_skipped(self._last, uid):
-            self._pass(self._last, now_s)
+            self._pass(self._last)
         for one in self._before:
             one.nodes.pop(uid, None)
 
@@ -111,11 +111,6 @@ class Cycles:
         self._passed.pop(uid, None)
         self.requests.pop(uid, None)
 
-    def expire(self, before_s: float) -> None:
-        """Members for which no bind call came since then count no more."""
-        for uid in [uid for uid, since_s in self._passed.items() if since_s <= before_s]:
-            self.drop(uid)
-
     def _begin(self) -> None:
         """A new run, of this cycle or of a later one."""
         last = self._now[-1] if self._now else None
@@ -136,12 +131,12 @@ class Cycles:
         in_front = takewhile(lambda one: one != uid, last.nodes)
         return any(last.nodes[one] is not None and one not in run.nodes for one in in_front)
 
-    def _pass(self, last: Run, now_s: float) -> None:
+    def _pass(self, last: Run) -> None:
         """The last run is that of a cycle that passed: its members are being bound."""
         run, self._last = self._now[-1], None
         for other, node in last.nodes.items():
             if node is not None and other not in run.nodes:
-                self._passed[other] = now_s
+                self._passed[other] = None
         self._before, self._now = [*self._before, *self._now[:-1]], [run]
         for one in self._before:
             for uid in run.nodes:

@@ -55,7 +55,8 @@ class PodGroups:
         self._assume_s = assume_s
         self._sets = JointSets(rater)
         self._groups: OrderedDict[GroupKey, Cycles] = OrderedDict()
-        self._key_of: dict[str, GroupKey] = {}
+        # Of each member, its group and when filter was called for it last; in that order.
+        self._key_of: OrderedDict[str, tuple[GroupKey, float]] = OrderedDict()
         self._reserved: dict[str, Plan] = {}
 
     @property
@@ -67,9 +68,10 @@ class PodGroups:
         """Filter is called for a member."""
         self._give_back(request.uid)
         key = request.namespace, request.pod_group
-        if self._key_of.setdefault(request.uid, key) != key:
+        if self._key_of.get(request.uid, (key, now_s))[0] != key:
             self._drop(request.uid)
-            self._key_of[request.uid] = key
+        self._key_of[request.uid] = key, now_s
+        self._key_of.move_to_end(request.uid)
         cycles = self._groups.setdefault(key, Cycles())
         self._groups.move_to_end(key)
         if len(self._groups) > MAX_GROUPS:
@@ -123,14 +125,17 @@ class PodGroups:
     # Ending.
 
     def expire(self, now_s: float) -> None:
-        """Cycles end with time; so do devices that the cluster keeps no longer."""
+        """Cycles end with time, as their members do; so do devices that are kept no longer."""
         while self._groups:
             key, cycles = next(iter(self._groups.items()))
             if now_s < cycles.called_s + self._assume_s:
                 break
             self._forget(key)
-        for cycles in self._groups.values():
-            cycles.expire(now_s - self._assume_s)
+        while self._key_of:
+            uid, (_, called_s) = next(iter(self._key_of.items()))
+            if now_s < called_s + self._assume_s:
+                break
+            self._drop(uid)
         for uid in [uid for uid in self._reserved if self._cluster.pods.get(uid) is None]:
             del self._reserved[uid]
 
@@ -170,11 +175,11 @@ class PodGroups:
             self._cluster.pods.forget(uid)
 
     def _drop(self, uid: str) -> None:
-        key = self._key_of.pop(uid, None)
-        if key is not None and key in self._groups:
-            self._groups[key].drop(uid)
+        known = self._key_of.pop(uid, None)
+        if known is not None and known[0] in self._groups:
+            self._groups[known[0]].drop(uid)
 
     def _forget(self, key: GroupKey) -> None:
         del self._groups[key]
-        for uid in [uid for uid, one in self._key_of.items() if one == key]:
+        for uid in [uid for uid, (one, _) in self._key_of.items() if one == key]:
             del self._key_of[uid]

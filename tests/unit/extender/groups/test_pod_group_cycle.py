@@ -260,6 +260,17 @@ def test_groups_are_forgotten_with_time_and_in_number(scene):
     assert pod_groups.n_members == 0
 
 
+def test_pods_that_are_replaced_while_they_wait_are_forgotten(scene):
+    """No watch shows these, and a group that does not fit is tried for days."""
+    pod_groups: PodGroups = scene.gateway.engine.pod_groups
+    for number in range(20):
+        ask(scene, "stays")
+        ask(scene, f"u{number}", n_gpus=5)
+        scene.pass_s(RULES.assume_s / 2)
+    assert pod_groups.n_members <= 3
+    assert replayed(scene.lines).difference is None
+
+
 class TestJointSets:
     """Sets on one V100 machine, where GPUs 1 and 2 have the faster of the links of four."""
 
