@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kubectl_coterie.terminal import age
-from kubectl_coterie.text.group import group_lines
+from kubectl_coterie.text.group import group_lines, waits_for_others
 from kubectl_coterie.text.nodes import node_lines
 from kubectl_coterie.text.placed import placed_lines
 from kubectl_coterie.text.waiting import waiting_lines
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from kubectl_coterie.text.words import Json
 
 __all__ = ["explanation_lines"]
+
+_ONE_MEMBER = (
+    "The group gets nodes only once there is room for all members; the lines below are of this "
+    "member alone:"
+)
 
 
 def explanation_lines(  # noqa: PLR0913 - what is known of a pod comes from several answers
@@ -49,7 +54,7 @@ def explanation_lines(  # noqa: PLR0913 - what is known of a pod comes from seve
     else:
         body = waiting_lines(answer, style)
         if is_manifest:
-            status = "Would be placed" if answer["summary"]["n_fit"] else "Would wait"
+            status = _of_manifest(answer)
         elif rejected is None:
             status = "Pending"
             body.append(_not_rejected(scheduler))
@@ -57,11 +62,21 @@ def explanation_lines(  # noqa: PLR0913 - what is known of a pod comes from seve
             status = f"Pending {age(now_s - rejected['since_s'])}"
         status = style.paint(status, "yellow")
     lines = [f"{name}  {status}   {_request(answer['request'])}"]
-    lines += [*group_lines(answer, now_s), *body]
+    lines += group_lines(answer, now_s)
+    if bound is None and waits_for_others(answer):
+        lines.append(_ONE_MEMBER)
+    lines += body
     lines += [f"Warning: {printable(one)}" for one in answer["warnings"]]
     if has_nodes and answer.get("nodes"):
         lines += ["", *node_lines(answer["nodes"], answer["request"], style)]
     return lines
+
+
+def _of_manifest(answer: Json) -> str:
+    """What would become of the pod of a manifest, without the rest of its group."""
+    if not answer["summary"]["n_fit"]:
+        return "Would wait"
+    return "Would wait for its group" if waits_for_others(answer) else "Would be placed"
 
 
 def _request(request: Json) -> str:

@@ -15,7 +15,7 @@ from topology.printable import printable
 if TYPE_CHECKING:
     from kubectl_coterie.text.words import Json
 
-__all__ = ["group_domain", "group_limit", "group_lines", "group_reason"]
+__all__ = ["group_domain", "group_limit", "group_lines", "group_reason", "waits_for_others"]
 
 _ANY = "any"
 """The level of a group that is in no common domain."""
@@ -71,6 +71,12 @@ def group_lines(answer: Json, now_s: float) -> list[str]:
     return [f"{title} {_where(group, pod)}"]
 
 
+def waits_for_others(answer: Json) -> bool:
+    """Whether no member of the pod's group gets a node before all do: its group has a size."""
+    group = answer.get("group")
+    return group is not None and group["size"] is not None and not group["n_bound"]
+
+
 def _who_is_here(group: Json, now_s: float) -> str:
     here = f"{group['n_here']} of {count(group['size'], 'member')} here ({_names(group)})"
     since_s = group["first_since_s"]
@@ -96,6 +102,11 @@ def _reserved(group: Json, now_s: float) -> str:
 
 def _where(group: Json, pod: str) -> str:
     n_bound, n_here = group["n_bound"], group["n_here"]
+    if not n_here:
+        members = (
+            "no member" if group["size"] is None else f"none of {count(group['size'], 'member')}"
+        )
+        return f"{members} is here"
     state = "bound" if n_bound == n_here else f"here, {n_bound} bound"
     parts = [f"{count(n_here, 'member')} {state}"]
     if group["domain"] and group["level"] not in {None, _ANY}:

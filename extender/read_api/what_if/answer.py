@@ -32,6 +32,10 @@ NOT_CONSIDERED: tuple[str, ...] = (
     "pods that wait already, and evictions for the sake of pods with a higher priority",
 )
 OF_DRAINS = "disruption budgets, and whether a drain would leave a DaemonSet's pods in place"
+OF_GROUPS = (
+    "groups: their members are placed one by one, each where it fits; a group with a size gets no "
+    "node before all of its members can have one"
+)
 UNRATED = "how good the sets of some nodes are: there were too many to rate"
 
 
@@ -155,9 +159,14 @@ def capacity_json(keys: Iterable[TallyKey], sums: Mapping[TallyKey, Sums]) -> li
     ]
 
 
-def not_considered(*, is_drained: bool, unknown: Iterable[str], has_unrated: bool) -> list[str]:
+def not_considered(
+    *, is_drained: bool, has_group: bool, unknown: Iterable[str], has_unrated: bool
+) -> list[str]:
     """What kube-scheduler and an eviction consider beside; `unknown` labels of nodes."""
-    sentences = list(NOT_CONSIDERED) + unknown_labels(unknown)
+    sentences = list(NOT_CONSIDERED)
+    if has_group:
+        sentences.append(OF_GROUPS)
+    sentences += unknown_labels(unknown)
     if is_drained:
         sentences.append(OF_DRAINS)
     if has_unrated:

@@ -113,6 +113,7 @@ class WhatIfs:
             "after": capacity_json(keys, after),
             "not_considered": not_considered(
                 is_drained=bool(question.drain),
+                has_group=any(one.request and one.request.group for one in pods),
                 unknown=trial.unknown_labels,
                 has_unrated=trial.has_unrated,
             ),

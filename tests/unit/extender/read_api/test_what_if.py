@@ -202,6 +202,16 @@ def test_what_is_not_considered_is_said(served):
     assert sentences[-1] == f"{unknown}nvidia.com/gpu.product"
 
 
+def test_members_of_a_group_are_placed_one_by_one_which_is_said(served):
+    """Whoever reads that some of them find a node might think that these would start."""
+    manifest = pod(8, group="train", group_size="4")
+    answer = ask(served, pods=[{"manifest": manifest, "count": 4}])
+    assert [one["node"] is not None for one in answer["placements"]] == [True, True, False, False]
+    assert answer["not_considered"][-1].startswith("groups: their members are placed one by one")
+    alone = ask(served, pods=[{"manifest": pod(8)}])
+    assert not any("groups" in one for one in alone["not_considered"])
+
+
 def test_ratings_beyond_the_bound_are_said(served, monkeypatch):
     """The answer is not quietly worse."""
     monkeypatch.setattr("extender.what_if.trial.MAX_WORK", 0)

@@ -187,6 +187,29 @@ def test_a_manifest_that_fits():
     )
 
 
+def test_a_member_of_a_group_is_never_said_to_be_placed_alone():
+    """Nodes for one member say nothing of the others: two machines here, four members."""
+    content = pod(8, affinity="nvlink", policy="required", group="train", group_size="4")
+    shown = explained(engine(), content, is_manifest=True).splitlines()
+    alone = (
+        "The group gets nodes only once there is room for all members; the lines below are of "
+        "this member alone:"
+    )
+    assert shown[:4] == [
+        "pod-u1  Would wait for its group   8 GPUs, nvlink, required",
+        "Group train: none of 4 members is here",
+        alone,
+        "2 of 3 nodes fit",
+    ]
+    content = pod(2, group="train")
+    shown = explained(engine(), content, is_manifest=True).splitlines()
+    assert shown[:3] == [
+        "pod-u1  Would be placed   2 GPUs",
+        "Group train: no member is here",
+        "3 of 3 nodes fit",
+    ]
+
+
 def test_a_manifest_that_would_wait():
     """It says so, and is not sent to look for its scheduler."""
     shown = explained(engine(), pod(16), is_manifest=True).splitlines()
