@@ -40,6 +40,20 @@ SHOWN = {
     "what-if": "1 pod would be placed.",
     "capacity": "a restart of the extender loses it",
 }
+HIDDEN_NAMES = """() => {
+    const circles = [...document.querySelectorAll(".machine .gpu circle")];
+    const isOver = (name) => (circle) => {
+        const box = name.getBBox();
+        const at = new DOMPoint(circle.cx.baseVal.value, circle.cy.baseVal.value)
+            .matrixTransform(circle.getScreenCTM()).matrixTransform(name.getScreenCTM().inverse());
+        const dx = at.x - Math.min(Math.max(at.x, box.x), box.x + box.width);
+        const dy = at.y - Math.min(Math.max(at.y, box.y), box.y + box.height);
+        return Math.hypot(dx, dy) < circle.r.baseVal.value;
+    };
+    return [...document.querySelectorAll(".machine .nic")]
+        .filter((name) => circles.some(isOver(name))).map((name) => name.textContent);
+}"""
+"""The names of NICs that a GPU's circle covers, in the name's own frame."""
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -59,6 +73,15 @@ def test_a_view_fits_a_telephone(open_page, keep_picture, view):
     settled(page, SHOWN[view].removeprefix("NUMA 0"))
     keep_picture(page, f"{view}-390")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_names_of_nics_are_clear_of_gpus(open_page):
+    """A circle over a name hides it: no point of a name's box is within a GPU's circle."""
+    page = open_page("node/dgx-h100-0")
+    settled(page, "mlx5_")
+    hidden = page.evaluate(HIDDEN_NAMES)
+    assert page.locator(".machine .nic").count() == 8
+    assert hidden == []
 
 
 def test_the_headline_says_what_the_api_says(open_page, client):

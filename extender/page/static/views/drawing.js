@@ -28,7 +28,7 @@ export function drawing(machine, { machines, gpuLook, label }) {
   for (const link of dead) lines.append(lineOf(scene, link, "dead"));
   svg.append(lines);
   scene.hubs.forEach(([x, y]) => svg.append(s("circle", { class: "hub", cx: x, cy: -y, r: 0.13 }), text(x, y, "SW", "hub-text")));
-  scene.nics.forEach((nic) => svg.append(text(nic.x, nic.y, nic.label, "nic")));
+  scene.nics.forEach((nic) => svg.append(alongCircle(nic)));
   const gpus = scene.gpus.map(([x, y], index) => {
     const look = gpuLook(index);
     return s("g", { class: `gpu ${look.class}`, "data-gpu": index },
@@ -129,6 +129,14 @@ function sectorOf(sector) {
 
 function text(x, y, content, look) {
   return s("text", { x, y: -y, class: look, "text-anchor": "middle", "dominant-baseline": "central" }, content);
+}
+
+/** A NIC's name along the circle, clear of the GPUs, and never upside down. */
+function alongCircle(nic) {
+  const turn = ((nic.angle_deg + 360) % 360) - 90;
+  const name = text(nic.x, nic.y, nic.label, "nic");
+  name.setAttribute("transform", `rotate(${turn > 90 ? 180 - turn : -turn} ${nic.x} ${-nic.y})`);
+  return name;
 }
 
 function legendOf(machine, steps, drawn, dead, scene) {

@@ -84,7 +84,8 @@ function sentence(why) {
 }
 
 function placedParts(pod) {
-  const agrees = { true: "The kubelet gave what was planned.", false: "The kubelet gave other GPUs than planned.", null: "Nothing was planned, or what the pod has is not known." };
+  const kept = pod.state === "held" ? "The kubelet gave what was planned." : "As planned: its node reports only what differs.";
+  const agrees = { true: kept, false: "The kubelet gave other GPUs than planned.", null: "Nothing was planned, or what the pod has is not known." };
   const planned = pod.planned_ids.length
     ? `Planned ${pod.as_planned === false ? pod.planned_ids.join(", ") : set(pod.gpus)}, has ${set(pod.gpus)}. ` : "";
   return [
