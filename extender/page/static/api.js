@@ -74,8 +74,8 @@ async function decode(path, response) {
 }
 
 /**
- * Calls `onChange({nodes: [names] or null for all, pending})` as the cluster changes and
- * `onState("live" | "polling" | "away")`.
+ * Calls `onChange({nodes: [names] or null for all, groups: the same, pending})` as the cluster changes
+ * and `onState("live" | "polling" | "away")`.
  */
 export function watch(onChange, onState) {
   let poll = null;
@@ -84,7 +84,7 @@ export function watch(onChange, onState) {
     try {
       const cluster = await get("cluster");
       onState("polling");
-      if (generation !== null && cluster.generation !== generation) onChange({ nodes: null, pending: true });
+      if (generation !== null && cluster.generation !== generation) onChange({ nodes: null, groups: null, pending: true });
       generation = cluster.generation;
     } catch {
       onState("away");
@@ -105,7 +105,8 @@ export function watch(onChange, onState) {
       onState("live");
       // The first event says only where the stream begins; what changed before it is unknown.
       const missed = isFirst && generation !== null && generation !== change.generation;
-      if (!isFirst || missed) onChange({ nodes: missed ? null : change.nodes, pending: missed || change.pending });
+      if (missed) onChange({ nodes: null, groups: null, pending: true });
+      else if (!isFirst) onChange(change);
       isFirst = false;
       generation = change.generation;
     });

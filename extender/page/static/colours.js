@@ -17,6 +17,23 @@ export function podColours(gpus) {
   return (gpu) => (gpu.pod ? taken.get(gpu.pod_uid ?? gpu.pod) : "");
 }
 
+/** The group of a GPU's pod as `namespace/name`; null without one. */
+export function groupKey(gpu) {
+  return gpu.group ? `${gpu.pod.slice(0, gpu.pod.indexOf("/"))}/${gpu.group}` : null;
+}
+
+/** A class of colour for a group by its `namespace/name`: the same in every view. */
+export function colourOfGroup(key) {
+  return `pod-${hash(key) % N_POD_COLOURS}`;
+}
+
+/** A class of colour for a GPU by its pod's group; pods without one are grey. */
+export function groupColour(gpu) {
+  if (!gpu.pod) return "";
+  const key = groupKey(gpu);
+  return key ? colourOfGroup(key) : "single";
+}
+
 /** A class of colour for a share of the machine's best. */
 export function shareColour(share) {
   if (share === null || share === undefined) return "share-none";

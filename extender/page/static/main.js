@@ -8,11 +8,14 @@ const VIEWS = {
   "": () => import("./views/cluster.js"),
   node: () => import("./views/node.js"),
   pod: () => import("./views/pod.js"),
+  groups: () => import("./groups/groups.js"),
+  group: () => import("./groups/group.js"),
+  fabric: () => import("./groups/fabric.js"),
   pending: () => import("./views/pending.js"),
   "what-if": () => import("./views/what_if.js"),
   capacity: () => import("./views/capacity.js"),
 };
-const NAVIGATION = [["", "Cluster"], ["pending", "Pending"], ["what-if", "What if"], ["capacity", "Capacity"]];
+const NAVIGATION = [["", "Cluster"], ["fabric", "Fabric"], ["groups", "Groups"], ["pending", "Pending"], ["what-if", "What if"], ["capacity", "Capacity"]];
 const STATES = { live: "Live", polling: "Read every 5 s", away: "No answer" };
 const THEMES = ["auto", "light", "dark"];
 

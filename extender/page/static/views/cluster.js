@@ -5,9 +5,11 @@ import { SHARES } from "../colours.js";
 import { h, podLink } from "../dom.js";
 import { count, headline, since } from "../words.js";
 import { reader } from "./live.js";
-import { tiles } from "./tiles.js";
+import { nodeStore } from "./node_store.js";
+import { machineTiles } from "../tiles/machine_tiles.js";
+import { tiles } from "../tiles/tiles.js";
 
-const SINGLY = 40; // nodes that are read one by one where so few changed
+const COLOURS = ["owner", "group", "share"];
 
 export const title = () => "Cluster";
 
@@ -21,7 +23,8 @@ export function show(_parts, query, root) {
   const box = h("div", { class: "box" });
   const machine = h("select", {}, h("option", { value: "" }, "all machines"));
   const namespace = h("select", {}, h("option", { value: "" }, "all namespaces"));
-  const colour = h("select", {}, h("option", { value: "owner" }, "by pod"), h("option", { value: "share" }, "by efficiency"));
+  const colour = h("select", {}, h("option", { value: "owner" }, "by pod"),
+    h("option", { value: "group" }, "by group"), h("option", { value: "share" }, "by efficiency"));
   const unhealthy = h("input", { type: "checkbox" });
   const pending = h("input", { type: "checkbox" });
   const filters = h("form", { class: "filters", "aria-label": "Filters" },
@@ -30,23 +33,20 @@ export function show(_parts, query, root) {
   const grid = h("section", { "aria-label": "Nodes" }, box);
   root.append(head, detail, errors, waiting, filters, legend, sentence, grid);
 
-  const field = tiles(box);
-  const byName = new Map();
+  const field = tiles(box, machineTiles);
+  const store = nodeStore();
   let shares = new Map();
   let waits = [];
-  let isWhole = false;
-  let changed = new Set();
-  let isAllDue = true;
   let isPendingDue = true;
   let areSharesDue = true;
   let machinesShown = "";
   let namespacesShown = "";
   unhealthy.checked = query.has("unhealthy");
   pending.checked = query.has("pending");
-  colour.value = query.get("colour") === "share" ? "share" : "owner";
+  colour.value = COLOURS.find((one) => one === query.get("colour")) ?? "owner";
 
   const render = () => {
-    const all = [...byName.values()];
+    const all = [...store.byName.values()];
     offer(machine, [...new Set(all.map((node) => node.machine))], machinesShown, query.get("machine"), (shown) => (machinesShown = shown));
     const spaces = new Set(waits.map((pod) => pod.namespace));
     for (const node of all) for (const gpu of node.gpus) if (gpu.pod) spaces.add(gpu.pod.slice(0, gpu.pod.indexOf("/")));
@@ -59,10 +59,10 @@ export function show(_parts, query, root) {
       (!pending.checked || wouldFit.has(node.name)));
     field.show(kept, { colour: colour.value, shares, namespace: namespace.value });
     legend.replaceChildren(...legendOf(colour.value));
-    const more = isWhole ? "" : ", reading more";
+    const more = store.isWhole() ? "" : ", reading more";
     sentence.textContent = kept.length === all.length ? `${count(all.length, "node")}${more}`
       : `${kept.length.toLocaleString("en")} of ${count(all.length, "node")} match${more}`;
-    if (isWhole && all.length === 0) sentence.textContent = "No node of the cluster has GPUs that Coterie places.";
+    if (store.isWhole() && all.length === 0) sentence.textContent = "No node of the cluster has GPUs that Coterie places.";
   };
 
   const waitingShown = () => {
@@ -85,58 +85,25 @@ export function show(_parts, query, root) {
   const nodeErrors = h("div");
   errors.after(nodeErrors);
   const nodes = reader(nodeErrors, async (signal) => {
-    const names = [...changed];
-    const isAll = isAllDue || names.length > SINGLY;
-    changed = new Set();
-    isAllDue = false;
-    try {
-      if (isAll) await readAll(signal);
-      else await Promise.all(names.map((name) => readOne(name, signal)));
-      if (isPendingDue) {
-        isPendingDue = false;
-        waits = await list("pending", { signal, limit: 500 });
-        waitingShown();
-      }
-      if (colour.value === "share" && areSharesDue) {
-        areSharesDue = false;
-        const pods = await list("pods", { signal, limit: 1000 });
-        shares = new Map(pods.map((pod) => [`${pod.namespace}/${pod.name}`, pod.share]));
-      }
-    } catch (error) {
-      isAllDue = true;
-      throw error;
+    const wasWhole = store.isWhole();
+    await store.read(signal, (items, remaining) => {
+      // The first page at once; then now and then, since each rendering lays out all tiles.
+      if (items.length <= 500 || remaining === 0 || items.length % 2000 === 0) render();
+      if (items.length <= 500) performance.mark("coterie-tiles");
+    });
+    if (!wasWhole) performance.mark("coterie-whole");
+    if (isPendingDue) {
+      isPendingDue = false;
+      waits = await orDue(list("pending", { signal, limit: 500 }), () => (isPendingDue = true));
+      waitingShown();
+    }
+    if (colour.value === "share" && areSharesDue) {
+      areSharesDue = false;
+      const pods = await orDue(list("pods", { signal, limit: 1000 }), () => (areSharesDue = true));
+      shares = new Map(pods.map((pod) => [`${pod.namespace}/${pod.name}`, pod.share]));
     }
     render();
   });
-
-  async function readAll(signal) {
-    const found = await list("nodes", {
-      signal,
-      onPage(items, remaining) {
-        if (isWhole) return;
-        for (const node of items.slice(byName.size)) byName.set(node.name, node);
-        // The first page at once; then now and then, since each rendering lays out all tiles.
-        if (items.length <= 500 || remaining === 0 || items.length % 2000 === 0) render();
-        if (items.length <= 500) performance.mark("coterie-tiles");
-      },
-    });
-    const names = new Set(found.map((node) => node.name));
-    for (const name of byName.keys()) if (!names.has(name)) byName.delete(name);
-    for (const node of found) byName.set(node.name, node);
-    isWhole = true;
-    performance.mark("coterie-whole");
-  }
-
-  async function readOne(name, signal) {
-    try {
-      const node = await get(`nodes/${encodeURIComponent(name)}`, { signal, isKept: false });
-      if (node.gpus.length) byName.set(name, node);
-      else byName.delete(name);
-    } catch (error) {
-      if (error.status !== 404) throw error;
-      byName.delete(name);
-    }
-  }
 
   filters.addEventListener("submit", (event) => event.preventDefault());
   filters.addEventListener("change", () => {
@@ -154,8 +121,7 @@ export function show(_parts, query, root) {
 
   return {
     changed(change) {
-      if (change.nodes === null) isAllDue = true;
-      else for (const name of change.nodes) changed.add(name);
+      store.changed(change);
       if (change.pending) isPendingDue = true;
       areSharesDue = true;
       sums.again();
@@ -167,6 +133,16 @@ export function show(_parts, query, root) {
       field.close();
     },
   };
+}
+
+/** An answer; where it fails, it is due again. */
+async function orDue(answer, setDue) {
+  try {
+    return await answer;
+  } catch (error) {
+    setDue();
+    throw error;
+  }
 }
 
 function offer(select, values, shown, wanted, keep) {
@@ -183,6 +159,7 @@ function legendOf(colour) {
   const item = (look, text) => h("li", {}, h("span", { class: `cell ${look}` }), text);
   const common = [item("free", "free"), item("bad pod-0", "unhealthy")];
   if (colour === "share") return [...SHARES.map(([look, text]) => item(`held ${look}`, text)), ...common];
+  if (colour === "group") return [item("held pod-0", "a group, its colour in every view"), item("held single", "a pod without a group"), ...common];
   const pods = h("li", {}, ["pod-0", "pod-3", "pod-7"].map((one) => h("span", { class: `cell held ${one}` })),
     "a pod, by colour within its node");
   return [pods, item("assumed pod-0", "planned, not yet seen on the node"), ...common];

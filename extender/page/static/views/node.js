@@ -1,8 +1,9 @@
 // A node: its drawing, its GPUs and pods with their figures, and what is best of what is free.
 
 import { get, list } from "../api.js";
-import { podColours } from "../colours.js";
+import { groupKey, podColours } from "../colours.js";
 import { h, notice, podLink, table } from "../dom.js";
+import { groupLink } from "../groups/group_words.js";
 import { count, set } from "../words.js";
 import { deadWords, drawing } from "./drawing.js";
 import { reader } from "./live.js";
@@ -37,6 +38,7 @@ function parts(node, machines, pods) {
   const manager = node.topology_manager.policy;
   const facts = [node.machine, `${node.free} of ${count(node.gpus.length, "GPU")} free`];
   if (node.zone) facts.push(`zone ${node.zone}`);
+  facts.push(...node.domains.filter((one) => one.level !== "zone").map((one) => `${one.level} ${one.name}`));
   facts.push(manager ? `Topology Manager ${manager}, scope ${node.topology_manager.scope}` : "Topology Manager not reported");
   const found = [h("p", { class: "detail" }, facts.join(", "))];
   found.push(...node.problems.map((one) => notice(one, "error")));
@@ -95,11 +97,12 @@ function gpuTable(node, machine, colours) {
     h("span", {}, h("span", { class: `cell ${gpu.state} ${colours(gpu)} ${gpu.reason ? "bad" : ""}` }), ` ${gpu.index}`),
     gpu.reason ? `${gpu.state}: ${gpu.reason}` : gpu.state,
     gpu.pod ? podLink(gpu.pod) : "",
+    groupKey(gpu) ? groupLink(groupKey(gpu)) : "",
     machine?.gpus[gpu.index]?.model ?? "unknown",
     machine?.gpus[gpu.index]?.numa_node ?? "unknown",
     h("code", {}, gpu.id),
   ]);
-  return table(`GPUs of ${node.name}`, [["GPU"], ["State"], ["Pod"], ["Model"], ["NUMA"], ["Id"]], rows);
+  return table(`GPUs of ${node.name}`, [["GPU"], ["State"], ["Pod"], ["Group"], ["Model"], ["NUMA"], ["Id"]], rows);
 }
 
 function nicTable(machine) {

@@ -2,10 +2,13 @@
 
 import { get, list } from "../api.js";
 import { h, notice, table, to } from "../dom.js";
+import { domain, groupLink, here, why, worth } from "../groups/group_words.js";
 import { count, percent, rate, set, since } from "../words.js";
 import { reader } from "./live.js";
 import { relief, sentences, setWords } from "./offers.js";
 import { setCard } from "./set_card.js";
+
+const BESIDE = 8; // other members that are named
 
 export const title = (parts) => parts.slice(1).join("/") || "Pod";
 
@@ -15,7 +18,8 @@ export function show([namespace = "", name = ""], _query, root) {
   const cards = h("div", { class: "cards" });
   const explanation = h("div");
   const key = `${namespace}/${name}`;
-  root.append(h("h1", {}, key), errors, facts, cards, explanation);
+  const group = h("div");
+  root.append(h("h1", {}, key), errors, facts, group, cards, explanation);
   const path = `${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
   const work = reader(errors, async (signal) => {
     const waits = (await list("pending", { signal })).find((pod) => pod.namespace === namespace && pod.name === name);
@@ -25,6 +29,7 @@ export function show([namespace = "", name = ""], _query, root) {
     const chosen = placed && { title: "Chosen", node: placed.node, offer: placed };
     facts.replaceChildren(...(waits ? pendingParts(waits) : placed ? placedParts(placed)
       : [notice("No pod of this name has GPUs or waits for them. It may have ended, or not have been scheduled yet.")]));
+    group.replaceChildren(...await groupParts(namespace, name, placed?.group ?? waits?.group?.name, signal));
     // At once: an explanation of a large cluster takes longer.
     if (cards.childElementCount === 0 && chosen) cards.replaceChildren(await card(chosen));
     let answer = null;
@@ -41,6 +46,22 @@ export function show([namespace = "", name = ""], _query, root) {
       ...(placed ? containers(placed) : []));
   });
   return { changed: () => work.again(), closed: work.close };
+}
+
+/** The pod's group, and where the other members are; none for a pod without one. */
+async function groupParts(namespace, name, groupName, signal) {
+  if (!groupName) return [];
+  const key = `${namespace}/${groupName}`;
+  const path = `groups/${encodeURIComponent(namespace)}/${encodeURIComponent(groupName)}`;
+  const group = await orNull(get(path, { signal }));
+  const parts = ["Member of group ", groupLink(key)];
+  if (group === null) return [h("p", {}, parts, ".")];
+  parts.push(`: ${[here(group), why(group), domain(group), worth(group)].filter(Boolean).join("; ")}.`);
+  const others = group.members.filter((one) => one.name !== name && one.node !== null);
+  others.slice(0, BESIDE).forEach((one, i) => parts.push(i === 0 ? " Beside " : ", ", one.name, " on ", to(["node", one.node], one.node)));
+  const nMore = others.length + group.members_left_out - BESIDE;
+  if (others.length > 0) parts.push(nMore > 0 ? ` and ${nMore.toLocaleString("en")} more.` : ".");
+  return [h("p", { class: "of-group" }, parts)];
 }
 
 /** Null for 404: the caller says what is not there. */

@@ -60,7 +60,8 @@ def test_the_page_changes_nothing(served):
 def test_files_name_no_other_host():
     """Nothing is loaded from elsewhere, and no markup is made of text."""
     folder = files("extender.page") / "static"
-    found = [*folder.iterdir(), *(folder / "views").iterdir()]
+    rooms = ("groups", "tiles", "views")
+    found = [*folder.iterdir(), *(one for room in rooms for one in (folder / room).iterdir())]
     texts = [one.read_text(encoding="utf-8") for one in found if one.is_file()]
     assert len(texts) > 12
     for text in texts:
