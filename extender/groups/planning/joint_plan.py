@@ -146,7 +146,7 @@ class JointPlanner:
         rooms = [self.node_room.of(one.request, snapshot, order) for one in alike]
         may_go = self._may_go(alike, within, near, snapshot.node_index)
         own = [near.own(request) for request, _ in members]
-        found: JointPlan | NoPlace = NoPlace(Reason.GROUP_NO_ROOM)
+        refused = NoPlace(Reason.GROUP_NO_ROOM)
         for most in _tried(tree, near, own):
             fits = [
                 np.where(one, np.minimum(room.fits, most), 0)
@@ -155,8 +155,12 @@ class JointPlanner:
             demand = self._demand(alike, rooms, fits, most, snapshot)
             found = self._choose(members, alike, demand, snapshot, own)
             if isinstance(found, JointPlan):
-                break
-        return found
+                return found
+            refused = found
+        if within != ANY_DOMAIN and near.nodes:
+            why = f"all must be in the {within} of the members that have a node already"
+            return replace(refused, detail="; ".join(filter(None, (refused.detail, why))))
+        return refused
 
     def order(self, node_index: NodeIndex) -> NDArray[np.int64]:
         """Positions in a node index of the nodes of the tree of domains, in its order."""

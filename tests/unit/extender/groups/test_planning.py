@@ -160,6 +160,20 @@ def test_a_replacement_stays_in_the_required_domain(scene):
     assert scene.woken() == ["b2"]
 
 
+def test_a_member_that_must_be_near_those_that_run_says_so(scene):
+    """As of a rolling update that starts pods first: another leaf is free, and may not be used."""
+    fields = {"group_domain": "leaf", "group_policy": "required"}
+    assert all_bound(scene.place("a", "b", **fields))
+    scene.see("c", **fields)
+    scene.filter("c", **fields)
+    scene.woken()
+    assert scene.filter("c", **fields).reason is Reason.GROUP_NO_ROOM
+    assert scene.groups.readings.status(KEY).detail == (
+        "the freest leaf (S0) has room for 0 of 1 members; "
+        "all must be in the leaf of the members that have a node already"
+    )
+
+
 def test_a_member_that_says_another_group_moves_there(scene):
     """Its annotations were edited."""
     claim_all(scene, "a", "b")
