@@ -228,14 +228,15 @@ def _serve(client: httpx.Client, console: Console, demo: Demo, *, for_s: float |
         running = traffic.player.running.values()
         newest = next(reversed(running)).pod
         url = str(client.base_url).rstrip("/")
+        kubectl_coterie = Path(sys.executable).with_name("kubectl-coterie")
         lines = (
             f"page: {url}/ui/",
             f"{len(running)} pods run on {len(demo.nodes)} nodes; each second some come or end.",
             f"Jobs of several pods come and go on {len(pool)} more.",
             "Look, call the extender, and end it with ctrl-C:",
             f"  curl {url}/api/v1/cluster",
-            f"  kubectl-coterie pods -A --extender-url {url}",
-            f"  kubectl-coterie groups -A --extender-url {url}",
+            f"  {kubectl_coterie} pods -A --extender-url {url}",
+            f"  {kubectl_coterie} groups -A --extender-url {url}",
             f"  curl {url}/explain/{NAMESPACE}/{newest.name}   # while that pod runs",
             f"  curl {url}/metrics",
             f"  curl {url}/explain --data '{json.dumps(EXAMPLE_POD)}'",

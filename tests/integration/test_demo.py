@@ -187,7 +187,7 @@ def test_the_page_is_live_until_a_signal(tmp_path, number):
 
 
 def test_a_live_page_ends_after_its_time(tmp_path):
-    """`--serve-for` bounds it, for scripts."""
+    """`--serve-for` bounds it, for scripts; its commands run in a shell without the venv's PATH."""
     done = subprocess.run(
         command("--pods", 2, "--further", 0, "--serve-for", 1, "--out", tmp_path),
         cwd=ROOT,
@@ -197,6 +197,8 @@ def test_a_live_page_ends_after_its_time(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "ended")
+    programs = re.findall(r"^  (\S*kubectl-coterie) ", done.stdout, re.MULTILINE)
+    assert [Path(one).is_file() and Path(one).is_absolute() for one in programs] == [True, True]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
