@@ -36,6 +36,8 @@ class Rules:
     for never. `group_levels` are names of levels of domains and the labels that name a node's
     domain there, nearest first.
     `group_kinds` are those of whose pods a group is inferred (`extender.protocol`).
+    `keep_domains_whole`: of nodes that are equal otherwise, pods without a group take those in the
+    domain with the least room left (`extender.placement.domain_crowding`).
 
     Raises `SettingsError` for values that no settings could have had.
     """
@@ -54,6 +56,7 @@ class Rules:
     group_patience_s: float = 0.0
     group_kinds: tuple[str, ...] = ()
     group_levels: tuple[tuple[str, str], ...] = ()
+    keep_domains_whole: bool = False
 
     def __post_init__(self) -> None:
         bounds = self.loss_bounds

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COTERIE",
     "COTERIE_PATIENT",
-    "COTERIE_SINGLES",
+    "COTERIE_WHOLE",
     "KUEUE",
     "ONE_BY_ONE",
     "SCENARIOS",
@@ -50,7 +50,7 @@ PATIENCE_H = 4.0
 ONE_BY_ONE = "one by one, LeastAllocated"
 KUEUE = "Kueue TAS BestFit"
 COTERIE = "Coterie"
-COTERIE_SINGLES = "Coterie, single pods as groups of one"
+COTERIE_WHOLE = "Coterie, keep_domains_whole"
 COTERIE_PATIENT = f"Coterie, patience {PATIENCE_H:.0f} h"
 
 WAYS: dict[str, AllOrNone | OneByOne] = {
@@ -61,7 +61,7 @@ WAYS: dict[str, AllOrNone | OneByOne] = {
     KUEUE: AllOrNone(Kueue()),
     "Slurm topology/tree": AllOrNone(Slurm()),
     COTERIE: AllOrNone(Coterie()),
-    COTERIE_SINGLES: AllOrNone(Coterie(single_pods_are_groups=True)),
+    COTERIE_WHOLE: AllOrNone(Coterie(keep_domains_whole=True)),
     COTERIE_PATIENT: AllOrNone(Coterie(), patience_s=PATIENCE_H * 3600),
 }
 COLUMNS = (
@@ -198,11 +198,11 @@ def _goals(means: Mapping[int, Mapping[str, Figures]]) -> ResultTable:
     rows: list[tuple[Cell, ...]] = []
     for n_gpus in MEMBER_GPUS:
         goal = means[n_gpus][KUEUE].one_leaf_percent - 2
-        for name in (COTERIE, COTERIE_SINGLES):
+        for name in (COTERIE, COTERIE_WHOLE):
             what = f"one leaf, %, members of {n_gpus}: Kueue less 2"
             rows.append(_goal(what, name, means[n_gpus][name].one_leaf_percent, goal))
     four = means[min(MEMBER_GPUS)]
-    for name in (COTERIE, COTERIE_SINGLES):
+    for name in (COTERIE, COTERIE_WHOLE):
         worth = four[name].harmonic_gbytes_per_s
         for rival, factor in ((KUEUE, 1.05), (ONE_BY_ONE, 1.4)):
             what = f"GB/s harmonic, members of {min(MEMBER_GPUS)}: {factor} x {rival}"

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from benchmarks.groups.trace import GPUS_PER_HOST
-from topology.groups import Assigned, GroupDemand, MemberShape, choose_nodes
+from topology.groups import (
+    Assigned,
+    GroupDemand,
+    MemberShape,
+    choose_nodes,
+    crowding_of_nodes,
+)
 from topology.recordings import load_recording
 from topology.select import build_tables
 
@@ -37,6 +43,9 @@ __all__ = [
 
 MACHINE = "dgx-h100"
 """The recording that stands for every host."""
+
+_ROUNDING = 9
+"""Digits of a cost that count, as in `extender.placement.node_order`."""
 
 
 class GroupPolicy(Protocol):
@@ -113,20 +122,24 @@ def host_costs(n_gpus: int) -> NDArray[np.float64]:
 class Coterie:
     """Groups as `topology.groups` chooses.
 
-    Single pods go where they go today, to where least is left unusable: kube-scheduler takes any of
-    the nodes that are rated alike, so they know no leaf. With `single_pods_are_groups` each is
-    placed as a group of one member, in the leaf with the least room.
+    Single pods go to where least is left unusable, of such hosts to those with the fewest free
+    GPUs; kube-scheduler takes any of the nodes that are rated alike, so they know no leaf. With
+    `keep_domains_whole`, the extender's setting, they go, of such nodes, to the leaf with the least
+    room, by the product's own rule.
     """
 
-    single_pods_are_groups: bool = False
+    keep_domains_whole: bool = False
 
     def place(
         self, hosts: Hosts, free: NDArray[np.int64], *, n_members: int, n_gpus: int
     ) -> Shares | None:
         """A group in one choice, a single pod by what it leaves."""
         costs = host_costs(n_gpus)[free]
-        if n_members == 1 and not self.single_pods_are_groups:
-            order = np.lexsort((hosts.tie, costs))
+        if n_members == 1:
+            keys = [free, costs.round(_ROUNDING)]
+            if self.keep_domains_whole:
+                keys.insert(0, crowding_of_nodes(hosts.tree, free // n_gpus))
+            order = np.lexsort((hosts.tie, *keys))
             return [(int(order[0]), 1)] if np.isfinite(costs[order[0]]) else None
         shape = MemberShape(n_members, n_gpus, free // n_gpus)
         found = choose_nodes(hosts.tree, GroupDemand((shape,), costs=costs))

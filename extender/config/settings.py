@@ -165,6 +165,16 @@ class ExtenderSettings(ConnectionSettings):
             "wait very long where smaller pods keep coming, and nobody else waits for them.",
         ),
     ] = 0.0
+    keep_domains_whole: Annotated[
+        bool,
+        Field(
+            description="Whether pods without a group are kept together, so that whole leaf "
+            "switches and NVLink domains stay free for groups: of nodes that are equal for such a "
+            "pod up to economy, it gets one in the nearest domain with room for the fewest pods "
+            "like it. Nothing else changes: not for pods with soft wishes of their own, nor "
+            "against a PreferNoSchedule taint.",
+        ),
+    ] = False
     http_timeout_s: Annotated[
         float,
         Field(
@@ -314,6 +324,7 @@ class ExtenderSettings(ConnectionSettings):
             group_patience_s=self.group_patience_s,
             group_levels=tuple(_level(one) for one in self.group_levels),
             group_kinds=self.group_kinds,
+            keep_domains_whole=self.keep_domains_whole,
         )
 
 

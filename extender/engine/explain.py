@@ -8,7 +8,8 @@ node affinity excludes (`extender.allowed_nodes`) does not fit, whatever it has 
 has a node: its plan, its devices, what those are worth, and what the node would offer it if it were
 placed there now. It changes nothing.
 
-The order is total: rank, then node name. Nodes that cannot take the pod come last, by name.
+The order is total: rank, then with `keep_domains_whole` the room of the node's domain, then node
+name. Nodes that cannot take the pod come last, by name.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ from topology.select import Selected, select_set
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from extender.placement import Rater
     from extender.protocol import PodRequest, WirePod
     from extender.snapshot import ClusterSnapshot, NodeView
@@ -47,17 +51,19 @@ LEFT_SIZES = (2, 4, 8)
 """Set sizes whose best remaining value is shown."""
 
 
-def explain_pod(
+def explain_pod(  # noqa: PLR0913 - all that an explanation is made of
     request: PodRequest,
     cluster: LiveCluster,
     *,
     rater: Rater,
+    crowding: NDArray[np.int64] | None = None,
     unschedulable: UnschedulablePod | None = None,
     reserved: Mapping[str, str] | None = None,
 ) -> Json:
     """Explain a pod on every node of the cluster, as JSON values.
 
-    `reserved` has the nodes that are reserved for other groups, each with the group.
+    `crowding` is that of `extender.placement.domain_crowding`. `reserved` has the nodes that are
+    reserved for other groups, each with the group.
 
     Complexity: one rating and a few selections per distinct node state, and what
     `extender.engine.summary.summarize` says.
@@ -83,7 +89,9 @@ def explain_pod(
         return _owners(view, cluster)
 
     explanation["summary"] = summarize(request, rated, owners, rater)
-    explanation["nodes"] = _nodes(request, snapshot, rated, rater)
+    places = [0] * len(snapshot.views) if crowding is None else crowding.tolist()
+    crowding_of = {view.name: place for view, place in zip(snapshot.views, places, strict=True)}
+    explanation["nodes"] = _nodes(request, snapshot, rated, rater, crowding_of)
     return explanation
 
 
@@ -225,6 +233,7 @@ def _nodes(
     snapshot: ClusterSnapshot,
     rated: Ratings,
     rater: Rater,
+    crowding_of: Mapping[str, int],
 ) -> list[Json]:
     by_state = {view.state: view for view in rated.views}
     ranks = {state: one for state, one in rated.by_state.items() if isinstance(one, Rank)}
@@ -237,13 +246,18 @@ def _nodes(
     }
     taints: list[bool] = snapshot.node_index.is_soft_tainted.tolist()
     is_tainted = dict(zip((view.name for view in snapshot.views), taints, strict=True))
-    keys = {(view.state, is_tainted[view.name]) for view in rated.views}
+
+    def key_of(view: NodeView) -> tuple[int, bool, int]:
+        return view.state, is_tainted[view.name], crowding_of[view.name]
+
+    keys = {key_of(view) for view in rated.views}
     score = scores(
         {key: ranks[key[0]] for key in keys if key[0] in ranks},
         request.size_gpus,
         loss_bounds=rater.loss_bounds,
         has_soft_wishes=request.has_soft_wishes,
         avoided={key for key in keys if key[1]},
+        crowding={key: key[2] for key in keys},
     )
     left = {
         state: _left_behind(by_state[state], fits[state], rank) for state, rank in ranks.items()
@@ -254,10 +268,11 @@ def _nodes(
             return Refusal(Reason.NODE_RESERVED, f"for {rated.reserved[view.name]}")
         return _EXCLUDED if view.name in excluded else rated.by_state[view.state]
 
-    def place(view: NodeView) -> tuple[bool, object, str]:
+    def place(view: NodeView) -> tuple[bool, object, int, str]:
         rating = rating_of(view)
-        key: object = rating.key if isinstance(rating, Rank) else ()
-        return not isinstance(rating, Rank), key, view.name
+        if isinstance(rating, Rank):
+            return False, rating.key, crowding_of[view.name], view.name
+        return True, (), 0, view.name
 
     nodes: list[Json] = []
     for position, view in enumerate(sorted(snapshot.views, key=place), 1):
@@ -276,7 +291,7 @@ def _nodes(
             }
         rating = rating_of(view)
         if isinstance(rating, Rank):
-            level = score[view.state, is_tainted[view.name]]
+            level = score[key_of(view)]
             explanation |= {"fits": True, "place": position, "score": level}
             explanation["containers"] = containers_json(request, view, fits[view.state])
             explanation["left_behind"] = left[view.state]

@@ -7,52 +7,36 @@ domains has a feasible node, it is the filter of every pod.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from extender.placement import RequestedNodes, filter_nodes, refuse_nodes
+from extender.placement import RequestedNodes, refuse_nodes
 from extender.protocol import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Sequence
 
     from extender.groups import NearBound
-    from extender.placement import Filtered, Rater, RatingBudget
+    from extender.placement import Filtered
     from extender.protocol import PodRequest
-    from extender.rules import Rules
     from extender.snapshot import ClusterSnapshot
 
 __all__ = ["filter_near"]
 
 
-def filter_near(  # noqa: PLR0913 - as `filter_nodes`, and the group
+def filter_near(  # noqa: PLR0913 - what a filter depends on, and the group
     request: PodRequest,
     requested: RequestedNodes,
     snapshot: ClusterSnapshot,
     *,
     near_bound: NearBound,
-    rater: Rater,
-    rules: Rules,
-    budget: RatingBudget | None = None,
-    reserved: NDArray[np.bool_] | None = None,
+    named: Callable[[RequestedNodes], Filtered],
     siblings: Sequence[str] = (),
 ) -> Filtered:
-    """Name the nodes that can take the pod; O(levels) calls of `filter_nodes`.
+    """Name the nodes that can take the pod; O(levels) calls of `named`.
 
-    `siblings` are nodes of members that count as bound.
+    `named` is the filter of every pod, over some of the nodes. `siblings` are nodes of members that
+    count as bound.
     """
-    named = partial(
-        filter_nodes,
-        request,
-        snapshot=snapshot,
-        rater=rater,
-        rules=rules,
-        budget=budget,
-        reserved=reserved,
-    )
     nearby = near_bound.nodes(request, snapshot.node_index, siblings)
     for is_near in nearby.sets:
         near = RequestedNodes(requested.positions[is_near[requested.positions]])

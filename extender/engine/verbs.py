@@ -25,7 +25,7 @@ from extender.engine.near_filter import filter_near
 from extender.engine.pod_group_filter import filter_sibling
 from extender.errors import MalformedPod, UserError, WireError
 from extender.groups import Groups, PodGroups
-from extender.placement import Rater, filter_nodes, prioritize_nodes
+from extender.placement import DomainCrowding, Rater, filter_nodes, prioritize_nodes
 from extender.preemption import Preemptions
 from extender.protocol import (
     Answer,
@@ -70,6 +70,9 @@ class Engine:
         self._rater = Rater(loss_bounds=rules.loss_bounds)
         # Its own: what explain has rated must not save time in calls, which a replay repeats.
         self._explain_rater = Rater(loss_bounds=rules.loss_bounds)
+        self._crowding = DomainCrowding(
+            lambda: cluster.domains.tree, is_on=rules.keep_domains_whole
+        )
         self._recent_pods = RecentPods()
         self.groups = Groups(
             cluster,
@@ -253,26 +256,21 @@ class Engine:
         reserved = self.groups.reserved.mask(
             request.priority, snapshot.node_index, nominated=request.nominated_node
         )
-        if request.group is None:
-            return filter_nodes(
-                request,
-                requested,
-                snapshot,
-                rater=self._rater,
-                rules=self.rules,
-                budget=budget,
-                reserved=reserved,
-            )
-        return filter_near(
+        named = partial(
+            filter_nodes,
             request,
-            requested,
-            snapshot,
-            near_bound=self.groups.near_bound,
+            snapshot=snapshot,
             rater=self._rater,
             rules=self.rules,
             budget=budget,
             reserved=reserved,
-            siblings=siblings,
+            crowding=self._crowding.of(request, snapshot),
+        )
+        if request.group is None:
+            return named(requested)
+        near_bound = self.groups.near_bound
+        return filter_near(
+            request, requested, snapshot, near_bound=near_bound, named=named, siblings=siblings
         )
 
     def _filter_member(
@@ -336,8 +334,9 @@ class Engine:
             entries = [responses.score_head(name) + responses.score_tail(0) for name in names]
         else:
             snapshot = self.cluster.snapshot_for(request)
+            crowding = self._crowding.of(self.groups.owned.resolve(request), snapshot)
             entries = prioritize_nodes(
-                request, requested, snapshot, rater=self._rater, budget=budget
+                request, requested, snapshot, rater=self._rater, budget=budget, crowding=crowding
             )
         body = responses.encode_prioritize(entries)
         n_nodes, n_named = len(requested), len(entries)
@@ -363,6 +362,7 @@ class Engine:
                 request,
                 cluster,
                 rater=rater,
+                crowding=self._crowding.of(request, cluster.snapshot_for(request)),
                 unschedulable=unschedulable,
                 reserved=self.groups.readings.reserved_for_others(request),
             )

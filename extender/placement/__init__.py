@@ -3,6 +3,7 @@
 A function of a snapshot and a pod; changes nothing and knows no HTTP.
 """
 
+from extender.placement.domain_crowding import DomainCrowding
 from extender.placement.filter_score import (
     Filtered,
     filter_nodes,
@@ -19,6 +20,7 @@ from extender.placement.request_reader import NodesRequest, RequestedNodes, Requ
 
 __all__ = [
     "WORK_S",
+    "DomainCrowding",
     "Filtered",
     "NodesRequest",
     "Rank",

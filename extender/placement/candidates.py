@@ -36,10 +36,9 @@ _GOLDEN = 0x9E3779B97F4A7C15
 """2^64 / golden ratio, odd: Fibonacci hashing (Knuth, TAOCP 3, 6.4)."""
 
 
-def draw(  # noqa: PLR0913 - what a draw depends on
+def draw(
     node_index: NodeIndex,
     positions: NDArray[np.int64],
-    numbers: NDArray[np.int64],
     places: NDArray[np.int64],
     *,
     limit: int,
@@ -47,12 +46,12 @@ def draw(  # noqa: PLR0913 - what a draw depends on
 ) -> NDArray[np.int64]:
     """Draw at most `limit` of the nodes at `positions`; gives their positions, tainted ones last.
 
-    `numbers` are the nodes' state numbers, `places` by state number holds the place of its rank, 0
-    the best, equal for equal ranks. `pod_hash` is any number. O(n log n).
+    `places` are the nodes' places in the order of nodes, 0 the best, equal for nodes that are equal
+    there, each below the number of nodes. `pod_hash` is any number. O(n log n).
     """
     layout = KeyLayout.of(len(node_index.sort_keys), node_index.n_zones)
     own = highest_bits(pod_hash * _GOLDEN, layout.n_hash_bits) << layout.hash_at
-    keys = (places << layout.place_at)[numbers] | (node_index.sort_keys[positions] ^ own)
+    keys = places << layout.place_at | (node_index.sort_keys[positions] ^ own)
     if not node_index.has_soft_taints:
         return _draw_by_zone(keys, layout, node_index.n_zones, limit)
     is_tainted = node_index.is_soft_tainted[positions]

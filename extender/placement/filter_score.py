@@ -86,13 +86,14 @@ def filter_nodes(  # noqa: PLR0913 - what a choice depends on
     rules: Rules,
     budget: RatingBudget | None = None,
     reserved: NDArray[np.bool_] | None = None,
+    crowding: NDArray[np.int64] | None = None,
 ) -> Filtered:
     """Name the nodes that can take the pod, at most `rules.candidate_limit` (0: all) of the best.
 
     The pod requests GPUs. All feasible nodes are named, in request order, where kube-scheduler
     scores nodes by something not visible here: preferred terms of the pod. Without a `budget` every
     state is rated. `reserved` are nodes that are no others' than the pod's, bool[n] by position in
-    the node index.
+    the node index. `crowding` is that of `extender.placement.domain_crowding`.
     """
     positions, numbers = requested.positions, snapshot.state_ids[requested.positions]
     ratings = _rate(request, numbers, snapshot, rater, budget)
@@ -113,11 +114,12 @@ def filter_nodes(  # noqa: PLR0913 - what a choice depends on
     n_feasible = len(positions)
     may_thin = rules.candidate_limit > 0 and not request.has_soft_wishes
     if may_thin and n_feasible > rules.candidate_limit:
-        places = _places(ranks, len(snapshot.state_numbers))
+        places = _places(ranks, len(snapshot.state_numbers))[numbers]
+        if crowding is not None:
+            places = _by_crowding(places, crowding[positions])
         positions = draw(
             snapshot.node_index,
             positions,
-            numbers,
             places,
             limit=rules.candidate_limit,
             pod_hash=_pod_hash(request),
@@ -136,20 +138,23 @@ def refuse_nodes(requested: RequestedNodes, node_index: NodeIndex, reason: Reaso
     return Filtered((), requested.positions[:0], (), refused, 0, reason)
 
 
-def prioritize_nodes(
+def prioritize_nodes(  # noqa: PLR0913 - what scores depend on
     request: PodRequest,
     requested: RequestedNodes,
     snapshot: ClusterSnapshot,
     *,
     rater: Rater,
     budget: RatingBudget | None = None,
+    crowding: NDArray[np.int64] | None = None,
 ) -> list[str]:
     """Score every requested node, 0..10, as JSON entries; the pod requests GPUs.
 
     Nodes that cannot take the pod (any more) and unknown nodes score 0; the latter come last.
     """
     positions = requested.positions
-    by_position = score_nodes(request, positions, snapshot, rater=rater, budget=budget)
+    by_position = score_nodes(
+        request, positions, snapshot, rater=rater, budget=budget, crowding=crowding
+    )
     heads = snapshot.node_index.score_heads
     where: list[int] = positions.tolist()
     tails = [score_tail(score) for score in range(TOP_SCORE + 1)]
@@ -157,26 +162,36 @@ def prioritize_nodes(
     return entries + [score_head(name) + score_tail(0) for _, name in requested.unknown]
 
 
-def score_nodes(
+def score_nodes(  # noqa: PLR0913 - what scores depend on
     request: PodRequest,
     positions: NDArray[np.int64],
     snapshot: ClusterSnapshot,
     *,
     rater: Rater,
     budget: RatingBudget | None = None,
+    crowding: NDArray[np.int64] | None = None,
 ) -> list[int]:
-    """Score the nodes at these positions, 0..10, in their order; 0 where one cannot take it."""
+    """Score the nodes at these positions, 0..10, in their order; 0 where one cannot take it.
+
+    `crowding` is that of `extender.placement.domain_crowding`.
+    """
     numbers = snapshot.state_ids[positions]
     ranks = _ranks(_rate(request, numbers, snapshot, rater, budget))
     # Nodes that share a state may differ in their taint: twice the state's number, plus the taint.
-    taints = snapshot.node_index.is_soft_tainted[positions]
-    keys: list[int] = (2 * numbers + taints).tolist()
+    # With crowding they differ by it too, in the digits above.
+    per_crowding = 2 * len(snapshot.samples)
+    packed = 2 * numbers + snapshot.node_index.is_soft_tainted[positions]
+    if crowding is not None:
+        packed += per_crowding * crowding[positions]
+    keys: list[int] = packed.tolist()
+    numbers_of = {key: key % per_crowding >> 1 for key in set(keys)}
     by_key = scores(
-        {key: ranks[key >> 1] for key in set(keys) if key >> 1 in ranks},
+        {key: ranks[number] for key, number in numbers_of.items() if number in ranks},
         request.size_gpus,
         loss_bounds=rater.loss_bounds,
         has_soft_wishes=request.has_soft_wishes,
-        avoided={key for key in keys if key & 1},
+        avoided={key for key in numbers_of if key & 1},
+        crowding=None if crowding is None else {key: key // per_crowding for key in numbers_of},
     )
     return [by_key.get(key, 0) for key in keys]
 
@@ -250,6 +265,13 @@ def _places(ranks: Mapping[int, Rank], n_numbers: int) -> NDArray[np.int64]:
     for number, rank in ranks.items():
         places[number] = place_of[rank.key]
     return np.array(places, dtype=np.int64)
+
+
+def _by_crowding(places: NDArray[np.int64], crowding: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The nodes' places where those of equal ones differ by their domains' crowding."""
+    both = places * (1 + crowding.max()) + crowding
+    finer: NDArray[np.int64] = np.unique(both, return_inverse=True)[1]
+    return finer
 
 
 def _refuse_all(

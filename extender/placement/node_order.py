@@ -13,7 +13,9 @@ Order (first difference decides):
    classes of 2 %
 3. economy: the remainder lost, in GPU-equivalents times what a GPU of the node is worth (but for
    `prefer: fastest`), so that among equally close nodes the one with the least future placement
-   cost comes first, and cheap GPUs before scarce ones; then the fewest free GPUs
+   cost comes first, and cheap GPUs before scarce ones; then the fewest free GPUs; then, where the
+   setting `keep_domains_whole` is on, the domain with the least room left, which is no part of a
+   state's key: the caller has it of each node (`extender.placement.domain_crowding`)
 4. at the caller: a hash of pod and node (candidates), or the node's name (explain)
 
 Pods for which the core puts the remainder first (affinity `none`, one GPU per container,
@@ -208,18 +210,20 @@ def _rank(  # noqa: PLR0913 - all that a rank is made of
     return Rank((missed, loss_class), 0.0, cost, n_free, worth)
 
 
-def scores(
+def scores(  # noqa: PLR0913 - what scores depend on
     ranks: Mapping[K, Rank],
     size_gpus: int,
     *,
     loss_bounds: Sequence[float],
     has_soft_wishes: bool,
     avoided: Collection[K] = (),
+    crowding: Mapping[K, int] | None = None,
 ) -> dict[K, int]:
     """Map ranks, by any key, onto 0..10; `size_gpus` is the pod's size. O(n).
 
     `has_soft_wishes`: the pod has preferences that kube-scheduler scores. `avoided` are the keys of
-    nodes with a PreferNoSchedule taint.
+    nodes with a PreferNoSchedule taint. `crowding` is how crowded the nodes' domains are, less is
+    better; None where that does not count.
 
     >>> near, far = Rank((0, 0), 0.0, 1.0, 8), Rank((0, 3), 0.0, 1.0, 8)
     >>> costly = Rank((0, 0), 0.0, 3.0, 8)
@@ -237,6 +241,8 @@ def scores(
         best = _closest(members)
         if not has_soft_wishes:
             best = _cheapest(best, size_gpus, avoided)
+            if crowding is not None:
+                best = _in_fullest_domain(best, crowding)
         top = TOP_SCORE - _LEVELS_PER_BAND * band
         result |= {key: top if key in best else top - 1 for key in members}
     return result
@@ -274,3 +280,9 @@ def _cheapest(
     members = {key: rank for key, rank in members.items() if rank.cost <= bound}
     fewest = min(rank.n_free for rank in members.values())
     return {key: rank for key, rank in members.items() if rank.n_free == fewest}
+
+
+def _in_fullest_domain(members: Mapping[K, Rank], crowding: Mapping[K, int]) -> Mapping[K, Rank]:
+    """Of these the nodes in the domain with the least room left."""
+    least = min(crowding[key] for key in members)
+    return {key: rank for key, rank in members.items() if crowding[key] == least}

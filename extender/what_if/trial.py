@@ -19,6 +19,7 @@ import numpy as np
 
 from extender.allowed_nodes import AllowedNodes
 from extender.placement import (
+    DomainCrowding,
     Rank,
     Rater,
     RatingBudget,
@@ -30,6 +31,7 @@ from extender.placement import (
 from extender.protocol import Reason
 from extender.snapshot import make_snapshot, with_free, with_masks
 from extender.what_if.rating_turns import rate_in_turns
+from topology.groups import build_tree
 from topology.node_affinity import ANY_NODE
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from extender.snapshot import ClusterSnapshot, NodeView
     from extender.state import StateMoment
     from extender.what_if.asked import TrialPod
+    from topology.groups import DomainTree
     from topology.node_affinity import RequiredNodeAffinity
     from topology.select import PodFit
 
@@ -94,6 +97,8 @@ class Trial:
         self._added = added
         self._drained = frozenset(drained)
         self._rater = Rater(loss_bounds=rules.loss_bounds)
+        self._tree: DomainTree | None = None
+        self._crowding = DomainCrowding(self._domains, is_on=rules.keep_domains_whole)
         self._budget = RatingBudget.of_work(MAX_WORK if max_work is None else max_work)
         self._snapshots: dict[str, ClusterSnapshot] = {}
         self._taken: dict[tuple[str, str], int] = {}
@@ -122,6 +127,7 @@ class Trial:
         if not any(isinstance(one, Rank) for one in ratings.values()):
             reason = refused[0].reason if refused else "no node is left"
             return Trialled(pod, None, None, 0, refused, reason)
+        crowding = self._crowding.of(request, snapshot)
         filtered = filter_nodes(
             request,
             RequestedNodes(positions),
@@ -129,9 +135,10 @@ class Trial:
             rater=self._rater,
             rules=self._rules,
             budget=self._budget,
+            crowding=crowding,
         )
         yield
-        view = self._best(request, snapshot, filtered.positions, ratings)
+        view = self._best(request, snapshot, filtered.positions, ratings, crowding)
         fit = self._rater.choose(request, view)
         if isinstance(fit, Refusal):  # it was rated by count
             return Trialled(pod, None, None, 0, refused, fit.reason.value)
@@ -198,10 +205,16 @@ class Trial:
         snapshot: ClusterSnapshot,
         positions: NDArray[np.int64],
         ratings: Mapping[int, Rank | Refusal],
+        crowding: NDArray[np.int64] | None,
     ) -> NodeView:
         """The node of the best score among those that filter named."""
         by_position = score_nodes(
-            request, positions, snapshot, rater=self._rater, budget=self._budget
+            request,
+            positions,
+            snapshot,
+            rater=self._rater,
+            budget=self._budget,
+            crowding=crowding,
         )
         top = max(by_position)
         named: list[int] = positions.tolist()
@@ -209,6 +222,13 @@ class Trial:
         tied = [view for view, score in zip(views, by_position, strict=True) if score == top]
         keys = {state: one.key for state, one in ratings.items() if isinstance(one, Rank)}
         return min(tied, key=lambda view: (keys[view.state], view.name))
+
+    def _domains(self) -> DomainTree:
+        """The domains of the nodes there are; those that are added have none."""
+        if self._tree is None:
+            paths = {name: node.path for name, node in self._moment.nodes.items()}
+            self._tree = build_tree(paths, self._rules.group_families)
+        return self._tree
 
     def _take(self, request: PodRequest, view: NodeView, used: int) -> None:
         """The pod has these devices from now on."""

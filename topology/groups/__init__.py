@@ -17,6 +17,7 @@ from topology.groups.choice_outcome import (
     rank_nodes,
 )
 from topology.groups.choice_patience import MOST_KEPT, WaitingGroup, keep_nodes
+from topology.groups.crowding import crowding_of_nodes
 from topology.groups.domain_labels import (
     DEFAULT_FAMILIES,
     NVLINK_DOMAIN,
@@ -71,6 +72,7 @@ __all__ = [
     "build_tree",
     "choose_nodes",
     "choose_on_rails",
+    "crowding_of_nodes",
     "domain_path",
     "gpu_rails",
     "group_value",

@@ -29,13 +29,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topology.groups.choice_shares import level_room, share_evenly
+from topology.groups.crowding import order_of_crowding
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topology.groups.domain_tree import Domain, DomainLevel, DomainTree
 
-__all__ = ["MOST_TRIED", "Shares", "choose_alike", "order_of_crowding"]
+__all__ = ["MOST_TRIED", "Shares", "choose_alike"]
 
 MOST_TRIED = 8
 """Domains that are tried before the members are divided over all nodes of the best one. On trees of
@@ -88,13 +89,6 @@ def choose_alike(
             ordered = _ordered(figures, level, candidates, sums, n_members)
             return _tried(figures, [tree.domains[i] for i in ordered], n_members)
     return None
-
-
-def order_of_crowding(
-    tree: DomainTree, sums: NDArray[np.int64], domains: NDArray[np.int64]
-) -> list[NDArray[np.int64]]:
-    """Keys for `numpy.lexsort`: least room in the domain, then in those around it."""
-    return [sums[column] for column in tree.chains[domains].T[::-1]]
 
 
 def _ordered(

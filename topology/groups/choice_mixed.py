@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topology.groups.choice_alike import MOST_TRIED, order_of_crowding
+from topology.groups.choice_alike import MOST_TRIED
+from topology.groups.crowding import order_of_crowding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

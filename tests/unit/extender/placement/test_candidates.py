@@ -31,8 +31,9 @@ def drawn(
     for one in views:
         places[snapshot.state_numbers[one.state]] = costs.index(COSTS[one.free])
     positions = np.arange(len(views), dtype=np.int64)
-    numbers = snapshot.state_ids
-    found = draw(snapshot.node_index, positions, numbers, places, limit=limit, pod_hash=pod)
+    found = draw(
+        snapshot.node_index, positions, places[snapshot.state_ids], limit=limit, pod_hash=pod
+    )
     return [views[i] for i in found.tolist()]
 
 

@@ -1,0 +1,94 @@
+"""Which nodes pods without a group take first, so that whole domains stay free for groups.
+
+What it answers: of each node of a snapshot, the place of its nearest network domain by the room
+that is left there, 0 for the least (`topology.groups.crowding_of_nodes`), as where a group of one
+member is placed. It is the last part of economy (`extender.placement.node_order`): only nodes that
+are equal up to there differ by it. With the setting `keep_domains_whole` off it computes nothing,
+nor for a pod whose nodes economy does not order: a member of a group, which is placed with the
+others, or one with soft wishes of its own.
+
+Room is counted in pods of this size, by free GPUs: two nodes with three free ones have none for
+four. It is kept for one snapshot, by size, so that the calls of a pod share it. Nodes that no tree
+knows come last. O(nodes), in array operations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topology.groups import crowding_of_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from extender.protocol import PodRequest
+    from extender.snapshot import ClusterSnapshot, NodeIndex
+    from topology.groups import DomainTree
+
+__all__ = ["DomainCrowding"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Order:
+    """The nodes that a tree and a node index both have, by their positions there."""
+
+    tree: DomainTree
+    node_index: NodeIndex
+    in_tree: NDArray[np.int64]
+    in_index: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kept:
+    """What was made of one snapshot, by the pods' size."""
+
+    snapshot: ClusterSnapshot
+    tree: DomainTree
+    by_size: dict[int, NDArray[np.int64]]
+
+
+class DomainCrowding:
+    """Keeps what it made of the last snapshot; `tree` gives the tree of domains as it is now."""
+
+    def __init__(self, tree: Callable[[], DomainTree], *, is_on: bool) -> None:
+        self._tree = tree
+        self._is_on = is_on
+        self._order: _Order | None = None
+        self._kept: _Kept | None = None
+
+    def of(self, request: PodRequest, snapshot: ClusterSnapshot) -> NDArray[np.int64] | None:
+        """The places for a pod, by position in the node index; None where they do not count."""
+        is_member = request.group is not None or bool(request.pod_group)
+        if not self._is_on or is_member or request.has_soft_wishes:
+            return None
+        tree, kept = self._tree(), self._kept
+        if kept is None or kept.snapshot is not snapshot or kept.tree is not tree:
+            kept = self._kept = _Kept(snapshot, tree, {})
+        size = request.size_gpus
+        if size not in kept.by_size:
+            kept.by_size[size] = self._crowding(snapshot, tree, size)
+        return kept.by_size[size]
+
+    def _crowding(
+        self, snapshot: ClusterSnapshot, tree: DomainTree, size: int
+    ) -> NDArray[np.int64]:
+        order = self._order_of(tree, snapshot.node_index)
+        fits = np.array([one.free.bit_count() // size for one in snapshot.samples], dtype=np.int64)
+        room = np.zeros(len(tree.node_names), dtype=np.int64)
+        room[order.in_tree] = fits[snapshot.state_ids[order.in_index]]
+        places = np.full(len(snapshot.views), len(tree.domains), dtype=np.int64)
+        places[order.in_index] = crowding_of_nodes(tree, room)[order.in_tree]
+        return places
+
+    def _order_of(self, tree: DomainTree, node_index: NodeIndex) -> _Order:
+        order = self._order
+        if order is None or order.tree is not tree or order.node_index is not node_index:
+            positions = node_index.locate(tree.node_names)
+            in_tree = (positions >= 0).nonzero()[0]
+            order = self._order = _Order(tree, node_index, in_tree, positions[in_tree])
+        return order
