@@ -27,7 +27,7 @@ from benchmarks.quality import efficiency, fidelity, group_fidelity, replay
 from benchmarks.quality.group_points import load_shapes
 from benchmarks.quality.queues import load_queue
 from benchmarks.report import ResultTable, read_environment, to_rich, write_results
-from benchmarks.speed import benchmark, reads
+from benchmarks.speed import benchmark, reads, whole_domains
 from benchmarks.speed import groups as group_speed
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ def _group_speed(
     shared: Path, advance: Callable[[], None], *, quick: bool
 ) -> tuple[ResultTable, ...]:
     del shared, advance
-    return (group_speed.measure_group_speed(group_speed.QUICK if quick else group_speed.FULL),)
+    load = group_speed.QUICK if quick else group_speed.FULL
+    return group_speed.measure_group_speed(load), whole_domains.measure_whole_domains(load)
 
 
 def _reads(shared: Path, advance: Callable[[], None], *, quick: bool) -> tuple[ResultTable, ...]:

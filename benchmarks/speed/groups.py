@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from benchmarks.report import Cell
 
-__all__ = ["FULL", "QUICK", "GroupLoad", "measure_group_speed"]
+__all__ = ["FULL", "QUICK", "GroupLoad", "make_gateway", "measure_group_speed", "quiet"]
 
 GPU = "nvidia.com/gpu"
 PER_LEAF, PER_SPINE, PER_CORE = 8, 32, 256
@@ -86,7 +86,7 @@ def measure_group_speed(load: GroupLoad = FULL, *, seed: int = 0) -> ResultTable
         for sizes in GROUPS:
             scene = _Scene(load.n_nodes, share, rng)
             for turn in range(load.n_plans):
-                with _quiet():
+                with quiet():
                     seconds, waits, names = scene.run(sizes, turn)
                 filters += waits
                 claimed += names
@@ -117,7 +117,7 @@ def _title(sizes: Sequence[int]) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without garbage collection, whose pauses are the process's and no plan's."""
     gc.collect()
     gc.disable()
@@ -127,27 +127,36 @@ def _quiet() -> Iterator[None]:
         gc.enable()
 
 
+def make_gateway(
+    n_nodes: int, share: float, rng: random.Random, *, keep_domains_whole: bool = False
+) -> tuple[Gateway, list[str]]:
+    """A live extender over nodes below leaf switches, partly taken; and the nodes' names."""
+    rules = Rules(
+        resources=(GPU,),
+        candidate_limit=20,
+        loss_bounds=(0.02, 0.10, 0.30),
+        demand=DEFAULT_DEMAND,
+        staleness_bound_s=60.0,
+        assume_s=30.0,
+        keep_domains_whole=keep_domains_whole,
+    )
+    cluster = LiveCluster(rules.resources, demand=rules.demand)
+    gateway = Gateway(Engine(cluster, rules))
+    nodes = tuple(_node(i, MACHINES[i // PER_LEAF % len(MACHINES)]) for i in range(n_nodes))
+    names = [one.name for one in nodes]
+    gateway.handle(NodesListed(nodes))
+    gateway.handle(PodsListed(tuple(_taken(names, share, rng))))
+    gateway.handle(PendingListed((), 0.0))
+    gateway.handle(FreshnessSet(is_synced=True, observed_at_s=0.0))
+    gateway.handle(RequeueDue(0.0))
+    return gateway, names
+
+
 class _Scene:
     """A cluster, and groups that come and go."""
 
     def __init__(self, n_nodes: int, share: float, rng: random.Random) -> None:
-        rules = Rules(
-            resources=(GPU,),
-            candidate_limit=20,
-            loss_bounds=(0.02, 0.10, 0.30),
-            demand=DEFAULT_DEMAND,
-            staleness_bound_s=60.0,
-            assume_s=30.0,
-        )
-        cluster = LiveCluster(rules.resources, demand=rules.demand)
-        self._gateway = Gateway(Engine(cluster, rules))
-        nodes = tuple(_node(i, MACHINES[i // PER_LEAF % len(MACHINES)]) for i in range(n_nodes))
-        self._names = [one.name for one in nodes]
-        self._gateway.handle(NodesListed(nodes))
-        self._gateway.handle(PodsListed(tuple(_taken(self._names, share, rng))))
-        self._gateway.handle(PendingListed((), 0.0))
-        self._gateway.handle(FreshnessSet(is_synced=True, observed_at_s=0.0))
-        self._gateway.handle(RequeueDue(0.0))
+        self._gateway, self._names = make_gateway(n_nodes, share, rng)
         self._now_s = 0.0
 
     def run(self, sizes: Sequence[int], turn: int) -> tuple[float, list[float], list[float]]:
