@@ -22,16 +22,16 @@ export function tiles(box, kind) {
   let frame = null;
   let isPrinting = false;
 
-  const columnsAt = (left) => Math.max(1, Math.floor((width() - left) / kind.width));
-  const width = () => space.clientWidth || 320;
+  const width = () => space.clientWidth || 320; // read once: after a write it lays the page out
 
   const layOut = () => {
     rows = [];
     order = [];
     let top = 0;
+    const whole = width();
     for (const group of groups) {
       const left = group.depth * kind.indent;
-      const columns = columnsAt(left);
+      const columns = Math.max(1, Math.floor((whole - left) / kind.width));
       rows.push({ top, height: group.headHeight, group, left });
       top += group.headHeight;
       for (let i = 0; i < group.nodes.length; i += columns) {
@@ -50,6 +50,7 @@ export function tiles(box, kind) {
     const from = isPrinting ? -Infinity : -space.getBoundingClientRect().top - MARGIN;
     const until = isPrinting ? Infinity : from + innerHeight + 2 * MARGIN;
     const seen = new Set();
+    const whole = width();
     for (let i = firstAt(rows, from); i < rows.length && rows[i].top < until; i += 1) {
       const row = rows[i];
       if (row.group) {
@@ -58,7 +59,7 @@ export function tiles(box, kind) {
         place(key, row.group, () => kind.heading(row.group), row.left, row.top, null);
         continue;
       }
-      const step = (width() - row.left) / row.columns;
+      const step = (whole - row.left) / row.columns;
       if (row.left > 0) {
         seen.add(row.rail);
         place(row.rail, row.rail, () => h("div", { class: "rail" }), row.left - kind.indent / 2, row.top, null);
