@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 JUDGES_TIME = FACTOR <= 1 and os.environ.get("COTERIE_SLOW_TESTS") != "allow"
 """Whether slow tests without a mark fail: the thorough run draws more examples than that."""
+
+# A shell without job control starts background commands with SIGINT ignored, which programs that
+# tests end by it would inherit; an ignored signal is reset by no exec.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Deadlines would make the outcome depend on how busy the machine is. CI draws the same examples
 # each time, so that a change is judged by what it changes; other runs draw new ones and find more.
