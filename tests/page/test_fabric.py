@@ -185,12 +185,15 @@ def test_a_pod_names_the_other_members(open_page, fabric):
 
 
 def test_a_change_of_a_group_appears_without_a_reload(open_page, fabric):
-    """The stream names the group: no node changes with it."""
+    """By the stream, which names it: it comes, and it goes with its only member."""
     page = open_page("groups", at=fabric)
     settled(page, "2 groups, 1 waits")
-    late = args(member("l0", "late", 9), ["p0s0-0"])
-    fabric.post("/filter", content=late)
-    settled(page, "1 of 9 members is here")
+    short = args(pod(1, uid="short", group="short"), ["alone-0"])
+    assert fabric.post("/filter", content=short).json()["NodeNames"]
+    fabric.post("/bind", content=binding("short", "alone-0"))
+    settled(page, "default/short")
+    fabric.delete("/embedded/pods/short").raise_for_status()
+    settled(page, "2 groups, 1 waits")
 
 
 def test_a_network_without_labels_is_said_in_words(open_page):
