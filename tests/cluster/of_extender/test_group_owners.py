@@ -368,17 +368,23 @@ def with_node(played, namespace, names):
 
 
 def test_each_of_many_jobs_is_read_once(cast):
-    """However many come at once, and whatever becomes of their pods; few at a time."""
+    """However many come at once, and whatever becomes of their pods; few at a time.
+
+    The extender starts when all pods are there: a Job that was read before its second pod came
+    would rightly be read again.
+    """
     count = 100
 
     async def main():
         async with play(cast, FOUR) as played:
+            await asyncio.to_thread(cast.extender.kill)
             before = await n_reads(played)
             jobs = [indexed_job(f"many-{i}", 2) for i in range(count)]
             for one in jobs:  # another controller's, so that the pods are these alone
                 one["spec"]["managedBy"] = "example.com/none"
             made = await asyncio.gather(*(played.api.create(JOBS, one) for one in jobs))
             await played.api.create_all(PODS, [of_job(one, i) for one in made for i in range(2)])
+            await asyncio.to_thread(cast.extender.start)
             await all_read(played, before + count)
             await played.until(lambda: sum(is_bound(played, one) for one in made) == 2)
             await asyncio.sleep(A_WHILE_S)

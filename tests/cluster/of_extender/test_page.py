@@ -114,8 +114,9 @@ def see_node(browser: Browser, base: str, placed: dict[str, Any]) -> None:
 
 
 def see_pod(browser: Browser, base: str, pod: dict[str, Any]) -> None:
-    """Its node, and that the kubelet gave what was planned."""
-    page = opened(browser, base, "pod/default/train", "The kubelet gave what was planned.")
+    """Its node, and that it has what was planned: no node reports another set."""
+    page = opened(browser, base, "pod/default/train", "its node reports only what differs.")
+    expect(page.get_by_text("Planned {0, 1, 2, 3}, has {0, 1, 2, 3}.")).to_have_count(1)
     expect(page.locator(".detail").first).to_contain_text(pod["spec"]["nodeName"])
     expect(page.get_by_role("region", name="Chosen").locator(".gpu.in")).to_have_count(4)
     expect(page.get_by_role("heading", level=2).nth(1)).to_have_text(
