@@ -91,7 +91,7 @@ coverage: $(STAMP) ## the coverage gates, after `make unit COVERAGE=1`
 docs: $(STAMP) ## the commands, links and generated parts of the documentation
 	$(BIN)/pytest tests/docs
 
-test: $(STAMP) ## what every change must pass: format, lint, contracts, types, unit and documentation tests (4 minutes)
+test: $(STAMP) ## what every change must pass: format, lint, contracts, types, unit and documentation tests (6 minutes)
 	@$(MAKE) --no-print-directory format-check lint imports
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory unit
