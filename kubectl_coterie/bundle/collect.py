@@ -29,7 +29,7 @@ __all__ = ["collect"]
 MOST_PLUGIN_PODS = 50
 """Pods of the node plugin whose logs are read; those with faults come first."""
 _ANSWERS = ("cluster", "capacity", "history")
-_LISTS = {"machines": None, "nodes": "node", "pods": "pod", "pending": "pod"}
+_LISTS = {"machines": None, "nodes": "node", "pods": "pod", "pending": "pod", "groups": "group"}
 _COMPONENTS = ("coterie-extender", "coterie-plugin")
 """Who writes Coterie's Events."""
 _EVENT = (

@@ -6,10 +6,25 @@ such a name loses nothing by it; replaced, it would make every answer unreadable
 
 from __future__ import annotations
 
-__all__ = ["KEPT", "PATH_WORDS", "is_public_host", "is_public_key", "is_public_label"]
+__all__ = [
+    "GROUP_KINDS",
+    "KEPT",
+    "PATH_WORDS",
+    "is_public_host",
+    "is_public_key",
+    "is_public_label",
+]
 
+GROUP_KINDS = frozenset(
+    {
+        *("kueue", "koordinator", "yunikorn", "leaderworkerset", "podgroup"),
+        *("indexed-job", "jobset", "coscheduling"),
+    }
+)
+"""With which names of groups begin that are inferred, as in `indexed-job/train`."""
 KEPT = frozenset(
     {
+        *GROUP_KINDS,
         *("default", "kube-system", "kube-public", "kube-node-lease"),
         *("coterie-system", "coterie-node", "coterie-system-node"),
         *("default-scheduler", "coterie-scheduler", "coterie-extender", "coterie-plugin"),

@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, cast
 
 from kubectl_coterie.bundle.kept_words import is_public_key, is_public_label
+from kubectl_coterie.bundle.names_in_messages import names_in_group, names_in_message
 from kubectl_coterie.bundle.names_in_text import names_in_path, names_in_text, split_name
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _BY_KEY = {
     **dict.fromkeys(("schedulerName", "scheduler", "scheduler_names"), "scheduler"),
     **dict.fromkeys(("user", "username"), "user"),
     **dict.fromkeys(("image", "images"), "image"),
-    **dict.fromkeys(("config_maps", "secrets", "resourceName", "lease"), "object"),
+    **dict.fromkeys(("config_maps", "secrets", "resourceName", "lease", "object"), "object"),
     **dict.fromkeys(("coterie.gpu/group", "group"), "group"),
     **dict.fromkeys(("host", "serverName"), "host"),
     "policyName": "policy",
@@ -47,12 +48,14 @@ _MEMBERS = {
     "containers": "container",
     "initContainers": "container",
     "managedResources": "key",
+    "domains": "domain",
     "group": "group",
     "members": "pod",
 }
 """What the object or the objects of a list are, by its key."""
 _KINDS = {"Pod": "pod", "Node": "node", "Namespace": "namespace"}
 _LEVELS = "group_levels"
+_PATHS_OF_NAMES = frozenset({"domain", "group"})
 _QUALIFIED = frozenset({"resource", "resources"})
 _PATHS = ("File", "_ca", "_cert", "_folder", "_key", "_log", "_path", "_root", "_socket")
 _WHOLE_PATHS = frozenset({"host_paths", "kubeconfig", "measurements", "simulate_faults"})
@@ -75,6 +78,7 @@ def names_in_value(value: object, kind: str = "") -> Iterator[tuple[str, str]]:
         if value.startswith(("{", "[")):
             yield from _in_json(value, names_in_value)
         yield from names_in_text(value)
+        yield from names_in_message(value)
 
 
 def names_in_log(text: str) -> Iterator[tuple[str, str]]:
@@ -100,7 +104,7 @@ def _own_name(fields: Mapping[str, object], kind: str) -> Iterator[tuple[str, st
     if isinstance(metadata, dict):
         name = cast("Mapping[str, object]", metadata).get("name", name)
     if isinstance(name, str):
-        yield from _qualified(name) if kind == "key" else ((kind, name),)
+        yield from _qualified(name) if kind == "key" else _parts(kind, name)
 
 
 def _named_by(key: str, value: object) -> Iterator[tuple[str, str]]:
@@ -129,7 +133,7 @@ def _setting(key: str, text: str) -> Iterator[tuple[str, str]]:
         if kind == "pod" and text.isdigit():
             return  # how many pods a node takes
         for one in text.split(",") if key == "scheduler_names" else (text,):
-            yield from split_name(kind, one.strip())
+            yield from _split(kind, one.strip())
     elif key == _LEVELS:
         for pair in text.split(","):
             level, _, label = pair.strip().partition("=")
@@ -140,6 +144,20 @@ def _setting(key: str, text: str) -> Iterator[tuple[str, str]]:
             yield from _in_key(one.strip())
     elif text.startswith("/") and (key in _WHOLE_PATHS or key.endswith(_PATHS)):
         yield from names_in_path(text)
+
+
+def _split(kind: str, name: str) -> Iterator[tuple[str, str]]:
+    """The names in what stands for one object; groups and domains have slashes of their own."""
+    yield from _parts(kind, name) if kind in _PATHS_OF_NAMES else split_name(kind, name)
+
+
+def _parts(kind: str, name: str) -> Iterator[tuple[str, str]]:
+    if kind == "group":
+        yield from names_in_group(name)
+    elif kind == "domain":
+        yield from ((kind, step) for step in name.split("/"))
+    else:
+        yield kind, name
 
 
 def _argument(argument: str) -> Iterator[tuple[str, str]]:

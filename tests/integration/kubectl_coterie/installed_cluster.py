@@ -96,6 +96,7 @@ class InstalledCluster:
             "/api/v1/nodes": {"items": [_entry()]},
             "/api/v1/pods": {"items": []},
             "/api/v1/pending": {"items": []},
+            "/api/v1/groups": {"items": []},
         }
         self.forbidden: tuple[str, ...] = ()
         self.requests: list[str] = []

@@ -80,6 +80,7 @@ def test_it_holds_what_a_maintainer_needs(tmp_path, capsys):
         "pods.json",
         "policies/validating.json",
         "programs.json",
+        "read-api/groups.json",
         "read-api/pending.json",
         "scheduler-config.json",
         "versions.json",

@@ -210,6 +210,7 @@ class Cluster:
             (
                 json.dumps({"event": "bound", "pod": f"{self.new.name()}/{self.new.name()}"}),
                 json.dumps({"event": "x", "group": self.new.value(), "zone": self.new.value()}),
+                json.dumps({"event": "object_unreadable", "object": f"a/{self.new.name()}"}),
                 json.dumps({"event": "x", "error": f'secrets "{self.new.name()}" not found'}),
                 f'E1125 a.go:12] "Failed" pod="{self.new.name()}/{self.new.name()}" n=1',
                 f'E1125 nodes "{self.new.host()}" not found, host {self.node.partition(".")[0]}',
@@ -222,6 +223,16 @@ class Cluster:
                 f"W {self.container} {self.zone} {self.scheduler} {self.user} {self.secret}",
             )
         )
+
+    def a_group(self):
+        """Inferred from a Job that nothing else names, and no member of it is known besides."""
+        return {
+            "namespace": self.namespace,
+            "name": f"indexed-job/{self.new.name()}/{UID[:8]}",
+            "domain": f"{self.new.value()}/{self.new.value()}",
+            "detail": f"the freest leaf ({self.new.value()}) has room for 1 of 2 members",
+            "members": [{"name": self.new.name(), "node": self.new.node()}],
+        }
 
     def contents(self):
         """What `support-bundle` collects of it."""
@@ -262,17 +273,22 @@ class Cluster:
                     "namespace": self.namespace,
                     "node": self.node,
                     "containers": [{"name": self.new.name(), "gpus": [0]}],
-                    "group": {
-                        "namespace": self.namespace,
-                        "name": self.new.value(),
-                        "domain": self.new.value(),
-                        "members": [{"name": self.new.name(), "node": self.new.node()}],
-                    },
+                    "group": f"{self.new.name()}/{self.new.value()}",
                 }
             ],
             kind="pod",
         )
-        found.add("read-api/nodes.json", [{"name": self.node, "zone": self.new.value()}])
+        group = {
+            "name": self.new.value(),
+            "domain": self.new.value(),
+            "members": [{"name": self.new.name()}],
+        }
+        waiting = {"name": self.new.name(), "namespace": self.namespace, "group": group}
+        found.add("read-api/pending.json", [waiting], kind="pod")
+        domain = {"level": "leaf", "family": "own", "name": self.new.value()}
+        node = {"name": self.node, "zone": self.new.value(), "domains": [domain]}
+        found.add("read-api/nodes.json", [node], kind="node")
+        found.add("read-api/groups.json", [self.a_group()], kind="group")
         about = f"kube-scheduler's certificate is in Secret {self.namespace}/{self.secret}"
         found.add("check.json", {"items": [{"about": about}, {"about": self.refused()}]})
         found.add_log(f"extender/{self.namespace}_{self.pod}/a.log", Read(self.a_log()))
