@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 
@@ -38,15 +39,22 @@ class Groups:
 
 
 class Forbidding:
-    """An API server that lets none be read."""
+    """An API server that lets no owner be read."""
+
+    def __init__(self):
+        self.asked = []
 
     async def get_job_gang(self, namespace, name):
-        raise FORBIDDEN
+        return self._refuse(namespace, name)
 
     async def get_job_set_gang(self, namespace, name, resources):
-        raise FORBIDDEN
+        return self._refuse(namespace, name, resources)
 
     async def get_pod_group_gang(self, namespace, name):
+        return self._refuse(namespace, name)
+
+    def _refuse(self, *asked) -> NoReturn:
+        self.asked.append(asked)
         raise FORBIDDEN
 
 
