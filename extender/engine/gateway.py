@@ -221,14 +221,14 @@ class Gateway:
             case events.NominationSeen(pod):
                 nomination = self._nomination(pod)
                 if nomination is None:
-                    cluster.pods.end_nomination(pod.uid)
+                    cluster.pods.nominations.end(pod.uid)
                 else:
-                    cluster.pods.nominate(*nomination)
+                    cluster.pods.nominations.add(*nomination)
             case events.NominationGone(uid):
-                cluster.pods.end_nomination(uid)
+                cluster.pods.nominations.end(uid)
             case events.NominationsListed(pods):
                 nominations = (one for pod in pods if (one := self._nomination(pod)) is not None)
-                cluster.pods.replace_nominated(nominations)
+                cluster.pods.nominations.replace(nominations)
             case events.PendingSeen(pod, at_s):
                 member = self._waiting(pod)
                 if member is None:

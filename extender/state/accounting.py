@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from extender.protocol import PodRequest
     from extender.state.node_record import NodeRecord, NodeResource
+    from extender.state.nominations import Nomination
     from extender.state.pod_record import PodRecord
     from kube.objects import ContainerDevices
     from topology.annotations import DeviceHold, Plan
@@ -51,7 +52,6 @@ __all__ = [
     "Account",
     "Assignment",
     "AssignmentState",
-    "Nomination",
     "make_account",
     "open_accounts",
 ]
@@ -84,15 +84,6 @@ class Claim:
     uid: str
     priority: int
     mask: int
-
-
-@dataclass(frozen=True, slots=True)
-class Nomination:
-    """A pending pod that is nominated to a node; `number` as a pod record's."""
-
-    request: PodRequest
-    node: str
-    number: int
 
 
 @dataclass(slots=True)

@@ -28,8 +28,8 @@ from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING
 
-from extender.state.accounting import Nomination
 from extender.state.effects import Probe
+from extender.state.nominations import Nominations
 from extender.state.pod_record import (
     BoundPod,
     PodBody,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from extender.protocol import PodRequest
     from extender.state.effects import Effect
+    from extender.state.nominations import Nomination
     from kube.objects import PodFacts, PodObject
     from topology.annotations import Plan
 
@@ -63,7 +64,7 @@ class PodTracker:
     """The pods. `dirty_nodes` are the nodes that inputs concerned, `effects` what is to be done.
 
     `n_ended` counts by known node the pods that ended there since it became known. `nodes` are
-    those, kept up to date by the caller.
+    those, kept up to date by the caller. `nominations` are all that the watch shows.
     """
 
     def __init__(self, resources: Sequence[str], nodes: Mapping[str, object]) -> None:
@@ -74,8 +75,7 @@ class PodTracker:
         self._unseen: dict[str, PodRecord] = {}
         self._removed: dict[str, PodRecord] = {}
         self._by_node: dict[str, dict[str, PodRecord]] = {}
-        self._nominations: dict[str, Nomination] = {}
-        self._nominated: dict[str, dict[str, Nomination]] = {}
+        self.nominations = Nominations(self._numbers, self._mark_dirty)
         self.dirty_nodes: dict[str, None] = {}
         self.effects: dict[Effect, None] = {}
         self.n_ended: Counter[str] = Counter()
@@ -98,20 +98,20 @@ class PodTracker:
 
     def nominated_to(self, node: str) -> Iterator[Nomination]:
         """The pods that are nominated to a node and of which nothing else is known."""
-        for uid, one in self._nominated.get(node, _NO_NOMINATIONS).items():
+        for uid, one in self.nominations.to(node).items():
             if uid not in self._pods:
                 yield one
 
     def name_of(self, uid: str) -> str:
         """Namespace and name of a pod; empty for one that no watch has shown."""
-        pod, one = self._pods.get(uid), self._nominations.get(uid)
+        pod, one = self._pods.get(uid), self.nominations.get(uid)
         if pod is not None:
             return f"{pod.namespace}/{pod.name}"
         return "" if one is None else one.request.full_name
 
     def node_of(self, uid: str) -> str | None:
         """The node that a pod is on, or else the one that it is nominated to."""
-        pod, one = self._pods.get(uid), self._nominations.get(uid)
+        pod, one = self._pods.get(uid), self.nominations.get(uid)
         if pod is not None:
             return pod.node
         return None if one is None else one.node
@@ -222,37 +222,6 @@ class PodTracker:
         known.is_unlocated = known.was_probed = True
         self._move(known, node)
 
-    def nominate(self, request: PodRequest, node: str) -> None:
-        """A pending pod is nominated to a node: the best set there is claimed for it."""
-        old = self._nominations.get(request.uid)
-        if old is not None and old.node == node and old.request == request:
-            return
-        self.end_nomination(request.uid)
-        if request.shape is not None:
-            number = next(self._numbers) if old is None else old.number
-            one = Nomination(request, node, number)
-            self._nominations[request.uid] = one
-            self._nominated.setdefault(node, {})[request.uid] = one
-            self.dirty_nodes[node] = None
-
-    def end_nomination(self, uid: str) -> None:
-        """The pod is no longer nominated, is bound or is gone."""
-        old = self._nominations.pop(uid, None)
-        if old is not None:
-            self.dirty_nodes[old.node] = None
-            on_node = self._nominated[old.node]
-            del on_node[uid]
-            if not on_node:
-                del self._nominated[old.node]
-
-    def replace_nominated(self, nominated: Iterable[tuple[PodRequest, str]]) -> None:
-        """A complete list: what is not in it is no longer nominated."""
-        listed = {request.uid: (request, node) for request, node in nominated}
-        for uid in [uid for uid in self._nominations if uid not in listed]:
-            self.end_nomination(uid)
-        for request, node in listed.values():
-            self.nominate(request, node)
-
     # Bindings.
 
     def assume(self, request: PodRequest, plan: Plan, *, resource: str, deadline_s: float) -> None:
@@ -354,8 +323,8 @@ class PodTracker:
         """The pod may be under deletion now: a nominated pod may wait for its devices."""
         if pod.deletion_grace_s is None and grace_s is not None:
             pod.deletion_grace_s = grace_s
-            if pod.node in self._nominated:
-                self.dirty_nodes[pod.node] = None
+            if pod.node is not None and self.nominations.to(pod.node):
+                self._mark_dirty(pod.node)
 
     def _drop(self, uid: str) -> None:
         pod = self._pods.pop(uid, None)
@@ -366,11 +335,11 @@ class PodTracker:
             if pod.stage is not PodStage.ASSUMED and node is not None and node in self._nodes:
                 self.n_ended[node] += 1
             self._leave(pod, node)
-            self._mark_nomination_dirty(uid)
+            self.nominations.pod_changed(uid)
 
     def _add(self, pod: PodRecord) -> PodRecord:
         self._pods[pod.uid] = pod
-        self._mark_nomination_dirty(pod.uid)
+        self.nominations.pod_changed(pod.uid)
         return pod
 
     def _move(self, pod: PodRecord, old_node: str | None) -> None:
@@ -380,23 +349,20 @@ class PodTracker:
             self._leave(pod, old_node)
         if node is not None:
             self._by_node.setdefault(node, {})[pod.uid] = pod
-            self.dirty_nodes[node] = None
+            self._mark_dirty(node)
 
     def _leave(self, pod: PodRecord, node: str | None) -> None:
         if node is None:
             return
-        self.dirty_nodes[node] = None
+        self._mark_dirty(node)
         on_node = self._by_node[node]
         del on_node[pod.uid]
         if not on_node:
             del self._by_node[node]
 
-    def _mark_nomination_dirty(self, uid: str) -> None:
-        one = self._nominations.get(uid)
-        if one is not None:
-            self.dirty_nodes[one.node] = None
+    def _mark_dirty(self, node: str) -> None:
+        self.dirty_nodes[node] = None
 
 
 _UNBOUND = (PodStage.ASSUMED, PodStage.REMOVED)
 _NO_PODS: Mapping[str, PodRecord] = {}
-_NO_NOMINATIONS: Mapping[str, Nomination] = {}

@@ -199,7 +199,7 @@ class TestLive:
         """It would give another pod the NUMA node that is kept for a nominated one."""
         cluster = live(node("n1", devices=report(policy=BEST_EFFORT)))
         important = wish("claims", 1, priority=9)
-        cluster.pods.nominate(important, "n1")
+        cluster.pods.nominations.add(important, "n1")
         view = cluster.snapshot.nodes["n1"]
         assert (view.free, view.reserved) == (0b0111, 0b1000)
         refused = choose(cluster, wish("other", 1), "n1", Rater())
@@ -212,8 +212,8 @@ class TestLive:
     def test_a_second_claim_is_chosen_beside_the_first(self):
         """The set of a nominated pod is one that the kubelet would give it, too."""
         cluster = live(node("n1", devices=report(policy=BEST_EFFORT)))
-        cluster.pods.nominate(wish("first", 1, priority=9), "n1")
-        cluster.pods.nominate(wish("second", 1, priority=8), "n1")
+        cluster.pods.nominations.add(wish("first", 1, priority=9), "n1")
+        cluster.pods.nominations.add(wish("second", 1, priority=8), "n1")
         assert cluster.snapshot.nodes["n1"].reserved == 0b1000, "the second one has to wait"
 
     @pytest.mark.parametrize(

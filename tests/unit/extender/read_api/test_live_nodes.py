@@ -122,7 +122,7 @@ def test_an_unhealthy_device_in_use_keeps_its_owner():
 def test_a_nominated_pod_claims_devices_and_is_not_placed():
     """It is pending still."""
     cluster = live(node("n1"))
-    cluster.pods.nominate(wish("u1", 2), "n1")
+    cluster.pods.nominations.add(wish("u1", 2), "n1")
     claimed = [gpu["pod"] for gpu in node_of(cluster)["gpus"] if gpu["state"] == "claimed"]
     assert claimed == ["default/pod-u1"] * 2
     assert served(cluster).get("pods")["items"] == []

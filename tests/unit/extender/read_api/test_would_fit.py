@@ -187,7 +187,7 @@ def test_what_pods_cannot_leave_does_not_count():
     cluster.set_freshness(is_synced=True, observed_at_s=None)
     cluster.pods.see(facts("u1", plan_of("n1", "n1-0", "n1-1")))
     cluster.pods.see(facts("u2", plan_of("n1", "n1-2")))
-    cluster.pods.nominate(wish("p", 1, priority=9), "n1")
+    cluster.pods.nominations.add(wish("p", 1, priority=9), "n1")
     served = ServedReads(Engine(cluster, RULES))
     assert not served.filter(2, "w", ["n1", "n2"])["NodeNames"]
     found = pending(served)["pod-w"]
@@ -225,7 +225,7 @@ def test_machines_whose_sets_are_searched_are_passed_over():
 def test_the_moment_is_the_cluster_as_a_pod_may_use_it(priority):
     """The same free devices as the verbs see, with claims of lower priority."""
     cluster = live(node("n1"), node("n2"))
-    cluster.pods.nominate(wish("p", 3, priority=6), "n1")
+    cluster.pods.nominations.add(wish("p", 3, priority=6), "n1")
     for request in (wish("q", 1, priority=priority), wish("p", 3, priority=6)):
         live_views = cluster.snapshot_for(request).views
         captured = cluster.moment().snapshot_for(request)

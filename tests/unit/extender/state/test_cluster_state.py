@@ -1050,12 +1050,12 @@ class TestNominations:
         cluster = live(node("n1"))
         request = wish("p", 2)
         plan = choose(cluster, request, "n1", Rater())
-        cluster.pods.nominate(request, "n1")
+        cluster.pods.nominations.add(request, "n1")
         assert owners(cluster, "n1") == dict.fromkeys(plan.ids, ("claimed", "p"))
         assert cluster.snapshot_for(request).nodes["n1"].free == ALL
         assert cluster.snapshot_for(wish("q")).nodes["n1"].free == ALL ^ 0b0011
-        cluster.pods.end_nomination("p")
-        cluster.pods.end_nomination("p")
+        cluster.pods.nominations.end("p")
+        cluster.pods.nominations.end("p")
         assert free(cluster, "n1") == "1111"
 
     def test_a_kubelet_that_aligns_sees_claimed_devices_free(self):
@@ -1064,7 +1064,7 @@ class TestNominations:
         cluster = live(node("n1", devices=text))
         view = cluster.snapshot.nodes["n1"]
         assert (view.free, view.reserved) == (ALL, 0)
-        cluster.pods.nominate(wish("p", 2), "n1")
+        cluster.pods.nominations.add(wish("p", 2), "n1")
         view = cluster.snapshot.nodes["n1"]
         assert (view.free | view.reserved, view.reserved.bit_count()) == (ALL, 2)
         assert view.free & view.reserved == 0
@@ -1074,7 +1074,7 @@ class TestNominations:
         cluster = live(node("n1"))
         for i in range(4):
             cluster.pods.see(facts(f"v{i}", plan_of("n1", f"n1-{i}")))
-        cluster.pods.nominate(wish("p", 2), "n1")
+        cluster.pods.nominations.add(wish("p", 2), "n1")
         assert owners(cluster, "n1")["n1-0"] == ("bound", "v0")
         cluster.take_freed_nodes()
         cluster.pods.lose("v0")
@@ -1097,11 +1097,11 @@ class TestNominations:
         for pod in (*victims, facts("stays", plan_of("n1", "n1-4"))):
             cluster.pods.see(pod)
         if is_first:
-            cluster.pods.nominate(request, "n1")
+            cluster.pods.nominations.add(request, "n1")
             assert free(cluster, "n1") == "00000111"
         for pod in victims:
             cluster.pods.see(replace(pod, deletion_grace_s=30))
-        cluster.pods.nominate(request, "n1")
+        cluster.pods.nominations.add(request, "n1")
         cluster.pods.lose("v0")
         assert free(cluster, "n1") == "00000111"
         assert owners(cluster, "n1")["n1-0"] == ("claimed", "p")
@@ -1115,8 +1115,8 @@ class TestNominations:
         for i in range(3):
             planned = facts(f"v{i}", plan_of("n1", f"n1-{i}"))
             cluster.pods.see(replace(planned, deletion_grace_s=30))
-        cluster.pods.nominate(wish("p", 3, priority=2), "n1")
-        cluster.pods.nominate(wish("q", 3, priority=1), "n1")
+        cluster.pods.nominations.add(wish("p", 3, priority=2), "n1")
+        cluster.pods.nominations.add(wish("q", 3, priority=1), "n1")
         cluster.pods.lose("v0")
         claimed = [owner for state, owner in owners(cluster, "n1").values() if state == "claimed"]
         assert set(claimed) == {"p"}
@@ -1132,7 +1132,7 @@ class TestNominations:
     def test_only_a_higher_priority_goes_over_a_claim(self, priority, is_free):
         """As kube-scheduler treats nominated pods of equal or higher priority as there."""
         cluster = live(node("n1"))
-        cluster.pods.nominate(wish("p", 4, priority=10), "n1")
+        cluster.pods.nominations.add(wish("p", 4, priority=10), "n1")
         request = wish("q", 2, priority=priority)
         assert (cluster.snapshot_for(request).nodes["n1"].free == ALL) is is_free
         assert (cluster.snapshot_for(request) is cluster.snapshot) is not is_free
@@ -1142,7 +1142,7 @@ class TestNominations:
     def test_a_claim_that_was_overridden_moves(self):
         """The lower pod keeps waiting, for what else there is on the node."""
         cluster = live(node("n1"))
-        cluster.pods.nominate(wish("p", 1), "n1")
+        cluster.pods.nominations.add(wish("p", 1), "n1")
         (mine,) = owners(cluster, "n1")
         assert cluster.assume(wish("q", priority=1), plan_of("n1", mine), deadline_s=10.0) is None
         now = owners(cluster, "n1")
@@ -1152,18 +1152,18 @@ class TestNominations:
     def test_the_higher_priority_claims_first(self):
         """Whatever the order in which they were nominated."""
         cluster = live(node("n1"))
-        cluster.pods.nominate(wish("low", 3, priority=1), "n1")
+        cluster.pods.nominations.add(wish("low", 3, priority=1), "n1")
         assert set(owners(cluster, "n1").values()) == {("claimed", "low")}
-        cluster.pods.nominate(wish("high", 3, priority=2), "n1")
+        cluster.pods.nominations.add(wish("high", 3, priority=2), "n1")
         assert set(owners(cluster, "n1").values()) == {("claimed", "high")}
-        cluster.pods.end_nomination("high")
+        cluster.pods.nominations.end("high")
         assert set(owners(cluster, "n1").values()) == {("claimed", "low")}
 
     def test_a_claim_ends_with_the_bind_and_comes_back_if_that_fails(self):
         """The nomination itself still stands."""
         cluster = live(node("n1"), node("n2"))
         request = wish("p", 2)
-        cluster.pods.nominate(request, "n1")
+        cluster.pods.nominations.add(request, "n1")
         assert cluster.assume(request, plan_of("n2", "n2-0", "n2-1"), deadline_s=10.0) is None
         assert (free(cluster, "n1"), free(cluster, "n2")) == ("1111", "0011")
         cluster.pods.forget("p")
@@ -1172,26 +1172,26 @@ class TestNominations:
     def test_a_nomination_may_move_or_change(self):
         """The scheduler nominates again; the pod's own wish may be edited."""
         cluster = live(node("n1"), node("n2"))
-        cluster.pods.nominate(wish("p", 2), "n1")
-        cluster.pods.nominate(wish("p", 3), "n2")
+        cluster.pods.nominations.add(wish("p", 2), "n1")
+        cluster.pods.nominations.add(wish("p", 3), "n2")
         assert (free(cluster, "n1"), free(cluster, "n2").count("0")) == ("1111", 3)
         snapshot = cluster.snapshot
-        cluster.pods.nominate(wish("p", 3), "n2")
+        cluster.pods.nominations.add(wish("p", 3), "n2")
         assert cluster.snapshot is snapshot
-        cluster.pods.nominate(wish("p", 0), "n2")
+        cluster.pods.nominations.add(wish("p", 0), "n2")
         assert free(cluster, "n2") == "1111"
 
     def test_a_list_of_nominations_is_complete(self):
         """Nominations that ended while the watch was down hold nothing."""
         cluster = live(node("n1"))
-        cluster.pods.nominate(wish("p", 2), "n1")
-        cluster.pods.replace_nominated([(wish("q", 1), "n1")])
+        cluster.pods.nominations.add(wish("p", 2), "n1")
+        cluster.pods.nominations.replace([(wish("q", 1), "n1")])
         assert list(owners(cluster, "n1").values()) == [("claimed", "q")]
 
     def test_a_nomination_to_a_node_that_comes_later_claims_then(self):
         """Sources start side by side; and the claim goes with the node."""
         cluster = live()
-        cluster.pods.nominate(wish("p", 2), "n1")
+        cluster.pods.nominations.add(wish("p", 2), "n1")
         assert cluster.snapshot_for(wish("p", 2)) is cluster.snapshot
         cluster.see_node(node("n1"))
         assert free(cluster, "n1").count("0") == 2
@@ -1201,14 +1201,14 @@ class TestNominations:
     def test_on_a_count_only_node_the_count_is_claimed(self):
         """Unless the pod insists, which such a node cannot serve."""
         cluster = live(bare("n1"))
-        cluster.pods.nominate(wish("p", 2), "n1")
-        cluster.pods.nominate(wish("q", 2, policy="required", affinity="nvlink"), "n1")
+        cluster.pods.nominations.add(wish("p", 2), "n1")
+        cluster.pods.nominations.add(wish("q", 2, policy="required", affinity="nvlink"), "n1")
         assert free(cluster, "n1") == "0011"
 
     def test_an_unhealthy_device_is_claimed_by_no_pod(self):
         """The claim moves away from it."""
         cluster = live(node("n1"))
-        cluster.pods.nominate(wish("p", 1), "n1")
+        cluster.pods.nominations.add(wish("p", 1), "n1")
         (mine,) = owners(cluster, "n1")
         cluster.see_node(node("n1", devices=report(mine)))
         (other,) = owners(cluster, "n1")
@@ -1241,7 +1241,7 @@ class TestReading:
             pytest.param(lambda x: x.see_node(node("n1", devices=report("n1-0"))), id="health"),
             pytest.param(lambda x: x.pods.see(facts("p", plan_of("n1", "n1-0"))), id="pod"),
             pytest.param(lambda x: bind(x, "p", "n1", 0), id="bind"),
-            pytest.param(lambda x: x.pods.nominate(wish("p"), "n1"), id="nomination"),
+            pytest.param(lambda x: x.pods.nominations.add(wish("p"), "n1"), id="nomination"),
         ],
     )
     def test_the_generation_moves_with_whatever_an_answer_depends_on(self, change):
@@ -1303,17 +1303,17 @@ class TestReading:
     def test_what_a_claim_held_is_freed_by_its_end(self):
         """Pods that were refused because of it wait for nothing else."""
         cluster = live(node("n1"), node("n2"))
-        cluster.pods.nominate(wish("p", 4), "n1")
+        cluster.pods.nominations.add(wish("p", 4), "n1")
         cluster.take_freed_nodes()
-        cluster.pods.end_nomination("p")
+        cluster.pods.nominations.end("p")
         assert (free(cluster, "n1"), set(cluster.take_freed_nodes())) == ("1111", {"n1"})
-        cluster.pods.nominate(wish("p", 4), "n1")
+        cluster.pods.nominations.add(wish("p", 4), "n1")
         assert cluster.take_freed_nodes() == frozenset()
-        cluster.pods.nominate(wish("p", 2), "n1")
+        cluster.pods.nominations.add(wish("p", 2), "n1")
         assert cluster.take_freed_nodes() == {"n1"}
-        cluster.pods.nominate(wish("p", 2), "n2")
+        cluster.pods.nominations.add(wish("p", 2), "n2")
         assert cluster.take_freed_nodes() == {"n1"}
-        cluster.pods.nominate(wish("p", 1), "n2")
+        cluster.pods.nominations.add(wish("p", 1), "n2")
         cluster.take_freed_nodes()
         cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
         assert cluster.take_freed_nodes() == {"n2"}
@@ -1321,12 +1321,12 @@ class TestReading:
     def test_what_passes_from_one_claim_to_another_is_freed_for_the_other(self):
         """The pod that now has it was refused while the first one had it."""
         cluster = live(node("n1"))
-        cluster.pods.nominate(wish("p", 4, priority=9), "n1")
-        cluster.pods.nominate(wish("q", 4, priority=5), "n1")
+        cluster.pods.nominations.add(wish("p", 4, priority=9), "n1")
+        cluster.pods.nominations.add(wish("q", 4, priority=5), "n1")
         cluster.take_freed_nodes()
-        cluster.pods.end_nomination("p")
+        cluster.pods.nominations.end("p")
         assert (free(cluster, "n1"), set(cluster.take_freed_nodes())) == ("0000", {"n1"})
-        cluster.pods.nominate(wish("r", 4, priority=1), "n1")
+        cluster.pods.nominations.add(wish("r", 4, priority=1), "n1")
         assert cluster.take_freed_nodes() == frozenset()
 
     def test_the_whole_state_can_be_shown(self):
@@ -1339,7 +1339,7 @@ class TestReading:
         )
         cluster = live(node("n1", devices=text), node("n2", topology="{"))
         cluster.pods.see(facts("p", plan_of("n1", "n1-0")))
-        cluster.pods.nominate(wish("c"), "n1")
+        cluster.pods.nominations.add(wish("c"), "n1")
         cluster.assume(wish("a"), plan_of("n2", "device-0"), deadline_s=1.0)
         assert cluster.as_json()["generation"] == cluster.snapshot.generation
         assert shown(cluster, "n1") == {

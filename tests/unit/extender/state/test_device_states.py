@@ -48,7 +48,7 @@ def reported(*unhealthy: str, **more: Any) -> Any:
 
 
 HELD = reported(holds=(hold("p", "n1-0", "n1-1"),))
-CLAIM = lambda cluster: cluster.pods.nominate(wish("p", 2), "n1")  # noqa: E731 - a table's entry
+CLAIM = lambda cluster: cluster.pods.nominations.add(wish("p", 2), "n1")  # noqa: E731 - a table's entry
 
 
 @pytest.mark.parametrize(

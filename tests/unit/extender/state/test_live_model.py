@@ -153,9 +153,9 @@ CALLS = {
     ("pods", "seen"): PodTracker.see,
     ("pods", "gone"): PodTracker.lose,
     ("pods", "list"): PodTracker.replace,
-    ("nominated", "seen"): lambda pods, pair: pods.nominate(*pair),
-    ("nominated", "gone"): PodTracker.end_nomination,
-    ("nominated", "list"): PodTracker.replace_nominated,
+    ("nominated", "seen"): lambda pods, pair: pods.nominations.add(*pair),
+    ("nominated", "gone"): lambda pods, uid: pods.nominations.end(uid),
+    ("nominated", "list"): lambda pods, pairs: pods.nominations.replace(pairs),
 }
 
 
@@ -426,7 +426,7 @@ class LiveStateModel(RuleBasedStateMachine):
         """The lists alone give the same."""
         fresh = live(resources=RESOURCES)
         fresh.pods.replace(self.world.list("pods"))
-        fresh.pods.replace_nominated(self.world.list("nominated"))
+        fresh.pods.nominations.replace(self.world.list("nominated"))
         fresh.replace_nodes(self.world.list("nodes"))
         while probes := [one for one in fresh.take_effects() if isinstance(one, Probe)]:
             for one in probes:

@@ -208,8 +208,8 @@ def test_a_plan_of_a_resource_that_the_node_no_longer_serves_takes_nothing():
 def test_a_nomination_claims_of_its_own_resource():
     """Devices of another one cannot serve it."""
     cluster = cluster_of(mixed())
-    cluster.pods.nominate(wish("small", 5, MIG), "n1")
-    cluster.pods.nominate(wish("whole", 3), "n1")
+    cluster.pods.nominations.add(wish("small", 5, MIG), "n1")
+    cluster.pods.nominations.add(wish("whole", 3), "n1")
     assert n_free(cluster) == (1, 2, 2)
     own = cluster.snapshot_for(wish("small", 5, MIG)).nodes["n1"]
     assert (own.kind.resource, own.free.bit_count()) == (MIG, 7)
@@ -217,7 +217,7 @@ def test_a_nomination_claims_of_its_own_resource():
     assert other.free.bit_count() == 2
     higher = cluster.snapshot_for(wish("higher", 1, MIG, priority=9)).nodes["n1"]
     assert higher.free.bit_count() == 7
-    cluster.pods.end_nomination("small")
+    cluster.pods.nominations.end("small")
     assert n_free(cluster) == (1, 7, 2)
 
 

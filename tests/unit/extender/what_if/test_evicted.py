@@ -132,6 +132,6 @@ def test_the_highest_priority_comes_first_and_claims_are_no_pods():
     for uid, position in (("u1", 1), ("u2", 2)):
         cluster.pods.see(facts(uid, plan_of("n1", f"n1-{position}")))
     cluster.pods.see(facts("u3", plan_of("n2", "n2-1")))
-    cluster.pods.nominate(wish("p", 1), "n1")
+    cluster.pods.nominations.add(wish("p", 1), "n1")
     found = evicted(cluster, wish("u2", 1, priority=5))
     assert [one.full_name for one in found] == ["default/pod-u2", "default/pod-u1"]

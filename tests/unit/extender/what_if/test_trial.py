@@ -142,7 +142,7 @@ def test_claims_count_as_they_do_for_the_verbs():
     """A pod of higher priority may have what one of lower priority has claimed; others may not."""
     cluster = live(node("n1"), node("n2"))
     cluster.pods.see(facts("u1", plan_of("n2", "n2-0", "n2-1", "n2-2", "n2-3")))
-    cluster.pods.nominate(wish("p", 3, priority=5), "n1")
+    cluster.pods.nominations.add(wish("p", 3, priority=5), "n1")
     rules, rater = RULES, Rater()
     assert free(cluster, "n1").count("1") == 1
     for request in (wish("q", 2), wish("r", 2, priority=9), wish("p", 3, priority=5)):
@@ -159,7 +159,7 @@ def test_claims_count_as_they_do_for_the_verbs():
 def test_a_claim_of_another_resource_does_not_matter():
     """The node does not serve what the pod requests."""
     cluster = live(node("n1"), resources=(GPU, MIG))
-    cluster.pods.nominate(wish("p", 3), "n1")
+    cluster.pods.nominations.add(wish("p", 3), "n1")
     assert place(Trial(cluster.moment(), RULES), wanted(wish("m", 1, resource=MIG))).view is None
 
 
