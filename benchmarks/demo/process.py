@@ -1,7 +1,8 @@
 """The extender as a process of its own, from its start to its end.
 
 Starts the process, yields an HTTP client for it once it is ready, and ends it by its own handle,
-however the block ends. It never ends anything else.
+however the block ends. Where this program is killed the kernel ends it (`benchmarks.tether`). It
+never ends anything else.
 
 The extender takes a free port itself (port 0) and logs which one; `/readyz` reports when it is
 ready. It runs in a session of its own, so that ctrl-C reaches this program first.
@@ -20,6 +21,7 @@ import httpx
 
 from benchmarks.demo.kube_scheduler import HTTP_TIMEOUT_S
 from benchmarks.errors import ServerFailed
+from benchmarks.tether import tethered
 from extender import logkeys
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def run_extender(cluster: str, *, port: int, log: Path) -> Iterator[httpx.Client
     command += ["--listen-address", "127.0.0.1", "--listen-port", str(port)]
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - our own module
-            command,
+            tethered(command),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

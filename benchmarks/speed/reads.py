@@ -25,6 +25,7 @@ from benchmarks.speed.cluster import fill_cluster, lay_out_cluster
 from benchmarks.speed.http import draw_pods, measure_calls
 from benchmarks.speed.load import FULL, QUICK, percentiles
 from benchmarks.speed.wire_client import Connection, free_port, serve
+from benchmarks.tether import tethered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,11 +87,13 @@ class _Blocks:
 def _reader(port: int, rounds: list[dict[str, float]]) -> Iterator[None]:
     """Run the reader beside the block, and keep what it reports."""
     command = [sys.executable, "-m", "benchmarks.speed.reader", "--port", str(port)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603 - our own module
+    pipe = subprocess.PIPE
+    with subprocess.Popen(tethered(command), stdin=pipe, stdout=pipe) as process:  # noqa: S603 - our own module
         try:
             yield
-        finally:
             said, _ = process.communicate(b"\n", timeout=120)
+        finally:
+            process.kill()
     rounds.append(json.loads(said))
 
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from benchmarks.errors import ServerFailed
+from benchmarks.tether import tethered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -129,13 +130,16 @@ def serve(module: str, arguments: Sequence[str], port: int) -> Iterator[int]:
     Raises `ServerFailed` where it ends early or is not ready within `DEADLINE_S`.
     """
     command = [sys.executable, "-m", module, *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 - our own modules
+    null = subprocess.DEVNULL
+    process = subprocess.Popen(tethered(command), stdout=null, stderr=null)  # noqa: S603 - our own modules
     try:
         _await_ready(process, module, port)
         yield process.pid
-    finally:
         process.terminate()
         process.wait(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _await_ready(process: subprocess.Popen[bytes], module: str, port: int) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from benchmarks.demo.process import run_extender
 from benchmarks.errors import ServerFailed
+from benchmarks.tether import tethered
 
 pytestmark = pytest.mark.slow("the demo starts an extender as a process")
 
@@ -25,8 +26,8 @@ DEADLINE_S = 120
 
 
 def command(*arguments):
-    """The demo's command line."""
-    return [sys.executable, "-m", "benchmarks.demo", *map(str, arguments)]
+    """The demo's command line; the demo ends with this process, and its extender with the demo."""
+    return tethered([sys.executable, "-m", "benchmarks.demo", *map(str, arguments)])
 
 
 def events(log):
@@ -219,6 +220,23 @@ def test_a_signal_ends_the_comparison_and_the_extender(tmp_path, number, code):
     finally:
         process.kill()
         process.wait()
+
+
+def test_the_extender_ends_with_a_demo_that_is_killed(tmp_path):
+    """As where a test fails or is interrupted: no handler of the demo runs."""
+    with subprocess.Popen(
+        command("--pods", 4000, "--out", tmp_path), cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("extender is ready")
+        port = ready_port(tmp_path / "extender.log")
+        assert is_listening(port)
+        process.kill()
+    until_s = time.monotonic() + DEADLINE_S
+    while is_listening(port):
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
+    assert events(tmp_path / "extender.log")[-1]["event"] != "stopped"
 
 
 def test_a_cluster_that_cannot_be_made_is_reported(tmp_path):

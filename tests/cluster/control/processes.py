@@ -2,7 +2,7 @@
 
 Waits until a program is ready, and if it does not become so, reports what its log says. It ends
 what it started by its own handle and nothing else. A program never outlives this process: the
-kernel kills it when this process ends, be it by SIGKILL (see `tether`).
+kernel kills it when this process ends, be it by SIGKILL (see `benchmarks.tether`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -23,14 +22,15 @@ from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from benchmarks.tether import tethered
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
 
-__all__ = ["Place", "Program", "ProgramFailed", "free_port", "in_starter", "tethered"]
+__all__ = ["Place", "Program", "ProgramFailed", "free_port", "in_starter"]
 
-_TETHER = Path(__file__).with_name("tether.py")
-_ROOT = _TETHER.parents[3]
+_ROOT = Path(__file__).resolve().parents[3]
 _STOP_DEADLINE_S = 10.0
 _POLL_S = 0.05
 _TAIL_BYTES = 4000
@@ -175,16 +175,6 @@ class Program:
 def in_starter(call: Callable[[], None]) -> None:
     """Run it in the thread that starts programs: they inherit what it changes of that thread."""
     _STARTER.submit(call).result()
-
-
-def tethered(command: Sequence[str], *, parent: int | None = None) -> list[str]:
-    """The command that runs `command` until the thread that starts it ends.
-
-    `parent` is this process' id as `command` sees it, if it sees another one than we do.
-    """
-    parent = os.getpid() if parent is None else parent
-    # -I and -S: the tether needs nothing but the standard library, and starts in 20 ms.
-    return [sys.executable, "-I", "-S", str(_TETHER), str(parent), *command]
 
 
 def free_port() -> int:

@@ -6,9 +6,10 @@ by side, and beside a kubelet or Docker of the machine's own. The network is the
 listens there takes a free port of 127.0.0.1.
 
 Nothing is left behind, however the test ends: all processes are in a process namespace, whose first
-is tied to us (see `tether`) and takes all others with it; mounts end with the last process; control
-groups and the folder are removed by a process that waits for our end (see `janitor`). Only an empty
-`/var/lib/kubelet` may stay, since another node may have its own mounted there.
+is tied to us (see `benchmarks.tether`) and takes all others with it; mounts end with the last
+process; control groups and the folder are removed by a process that waits for our end (see
+`janitor`). Only an empty `/var/lib/kubelet` may stay, since another node may have its own mounted
+there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.cluster.control.processes import Place, Program, tethered
+from benchmarks.tether import tethered
+from tests.cluster.control.processes import Place, Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.cluster.control.processes import tethered
+from benchmarks.tether import tethered
 from tests.cluster.programs.cache import cache_folder, made_once
 from tests.cluster.programs.toolchain import find_go, go_environment
 from tests.cluster.programs.versions import (
