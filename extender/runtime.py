@@ -176,6 +176,7 @@ class LiveExtender:
             ),
             total_s=total_s,
         )
+        self.end_holds = self._binds.end_holds
         preemptions = PreemptExecutor(
             PreemptDependencies(
                 handle=gateway.handle,
@@ -322,8 +323,7 @@ class LiveExtender:
     def _make_watches(
         self,
     ) -> tuple[Reflector[NodeFacts], Reflector[PodFacts], Reflector[PodObject]]:
-        gateway, log = self._gateway, self._watch_log
-        rules = gateway.engine.rules
+        gateway, log, rules = self._gateway, self._watch_log, self._gateway.engine.rules
         labels = domain_labels(rules.group_families)
         marks = [key for kind in rules.group_kinds for key in GROUP_MARKS[kind]]
         pods = PodSink(

@@ -178,13 +178,18 @@ async def _serve_live(
     freeze()
     _log_listening(sockets, log)
     doors = _doors(deps, sockets, certificates, settings.read_hosts)
+
+    def end() -> None:
+        live.end_holds()
+        read_api.changes.end()
+
     try:
         await run_until_signal(
             doors,
             keep_alive_s=settings.keep_alive_s,
             log=log,
             background=lambda: _beside(live.run(), read_api, log),
-            on_end=read_api.changes.end,
+            on_end=end,
         )
     finally:
         await live.close()

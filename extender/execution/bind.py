@@ -19,8 +19,8 @@ A bind that is held for the other members of its pod's group takes no turn meanw
 one such node would wait for each other. Those of one group take turns in the order of their plans.
 
 Where replicas run, requests end with the term of the Lease's holder. While a bind is held nothing
-is requested, and the Lease is renewed: the term counts from the end of the wait. At the end of the
-process nothing is held any more.
+is requested, and the Lease is renewed: the term counts from the end of the wait. From the signal
+that ends the process nothing is held any more: else the Lease would be kept until the wait is over.
 """
 
 from __future__ import annotations
@@ -178,9 +178,13 @@ class BindExecutor:
     def _is_idle(self, lane: _Lane) -> bool:
         return lane.n_binds == 0 and self._deps.timer() >= lane.bound_s + REST_S
 
+    def end_holds(self) -> None:
+        """Hold no bind from now on: those that are held get their errors."""
+        self._arrivals.end()
+
     async def drain(self) -> None:
         """Wait for the binds in flight; each ends within its time, and none is held any more."""
-        self._arrivals.end()
+        self.end_holds()
         while self._running:
             await asyncio.wait(self._running)
 

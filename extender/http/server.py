@@ -104,7 +104,8 @@ async def run_until_signal(
 ) -> None:
     """Serve until SIGTERM or SIGINT; the first door's requests are finished.
 
-    `on_end` is called before the servers wait for these: it ends responses that have no end.
+    `on_end` is called before the servers wait for these: it ends responses that have no end, and
+    waits that may be ended.
 
     `background` runs as long as the servers do, and is cancelled when they have ended. If it ends
     first, the servers end and its exception is raised.

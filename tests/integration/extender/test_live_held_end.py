@@ -1,0 +1,57 @@
+"""The end of a live extender that holds binds of a group."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from extender.http.server import GRACE_S
+from tests.integration.extender.test_live import SOON_S, run
+from tests.integration.extender.test_live_pending import until_placed
+
+if TYPE_CHECKING:
+    from tests.integration.extender.test_live import Live
+
+pytestmark = pytest.mark.slow("a live extender starts, serves and stops")
+
+
+async def until_held(live: Live) -> None:
+    """Until a bind call waits for others."""
+    async with asyncio.timeout(SOON_S):
+        while True:
+            if "coterie_extender_held_binds 1.0" in (await live.client.get("/metrics")).text:
+                return
+            await asyncio.sleep(0.05)
+
+
+def test_a_bind_that_is_held_does_not_delay_the_end(tmp_path):
+    """Until it ends the Lease is kept, and no other replica binds; the scheduler tries it again."""
+    answers: list[Any] = []
+    binds: list[asyncio.Task[None]] = []
+    began_s: list[float] = []
+
+    async def bind(url: httpx.URL, body: dict[str, str]) -> None:
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=20) as client:
+            answers.append((await client.post("/bind", json=body)).json())
+
+    async def act(live: Live) -> None:
+        for name in ("a", "b"):
+            live.create(name, 2, group="g", group_size="2")
+            await live.filter(name)
+        await until_placed(live, "a")
+        (node,) = (await live.filter("a"))["NodeNames"]
+        uid = live.api.objects["pods"]["a"]["metadata"]["uid"]
+        body = {"PodNamespace": "default", "PodName": "a", "PodUID": uid, "Node": node}
+        binds.append(asyncio.create_task(bind(live.client.base_url, body)))
+        await until_held(live)
+        began_s.append(time.monotonic())
+
+    url = "http://127.0.0.1:1"
+    run(tmp_path, act, lease="default/extender", replica_url=url, http_timeout_s=30.0)
+    assert time.monotonic() - began_s[0] < GRACE_S
+    assert "did not come in time" in answers[0]["Error"]
+    assert all(one.done() for one in binds)
